@@ -116,7 +116,7 @@ func (s *outside) notByTunnel() {
 	try("to an endpoint elsewhere", func(p *reference.Packet) { p.Dst, p.DstMAC = s.at("db2").IPv4, s.at("db2").MAC })
 	try("to everybody", func(p *reference.Packet) { p.DstMAC = reference.Broadcast })
 	for _, a := range []netip.Addr{
-		s.at("db2").IPv4, s.at("db1").IPv4, host4(n, 77), s.w.Pictures["h1"].Private.Addr,
+		s.at("db2").IPv4, s.at("db1").IPv4, host4(n, 77), s.w.Desired["h1"].Private.Addr,
 		netip.MustParseAddr("224.0.0.5"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("0.0.0.1"),
 	} {
 		try("from "+a.String(), func(p *reference.Packet) { p.Src = a })
@@ -151,5 +151,5 @@ func (s *outside) notBack() {
 	r := s.back(asked, s.at("db2"))
 	r.Dst, r.DstPort = own.Src, own.SrcPort
 	s.denied("in a container's own connection", r)
-	s.told("the answer itself", asked, s.back(asked, s.at("db2")))
+	s.answersAsService("the answer itself", asked, s.back(asked, s.at("db2")))
 }

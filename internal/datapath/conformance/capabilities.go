@@ -21,7 +21,7 @@ func testCapabilities(t *testing.T, h Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pic := w.Pictures["h1"]
+	pic := w.Desired["h1"]
 	pic.Private = desired.NewPrivate(top.Global.PvtSubnet)
 	b.interfaces(t, pic)
 	if can.Preparer != nil {
@@ -49,7 +49,7 @@ func testCapabilities(t *testing.T, h Harness) {
 		}
 	}
 	if h.Send != nil {
-		b.silent(t, top, withAsides(pic, true), can)
+		b.quiet(t, top, withAuditRules(pic, true), can)
 	}
 	pic.Router = desired.RouterInterface
 	b.apply(t, pic)
@@ -128,8 +128,8 @@ func (b *bench) tablesAnswer(t *testing.T, can driver.Capabilities) {
 	}
 }
 
-// silent: events of a kind that the driver's Capabilities leave out do not come.
-func (b *bench) silent(t *testing.T, top Topology, pic desired.Host, can driver.Capabilities) {
+// quiet: events of a kind that the driver's Capabilities leave out do not come.
+func (b *bench) quiet(t *testing.T, top Topology, pic desired.Host, can driver.Capabilities) {
 	t.Helper()
 	b.apply(t, pic)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -20,7 +20,7 @@ func testDamaged(t *testing.T, h Harness) {
 	t.Helper()
 	top := StandardTopology()
 	b, w := sending(t, h, top, Case{})
-	b.apply(t, w.Pictures["h1"])
+	b.apply(t, w.Desired["h1"])
 	at := func(network model.NetworkName, id model.EndpointID) model.Endpoint {
 		return top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: network}, ID: id})
 	}
@@ -46,7 +46,7 @@ func testDamaged(t *testing.T, h Harness) {
 				name := fmt.Sprintf("%s to %s, IPv6 %v: %s", from.Key.ID, to.Key.ID, v6, x.name)
 				bad := p
 				bad.Damage = x.damage
-				if x.proto == model.ProtoTCP && x.damage == reference.Sound {
+				if x.proto == model.ProtoTCP && x.damage == reference.Intact {
 					bad.TCPFlags = x.flags
 				}
 				b.compare(t, name+", unknown", bad)
@@ -61,7 +61,7 @@ func testDamaged(t *testing.T, h Harness) {
 				}
 				bad = p
 				bad.Damage = x.damage
-				if x.proto == model.ProtoTCP && x.damage == reference.Sound {
+				if x.proto == model.ProtoTCP && x.damage == reference.Intact {
 					bad.TCPFlags = x.flags
 				}
 				b.compare(t, name+", known", bad)

@@ -28,7 +28,7 @@ func testFragmentsInAnyOrder(t *testing.T, h Harness) {
 			Direction: model.In, Priority: 10, Action: model.Deny, Protocol: model.ProtoUDP, Port: 81,
 		}},
 	})
-	b.apply(t, w.Pictures["h1"])
+	b.apply(t, w.Desired["h1"])
 	at := func(network model.NetworkName, id string) model.Endpoint {
 		return top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: network}, ID: model.EndpointID(id)})
 	}

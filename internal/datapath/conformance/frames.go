@@ -39,7 +39,7 @@ func damage(f []byte, p reference.Packet) []byte {
 		}
 	}
 	switch p.Damage {
-	case reference.Sound:
+	case reference.Intact:
 		return f
 	case reference.UDPTooLong:
 		be.PutUint16(f[l4+4:], 9999)

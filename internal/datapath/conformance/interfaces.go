@@ -16,7 +16,7 @@ import (
 func testMissingInterface(t *testing.T, h Harness) {
 	t.Helper()
 	b := open(t, h)
-	_, big := Pictures(t)
+	_, big := DesiredStates(t)
 	names := slices.Sorted(func(yield func(string) bool) {
 		for name := range big.Ports.All() {
 			if !yield(name) {
@@ -69,7 +69,7 @@ func testLostInterface(t *testing.T, h Harness) {
 		t.Skip("the harness has no RemoveInterface")
 	}
 	b := open(t, h)
-	_, pic := Pictures(t)
+	_, pic := DesiredStates(t)
 	b.interfaces(t, pic)
 	b.apply(t, pic)
 	lost := slices.Min(slices.Collect(maps.Keys(maps.Collect(pic.Ports.All()))))

@@ -135,7 +135,7 @@ func testSelectors(t *testing.T, h Harness) {
 		if err := w.Switch(c); err != nil {
 			t.Fatal(err)
 		}
-		b.apply(t, w.Pictures["h1"])
+		b.apply(t, w.Desired["h1"])
 		for i, x := range exchanges(top, &sport) {
 			if !h.tries(n, i) {
 				continue
@@ -188,7 +188,7 @@ func (b *bench) relabel(t *testing.T, w *World) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.apply(t, w.Pictures["h1"])
+		b.apply(t, w.Desired["h1"])
 		for j := range asks {
 			b.compare(t, fmt.Sprintf("db1 as %q, port %d, request", role, asks[j].DstPort), asks[j])
 			b.compare(t, fmt.Sprintf("db1 as %q, port %d, answer", role, asks[j].DstPort), answers[j])

@@ -77,8 +77,8 @@ func floodingHost(t *testing.T, h Harness) (Topology, *bench) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.interfaces(t, w.Pictures["h1"])
-	b.apply(t, w.Pictures["h1"])
+	b.interfaces(t, w.Desired["h1"])
+	b.apply(t, w.Desired["h1"])
 	return top, b
 }
 

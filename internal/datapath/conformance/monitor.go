@@ -43,7 +43,7 @@ func testMonitor(t *testing.T, h Harness) {
 	t.Helper()
 	top := StandardTopology()
 	b, w := sending(t, h, top, monitored())
-	pic := w.Pictures["h1"]
+	pic := w.Desired["h1"]
 	b.apply(t, pic)
 	packets := monitoredPackets(top)
 	for _, p := range packets[:2] { // no monitor listens yet

@@ -84,7 +84,7 @@ func testMulticast(t *testing.T, h Harness) {
 			t.Fatal(err)
 		}
 		if mode == model.ArpProxy {
-			b.interfaces(t, w.Pictures["h1"])
+			b.interfaces(t, w.Desired["h1"])
 		}
 		for name, c := range cases {
 			if name != "" && mode == model.ArpFlood {
@@ -97,7 +97,7 @@ func testMulticast(t *testing.T, h Harness) {
 				if name != "" && step > 0 {
 					continue
 				}
-				b.apply(t, members(w.Pictures["h1"], top, of))
+				b.apply(t, members(w.Desired["h1"], top, of))
 				for _, from := range senders {
 					for _, group := range groups {
 						a := netip.MustParseAddr(group)
@@ -110,7 +110,7 @@ func testMulticast(t *testing.T, h Harness) {
 				}
 			}
 		}
-		pic := members(w.Pictures["h1"], top, all)
+		pic := members(w.Desired["h1"], top, all)
 		b.apply(t, pic)
 		b.restart(t)
 		b.apply(t, pic)

@@ -37,7 +37,7 @@ func testNative(t *testing.T, h Harness) {
 	apart := RoutedTopology()
 	apart.Global.FwdMode = model.FwdBridge
 	bridge, routing := nativeWorld(t, apart), nativeWorld(t, RoutedTopology())
-	b.interfaces(t, bridge.Pictures["h1"], routing.Pictures["h1"])
+	b.interfaces(t, bridge.Desired["h1"], routing.Desired["h1"])
 	t.Run("Bridge", func(t *testing.T) { tryNative(t, b, bridge) })
 	t.Run("Routing", func(t *testing.T) {
 		if !b.drv.Capabilities().Routes {

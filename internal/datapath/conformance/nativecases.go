@@ -13,7 +13,7 @@ import (
 // nodeToPod: the host's stack and a container of the host.
 func (s *native) nodeToPod() {
 	web := s.at("web1")
-	way := s.w.Pictures["h1"].Private
+	way := s.w.Desired["h1"].Private
 	s.each(func(what string, v6 bool, proto model.Protocol) {
 		private := way.Addr
 		if v6 {
@@ -103,7 +103,7 @@ func (s *native) podAndNodeElsewhere() {
 func (s *native) podToNode() {
 	web, far := s.at("web1"), s.at("web2")
 	h2 := s.top.Hosts[1].VTEP
-	way := s.w.Pictures["h1"].Private
+	way := s.w.Desired["h1"].Private
 	s.each(func(what string, v6 bool, proto model.Protocol) {
 		private := way.Addr
 		if v6 {
@@ -164,7 +164,7 @@ func (s *native) unusedAddr(v6 bool) netip.Addr {
 func (s *native) spoofed() {
 	web, far := s.at("web1"), s.at("web2")
 	h2 := s.top.Hosts[1].VTEP
-	way := s.w.Pictures["h1"].Private
+	way := s.w.Desired["h1"].Private
 	s.each(func(what string, v6 bool, proto model.Protocol) {
 		private, local := way.Addr, netip.MustParseAddr("169.254.7.7")
 		if v6 {

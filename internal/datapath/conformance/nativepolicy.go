@@ -218,7 +218,7 @@ func (s *native) errors() {
 // them by the host.
 func (s *native) others() {
 	red := s.top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "red", Name: "vx"}, ID: "web1"})
-	port, _ := s.w.Pictures["h1"].Ports.Get(compile.IfName(red.Key))
+	port, _ := s.w.Desired["h1"].Ports.Get(compile.IfName(red.Key))
 	for _, private := range []netip.Addr{port.Private, port.Private6} {
 		client := clientOutside(private.Is6())
 		p := s.first(client, private, model.ProtoTCP)
@@ -232,12 +232,12 @@ func (s *native) others() {
 		}
 		s.denied("to a private address from the native network", byPod(s.at("web1"), s.first(addrOf(s.at("web1"), private.Is6()), private, model.ProtoTCP)))
 	}
-	for name, p := range s.w.Pictures["h1"].Ports.All() {
+	for name, p := range s.w.Desired["h1"].Ports.All() {
 		if p.Network == s.top.Network(s.key).ID && (p.Private.IsValid() || p.Private6.IsValid()) {
 			s.t.Errorf("port %s of the native network has private addresses", name)
 		}
 	}
-	s.apply(s.t, s.w.Pictures["h1"])
+	s.apply(s.t, s.w.Desired["h1"])
 	if st, err := s.drv.Stats(s.t.Context()); err != nil || st.Drops[driver.DropUnknownDest] == 0 {
 		s.t.Errorf("drops %v, %v: what goes nowhere is counted", st.Drops, err)
 	}

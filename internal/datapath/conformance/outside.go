@@ -31,7 +31,7 @@ func testServicesOutside(t *testing.T, h Harness) {
 		{"NoProvider", (*outside).noProvider},
 		{"Who", (*outside).who},
 		{"Policy", (*outside).policy},
-		{"Ends", (*outside).ends},
+		{"Ends", (*outside).connectionEnd},
 		{"Fragments", (*outside).fragments},
 		{"Errors", (*outside).errors},
 		{"NotBack", (*outside).notBack},
@@ -57,7 +57,7 @@ func tryOutside(t *testing.T, h Harness, can func(driver.Capabilities) bool, cas
 	if err := w.Change(func(c *compile.Compiler) { WithWayOut(top, c, h.WayOut6) }); err != nil {
 		t.Fatal(err)
 	}
-	b.interfaces(t, w.Pictures["h1"])
+	b.interfaces(t, w.Desired["h1"])
 	for _, sub := range cases {
 		t.Run(sub.name, func(t *testing.T) {
 			sub.run(&outside{newServices(t, b, w, model.NetworkKey{Tenant: "blue", Name: "vx"})})
@@ -128,9 +128,9 @@ func (s *outside) back(p reference.Packet, e model.Endpoint) reference.Packet {
 	return r
 }
 
-// told sends a backend's packet and wants it at the host's stack, in the service's
+// answersAsService sends a backend's packet and wants it at the host's stack, in the service's
 // name.
-func (s *outside) told(what string, asked, r reference.Packet) *reference.Packet {
+func (s *outside) answersAsService(what string, asked, r reference.Packet) *reference.Packet {
 	s.t.Helper()
 	v := s.Send(s.t, r)
 	got := v.Sent
@@ -162,10 +162,10 @@ func (s *outside) translated() {
 						what := fmt.Sprintf("%s, %s, %s %s", network, id, client, proto)
 						p := s.from(client, proto)
 						s.came(what, p, id)
-						s.told(what, p, s.back(p, s.at(id)))
+						s.answersAsService(what, p, s.back(p, s.at(id)))
 						p = goOn(p)
 						s.came(what+", later", p, id)
-						s.told(what+", later", p, s.back(p, s.at(id)))
+						s.answersAsService(what+", later", p, s.back(p, s.at(id)))
 					}
 				}
 			}
@@ -225,7 +225,7 @@ func (s *outside) noProvider() {
 // not exposed has none.
 func (s *outside) who() {
 	s.have(s.open("db1"))
-	way := s.w.Pictures["h1"].Private
+	way := s.w.Desired["h1"].Private
 	var no []netip.Addr
 	for _, v6 := range s.six() {
 		n := s.top.Network(s.key)
@@ -303,7 +303,7 @@ func (s *outside) policy() {
 			old := s.from(Outside, model.ProtoTCP)
 			s.came(what+": before", old, id)
 			back := s.back(old, s.at(id))
-			s.told(what+": before", old, back)
+			s.answersAsService(what+": before", old, back)
 			back.TCPFlags = reference.FlagACK
 			if err := s.w.Switch(rule(x.rule)); err != nil {
 				s.t.Fatal(err)
@@ -316,7 +316,7 @@ func (s *outside) policy() {
 			} else {
 				s.came(what+": a new one", s.from(Outside, model.ProtoTCP), id)
 				s.came(what+": a living one", goOn(old), id)
-				s.told(what+": what comes back", old, back)
+				s.answersAsService(what+": what comes back", old, back)
 			}
 			if err := s.w.Switch(Case{}); err != nil {
 				s.t.Fatal(err)
@@ -327,14 +327,14 @@ func (s *outside) policy() {
 	}
 }
 
-func (s *outside) ends() {
+func (s *outside) connectionEnd() {
 	both := s.open("db1", "db2")
 	other := map[model.EndpointID]model.EndpointID{"db1": "db2", "db2": "db1"}
 	for _, v6 := range s.six() {
 		s.have(both)
 		tcp, udp := s.from(clientOutside(v6), model.ProtoTCP), s.from(clientOutside(v6), model.ProtoUDP)
 		idTCP, idUDP := s.came("TCP", tcp, "db1", "db2").Key.ID, s.came("UDP", udp, "db1", "db2").Key.ID
-		s.told("TCP", tcp, s.back(tcp, s.at(idTCP))) // a connection needs an answer to go on
+		s.answersAsService("TCP", tcp, s.back(tcp, s.at(idTCP))) // a connection needs an answer to go on
 		s.have(s.inState(both, idTCP, desired.BackendUnhealthy))
 		s.came("TCP goes on", goOn(tcp), idTCP)
 		s.have(s.inState(both, idUDP, desired.BackendUnhealthy))
@@ -352,7 +352,7 @@ func (s *outside) ends() {
 		s.have(both)
 		udp = s.from(clientOutside(v6), model.ProtoUDP)
 		idUDP = s.came("UDP, exposed", udp, "db1", "db2").Key.ID
-		s.told("UDP, exposed", udp, s.back(udp, s.at(idUDP)))
+		s.answersAsService("UDP, exposed", udp, s.back(udp, s.at(idUDP)))
 		s.have(closed) // no packet comes meanwhile
 		s.have(both)
 		if v := s.Send(s.t, s.back(udp, s.at(idUDP))); v.Host && v.Sent != nil && v.Sent.Src == udp.Dst {
@@ -383,8 +383,8 @@ func (s *outside) fragments() {
 			last := r
 			r.Frag = &reference.Fragment{ID: id, More: true}
 			last.SrcPort, last.DstPort, last.Frag = 0, 0, &reference.Fragment{ID: id, Offset: 1400}
-			s.told(what+": first back", first, r)
-			s.told(what+": last back", first, last)
+			s.answersAsService(what+": first back", first, r)
+			s.answersAsService(what+": last back", first, last)
 		}
 	}
 }
@@ -407,7 +407,7 @@ func (s *outside) errors() {
 			back := s.back(p, s.at(id))
 			back.Proto, back.SrcPort, back.DstPort, back.ICMPType, back.ICMPCode = proto, 0, 0, unreachable, 4
 			back.Inner = &reference.Packet{Src: sent.Src, Dst: sent.Dst, Proto: sent.Proto, SrcPort: sent.SrcPort, DstPort: sent.DstPort}
-			got := s.told(what+": of the backend", p, back)
+			got := s.answersAsService(what+": of the backend", p, back)
 			if q := got.Inner; q == nil || q.Src != p.Src || q.Dst != p.Dst || q.SrcPort != p.SrcPort || q.DstPort != p.DstPort {
 				s.t.Errorf("%s: of the backend: quotes %+v, want what the client sent", what, q)
 			}

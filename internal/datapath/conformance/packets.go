@@ -279,6 +279,6 @@ func sending(t testing.TB, h Harness, top Topology, c Case) (*bench, *World) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.interfaces(t, w.Pictures["h1"])
+	b.interfaces(t, w.Desired["h1"])
 	return b, w
 }

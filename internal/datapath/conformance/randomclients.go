@@ -13,13 +13,13 @@ import (
 
 // served is a connection of a client of host h1 to a service.
 type served struct {
-	client model.Endpoint
-	front  reference.Packet  // its first packet
-	behind *reference.Packet // as the last one that came through left; nil = none did
-	by     model.Endpoint    // the backend of that
-	port   uint16            // at which it is asked
-	ended  bool              // a packet of it has said so, or its tuple is used by others too
-	known  bool              // the backend has answered: trackers pick up nothing sooner
+	client  model.Endpoint
+	request reference.Packet  // its first packet
+	behind  *reference.Packet // as the last one that came through left; nil = none did
+	by      model.Endpoint    // the backend of that
+	port    uint16            // at which it is asked
+	ended   bool              // a packet of it has said so, or its tuple is used by others too
+	known   bool              // the backend has answered: trackers pick up nothing sooner
 	// bound tells that as the rules are, the connection stays with by.
 	bound   bool
 	domain  desired.Domain   // of its client, while it is bound
@@ -48,18 +48,18 @@ func (x *randomServices) packet() bool {
 		if c.behind != nil {
 			return x.answers(c)
 		}
-		return x.sends(c, c.front, "again")
+		return x.sends(c, c.request, "again")
 	}
 	switch x.r.IntN(16) {
 	case 0, 1, 2, 3:
 		return x.goesOn(c)
 	case 4:
 		c.ended = c.ended || x.plain && c.known // tracking may keep to its numbers
-		return x.sends(c, c.front, "asks anew")
+		return x.sends(c, c.request, "asks anew")
 	case 5, 6, 7, 8:
 		return x.answers(c)
 	case 9:
-		return x.ends(c)
+		return x.sendEnd(c)
 	case 10:
 		return x.inParts(c)
 	case 11, 12:
@@ -122,7 +122,7 @@ func (x *randomServices) asks() bool {
 	}
 	sport, reused := *x.sport, len(x.clients) > 0 && !x.plain && x.r.IntN(4) == 0
 	if reused { // another connection's
-		sport = x.clients[x.r.IntN(len(x.clients))].front.SrcPort
+		sport = x.clients[x.r.IntN(len(x.clients))].request.SrcPort
 	}
 	v6 := x.r.IntN(2) == 0 && s.of.IPv6.IsValid() && e.IPv6.IsValid() || !s.of.IPv4.IsValid()
 	p := between(x.top, e, e, port.Protocol, v6, sport, port.Port)
@@ -150,11 +150,11 @@ func (x *randomServices) asks() bool {
 		}
 	}
 	for _, c := range x.clients {
-		if q := c.front; q.Port == p.Port && q.Src == p.Src && q.Dst == p.Dst && q.Proto == p.Proto && q.SrcPort == p.SrcPort && q.DstPort == p.DstPort {
+		if q := c.request; q.Port == p.Port && q.Src == p.Src && q.Dst == p.Dst && q.Proto == p.Proto && q.SrcPort == p.SrcPort && q.DstPort == p.DstPort {
 			c.ended, c.bound = true, false
 		}
 	}
-	c := &served{client: e, front: p, ended: reused}
+	c := &served{client: e, request: p, ended: reused}
 	x.clients = append(x.clients, c)
 	return x.sends(c, p, "asks")
 }
@@ -174,7 +174,7 @@ func (x *randomServices) sends(c *served, p reference.Packet, what string) bool 
 // goesOn sends a later packet of a client's.
 func (x *randomServices) goesOn(c *served) bool {
 	x.t.Helper()
-	p := goOn(c.front)
+	p := goOn(c.request)
 	if x.r.IntN(12) == 0 && c.by.Key != c.client.Key {
 		p.TTL = 1
 	}
@@ -213,7 +213,7 @@ func (x *randomServices) back(c *served, what string, r reference.Packet) bool {
 	if nowhere(v) {
 		return false
 	}
-	if got := v.Sent; c.bound && (got == nil || got.Src != c.front.Dst || !slices.Equal(v.Ports, []string{compile.IfName(c.client.Key)})) {
+	if got := v.Sent; c.bound && (got == nil || got.Src != c.request.Dst || !slices.Equal(v.Ports, []string{compile.IfName(c.client.Key)})) {
 		x.t.Errorf("%s: %s (%+v), want it at the client in the service's name", what, v, got)
 		x.fail()
 	}
@@ -231,16 +231,16 @@ func (x *randomServices) answers(c *served) bool {
 	return came
 }
 
-// ends sends an end of a connection, of either side.
-func (x *randomServices) ends(c *served) bool {
+// sendEnd sends an end of a connection, of either side.
+func (x *randomServices) sendEnd(c *served) bool {
 	x.t.Helper()
-	if c.front.Proto != model.ProtoTCP || x.gone[c.by.Key] || x.plain && !c.known {
+	if c.request.Proto != model.ProtoTCP || x.gone[c.by.Key] || x.plain && !c.known {
 		return false
 	}
 	flags := one(x.r, reference.FlagFIN|reference.FlagACK, reference.FlagFIN|reference.FlagACK, reference.FlagRST|reference.FlagACK)
 	c.ended = true
 	if x.r.IntN(2) == 0 {
-		p := c.front
+		p := c.request
 		p.TCPFlags = flags
 		return x.sends(c, p, "ends")
 	}
@@ -252,11 +252,11 @@ func (x *randomServices) ends(c *served) bool {
 // inParts sends a datagram in fragments, by either side, perhaps the later one alone.
 func (x *randomServices) inParts(c *served) bool {
 	x.t.Helper()
-	if c.front.Proto != model.ProtoUDP || x.gone[c.by.Key] || x.plain && !c.bound {
+	if c.request.Proto != model.ProtoUDP || x.gone[c.by.Key] || x.plain && !c.bound {
 		return false
 	}
 	*x.sport++
-	p, who, send := c.front, c.client.Key, func(what string, p reference.Packet) bool { return x.sends(c, p, what) }
+	p, who, send := c.request, c.client.Key, func(what string, p reference.Packet) bool { return x.sends(c, p, what) }
 	if x.r.IntN(2) == 0 {
 		p, who = x.reply(c), c.by.Key
 		send = func(what string, p reference.Packet) bool { return x.back(c, fmt.Sprint(who, " ", what), p) }
@@ -276,8 +276,8 @@ func (x *randomServices) tellsOf(c *served) bool {
 	if x.gone[c.by.Key] || x.plain && !c.bound {
 		return false
 	}
-	v6 := c.front.Src.Is6()
-	if v6 && c.front.Proto == model.ProtoTCP && x.Differs[QuotedTCP] != "" {
+	v6 := c.request.Src.Is6()
+	if v6 && c.request.Proto == model.ProtoTCP && x.Differs[QuotedTCP] != "" {
 		return false
 	}
 	proto, types := model.ProtoICMP, []uint8{3, 11}
@@ -289,9 +289,9 @@ func (x *randomServices) tellsOf(c *served) bool {
 		if x.Differs[ClientsErrors] != "" {
 			return false
 		}
-		p := c.front
+		p := c.request
 		p.Proto, p.SrcPort, p.DstPort, p.TCPFlags, p.ICMPType, p.TTL = proto, 0, 0, 0, kind, 0
-		p.Inner = &reference.Packet{Src: c.front.Dst, Dst: c.front.Src, Proto: c.front.Proto, SrcPort: c.front.DstPort, DstPort: c.front.SrcPort}
+		p.Inner = &reference.Packet{Src: c.request.Dst, Dst: c.request.Src, Proto: c.request.Proto, SrcPort: c.request.DstPort, DstPort: c.request.SrcPort}
 		if x.r.IntN(6) == 0 {
 			p.Inner.DstPort++
 		}
@@ -321,7 +321,7 @@ func (x *randomServices) direct(c *served) bool {
 	if x.gone[c.by.Key] || x.gone[c.client.Key] || c.by.Key == c.client.Key {
 		return false
 	}
-	p := between(x.top, c.client, c.by, c.front.Proto, c.front.Src.Is6(), c.behind.SrcPort, c.port)
+	p := between(x.top, c.client, c.by, c.request.Proto, c.request.Src.Is6(), c.behind.SrcPort, c.port)
 	if c.by.Host != "" { // else by the router's MAC, which it has
 		p = onItsWay(x.top, p, c.client, c.by)
 	}
@@ -344,19 +344,19 @@ func (x *randomServices) direct(c *served) bool {
 // neighbour asks for the virtual address's neighbour, or pings it.
 func (x *randomServices) neighbour(c *served) bool {
 	x.t.Helper()
-	p, what := origin(x.top, c.client), fmt.Sprintf("%s asks for %s", c.client.Key, c.front.Dst)
+	p, what := origin(x.top, c.client), fmt.Sprintf("%s asks for %s", c.client.Key, c.request.Dst)
 	p.SrcMAC, p.DstMAC = c.client.MAC, reference.Broadcast
-	switch v6 := c.front.Src.Is6(); {
+	switch v6 := c.request.Src.Is6(); {
 	case x.r.IntN(3) == 0:
-		what = fmt.Sprintf("%s pings %s", c.client.Key, c.front.Dst)
+		what = fmt.Sprintf("%s pings %s", c.client.Key, c.request.Dst)
 		p = between(x.top, c.client, c.client, model.ProtoICMP, v6, *x.sport, 0)
-		p.DstMAC, p.Dst = desired.RouterMAC, c.front.Dst
+		p.DstMAC, p.Dst = desired.RouterMAC, c.request.Dst
 	case v6:
 		p.Src, p.Proto, p.ICMPType = c.client.IPv6, model.ProtoICMPv6, reference.NDNeighborSolicit
-		p.Dst, p.DstMAC = reference.SolicitedNode(c.front.Dst)
-		p.ND = &reference.ND{Target: c.front.Dst, LinkAddr: p.SrcMAC, HasLink: true}
+		p.Dst, p.DstMAC = reference.SolicitedNode(c.request.Dst)
+		p.ND = &reference.ND{Target: c.request.Dst, LinkAddr: p.SrcMAC, HasLink: true}
 	default:
-		p.ARP = &reference.ARP{Op: reference.ARPRequest, SenderMAC: p.SrcMAC, SenderIP: c.client.IPv4, TargetIP: c.front.Dst}
+		p.ARP = &reference.ARP{Op: reference.ARPRequest, SenderMAC: p.SrcMAC, SenderIP: c.client.IPv4, TargetIP: c.request.Dst}
 	}
 	x.check(what, p)
 	return false
@@ -421,20 +421,20 @@ func (x *randomServices) takes(s *desired.Service, k model.EndpointKey, p refere
 // forget finds out whether a connection is still bound after a change: what ends a
 // translation in docs/design/services.md.
 func (c *served) forget(x *randomServices) {
-	port, _ := x.pic.Ports.Get(c.front.Port)
+	port, _ := x.pic.Ports.Get(c.request.Port)
 	if port == nil || x.gone[c.by.Key] {
 		c.bound = false
 		return
 	}
 	n, _ := x.pic.Networks.Get(port.Network)
-	s := serviceAt(x.pic, n, c.front.Dst)
+	s := serviceAt(x.pic, n, c.request.Dst)
 	if s == nil || n.Domain() != c.domain || s.Key != c.service {
 		c.bound = false
 		return
 	}
-	to, ok := s.PortOf(c.front.Proto, c.front.DstPort)
+	to, ok := s.PortOf(c.request.Proto, c.request.DstPort)
 	b, there := s.Backends.Get(c.by.Key)
-	if !ok || c.front.Proto == model.ProtoUDP && (!there || b.State == desired.BackendUnhealthy || b.PortFor(to.Backend) != c.port) {
+	if !ok || c.request.Proto == model.ProtoUDP && (!there || b.State == desired.BackendUnhealthy || b.PortFor(to.Backend) != c.port) {
 		c.bound = false
 	}
 }

@@ -28,7 +28,7 @@ func (x *randomServices) odd(p reference.Packet) reference.Packet {
 		return p
 	}
 	d := all[x.strange.IntN(len(all))]
-	if p.Damage = d.damage; d.damage == reference.Sound {
+	if p.Damage = d.damage; d.damage == reference.Intact {
 		p.TCPFlags = d.flags
 	}
 	return p

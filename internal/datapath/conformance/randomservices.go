@@ -51,10 +51,10 @@ type randomShop struct {
 }
 
 type randomProvider struct {
-	e     model.Endpoint
-	state desired.BackendState
-	near  desired.Nearness
-	port  uint16 // its own
+	e        model.Endpoint
+	state    desired.BackendState
+	nearness desired.Nearness
+	port     uint16 // its own
 }
 
 // Chosen and Tracked are parts of RandomServices. Chosen: the backend of a connection
@@ -109,7 +109,7 @@ func newRandomServices(t *testing.T, b *bench, top Topology, w *World) *randomSe
 	if err := w.Switch(Case{}); err != nil {
 		t.Fatal(err)
 	}
-	b.apply(t, emptyPicture(1))
+	b.apply(t, emptyState(1))
 	return &randomServices{
 		bench: b, t: t, top: top, w: w, plain: b.Differs[Tracked] != "", gone: map[model.EndpointKey]bool{}, parted: map[model.TenantName]bool{},
 	}
@@ -118,7 +118,7 @@ func newRandomServices(t *testing.T, b *bench, top Topology, w *World) *randomSe
 // servesSCTP tells whether the driver takes ports of SCTP.
 func (b *bench) servesSCTP(t testing.TB, w *World) bool {
 	t.Helper()
-	pic := w.Pictures["h1"]
+	pic := w.Desired["h1"]
 	n := w.Topology.Networks[0]
 	s := &desired.Service{Key: model.ServiceKey{Tenant: n.Key.Tenant, Name: "sctp"}, Network: n.ID, IPv4: host4(n, 200), Ports: []desired.ServicePort{{Protocol: model.ProtoSCTP, Port: 9, Backend: 10}}}
 	pic.Services = pic.Services.Set(s.Key, s)
@@ -179,7 +179,7 @@ func (x *randomServices) note(format string, args ...any) {
 func (x *randomServices) fail() {
 	x.t.Helper()
 	for _, key := range x.shops {
-		s := x.desired(key, x.w.Pictures["h1"])
+		s := x.desired(key, x.w.Desired["h1"])
 		x.history = append(x.history, fmt.Sprintf("now: %s closed %v %s %s ports %v affinity %s inside %d", s.Key, key.closed, s.IPv4, s.IPv6, s.Ports, s.Affinity, s.InternalPolicy))
 		for k, b := range s.Backends.All() {
 			x.history = append(x.history, fmt.Sprintf("     %s %s %s state %d local %v near %d port %d", k, b.IPv4, b.IPv6, b.State, b.Local, b.Near, b.Port))
@@ -275,7 +275,7 @@ func (x *randomServices) desired(s *randomShop, pic desired.Host) *desired.Servi
 	own, _ := pic.Networks.Get(out.Network)
 	for _, p := range s.providers {
 		if p.e.Host == "" {
-			out.Backends = out.Backends.Set(p.e.Key, &desired.Backend{IPv4: p.e.IPv4, IPv6: p.e.IPv6, State: p.state, Near: p.near, Port: p.port})
+			out.Backends = out.Backends.Set(p.e.Key, &desired.Backend{IPv4: p.e.IPv4, IPv6: p.e.IPv6, State: p.state, Near: p.nearness, Port: p.port})
 			continue
 		}
 		n := x.top.Network(p.e.Key.Network)
@@ -283,7 +283,7 @@ func (x *randomServices) desired(s *randomShop, pic desired.Host) *desired.Servi
 		if !ok || own == nil || in.Domain() != own.Domain() || x.gone[p.e.Key] {
 			continue
 		}
-		b := &desired.Backend{Network: n.ID, IPv4: p.e.IPv4, IPv6: p.e.IPv6, Identity: p.e.Identity, Local: p.e.Host == "h1", State: p.state, Near: p.near, Port: p.port}
+		b := &desired.Backend{Network: n.ID, IPv4: p.e.IPv4, IPv6: p.e.IPv6, Identity: p.e.Identity, Local: p.e.Host == "h1", State: p.state, Near: p.nearness, Port: p.port}
 		if !b.Local && n.Encap == model.EncapVXLAN {
 			b.VTEP = x.top.vtep(p.e.Host)
 		}
@@ -295,7 +295,7 @@ func (x *randomServices) desired(s *randomShop, pic desired.Host) *desired.Servi
 // applied applies the world as it is now.
 func (x *randomServices) applied() {
 	x.t.Helper()
-	pic := x.w.Pictures["h1"]
+	pic := x.w.Desired["h1"]
 	for _, s := range x.shops {
 		if _, there := pic.Networks.Get(s.of.Network); there && !s.closed {
 			pic.Services = pic.Services.Set(s.of.Key, x.desired(s, pic))

@@ -153,8 +153,8 @@ func routedText(p *reference.Packet) string {
 	return fmt.Sprintf("from %s ttl %d %s", p.SrcMAC, p.Hops(), sentText(p))
 }
 
-// toldText is what is compared of an ICMP error from the router.
-func toldText(p *reference.Packet) string {
+// routerErrorText is what is compared of an ICMP error from the router.
+func routerErrorText(p *reference.Packet) string {
 	if p == nil || p.Inner == nil {
 		return ""
 	}

@@ -34,8 +34,8 @@ func testReplies(t *testing.T, h Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.interfaces(t, w.Pictures["h1"])
-	b.apply(t, w.Pictures["h1"])
+	b.interfaces(t, w.Desired["h1"])
+	b.apply(t, w.Desired["h1"])
 	network := model.NetworkKey{Tenant: "blue", Name: "vx"}
 	from := top.Endpoint(model.EndpointKey{Network: network, ID: "web1"})
 	sport := uint16(41000)

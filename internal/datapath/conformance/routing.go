@@ -18,7 +18,7 @@ func testRouting(t *testing.T, h Harness) {
 		top := RoutedTopology()
 		top.Global.ArpMode = mode
 		if b, w := routing(t, h, top, i == 0); b != nil {
-			b.apply(t, w.Pictures["h1"])
+			b.apply(t, w.Desired["h1"])
 			sport := uint16(10000 + 2000*i)
 			for _, list := range [][]namedPacket{
 				routedExchanges(top, &sport), toRouterPackets(top, &sport), fromElsewherePackets(top, &sport),
@@ -49,7 +49,7 @@ func routing(t *testing.T, h Harness, top Topology, fresh bool) (*bench, *World)
 		t.Fatal(err)
 	}
 	if fresh {
-		b.interfaces(t, w.Pictures["h1"])
+		b.interfaces(t, w.Desired["h1"])
 	}
 	return b, w
 }

@@ -15,7 +15,7 @@ func testRoutingDamaged(t *testing.T, h Harness) {
 	t.Helper()
 	top := RoutedTopology()
 	b, w := routing(t, h, top, true)
-	b.apply(t, w.Pictures["h1"])
+	b.apply(t, w.Desired["h1"])
 	web1 := at(top, "web1")
 	sport := uint16(30000)
 	for _, to := range []string{"app1", "app2", "nobody", "beyond", "hops"} {
@@ -44,7 +44,7 @@ func testRoutingDamaged(t *testing.T, h Harness) {
 				}
 				what := fmt.Sprintf("to %s, %s: %s", to, ipText(v6), x.name)
 				bad := p
-				if bad.Damage = x.damage; x.proto == model.ProtoTCP && x.damage == reference.Sound {
+				if bad.Damage = x.damage; x.proto == model.ProtoTCP && x.damage == reference.Intact {
 					bad.TCPFlags = x.flags
 				}
 				if bad.Damage == reference.NoHopsLeft {

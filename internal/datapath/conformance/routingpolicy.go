@@ -21,7 +21,7 @@ func testRoutingPolicy(t *testing.T, h Harness) {
 		if err := w.Switch(c); err != nil {
 			t.Fatal(err)
 		}
-		b.apply(t, w.Pictures["h1"])
+		b.apply(t, w.Desired["h1"])
 		list := routedExchanges(top, &sport)
 		for i, x := range append(list, exchanges(top, &sport)...) {
 			if every := map[bool]int{false: 5, true: 25}[h.Slow]; i >= len(list) && i/2%every != 0 || !h.tries(n, i) {
@@ -79,7 +79,7 @@ func testRoutingLive(t *testing.T, h Harness) {
 	t.Helper()
 	top := RoutedTopology()
 	b, w := routing(t, h, top, true)
-	joined := w.Pictures["h1"]
+	joined := w.Desired["h1"]
 	parted := joined
 	for id, n := range joined.Networks.All() {
 		alone := *n

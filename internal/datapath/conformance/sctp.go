@@ -86,7 +86,7 @@ func (x sctp) have(rules bool) {
 	if err := x.w.Switch(c); err != nil {
 		x.t.Fatal(err)
 	}
-	x.apply(x.t, x.w.Pictures["h1"])
+	x.apply(x.t, x.w.Desired["h1"])
 }
 
 // passes compares a packet, and wants the reference to do what it should.

@@ -67,9 +67,9 @@ func (s *services) affinity() {
 	}
 }
 
-// affinityEnds: after the affinity time a client gets a new choice, so eventually another
+// affinityExpires: after the affinity time a client gets a new choice, so eventually another
 // backend.
-func (s *services) affinityEnds() {
+func (s *services) affinityExpires() {
 	client := s.at("web1")
 	all := []model.EndpointID{"db1", "db2", "web2", "solo1"}
 	of := s.shop(all...)

@@ -204,7 +204,7 @@ func (s *services) policy() {
 	}
 }
 
-func (s *services) ends() {
+func (s *services) connectionEnd() {
 	client := s.at("web1")
 	both := s.shop("db1", "db2")
 	other := map[model.EndpointID]model.EndpointID{"db1": "db2", "db2": "db1"}

@@ -80,7 +80,7 @@ func other(id model.EndpointID) model.EndpointID {
 
 // near: the nearest ones are chosen among, while it is known of all active ones how
 // near they are.
-func (s *services) near() {
+func (s *services) nearest() {
 	client := s.at("web1")
 	at := func(near map[model.EndpointID]desired.Nearness) desired.Service {
 		of := s.shop("db1", "db2", "web2")
@@ -114,9 +114,9 @@ func (s *services) near() {
 	}
 }
 
-// silent: while all backends are on other hosts, clients get no answer; without any backend
+// quiet: while all backends are on other hosts, clients get no answer; without any backend
 // they are refused.
-func (s *services) silent() {
+func (s *services) quiet() {
 	client := s.at("web1")
 	of := s.shop("db2")
 	of.InternalPolicy = desired.TrafficLocalDrop

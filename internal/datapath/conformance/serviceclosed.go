@@ -10,7 +10,7 @@ import (
 
 // closed: a service that was deleted leaves a face of port 0 at each address. Its connections
 // are reset, and clients inside are refused at all ports.
-func (s *faces) closed() {
+func (s *frontends) closed() {
 	client := s.at("web1")
 	left := s.faced(both(1))
 	left.Frontends = slices.DeleteFunc(left.Frontends, func(f desired.Frontend) bool { return f.Protocol != model.ProtoTCP })
@@ -19,7 +19,7 @@ func (s *faces) closed() {
 	}
 	for _, v6 := range ipv4and6 {
 		s.have(s.faced(both(1), "db1"))
-		p := s.askAt(client, model.ProtoTCP, front(1, v6))
+		p := s.askAt(client, model.ProtoTCP, frontendAddr(1, v6))
 		s.reached("before", p, "db1")
 		s.answered("before", client, p, s.replyOf(p, s.at("db1")))
 		s.have(left)
@@ -28,7 +28,7 @@ func (s *faces) closed() {
 		}
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 			for _, port := range []uint16{22, 53, 80} {
-				p := s.askAt(client, proto, front(1, v6))
+				p := s.askAt(client, proto, frontendAddr(1, v6))
 				p.DstPort = port
 				if v := s.Send(s.t, p); !nowhere(v) || v.Answer == nil {
 					s.t.Errorf("%s: port %s/%d: %s (%+v), want a refusal", ipText(v6), fmt.Sprint(proto), port, v, v.Answer)

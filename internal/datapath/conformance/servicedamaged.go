@@ -12,7 +12,7 @@ import (
 func (s *services) damaged() {
 	client := s.at("web1")
 	of := func(p reference.Packet, x damagedCase) reference.Packet {
-		if p.Damage = x.damage; x.proto == model.ProtoTCP && x.damage == reference.Sound {
+		if p.Damage = x.damage; x.proto == model.ProtoTCP && x.damage == reference.Intact {
 			p.TCPFlags = x.flags
 		}
 		return p

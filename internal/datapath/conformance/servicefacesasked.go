@@ -13,7 +13,7 @@ import (
 // asked: a node's address by itself has its ports before all nodes' addresses, whichever
 // service is first by name, and others of them stay as they are. Who loses a port there
 // loses its connections, and has them again with the port.
-func (s *faces) asked() {
+func (s *frontends) asked() {
 	client := s.at("web1")
 	all := s.faced(nodes, "db1")
 	all.Exposed = false
@@ -81,7 +81,7 @@ func (s *faces) asked() {
 
 		s.have(all, own) // a node goes, with its ports or without, and comes
 		for _, with := range [][]desired.Service{{all}, {all, own}} {
-			gone := s.picture(with...)
+			gone := s.desiredState(with...)
 			gone.NodeAddrs = gone.NodeAddrs.Delete(a)
 			s.apply(s.t, gone)
 			begin("a node has gone, another", other, "db1")
@@ -119,7 +119,7 @@ func (s *faces) asked() {
 			p := s.from(clientOutside(v6), proto)
 			p.Dst = node(v6)
 			s.came("outside", p, "web2")
-			s.told("outside", p, s.back(p, s.at("web2")))
+			s.answersAsService("outside", p, s.back(p, s.at("web2")))
 			p = s.from(clientOutside(v6), proto)
 			p.Dst = node(v6).Next()
 			if v := s.Send(s.t, p); !nowhere(v) || v.Answer != nil {

@@ -9,31 +9,31 @@ import (
 )
 
 // clients: who is outside asks at exposed faces, nodes' among them.
-func (s *faces) clients() {
+func (s *frontends) clients() {
 	if !s.drv.Capabilities().ExternalServices {
 		s.t.Skip("the driver serves nobody outside")
 	}
 	of := s.faced(append(both(1), nodes...), "db1", "db2")
 	for i := range of.Frontends {
 		of.Frontends[i].ExternalPolicy = desired.TrafficLocalDrop
-		if of.Frontends[i].Addr == front(1, of.Frontends[i].Addr.Is6()) {
+		if of.Frontends[i].Addr == frontendAddr(1, of.Frontends[i].Addr.Is6()) {
 			of.Frontends[i].Sources = []netip.Prefix{netip.PrefixFrom(Outside, 24), netip.PrefixFrom(Outside6, 64)}
 		}
 	}
 	for _, v6 := range s.six() {
 		s.have(of)
-		for _, at := range []netip.Addr{front(1, v6), node(v6)} {
+		for _, at := range []netip.Addr{frontendAddr(1, v6), node(v6)} {
 			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 				what := fmt.Sprintf("%s, protocol %d", at, proto)
 				p := s.from(clientOutside(v6), proto)
 				p.Dst = at
 				s.came(what, p, "db1")
-				s.told(what, p, s.back(p, s.at("db1")))
+				s.answersAsService(what, p, s.back(p, s.at("db1")))
 				s.came(what+", later", goOn(p), "db1")
 			}
 		}
-		stranger := s.from(front(200, v6), model.ProtoTCP)
-		stranger.Dst = front(1, v6)
+		stranger := s.from(frontendAddr(200, v6), model.ProtoTCP)
+		stranger.Dst = frontendAddr(1, v6)
 		if v := s.Send(s.t, stranger); !nowhere(v) || v.Answer != nil {
 			s.t.Errorf("%s: of another source: %s (%+v), want nothing", ipText(v6), v, v.Answer)
 		}
@@ -58,7 +58,7 @@ func (s *faces) clients() {
 
 // hidden: a service that is not exposed has no faces for clients outside, though one
 // that is has the address too.
-func (s *faces) hidden() {
+func (s *frontends) hidden() {
 	if !s.drv.Capabilities().ExternalServices {
 		s.t.Skip("the driver serves nobody outside")
 	}
@@ -70,7 +70,7 @@ func (s *faces) hidden() {
 	}
 	s.have(of, open)
 	for _, v6 := range s.six() {
-		for _, at := range []netip.Addr{front(1, v6), node(v6)} {
+		for _, at := range []netip.Addr{frontendAddr(1, v6), node(v6)} {
 			p := s.from(clientOutside(v6), model.ProtoTCP)
 			p.Dst = at
 			s.denied("it is not exposed", p)
@@ -82,9 +82,9 @@ func (s *faces) hidden() {
 	of.Exposed = true
 	s.have(of, open)
 	p := s.from(Outside, model.ProtoTCP)
-	p.Dst = front(1, false)
+	p.Dst = frontendAddr(1, false)
 	s.came("now it is", p, "db1")
-	s.told("now it is", p, s.back(p, s.at("db1")))
+	s.answersAsService("now it is", p, s.back(p, s.at("db1")))
 	of.Exposed = false
 	s.have(of, open)
 	s.denied("it is no more", goOn(p))

@@ -48,7 +48,7 @@ func testForeignBackends(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	bridge, routing := nativeWorld(t, apart), nativeWorld(t, RoutedTopology())
-	b.interfaces(t, private.Pictures["h1"], bridge.Pictures["h1"], routing.Pictures["h1"])
+	b.interfaces(t, private.Desired["h1"], bridge.Desired["h1"], routing.Desired["h1"])
 	t.Run("Private", func(t *testing.T) { tryForeign(t, b, private, h.WayOut6) })
 	t.Run("Native", func(t *testing.T) {
 		if !can.RoutedNetworks {
@@ -72,7 +72,7 @@ func tryForeign(t *testing.T, b *bench, w *World, six bool) {
 	}{
 		{"Translated", (*foreign).translated},
 		{"Mixed", (*foreign).mixed},
-		{"Faces", (*foreign).faces},
+		{"Faces", (*foreign).externalFrontend},
 		{"Local", (*foreign).local},
 		{"Policy", (*foreign).policy},
 		{"Nowhere", (*foreign).nowhere},
@@ -80,7 +80,7 @@ func tryForeign(t *testing.T, b *bench, w *World, six bool) {
 		{"Fragments", (*foreign).fragments},
 		{"Errors", (*foreign).errors},
 		{"Owner", (*foreign).owner},
-		{"Ends", (*foreign).ends},
+		{"Ends", (*foreign).connectionEnd},
 		{"Restart", (*foreign).restarted},
 		{"Counts", (*foreign).counts},
 	} {
@@ -101,13 +101,13 @@ func (s *foreign) families() []bool {
 
 // isNative tells whether the client has no private address.
 func (s *foreign) isNative() bool {
-	n, _ := s.w.Pictures["h1"].Networks.Get(s.top.Network(s.key).ID)
+	n, _ := s.w.Desired["h1"].Networks.Get(s.top.Network(s.key).ID)
 	return n.Routed
 }
 
 // own is the client as the world beyond its networks sees it.
 func (s *foreign) own(v6 bool) netip.Addr {
-	port, _ := s.w.Pictures["h1"].Ports.Get(compile.IfName(s.client.Key))
+	port, _ := s.w.Desired["h1"].Ports.Get(compile.IfName(s.client.Key))
 	switch {
 	case s.isNative():
 		return addrOf(s.client, v6)
@@ -147,7 +147,7 @@ func (s *foreign) with(of desired.Service, all ...place) desired.Service {
 
 func (s *foreign) have(all ...desired.Service) {
 	s.t.Helper()
-	(&faces{&outside{s.services}}).have(all...)
+	(&frontends{&outside{s.services}}).have(all...)
 }
 
 // backendPort is where a packet to the service is translated to.

@@ -61,14 +61,14 @@ func (s *foreign) mixed() {
 
 // faces: a service as kubernetes.default is: one address, and a port that leads to a
 // machine's.
-func (s *foreign) faces() {
+func (s *foreign) externalFrontend() {
 	if !s.drv.Capabilities().Frontends {
 		s.t.Skip("the driver makes no faces")
 	}
-	f := &faces{&outside{s.services}}
+	f := &frontends{&outside{s.services}}
 	for _, to := range s.places() {
 		for _, v6 := range s.families() {
-			for _, at := range []netip.Addr{front(1, v6), node(v6)} {
+			for _, at := range []netip.Addr{frontendAddr(1, v6), node(v6)} {
 				of := s.with(f.faced(append(both(1), nodes...)), to)
 				s.have(of)
 				p := f.askAt(s.client, model.ProtoTCP, at)
@@ -165,7 +165,7 @@ func (s *foreign) policy() {
 // nowhere: a service leads a client neither to an address that the client could not reach
 // itself, nor to an endpoint that is not the backend.
 func (s *foreign) nowhere() {
-	way := s.w.Pictures["h1"].Private
+	way := s.w.Desired["h1"].Private
 	for _, v6 := range s.families() {
 		n := s.top.Network(s.key)
 		bad := map[string]netip.Addr{
@@ -198,7 +198,7 @@ func (s *foreign) nowhere() {
 	s.have(s.with(s.shop(), s.places()[0]))
 	p := s.ask(s.client, model.ProtoTCP, false)
 	s.converse("before there is an endpoint", p, s.places()[0])
-	pic := s.w.Pictures["h1"]
+	pic := s.w.Desired["h1"]
 	pic.Private = nil
 	x := s.with(s.shop(), s.places()[0])
 	pic.Services = pic.Services.Set(x.Key, &x)
@@ -341,7 +341,7 @@ func (s *foreign) owner() {
 }
 
 // ends: what becomes of connections when their backend, or the service, changes.
-func (s *foreign) ends() {
+func (s *foreign) connectionEnd() {
 	s.everywhere(func(what string, to place, v6 bool, proto model.Protocol) {
 		only := s.with(s.shop(), to)
 		unhealthy := only
@@ -385,7 +385,7 @@ func (s *foreign) restarted() {
 	s.converse("before", p, s.places()[0])
 	s.restart(s.t)
 	s.have(of)
-	if r := s.apply(s.t, (&faces{&outside{s.services}}).picture(of)); r.Changes != 0 {
+	if r := s.apply(s.t, (&frontends{&outside{s.services}}).desiredState(of)); r.Changes != 0 {
 		s.t.Errorf("the second Apply after a restart made %d changes", r.Changes)
 	}
 	s.converse("after a restart", goOn(p), s.places()[0])

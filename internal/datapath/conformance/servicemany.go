@@ -17,7 +17,7 @@ func (s *services) crowded(n, skip int) {
 	s.t.Helper()
 	of := s.shop()
 	network := s.top.Network(s.key)
-	pic := s.w.Pictures["h1"]
+	pic := s.w.Desired["h1"]
 	vtep := s.top.Hosts[1].VTEP
 	for i := range n {
 		if i == skip {
@@ -73,7 +73,7 @@ func (s *services) many() {
 		asked = append(asked, s.ask(client, model.ProtoTCP, false))
 	}
 	choices := func(n int) []int {
-		s.apply(s.t, emptyPicture(1)) // no connection is known
+		s.apply(s.t, emptyState(1)) // no connection is known
 		s.crowded(n, -1)
 		var by []int
 		for _, p := range asked {

@@ -51,7 +51,7 @@ func testServices(t *testing.T, h Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.interfaces(t, w.Pictures["h1"])
+	b.interfaces(t, w.Desired["h1"])
 	for _, sub := range []struct {
 		name string
 		run  func(*services)
@@ -61,14 +61,14 @@ func testServices(t *testing.T, h Harness) {
 		{"NoProvider", (*services).noProvider},
 		{"Local", (*services).local},
 		{"Leaving", (*services).leaving},
-		{"Near", (*services).near},
-		{"Silent", (*services).silent},
+		{"Near", (*services).nearest},
+		{"Silent", (*services).quiet},
 		{"OwnPorts", (*services).ownPorts},
 		{"Policy", (*services).policy},
-		{"Ends", (*services).ends},
+		{"Ends", (*services).connectionEnd},
 		{"Anew", (*services).recreated},
 		{"Affinity", (*services).affinity},
-		{"AffinityEnds", (*services).affinityEnds},
+		{"AffinityEnds", (*services).affinityExpires},
 		{"Spread", (*services).spread},
 		{"Many", (*services).many},
 		{"Fragments", (*services).fragments},
@@ -97,7 +97,7 @@ func newServices(t *testing.T, b *bench, w *World, key model.NetworkKey) *servic
 	if err := w.Switch(Case{}); err != nil {
 		t.Fatal(err)
 	}
-	b.apply(t, emptyPicture(1))
+	b.apply(t, emptyState(1))
 	return &services{bench: b, t: t, top: w.Topology, w: w, key: key, sport: 20000}
 }
 
@@ -170,7 +170,7 @@ func (s *services) inState(of desired.Service, id model.EndpointID, state desire
 // have applies the present policies' picture with services.
 func (s *services) have(all ...desired.Service) {
 	s.t.Helper()
-	pic := s.w.Pictures["h1"]
+	pic := s.w.Desired["h1"]
 	for _, x := range all {
 		pic.Services = pic.Services.Set(x.Key, &x)
 	}

@@ -94,7 +94,7 @@ func testShared(t *testing.T, h Harness) {
 		if err := w.Switch(c); err != nil {
 			t.Fatal(err)
 		}
-		b.apply(t, w.Pictures["h1"])
+		b.apply(t, w.Desired["h1"])
 		for i, x := range exchangesBetween(top, pairs, &sport) {
 			if h.Slow && i/2%3 != 0 {
 				continue

@@ -28,7 +28,7 @@ func testStrays(t *testing.T, h Harness) {
 	t.Helper()
 	top := StandardTopology()
 	b, w := sending(t, h, top, Case{})
-	strays(t, b, top, w.Pictures["h1"])
+	strays(t, b, top, w.Desired["h1"])
 }
 
 // testRoutedStrays: likewise where a router leads from network to network.
@@ -36,7 +36,7 @@ func testRoutedStrays(t *testing.T, h Harness) {
 	t.Helper()
 	top := RoutedTopology()
 	b, w := routing(t, h, top, true)
-	strays(t, b, top, w.Pictures["h1"])
+	strays(t, b, top, w.Desired["h1"])
 }
 
 func strays(t *testing.T, b *bench, top Topology, pic desired.Host) {

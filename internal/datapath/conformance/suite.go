@@ -109,14 +109,14 @@ var suite = []struct {
 	{name: "RoutedServices", run: testRoutedServices, programs: true},
 	{name: "RandomServices", run: testRandomServices, programs: true},
 	{name: "ServicesOutside", run: testServicesOutside},
-	{name: "Faces", run: testFaces},
-	{name: "RandomFaces", run: testRandomFaces},
+	{name: "Faces", run: testFrontends},
+	{name: "RandomFaces", run: testRandomFrontends},
 	{name: "ClientsByTunnel", run: testClientsByTunnel},
 	{name: "Native", run: testNative},
 	{name: "ForeignBackends", run: testForeignBackends},
 	{name: "Monitor", run: testMonitor, programs: true},
-	{name: "Asides", run: testAsides, programs: true},
-	{name: "RandomAsides", run: testRandomAsides, programs: true},
+	{name: "Asides", run: testAuditRules, programs: true},
+	{name: "RandomAsides", run: testRandomAuditRules, programs: true},
 	{name: "Capabilities", run: testCapabilities, programs: true},
 }
 
@@ -203,9 +203,9 @@ func (b *bench) inspect(tb testing.TB) string {
 	return text
 }
 
-// Pictures returns the first host's picture of the standard topology with some
+// DesiredStates returns the first host's picture of the standard topology with some
 // policies, and smaller and bigger ones: for tests of drivers.
-func Pictures(tb testing.TB) (small, big desired.Host) {
+func DesiredStates(tb testing.TB) (small, big desired.Host) {
 	tb.Helper()
 	top := StandardTopology()
 	c := Cases(top)[1]
@@ -213,7 +213,7 @@ func Pictures(tb testing.TB) (small, big desired.Host) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	big = w.Pictures["h1"]
+	big = w.Desired["h1"]
 	comp := NewCompiler(top, "h1")
 	for _, e := range top.Endpoints {
 		if e.Key.Network.Tenant == "red" || e.Key.ID == "db1" {
@@ -224,7 +224,7 @@ func Pictures(tb testing.TB) (small, big desired.Host) {
 	return small, big
 }
 
-func emptyPicture(revision int64) desired.Host {
+func emptyState(revision int64) desired.Host {
 	comp := compile.New("h1")
 	top := StandardTopology()
 	comp.SetGlobal(top.Global)
@@ -237,8 +237,8 @@ func emptyPicture(revision int64) desired.Host {
 func testEmpty(t *testing.T, h Harness) {
 	t.Helper()
 	b := open(t, h)
-	b.apply(t, emptyPicture(1))
-	if r := b.apply(t, emptyPicture(2)); r.Changes != 0 {
+	b.apply(t, emptyState(1))
+	if r := b.apply(t, emptyState(2)); r.Changes != 0 {
 		t.Errorf("the empty picture again made %d changes", r.Changes)
 	}
 }
@@ -247,7 +247,7 @@ func testEmpty(t *testing.T, h Harness) {
 func testGrowShrink(t *testing.T, h Harness) {
 	t.Helper()
 	b := open(t, h)
-	small, big := Pictures(t)
+	small, big := DesiredStates(t)
 	b.interfaces(t, small, big)
 	b.apply(t, small)
 	first := b.inspect(t)
@@ -257,7 +257,7 @@ func testGrowShrink(t *testing.T, h Harness) {
 	if diff := cmp.Diff(first, b.inspect(t)); diff != "" {
 		t.Errorf("small, big, small differs from small (-want +got):\n%s", diff)
 	}
-	b.apply(t, emptyPicture(1))
+	b.apply(t, emptyState(1))
 	b.apply(t, big)
 	if diff := cmp.Diff(second, b.inspect(t)); diff != "" {
 		t.Errorf("empty, big differs from small, big (-want +got):\n%s", diff)
@@ -269,8 +269,8 @@ func testGrowShrink(t *testing.T, h Harness) {
 func testSameTwice(t *testing.T, h Harness) {
 	t.Helper()
 	b := open(t, h)
-	_, big := Pictures(t)
-	_, again := Pictures(t)
+	_, big := DesiredStates(t)
+	_, again := DesiredStates(t)
 	b.interfaces(t, big)
 	if r := b.apply(t, big); r.Changes == 0 {
 		t.Error("the first Apply made no changes")
@@ -287,7 +287,7 @@ func testSameTwice(t *testing.T, h Harness) {
 func testRestartSame(t *testing.T, h Harness) {
 	t.Helper()
 	b := open(t, h)
-	_, big := Pictures(t)
+	_, big := DesiredStates(t)
 	b.interfaces(t, big)
 	b.apply(t, big)
 	before := b.inspect(t)
@@ -305,7 +305,7 @@ func testRestartSame(t *testing.T, h Harness) {
 func testRestartSweeps(t *testing.T, h Harness) {
 	t.Helper()
 	b := open(t, h)
-	small, big := Pictures(t)
+	small, big := DesiredStates(t)
 	b.interfaces(t, small, big)
 	b.apply(t, small)
 	want := b.inspect(t)
@@ -331,14 +331,14 @@ func testForeign(t *testing.T, h Harness) {
 		t.Skip("the harness has no Foreign")
 	}
 	b := open(t, h)
-	small, big := Pictures(t)
+	small, big := DesiredStates(t)
 	b.interfaces(t, small, big)
 	b.apply(t, small)
 	intact := h.Foreign(t)
 	b.apply(t, big)
 	intact(t)
 	b.restart(t)
-	b.apply(t, emptyPicture(1))
+	b.apply(t, emptyState(1))
 	intact(t)
 }
 
@@ -348,7 +348,7 @@ func testBreak(t *testing.T, h Harness) {
 	if h.Break == nil {
 		t.Skip("the harness has no Break")
 	}
-	small, big := Pictures(t)
+	small, big := DesiredStates(t)
 	b := open(t, h)
 	b.interfaces(t, small, big)
 	b.apply(t, big)
@@ -370,7 +370,7 @@ func testBreak(t *testing.T, h Harness) {
 func testCancelled(t *testing.T, h Harness) {
 	t.Helper()
 	b := open(t, h)
-	_, big := Pictures(t)
+	_, big := DesiredStates(t)
 	b.interfaces(t, big)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -396,9 +396,9 @@ func testPackets(t *testing.T, h Harness) {
 			t.Fatal(err)
 		}
 		if mode == model.ArpProxy {
-			b.interfaces(t, w.Pictures["h1"])
+			b.interfaces(t, w.Desired["h1"])
 		}
-		b.apply(t, w.Pictures["h1"])
+		b.apply(t, w.Desired["h1"])
 		for _, x := range craftedPackets(top, uint16(10000+1000*i)) {
 			b.compare(t, fmt.Sprintf("%s: %s", mode, x.name), x.packet)
 		}
@@ -418,7 +418,7 @@ func testPackets(t *testing.T, h Harness) {
 			if err := w.Switch(c); err != nil {
 				t.Fatal(err)
 			}
-			b.apply(t, w.Pictures["h1"])
+			b.apply(t, w.Desired["h1"])
 			for i, x := range exchanges(top, &sport) {
 				if !h.tries(n, i) {
 					continue
@@ -456,7 +456,7 @@ func testLiveChange(t *testing.T, h Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.interfaces(t, w.Pictures["h1"])
+	b.interfaces(t, w.Desired["h1"])
 	network := model.NetworkKey{Tenant: "blue", Name: "vx"}
 	web := top.Endpoint(model.EndpointKey{Network: network, ID: "web1"})
 	dst := top.Endpoint(model.EndpointKey{Network: network, ID: "db1"})
@@ -466,7 +466,7 @@ func testLiveChange(t *testing.T, h Harness) {
 		if err := w.Switch(c); err != nil {
 			t.Fatal(err)
 		}
-		b.apply(t, w.Pictures["h1"])
+		b.apply(t, w.Desired["h1"])
 		b.compare(t, fmt.Sprintf("change %d, request", i), there)
 		b.compare(t, fmt.Sprintf("change %d, answer", i), back)
 		there.TCPFlags, back.TCPFlags = reference.FlagACK, reference.FlagACK

@@ -174,7 +174,7 @@ func TestPartHasTeeth(t *testing.T) {
 				if err := w.Switch(c); err != nil {
 					t.Fatal(err)
 				}
-				pic := w.Pictures["h1"]
+				pic := w.Desired["h1"]
 				if _, err := right.Apply(ctx, pic); err != nil {
 					t.Fatal(err)
 				}

@@ -63,7 +63,7 @@ func testTiers(t *testing.T, h Harness) {
 	if err := w.Change(func(c *compile.Compiler) { c.Control.Set([]netip.AddrPort{netip.AddrPortFrom(lan2.IPv4, control)}) }); err != nil {
 		t.Fatal(err)
 	}
-	pic := w.Pictures["h1"]
+	pic := w.Desired["h1"]
 	port, _ := pic.Ports.Get(compile.IfName(lan1.Key))
 	set, ok := pic.PolicySets.Get(port.Policies)
 	if want := 1 + len(model.Tiers()); !ok || len(set.Out) != want {

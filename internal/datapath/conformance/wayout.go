@@ -248,14 +248,14 @@ func wayOutPackets(top Topology, pic desired.Host, sport *uint16) []namedPacket 
 
 // family is what differs between egress of IPv4 and of IPv6.
 type family struct {
-	six           bool
-	here, outside netip.Addr // the host's private address, and one beyond it
-	beyond        netip.Addr // a router there
-	icmp          model.Protocol
-	echo          uint8    // ICMP type of a request
-	tooBig        [2]uint8 // ICMP type and code
-	late, refused [2]uint8 // time exceeded, port unreachable
-	nowhere       []netip.Addr
+	six                   bool
+	here, outside         netip.Addr // the host's private address, and one beyond it
+	beyond                netip.Addr // a router there
+	icmp                  model.Protocol
+	echo                  uint8    // ICMP type of a request
+	tooBig                [2]uint8 // ICMP type and code
+	timeExceeded, refused [2]uint8 // time exceeded, port unreachable
+	nowhere               []netip.Addr
 }
 
 func families(pic desired.Host) []family {
@@ -337,7 +337,7 @@ func outwards(top Topology, pic desired.Host, x family, e model.Endpoint, router
 			add(name+", error about it", failed)
 			other := seen
 			other.SrcPort += 9000
-			failed.ICMPType, failed.ICMPCode, failed.Inner = x.late[0], x.late[1], &other
+			failed.ICMPType, failed.ICMPCode, failed.Inner = x.timeExceeded[0], x.timeExceeded[1], &other
 			add(name+", error about nothing", failed)
 		}
 	}

@@ -83,7 +83,7 @@ func Probes(t Topology) []Probe {
 type World struct {
 	Topology  Topology
 	Fabric    reference.Fabric
-	Pictures  map[model.HostName]desired.Host
+	Desired   map[model.HostName]desired.Host
 	Problems  map[model.HostName][]compile.Problem
 	compilers map[model.HostName]*compile.Compiler
 	current   Case
@@ -93,7 +93,7 @@ type World struct {
 // NewWorld compiles a topology with a case and applies it on every host.
 func NewWorld(t Topology, c Case) (*World, error) {
 	w := &World{
-		Topology: t, Pictures: map[model.HostName]desired.Host{}, Problems: map[model.HostName][]compile.Problem{},
+		Topology: t, Desired: map[model.HostName]desired.Host{}, Problems: map[model.HostName][]compile.Problem{},
 		compilers: map[model.HostName]*compile.Compiler{},
 	}
 	for _, h := range t.Hosts {
@@ -172,7 +172,7 @@ func (w *World) Change(tell func(*compile.Compiler)) error {
 		comp := w.compilers[h.Name]
 		tell(comp)
 		pic, problems := comp.Compile(1)
-		w.Pictures[h.Name], w.Problems[h.Name] = pic, problems
+		w.Desired[h.Name], w.Problems[h.Name] = pic, problems
 		report, err := w.Fabric.Host(h.Name).Apply(context.Background(), pic)
 		if err != nil {
 			return err

@@ -68,9 +68,9 @@ func (l Established) Add(a Alike, srcPort uint16) {
 	l[a] = c
 }
 
-// Ends are the ends here that have a policy, the source's first. set is a port's,
+// PolicyEnds are the ends here that have a policy, the source's first. set is a port's,
 // peer who an address is, get as EndOf has it; nil = none, or its rules are not in.
-func (a Alike) Ends(
+func (a Alike) PolicyEnds(
 	set func(port string) *desired.PolicySet, peer func(netip.Addr) desired.Peer, get func(desired.PolicySetID) *desired.PolicySet,
 ) (out []End) {
 	for _, x := range []struct {
@@ -108,12 +108,12 @@ type EstablishedQueue struct {
 
 // census are the connections that lived when audits came or changed.
 type census struct {
-	conns  Established
-	audits PendingAudits
-	ends   func(Alike) []End
+	conns     Established
+	audits    PendingAudits
+	policyEnd func(Alike) []End
 }
 
-// Add puts connections in; ends finds what Alike.Ends returns.
+// Add puts connections in; ends finds what Alike.PolicyEnds returns.
 func (l *EstablishedQueue) Add(conns Established, audits PendingAudits, ends func(Alike) []End) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +128,7 @@ func (l *EstablishedQueue) Tell(q *FlowQueue, t *Asking) {
 			return
 		}
 		began := time.Now()
-		for _, end := range of.ends(a) {
+		for _, end := range of.policyEnd(a) {
 			said := end.Judge(end.Set)
 			for _, s := range end.Audits {
 				if !of.audits[desired.Audit{Set: end.Set.ID, Audited: s.ID}] {

@@ -159,9 +159,9 @@ func TestAffinityIsBounded(t *testing.T) {
 	}
 }
 
-// TestAffinityEnds: a client is remembered for the service's affinity timeout after its
+// TestClientLosesItsBackendAfterTheAffinityTimeout: a client is remembered for the service's affinity timeout after its
 // last new connection, and not until its entry is swept; then a backend is chosen again.
-func TestAffinityEnds(t *testing.T) {
+func TestClientLosesItsBackendAfterTheAffinityTimeout(t *testing.T) {
 	c := newAsking(t, nil)
 	client := netip.MustParseAddr("203.0.113.7")
 	own := c.ask(client)[client]

@@ -81,7 +81,7 @@ func (dp *datapath) apply(want desired.Host, rep *driver.Report) error {
 	}
 	rep.Changes = w.changes
 	if err = errors.Join(err, dp.endpoints.generations.write()); w.global > 0 || err != nil || !dp.applied.begun {
-		epoch := dp.settings.newEpoch()
+		epoch := dp.settings.newGeneration()
 		dp.applied.begun = epoch == nil
 		err = errors.Join(err, epoch)
 	}

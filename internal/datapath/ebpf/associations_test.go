@@ -14,15 +14,15 @@ import (
 func TestAssociations(t *testing.T) {
 	conformance.RequireSCTP(t)
 	w := newTwoHosts(t, 1600, 1500)
-	server, _ := w.pictures[1].Ports.Get(containerPort)
-	for k, r := range w.pictures[0].Remotes.All() {
+	server, _ := w.states[1].Ports.Get(containerPort)
+	for k, r := range w.states[0].Remotes.All() {
 		other := *r
 		other.Identity++
-		w.pictures[0].Remotes = w.pictures[0].Remotes.Set(k, &other)
+		w.states[0].Remotes = w.states[0].Remotes.Set(k, &other)
 	}
 	other := *server
 	other.Identity++
-	w.pictures[1].Ports = w.pictures[1].Ports.Set(containerPort, &other)
+	w.states[1].Ports = w.states[1].Ports.Set(containerPort, &other)
 	threads := [2]*thread{newThread(t, w.containers[0]), newThread(t, w.containers[1])}
 	s := conformance.Stacks{
 		In: func(i int, fn func() error) (err error) {
@@ -31,7 +31,7 @@ func TestAssociations(t *testing.T) {
 		},
 		Judge: func(t testing.TB, i int, set *desired.PolicySet) {
 			t.Helper()
-			pic := w.pictures[i]
+			pic := w.states[i]
 			old, _ := pic.Ports.Get(containerPort)
 			p := *old
 			pic.PolicySets = desired.Map[desired.PolicySetID, *desired.PolicySet]{}
@@ -41,15 +41,15 @@ func TestAssociations(t *testing.T) {
 			}
 			pic.Ports = pic.Ports.Set(containerPort, &p)
 			pic.Revision++
-			w.pictures[i] = pic
+			w.states[i] = pic
 			w.apply(t, i)
 		},
 	}
-	for i := range w.pictures {
-		p, _ := w.pictures[i].Ports.Get(containerPort)
+	for i := range w.states {
+		p, _ := w.states[i].Ports.Get(containerPort)
 		s.IPv4[i], s.IPv6[i], s.Identities[i] = p.IPv4, p.IPv6, p.Identity
 	}
-	for i := range w.pictures {
+	for i := range w.states {
 		s.Judge(t, i, nil)
 	}
 	conformance.Associations(t, s)

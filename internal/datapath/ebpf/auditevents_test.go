@@ -42,10 +42,10 @@ func audited(pic desired.Host) desired.Host {
 	return pic
 }
 
-// TestAsidesChangeNothing: the same packets leave the same entries, and get the
+// TestAuditsAndLogsChangeNoVerdict: the same packets leave the same entries, and get the
 // same verdicts, whether policies are logged and audited or not, also while
 // somebody monitors; audited sets take no room in the maps.
-func TestAsidesChangeNothing(t *testing.T) {
+func TestAuditsAndLogsChangeNoVerdict(t *testing.T) {
 	type known struct {
 		Out, In        uint64
 		Stamp          uint32
@@ -92,9 +92,9 @@ func TestAsidesChangeNothing(t *testing.T) {
 	}
 }
 
-// TestAsidesAreShared: of one endpoint's flood of connections that a rule logs a bounded
+// TestFloodOfOneEndpointLeavesOthersTheirEvents: of one endpoint's flood of connections that a rule logs a bounded
 // part is reported, the rest is counted, and others' are reported meanwhile.
-func TestAsidesAreShared(t *testing.T) {
+func TestFloodOfOneEndpointLeavesOthersTheirEvents(t *testing.T) {
 	c := newCrowded(t, nil)
 	shareOf := func(p *desired.Port) uint16 {
 		c.connect("a first", p, 9000, 1)

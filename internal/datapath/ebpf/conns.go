@@ -37,9 +37,9 @@ type owned struct {
 	seen  uint64
 }
 
-// held is how many connections are open, by what the programs and the last
+// openCount is how many connections are open, by what the programs and the last
 // sweep say.
-func (c *connections) held() (int64, error) {
+func (c *connections) openCount() (int64, error) {
 	var spent, given share
 	all := uint32(0)
 	if err := errors.Join(c.obj.Spent.Lookup(all, &spent), c.obj.Given.Lookup(all, &given)); err != nil {
@@ -50,7 +50,7 @@ func (c *connections) held() (int64, error) {
 
 // short tells whether there is little room for open connections.
 func (c *connections) short() bool {
-	n, err := c.held()
+	n, err := c.openCount()
 	return err == nil && n >= int64(many(uint32(c.open.most)))
 }
 
@@ -63,7 +63,7 @@ func (c *connections) sweep(fn func(connKey, conn) bool) error {
 	c.half.mu.Lock()
 	defer c.half.mu.Unlock()
 	left := make([]share, owners)
-	held, err := c.held()
+	held, err := c.openCount()
 	if err != nil {
 		return err
 	}

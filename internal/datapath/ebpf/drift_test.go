@@ -22,8 +22,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// told waits for a driver's event; the drift timer of an agent would take longer.
-func told(t *testing.T, drv driver.Driver) string {
+// eventOf waits for a driver's event; the drift timer of an agent would take longer.
+func eventOf(t *testing.T, drv driver.Driver) string {
 	t.Helper()
 	select {
 	case e := <-drv.Events():
@@ -138,7 +138,7 @@ func drift(t *testing.T, way string) {
 		settled(t, drv, pic)
 		before := r.drv.DriftRepairs()
 		x.do()
-		reason := told(t, drv)
+		reason := eventOf(t, drv)
 		if rep, err := drv.Apply(t.Context(), pic); err != nil || conformance.Failed(rep) != nil {
 			t.Fatal(x.name, err, conformance.Failed(rep))
 		}
@@ -197,7 +197,7 @@ func TestWatcher(t *testing.T) {
 	}
 	run(t, "ip", "-n", r.host, "link", "del", DefaultDevice)
 	h.mu.Unlock()
-	told(t, drv)
+	eventOf(t, drv)
 	if rep, err := drv.Apply(t.Context(), pic); err != nil || conformance.Failed(rep) != nil {
 		t.Fatal(err, conformance.Failed(rep))
 	}
@@ -210,12 +210,12 @@ func TestWatcher(t *testing.T) {
 	old := h.sock
 	h.mu.Unlock()
 	old.Close()
-	if reason := told(t, drv); reason != "messages about interfaces were lost" {
+	if reason := eventOf(t, drv); reason != "messages about interfaces were lost" {
 		t.Errorf("a broken subscription tells %q", reason)
 	}
 	settled(t, drv, pic)
 	run(t, "ip", "-n", r.host, "link", "del", DefaultDevice)
-	told(t, drv)
+	eventOf(t, drv)
 }
 
 func waitFor(t *testing.T, what string, is func() bool) {

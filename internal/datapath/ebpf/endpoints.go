@@ -15,7 +15,7 @@ type endpoints struct {
 	Stations table[stationKey, station] `map:"stations"`
 
 	generations *generations
-	hand        uint32           // last one given, of struct host
+	generation  uint32           // last one given, of struct host
 	gone        map[hostKey]bool // addresses that changed hands, whose connections are to be taken out
 	oldHosts    []hostKey        // in an Apply, entries of objects that changed or went
 	oldMACs     []stationKey
@@ -25,7 +25,7 @@ type endpoints struct {
 func (e *endpoints) load() {
 	e.gone = map[hostKey]bool{}
 	for _, h := range e.Hosts.have {
-		e.hand = max(e.hand, h.Hand)
+		e.generation = max(e.generation, h.Hand)
 	}
 }
 
@@ -145,10 +145,10 @@ func (e *endpoints) putHost(k hostKey, v hostEntry) error {
 	}
 	// By the clock, so that a number is used again, if at all, long after the
 	// connections that bear it: it outlasts this process, and the entry.
-	if e.hand = max(e.hand+1, uint32(now>>20)); e.hand == 0 {
-		e.hand = 1
+	if e.generation = max(e.generation+1, uint32(now>>20)); e.generation == 0 {
+		e.generation = 1
 	}
-	v.Hand = e.hand
+	v.Hand = e.generation
 	return e.Hosts.put(k, v)
 }
 

@@ -35,7 +35,7 @@ func (d *Driver) reportEstablished() error {
 		from := dp.endpoints.Hosts.have[dp.names.keyOf(k.Domain, src)]
 		to, local := dp.ports.Ports.have[c.InIfindex]
 		ours := from.Ifindex != 0 && concerned[desired.PolicySetID(from.Set)] || local && concerned[desired.PolicySetID(to.Set)]
-		if !ours || expired(k, c, now) || !dp.names.sameEnds(k, c) {
+		if !ours || expired(k, c, now) || !dp.names.sameEndpoints(k, c) {
 			return
 		}
 		net := from.Net
@@ -50,15 +50,15 @@ func (d *Driver) reportEstablished() error {
 	if err := errors.Join(eachEntry("conns", dp.obj.Conns, 1, take), eachEntry("halfopen", dp.obj.Halfopen, 1, take)); err != nil {
 		return fmt.Errorf("report established connections: %w", err)
 	}
-	m.established.Add(living, d.pendingAudits, d.endsOf)
+	m.established.Add(living, d.pendingAudits, d.policyEndpoints)
 	d.pendingAudits = driver.PendingAudits{}
 	_ = m.ring.Flush() // fails when it is closed, and then there is no listener
 	return nil
 }
 
-// endsOf are the ends here of connections that live.
-func (d *Driver) endsOf(a driver.Alike) []driver.End {
+// policyEndpoints are the ends here of connections that live.
+func (d *Driver) policyEndpoints(a driver.Alike) []driver.End {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.dp.names.endsOf(a)
+	return d.dp.names.policyEndpoints(a)
 }

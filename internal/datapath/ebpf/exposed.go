@@ -66,7 +66,7 @@ func (r *serviceRun) putExposed() error {
 		for _, key := range r.s.exposed[a] {
 			s, _ := r.run.want.Services.Get(key)
 			n := r.run.networks[s.Network]
-			if claims := r.s.claims[hostKey{uint32(n.Domain()), a}]; len(claims) > 0 && claims[0] == key {
+			if claims := r.s.vipOwners[hostKey{uint32(n.Domain()), a}]; len(claims) > 0 && claims[0] == key {
 				to = n
 				break
 			}

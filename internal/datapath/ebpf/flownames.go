@@ -137,17 +137,17 @@ func (n *flowNames) keyOf(space uint32, a addr) hostKey {
 	return hostKey{space, a}
 }
 
-// sameEnds is same_ends of bpf/conntrack.h.
-func (n *flowNames) sameEnds(k connKey, c conn) bool {
+// sameEndpoints is same_ends of bpf/conntrack.h.
+func (n *flowNames) sameEndpoints(k connKey, c conn) bool {
 	same := func(ip addr, hand uint32) bool {
 		return hand == 0 || hand == n.endpoints.Hosts.have[n.keyOf(k.Domain, ip)].Hand
 	}
 	return same(k.Lo, c.LoHand) && same(k.Hi, c.HiHand)
 }
 
-// endsOf are the ends here of connections that live.
-func (n *flowNames) endsOf(a driver.Alike) []driver.End {
-	return a.Ends(func(name string) *desired.PolicySet {
+// policyEndpoints are the ends here of connections that live.
+func (n *flowNames) policyEndpoints(a driver.Alike) []driver.End {
+	return a.PolicyEnds(func(name string) *desired.PolicySet {
 		if o, local := n.applied.host.Ports.Get(name); local {
 			return n.policies.setIn(o.Policies)
 		}

@@ -25,7 +25,7 @@ type frontendKey struct {
 
 // sharedVIPs are what the driver knows of faces beside what the maps hold.
 type sharedVIPs struct {
-	claims  map[frontendKey][]model.ServiceKey // sorted: the first has it
+	owners  map[frontendKey][]model.ServiceKey // sorted: the first has it
 	number  map[hostKey]uint32                 // of shared VIPs; also of ones that the maps hold and no desired state has named yet
 	count   map[hostKey]int                    // of claims at a spot
 	open    map[addr][]model.ServiceKey        // by a spot's address, sorted: the exposed services there
@@ -41,12 +41,12 @@ type sourceSet struct {
 }
 
 func newSharedVIPs() sharedVIPs {
-	return sharedVIPs{claims: map[frontendKey][]model.ServiceKey{}, number: map[hostKey]uint32{}, count: map[hostKey]int{}, open: map[addr][]model.ServiceKey{}, sources: map[string]*sourceSet{}}
+	return sharedVIPs{owners: map[frontendKey][]model.ServiceKey{}, number: map[hostKey]uint32{}, count: map[hostKey]int{}, open: map[addr][]model.ServiceKey{}, sources: map[string]*sourceSet{}}
 }
 
 // loadSharedVIPs takes over what the maps hold; of are the services there.
 func (s *serving) loadSharedVIPs(of map[uint32]*servedService) {
-	s.spots = newSharedVIPs()
+	s.sharedVIPs = newSharedVIPs()
 	for a, n := range s.maps.VIPs.have {
 		number := n &^ (vipShared | vipOwn)
 		if number == 0 || of[n] != nil {
@@ -56,7 +56,7 @@ func (s *serving) loadSharedVIPs(of map[uint32]*servedService) {
 		if at.Domain &^= allNodes; n&vipShared != 0 && n&vipOwn == 0 {
 			at.IP = toAddr(desired.AnyNode(a.IP.vip()))
 		}
-		s.spots.number[at] = number
+		s.sharedVIPs.number[at] = number
 		s.number = max(s.number, number)
 	}
 	sets := map[uint32]*sourceSet{}
@@ -69,7 +69,7 @@ func (s *serving) loadSharedVIPs(of map[uint32]*servedService) {
 		s.number = max(s.number, n)
 	}
 	for _, set := range sets {
-		s.spots.sources[set.name()] = set
+		s.sharedVIPs.sources[set.name()] = set
 	}
 }
 
@@ -100,7 +100,7 @@ func (r *serviceRun) sourcesOf(prefixes []netip.Prefix) (*sourceSet, error) {
 		}
 	}
 	name := set.name()
-	if had := r.s.spots.sources[name]; had != nil {
+	if had := r.s.sharedVIPs.sources[name]; had != nil {
 		for _, k := range had.keys { // it is wanted
 			if err := r.maps.Sources.put(k, 1); err != nil {
 				return nil, err
@@ -112,7 +112,7 @@ func (r *serviceRun) sourcesOf(prefixes []netip.Prefix) (*sourceSet, error) {
 		return nil, err
 	}
 	r.s.number++
-	r.s.spots.sources[name] = set
+	r.s.sharedVIPs.sources[name] = set
 	r.sources[set] = true // until a face names it
 	for _, k := range set.keys {
 		if err := r.maps.Sources.put(k, 1); err != nil {
@@ -147,7 +147,7 @@ func (r *serviceRun) addrsOf(at hostKey) (out []hostKey) {
 
 // frontend is a front of a service's, and the clients that it takes.
 type frontend struct {
-	frontEntry
+	vipPortEntry
 	sources *sourceSet
 }
 
@@ -160,7 +160,7 @@ func (r *serviceRun) frontendsOf(number uint32, s *desired.Service, domain desir
 		if err != nil {
 			return out, err
 		}
-		v := frontend{frontEntry{Service: number, Port: f.Backend, Inside: uint8(f.InternalPolicy), Outside: uint8(f.ExternalPolicy)}, set}
+		v := frontend{vipPortEntry{Service: number, Port: f.Backend, Inside: uint8(f.InternalPolicy), Outside: uint8(f.ExternalPolicy)}, set}
 		if set != nil {
 			v.Sources = set.number
 		}
@@ -183,10 +183,10 @@ func vipsOf(faces map[frontendKey]frontend) map[hostKey]bool {
 
 // checkFrontendRoom tells whether there is room for faces, before anything leads to them.
 func (r *serviceRun) checkFrontendRoom(faces map[frontendKey]frontend) error {
-	var fronts []frontKey
+	var fronts []vipPortKey
 	var vips []hostKey
 	for k := range faces {
-		fronts = append(fronts, frontKey{VIP: r.s.spots.number[k.at], Port: k.port, Proto: k.proto})
+		fronts = append(fronts, vipPortKey{VIP: r.s.sharedVIPs.number[k.at], Port: k.port, Proto: k.proto})
 	}
 	for at := range vipsOf(faces) {
 		vips = append(vips, r.addrsOf(at)...)
@@ -202,13 +202,13 @@ func (r *serviceRun) checkFrontendRoom(faces map[frontendKey]frontend) error {
 
 // putFrontend moves a service's claims from its former faces to others, which may be none.
 func (r *serviceRun) putFrontend(key model.ServiceKey, x *servedService, faces map[frontendKey]frontend) {
-	spots := &r.s.spots
+	spots := &r.s.sharedVIPs
 	turn := map[hostKey]bool{}
 	for k, v := range x.frontends {
 		if now, stays := faces[k]; stays && now == v {
 			continue
 		} else if !stays {
-			spots.claims[k] = slices.DeleteFunc(spots.claims[k], func(o model.ServiceKey) bool { return o == key })
+			spots.owners[k] = slices.DeleteFunc(spots.owners[k], func(o model.ServiceKey) bool { return o == key })
 			spots.count[k.at]--
 		}
 		if v.sources != nil {
@@ -226,8 +226,8 @@ func (r *serviceRun) putFrontend(key model.ServiceKey, x *servedService, faces m
 			continue
 		}
 		if !had {
-			spots.claims[k] = append(spots.claims[k], key)
-			slices.SortFunc(spots.claims[k], compareServices)
+			spots.owners[k] = append(spots.owners[k], key)
+			slices.SortFunc(spots.owners[k], compareServices)
 			spots.count[k.at]++
 		}
 		if v.sources != nil {
@@ -236,7 +236,7 @@ func (r *serviceRun) putFrontend(key model.ServiceKey, x *servedService, faces m
 		r.frontends[k], turn[k.at] = true, true
 	}
 	for at := range turn {
-		r.spots[at] = true
+		r.sharedVIPs[at] = true
 	}
 	x.frontends = faces
 }
@@ -260,14 +260,14 @@ func exposedVIPs(s *desired.Service) (out []addr) {
 func (r *serviceRun) exposeFrontends(key model.ServiceKey, x *servedService, now []addr) {
 	for _, a := range x.exposedVIPs {
 		if !slices.Contains(now, a) {
-			r.s.spots.open[a] = slices.DeleteFunc(r.s.spots.open[a], func(k model.ServiceKey) bool { return k == key })
+			r.s.sharedVIPs.open[a] = slices.DeleteFunc(r.s.sharedVIPs.open[a], func(k model.ServiceKey) bool { return k == key })
 			r.exposedVIPs[a] = true
 		}
 	}
 	for _, a := range now {
 		if !slices.Contains(x.exposedVIPs, a) {
-			r.s.spots.open[a] = append(r.s.spots.open[a], key)
-			slices.SortFunc(r.s.spots.open[a], compareServices)
+			r.s.sharedVIPs.open[a] = append(r.s.sharedVIPs.open[a], key)
+			slices.SortFunc(r.s.sharedVIPs.open[a], compareServices)
 			r.exposedVIPs[a] = true
 		}
 	}
@@ -276,7 +276,7 @@ func (r *serviceRun) exposeFrontends(key model.ServiceKey, x *servedService, now
 
 // moveNodes notes what becomes of addresses that are nodes' now, or are no more.
 func (r *serviceRun) moveNodes() {
-	spots := &r.s.spots
+	spots := &r.s.sharedVIPs
 	if !differs(r.run.want.NodeAddrs, spots.nodes) {
 		return
 	}
@@ -300,24 +300,24 @@ func (r *serviceRun) moveNodes() {
 // putFrontends lets ports of spots lead where they now do, and numbers spots that are new.
 // It comes before addresses lead to these.
 func (r *serviceRun) putFrontends() error {
-	spots := &r.s.spots
+	spots := &r.s.sharedVIPs
 	for k := range r.frontends {
-		if len(spots.claims[k]) > 0 && spots.number[k.at] == 0 {
+		if len(spots.owners[k]) > 0 && spots.number[k.at] == 0 {
 			r.s.number++
 			spots.number[k.at] = r.s.number
 		}
-		front := frontKey{VIP: spots.number[k.at], Port: k.port, Proto: k.proto}
-		claims := spots.claims[k]
+		front := vipPortKey{VIP: spots.number[k.at], Port: k.port, Proto: k.proto}
+		claims := spots.owners[k]
 		if len(claims) == 0 {
-			delete(spots.claims, k)
-			r.fronts = append(r.fronts, front)
+			delete(spots.owners, k)
+			r.stalePorts = append(r.stalePorts, front)
 			continue
 		}
-		if err := r.maps.ServicePorts.put(front, r.s.of[claims[0]].frontends[k].frontEntry); err != nil {
+		if err := r.maps.ServicePorts.put(front, r.s.of[claims[0]].frontends[k].vipPortEntry); err != nil {
 			return err
 		}
 	}
-	for at := range r.spots {
+	for at := range r.sharedVIPs {
 		addrs := r.addrsOf(at)
 		r.s.generations.add(addrs...)
 		for _, a := range addrs {
@@ -339,7 +339,7 @@ func (r *serviceRun) putFrontends() error {
 
 // leadsTo is where an address leads that no service has to itself; 0 = nowhere.
 func (r *serviceRun) leadsTo(a hostKey) uint32 {
-	spots, ip := &r.s.spots, a.IP.vip()
+	spots, ip := &r.s.sharedVIPs, a.IP.vip()
 	switch own := spots.count[a] > 0; {
 	case !r.run.want.IsNode(ip) && !own:
 		return 0
@@ -358,15 +358,15 @@ func (r *serviceRun) leadsTo(a hostKey) uint32 {
 // openAt is the network in which clients outside ask at an address that no service has
 // to itself; nil = in none.
 func (r *serviceRun) openAt(a addr) *desired.Network {
-	keys := r.s.spots.open[a]
+	keys := r.s.sharedVIPs.open[a]
 	if ip := a.vip(); r.run.want.IsNode(ip) {
-		keys = slices.Concat(keys, r.s.spots.open[toAddr(desired.AnyNode(ip))])
+		keys = slices.Concat(keys, r.s.sharedVIPs.open[toAddr(desired.AnyNode(ip))])
 		slices.SortFunc(keys, compareServices)
 	}
 	for _, key := range keys {
 		s, _ := r.run.want.Services.Get(key)
 		n := r.run.networks[s.Network]
-		if len(r.s.claims[hostKey{uint32(n.Domain()), a}]) == 0 {
+		if len(r.s.vipOwners[hostKey{uint32(n.Domain()), a}]) == 0 {
 			return n
 		}
 	}
@@ -376,21 +376,21 @@ func (r *serviceRun) openAt(a addr) *desired.Network {
 // removeFrontends takes out what no packet is led to any more: fronts, spots without any, and
 // prefixes that no face names.
 func (r *serviceRun) removeFrontends() error {
-	spots := &r.s.spots
-	for _, k := range r.fronts {
+	spots := &r.s.sharedVIPs
+	for _, k := range r.stalePorts {
 		if err := r.maps.ServicePorts.del(k); err != nil {
 			return err
 		}
 	}
 	if r.run.scratch { // what no picture names any more
 		for at := range spots.number {
-			r.spots[at] = true
+			r.sharedVIPs[at] = true
 		}
 		for _, set := range spots.sources {
 			r.sources[set] = true
 		}
 	}
-	for at := range r.spots {
+	for at := range r.sharedVIPs {
 		if spots.count[at] == 0 {
 			delete(spots.count, at)
 			delete(spots.number, at)
@@ -425,10 +425,10 @@ func lostFrontends(was, now map[frontendKey]frontend) bool {
 }
 
 // frontendOf is the front by which a translation came, if it is a face.
-func (x *servedService) frontendOf(t translation, want *desired.Host) (frontEntry, bool) {
+func (x *servedService) frontendOf(t translation, want *desired.Host) (vipPortEntry, bool) {
 	f, ok := x.frontends[frontendKey{hostKey{t.Front.Domain, t.Front.Hi}, t.Front.HiPort, t.Front.Proto}]
 	if a := t.Front.Hi.vip(); !ok && want.IsNode(a) {
 		f, ok = x.frontends[frontendKey{hostKey{t.Front.Domain, toAddr(desired.AnyNode(a))}, t.Front.HiPort, t.Front.Proto}]
 	}
-	return f.frontEntry, ok
+	return f.vipPortEntry, ok
 }

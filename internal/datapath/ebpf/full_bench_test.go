@@ -56,7 +56,7 @@ func (r *rig) fullTables(tb testing.TB, client *desired.Port, s *desired.Service
 	if err := r.drv.countTables(now); err != nil { // which tells the programs how many there are
 		tb.Fatal(err)
 	}
-	if held := r.drv.dp.conntrack.translations.held.Load(); held != uint64(2*n) {
+	if held := r.drv.dp.conntrack.translations.entries.Load(); held != uint64(2*n) {
 		tb.Fatalf("%d entries of %d translations", held, n)
 	}
 }

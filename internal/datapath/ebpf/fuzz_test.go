@@ -80,7 +80,7 @@ func (j *judged) drops(t testing.TB) (n uint64) {
 func (j *judged) forget(t testing.TB) {
 	t.Helper()
 	j.rig.drv.mu.Lock()
-	epoch := j.rig.drv.dp.settings.newEpoch()
+	epoch := j.rig.drv.dp.settings.newGeneration()
 	j.rig.drv.mu.Unlock()
 	err := errors.Join(epoch,
 		j.rig.drv.dp.conns.sweep(func(connKey, conn) bool { return true }),

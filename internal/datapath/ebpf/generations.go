@@ -43,7 +43,7 @@ func (t *generations) addSince(at []hostKey, changes int) {
 }
 
 // write has the connections of changed addresses judged again. It comes after all
-// writes, as newEpoch does.
+// writes, as newGeneration does.
 func (t *generations) write() error {
 	for place := range t.at {
 		var n uint32

@@ -20,13 +20,13 @@ import (
 // The bytes of what stands in the places of short ways, with the time that it lives
 // until at the same offset.
 const (
-	laneBytes, passBytes, servedBytes = 128, 64, 192
+	pathBytes, passBytes, servedBytes = 128, 64, 192
 	liveUntil                         = 16
 )
 
 // placesOf are the maps of short ways, with the bytes of what stands there.
 func placesOf(o *objects) map[*ebpf.Map]int {
-	return map[*ebpf.Map]int{o.Lanes: laneBytes, o.Passes: passBytes, o.Served: servedBytes}
+	return map[*ebpf.Map]int{o.Lanes: pathBytes, o.Passes: passBytes, o.Served: servedBytes}
 }
 
 // keepShortWays lets the short ways that there are last, and counts the connections that
@@ -80,10 +80,10 @@ func takenPlaces(t testing.TB, m *ebpf.Map) map[uint32][]byte {
 	}
 }
 
-// TestEventConcernsItsEndpoint: an event of one endpoint leaves others' connections in the
+// TestEndpointChangeRejudgesItsConnectionsOnly: an event of one endpoint leaves others' connections in the
 // fast path, and has its own ones judged again at once; a change of policy does so with
 // all.
-func TestEventConcernsItsEndpoint(t *testing.T) {
+func TestEndpointChangeRejudgesItsConnectionsOnly(t *testing.T) {
 	c := newCrowded(t, nil)
 	apply := func(pic desired.Host) {
 		t.Helper()
@@ -182,9 +182,9 @@ func TestEventConcernsItsEndpoint(t *testing.T) {
 	}
 }
 
-// TestStrangersAreTakenOut: the next count removes the connections of an address's former
+// TestConnectionsOfAFormerEndpointAreRemoved: the next count removes the connections of an address's former
 // endpoint, and no others.
-func TestStrangersAreTakenOut(t *testing.T) {
+func TestConnectionsOfAFormerEndpointAreRemoved(t *testing.T) {
 	c := newCrowded(t, nil)
 	c.connect("c's", c.c, 10000, 3)
 	c.connect("a's", c.a, 10000, 2)

@@ -65,7 +65,7 @@ func (g *multicastGroups) put(run *applyRun) error {
 }
 
 // Memory layout of struct told.
-const toldHead = 16
+const reportHead = 16
 
 // hearMemberships hands on what the programs tell, until the driver ends.
 func (d *Driver) hearMemberships() error {
@@ -103,14 +103,14 @@ func (d *Driver) hearMemberships() error {
 }
 
 func (d *Driver) membership(raw []byte) (r driver.MembershipReport, ok bool) {
-	if len(raw) < toldHead {
+	if len(raw) < reportHead {
 		return r, false
 	}
 	index, size := int(binary.NativeEndian.Uint32(raw)), int(binary.NativeEndian.Uint32(raw[8:]))
-	if size > len(raw)-toldHead {
+	if size > len(raw)-reportHead {
 		return r, false
 	}
-	r.Network, r.Frame = model.NetworkID(binary.NativeEndian.Uint32(raw[4:])), slices.Clone(raw[toldHead:toldHead+size])
+	r.Network, r.Frame = model.NetworkID(binary.NativeEndian.Uint32(raw[4:])), slices.Clone(raw[reportHead:reportHead+size])
 	if index == 0 {
 		return r, true
 	}

@@ -19,7 +19,7 @@ import (
 // else works, and it fits once there is room; connections outlast every change.
 func TestFullMaps(t *testing.T) {
 	r := newRig(t)
-	_, big := conformance.Pictures(t)
+	_, big := conformance.DesiredStates(t)
 	set, _ := big.PolicySets.Get(anyPort(big, func(p *desired.Port) bool { return p.Policies != 0 }).Policies)
 	tight := *set
 	tight.In = append([]desired.Tier{{Default: model.Pass, Rules: desired.RulesOf(desired.Rule{
@@ -168,10 +168,10 @@ func TestSizesAreChecked(t *testing.T) {
 	}
 }
 
-// TestEvictionsAreTold fills the maps that evict: every entry that was made is
+// TestEvictionsAreReported fills the maps that evict: every entry that was made is
 // there, deleted, or counted as evicted; the log says so once; new connections
 // go on being let through.
-func TestEvictionsAreTold(t *testing.T) {
+func TestEvictionsAreReported(t *testing.T) {
 	r := newRig(t)
 	const room, flood = 256, 3000
 	r.sizes = map[string]uint32{"halfopen": room, "frags": room, "hits": 16}

@@ -32,7 +32,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 		}
 	}
 	m := &monitor{
-		obj: d.dp.obj, log: d.cfg.Log, queue: driver.NewFlowQueue(), told: map[slotKey]event{}, perCPU: make([]eventSlot, cpus()),
+		obj: d.dp.obj, log: d.cfg.Log, queue: driver.NewFlowQueue(), reported: map[slotKey]event{}, perCPU: make([]eventSlot, cpus()),
 	}
 	var err error
 	if m.ring, err = ringbuf.NewReader(d.dp.obj.Events); err != nil {
@@ -108,7 +108,7 @@ type monitor struct {
 	queue       *driver.FlowQueue
 	begun       uint64            // monotonic; what is older was meant for another reader
 	lost        uint64            // as counted by the programs, told already
-	told        map[slotKey]event // last event of each slot that may hold packets back
+	reported    map[slotKey]event // last event of each slot that may hold packets back
 	perCPU      []eventSlot
 	asking      driver.Asking
 	established driver.EstablishedQueue
@@ -174,7 +174,7 @@ func (m *monitor) take(raw []byte) {
 	if err := binary.Read(bytes.NewReader(raw), binary.NativeEndian, &e); err != nil || e.Time < m.begun {
 		return // not of this layout, or of an earlier reader
 	}
-	m.told[slotKey{e.CPU, e.Slot}] = e
+	m.reported[slotKey{e.CPU, e.Slot}] = e
 	m.tell(e, time.Now())
 }
 
@@ -186,19 +186,19 @@ func (m *monitor) tick() {
 	if err != nil {
 		return
 	}
-	for k, e := range m.told {
+	for k, e := range m.reported {
 		if now-e.Time < 2*uint64(time.Second) {
 			continue
 		}
 		if err := m.obj.EventSlots.Lookup(k.slot, &m.perCPU); err != nil || int(k.cpu) >= len(m.perCPU) {
-			delete(m.told, k)
+			delete(m.reported, k)
 			continue
 		}
 		s := m.perCPU[k.cpu]
 		if s.Hash == e.Hash && s.Told > e.Time {
 			continue // its next event is on its way
 		}
-		delete(m.told, k)
+		delete(m.reported, k)
 		if s.Hash == e.Hash && s.Held > 0 {
 			e.Count = uint32(min(s.Held, 1<<32-1))
 			m.tell(e, time.Now())

@@ -19,7 +19,7 @@ import (
 func TestMonitorFlood(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)
-	_, big := conformance.Pictures(t)
+	_, big := conformance.DesiredStates(t)
 	var from *desired.Port
 	for name, p := range big.Ports.All() {
 		r.addWire(t, name, p.MAC)

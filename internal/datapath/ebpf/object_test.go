@@ -90,7 +90,7 @@ func TestMalformedNeverPass(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)
 	defer drv.Close()
-	_, big := conformance.Pictures(t)
+	_, big := conformance.DesiredStates(t)
 	for name, p := range big.Ports.All() {
 		r.addWire(t, name, p.MAC)
 	}

@@ -84,9 +84,9 @@ func TestPassesLast(t *testing.T) {
 	}
 }
 
-// TestEndsGoShort: what ends a connection goes its short way, and is noted in the
+// TestClosingPacketsTakeTheFastPath: what ends a connection goes its short way, and is noted in the
 // connection's entry; without one it is judged.
-func TestEndsGoShort(t *testing.T) {
+func TestClosingPacketsTakeTheFastPath(t *testing.T) {
 	c := newCrowded(t, nil)
 	const fin, ack = reference.FlagFIN, reference.FlagACK
 	c.connect("a connection", c.a, 10000, 1)

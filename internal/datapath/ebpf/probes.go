@@ -15,15 +15,15 @@ import (
 // Tunnel probes (bpf/probe.h). A request leaves by a socket, by the way through the host's
 // stack that packets of the VXLAN device take; all else the programs do.
 
-// toldProbe stands for an answer in struct told, in place of a port.
-const toldProbe = 0xffffffff
+// probeReport stands for an answer in struct told, in place of a port.
+const probeReport = 0xffffffff
 
 // probeAnswer returns the nonce of an answer that the programs have told of.
 func probeAnswer(raw []byte) (nonce uint64, ok bool) {
-	if len(raw) < toldHead || binary.NativeEndian.Uint32(raw) != toldProbe {
+	if len(raw) < reportHead || binary.NativeEndian.Uint32(raw) != probeReport {
 		return 0, false
 	}
-	return driver.ReadProbeAnswer(raw[toldHead:])
+	return driver.ReadProbeAnswer(raw[reportHead:])
 }
 
 // ProbeAnswers implements driver.TunnelProber.

@@ -113,10 +113,10 @@ func (r *rig) clocked(tb testing.TB, ifname string, frame []byte, n int) float64
 	}
 }
 
-// BenchmarkAsides measures the program's part of a TCP handshake while somebody
+// BenchmarkAudits measures the program's part of a TCP handshake while somebody
 // monitors (without drops and connections): where no policy has asides, where
 // rules log, and where a policy is audited.
-func BenchmarkAsides(b *testing.B) {
+func BenchmarkAudits(b *testing.B) {
 	for _, x := range []struct {
 		name string
 		edit func(desired.Host) desired.Host

@@ -37,15 +37,15 @@ type bandwidth struct {
 	att     *attacher
 	repairs repairs
 
-	queued  map[string]queued     // by port
-	qdiscs  map[int]shaping.Queue // in an Apply, queues of interfaces; nil = not read yet
-	lacking bool                  // in an Apply: it was reported that the kernel has no queues
+	queued      map[string]queued     // by port
+	qdiscs      map[int]shaping.Queue // in an Apply, queues of interfaces; nil = not read yet
+	unsupported bool                  // in an Apply: it was reported that the kernel has no queues
 }
 
 // begin resets the state of the last Apply.
 func (b *bandwidth) begin() {
 	b.Queues.begin()
-	b.qdiscs, b.lacking = nil, false
+	b.qdiscs, b.unsupported = nil, false
 }
 
 // forget drops the state of a port that is gone.
@@ -82,13 +82,13 @@ func (b *bandwidth) putQueues(run *applyRun, name string, index int, had bool) (
 		delete(b.queued, name)
 		return false, 0, nil
 	}
-	lacking := queues.Lacking()
+	lacking := queues.Unsupported()
 	limited := r.Send.Bits > 0 || r.Receive.Bits > 0
 	if limited && lacking != nil {
-		if !b.lacking {
+		if !b.unsupported {
 			run.problem("bandwidth", lacking)
 		}
-		b.lacking = true
+		b.unsupported = true
 		r = &desired.Rate{DSCP: r.DSCP}
 	}
 	q, known := b.queued[name]
@@ -104,7 +104,7 @@ func (b *bandwidth) putQueues(run *applyRun, name string, index int, had bool) (
 		again := known && q.rate == *r
 		if err = b.makeQueues(run, name, &q, *r, again); err != nil {
 			delete(b.queued, name)
-			if limited && lacking == nil && queues.Lacking() != nil {
+			if limited && lacking == nil && queues.Unsupported() != nil {
 				return b.putQueues(run, name, index, had)
 			}
 			return had, 0, err

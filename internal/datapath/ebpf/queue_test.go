@@ -51,13 +51,13 @@ func outerClasses(t *testing.T, fd int) (classes []int) {
 
 func (w *twoHosts) rate(t *testing.T, i int, r *desired.Rate) (rep driver.Report) {
 	t.Helper()
-	w.pictures[i].Bandwidth = desired.Map[string, *desired.Rate]{}
+	w.states[i].Bandwidth = desired.Map[string, *desired.Rate]{}
 	if r != nil {
-		w.pictures[i].Bandwidth = w.pictures[i].Bandwidth.Set(containerPort, r)
+		w.states[i].Bandwidth = w.states[i].Bandwidth.Set(containerPort, r)
 	}
 	w.apply(t, i)
 	var err error
-	w.threads[i].do(func() { rep, err = w.drivers[i].Apply(context.Background(), w.pictures[i]) })
+	w.threads[i].do(func() { rep, err = w.drivers[i].Apply(context.Background(), w.states[i]) })
 	if err != nil || rep.Changes != 0 {
 		t.Errorf("the same again: %d changes, %v", rep.Changes, err)
 	}

@@ -56,7 +56,7 @@ func TestServiceRefusalsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held, err := r.drv.dp.conns.held(); err != nil || held != 0 || len(all) != 0 {
+	if held, err := r.drv.dp.conns.openCount(); err != nil || held != 0 || len(all) != 0 {
 		t.Errorf("%d open connections, %d translations, %v", held, len(all), err)
 	}
 }

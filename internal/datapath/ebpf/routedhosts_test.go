@@ -16,8 +16,8 @@ func (w *twoHosts) route(t testing.TB) (to4, to6 netip.Addr) {
 	to4, to6 = netip.MustParseAddr("10.10.0.2"), netip.MustParseAddr("fd00:10::2")
 	mac := model.MAC{2, 5, 0, 0, 0, 2}
 	gateways := [2]netip.Addr{netip.MustParseAddr("10.9.0.254"), netip.MustParseAddr("10.10.0.254")}
-	for i := range w.pictures {
-		pic := w.pictures[i]
+	for i := range w.states {
+		pic := w.states[i]
 		for id := model.NetworkID(1); id <= 2; id++ {
 			pic.Networks = pic.Networks.Set(id, &desired.Network{
 				ID: id, Encap: model.EncapVXLAN, Tag: 99 + uint32(id), Joined: 5, Gateway: gateways[id-1],
@@ -36,7 +36,7 @@ func (w *twoHosts) route(t testing.TB) (to4, to6 netip.Addr) {
 			o.Network, o.IPv4, o.IPv6 = 2, to4, to6
 			pic.Ports = pic.Ports.Set(containerPort, &o)
 		}
-		w.pictures[i] = pic
+		w.states[i] = pic
 		w.apply(t, i)
 	}
 	c := w.containers[1]

@@ -14,12 +14,12 @@ import (
 // ruleTable is the map of rules with a copy of what it holds, by instance of a
 // set, so that one set's are found without a look at others'.
 type ruleTable struct {
-	m    *ebpf.Map
-	w    *writer
-	of   map[uint32]map[ruleKey]rule
-	n    int
-	most int // entries that there is room for
-	held atomic.Uint64
+	m       *ebpf.Map
+	w       *writer
+	of      map[uint32]map[ruleKey]rule
+	n       int
+	most    int // entries that there is room for
+	entries atomic.Uint64
 }
 
 func (t *ruleTable) open(m *ebpf.Map, w *writer, _ tableTag) {
@@ -28,12 +28,12 @@ func (t *ruleTable) open(m *ebpf.Map, w *writer, _ tableTag) {
 
 // fill implements filled.
 func (t *ruleTable) fill() (string, driver.TableStats) {
-	return "rules", driver.TableStats{Entries: t.held.Load(), Capacity: uint64(t.most)}
+	return "rules", driver.TableStats{Entries: t.entries.Load(), Capacity: uint64(t.most)}
 }
 
 func (t *ruleTable) count(by int) {
 	t.n += by
-	t.held.Store(uint64(t.n))
+	t.entries.Store(uint64(t.n))
 }
 
 // load reads back what the map holds.

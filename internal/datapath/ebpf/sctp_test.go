@@ -19,7 +19,7 @@ func TestChecksumOfSCTP(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)
 	defer drv.Close()
-	_, big := conformance.Pictures(t)
+	_, big := conformance.DesiredStates(t)
 	var client, backend *desired.Port
 	for _, p := range big.Ports.All() {
 		for _, q := range big.Ports.All() {

@@ -50,14 +50,14 @@ func (t translation) counted() counted {
 // serviceCounters are the counters of connections to services. The programs allocate them,
 // the driver frees them and knows the backends by name.
 type serviceCounters struct {
-	counted    *ebpf.Map
-	counters   *ebpf.Map
-	names      map[uint64]model.EndpointKey // of counted backends, also of ones that have left
-	held, most atomic.Uint64
+	counted       *ebpf.Map
+	counters      *ebpf.Map
+	names         map[uint64]model.EndpointKey // of counted backends, also of ones that have left
+	entries, most atomic.Uint64
 }
 
 func (s *serviceCounters) fill() (string, driver.TableStats) {
-	return "counted", driver.TableStats{Entries: s.held.Load(), Capacity: s.most.Load()}
+	return "counted", driver.TableStats{Entries: s.entries.Load(), Capacity: s.most.Load()}
 }
 
 func newServiceCounters(o *objects) *serviceCounters {
@@ -181,7 +181,7 @@ func (s *serviceCounters) free(unused func(counted) bool) error {
 			delete(s.names, id)
 		}
 	}
-	s.held.Store(held)
+	s.entries.Store(held)
 	return nil
 }
 

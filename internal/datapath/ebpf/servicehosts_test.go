@@ -29,7 +29,7 @@ func (w *twoHosts) serve(t testing.TB, network model.NetworkID, to4, to6 netip.A
 	s.Ports = append(s.Ports, desired.ServicePort{Protocol: model.ProtoSCTP, Port: 5203, Backend: 5203})
 	key := model.EndpointKey{Network: model.NetworkKey{Tenant: "t", Name: "n"}, ID: "b"}
 	s.Backends = s.Backends.Set(key, &desired.Backend{Network: network, IPv4: to4, IPv6: to6, Identity: 300, VTEP: vtep2})
-	pic := w.pictures[0]
+	pic := w.states[0]
 	n, _ := pic.Networks.Get(1)
 	if !n.Subnet.IsValid() {
 		with := *n
@@ -37,7 +37,7 @@ func (w *twoHosts) serve(t testing.TB, network model.NetworkID, to4, to6 netip.A
 		pic.Networks = pic.Networks.Set(1, &with)
 	}
 	pic.Services = pic.Services.Set(s.Key, &s)
-	w.pictures[0] = pic
+	w.states[0] = pic
 	w.apply(t, 0)
 	return vip4, vip6
 }

@@ -21,14 +21,14 @@ type service struct {
 	At               [scanned]uint16 // their places in backends
 }
 
-type frontKey struct {
+type vipPortKey struct {
 	VIP        uint32 // what a virtual address leads to
 	Port       uint16
 	Proto, Pad uint8
 }
 
-// frontEntry is where a port of a virtual address leads: struct front.
-type frontEntry struct {
+// vipPortEntry is where a port of a virtual address leads: struct front.
+type vipPortEntry struct {
 	Service         uint32
 	Port            uint16
 	Inside, Outside uint8

@@ -33,7 +33,7 @@ func (s *serving) lines(last *desired.Host) (lines []string) {
 			add("%s address %s domain %d", names[n], text(a.IP), a.Domain)
 		}
 	}
-	for k, claims := range s.spots.claims {
+	for k, claims := range s.sharedVIPs.owners {
 		f := s.of[claims[0]].frontends[k]
 		sources := "all"
 		if f.sources != nil {

@@ -26,9 +26,9 @@ type serviceRun struct {
 	narrowed map[uint64]*servedService // by seed, that have lost addresses or ports
 
 	frontends   map[frontendKey]bool // that may lead elsewhere
-	spots       map[hostKey]bool     // with such faces
+	sharedVIPs  map[hostKey]bool     // with such faces
 	exposedVIPs map[addr]bool
-	fronts      []frontKey // that nothing leads to any more
+	stalePorts  []vipPortKey // that nothing leads to any more
 	sources     map[*sourceSet]bool
 }
 
@@ -36,7 +36,7 @@ func newServiceRun(s *serving, run *applyRun) *serviceRun {
 	return &serviceRun{
 		s: s, maps: s.maps, run: run,
 		moved: map[hostKey]bool{}, exposed: map[addr]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}, narrowed: map[uint64]*servedService{},
-		frontends: map[frontendKey]bool{}, spots: map[hostKey]bool{}, exposedVIPs: map[addr]bool{}, sources: map[*sourceSet]bool{},
+		frontends: map[frontendKey]bool{}, sharedVIPs: map[hostKey]bool{}, exposedVIPs: map[addr]bool{}, sources: map[*sourceSet]bool{},
 	}
 }
 
@@ -44,8 +44,8 @@ func newServiceRun(s *serving, run *applyRun) *serviceRun {
 // ports are others, and as it was; nil = it is new.
 func (r *serviceRun) numbered(s *desired.Service) (x, was *servedService) {
 	if was = r.s.of[s.Key]; was == nil {
-		was = r.s.former[s.Seed()]
-		delete(r.s.former, s.Seed())
+		was = r.s.leftover[s.Seed()]
+		delete(r.s.leftover, s.Seed())
 	}
 	pools := poolMask(s)
 	if was != nil && was.pools == pools && maps.Equal(was.ports, portsOf(was.number, s)) {
@@ -104,7 +104,7 @@ func (r *serviceRun) putService(s *desired.Service) error {
 		r.numbers[old.number] = old
 	}
 	if old == nil || old != x || !slices.Equal(old.vips, vips) {
-		r.claim(s.Key, old, vips)
+		r.moveVIPs(s.Key, old, vips)
 	}
 	var wasOpen []hostKey
 	if old != nil {
@@ -129,25 +129,25 @@ func (r *serviceRun) putService(s *desired.Service) error {
 }
 
 // undone takes back what there was no room for.
-func (r *serviceRun) undone(key model.ServiceKey, x *servedService, ports map[frontKey]frontEntry, err error) error {
+func (r *serviceRun) undone(key model.ServiceKey, x *servedService, ports map[vipPortKey]vipPortEntry, err error) error {
 	x.ports = ports
 	r.numbers[x.number] = x
 	r.dropService(key)
 	return err
 }
 
-// claim moves a service's claims to other virtual addresses.
-func (r *serviceRun) claim(key model.ServiceKey, old *servedService, vips []hostKey) {
+// moveVIPs moves a service's claims to other virtual addresses.
+func (r *serviceRun) moveVIPs(key model.ServiceKey, old *servedService, vips []hostKey) {
 	if old != nil {
 		for _, a := range old.vips {
-			r.s.claims[a] = slices.DeleteFunc(r.s.claims[a], func(k model.ServiceKey) bool { return k == key })
+			r.s.vipOwners[a] = slices.DeleteFunc(r.s.vipOwners[a], func(k model.ServiceKey) bool { return k == key })
 			r.moved[a] = true
 			r.s.generations.add(a)
 		}
 	}
 	for _, a := range vips {
-		r.s.claims[a] = append(r.s.claims[a], key)
-		slices.SortFunc(r.s.claims[a], func(a, b model.ServiceKey) int { return strings.Compare(a.String(), b.String()) })
+		r.s.vipOwners[a] = append(r.s.vipOwners[a], key)
+		slices.SortFunc(r.s.vipOwners[a], func(a, b model.ServiceKey) int { return strings.Compare(a.String(), b.String()) })
 		r.moved[a] = true
 		r.s.generations.add(a)
 	}
@@ -159,7 +159,7 @@ func (r *serviceRun) dropService(key model.ServiceKey) {
 	if x == nil {
 		return
 	}
-	r.claim(key, x, nil)
+	r.moveVIPs(key, x, nil)
 	r.expose(key, x.open, nil)
 	r.putFrontend(key, x, nil)
 	r.exposeFrontends(key, x, nil)
@@ -184,10 +184,10 @@ func (r *serviceRun) finish() error {
 	}
 	for a := range r.moved {
 		to := uint32(0)
-		if claims := r.s.claims[a]; len(claims) > 0 {
+		if claims := r.s.vipOwners[a]; len(claims) > 0 {
 			to = r.s.of[claims[0]].number
 		} else {
-			delete(r.s.claims, a)
+			delete(r.s.vipOwners, a)
 			to = r.leadsTo(a)
 		}
 		var err error
@@ -202,7 +202,7 @@ func (r *serviceRun) finish() error {
 		}
 	}
 	for a := range r.maps.VIPs.have {
-		if at := (hostKey{a.Domain &^ allNodes, a.IP}); a != at && r.s.spots.count[at] == 0 {
+		if at := (hostKey{a.Domain &^ allNodes, a.IP}); a != at && r.s.sharedVIPs.count[at] == 0 {
 			if err := r.maps.VIPs.del(a); err != nil {
 				return err
 			}
@@ -218,11 +218,11 @@ func (r *serviceRun) finish() error {
 // the domains that have services.
 func (r *serviceRun) putServiceAddrs() error {
 	wanted := map[hostKey]bool{}
-	for a := range r.s.claims {
+	for a := range r.s.vipOwners {
 		wanted[hostKey{a.Domain, toAddr(desired.ServiceAddr)}] = true
 		wanted[hostKey{a.Domain, toAddr(desired.ServiceAddr6)}] = true
 	}
-	for at, n := range r.s.spots.count {
+	for at, n := range r.s.sharedVIPs.count {
 		if n > 0 {
 			wanted[hostKey{at.Domain, toAddr(desired.ServiceAddr)}] = true
 			wanted[hostKey{at.Domain, toAddr(desired.ServiceAddr6)}] = true
@@ -257,7 +257,7 @@ func (r *serviceRun) tellServices() error {
 
 // remove takes out what no packet is led to any more.
 func (r *serviceRun) remove() error {
-	if len(r.numbers)+len(r.tables)+len(r.narrowed)+len(r.fronts) > 0 {
+	if len(r.numbers)+len(r.tables)+len(r.narrowed)+len(r.stalePorts) > 0 {
 		grace() // a packet under way would find no backend there
 	}
 	for n, x := range r.numbers {
@@ -287,10 +287,10 @@ func (r *serviceRun) remove() error {
 		}
 	}
 	if r.run.scratch {
-		for seed := range r.s.former { // the maps had it, and no picture names it
+		for seed := range r.s.leftover { // the maps had it, and no picture names it
 			r.clients[seed] = true
 		}
-		clear(r.s.former)
+		clear(r.s.leftover)
 		if err := errors.Join(r.maps.Services.sweep(), r.maps.ServicePorts.sweep(), r.maps.Backends.sweep()); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ type serviceTables struct {
 	VIPs         table[hostKey, uint32]          `map:"vips"` // service by virtual address
 	Exposed      table[addr, exposedEntry]       `map:"exposed"`
 	Services     table[uint32, service]          `map:"services"`
-	ServicePorts table[frontKey, frontEntry]     `map:"service_ports"`
+	ServicePorts table[vipPortKey, vipPortEntry] `map:"service_ports"`
 	Sources      table[subnetKey, uint32]        `map:"sources"`
 	Backends     table[backendKey, backendEntry] `map:"backends"`
 }
@@ -35,10 +35,10 @@ type serving struct {
 	counts       *serviceCounters
 
 	of         map[model.ServiceKey]*servedService
-	former     map[uint64]*servedService      // by seed, that the maps hold and no picture has named yet
-	claims     map[hostKey][]model.ServiceKey // by virtual address, sorted: the first has it
+	leftover   map[uint64]*servedService      // by seed, that the maps hold and no picture has named yet
+	vipOwners  map[hostKey][]model.ServiceKey // by virtual address, sorted: the first has it
 	exposed    map[addr][]model.ServiceKey    // by address, sorted: the ones that external clients may use
-	spots      sharedVIPs
+	sharedVIPs sharedVIPs
 	networks   map[model.NetworkID]desired.Domain // as of the last picture
 	number     uint32                             // last one given
 	generation uint64
@@ -54,19 +54,19 @@ type servedService struct {
 	pools       uint64    // which of the choices it keeps, a bit each
 	frontends   map[frontendKey]frontend
 	exposedVIPs []addr // spots at which clients outside ask
-	ports       map[frontKey]frontEntry
+	ports       map[vipPortKey]vipPortEntry
 	index       map[uint64]uint32 // of backends, by their numbers
 	own         map[uint64]uint16 // their own ports, likewise
 }
 
 // load initialises the state from the tables.
 func (s *serving) load() {
-	s.of, s.former, s.claims = map[model.ServiceKey]*servedService{}, map[uint64]*servedService{}, map[hostKey][]model.ServiceKey{}
+	s.of, s.leftover, s.vipOwners = map[model.ServiceKey]*servedService{}, map[uint64]*servedService{}, map[hostKey][]model.ServiceKey{}
 	s.exposed, s.networks = map[addr][]model.ServiceKey{}, map[model.NetworkID]desired.Domain{}
 	of := map[uint32]*servedService{} // by number
 	for n, v := range s.maps.Services.have {
-		of[n] = &servedService{number: n, seed: v.Seed, pools: v.Pools, ports: map[frontKey]frontEntry{}, index: map[uint64]uint32{}, exposed: true}
-		s.former[v.Seed] = of[n]
+		of[n] = &servedService{number: n, seed: v.Seed, pools: v.Pools, ports: map[vipPortKey]vipPortEntry{}, index: map[uint64]uint32{}, exposed: true}
+		s.leftover[v.Seed] = of[n]
 		s.number, s.generation = max(s.number, n), max(s.generation, v.Generation)
 	}
 	for k, v := range s.maps.Backends.have {
@@ -115,7 +115,7 @@ func (s *serving) put(run *applyRun) error {
 			}
 		}
 	}
-	if len(todo) == 0 && !run.scratch && !differs(run.want.NodeAddrs, s.spots.nodes) {
+	if len(todo) == 0 && !run.scratch && !differs(run.want.NodeAddrs, s.sharedVIPs.nodes) {
 		return nil
 	}
 	r := newServiceRun(s, run)
@@ -159,10 +159,10 @@ func (s *serving) movedNetworks(run *applyRun) map[model.NetworkID]bool {
 }
 
 // portsOf are the ports of a service under a number.
-func portsOf(number uint32, s *desired.Service) map[frontKey]frontEntry {
-	out := map[frontKey]frontEntry{}
+func portsOf(number uint32, s *desired.Service) map[vipPortKey]vipPortEntry {
+	out := map[vipPortKey]vipPortEntry{}
 	for _, o := range s.Ports {
-		out[frontKey{VIP: number, Port: o.Port, Proto: uint8(o.Protocol)}] = frontEntry{Service: number, Port: o.Backend, Inside: uint8(s.InternalPolicy), Outside: uint8(s.ExternalPolicy), Exposed: 1}
+		out[vipPortKey{VIP: number, Port: o.Port, Proto: uint8(o.Protocol)}] = vipPortEntry{Service: number, Port: o.Backend, Inside: uint8(s.InternalPolicy), Outside: uint8(s.ExternalPolicy), Exposed: 1}
 	}
 	return out
 }
@@ -184,7 +184,7 @@ func narrower(was, x *servedService, vips []hostKey, exposed bool) bool {
 
 // hasPort tells whether connections by a port that led to one of the backends' go on.
 func (x *servedService) hasPort(port uint16, proto uint8, to uint16) bool {
-	v, ok := x.ports[frontKey{VIP: x.number, Port: port, Proto: proto}]
+	v, ok := x.ports[vipPortKey{VIP: x.number, Port: port, Proto: proto}]
 	return ok && (v.Port == to || proto != uint8(model.ProtoUDP))
 }
 
@@ -195,7 +195,7 @@ func (x *servedService) has(t translation, want *desired.Host) bool {
 	}
 	to, ok := x.frontendOf(t, want)
 	if slices.Contains(x.vips, hostKey{t.Front.Domain, t.Front.Hi}) {
-		to, ok = x.ports[frontKey{VIP: x.number, Port: t.Front.HiPort, Proto: t.Front.Proto}]
+		to, ok = x.ports[vipPortKey{VIP: x.number, Port: t.Front.HiPort, Proto: t.Front.Proto}]
 	}
 	if own := x.own[t.ID]; own != 0 {
 		to.Port = own

@@ -27,7 +27,7 @@ type policies struct {
 	instance  uint32                             // last one used
 	doomed    []doomedInstance                   // that no set refers to any more
 	ruleIDs   map[uint64]string                  // by number
-	rulesKept int                                // how many rules the last clean-up of ruleIDs has left
+	rulesLeft int                                // how many rules the last clean-up of ruleIDs has left
 	rewritten map[desired.PolicySetID]bool       // in an Apply, sets whose connections are judged again
 }
 
@@ -121,10 +121,10 @@ func (p *policies) learn(r *desired.Rule) { p.ruleIDs[ruleNumber(r.ID)] = r.ID }
 // forgetRules leaves only the rules that are wanted when twice as many, and more
 // than maxRuleIDs, have gathered.
 func (p *policies) forgetRules(run *applyRun) {
-	if len(p.ruleIDs) <= max(maxRuleIDs, 2*p.rulesKept) {
+	if len(p.ruleIDs) <= max(maxRuleIDs, 2*p.rulesLeft) {
 		return
 	}
-	defer func() { p.rulesKept = len(p.ruleIDs) }()
+	defer func() { p.rulesLeft = len(p.ruleIDs) }()
 	clear(p.ruleIDs)
 	for _, s := range run.want.PolicySets.All() {
 		for _, rules := range rulesOf(s) {

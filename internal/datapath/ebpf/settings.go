@@ -16,8 +16,8 @@ func (t *programSettings) putQuietly(s settings) error {
 	return t.put(s)
 }
 
-// newEpoch makes every cached verdict stale.
-func (t *programSettings) newEpoch() error {
+// newGeneration makes every cached verdict stale.
+func (t *programSettings) newGeneration() error {
 	w := t.Settings.w
 	defer func(fault func() error) { w.fault = fault }(w.fault)
 	w.fault = nil

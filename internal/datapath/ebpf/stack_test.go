@@ -24,9 +24,9 @@ func unpinned(t *testing.T) *ebpf.CollectionSpec {
 	return spec
 }
 
-// TestStackFits adds up the stack of every chain of calls as kernels before
+// TestStackDepthIsWithinTheKernelsLimit adds up the stack of every chain of calls as kernels before
 // 6.8 do, in steps of 32 bytes: here they may fit, and be refused there.
-func TestStackFits(t *testing.T) {
+func TestStackDepthIsWithinTheKernelsLimit(t *testing.T) {
 	spec := unpinned(t)
 	all, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}})
 	if err != nil {
@@ -64,10 +64,10 @@ func TestStackFits(t *testing.T) {
 	}
 }
 
-// TestKeysFit looks for what Linux 6.1 refuses and this kernel may not: a map's
+// TestMapKeysLieInTheCallersMemory looks for what Linux 6.1 refuses and this kernel may not: a map's
 // key in memory that a global function was given by pointer. It looks at the
 // program that has all of them.
-func TestKeysFit(t *testing.T) {
+func TestMapKeysLieInTheCallersMemory(t *testing.T) {
 	spec := unpinned(t)
 	const name = "from_container"
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}

@@ -29,14 +29,14 @@ func fatal(err error) bool { return errors.As(err, &writeError{}) }
 // table is a pinned map with a copy of what it holds, so that only
 // differences are written.
 type table[K, V comparable] struct {
-	name   string
-	m      *ebpf.Map
-	w      *writer
-	have   map[K]V
-	wanted map[K]bool // while a picture is applied from scratch; nil otherwise
-	quiet  bool       // not counted as a change of the picture
-	global bool       // a change may concern any connection
-	held   atomic.Uint64
+	name    string
+	m       *ebpf.Map
+	w       *writer
+	have    map[K]V
+	wanted  map[K]bool // while a picture is applied from scratch; nil otherwise
+	quiet   bool       // not counted as a change of the picture
+	global  bool       // a change may concern any connection
+	entries atomic.Uint64
 }
 
 // filled is a table's fill level, readable at any time.
@@ -45,11 +45,11 @@ type filled interface {
 }
 
 func (t *table[K, V]) fill() (string, driver.TableStats) {
-	return t.name, driver.TableStats{Entries: t.held.Load(), Capacity: uint64(t.m.MaxEntries())}
+	return t.name, driver.TableStats{Entries: t.entries.Load(), Capacity: uint64(t.m.MaxEntries())}
 }
 
 // count takes down how much is held, after every change of have.
-func (t *table[K, V]) count() { t.held.Store(uint64(len(t.have))) }
+func (t *table[K, V]) count() { t.entries.Store(uint64(len(t.have))) }
 
 func (t *table[K, V]) open(m *ebpf.Map, w *writer, tag tableTag) {
 	t.name, t.m, t.w, t.global, t.have = tag.name, m, w, tag.global, map[K]V{}

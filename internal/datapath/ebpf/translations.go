@@ -15,9 +15,9 @@ import (
 // translations are the connections to services: each is entered twice, as the client
 // sends it and under the key of the connection behind it, as long as whose it lives.
 type translations struct {
-	m          *ebpf.Map
-	conns      *connections
-	held, most atomic.Uint64
+	m             *ebpf.Map
+	conns         *connections
+	entries, most atomic.Uint64
 }
 
 func newTranslations(m *ebpf.Map, conns *connections) *translations {
@@ -27,7 +27,7 @@ func newTranslations(m *ebpf.Map, conns *connections) *translations {
 }
 
 func (t *translations) fill() (string, driver.TableStats) {
-	return "translations", driver.TableStats{Entries: t.held.Load(), Capacity: t.most.Load()}
+	return "translations", driver.TableStats{Entries: t.entries.Load(), Capacity: t.most.Load()}
 }
 
 // behind is the key of a translation's connection: make_key of bpf/conntrack.h.
@@ -80,7 +80,7 @@ func (t *translations) sweep(all map[connKey]connKey, living map[connKey]bool) e
 		}
 		delete(all, k)
 	}
-	t.held.Store(uint64(len(all)))
+	t.entries.Store(uint64(len(all)))
 	return nil
 }
 

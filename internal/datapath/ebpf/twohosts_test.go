@@ -23,7 +23,7 @@ type twoHosts struct {
 	hosts, containers [2]string // namespaces
 	threads           [2]*thread
 	drivers           [2]*Driver
-	pictures          [2]desired.Host
+	states            [2]desired.Host
 }
 
 var (
@@ -70,7 +70,7 @@ func newTwoHosts(t testing.TB, underlay, inner int) *twoHosts {
 		pic.Remotes = pic.Remotes.Set(desired.RemoteKey{Network: 1, MAC: macs[o]}, &desired.Remote{
 			Network: 1, MAC: macs[o], IPv4: containerIP4[o], IPv6: containerIP6[o], Identity: 300, VTEP: vteps[o],
 		})
-		w.pictures[i], w.threads[i] = pic, newThread(t, ns)
+		w.states[i], w.threads[i] = pic, newThread(t, ns)
 		var err error
 		cfg := Config{PinDir: filepath.Join(pins, ns), Log: slog.New(slog.DiscardHandler)}
 		cfg.load = func(dir string, sizes map[string]uint32) (*objects, error) { return lend(t, dir, sizes) }
@@ -93,7 +93,7 @@ func (w *twoHosts) apply(t testing.TB, i int) {
 	t.Helper()
 	var rep driver.Report
 	var err error
-	w.threads[i].do(func() { rep, err = w.drivers[i].Apply(context.Background(), w.pictures[i]) })
+	w.threads[i].do(func() { rep, err = w.drivers[i].Apply(context.Background(), w.states[i]) })
 	if err != nil || len(rep.Problems) > 0 || rep.Ports.Err(containerPort) != nil {
 		t.Fatal(err, rep)
 	}
@@ -180,7 +180,7 @@ func TestTunnelSource(t *testing.T) {
 	type pair [2]netip.Addr
 	addrs := func(a, b string) pair { return pair{netip.MustParseAddr(a), netip.MustParseAddr(b)} }
 	set := func(i int, own, others, otherKnown netip.Addr) {
-		pic := w.pictures[i]
+		pic := w.states[i]
 		pic.VTEP = own
 		n, _ := pic.Networks.Get(1)
 		moved := *n
@@ -193,7 +193,7 @@ func TestTunnelSource(t *testing.T) {
 		}
 		pic.Tunnels = desired.Map[netip.Addr, model.HostName]{}.Set(otherKnown, "other")
 		pic.Revision++
-		w.pictures[i] = pic
+		w.states[i] = pic
 		w.apply(t, i)
 	}
 	ping := func(to netip.Addr) error {

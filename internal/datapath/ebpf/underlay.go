@@ -18,7 +18,7 @@ type underlay struct {
 	mtu   int
 	name  string  // empty unless it is an Ethernet interface
 	mask  [4]byte // of the address's subnet, where it is IPv4
-	held  bool    // an interface of this host, loopback included, has the address
+	local bool    // an interface of this host, loopback included, has the address
 }
 
 // find looks for the interface unless it is known. Where none holds the
@@ -36,7 +36,7 @@ func (u *underlay) find(vtep netip.Addr) error {
 		if ip, ok := netip.AddrFromSlice(a.IP); !ok || ip.Unmap() != vtep {
 			continue
 		}
-		u.held = true
+		u.local = true
 		l, err := netlink.LinkByIndex(a.LinkIndex)
 		if err == nil && l.Attrs().Flags&unix.IFF_LOOPBACK == 0 {
 			u.index, u.mtu = a.LinkIndex, l.Attrs().MTU
@@ -53,7 +53,7 @@ func (u *underlay) find(vtep netip.Addr) error {
 // source is what tunnel packets are sent from. Behind a NAT it is the routing
 // table's choice, which the NAT makes the registered address.
 func (u *underlay) source() (s tunnelSource) {
-	if u.held {
+	if u.local {
 		s.Family, s.VTEP = toVTEP(u.vtep)
 	}
 	return s

@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFormerUplink: an interface that was the uplink, and is none by the new
+// TestUplinkOfThePreviousFlagsIsReleased: an interface that was the uplink, and is none by the new
 // flags, lets its frames through from the first moment, before any picture: the
 // host may reach its store by it. The first picture takes the program off.
-func TestFormerUplink(t *testing.T) {
+func TestUplinkOfThePreviousFlagsIsReleased(t *testing.T) {
 	ways := []string{attachClsact}
 	if haveTCXHere(t) {
 		ways = append(ways, attachTCX)

@@ -86,7 +86,7 @@ func TestAffinityIsBounded(t *testing.T) {
 	}
 	of, living := map[netip.Addr]netip.Addr{}, 0
 	remembered := func(a netip.Addr) bool { return a.Less(client(desired.MaxAffine + room)) } // client 0, and the first that came
-	if why := d.flows.livingServed(t.Context(), func(_ desired.Domain, c connection) {
+	if why := d.flows.establishedTranslations(t.Context(), func(_ desired.Domain, c connection) {
 		living++
 		if was, ok := of[c.orig.src]; ok && was != c.reply.src && remembered(c.orig.src) {
 			t.Errorf("%s has asked %s and %s", c.orig.src, was, c.reply.src)

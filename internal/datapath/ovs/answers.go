@@ -39,8 +39,8 @@ type responder struct {
 	listed     time.Time                     // when connections were listed last for a packet from outside; of answerOn
 }
 
-// keepAnswering answers until ctx ends, on one connection after the other.
-func (a *responder) keepAnswering(ctx context.Context) {
+// serve answers until ctx ends, on one connection after the other.
+func (a *responder) serve(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {

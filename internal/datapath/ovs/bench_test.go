@@ -122,7 +122,7 @@ func BenchmarkMonitor(b *testing.B) {
 	r := newRig(b)
 	drv := r.open(b)
 	defer drv.Close()
-	_, big := conformance.Pictures(b)
+	_, big := conformance.DesiredStates(b)
 	set := &desired.PolicySet{ID: 4711, Name: "many", In: []desired.Tier{{Tier: model.TierContiv, Default: model.Deny}}}
 	for i := range 20000 {
 		r := &desired.Rule{

@@ -68,7 +68,7 @@ func controlAt(ctx context.Context, path, command string, args []string) (string
 type daemon struct {
 	*env
 	flushSoon chan struct{} // asks for the cache to be flushed soon
-	listable  uint64        // maxLiving, but in tests
+	listable  uint64        // maxEstablished, but in tests
 }
 
 // forgetCached makes the datapath in user space forget what it has cached, so that the

@@ -69,10 +69,10 @@ func TestUnansweredDatagrams(t *testing.T) {
 	}
 }
 
-// TestFormerBackendReturns: a client's stream of datagrams goes on with a backend that
+// TestReturningBackendGetsItsClients: a client's stream of datagrams goes on with a backend that
 // has gone and comes back, though that has sent to the client meanwhile, which to
 // tracking is a connection of its own by the same tuple.
-func TestFormerBackendReturns(t *testing.T) {
+func TestReturningBackendGetsItsClients(t *testing.T) {
 	l := newServed(t)
 	a, b, other := l.boxes[0], l.boxes[1], l.boxes[2]
 	atB, atOther := l.udp(t, b, 8053, netip.AddrPort{}), l.udp(t, other, 8053, netip.AddrPort{})

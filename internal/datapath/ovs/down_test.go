@@ -12,7 +12,7 @@ import (
 // although the switch does not say so, as when it has missed the kernel's word.
 func TestInterfaceIsUpWhenTheKernelSaysSo(t *testing.T) {
 	r := newRig(t)
-	small, _ := conformance.Pictures(t)
+	small, _ := conformance.DesiredStates(t)
 	name := ""
 	for n, p := range small.Ports.All() {
 		r.addWire(t, n, p.MAC)
@@ -58,7 +58,7 @@ func TestInterfaceIsUpWhenTheKernelSaysSo(t *testing.T) {
 // switch's database does not change any more.
 func TestInterfaceSetUpDuringAReportIsAnEvent(t *testing.T) {
 	r := newRig(t)
-	small, _ := conformance.Pictures(t)
+	small, _ := conformance.DesiredStates(t)
 	name := ""
 	for n, p := range small.Ports.All() {
 		r.addWire(t, n, p.MAC)

@@ -22,7 +22,7 @@ import (
 // without an Apply, told and counted; what the driver changes itself is not.
 func TestDrift(t *testing.T) {
 	r := newRig(t)
-	small, big := conformance.Pictures(t)
+	small, big := conformance.DesiredStates(t)
 	for name, p := range big.Ports.All() {
 		r.addWire(t, name, p.MAC)
 	}
@@ -94,7 +94,7 @@ func TestUnderlayCut(t *testing.T) {
 		t.Skip("the kernel's tunnels leave by its own interfaces")
 	}
 	r := newRig(t)
-	small, _ := conformance.Pictures(t)
+	small, _ := conformance.DesiredStates(t)
 	for name, p := range small.Ports.All() {
 		r.addWire(t, name, p.MAC)
 	}
@@ -155,7 +155,7 @@ func TestBesideSwitch(t *testing.T) {
 // again, with them, and no call waits for ports that will not come.
 func TestBridgeDeletedMeanwhile(t *testing.T) {
 	r := newRig(t)
-	small, _ := conformance.Pictures(t)
+	small, _ := conformance.DesiredStates(t)
 	name := ""
 	for n, p := range small.Ports.All() {
 		r.addWire(t, n, p.MAC)
@@ -205,7 +205,7 @@ func TestBridgeDeleted(t *testing.T) {
 // also what keeps the driver from connecting again, and while it waits for the switch.
 func TestBridgeDrift(t *testing.T) {
 	r := newRig(t)
-	pic, _ := conformance.Pictures(t)
+	pic, _ := conformance.DesiredStates(t)
 	for name, p := range pic.Ports.All() {
 		r.addWire(t, name, p.MAC)
 	}

@@ -19,9 +19,9 @@ const maxRules = 20000
 // flowNames resolves flows and packets of the switch to objects of the desired state.
 // Driver.mu guards it.
 type flowNames struct {
-	flows *flows
-	rules map[uint32]string // rule ids by the number in cookies
-	kept  int               // how many of rules the last clean-up has left
+	flows     *flows
+	rules     map[uint32]string // rule ids by the number in cookies
+	rulesLeft int               // how many of rules the last clean-up has left
 }
 
 // learnAll learns the rules that are new in want. When more than maxRules, and more
@@ -31,14 +31,14 @@ func (x *flowNames) learnAll(want desired.Host) {
 	for c := range want.PolicySets.Diff(x.flows.pic.have.PolicySets) {
 		x.learnRules(c.Old, c.New)
 	}
-	if len(x.rules) <= max(maxRules, 2*x.kept) {
+	if len(x.rules) <= max(maxRules, 2*x.rulesLeft) {
 		return
 	}
 	clear(x.rules)
 	for _, s := range want.PolicySets.All() {
 		x.learnRules(nil, s)
 	}
-	x.kept = len(x.rules)
+	x.rulesLeft = len(x.rules)
 }
 
 // learnRules remembers the ids behind the numbers in cookies.
@@ -100,8 +100,8 @@ func (x *flowNames) flowEvent(p openflow.PacketIn) (driver.FlowEvent, bool) {
 			}
 		}
 	}
-	if aside, ok := pipeline.AsideOf(p.Table, p.Register); ok {
-		return x.asideEvent(e, aside)
+	if aside, ok := pipeline.AuditEventOf(p.Table, p.Register); ok {
+		return x.auditEvent(e, aside)
 	}
 	sets := map[bool]uint32{true: p.Register(pipeline.RegOutSet), false: p.Register(pipeline.RegInSet)}
 	out, tier, policy := pipeline.PolicyStage(p.Table)
@@ -142,8 +142,8 @@ func direction(out bool) model.Direction {
 	return model.In
 }
 
-// asideEvent says what a packet tells aside from its verdict.
-func (x *flowNames) asideEvent(e driver.FlowEvent, a pipeline.Aside) (driver.FlowEvent, bool) {
+// auditEvent says what a packet tells aside from its verdict.
+func (x *flowNames) auditEvent(e driver.FlowEvent, a pipeline.AuditEvent) (driver.FlowEvent, bool) {
 	if e.DstMAC[0]&1 != 0 {
 		return e, false // a broadcast begins no connection
 	}

@@ -18,7 +18,7 @@ type flows struct {
 	conns  *connections
 	daemon *daemon
 
-	pic      *picture
+	pic      *flowState
 	known    bool            // the ledger knows what the switch holds
 	verified time.Time       // when the switch's flows were last read
 	dumpTook time.Duration   // what that took

@@ -56,13 +56,13 @@ func refuse(n *desired.Network, r pipeline.Refusal, mtu uint16, f []byte) []byte
 	if !n.Contains(src) || !oneMachine(dst) || !router.IsValid() && !r.TooBig || isError(proto, carried) {
 		return nil
 	}
-	if h, whole := headersOf(f); whole && !sound(f, h) || !whole && proto.HasPorts() {
+	if h, whole := headersOf(f); whole && !wellFormed(f, h) || !whole && proto.HasPorts() {
 		return nil
 	}
 	if !r.TooBig {
-		return toldBy(router, src, model.MAC(f[6:12]), what, 0, b[:min(len(b), size)])
+		return icmpErrorFrom(router, src, model.MAC(f[6:12]), what, 0, b[:min(len(b), size)])
 	}
-	return toldBy(dst, src, model.MAC(f[6:12]), what, mtu, b[:min(len(b), size)])
+	return icmpErrorFrom(dst, src, model.MAC(f[6:12]), what, mtu, b[:min(len(b), size)])
 }
 
 // isError tells whether ICMP is an error, or may be one (RFC 4443 section 2.1).
@@ -86,9 +86,9 @@ func oneMachine(a netip.Addr) bool {
 	return !a.IsMulticast() && !a.IsLoopback() && !a.IsUnspecified() && !a.IsLinkLocalUnicast()
 }
 
-// toldBy makes an ICMP error about a packet (RFC 792, RFC 4443), with the size that
+// icmpErrorFrom makes an ICMP error about a packet (RFC 792, RFC 4443), with the size that
 // fits where it is about that (RFC 1191 section 4), else 0.
-func toldBy(router, to netip.Addr, mac model.MAC, what [2]uint8, mtu uint16, about []byte) []byte {
+func icmpErrorFrom(router, to netip.Addr, mac model.MAC, what [2]uint8, mtu uint16, about []byte) []byte {
 	be := binary.BigEndian
 	if to.Is4() {
 		about = about[:min(len(about), maxError4-ipv4Len-icmpLen)]

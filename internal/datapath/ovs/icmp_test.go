@@ -64,7 +64,7 @@ func FuzzAnswers(f *testing.F) {
 				said.ICMPType != map[bool]uint8{false: 3, true: 1}[six] || len(got) > ethernetLen+maxError6 || !six && len(got) > ethernetLen+maxError4 {
 				t.Errorf("%x is answered by %x", b, got)
 			}
-			if h, whole := headersOf(got); !whole || !sound(got, h) {
+			if h, whole := headersOf(got); !whole || !wellFormed(got, h) {
 				t.Errorf("%x is answered by %x, which is damaged", b, got)
 			}
 			if again := refuse(n, refusal, 1450, got); again != nil {
@@ -72,7 +72,7 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 		if got := advertise(b); got != nil {
-			if h, whole := headersOf(got); !whole || !sound(got, h) || model.MAC(got[:6]) != model.MAC(b[6:12]) {
+			if h, whole := headersOf(got); !whole || !wellFormed(got, h) || model.MAC(got[:6]) != model.MAC(b[6:12]) {
 				t.Errorf("%x is answered by %x", b, got)
 			}
 		}

@@ -13,9 +13,9 @@ import (
 // connections are the connections to the database and the switch. Driver.mu guards db and sw.
 type connections struct {
 	*env
-	silent atomic.Bool // the switch has a connection and does not answer
-	db     *database   // nil while it is away
-	sw     *openflow.Conn
+	unresponsive atomic.Bool // the switch has a connection and does not answer
+	db           *database   // nil while it is away
+	sw           *openflow.Conn
 }
 
 // dial connects to the bridge's management socket; the switch makes the socket soon
@@ -145,8 +145,8 @@ const (
 
 // Hangs implements driver.Watched.
 func (d *Driver) Hangs() error {
-	if d.conns.silent.Load() {
-		return errSilent
+	if d.conns.unresponsive.Load() {
+		return errUnresponsive
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (c *connections) heartbeat(ctx context.Context, sw *openflow.Conn) {
 		}
 		silence := time.AfterFunc(beatWait, func() {
 			if ctx.Err() == nil {
-				c.silent.Store(true)
+				c.unresponsive.Store(true)
 				c.notify("the switch does not answer")
 			}
 		})
@@ -174,7 +174,7 @@ func (c *connections) heartbeat(ctx context.Context, sw *openflow.Conn) {
 		if silence.Stop() {
 			continue
 		}
-		if c.silent.Swap(false) {
+		if c.unresponsive.Swap(false) {
 			c.notify("the switch answers again")
 		}
 	}

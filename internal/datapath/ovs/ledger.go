@@ -20,7 +20,7 @@ type owner struct {
 // Its cost follows the flows that change, not the flows that it knows.
 type ledger struct {
 	owned     map[owner]map[string]string   // key -> body of each owner's flows
-	claims    map[string][]owner            // key -> owners in order, nearly always one
+	owners    map[string][]owner            // key -> owners in order, nearly always one
 	installed map[string]string             // key -> body in the switch
 	pending   map[string]struct{}           // keys that may differ
 	watch     func(key, body string) string // what monitoring makes of a flow's body; nil = no monitor
@@ -28,7 +28,7 @@ type ledger struct {
 
 func newLedger() *ledger {
 	return &ledger{
-		owned: map[owner]map[string]string{}, claims: map[string][]owner{},
+		owned: map[owner]map[string]string{}, owners: map[string][]owner{},
 		installed: map[string]string{}, pending: map[string]struct{}{},
 	}
 }
@@ -58,9 +58,9 @@ func (l *ledger) add(o owner, flows []openflow.Flow) {
 		k, body := f.Key(), f.Body()
 		was, had := own[k]
 		if !had {
-			c := l.claims[k]
+			c := l.owners[k]
 			i, _ := slices.BinarySearchFunc(c, o, owner.compare)
-			l.claims[k] = slices.Insert(c, i, o)
+			l.owners[k] = slices.Insert(c, i, o)
 		}
 		if !had || was != body {
 			own[k] = body
@@ -85,14 +85,14 @@ func (l *ledger) take(o owner, key string) {
 	if len(own) == 0 {
 		delete(l.owned, o)
 	}
-	c := l.claims[key]
+	c := l.owners[key]
 	if i, ok := slices.BinarySearchFunc(c, o, owner.compare); ok {
 		c = slices.Delete(c, i, i+1)
 	}
 	if len(c) == 0 {
-		delete(l.claims, key)
+		delete(l.owners, key)
 	} else {
-		l.claims[key] = c
+		l.owners[key] = c
 	}
 	l.pending[key] = struct{}{}
 }
@@ -102,7 +102,7 @@ func (l *ledger) take(o owner, key string) {
 // may match the same) the smallest one has it, so that the outcome does not
 // depend on the order of events.
 func (l *ledger) wanted(key string) (string, bool) {
-	c := l.claims[key]
+	c := l.owners[key]
 	if len(c) == 0 {
 		return "", false
 	}
@@ -169,7 +169,7 @@ func (l *ledger) found(installed map[string]string) {
 			l.pending[k] = struct{}{}
 		}
 	}
-	for k := range l.claims {
+	for k := range l.owners {
 		if _, ok := installed[k]; !ok {
 			l.pending[k] = struct{}{}
 		}

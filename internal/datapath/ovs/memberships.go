@@ -19,7 +19,7 @@ type numbering struct {
 }
 
 // nameNumbers takes over a desired state whose flows the switch has.
-func (a *responder) nameNumbers(host *desired.Host, pic *picture) {
+func (a *responder) nameNumbers(host *desired.Host, pic *flowState) {
 	n := numbering{ports: make(map[uint32]string, len(pic.numbers)), uplink: pic.config.Uplink}
 	if pic.config.Answers {
 		n.tunnel = pic.config.Tunnel

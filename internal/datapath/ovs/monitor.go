@@ -18,28 +18,28 @@ import (
 // pipeline.ShareRate bounds: each sample leaves the switch's fast path.
 const samplesPerSecond = 500
 
-// maxHeld bounds how many kinds of packets are reported together.
-const maxHeld = 4096
+// maxSuppressed bounds how many kinds of packets are reported together.
+const maxSuppressed = 4096
 
 // watch is a monitor under way.
 type watch struct {
-	cfg     Config
-	name    func(openflow.PacketIn) (driver.FlowEvent, bool)
-	opts    driver.MonitorOptions // guarded by Driver.mu
-	over    bool                  // it is ending; likewise
-	queue   *driver.FlowQueue
-	samples chan openflow.PacketIn
-	conn    *openflow.Conn // of its own: what it sends must not hold up changes; nil while it is away
-	came    atomic.Uint64  // packets on conn
-	met     uint64         // packets that had met the switch's bounds before conn
-	cut     uint64         // packets that the bounds had cut before conn
-	passed  uint64         // packets that had passed the bounds since, at the tick before
-	lost    uint64         // packets cut, or lost on the way to conn, as told already
-	held    map[alike]*heldEvent
-	asking  driver.Asking
-	living  driver.EstablishedQueue
-	more    chan struct{} // there is more in living
-	ended   chan struct{} // closed when the flows are as before
+	cfg         Config
+	name        func(openflow.PacketIn) (driver.FlowEvent, bool)
+	opts        driver.MonitorOptions // guarded by Driver.mu
+	over        bool                  // it is ending; likewise
+	queue       *driver.FlowQueue
+	samples     chan openflow.PacketIn
+	conn        *openflow.Conn // of its own: what it sends must not hold up changes; nil while it is away
+	came        atomic.Uint64  // packets on conn
+	met         uint64         // packets that had met the switch's bounds before conn
+	cut         uint64         // packets that the bounds had cut before conn
+	passed      uint64         // packets that had passed the bounds since, at the tick before
+	lost        uint64         // packets cut, or lost on the way to conn, as told already
+	suppressed  map[alike]*suppressedEvent
+	asking      driver.Asking
+	established driver.EstablishedQueue
+	more        chan struct{} // there is more in living
+	ended       chan struct{} // closed when the flows are as before
 }
 
 // alike is what packets that are reported together have in common.
@@ -55,10 +55,10 @@ type alike struct {
 	policy       string
 }
 
-type heldEvent struct {
-	event driver.FlowEvent
-	told  time.Time
-	count uint64
+type suppressedEvent struct {
+	event    driver.FlowEvent
+	reported time.Time
+	count    uint64
 }
 
 // Monitor implements driver.Driver. Flows that drop, and if asked for flows that allow
@@ -68,7 +68,7 @@ type heldEvent struct {
 func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-chan driver.FlowEvent, error) {
 	w := &watch{
 		cfg: d.cfg, name: d.nameFlow, opts: opts, queue: driver.NewFlowQueue(),
-		samples: make(chan openflow.PacketIn, samplesPerSecond), held: map[alike]*heldEvent{},
+		samples: make(chan openflow.PacketIn, samplesPerSecond), suppressed: map[alike]*suppressedEvent{},
 		more: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	d.mu.Lock()
@@ -89,7 +89,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 		d.flows.pic.policies.listen(false)
 		return nil, errors.Join(fmt.Errorf("monitor: %w", err), d.flows.rewatch(ctx, nil), w.conn.Close())
 	}
-	d.tellLiving(ctx)
+	d.reportEstablished(ctx)
 	d.wg.Go(func() {
 		w.run(ctx, d.run)
 		d.endWatch(w)
@@ -185,14 +185,14 @@ func (w *watch) run(ctx, ofDriver context.Context) {
 		case p := <-w.samples:
 			w.take(p)
 		case <-w.more:
-			w.living.Tell(w.queue, &w.asking)
+			w.established.Tell(w.queue, &w.asking)
 		case <-gone: // the switch; its flows are replayed by others
 			_ = w.conn.Close()
 			w.conn = nil
 		case <-tick.C:
 			w.tick(ctx)
 			w.asking.Tick()
-			w.living.Tell(w.queue, &w.asking)
+			w.established.Tell(w.queue, &w.asking)
 			tick.Reset(time.Second) // a late one must not bring the next one closer
 		}
 	}
@@ -226,14 +226,14 @@ func (d *Driver) endWatch(w *watch) {
 // tick tells what was held back and what was lost, and connects again.
 func (w *watch) tick(ctx context.Context) {
 	now := time.Now()
-	for k, h := range w.held {
+	for k, h := range w.suppressed {
 		switch {
-		case now.Sub(h.told) < time.Second:
+		case now.Sub(h.reported) < time.Second:
 		case h.count == 0:
-			delete(w.held, k)
+			delete(w.suppressed, k)
 		default:
 			h.event.Count, h.event.Time = h.count, now
-			h.told, h.count = now, 0
+			h.reported, h.count = now, 0
 			w.queue.Send(h.event)
 		}
 	}
@@ -278,16 +278,16 @@ func (w *watch) take(p openflow.PacketIn) {
 		proto: e.Proto, dstPort: e.DstPort, icmpType: e.ICMPType, policy: e.Policy,
 	}
 	copy(k.decisions[:], e.Decisions) // of its two ends
-	h := w.held[k]
-	if h != nil && e.Time.Sub(h.told) < time.Second {
+	h := w.suppressed[k]
+	if h != nil && e.Time.Sub(h.reported) < time.Second {
 		h.count++
 		return
 	}
 	if h != nil {
 		e.Count += h.count
 	}
-	if h != nil || len(w.held) < maxHeld {
-		w.held[k] = &heldEvent{event: e, told: e.Time}
+	if h != nil || len(w.suppressed) < maxSuppressed {
+		w.suppressed[k] = &suppressedEvent{event: e, reported: e.Time}
 	}
 	w.queue.Send(e)
 }

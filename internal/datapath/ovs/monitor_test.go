@@ -26,7 +26,7 @@ func monitored(t *testing.T) (r *rig, drv *Driver, big desired.Host, from *desir
 	t.Helper()
 	r = newRig(t)
 	drv = r.open(t)
-	_, big = conformance.Pictures(t)
+	_, big = conformance.DesiredStates(t)
 	for name, p := range big.Ports.All() {
 		r.addWire(t, name, p.MAC)
 		from = p

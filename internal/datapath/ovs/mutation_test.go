@@ -40,7 +40,7 @@ func (r *rig) wrong(t *testing.T) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, p := range w.Pictures["h1"].Ports.All() {
+	for name, p := range w.Desired["h1"].Ports.All() {
 		r.addWire(t, name, p.MAC)
 	}
 	ref := reference.New()
@@ -49,7 +49,7 @@ func (r *rig) wrong(t *testing.T) bool {
 		if err := w.Switch(c); err != nil {
 			t.Fatal(err)
 		}
-		pic := w.Pictures["h1"]
+		pic := w.Desired["h1"]
 		if _, err := d.Apply(context.Background(), pic); err != nil {
 			t.Fatal(err)
 		}

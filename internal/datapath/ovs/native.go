@@ -20,7 +20,7 @@ func hasNative(want desired.Host) bool {
 func nodeOwner(a netip.Addr) owner { return owner{kind: pipeline.KindBase, name: "node " + a.String()} }
 
 // setNodes follows the addresses of the cluster's machines; all = compute all their flows.
-func (p *picture) setNodes(want desired.Host, all bool) {
+func (p *flowState) setNodes(want desired.Host, all bool) {
 	moved := map[netip.Addr]bool{} // tunnel endpoints that have come or gone
 	for ch := range want.Tunnels.Diff(p.have.Tunnels) {
 		moved[ch.Key] = ch.Had != ch.Has
@@ -42,7 +42,7 @@ func (p *picture) setNodes(want desired.Host, all bool) {
 	}
 }
 
-func (p *picture) setNode(want desired.Host, a, vtep netip.Addr) {
+func (p *flowState) setNode(want desired.Host, a, vtep netip.Addr) {
 	_, known := want.Tunnels.Get(vtep)
 	p.ledger.set(nodeOwner(a), pipeline.NodeFlows(p.config, pipeline.Node{Addr: a, VTEP: vtep, Here: vtep == want.VTEP, Known: known}))
 }

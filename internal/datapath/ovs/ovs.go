@@ -44,7 +44,7 @@ const (
 // switch must not keep health from hearing of it.
 const switchPatience = 30 * time.Second
 
-var errSilent = model.Errorf(model.ErrUnavailable, "open vswitch: the switch does not answer; see whether ovs-vswitchd hangs")
+var errUnresponsive = model.Errorf(model.ErrUnavailable, "open vswitch: the switch does not answer; see whether ovs-vswitchd hangs")
 
 // portWait bounds how long Apply waits for the switch to number new ports.
 const portWait = 3 * time.Second
@@ -93,22 +93,22 @@ type Driver struct {
 	responder *responder
 	native    *ownMark
 
-	mu     sync.Mutex           // one Apply, replay or reading at a time; guards the parts too, unless they say otherwise
-	want   *desired.Host        // what was last asked for
-	untold driver.PendingAudits // audits that came or changed without a monitor
-	missed bool                 // what the switch misses of the tunnel is taken
+	mu            sync.Mutex           // one Apply, replay or reading at a time; guards the parts too, unless they say otherwise
+	want          *desired.Host        // what was last asked for
+	pendingAudits driver.PendingAudits // audits that came or changed without a monitor
+	catchesStray  bool                 // what the switch misses of the tunnel is taken
 }
 
 // newDriver makes a driver without connections.
 func newDriver(cfg Config) *Driver {
 	e := &env{cfg: cfg, events: make(chan driver.Event, 16), patience: switchPatience}
-	d := &Driver{env: e, untold: driver.PendingAudits{}}
-	d.daemon = &daemon{env: e, flushSoon: make(chan struct{}, 1), listable: maxLiving}
+	d := &Driver{env: e, pendingAudits: driver.PendingAudits{}}
+	d.daemon = &daemon{env: e, flushSoon: make(chan struct{}, 1), listable: maxEstablished}
 	d.conns = &connections{env: e}
 	d.bridge = &bridge{env: e, conns: d.conns}
 	d.bandwidth = &bandwidth{env: e, conns: d.conns, shaper: newShaper(cfg), shaped: map[string]shaped{}, remade: map[string]int{}}
 	d.underlay = &underlay{env: e, conns: d.conns, bridge: d.bridge, links: d.bandwidth.shaper.links, asked: map[netip.Addr]time.Time{}}
-	d.flows = &flows{env: e, conns: d.conns, daemon: d.daemon, pic: newPicture()}
+	d.flows = &flows{env: e, conns: d.conns, daemon: d.daemon, pic: newFlowState()}
 	d.ports = &ports{env: e, conns: d.conns, bridge: d.bridge, underlay: d.underlay, bandwidth: d.bandwidth, flows: d.flows, left: map[string]time.Time{}}
 	d.names = &flowNames{flows: d.flows, rules: map[uint32]string{}}
 	d.responder = &responder{env: e, daemon: d.daemon, underlay: d.underlay, reports: make(chan driver.MembershipReport, 256), probed: make(chan uint64, 256)}
@@ -152,7 +152,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	d.underlay.measure.Store(&measure)
 	d.underlay.noteMTU()
 	db, sw := d.conns.db, d.conns.sw
-	for _, fn := range []func(context.Context){d.watchMTU, d.responder.keepAnswering, d.watchInterfaces, d.daemon.flushLater} {
+	for _, fn := range []func(context.Context){d.watchMTU, d.responder.serve, d.watchInterfaces, d.daemon.flushLater} {
 		d.wg.Go(func() { fn(run) })
 	}
 	d.wg.Go(func() { d.keepDatabase(run, db) })
@@ -266,7 +266,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 		return rep, fmt.Errorf("open vswitch: ports: %w", err)
 	}
 	d.underlay.resolve(ctx, want)
-	d.catchMissed()
+	d.catchStrayFrames()
 	// What can be closed or opened now does not wait for new ports.
 	if err := d.putFlows(ctx, want, &rep, force); err != nil {
 		return rep, err
@@ -285,13 +285,13 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	rep.Changes += gone
 	rep.Problems = append(rep.Problems, limits...)
 	d.ports.remember(want)
-	d.tellLiving(ctx)
+	d.reportEstablished(ctx)
 	d.ports.reportPorts(want, &rep, tunnelTrouble(problems))
 	rep.Problems = append(rep.Problems, d.flows.pic.policies.problems()...)
 	rep.Problems = append(rep.Problems, d.flows.pic.services.problems()...)
 	rep.Problems = append(rep.Problems, d.underlay.underlayProblems()...)
 	rep.Problems = append(rep.Problems, d.native.showOwn(want)...)
-	rep.Problems = append(rep.Problems, d.ports.strangers()...)
+	rep.Problems = append(rep.Problems, d.ports.unmanaged()...)
 	return rep, nil
 }
 
@@ -306,7 +306,7 @@ func (d *Driver) putFlows(ctx context.Context, want desired.Host, rep *driver.Re
 	d.responder.tunnelPort.Store(cfg.Tunnel)
 	before := d.flows.pic.have.PolicySets
 	d.flows.pic.update(want, cfg, numbers)
-	d.untold.Note(before, want.PolicySets)
+	d.pendingAudits.Note(before, want.PolicySets)
 	changes, err := d.flows.sync(ctx, force, rep.Changes > 0, func() { d.responder.nameNumbers(&want, d.flows.pic) })
 	if err == nil {
 		rep.Changes += changes

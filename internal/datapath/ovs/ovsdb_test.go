@@ -8,9 +8,9 @@ import (
 	dbmodel "github.com/ovn-kubernetes/libovsdb/model"
 )
 
-// TestCloseWithoutNotice: a connection can be closed, twice too, though the library's
+// TestCloseAfterALostDisconnect: a connection can be closed, twice too, though the library's
 // notice of its end has got lost.
-func TestCloseWithoutNotice(t *testing.T) {
+func TestCloseAfterALostDisconnect(t *testing.T) {
 	m, err := dbmodel.NewClientDBModel("Open_vSwitch", map[string]dbmodel.Model{"Open_vSwitch": &rootRow{}})
 	if err != nil {
 		t.Fatal(err)

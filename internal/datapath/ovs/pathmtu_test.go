@@ -11,11 +11,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestShrunkTunnelIsToldToSenders lets the tunnel's MTU shrink under a container: what does
+// TestShrunkTunnelIsReportedToSenders lets the tunnel's MTU shrink under a container: what does
 // not fit any more is answered with the size that does, on the network itself, by a router,
 // and by a service, and the container's kernel learns it. When the tunnel is big again all
 // passes.
-func TestShrunkTunnelIsToldToSenders(t *testing.T) {
+func TestShrunkTunnelIsReportedToSenders(t *testing.T) {
 	l := newLive(t, 1)
 	defer l.drv.Close()
 	vtep := netip.MustParseAddr("192.168.77.2")

@@ -204,7 +204,7 @@ func (p *policies) listen(on bool) {
 	if on {
 		flows = pipeline.Hooks()
 	}
-	p.ledger.set(owner{kind: pipeline.KindAside, name: "hooks"}, flows)
+	p.ledger.set(owner{kind: pipeline.KindAudit, name: "hooks"}, flows)
 }
 
 // change brings one set from old to now; tooMany says why it cannot be in.
@@ -242,7 +242,7 @@ func (p *policies) change(c pipeline.Config, id desired.PolicySetID, old, now *d
 			audits = pipeline.Audits(now)
 		}
 		if !f.audit {
-			p.ledger.set(owner{kind: pipeline.KindAside, id: uint64(id)}, audits)
+			p.ledger.set(owner{kind: pipeline.KindAudit, id: uint64(id)}, audits)
 		}
 	}
 }

@@ -102,7 +102,7 @@ func TestPoliciesIncremental(t *testing.T) {
 	for seed := range seeds {
 		rng := rand.New(rand.NewSource(seed))
 		most := 20 + rng.Intn(100)
-		p, h := newPicture(), desired.Host{}
+		p, h := newFlowState(), desired.Host{}
 		p.policies.most = most
 		for step := range 100 {
 			for range rng.Intn(4) {
@@ -124,7 +124,7 @@ func TestPoliciesIncremental(t *testing.T) {
 			}
 			p.update(h, pipeline.Config{}, nil)
 			flush(p.ledger)
-			fresh := newPicture()
+			fresh := newFlowState()
 			fresh.policies.most = most
 			fresh.update(h, pipeline.Config{}, nil)
 			if diff := cmp.Diff(wantedFlows(fresh.ledger), p.ledger.installed); diff != "" {
@@ -143,14 +143,14 @@ func TestPoliciesIncremental(t *testing.T) {
 				decided.PolicySets = decided.PolicySets.Set(id, &plain)
 			}
 			if len(p.policies.closed) == 0 { // else it has room for others
-				fresh := newPicture()
+				fresh := newFlowState()
 				fresh.update(decided, pipeline.Config{}, nil)
 				for k, body := range p.ledger.installed {
-					if id := setOf(k); pipeline.Stage(k[0]) <= pipeline.Output && fresh.ledger.claims[k] == nil {
+					if id := setOf(k); pipeline.Stage(k[0]) <= pipeline.Output && fresh.ledger.owners[k] == nil {
 						t.Fatalf("seed %d, step %d: the audit adds a flow of set %d: %q", seed, step, id, body)
 					}
 				}
-				for k := range fresh.ledger.claims {
+				for k := range fresh.ledger.owners {
 					want, _ := fresh.ledger.wanted(k)
 					id := setOf(k)
 					if enforced := p.policies.wanted(form{set: id}); p.ledger.installed[k] != want && (enforced || id == 0) {
@@ -190,7 +190,7 @@ func TestEqualFlowsOfRules(t *testing.T) {
 		h.PolicySets = h.PolicySets.Set(1, &desired.PolicySet{ID: 1, In: []desired.Tier{{Default: model.Pass, Rules: rules}}})
 		return h
 	}
-	p := newPicture()
+	p := newFlowState()
 	p.update(set(), pipeline.Config{}, nil)
 	flush(p.ledger)
 	for _, step := range []struct {
@@ -232,7 +232,7 @@ func TestTooManyFlows(t *testing.T) {
 		}
 		return &desired.PolicySet{ID: id, Name: fmt.Sprint("set ", id), In: []desired.Tier{tier}}
 	}
-	p, h := newPicture(), desired.Host{}
+	p, h := newFlowState(), desired.Host{}
 	p.policies.most = 100
 	for _, step := range []struct {
 		small, large int
@@ -309,7 +309,7 @@ func BenchmarkRuleChange(b *testing.B) {
 	for shape := range ruleShapes {
 		for _, n := range []int{10, 10000} {
 			b.Run(fmt.Sprintf("%s/%d", shape, n), func(b *testing.B) {
-				p, h := newPicture(), desired.Host{}
+				p, h := newFlowState(), desired.Host{}
 				s := manyRules(1, shape, n)
 				h.PolicySets = h.PolicySets.Set(1, s)
 				p.update(h, pipeline.Config{}, nil)

@@ -270,7 +270,7 @@ func (s *ports) config(want desired.Host) pipeline.Config {
 		if !s.ours(h) || h.number() == 0 {
 			continue
 		}
-		up := h.up() || h.untold() && h.number() == s.flows.pic.config.Uplink
+		up := h.up() || h.unreported() && h.number() == s.flows.pic.config.Uplink
 		if c.Uplink == 0 || up {
 			c.Uplink = h.number()
 		}

@@ -79,9 +79,9 @@ func refuseService(f []byte) []byte {
 	case h.proto == model.ProtoTCP:
 		return reset(f, h)
 	case h.src.Is6():
-		return toldBy(h.dst, h.src, model.MAC(f[6:12]), [2]uint8{1, 4}, 0, f[ethernetLen:min(len(f), h.end)])
+		return icmpErrorFrom(h.dst, h.src, model.MAC(f[6:12]), [2]uint8{1, 4}, 0, f[ethernetLen:min(len(f), h.end)])
 	}
-	return toldBy(h.dst, h.src, model.MAC(f[6:12]), [2]uint8{3, 3}, 0, f[ethernetLen:min(len(f), h.end)])
+	return icmpErrorFrom(h.dst, h.src, model.MAC(f[6:12]), [2]uint8{3, 3}, 0, f[ethernetLen:min(len(f), h.end)])
 }
 
 // reset makes the answer to a segment for no connection (RFC 9293 section 3.10.7.1).

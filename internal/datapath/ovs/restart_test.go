@@ -209,9 +209,9 @@ func TestNoSwitch(t *testing.T) {
 	}
 }
 
-// TestSwitchSilent stops the switch daemon: Apply says that it does not answer,
+// TestApplyReportsAnUnresponsiveSwitch stops the switch daemon: Apply says that it does not answer,
 // and its tables are not told of; it goes on when the daemon does.
-func TestSwitchSilent(t *testing.T) {
+func TestApplyReportsAnUnresponsiveSwitch(t *testing.T) {
 	l := newLive(t, 1)
 	defer l.drv.Close()
 	l.PauseSwitch()
@@ -229,9 +229,9 @@ func TestSwitchSilent(t *testing.T) {
 	l.apply(t)
 }
 
-// TestHungSwitchIsTold stops the switch daemon while nothing changes: within 10 s there is an
+// TestHungSwitchIsReported stops the switch daemon while nothing changes: within 10 s there is an
 // event, by which Apply says at once that it does not answer, and another one when it does.
-func TestHungSwitchIsTold(t *testing.T) {
+func TestHungSwitchIsReported(t *testing.T) {
 	l := newLive(t, 1)
 	defer l.drv.Close()
 	event := func(reason string) {

@@ -12,18 +12,18 @@ import (
 // revokes reports whether edits may take something away from traffic that passes now: a
 // denial, a removed allow, another identity, a removed endpoint. What it does not know to
 // be an addition counts as a revocation.
-func (p *picture) revokes(edits []edit) bool {
+func (p *flowState) revokes(edits []edit) bool {
 	return slices.ContainsFunc(edits, func(e edit) bool { return !p.adds(e) })
 }
 
 // adds reports whether an edit is only a flow of a port or a VXLAN endpoint that comes, of
 // an allow rule, or of a policy set that no port had before.
-func (p *picture) adds(e edit) bool {
+func (p *flowState) adds(e edit) bool {
 	if _, replaced := p.ledger.installed[e.key]; e.remove || replaced {
 		return false
 	}
-	switch o := p.ledger.claims[e.key][0]; o.kind { //nolint:exhaustive // the others are no additions
-	case pipeline.KindPort, pipeline.KindAside:
+	switch o := p.ledger.owners[e.key][0]; o.kind { //nolint:exhaustive // the others are no additions
+	case pipeline.KindPort, pipeline.KindAudit:
 		return true
 	case pipeline.KindRemote: // on a VLAN its address was a stranger's before
 		n, _ := p.have.Networks.Get(model.NetworkID(o.id >> 48))

@@ -76,7 +76,7 @@ func TestOnlyAdditionsRevokeNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPicture()
+			p := newFlowState()
 			cfg := pipeline.Config{ArpMode: model.ArpProxy, Tunnel: 1, Uplink: 2}
 			numbers := map[string]uint32{"cv1": 10, "cv2": 11}
 			p.update(have, cfg, numbers)

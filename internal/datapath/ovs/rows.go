@@ -226,9 +226,9 @@ func (p portState) up() bool {
 	return p.iface != nil && p.iface.LinkState != nil && *p.iface.LinkState == "up"
 }
 
-// untold tells that the switch has said nothing yet of an interface's state: what it says
+// unreported tells that the switch has said nothing yet of an interface's state: what it says
 // ends with the database server, so a new one has none until the switch has found it.
-func (p portState) untold() bool {
+func (p portState) unreported() bool {
 	i := p.iface
 	return i != nil && i.LinkState == nil && i.AdminState == nil && i.IfIndex == nil && p.failure() == ""
 }

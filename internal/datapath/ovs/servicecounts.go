@@ -135,7 +135,7 @@ func (t *flows) serviceStats(ctx context.Context, out *driver.Stats) error {
 			var n driver.ServiceStats
 			switch {
 			case c.Back:
-				x = s.at(t.pic.have, place{c.Domain, c.Front})
+				x = s.at(t.pic.have, place{c.Domain, c.VIP})
 				n = driver.ServiceStats{PacketsIn: f.Packets, BytesIn: f.Bytes}
 			case c.Begun:
 				n.Total = f.Packets
@@ -148,7 +148,7 @@ func (t *flows) serviceStats(ctx context.Context, out *driver.Stats) error {
 			return model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
 		}
 	}
-	out.ConnectionsUnknown = t.livingServed(ctx, func(domain desired.Domain, c connection) {
+	out.ConnectionsUnknown = t.establishedTranslations(ctx, func(domain desired.Domain, c connection) {
 		x := s.at(t.pic.have, place{domain, c.orig.dst})
 		if x == nil || s.counts.has[x.Key] == 0 {
 			return
@@ -160,9 +160,9 @@ func (t *flows) serviceStats(ctx context.Context, out *driver.Stats) error {
 	return nil
 }
 
-// livingServed yields the translations that the switch tracks; why says what hinders it,
+// establishedTranslations yields the translations that the switch tracks; why says what hinders it,
 // such as that it tracks too many connections to be asked for them.
-func (t *flows) livingServed(ctx context.Context, yield func(desired.Domain, connection)) (why string) {
+func (t *flows) establishedTranslations(ctx context.Context, yield func(desired.Domain, connection)) (why string) {
 	full, err := t.daemon.conntrack(ctx)
 	if err == nil && full.Entries > t.daemon.listable {
 		return fmt.Sprintf("established connections are not counted while the switch tracks more than %d, since it would have to list them", t.daemon.listable)

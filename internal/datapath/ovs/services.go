@@ -16,26 +16,26 @@ import (
 // services keeps the flows and groups of a picture's services in step, and notes
 // whose translations may have ended. What it does follows what has changed.
 type services struct {
-	ledger  *ledger
-	groups  *groups
-	numbers map[model.ServiceKey]uint32
-	named   map[uint32]model.ServiceKey // by number
-	on      map[model.NetworkID]map[model.ServiceKey]bool
-	claims  map[place][]model.ServiceKey        // who has a virtual address; the first one gets it
-	users   map[place]user                      // endpoints, which come before services
-	backing map[place]int                       // how often an address is a backend's
-	led     map[place]map[model.ServiceKey]bool // services with an address as a backend that is no endpoint
-	held    map[model.ServiceKey]held
-	serving map[desired.Domain]map[model.ServiceKey]bool // services with flows
-	zones   map[desired.Domain]uint16                    // of translations, of domains that are served
-	wrong   map[model.ServiceKey][]driver.Problem
-	counts  *counters
-	faces   faces
+	ledger    *ledger
+	groups    *groups
+	numbers   map[model.ServiceKey]uint32
+	named     map[uint32]model.ServiceKey // by number
+	on        map[model.NetworkID]map[model.ServiceKey]bool
+	vipOwners map[place][]model.ServiceKey        // who has a virtual address; the first one gets it
+	users     map[place]user                      // endpoints, which come before services
+	backing   map[place]int                       // how often an address is a backend's
+	external  map[place]map[model.ServiceKey]bool // services with an address as a backend that is no endpoint
+	addrs     map[model.ServiceKey]serviceAddrs
+	serving   map[desired.Domain]map[model.ServiceKey]bool // services with flows
+	zones     map[desired.Domain]uint16                    // of translations, of domains that are served
+	wrong     map[model.ServiceKey][]driver.Problem
+	counts    *counters
+	frontends frontends
 
-	ended  map[place]bool              // endpoints that are gone, and virtual addresses that others have, since translations were looked through
-	check  map[desired.Domain]uint16   // whose translations are to be looked through, and their zones
-	forget map[uint32]bool             // services, by number, whose client affinity ends
-	former map[desired.Domain][]uint16 // zones that a domain had and has no more
+	ended    map[place]bool              // endpoints that are gone, and virtual addresses that others have, since translations were looked through
+	check    map[desired.Domain]uint16   // whose translations are to be looked through, and their zones
+	forget   map[uint32]bool             // services, by number, whose client affinity ends
+	oldZones map[desired.Domain][]uint16 // zones that a domain had and has no more
 }
 
 // user is the endpoint at an address; n = how many there are.
@@ -47,10 +47,10 @@ type user struct {
 func newServices(l *ledger) *services {
 	return &services{
 		ledger: l, groups: newGroups(), numbers: map[model.ServiceKey]uint32{}, named: map[uint32]model.ServiceKey{},
-		on: map[model.NetworkID]map[model.ServiceKey]bool{}, claims: map[place][]model.ServiceKey{}, users: map[place]user{},
-		backing: map[place]int{}, led: map[place]map[model.ServiceKey]bool{}, held: map[model.ServiceKey]held{}, serving: map[desired.Domain]map[model.ServiceKey]bool{}, zones: map[desired.Domain]uint16{},
-		wrong: map[model.ServiceKey][]driver.Problem{}, counts: newCounters(), faces: newFaces(), ended: map[place]bool{}, check: map[desired.Domain]uint16{},
-		forget: map[uint32]bool{}, former: map[desired.Domain][]uint16{},
+		on: map[model.NetworkID]map[model.ServiceKey]bool{}, vipOwners: map[place][]model.ServiceKey{}, users: map[place]user{},
+		backing: map[place]int{}, external: map[place]map[model.ServiceKey]bool{}, addrs: map[model.ServiceKey]serviceAddrs{}, serving: map[desired.Domain]map[model.ServiceKey]bool{}, zones: map[desired.Domain]uint16{},
+		wrong: map[model.ServiceKey][]driver.Problem{}, counts: newCounters(), frontends: newFrontends(), ended: map[place]bool{}, check: map[desired.Domain]uint16{},
+		forget: map[uint32]bool{}, oldZones: map[desired.Domain][]uint16{},
 	}
 }
 
@@ -66,14 +66,14 @@ type servicesChange struct {
 	config    pipeline.Config
 	old, want desired.Host
 	dirty     map[model.ServiceKey]bool
-	owners    map[facePort]model.ServiceKey // of ports that are claimed or left, as they were
+	owners    map[frontendPort]model.ServiceKey // of ports that are claimed or left, as they were
 }
 
 // update makes the ledger and the groups want what the desired state says. domains are its
 // domains; moved: networks have come, gone or changed their domains; all: compute all
 // flows.
 func (s *services) update(c pipeline.Config, old, want desired.Host, domains map[desired.Domain]int, moved, all bool) {
-	ch := &servicesChange{s, c, old, want, map[model.ServiceKey]bool{}, map[facePort]model.ServiceKey{}}
+	ch := &servicesChange{s, c, old, want, map[model.ServiceKey]bool{}, map[frontendPort]model.ServiceKey{}}
 	ch.endpoints(moved)
 	if moved {
 		for n := range want.Networks.Diff(old.Networks) {
@@ -99,11 +99,11 @@ func (s *services) update(c pipeline.Config, old, want desired.Host, domains map
 		for k := range ch.dirty {
 			if !claimed[k] {
 				claimed[k] = true
-				ch.claim(k)
+				ch.replaceAddrs(k)
 			}
 		}
 	}
-	ch.endFaces()
+	ch.endFrontends()
 	ch.renode()
 	for k := range ch.dirty {
 		ch.set(k, domains)
@@ -111,7 +111,7 @@ func (s *services) update(c pipeline.Config, old, want desired.Host, domains map
 	for k := s.counts.next(); k != (model.ServiceKey{}); k = s.counts.next() {
 		ch.set(k, domains)
 	}
-	ch.setFaces(all)
+	ch.setFrontends(all)
 }
 
 // domainIn is the domain of a network in a picture, 0 if it is not there.
@@ -220,7 +220,7 @@ func (ch *servicesChange) rezone(domains map[desired.Domain]int) {
 	for d, zone := range ch.zones {
 		for other := range domains {
 			if zoneOf(other) == zone {
-				ch.former[d] = append(ch.former[d], zone)
+				ch.oldZones[d] = append(ch.oldZones[d], zone)
 				delete(ch.zones, d)
 				ch.zoneFor(d, domains)
 				for k := range ch.want.Services.All() {
@@ -255,23 +255,23 @@ func (s *services) zoneFor(d desired.Domain, domains map[desired.Domain]int) uin
 	return zone
 }
 
-// held is what a service of the picture has claimed.
-type held struct {
-	domain  desired.Domain // 0 = it cannot be served
-	network model.NetworkID
-	vips    []netip.Addr
-	backs   []netip.Addr
-	led     []netip.Addr // those of backs that are no endpoints'
-	faces   []facePort   // sorted
-	open    []netip.Addr // where it is exposed at faces
+// serviceAddrs is what a service of the picture has claimed.
+type serviceAddrs struct {
+	domain    desired.Domain // 0 = it cannot be served
+	network   model.NetworkID
+	vips      []netip.Addr
+	backs     []netip.Addr
+	external  []netip.Addr   // those of backs that are no endpoints'
+	frontends []frontendPort // sorted
+	open      []netip.Addr   // where it is exposed at faces
 }
 
-// claim replaces the addresses that a service has, and marks the services that had or get
+// replaceAddrs replaces the addresses that a service has, and marks the services that had or get
 // an address with it.
-func (ch *servicesChange) claim(k model.ServiceKey) {
+func (ch *servicesChange) replaceAddrs(k model.ServiceKey) {
 	x, _ := ch.want.Services.Get(k)
-	old := ch.held[k]
-	now := held{}
+	old := ch.addrs[k]
+	now := serviceAddrs{}
 	if x != nil {
 		now.network, now.domain = x.Network, domainIn(ch.want, x.Network)
 		for _, a := range []netip.Addr{x.IPv4, x.IPv6} {
@@ -280,43 +280,43 @@ func (ch *servicesChange) claim(k model.ServiceKey) {
 			}
 		}
 		if now.domain != 0 && x.Check(k, true) == nil {
-			now.faces, now.open = facesOf(x, now.domain)
+			now.frontends, now.open = frontendsOf(x, now.domain)
 		}
 		for _, b := range x.Backends.All() {
 			for _, a := range []netip.Addr{b.IPv4, b.IPv6} {
 				if a.IsValid() && now.domain != 0 {
 					now.backs = append(now.backs, a)
 					if b.External() {
-						now.led = append(now.led, a)
+						now.external = append(now.external, a)
 					}
 				}
 			}
 		}
 	}
 	had := map[place]model.ServiceKey{}
-	for _, x := range []held{old, now} {
+	for _, x := range []serviceAddrs{old, now} {
 		for _, v := range x.vips {
-			if c := ch.claims[place{x.domain, v}]; len(c) > 0 {
+			if c := ch.vipOwners[place{x.domain, v}]; len(c) > 0 {
 				had[place{x.domain, v}] = c[0]
 			}
 		}
 	}
 	for _, v := range old.vips {
 		at := place{old.domain, v}
-		ch.claims[at] = slices.DeleteFunc(ch.claims[at], func(o model.ServiceKey) bool { return o == k })
+		ch.vipOwners[at] = slices.DeleteFunc(ch.vipOwners[at], func(o model.ServiceKey) bool { return o == k })
 		ch.touch(at)
-		if len(ch.claims[at]) == 0 {
-			delete(ch.claims, at)
+		if len(ch.vipOwners[at]) == 0 {
+			delete(ch.vipOwners, at)
 		}
 	}
 	for _, v := range now.vips {
 		at := place{now.domain, v}
-		i, _ := slices.BinarySearchFunc(ch.claims[at], k, compareServices)
-		ch.claims[at] = slices.Insert(ch.claims[at], i, k)
+		i, _ := slices.BinarySearchFunc(ch.vipOwners[at], k, compareServices)
+		ch.vipOwners[at] = slices.Insert(ch.vipOwners[at], i, k)
 		ch.touch(at)
 	}
 	for at, k := range had {
-		if c := ch.claims[at]; len(c) == 0 || c[0] != k { // another one has the address now
+		if c := ch.vipOwners[at]; len(c) == 0 || c[0] != k { // another one has the address now
 			ch.endAt(at)
 		}
 	}
@@ -329,8 +329,8 @@ func (ch *servicesChange) claim(k model.ServiceKey) {
 	for _, a := range now.backs {
 		ch.backing[place{now.domain, a}]++
 	}
-	ch.claimLed(k, old, now)
-	ch.claimFaces(k, old, now)
+	ch.replaceExternal(k, old, now)
+	ch.replaceFrontends(k, old, now)
 	if old.network != now.network {
 		delete(ch.on[old.network], k)
 	}
@@ -338,27 +338,27 @@ func (ch *servicesChange) claim(k model.ServiceKey) {
 		ch.serve(k, old.domain, false, nil)
 	}
 	if x == nil {
-		delete(ch.held, k)
+		delete(ch.addrs, k)
 		return
 	}
 	if ch.on[now.network] == nil {
 		ch.on[now.network] = map[model.ServiceKey]bool{}
 	}
 	ch.on[now.network][k] = true
-	ch.held[k] = now
+	ch.addrs[k] = now
 }
 
 func compareServices(a, b model.ServiceKey) int { return cmp.Compare(a.String(), b.String()) }
 
 // touch marks all that claim an address.
 func (ch *servicesChange) touch(at place) {
-	for _, k := range ch.claims[at] {
+	for _, k := range ch.vipOwners[at] {
 		ch.dirty[k] = true
 	}
-	for k := range ch.led[at] {
+	for k := range ch.external[at] {
 		ch.dirty[k] = true
 	}
-	ch.touchSpot(at)
+	ch.touchVIP(at)
 }
 
 // look notes that a domain's translations may have ended.
@@ -370,7 +370,7 @@ func (s *services) look(d desired.Domain) {
 
 // at is the service that has an address in a picture, nil if none.
 func (s *services) at(h desired.Host, where place) *desired.Service {
-	if c := s.claims[where]; len(c) > 0 && s.users[where].n == 0 {
+	if c := s.vipOwners[where]; len(c) > 0 && s.users[where].n == 0 {
 		x, _ := h.Services.Get(c[0])
 		return x
 	}
@@ -381,7 +381,7 @@ func (s *services) at(h desired.Host, where place) *desired.Service {
 func (ch *servicesChange) set(k model.ServiceKey, domains map[desired.Domain]int) {
 	was, _ := ch.old.Services.Get(k)
 	x, _ := ch.want.Services.Get(k)
-	d := ch.held[k].domain
+	d := ch.addrs[k].domain
 	delete(ch.wrong, k)
 	var own desired.Service
 	if x != nil {
@@ -397,7 +397,7 @@ func (ch *servicesChange) set(k model.ServiceKey, domains map[desired.Domain]int
 	}
 	var flows []openflow.Flow
 	var groups []openflow.Group
-	had := ch.facesHad(&own, d)
+	had := ch.frontendsOwned(&own, d)
 	serves := own.IPv4.IsValid() || own.IPv6.IsValid() || len(had) > 0
 	ch.serve(k, d, serves, domains)
 	if serves {
@@ -444,7 +444,7 @@ func (ch *servicesChange) serve(k model.ServiceKey, d desired.Domain, serves boo
 // reachable is a service with the addresses that it gets.
 func (s *services) reachable(x desired.Service, d desired.Domain) desired.Service {
 	for _, a := range []*netip.Addr{&x.IPv4, &x.IPv6} {
-		if at := (place{d, *a}); a.IsValid() && (s.users[at].n > 0 || s.claims[at][0] != x.Key) {
+		if at := (place{d, *a}); a.IsValid() && (s.users[at].n > 0 || s.vipOwners[at][0] != x.Key) {
 			*a = netip.Addr{}
 		}
 	}

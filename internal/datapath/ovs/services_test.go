@@ -292,9 +292,9 @@ func TestServicesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestGroupsAreKept: a foreign group stays, and one of ours that somebody removes
+// TestForeignGroupsStayAndOursAreRestored: a foreign group stays, and one of ours that somebody removes
 // comes back with the flows that went with it.
-func TestGroupsAreKept(t *testing.T) {
+func TestForeignGroupsStayAndOursAreRestored(t *testing.T) {
 	l := newServed(t)
 	a, s := l.boxes[0], l.served(200, l.boxes[1:]...)
 	l.serve(t, s)

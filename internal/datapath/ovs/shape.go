@@ -90,7 +90,7 @@ func (b *bandwidth) shape(want desired.Host, force bool) (changes int, problems 
 		if _, ok := want.Ports.Get(name); !ok || r.Send.Bits == 0 && r.Receive.Bits == 0 {
 			continue
 		}
-		if b.shaper.queues.Lacking() != nil { // devices would be of no use
+		if b.shaper.queues.Unsupported() != nil { // devices would be of no use
 			delete(b.shaped, name)
 			continue
 		}
@@ -130,7 +130,7 @@ func (b *bandwidth) shape(want desired.Host, force bool) (changes int, problems 
 			}
 		}
 		if err != nil {
-			if b.shaper.queues.Lacking() == nil {
+			if b.shaper.queues.Unsupported() == nil {
 				problems = append(problems, driver.Problem{Object: "bandwidth of port " + name, Err: err})
 			}
 			delete(b.shaped, name) // the switch gets its interface itself
@@ -140,7 +140,7 @@ func (b *bandwidth) shape(want desired.Host, force bool) (changes int, problems 
 		s.rate, s.index = *r, index(l)
 		b.shaped[name] = s
 	}
-	if err := b.shaper.queues.Lacking(); err != nil && limits(want) { // once for all
+	if err := b.shaper.queues.Unsupported(); err != nil && limits(want) { // once for all
 		problems = append(problems, driver.Problem{Object: "bandwidth", Err: err})
 	}
 	for name := range b.shaped {

@@ -9,10 +9,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
 )
 
-// TestAsidesAreShared: of one endpoint's flood of connections that an audit concerns a
+// TestFloodOfOneEndpointLeavesOthersTheirEvents: of one endpoint's flood of connections that an audit concerns a
 // bounded part is reported, the rest is counted, and others' are reported meanwhile; also
 // after the switch came back without its meters.
-func TestAsidesAreShared(t *testing.T) {
+func TestFloodOfOneEndpointLeavesOthersTheirEvents(t *testing.T) {
 	a := newAuditing(t)
 	defer a.drv.Close()
 	a.apply(t, a.with)

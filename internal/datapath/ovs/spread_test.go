@@ -68,7 +68,7 @@ func TestAffinitySpreads(t *testing.T) {
 	}
 	of, got := map[netip.Addr]netip.Addr{}, map[model.EndpointKey]uint64{}
 	living, moved := 0, 0
-	if why := d.flows.livingServed(t.Context(), func(_ desired.Domain, c connection) {
+	if why := d.flows.establishedTranslations(t.Context(), func(_ desired.Domain, c connection) {
 		living++
 		if was, ok := of[c.orig.src]; ok && was != c.reply.src {
 			moved++

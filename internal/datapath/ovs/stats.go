@@ -17,8 +17,8 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 	out := driver.Stats{
 		Ports: map[string]driver.PortStats{}, Rules: map[string]driver.RuleStats{}, Drops: map[string]uint64{},
 	}
-	if d.conns.sw == nil || d.conns.silent.Load() {
-		return out, errSilent
+	if d.conns.sw == nil || d.conns.unresponsive.Load() {
+		return out, errUnresponsive
 	}
 	ports, err := d.conns.sw.PortStats(ctx)
 	if err != nil {

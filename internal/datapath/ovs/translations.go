@@ -41,7 +41,7 @@ func (c connection) behind() tuple {
 // domains where some may have, and ends client affinity of former services.
 func (t *flows) endTranslations(ctx context.Context) error {
 	s := t.pic.services
-	if len(s.check) == 0 && len(s.former) == 0 && len(s.forget) == 0 {
+	if len(s.check) == 0 && len(s.oldZones) == 0 && len(s.forget) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.patience)
@@ -62,7 +62,7 @@ func (t *flows) endTranslations(ctx context.Context) error {
 			clients[place{domainIn(t.pic.have, p.Network), a}] = true
 		}
 	}
-	if len(s.check) > 0 || len(s.former) > 0 {
+	if len(s.check) > 0 || len(s.oldZones) > 0 {
 		t.daemon.purgeKernel(ctx, "services")
 	}
 	for domain, zone := range s.check {
@@ -72,14 +72,14 @@ func (t *flows) endTranslations(ctx context.Context) error {
 		delete(s.check, domain)
 	}
 	clear(s.ended)
-	clear(s.faces.ended)
-	for domain, zones := range s.former {
+	clear(s.frontends.ended)
+	for domain, zones := range s.oldZones {
 		for _, zone := range zones {
 			if err := t.lookThrough(ctx, domain, zone, clients, true); err != nil {
 				return err
 			}
 		}
-		delete(s.former, domain)
+		delete(s.oldZones, domain)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func mayEnd(was, now *desired.Service) bool {
 	if was.IPv4 != now.IPv4 || was.IPv6 != now.IPv6 || was.Exposed && !now.Exposed {
 		return true
 	}
-	ends, udp := facesEnd(was, now)
+	ends, udp := frontendsChanged(was, now)
 	if ends {
 		return true
 	}
@@ -117,7 +117,7 @@ func (t *flows) lookThrough(ctx context.Context, domain desired.Domain, zone uin
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: list translations: %w", err)
 	}
-	keep := keeper{t.pic.services, t.pic.have, domain, clients, map[*desired.Service]map[netip.Addr]*desired.Backend{}}
+	keep := translationFilter{t.pic.services, t.pic.have, domain, clients, map[*desired.Service]map[netip.Addr]*desired.Backend{}}
 	var ended []openflow.Tracked
 	for line := range strings.Lines(text) {
 		if c, ok := readConnection(line); ok && (all || !keep.keeps(c)) {
@@ -164,8 +164,8 @@ func (d *daemon) flushTracked(ctx context.Context, t openflow.Tracked) error {
 	return err
 }
 
-// keeper tells which translations of a domain go on with a picture.
-type keeper struct {
+// translationFilter tells which translations of a domain go on with a picture.
+type translationFilter struct {
 	*services
 	host    desired.Host
 	domain  desired.Domain
@@ -173,9 +173,9 @@ type keeper struct {
 	byAddr  map[*desired.Service]map[netip.Addr]*desired.Backend
 }
 
-func (k keeper) keeps(c connection) bool {
+func (k translationFilter) keeps(c connection) bool {
 	client, vip, backend := place{k.domain, c.orig.src}, place{k.domain, c.orig.dst}, place{k.domain, c.reply.src}
-	s, port := k.frontAt(k.host, vip, c.proto, c.orig.dport)
+	s, port := k.serviceAt(k.host, vip, c.proto, c.orig.dport)
 	if s == nil || k.ended[vip] || !k.clients[client] && (!s.Exposed || !k.isOutside(c.orig.src)) || k.ended[client] || k.users[backend].n == 0 && !k.isOutside(c.reply.src) || k.ended[backend] {
 		return false
 	}
@@ -194,7 +194,7 @@ func (k keeper) keeps(c connection) bool {
 
 // isOutside reports whether an address is in none of the domain's subnets and of none of
 // its endpoints.
-func (k keeper) isOutside(a netip.Addr) bool {
+func (k translationFilter) isOutside(a netip.Addr) bool {
 	for _, n := range k.host.Networks.All() {
 		if n.Domain() == k.domain && n.Contains(a) {
 			return false
@@ -217,7 +217,7 @@ func (t *flows) findTranslations(ctx context.Context) error {
 		}
 		if domain, zone, ok := pipeline.TranslationsOf(f); ok {
 			if s.zones[domain] != zone {
-				s.former[domain] = append(s.former[domain], zone)
+				s.oldZones[domain] = append(s.oldZones[domain], zone)
 			} else {
 				s.check[domain] = zone
 			}

@@ -168,7 +168,7 @@ func (u *underlay) isCut() bool {
 		if s.iface == nil || s.iface.Type != "" && s.iface.Type != "system" || p.Name == b.Name {
 			continue
 		}
-		if s.up() || s.untold() && !u.cut {
+		if s.up() || s.unreported() && !u.cut {
 			return false
 		}
 		cables++

@@ -19,7 +19,7 @@ func zoneOf(d desired.Domain) uint16 { return uint16(d) }
 
 // count keeps how many of the picture's networks a domain has, and which domains
 // have none any more.
-func (p *picture) count(n *desired.Network, by int) {
+func (p *flowState) count(n *desired.Network, by int) {
 	if n == nil {
 		return
 	}
@@ -34,7 +34,7 @@ func (p *picture) count(n *desired.Network, by int) {
 }
 
 // findLeft looks for domains that the switch's flows know and the picture does not.
-func (p *picture) findLeft() {
+func (p *flowState) findLeft() {
 	for f := range p.ledger.entries() {
 		if d := pipeline.DomainOf(f); d != 0 && p.domains[d] == 0 {
 			p.left[d] = true

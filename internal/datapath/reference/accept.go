@@ -12,11 +12,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// pictures judges desired states as a kernel would: which objects of the newest one are
+// desiredStates judges desired states as a kernel would: which objects of the newest one are
 // refused and why, as a function of that desired state alone, at the cost of the
 // differences from the one before. Of two objects that claim the same MAC or address the
 // first has it, ports before remotes, each in the order of their keys.
-type pictures struct {
+type desiredStates struct {
 	want    desired.Host
 	refused map[any]error       // by key: network id, policy set id, port's name, desired.RemoteKey
 	absent  map[string]struct{} // ports whose interface is missing
@@ -55,8 +55,8 @@ func (g groups[K, V]) remove(k K, v V) {
 	}
 }
 
-func newPictures(want desired.Host) *pictures {
-	return &pictures{
+func newDesiredStates(want desired.Host) *desiredStates {
+	return &desiredStates{
 		want:    desired.Host{Name: want.Name, VTEP: want.VTEP, Private: want.Private},
 		refused: map[any]error{}, absent: map[string]struct{}{},
 		portMACs: map[desired.RemoteKey]string{}, addrs: map[addrKey]station{}, privates: map[netip.Addr]claimant{},
@@ -69,16 +69,16 @@ func newPictures(want desired.Host) *pictures {
 
 // touched are the objects that may have to be written.
 type touched struct {
-	networks map[model.NetworkID]struct{}
-	sets     map[desired.PolicySetID]struct{}
-	claims   map[claimant]struct{} // ports and remotes
-	services map[model.ServiceKey]struct{}
+	networks  map[model.NetworkID]struct{}
+	sets      map[desired.PolicySetID]struct{}
+	claimants map[claimant]struct{} // ports and remotes
+	services  map[model.ServiceKey]struct{}
 }
 
 // follows tells whether next can be judged by what differs: nothing that
 // concerns all objects has changed, nor has a network gone over to another domain,
 // which is a change of the mode for all of them.
-func (p *pictures) follows(next desired.Host) bool {
+func (p *desiredStates) follows(next desired.Host) bool {
 	if p == nil || p.want.VTEP != next.VTEP || p.want.Private != next.Private &&
 		(p.want.Private == nil || next.Private == nil || *p.want.Private != *next.Private) {
 		return false
@@ -93,7 +93,7 @@ func (p *pictures) follows(next desired.Host) bool {
 
 // next judges the next picture. It looks at the interfaces of new ports, of ports
 // that had none and, with all, of all other ports.
-func (p *pictures) next(want desired.Host, hasIface func(string) bool, all bool) touched {
+func (p *desiredStates) next(want desired.Host, hasIface func(string) bool, all bool) touched {
 	t := touched{map[model.NetworkID]struct{}{}, map[desired.PolicySetID]struct{}{}, map[claimant]struct{}{}, map[model.ServiceKey]struct{}{}}
 	old := p.want
 	p.want = want
@@ -133,11 +133,11 @@ func (p *pictures) next(want desired.Host, hasIface func(string) bool, all bool)
 	p.judgeServices(old, &t, flipped)
 	p.judgeSets(old, &t, again)
 	p.judgeClaimants(old, hasIface, again)
-	t.claims = again
+	t.claimants = again
 	return t
 }
 
-func (p *pictures) refuse(key any, err error) {
+func (p *desiredStates) refuse(key any, err error) {
 	if err == nil && p.refused[key] == nil {
 		return
 	}
@@ -151,7 +151,7 @@ func (p *pictures) refuse(key any, err error) {
 // judgeNetworks judges the networks that came, went or changed their tag, and all
 // others that want a tag which these have or had: the one with the lowest number
 // has it.
-func (p *pictures) judgeNetworks(old desired.Host, t *touched, again map[claimant]struct{}) (flipped map[model.NetworkID]struct{}) {
+func (p *desiredStates) judgeNetworks(old desired.Host, t *touched, again map[claimant]struct{}) (flipped map[model.NetworkID]struct{}) {
 	tags := map[networkTag]struct{}{}
 	var gone []model.NetworkID
 	for c := range p.want.Networks.Diff(old.Networks) {
@@ -199,7 +199,7 @@ func (p *pictures) judgeNetworks(old desired.Host, t *touched, again map[claiman
 	return flipped
 }
 
-func (p *pictures) judgeSets(old desired.Host, t *touched, again map[claimant]struct{}) {
+func (p *desiredStates) judgeSets(old desired.Host, t *touched, again map[claimant]struct{}) {
 	for c := range p.want.PolicySets.Diff(old.PolicySets) {
 		t.sets[c.Key] = struct{}{}
 		was := c.Had && p.refused[c.Key] == nil
@@ -217,7 +217,7 @@ func (p *pictures) judgeSets(old desired.Host, t *touched, again map[claimant]st
 	}
 }
 
-func (p *pictures) judgePort(name string, hasIface func(string) bool) {
+func (p *desiredStates) judgePort(name string, hasIface func(string) bool) {
 	delete(p.absent, name)
 	c := portClaimant(name)
 	port, ok := p.want.Ports.Get(name)
@@ -228,7 +228,7 @@ func (p *pictures) judgePort(name string, hasIface func(string) bool) {
 	}
 	err := p.checkPort(name, port, hasIface)
 	if err == nil {
-		err = p.claim(station{port: port}, port.Network, port.MAC, port.IPv4, port.IPv6)
+		err = p.assign(station{port: port}, port.Network, port.MAC, port.IPv4, port.IPv6)
 	}
 	if err == nil {
 		err = p.checkPrivate(c, port)
@@ -240,7 +240,7 @@ func (p *pictures) judgePort(name string, hasIface func(string) bool) {
 // programmed is the status of most ports.
 var programmed = &driver.PortStatus{}
 
-func (p *pictures) setStatus(name string, err error) {
+func (p *desiredStates) setStatus(name string, err error) {
 	st := programmed
 	if err != nil {
 		st = &driver.PortStatus{Err: err}
@@ -248,7 +248,7 @@ func (p *pictures) setStatus(name string, err error) {
 	p.status = p.status.Set(name, st)
 }
 
-func (p *pictures) judgeRemote(key desired.RemoteKey) {
+func (p *desiredStates) judgeRemote(key desired.RemoteKey) {
 	c := remoteClaimant(key)
 	r, ok := p.want.Remotes.Get(key)
 	if !ok {
@@ -259,7 +259,7 @@ func (p *pictures) judgeRemote(key desired.RemoteKey) {
 	if keyOf(r) != key {
 		err = model.Errorf(model.ErrInvalid, "it calls itself %s", remoteName(keyOf(r)))
 	} else {
-		err = p.claim(station{remote: r}, r.Network, r.MAC, r.IPv4, r.IPv6)
+		err = p.assign(station{remote: r}, r.Network, r.MAC, r.IPv4, r.IPv6)
 	}
 	if err == nil && !r.VTEP.IsValid() {
 		if n, _ := p.want.Networks.Get(r.Network); n.Encap == model.EncapVXLAN {
@@ -300,7 +300,7 @@ func checkNetwork(id model.NetworkID, n *desired.Network, vtep netip.Addr, tags 
 	return nil
 }
 
-func (p *pictures) checkPort(name string, port *desired.Port, hasIface func(string) bool) error {
+func (p *desiredStates) checkPort(name string, port *desired.Port, hasIface func(string) bool) error {
 	_, hasSet := p.want.PolicySets.Get(port.Policies)
 	switch {
 	case name == "" || len(name) > 15 || strings.ContainsAny(name, "/ \t\n") || name != port.IfName:
@@ -315,7 +315,7 @@ func (p *pictures) checkPort(name string, port *desired.Port, hasIface func(stri
 }
 
 // checkPrivate refuses a port whose private address cannot be, or is taken.
-func (p *pictures) checkPrivate(c claimant, port *desired.Port) error {
+func (p *desiredStates) checkPrivate(c claimant, port *desired.Port) error {
 	way := p.want.Private
 	number := port.PrivateNumber()
 	if way == nil || !number.IsValid() {
@@ -332,7 +332,7 @@ func (p *pictures) checkPrivate(c claimant, port *desired.Port) error {
 }
 
 // problems lists what is refused, ports excepted: the caller may append.
-func (p *pictures) problems() []driver.Problem {
+func (p *desiredStates) problems() []driver.Problem {
 	if p.list == nil {
 		p.list = []driver.Problem{}
 		for key, err := range p.refused {

@@ -74,8 +74,8 @@ func randomStep(rng *rand.Rand, h *desired.Host, ifaces map[string]bool) {
 	}
 }
 
-// told is a report as text, without what a pass has changed.
-func told(r driver.Report) (out []string) {
+// reportText is a report as text, without what a pass has changed.
+func reportText(r driver.Report) (out []string) {
 	for name, st := range r.Ports.All() {
 		out = append(out, fmt.Sprint(portName(name), ": ", st.Err))
 	}
@@ -115,7 +115,7 @@ func TestFollows(t *testing.T) {
 			got, err := f.Apply(context.Background(), h)
 			f.Refuse(nil)
 			f.BreakAfter(-1)
-			again := rng.IntN(4) == 0 || f.pictures == nil // the same picture looks at all interfaces
+			again := rng.IntN(4) == 0 || f.states == nil // the same picture looks at all interfaces
 			if again {
 				got, err = f.Apply(context.Background(), h)
 			}
@@ -124,14 +124,14 @@ func TestFollows(t *testing.T) {
 			}
 			anew := New()
 			anew.Interfaces(func(name string) bool {
-				_, absent := f.pictures.absent[name]
+				_, absent := f.states.absent[name]
 				return there(name) || !again && !absent // what has gone is noticed by the next search for drift
 			})
 			want, err := anew.Apply(context.Background(), h)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(told(want), told(got)); diff != "" {
+			if diff := cmp.Diff(reportText(want), reportText(got)); diff != "" {
 				t.Fatalf("seed %d, step %d: report (-anew +follows):\n%s", seed, step, diff)
 			}
 			x, _ := anew.Inspect(context.Background())

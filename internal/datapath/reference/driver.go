@@ -20,15 +20,15 @@ type Driver struct {
 	k      *kernel
 	events chan driver.Event
 	closed bool
-	// pictures has judged the newest picture, which the kernel holds; nil when the
+	// states has judged the newest picture, which the kernel holds; nil when the
 	// kernel may hold something else: then the next picture is compared with all
 	// that is there.
-	pictures *pictures
+	states *desiredStates
 
 	stopMonitor func() // nil until the first Monitor
 
-	audited desired.Map[desired.PolicySetID, *desired.PolicySet] // of the last picture
-	untold  driver.PendingAudits
+	audited       desired.Map[desired.PolicySetID, *desired.PolicySet] // of the last picture
+	pendingAudits driver.PendingAudits
 }
 
 // kernel is what outlives a driver process: objects, connections, counters.
@@ -108,19 +108,19 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	if d.closed {
 		return driver.Report{}, errors.New("apply: the driver is closed")
 	}
-	whole := !d.pictures.follows(want)
+	whole := !d.states.follows(want)
 	if whole {
-		d.pictures = newPictures(want)
+		d.states = newDesiredStates(want)
 	}
-	same := !whole && !differ(want, d.pictures.want)
-	t := d.pictures.next(want, d.k.hasIface, same)
-	report := driver.Report{Revision: want.Revision, Ports: driver.SharePorts(d.pictures.status), Problems: d.pictures.problems()}
-	complete, err := d.k.write(d.pictures, t, whole, &report)
+	same := !whole && !differ(want, d.states.want)
+	t := d.states.next(want, d.k.hasIface, same)
+	report := driver.Report{Revision: want.Revision, Ports: driver.SharePorts(d.states.status), Problems: d.states.problems()}
+	complete, err := d.k.write(d.states, t, whole, &report)
 	if d.k.budget = -1; !complete || err != nil {
-		d.pictures = nil
+		d.states = nil
 	}
 	d.noteAudits(want.PolicySets)
-	d.tellLiving()
+	d.reportEstablished()
 	return report, err
 }
 
@@ -195,7 +195,7 @@ func (d *Driver) Close() error {
 func (d *Driver) Interfaces(exists func(name string) bool) {
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()
-	d.k.hasIface, d.pictures = exists, nil
+	d.k.hasIface, d.states = exists, nil
 }
 
 // Refuse makes the data plane refuse to write the objects for which fn returns
@@ -223,7 +223,7 @@ func (d *Driver) Lose(reason string) {
 	d.k.objects, d.k.conns = noObjects(), newConntrack()
 	d.k.forgetTranslations()
 	d.k.tables = index(d.k.objects)
-	d.pictures = nil
+	d.states = nil
 	if d.closed {
 		return
 	}

@@ -26,7 +26,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 	}
 	m := &monitor{queue: driver.NewFlowQueue(), opts: opts}
 	d.k.monitor = m
-	d.tellLiving()
+	d.reportEstablished()
 	stop := context.AfterFunc(ctx, func() {
 		d.k.mu.Lock()
 		defer d.k.mu.Unlock()
@@ -77,7 +77,7 @@ func (k *kernel) tell(p *Packet, v *Verdict) {
 	} else if p.isIP() {
 		e.Src, e.Dst, e.Proto, e.SrcPort, e.DstPort, e.ICMPType = p.Src, p.Dst, p.Proto, p.SrcPort, p.DstPort, p.ICMPType
 	}
-	for _, aside := range k.tables.asides {
+	for _, aside := range k.tables.auditEvents {
 		m.queue.Send(e.About(aside))
 	}
 	switch said := k.tables.decisions; {

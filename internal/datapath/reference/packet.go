@@ -45,7 +45,7 @@ type Damage uint8
 
 // The kinds. A TCP packet with impossible flags is damaged without one.
 const (
-	Sound         Damage = iota
+	Intact        Damage = iota
 	UDPTooLong           // the UDP length is beyond the packet
 	UDPLengthZero        // the UDP length is 0
 	TCPBeyond            // TCP's data begin beyond the packet
@@ -69,7 +69,7 @@ const (
 
 // damaged reports whether no stack sends such a packet.
 func (p *Packet) damaged() bool {
-	return p.Damage != Sound || p.Proto == model.ProtoTCP && (p.Frag == nil || p.Frag.Offset == 0) && !tcpFlags(p.TCPFlags)
+	return p.Damage != Intact || p.Proto == model.ProtoTCP && (p.Frag == nil || p.Frag.Offset == 0) && !tcpFlags(p.TCPFlags)
 }
 
 // tcpFlags tells whether a TCP segment may have the flags: a request is neither

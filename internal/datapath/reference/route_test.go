@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// routedPicture is a picture of a tenant with three networks that are joined: 1
+// routedState is a picture of a tenant with three networks that are joined: 1
 // with the port a and 2 with the port b on VXLAN, 3 on VLAN with the port c; each
 // has a remote endpoint whose address ends in 9. edit changes it.
-func routedPicture(edit func(*desired.Host)) desired.Host {
+func routedState(edit func(*desired.Host)) desired.Host {
 	h := desired.Host{Name: "h1", Revision: 1, VTEP: vtep1, FwdMode: model.FwdRouting, ArpMode: model.ArpProxy}
 	for i, encap := range []model.Encap{model.EncapVXLAN, model.EncapVXLAN, model.EncapVLAN} {
 		id, n := model.NetworkID(i+1), byte(i+1)
@@ -48,7 +48,7 @@ func editNetwork(id model.NetworkID, edit func(*desired.Network)) func(*desired.
 // TestRouteTells pins what the router answers, and in whose name.
 func TestRouteTells(t *testing.T) {
 	f := New()
-	mustApply(t, f, routedPicture(nil))
+	mustApply(t, f, routedState(nil))
 	for _, x := range []struct {
 		dst, router string
 		ttl         uint8
@@ -93,7 +93,7 @@ func TestRouteTells(t *testing.T) {
 // delivered from the router's; the TTL counts one router.
 func TestRouteOnce(t *testing.T) {
 	f := New()
-	mustApply(t, f, routedPicture(nil))
+	mustApply(t, f, routedState(nil))
 	p := Packet{Port: "a", SrcMAC: model.MAC{2, 1, 1}, DstMAC: desired.RouterMAC, Src: ip("10.0.1.1"), TTL: 9, Proto: model.ProtoUDP, SrcPort: 5, DstPort: 6}
 	p.Dst = ip("10.0.2.9")
 	if v := f.Send(p); len(v.VTEPs) != 1 || v.Network != 2 || v.Sent.SrcMAC != p.SrcMAC || v.Sent.DstMAC != (model.MAC{2, 2, 9}) || v.Sent.TTL != 8 {
@@ -121,7 +121,7 @@ func TestRouteOnce(t *testing.T) {
 // routed, here or from elsewhere.
 func TestRouteUnknown(t *testing.T) {
 	f := New()
-	mustApply(t, f, routedPicture(func(h *desired.Host) {
+	mustApply(t, f, routedState(func(h *desired.Host) {
 		p, _ := h.Ports.Get("c")
 		port := *p
 		port.Identity = model.IdentityUnknown
@@ -141,9 +141,9 @@ func TestRouteUnknown(t *testing.T) {
 	}
 }
 
-// TestDomainClaims: an address is one endpoint's in all of a domain, another
+// TestAddressBelongsToOneEndpointOfADomain: an address is one endpoint's in all of a domain, another
 // tenant's in its own; a network that leaves the domain has its own addresses.
-func TestDomainClaims(t *testing.T) {
+func TestAddressBelongsToOneEndpointOfADomain(t *testing.T) {
 	twice := func(h *desired.Host) {
 		r := &desired.Remote{Network: 2, MAC: model.MAC{2, 2, 8}, IPv4: ip("10.0.1.1"), Identity: 320, VTEP: vtep2}
 		h.Remotes = h.Remotes.Set(keyOf(r), r)
@@ -155,7 +155,7 @@ func TestDomainClaims(t *testing.T) {
 		return len(problems) == 1 && errors.Is(problems[0].Err, model.ErrExists)
 	}
 	for i, want := range []bool{true, false, true, false} {
-		h := routedPicture(twice)
+		h := routedState(twice)
 		if !want {
 			editNetwork(2, func(n *desired.Network) { n.Joined = model.RouterID(i / 2 * 8) })(&h)
 		}
@@ -163,7 +163,7 @@ func TestDomainClaims(t *testing.T) {
 			t.Errorf("round %d: refused %v, want %v", i, !want, want)
 		}
 	}
-	if refused(routedPicture(nil)) {
+	if refused(routedState(nil)) {
 		t.Error("refused without it")
 	}
 }
@@ -172,7 +172,7 @@ func TestDomainClaims(t *testing.T) {
 // forgotten, others go on.
 func TestDomainForgets(t *testing.T) {
 	f := New()
-	mustApply(t, f, routedPicture(nil))
+	mustApply(t, f, routedState(nil))
 	there := Packet{Port: "a", SrcMAC: model.MAC{2, 1, 1}, DstMAC: desired.RouterMAC, Src: ip("10.0.1.1"), Dst: ip("10.0.2.1"), Proto: model.ProtoTCP, SrcPort: 5, DstPort: 6, TCPFlags: FlagSYN}
 	other := there
 	other.Port, other.SrcMAC, other.Src, other.SrcPort = "c", model.MAC{2, 3, 1}, ip("10.0.3.1"), 7
@@ -186,11 +186,11 @@ func TestDomainForgets(t *testing.T) {
 			t.Fatalf("%s > %s: %s", p.Src, p.Dst, v)
 		}
 	}
-	mustApply(t, f, routedPicture(editNetwork(1, func(n *desired.Network) { n.Joined = 0 })))
+	mustApply(t, f, routedState(editNetwork(1, func(n *desired.Network) { n.Joined = 0 })))
 	if answered(there) || !answered(other) {
 		t.Errorf("network 1 has left: answers %v %v, want false true", answered(there), answered(other))
 	}
-	mustApply(t, f, routedPicture(nil))
+	mustApply(t, f, routedState(nil))
 	if answered(there) || !answered(other) {
 		t.Errorf("network 1 is back: answers %v %v, want false true", answered(there), answered(other))
 	}
@@ -211,7 +211,7 @@ func TestRouteBadSubnets(t *testing.T) {
 		{"not held, from it", "10.9.0.0/24", "b", "10.0.1.9", 0},
 	} {
 		f := New()
-		mustApply(t, f, routedPicture(editNetwork(2, func(n *desired.Network) { n.Subnet = netip.MustParsePrefix(x.subnet2) })))
+		mustApply(t, f, routedState(editNetwork(2, func(n *desired.Network) { n.Subnet = netip.MustParsePrefix(x.subnet2) })))
 		from, _ := f.port(x.from)
 		p := Packet{Port: x.from, SrcMAC: from.MAC, DstMAC: desired.RouterMAC, Src: from.IPv4, Dst: ip(x.dst), Proto: model.ProtoUDP, SrcPort: 5, DstPort: 6}
 		if v := f.Send(p); v.Network != x.network || (x.network == 0) == v.Passed() {
@@ -224,7 +224,7 @@ func TestRouteBadSubnets(t *testing.T) {
 // and by no other way than their sender's host.
 func TestRouteFromElsewhere(t *testing.T) {
 	f := New()
-	mustApply(t, f, routedPicture(func(h *desired.Host) {
+	mustApply(t, f, routedState(func(h *desired.Host) {
 		h.ArpMode, h.Private = model.ArpFlood, desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
 		p, _ := h.Ports.Get("a")
 		port := *p

@@ -15,7 +15,7 @@ import (
 func (d *Driver) Send(p Packet) Verdict {
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()
-	d.k.tables.decisions, d.k.tables.asides, d.k.conns.fresh = nil, nil, false
+	d.k.tables.decisions, d.k.tables.auditEvents, d.k.conns.fresh = nil, nil, false
 	v := d.k.send(&p)
 	v.Packet = p
 	d.k.count(&p, &v)
@@ -313,7 +313,7 @@ func (k *kernel) forwardBy(from origin, p *Packet, back *Verdict) Verdict {
 	was, old := k.conns.conns[orig]
 	defer func() {
 		if old || p.DstMAC.Multicast() { // asides are of connections that begin
-			t.asides = nil
+			t.auditEvents = nil
 		}
 	}()
 	var rules []string
@@ -424,7 +424,7 @@ func (t *tables) judge(port *desired.Port, dir model.Direction, other desired.Pe
 	end := driver.EndOf(driver.Asked{Direction: dir, Peer: other, Proto: orig.proto, Port: orig.dstPort}, set, t.set)
 	said := end.Judge(set)
 	t.decisions = append(t.decisions, driver.DecisionOf(dir, said))
-	t.asides = append(t.asides, end.AuditEvents(said)...)
+	t.auditEvents = append(t.auditEvents, end.AuditEvents(said)...)
 	return said.Pass, said.RuleID()
 }
 

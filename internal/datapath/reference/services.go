@@ -58,7 +58,7 @@ func (k *kernel) serve(from origin, p *Packet) Verdict {
 			return dropped(driver.DropInvalid)
 		}
 	}
-	tr, taken := k.answering(from.net, p)
+	tr, taken := k.replyTranslation(from.net, p)
 	if taken {
 		return dropped(driver.DropInvalid)
 	}
@@ -74,9 +74,9 @@ func (k *kernel) serve(from origin, p *Packet) Verdict {
 	return k.toClient(from, p, tr, k.forward(from, p))
 }
 
-// answering is the translation by which a packet goes back to its client, which a request
+// replyTranslation is the translation by which a packet goes back to its client, which a request
 // does not; taken tells that it is one, and that a translation has its tuple.
-func (k *kernel) answering(n *desired.Network, p *Packet) (tr *translation, taken bool) {
+func (k *kernel) replyTranslation(n *desired.Network, p *Packet) (tr *translation, taken bool) {
 	if tr = k.translationBack(n, p); tr == nil || !request(p) {
 		return tr, false
 	}
@@ -101,7 +101,7 @@ func (k *kernel) toClient(from origin, p *Packet, tr *translation, v Verdict) Ve
 // fromBackend judges what comes from beyond this host's networks to an endpoint: it may
 // be the answer of a backend that is none.
 func (k *kernel) fromBackend(from origin, p *Packet) Verdict {
-	tr, taken := k.answering(from.net, p)
+	tr, taken := k.replyTranslation(from.net, p)
 	if taken {
 		return dropped(driver.DropInvalid)
 	}
@@ -157,7 +157,7 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 		}
 	case p.isError():
 		if p.Inner != nil && p.Inner.Src == p.Dst {
-			tr = k.nat.front[tupleOf(from.net, p.Inner).reversed()]
+			tr = k.nat.original[tupleOf(from.net, p.Inner).reversed()]
 		}
 		if tr == nil {
 			return dropped(driver.DropInvalid)
@@ -165,7 +165,7 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 	case !p.Proto.HasPorts():
 		return dropped(driver.DropNoProvider)
 	default:
-		tr = k.nat.front[tupleOf(from.net, p)]
+		tr = k.nat.original[tupleOf(from.net, p)]
 		if tr != nil && request(p) && !active(k.tables.services[tr.service], tr.backend) {
 			tr = nil
 		}
@@ -206,7 +206,7 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 		return v
 	}
 	if fresh {
-		if old := k.nat.front[tr.front]; old != nil && old.behind == tr.behind {
+		if old := k.nat.original[tr.original]; old != nil && old.behind == tr.behind {
 			k.nat.remove(old) // the connection behind it is this one's
 		} else if old != nil {
 			k.endTranslation(old)
@@ -235,7 +235,7 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 	if p.Proto == model.ProtoTCP && (p.TCPFlags&FlagRST != 0 || p.TCPFlags&(FlagSYN|FlagACK) == FlagSYN|FlagACK) {
 		return nil, dropped(driver.DropInvalid)
 	}
-	s, face := k.tables.faceAt(from.net, p.Dst, p.Proto, p.DstPort)
+	s, face := k.tables.frontendAt(from.net, p.Dst, p.Proto, p.DstPort)
 	switch {
 	case s == nil, from.host && !s.Exposed:
 		return nil, refused(p)
@@ -268,14 +268,14 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 		return nil, dropped(driver.DropNoProvider) // its answer would not come by here
 	}
 	tr := &translation{
-		front: tupleOf(from.net, p), service: s.Key, backend: key, network: from.net.ID, foreign: b.External(),
+		original: tupleOf(from.net, p), service: s.Key, backend: key, network: from.net.ID, foreign: b.External(),
 		backendMAC: k.tables.stationAt(from.net, b.Addr(v6)).mac(),
 		counted:    driver.ServiceOf{Service: s.Key, Protocol: p.Proto, Port: p.DstPort, IPv6: v6, Backend: key},
 	}
 	if from.port != nil {
 		tr.client, tr.clientMAC, tr.counted.Client = from.port.IfName, from.port.MAC, from.port.Endpoint
 	}
-	tr.behind = tr.front
+	tr.behind = tr.original
 	if tr.behind.dst, tr.behind.dstPort = b.Addr(v6), b.PortFor(face.Backend); tr.hairpin() {
 		tr.behind.src = serviceAddr(v6)
 	}
@@ -304,7 +304,7 @@ func (k *kernel) freePort(n *desired.Network, tr *translation) bool {
 	for range otherPorts {
 		by := k.nat.behind[tr.behind]
 		_, direct := k.conns.known(tracked(n, tr.behind))
-		if by != nil && by.front == tr.front || by == nil && !direct {
+		if by != nil && by.original == tr.original || by == nil && !direct {
 			return true // free, or of the same client's former translation, which this one replaces
 		}
 		if tr.behind.srcPort++; tr.behind.srcPort < firstPort {
@@ -359,7 +359,7 @@ func refused(p *Packet) Verdict {
 
 // judgeServices judges the services that have changed, and those of networks that
 // have come or gone.
-func (p *pictures) judgeServices(old desired.Host, t *touched, flipped map[model.NetworkID]struct{}) {
+func (p *desiredStates) judgeServices(old desired.Host, t *touched, flipped map[model.NetworkID]struct{}) {
 	again := map[model.ServiceKey]struct{}{}
 	for c := range p.want.Services.Diff(old.Services) {
 		again[c.Key] = struct{}{}

@@ -44,9 +44,9 @@ func atShop(s desired.Service, sport uint16, proto model.Protocol) Packet {
 	return p
 }
 
-// TestAffinityEnds: a client keeps its backend until Affinity after its last new
+// TestClientLosesItsBackendAfterTheAffinityTimeout: a client keeps its backend until Affinity after its last new
 // connection. Then it gets a new choice.
-func TestAffinityEnds(t *testing.T) {
+func TestClientLosesItsBackendAfterTheAffinityTimeout(t *testing.T) {
 	h, s := shopFloor(20)
 	d := New()
 	now := time.Unix(0, 0)

@@ -39,14 +39,14 @@ type tables struct {
 	addrs     map[addrKey]station // link-local addresses of IPv6 excepted, which follow from MACs
 	services  map[model.ServiceKey]*desired.Service
 	vips      groups[netip.Addr, model.ServiceKey] // who wants an address, of any domain
-	faces     groups[netip.Addr, model.ServiceKey] // who has some face there
+	frontends groups[netip.Addr, model.ServiceKey] // who has some face there
 	private   *desired.Private                     // nil = none
 	byPrivate map[netip.Addr]*desired.Port
 
 	was map[addrKey]station // owners of changed addresses before the current Apply; nil = not recorded
 
-	decisions []driver.Decision  // of the packet under way, in order
-	asides    []driver.FlowEvent // what else is to be told of it
+	decisions   []driver.Decision  // of the packet under way, in order
+	auditEvents []driver.FlowEvent // what else is to be told of it
 }
 
 // addrKey names an address in a domain; a link-local one, which is no router's
@@ -143,7 +143,7 @@ func (t *tables) at(k addrKey) station {
 
 func newTables(o objects) *tables {
 	return &tables{
-		networks: o.networks, sets: o.sets, ports: o.ports, remotes: o.remotes, services: o.services, vips: groups[netip.Addr, model.ServiceKey]{}, faces: groups[netip.Addr, model.ServiceKey]{},
+		networks: o.networks, sets: o.sets, ports: o.ports, remotes: o.remotes, services: o.services, vips: groups[netip.Addr, model.ServiceKey]{}, frontends: groups[netip.Addr, model.ServiceKey]{},
 		byVLAN: map[uint32]*desired.Network{}, joined: groups[desired.Domain, *desired.Network]{}, portMACs: map[desired.RemoteKey]*desired.Port{}, addrs: map[addrKey]station{},
 		byPrivate: map[netip.Addr]*desired.Port{}, natives: map[*desired.Network]struct{}{},
 	}

@@ -20,16 +20,16 @@ func tupleOf(n *desired.Network, p *Packet) flow {
 
 // translation is one connection of a client to a service.
 type translation struct {
-	front, behind flow // as the client sends it, and as it goes to the backend
-	service       model.ServiceKey
-	backend       model.EndpointKey
-	foreign       bool   // the backend is no endpoint
-	client        string // the local port; "" = the host's own
-	network       model.NetworkID
-	clientMAC     model.MAC // who they were when it began
-	backendMAC    model.MAC
-	counted       driver.ServiceOf
-	ended         uint8 // ends of a TCP connection that have been seen, see note
+	original, behind flow // as the client sends it, and as it goes to the backend
+	service          model.ServiceKey
+	backend          model.EndpointKey
+	foreign          bool   // the backend is no endpoint
+	client           string // the local port; "" = the host's own
+	network          model.NetworkID
+	clientMAC        model.MAC // who they were when it began
+	backendMAC       model.MAC
+	counted          driver.ServiceOf
+	ended            uint8 // ends of a TCP connection that have been seen, see note
 }
 
 const (
@@ -58,7 +58,7 @@ func (tr *translation) closed() bool { return tr.ended == clientEnded|backendEnd
 func (tr *translation) outside() bool { return tr.client == "" }
 
 // hairpin tells whether the client is its own backend.
-func (tr *translation) hairpin() bool { return tr.front.src == tr.behind.dst }
+func (tr *translation) hairpin() bool { return tr.original.src == tr.behind.dst }
 
 type affineKey struct {
 	service model.ServiceKey
@@ -72,37 +72,37 @@ type affine struct {
 
 // nat is one host's table of translations, and what clients stay with.
 type nat struct {
-	front, behind map[flow]*translation
-	frags         map[fragKey]*translation
-	byService     groups[model.ServiceKey, *translation]
-	byAddr        groups[netip.Addr, *translation] // clients' and backends'
-	affine        map[affineKey]affine
-	clients       groups[model.ServiceKey, affineKey] // of affine
-	stats         map[driver.ServiceOf]*driver.ServiceStats
-	now           func() time.Time
+	original, behind map[flow]*translation
+	frags            map[fragKey]*translation
+	byService        groups[model.ServiceKey, *translation]
+	byAddr           groups[netip.Addr, *translation] // clients' and backends'
+	affine           map[affineKey]affine
+	clients          groups[model.ServiceKey, affineKey] // of affine
+	stats            map[driver.ServiceOf]*driver.ServiceStats
+	now              func() time.Time
 }
 
 func newNAT() *nat {
 	return &nat{
-		front: map[flow]*translation{}, behind: map[flow]*translation{}, frags: map[fragKey]*translation{},
+		original: map[flow]*translation{}, behind: map[flow]*translation{}, frags: map[fragKey]*translation{},
 		byService: groups[model.ServiceKey, *translation]{}, byAddr: groups[netip.Addr, *translation]{},
 		affine: map[affineKey]affine{}, clients: groups[model.ServiceKey, affineKey]{}, stats: map[driver.ServiceOf]*driver.ServiceStats{}, now: time.Now,
 	}
 }
 
 func (x *nat) add(tr *translation) {
-	x.front[tr.front], x.behind[tr.behind] = tr, tr
+	x.original[tr.original], x.behind[tr.behind] = tr, tr
 	x.byService.add(tr.service, tr)
-	x.byAddr.add(tr.front.src, tr)
+	x.byAddr.add(tr.original.src, tr)
 	x.byAddr.add(tr.behind.dst, tr)
 	x.of(tr).Total++
 }
 
 func (x *nat) remove(tr *translation) {
-	delete(x.front, tr.front)
+	delete(x.original, tr.original)
 	delete(x.behind, tr.behind)
 	x.byService.remove(tr.service, tr)
-	x.byAddr.remove(tr.front.src, tr)
+	x.byAddr.remove(tr.original.src, tr)
 	x.byAddr.remove(tr.behind.dst, tr)
 	for k, of := range x.frags {
 		if of == tr {
@@ -187,16 +187,16 @@ func (tr *translation) there(p *Packet) *Packet {
 // sent; the sender of an error keeps its address unless it is the backend.
 func (tr *translation) back(p *Packet) *Packet {
 	q := *p
-	q.Dst = tr.front.src
+	q.Dst = tr.original.src
 	if p.Src == tr.behind.dst {
-		q.Src = tr.front.dst
+		q.Src = tr.original.dst
 	}
 	if q.hasPorts() {
-		q.SrcPort, q.DstPort = tr.front.dstPort, tr.front.srcPort
+		q.SrcPort, q.DstPort = tr.original.dstPort, tr.original.srcPort
 	}
 	if p.Inner != nil {
 		in := *p.Inner
-		in.Src, in.SrcPort, in.Dst, in.DstPort = tr.front.src, tr.front.srcPort, tr.front.dst, tr.front.dstPort
+		in.Src, in.SrcPort, in.Dst, in.DstPort = tr.original.src, tr.original.srcPort, tr.original.dst, tr.original.dstPort
 		q.Inner = &in
 	}
 	return &q
@@ -213,11 +213,11 @@ func (t *tables) keeps(tr *translation, s *desired.Service) bool {
 	if s == nil || tr.outside() && !s.Exposed {
 		return false
 	}
-	face, ok := s.FrontendAt(tr.front.dst, t.isNode(tr.front.dst), tr.front.proto, tr.front.dstPort)
+	face, ok := s.FrontendAt(tr.original.dst, t.isNode(tr.original.dst), tr.original.proto, tr.original.dstPort)
 	if !ok {
 		return false
 	}
-	if tr.front.proto != model.ProtoUDP {
+	if tr.original.proto != model.ProtoUDP {
 		return true
 	}
 	b, ok := s.Backends.Get(tr.backend)
@@ -241,7 +241,7 @@ func (k *kernel) serviceChanged(key model.ServiceKey) {
 		k.nat.forgetClients(key)
 		maps.DeleteFunc(k.nat.stats, func(of driver.ServiceOf, _ *driver.ServiceStats) bool { return of.Service == key })
 	} else {
-		for _, a := range append(facesOf(s), s.IPv4, s.IPv6) {
+		for _, a := range append(frontendAddrs(s), s.IPv4, s.IPv6) {
 			maps.Copy(again, k.tables.vips[a])
 			if a.IsValid() {
 				maps.Copy(again, k.tables.facedAt(a))
@@ -263,9 +263,9 @@ func (k *kernel) lostAddress(tr *translation) bool {
 	if n == nil {
 		return false // the network's end is its end
 	}
-	has := k.tables.serviceAt(n, tr.front.dst)
+	has := k.tables.serviceAt(n, tr.original.dst)
 	if has == nil {
-		has, _ = k.tables.faceAt(n, tr.front.dst, tr.front.proto, tr.front.dstPort)
+		has, _ = k.tables.frontendAt(n, tr.original.dst, tr.original.proto, tr.original.dstPort)
 	}
 	return has != nil && has.Key != tr.service
 }
@@ -274,11 +274,11 @@ func (k *kernel) lostAddress(tr *translation) bool {
 func (k *kernel) addressChanged(a netip.Addr) {
 	for tr := range k.nat.byAddr[a] {
 		n := k.tables.networks[tr.network]
-		if n == nil || n.Domain() != tr.front.domain {
+		if n == nil || n.Domain() != tr.original.domain {
 			k.endTranslation(tr)
 			continue
 		}
-		client := k.tables.stationAt(n, tr.front.src)
+		client := k.tables.stationAt(n, tr.original.src)
 		if tr.outside() && client.known() || !tr.outside() && (client.port == nil || client.port.IfName != tr.client || client.mac() != tr.clientMAC) || k.tables.stationAt(n, tr.behind.dst).mac() != tr.backendMAC {
 			k.endTranslation(tr)
 		}
@@ -314,8 +314,8 @@ func (t *tables) setService(old, now *desired.Service) {
 	if old != nil {
 		t.vips.remove(old.IPv4, old.Key)
 		t.vips.remove(old.IPv6, old.Key)
-		for _, a := range facesOf(old) {
-			t.faces.remove(a, old.Key)
+		for _, a := range frontendAddrs(old) {
+			t.frontends.remove(a, old.Key)
 		}
 	}
 	if now != nil {
@@ -324,8 +324,8 @@ func (t *tables) setService(old, now *desired.Service) {
 				t.vips.add(a, now.Key)
 			}
 		}
-		for _, a := range facesOf(now) {
-			t.faces.add(a, now.Key)
+		for _, a := range frontendAddrs(now) {
+			t.frontends.add(a, now.Key)
 		}
 	}
 }
@@ -368,7 +368,7 @@ func (k *kernel) serviceStats() map[driver.ServiceOf]driver.ServiceStats {
 	for of, s := range k.nat.stats {
 		out[of] = *s
 	}
-	for _, tr := range k.nat.front {
+	for _, tr := range k.nat.original {
 		s := out[tr.counted]
 		s.Connections++
 		out[tr.counted] = s

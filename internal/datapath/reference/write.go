@@ -18,11 +18,11 @@ var errBroke = errors.New("apply: interrupted by the data plane")
 // write makes the objects that may differ, or with whole all there are, as the
 // picture has them, one at a time: what others refer to comes first and leaves
 // last. complete is false when one was refused.
-func (k *kernel) write(p *pictures, t touched, whole bool, report *driver.Report) (complete bool, err error) {
+func (k *kernel) write(p *desiredStates, t touched, whole bool, report *driver.Report) (complete bool, err error) {
 	w := &writer{k: k, report: report, status: p.status, complete: true}
 	var ports []string
 	var remotes []desired.RemoteKey
-	for c := range t.claims {
+	for c := range t.claimants {
 		if c.local {
 			ports = append(ports, c.port)
 		} else {
@@ -84,7 +84,7 @@ func withKeys[K comparable, V any](keys []K, m map[K]V) []K {
 }
 
 // accepted returns what a picture has by a key, nil for what is refused.
-func accepted[K comparable, V any](p *pictures, m desired.Map[K, *V]) func(K) *V {
+func accepted[K comparable, V any](p *desiredStates, m desired.Map[K, *V]) func(K) *V {
 	return func(k K) *V {
 		if p.refused[k] != nil {
 			return nil

@@ -85,9 +85,9 @@ func New(links Kernel, major uint16) *Queues {
 
 func (q *Queues) handle() uint32 { return netlink.MakeHandle(q.major, 0) }
 
-// Lacking says that this kernel cannot hold a limit, as it did in the last ten minutes;
+// Unsupported says that this kernel cannot hold a limit, as it did in the last ten minutes;
 // nil = it can, or has not been asked.
-func (q *Queues) Lacking() error {
+func (q *Queues) Unsupported() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if time.Since(q.lacked) > lackFor {

@@ -165,18 +165,18 @@ func TestTakeTurns(t *testing.T) {
 }
 
 // A kernel without a token bucket is asked again after a while only.
-func TestLacking(t *testing.T) {
+func TestUnsupportedQueuesAreTriedAgainAfterAWhile(t *testing.T) {
 	k := &kernel{lacks: map[string]bool{"tbf": true}, asked: map[string]int{}}
 	q := New(k, 0x100)
-	if err := q.Lacking(); err != nil {
+	if err := q.Unsupported(); err != nil {
 		t.Error("not asked yet:", err)
 	}
 	_, err := q.Set(map[int]Queue{}, 7, desired.Limit{Bits: 1_000_000}, 1500)
-	if !errors.Is(err, unix.ENOENT) || !errors.Is(q.Lacking(), unix.ENOENT) {
-		t.Error(err, q.Lacking())
+	if !errors.Is(err, unix.ENOENT) || !errors.Is(q.Unsupported(), unix.ENOENT) {
+		t.Error(err, q.Unsupported())
 	}
 	q.lacked = time.Now().Add(-lackFor - time.Second)
-	if err := q.Lacking(); err != nil {
+	if err := q.Unsupported(); err != nil {
 		t.Error("after a while:", err)
 	}
 }

@@ -178,7 +178,7 @@ func (c *Conn) read(r io.Reader) {
 			continue
 		}
 		if m.typ == typeMultipartRep && m.xid == 0 {
-			c.flows.Load().told(m)
+			c.flows.Load().notify(m)
 			continue
 		}
 		if p := c.find(m.xid); p != nil {

@@ -40,8 +40,8 @@ func (c *Conn) WatchFlows(ctx context.Context, cookie, mask uint64) (<-chan stru
 	return w.changed, err
 }
 
-// told takes a multipart reply without a request; it ignores all but a flow monitor's.
-func (w *flowWatch) told(m reply) {
+// notify takes a multipart reply without a request; it ignores all but a flow monitor's.
+func (w *flowWatch) notify(m reply) {
 	if w == nil || len(m.body) < 8 || binary.BigEndian.Uint16(m.body) != multipartFlowMonitor {
 		return
 	}

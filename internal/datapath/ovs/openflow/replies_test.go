@@ -52,9 +52,9 @@ func FuzzReplies(f *testing.F) {
 			t.Fatalf("%x: error %+v", b, e)
 		}
 		w := &flowWatch{0, 0, make(chan struct{}, 1)}
-		w.told(reply{typ: typeMultipartRep, body: b})
+		w.notify(reply{typ: typeMultipartRep, body: b})
 		told := len(w.changed) == 1
-		w.told(reply{typ: typeMultipartRep, body: b}) // the first notification is still pending: it does not block
+		w.notify(reply{typ: typeMultipartRep, body: b}) // the first notification is still pending: it does not block
 		if told != (len(w.changed) == 1) {
 			t.Fatalf("%x: told once only", b)
 		}

@@ -81,21 +81,21 @@ func (s *chooser) among(policy desired.TrafficPolicy) []choice {
 	return out
 }
 
-// front is a port at which a service is asked.
-type front struct {
+// frontendMatch is a port at which a service is asked.
+type frontendMatch struct {
 	desired.ServicePort
-	face  bool // all that lead to the same port of the backends share a group
-	alone bool // fragments without a port are for it
+	shared bool // all that lead to the same port of the backends share a group
+	alone  bool // fragments without a port are for it
 }
 
 // port adds the flows that choose for new connections to a port.
-func (s Service) port(l *list, c Config, x asker, port front, src of.Field) []of.Group {
+func (s Service) port(l *list, c Config, x asker, port frontendMatch, src of.Field) []of.Group {
 	v6 := src == of.IPv6Src
 	nat := func(b choice) of.CT {
 		return of.CT{Commit: true, ZoneField: regZone, NAT: of.NATDst, To: b.Addr(v6), Port: b.PortFor(port.Backend), Mark: marked, Recirc: true, Table: uint8(Backend)}
 	}
-	name := GroupOf{s.Key, port.Protocol, port.Port, v6, false, x.among, port.face}
-	if port.face {
+	name := GroupOf{s.Key, port.Protocol, port.Port, v6, false, x.among, port.shared}
+	if port.shared {
 		name.Port = port.Backend
 	}
 	speaks := of.TCPSrc

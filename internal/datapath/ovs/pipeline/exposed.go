@@ -113,11 +113,11 @@ func behind(l *list, c Config, n *desired.Network, r *desired.Remote) {
 
 // asker is who asks a service, and among whom is chosen for it.
 type asker struct {
-	who    []of.Term
-	above  uint16 // how much its flows are before others'
-	all    []choice
-	among  desired.TrafficPolicy
-	silent bool // there is no backend, and packets get no error
+	who        []of.Term
+	above      uint16 // how much its flows are before others'
+	all        []choice
+	among      desired.TrafficPolicy
+	unanswered bool // there is no backend, and packets get no error
 }
 
 // asks is what it sends to a port.
@@ -135,7 +135,7 @@ func (s Service) askers(c Config, choose *chooser, self []of.Term, inside, outsi
 			if some := choose.among(among); !slices.Equal(some, all) {
 				x.all, x.among = some, among
 			}
-			x.silent = among == desired.TrafficLocalDrop && choose.pools.Anybody(v6)
+			x.unanswered = among == desired.TrafficLocalDrop && choose.pools.Anybody(v6)
 		}
 		return x
 	}

@@ -229,7 +229,7 @@ func TestAuditGolden(t *testing.T) {
 		{Tier: model.TierContiv, Default: model.Pass},
 		{Tier: model.TierKubernetes, Default: model.Deny},
 	}}
-	l := &list{cookie: cookie(KindAside, 0)}
+	l := &list{cookie: cookie(KindAudit, 0)}
 	l.hooks()
 	l.tell(3, firstMeter+3) // of one share
 	flows := slices.Concat(Audits(s), l.flows)
@@ -247,9 +247,9 @@ func TestAuditGolden(t *testing.T) {
 	golden(t, "audit", text(flows))
 }
 
-// TestPolicyThatDoesNotFit checks that a policy that flows cannot express is reported, and
+// TestPolicyThatFlowsCannotExpressDeniesAll checks that a policy that flows cannot express is reported, and
 // that flows deny everything instead.
-func TestPolicyThatDoesNotFit(t *testing.T) {
+func TestPolicyThatFlowsCannotExpressDeniesAll(t *testing.T) {
 	if CheckRule(&desired.Rule{ID: "r", Priority: MaxRulePriority + 1}) == nil || CheckRule(&desired.Rule{Priority: -1}) == nil {
 		t.Error("a priority that no flow can have is taken")
 	}

@@ -134,7 +134,7 @@ func SetFrame(s *desired.PolicySet, audit bool) ([]of.Flow, error) {
 		}
 		l.cookie = cookie(KindDefault, uint32(s.ID))
 		if audit {
-			l.cookie = cookie(KindAside, 0)
+			l.cookie = cookie(KindAudit, 0)
 		}
 		if len(tiers) == 0 { // as one that passes everything
 			tiers = []desired.Tier{{Default: model.Pass}}
@@ -225,7 +225,7 @@ func ruleFlows(c Config, p Place, r *desired.Rule, ids iter.Seq[model.Identity])
 	number, priority := cookie(kind, n), rulePriority(c, r)
 	switch {
 	case p.Audit:
-		number = cookie(KindAside, n) // it counts nothing
+		number = cookie(KindAudit, n) // it counts nothing
 	case r.Log:
 		number |= LogBit
 	}

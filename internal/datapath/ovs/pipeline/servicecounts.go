@@ -111,7 +111,7 @@ type Count struct {
 
 	Service  uint32         // its number; of what does not come back
 	Domain   desired.Domain // of what comes back
-	Front    netip.Addr     // likewise: the virtual address
+	VIP      netip.Addr     // likewise: the virtual address
 	Protocol model.Protocol
 	Port     uint16 // of the service
 	Backend  netip.Addr
@@ -141,18 +141,18 @@ func CountOf(f of.Flow) (c Count, ok bool) {
 		case of.NwDst, of.IPv6Dst:
 			c.Backend = t.Addr()
 		case of.CtNwDst, of.CtIPv6Dst:
-			c.Front = t.Addr()
+			c.VIP = t.Addr()
 		case of.Reg12, of.Reg13, of.Reg14, of.Reg15:
 			noted[t.Field-of.Reg12] = uint32(n) //nolint:gosec // 32 bits wide
 		default:
 		}
 	}
 	switch {
-	case c.Back && c.Front.Is4():
+	case c.Back && c.VIP.Is4():
 		c.Backend = of.EqValue(of.NwDst, of.Uint(noted[0])).Addr()
 	case c.Back:
 		hi, lo := uint64(noted[0])<<32|uint64(noted[1]), uint64(noted[2])<<32|uint64(noted[3])
 		c.Backend = of.EqValue(of.IPv6Dst, of.Value{Hi: hi, Lo: lo}).Addr()
 	}
-	return c, c.Backend.IsValid() && (c.Service != 0 || c.Front.IsValid())
+	return c, c.Backend.IsValid() && (c.Service != 0 || c.VIP.IsValid())
 }

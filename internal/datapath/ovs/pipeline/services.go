@@ -44,7 +44,7 @@ func ServiceNumber(k model.ServiceKey) uint32 { return service(NumberOf(k.String
 
 // service makes a service's number of another one.
 func service(n uint32) uint32 {
-	if n |= serviceBit; n&spotBits == spotBits {
+	if n |= serviceBit; n&sharedVIPBits == sharedVIPBits {
 		n &^= serviceBit >> 1
 	}
 	return n
@@ -84,7 +84,7 @@ type Service struct {
 	Group  func(GroupOf) uint32
 	// Counted says that what goes to each backend is counted, by Counters flows.
 	Counted bool
-	Faces   []Face                // its frontends, of TCP and UDP
+	Faces   []Frontend            // its frontends, of TCP and UDP
 	Taken   func(netip.Addr) bool // an endpoint of the domain has the address; nil = none has any
 }
 
@@ -219,8 +219,8 @@ func serviceBase(l *list, c Config) {
 		l.drop(s, 0, nil, driver.DropUnknownDest)
 	}
 	l.drop(Back, 0, nil, driver.DropInvalid)
-	faceBase(l, c)
-	ledBase(l)
+	frontendBase(l, c)
+	externalBase(l)
 }
 
 func commitMarked(mark uint32) of.CT {
@@ -312,7 +312,7 @@ func (s Service) family(l *list, c Config, choose *chooser) []of.Group {
 	if v6 {
 		vip = s.IPv6
 	}
-	faces := slices.ContainsFunc(s.Faces, func(f Face) bool { return f.Addr.Is6() == v6 })
+	faces := slices.ContainsFunc(s.Faces, func(f Frontend) bool { return f.Addr.Is6() == v6 })
 	if !vip.IsValid() && !faces {
 		return nil
 	}
@@ -325,13 +325,13 @@ func (s Service) family(l *list, c Config, choose *chooser) []of.Group {
 		}
 	}
 	self := []of.Term{of.Eq(regService, s.Number), eth}
-	s.lateSegments(l, v6)
-	s.led(l, v6)
+	s.segmentsAfterRestart(l, v6)
+	s.externalBackends(l, v6)
 	if s.Affinity > 0 {
 		s.remember(l, c, v6, self)
 	}
 	if faces {
-		return s.faces(l, c, choose, self)
+		return s.frontendFlows(l, c, choose, self)
 	}
 	var groups []of.Group
 	for _, x := range s.askers(c, choose, self, s.InternalPolicy, s.ExternalPolicy) {
@@ -343,21 +343,21 @@ func (s Service) family(l *list, c Config, choose *chooser) []of.Group {
 		}
 		for _, port := range countable(s.Service) {
 			if len(x.all) == 0 {
-				if x.silent {
+				if x.unanswered {
 					l.drop(Pick, 10+x.above, x.asks(port), driver.DropNoProvider)
 				}
 				continue
 			}
-			groups = append(groups, s.port(l, c, x, front{port, false, port.Protocol == model.ProtoUDP && s.oneUDP()}, src)...)
+			groups = append(groups, s.port(l, c, x, frontendMatch{port, false, port.Protocol == model.ProtoUDP && s.oneUDP()}, src)...)
 		}
 	}
 	return groups
 }
 
-// lateSegments drops what a backend sends in the middle of a connection that is not
+// segmentsAfterRestart drops what a backend sends in the middle of a connection that is not
 // known: after a restart of the switch its client has to speak first, which makes the
 // translation again, or it would see the backend's own address.
-func (s Service) lateSegments(l *list, v6 bool) {
+func (s Service) segmentsAfterRestart(l *list, v6 bool) {
 	eth, src, _ := ethOf(v6)
 	var ports []uint16 // the backends'
 	for _, p := range s.Ports {

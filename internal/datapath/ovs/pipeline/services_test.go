@@ -29,7 +29,7 @@ func sampleService() *desired.Service {
 }
 
 // made returns a service's flows, and its groups as text.
-func made(c Config, s *desired.Service, faces ...Face) (flows []of.Flow, groups string) {
+func made(c Config, s *desired.Service, faces ...Frontend) (flows []of.Flow, groups string) {
 	numbers := map[GroupOf]uint32{}
 	number := func(g GroupOf) uint32 {
 		if numbers[g] == 0 {

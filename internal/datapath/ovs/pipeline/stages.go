@@ -53,7 +53,7 @@ const (
 	Output      Stage = Commit + 1              // encapsulate and send
 	Back        Stage = Output + 1              // what goes back to a client of a service
 
-	// Beside the way of packets, see Aside.
+	// Beside the way of packets, see AuditEvent.
 	Logged       Stage = Back + 1                      // a rule with Log: tell of a new connection
 	Audit        Stage = Logged + 1                    // which sets are audited beside the one that decided
 	AuditOut0    Stage = Audit + 1                     // policy of an audited set, as Out0
@@ -181,7 +181,7 @@ const (
 	KindPort    Kind = 3
 	KindRemote  Kind = 4
 	KindRule    Kind = 5    // owner of a rule's flows; in cookies: what the rule does
-	KindAside   Kind = 6    // tells, and decides nothing
+	KindAudit   Kind = 6    // tells, and decides nothing
 	KindService Kind = 7    // in cookies of flows that lead to a group: GroupNumber
 	KindCount   Kind = 8    // counts what goes to a service, see CountOf
 	KindGroup   Kind = 9    // owner of a multicast group's flows

@@ -6,9 +6,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// TestLinksUntold: a database server that has just started knows no links, and says so of
+// TestUnreportedLinksChangeNothing: a database server that has just started knows no links, and says so of
 // all: neither the uplink nor the reported state of the underlay changes by that.
-func TestLinksUntold(t *testing.T) {
+func TestUnreportedLinksChangeNothing(t *testing.T) {
 	up, down := "up", "down"
 	index, number := 7, map[string]int{"eth1": 1, "eth2": 2}
 	db := &database{bridges: map[string]*bridgeRow{}, ports: map[string]*portRow{}, ifaces: map[string]*interfaceRow{}, named: map[string]*portRow{}, holder: map[string]string{}}

@@ -19,16 +19,16 @@ import (
 // ports before they are tracked, fragments and ICMP errors, have the VIP's number until
 // then.
 
-// spotBits mark the numbers of spots, which no service has.
-const spotBits = 0xfff << 20
+// sharedVIPBits mark the numbers of spots, which no service has.
+const sharedVIPBits = 0xfff << 20
 
-var isSpot = of.Masked(regService, of.Uint(uint32(spotBits)), of.Uint(uint32(spotBits)))
+var isSharedVIP = of.Masked(regService, of.Uint(uint32(sharedVIPBits)), of.Uint(uint32(sharedVIPBits)))
 
 // lookedAt in regChunk is of a packet to a node that is no service's.
 const lookedAt = 1
 
-// Spot is an address at which services have faces.
-type Spot struct {
+// SharedVIP is an address at which services have faces.
+type SharedVIP struct {
 	Number uint32
 	Domain desired.Domain
 	Zone   uint16     // of the domain's translations
@@ -41,25 +41,25 @@ type Spot struct {
 	Inside    bool
 }
 
-// SpotNumber is the number that a spot would like to have, and NextSpot another one.
-func SpotNumber(d desired.Domain, a netip.Addr) uint32 {
-	return NumberOf(fmt.Sprint(a, " ", d)) | spotBits
+// SharedVIPNumber is the number that a spot would like to have, and NextSharedVIP another one.
+func SharedVIPNumber(d desired.Domain, a netip.Addr) uint32 {
+	return NumberOf(fmt.Sprint(a, " ", d)) | sharedVIPBits
 }
 
-// NextSpot is another number for a spot when one is taken.
-func NextSpot(n uint32) uint32 { return (n + 1) | spotBits }
+// NextSharedVIP is another number for a spot when one is taken.
+func NextSharedVIP(n uint32) uint32 { return (n + 1) | sharedVIPBits }
 
-// Face is a face that a service has, and the number of its spot.
-type Face struct {
+// Frontend is a face that a service has, and the number of its spot.
+type Frontend struct {
 	desired.Frontend
-	Spot uint32
+	VIP  uint32
 	Node bool // it is at a node's address by itself, and the spot is all nodes'
 }
 
-func (f Face) atNodes() bool { return f.Addr.IsUnspecified() }
+func (f Frontend) atNodes() bool { return f.Addr.IsUnspecified() }
 
-// faceBase adds what faces need whatever services there are.
-func faceBase(l *list, c Config) {
+// frontendBase adds what faces need whatever services there are.
+func frontendBase(l *list, c Config) {
 	seen := of.State(of.StateTrk, 0)
 	l.add(Faced, 5, match(seen), goTo(Pick)) // which refuses it
 	l.add(Faced, 0, nil, goTo(Serve))
@@ -68,12 +68,12 @@ func faceBase(l *list, c Config) {
 	}
 	for _, v6 := range []bool{false, true} {
 		eth, _, _ := ethOf(v6)
-		l.add(Served, 96, match(eth, isSpot, of.State(of.StateNew|of.StateTrk, 0)), goTo(Faced))
+		l.add(Served, 96, match(eth, isSharedVIP, of.State(of.StateNew|of.StateTrk, 0)), goTo(Faced))
 	}
 }
 
-// SpotFlows returns the flows of a spot but those of the services' ports.
-func SpotFlows(c Config, s Spot) []of.Flow {
+// SharedVIPFlows returns the flows of a spot but those of the services' ports.
+func SharedVIPFlows(c Config, s SharedVIP) []of.Flow {
 	l := &list{cookie: cookie(KindService, 0)}
 	if s.Addr.IsUnspecified() {
 		s.nodes(l, c)
@@ -104,7 +104,7 @@ func SpotFlows(c Config, s Spot) []of.Flow {
 }
 
 // open leads what the host's stack sends to an address to the spot.
-func (s Spot) open(l *list, c Config, priority uint16, a netip.Addr) {
+func (s SharedVIP) open(l *list, c Config, priority uint16, a netip.Addr) {
 	if s.Open != 0 && c.servicesOutside() {
 		l.add(Classify, priority, toAddr(a, of.Eq(of.InPort, c.Host)), routerToRouter(
 			of.Set(regDomain, s.Domain), of.Set(regNetwork, s.Open), of.Set(regOrigin, fromStack),
@@ -114,7 +114,7 @@ func (s Spot) open(l *list, c Config, priority uint16, a netip.Addr) {
 
 // nodes adds that what has a node's address and is no service's goes where it would
 // without services: at once, or once tracking has said that it is of no translation.
-func (s Spot) nodes(l *list, c Config) {
+func (s SharedVIP) nodes(l *list, c Config) {
 	eth, _, _ := ethOf(s.Addr.Is6())
 	here := []of.Term{of.Eq(regService, s.Number), eth}
 	miss := func(stage Stage, priority uint16, more ...of.Term) {
@@ -154,7 +154,7 @@ func (s Spot) nodes(l *list, c Config) {
 }
 
 // FacedNode returns the flows for one node's address, s being the nodes' spot.
-func FacedNode(c Config, s Spot, a netip.Addr) []of.Flow {
+func FacedNode(c Config, s SharedVIP, a netip.Addr) []of.Flow {
 	l := &list{cookie: cookie(KindService, 0)}
 	l.add(Destination, 204, toAddr(a, inDomain(s.Domain), origin(fromPort), of.EqMAC(of.EthDst, desired.RouterMAC), of.Eq(regChunk, 0)),
 		of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(Faced))
@@ -174,19 +174,19 @@ func ownsAddress(l *list, c Config, a netip.Addr, here []of.Term, there ...of.Ac
 	l.add(Destination, 206, toAddr(a, append(here, of.EqMAC(of.EthDst, desired.RouterMAC))...), there...)
 }
 
-// faces adds how a service is asked at its faces of a family, and at its virtual address
+// frontendFlows adds how a service is asked at its faces of a family, and at its virtual address
 // where it has faces too.
-func (s Service) faces(l *list, c Config, choose *chooser, self []of.Term) []of.Group {
+func (s Service) frontendFlows(l *list, c Config, choose *chooser, self []of.Term) []of.Group {
 	eth, src, dst := ethOf(choose.v6)
 	for _, b := range choose.among(desired.TrafficCluster) {
 		l.add(Again, 100, match(append(slices.Clone(self), of.EqAddr(dst, b.Addr(choose.v6)))...), goTo(Backend))
 	}
 	s.notAtNodes(l, c, choose.v6, self)
 	var groups []of.Group
-	for _, f := range s.fronts(choose.v6) {
+	for _, f := range s.frontendsOf(choose.v6) {
 		proto := []of.Term{isProto(int(f.Protocol)), of.Eq(dstPort(f.Protocol), f.Port)}
-		if f.Spot != 0 {
-			m, priority := append([]of.Term{of.Eq(regService, f.Spot), eth}, proto...), uint16(100)
+		if f.VIP != 0 {
+			m, priority := append([]of.Term{of.Eq(regService, f.VIP), eth}, proto...), uint16(100)
 			if f.Node {
 				m, priority = append(m, of.EqAddr(dst, f.Addr)), 105
 			}
@@ -200,12 +200,12 @@ func (s Service) faces(l *list, c Config, choose *chooser, self []of.Term) []of.
 			who, above = append(slices.Clone(self), of.EqAddr(dst, f.Addr)), 2
 		}
 		s.clientsOf(l, f, src, append(slices.Clone(who), proto...), above)
-		port := front{desired.ServicePort{Protocol: f.Protocol, Port: f.Port, Backend: f.Backend}, true, s.alone(f)}
+		port := frontendMatch{desired.ServicePort{Protocol: f.Protocol, Port: f.Port, Backend: f.Backend}, true, s.alone(f)}
 		for _, x := range s.askers(c, choose, who, f.InternalPolicy, f.ExternalPolicy) {
 			own := x.above > 0
 			x.above += above
 			switch {
-			case len(x.all) == 0 && x.silent:
+			case len(x.all) == 0 && x.unanswered:
 				l.drop(Pick, 10+x.above, x.asks(port.ServicePort), driver.DropNoProvider)
 			case len(x.all) == 0 && own:
 				l.refuseBy(c, MeterServices, Pick, 100+x.above, x.asks(port.ServicePort), driver.DropNoProvider)
@@ -237,16 +237,16 @@ func (s Service) notAtNodes(l *list, c Config, v6 bool, self []of.Term) {
 	}
 }
 
-// fronts are the faces of a family that flows serve, and the ports of the virtual address.
-func (s Service) fronts(v6 bool) []Face {
-	var out []Face
+// frontendsOf are the faces of a family that flows serve, and the ports of the virtual address.
+func (s Service) frontendsOf(v6 bool) []Frontend {
+	var out []Frontend
 	vip := s.IPv4
 	if v6 {
 		vip = s.IPv6
 	}
 	for _, p := range countable(s.Service) {
 		if vip.IsValid() {
-			out = append(out, Face{Frontend: desired.Frontend{Addr: vip, Protocol: p.Protocol, Port: p.Port, Backend: p.Backend, InternalPolicy: s.InternalPolicy, ExternalPolicy: s.ExternalPolicy}})
+			out = append(out, Frontend{Frontend: desired.Frontend{Addr: vip, Protocol: p.Protocol, Port: p.Port, Backend: p.Backend, InternalPolicy: s.InternalPolicy, ExternalPolicy: s.ExternalPolicy}})
 		}
 	}
 	for _, f := range s.Faces {
@@ -259,8 +259,8 @@ func (s Service) fronts(v6 bool) []Face {
 
 // clientsOf adds who may begin connections at a face that takes clients of some prefixes
 // only. Others pass where nodes' face with the same port does not take all.
-func (s Service) clientsOf(l *list, f Face, src of.Field, asks []of.Term, above uint16) {
-	nodes := func(o Face) bool {
+func (s Service) clientsOf(l *list, f Frontend, src of.Field, asks []of.Term, above uint16) {
+	nodes := func(o Frontend) bool {
 		return o.atNodes() && len(o.Sources) > 0 && o.Protocol == f.Protocol && o.Port == f.Port && o.Addr.Is6() == f.Addr.Is6()
 	}
 	if len(f.Sources) == 0 && !slices.ContainsFunc(s.Faces, nodes) {
@@ -281,11 +281,11 @@ func (s Service) clientsOf(l *list, f Face, src of.Field, asks []of.Term, above 
 }
 
 // alone tells whether fragments without a port can only be for a face.
-func (s Service) alone(f Face) bool {
+func (s Service) alone(f Frontend) bool {
 	if f.Protocol != model.ProtoUDP || len(f.Sources) > 0 || f.atNodes() || f.Node {
 		return false
 	}
-	for _, o := range s.fronts(f.Addr.Is6()) {
+	for _, o := range s.frontendsOf(f.Addr.Is6()) {
 		if o.Addr == f.Addr && o.Protocol == f.Protocol && o.Port != f.Port {
 			return false
 		}

@@ -9,18 +9,18 @@ import (
 
 // noteAudits notes the audits that have come or changed with a picture.
 func (d *Driver) noteAudits(sets desired.Map[desired.PolicySetID, *desired.PolicySet]) {
-	if d.untold == nil {
-		d.untold = driver.PendingAudits{}
+	if d.pendingAudits == nil {
+		d.pendingAudits = driver.PendingAudits{}
 	}
-	d.untold.Note(d.audited, sets)
+	d.pendingAudits.Note(d.audited, sets)
 	d.audited = sets
 }
 
-// tellLiving reports to the monitor how the audits that were not reported yet would judge
+// reportEstablished reports to the monitor how the audits that were not reported yet would judge
 // the established connections.
-func (d *Driver) tellLiving() {
+func (d *Driver) reportEstablished() {
 	m, t := d.k.monitor, d.k.tables
-	if m == nil || len(d.untold) == 0 {
+	if m == nil || len(d.pendingAudits) == 0 {
 		return
 	}
 	living := driver.Established{}
@@ -35,8 +35,8 @@ func (d *Driver) tellLiving() {
 		living.Add(a, f.srcPort)
 	}
 	var all driver.EstablishedQueue
-	all.Add(living, d.untold, func(a driver.Alike) []driver.End {
-		return a.Ends(func(name string) *desired.PolicySet {
+	all.Add(living, d.pendingAudits, func(a driver.Alike) []driver.End {
+		return a.PolicyEnds(func(name string) *desired.PolicySet {
 			if port := t.ports[name]; port != nil {
 				return t.sets[port.Policies]
 			}
@@ -44,7 +44,7 @@ func (d *Driver) tellLiving() {
 		}, func(addr netip.Addr) desired.Peer { return t.peerAt(t.networks[a.Network], addr) }, t.set)
 	})
 	all.Tell(m.queue, nil)
-	d.untold = nil
+	d.pendingAudits = nil
 }
 
 // set returns a policy set that is in the data plane; nil = it is not in.

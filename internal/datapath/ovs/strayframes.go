@@ -19,20 +19,20 @@ import (
 // closed. So the driver listens there, and hands them to the switch as frames of the
 // tunnel.
 
-// missedRoom is how many bytes of missed frames wait for the driver: at 10 Gbit/s what
+// strayFrameBuffer is how many bytes of missed frames wait for the driver: at 10 Gbit/s what
 // comes in 3 ms.
-const missedRoom = 4 << 20
+const strayFrameBuffer = 4 << 20
 
-// catchMissed begins to take what the switch misses. The switch must be in user space;
+// catchStrayFrames begins to take what the switch misses. The switch must be in user space;
 // the kernel's datapath has the port itself. Where somebody else has the port, or there is
 // no address yet, the next Apply tries again.
-func (d *Driver) catchMissed() {
-	if d.cfg.Datapath != "netdev" || !d.cfg.VTEP.IsValid() || d.missed || d.run.Err() != nil {
+func (d *Driver) catchStrayFrames() {
+	if d.cfg.Datapath != "netdev" || !d.cfg.VTEP.IsValid() || d.catchesStray || d.run.Err() != nil {
 		return
 	}
 	l := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, missedRoom) // less room without
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, strayFrameBuffer) // less room without
 		})
 	}}
 	c, err := l.ListenPacket(d.run, "udp", net.JoinHostPort(d.cfg.VTEP.String(), strconv.Itoa(int(d.cfg.VXLANPort))))
@@ -40,15 +40,15 @@ func (d *Driver) catchMissed() {
 		d.cfg.Log.Debug("frames that the switch delivers to the host while interfaces are added or deleted are lost", "error", err)
 		return
 	}
-	d.missed = true
+	d.catchesStray = true
 	d.wg.Go(func() {
 		defer context.AfterFunc(d.run, func() { _ = c.Close() })() // nothing is lost with it
-		d.responder.handOn(c.(*net.UDPConn))
+		d.responder.inject(c.(*net.UDPConn))
 	})
 }
 
-// handOn hands missed frames to the switch until the socket is closed.
-func (a *responder) handOn(c *net.UDPConn) {
+// inject hands missed frames to the switch until the socket is closed.
+func (a *responder) inject(c *net.UDPConn) {
 	b := make([]byte, 64<<10)
 	for {
 		n, from, err := c.ReadFromUDPAddrPort(b)

@@ -39,9 +39,9 @@ func (s *strangeFlows) note(f openflow.FlowStats) (ours bool) {
 	return false
 }
 
-// strangers tells what is in the bridge that is not ours: flows as of the last look at
+// unmanaged tells what is in the bridge that is not ours: flows as of the last look at
 // all of them.
-func (s *ports) strangers() (problems []driver.Problem) {
+func (s *ports) unmanaged() (problems []driver.Problem) {
 	bridge := s.cfg.Bridge
 	if found := s.flows.strange; found.n > 0 {
 		problems = append(problems, driver.Problem{Object: "flows of bridge " + bridge, Strange: true, Err: model.Errorf(model.ErrConflict,

@@ -7,11 +7,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// sound reports whether a frame, whose headers are h, is valid to send
+// wellFormed reports whether a frame, whose headers are h, is valid to send
 // (docs/design/policy.md, Connections). Invalid ones get no error (RFC 1122 section 3.2.2).
 // Connection tracking judges the same, but packets that the router answers never get there.
 // Parts that the switch has cut from f are not judged.
-func sound(f []byte, h headers) bool {
+func wellFormed(f []byte, h headers) bool {
 	be, b, parts := binary.BigEndian, f[ethernetLen:], false
 	if h.src.Is4() {
 		head := int(b[0]&15) * 4
@@ -32,15 +32,15 @@ func sound(f []byte, h headers) bool {
 		return n >= 8 && (n <= size || parts)
 	case model.ProtoTCP:
 		head := int(t[12]>>4) * 4
-		return head >= tcpLen && (head <= size || parts) && soundFlags(t[13])
+		return head >= tcpLen && (head <= size || parts) && validFlags(t[13])
 	default:
 		return true
 	}
 }
 
-// soundFlags tells whether a TCP segment may have the flags: a request is neither an
+// validFlags tells whether a TCP segment may have the flags: a request is neither an
 // end nor a reset, and all others but a reset acknowledge something.
-func soundFlags(f byte) bool {
+func validFlags(f byte) bool {
 	const push, urgent = 8, 32
 	if f&tcpSYN != 0 && f&(tcpFIN|tcpRST) != 0 {
 		return false

@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFacesGolden pins the flows of a service with faces, of the addresses that it shares
+// TestFrontendsGolden pins the flows of a service with faces, of the addresses that it shares
 // and of a node's, and that faces with the same choice have one group.
-func TestFacesGolden(t *testing.T) {
+func TestFrontendsGolden(t *testing.T) {
 	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	c := Config{Tunnel: 1, Host: 3, Private: *way, ArpMode: model.ArpProxy, Answers: true, Pieces: true}
 	for _, v6 := range []bool{false, true} {
@@ -24,15 +24,15 @@ func TestFacesGolden(t *testing.T) {
 		if v6 {
 			name, at, node, s.Affinity = "faces-v6-affine", netip.MustParseAddr("2001:db8:9::9"), netip.MustParseAddr("2001:db8:7::7"), time.Hour
 		}
-		faces := []Face{
-			{Frontend: desired.Frontend{Addr: desired.AnyNode(at), Protocol: model.ProtoTCP, Port: 30080, Backend: 8080, ExternalPolicy: desired.TrafficLocalDrop}, Spot: 0xfff00001},
-			{Frontend: desired.Frontend{Addr: at, Protocol: model.ProtoTCP, Port: 80, Backend: 8080, Sources: sources}, Spot: 0xfff00002},
-			{Frontend: desired.Frontend{Addr: at, Protocol: model.ProtoUDP, Port: 53, Backend: 5353}, Spot: 0xfff00002},
+		faces := []Frontend{
+			{Frontend: desired.Frontend{Addr: desired.AnyNode(at), Protocol: model.ProtoTCP, Port: 30080, Backend: 8080, ExternalPolicy: desired.TrafficLocalDrop}, VIP: 0xfff00001},
+			{Frontend: desired.Frontend{Addr: at, Protocol: model.ProtoTCP, Port: 80, Backend: 8080, Sources: sources}, VIP: 0xfff00002},
+			{Frontend: desired.Frontend{Addr: at, Protocol: model.ProtoUDP, Port: 53, Backend: 5353}, VIP: 0xfff00002},
 		}
-		nodes := Spot{Number: 0xfff00001, Domain: 7, Zone: 65528, Addr: desired.AnyNode(at), Open: 7}
+		nodes := SharedVIP{Number: 0xfff00001, Domain: 7, Zone: 65528, Addr: desired.AnyNode(at), Open: 7}
 		flows, groups := made(c, s, faces...)
-		flows = slices.Concat(flows, SpotFlows(c, nodes), FacedNode(c, nodes, node),
-			SpotFlows(c, Spot{Number: 0xfff00002, Domain: 7, Zone: 65528, Addr: at, Open: 7, Datagrams: 0x80000005}))
+		flows = slices.Concat(flows, SharedVIPFlows(c, nodes), FacedNode(c, nodes, node),
+			SharedVIPFlows(c, SharedVIP{Number: 0xfff00002, Domain: 7, Zone: 65528, Addr: at, Open: 7, Datagrams: 0x80000005}))
 		golden(t, name, text(flows)+groups)
 		if n := strings.Count(groups, "# group"); n != 3 {
 			t.Errorf("%s: %d groups, want one for TCP and those for UDP", name, n)
@@ -40,17 +40,17 @@ func TestFacesGolden(t *testing.T) {
 	}
 }
 
-// TestNumbersOfSpots: no service has a number that spots have.
-func TestNumbersOfSpots(t *testing.T) {
+// TestNoServiceHasTheNumberOfASharedVIP: no service has a number that spots have.
+func TestNoServiceHasTheNumberOfASharedVIP(t *testing.T) {
 	for n := range uint32(1 << 13) {
-		if got := service(n << 19); got&spotBits == spotBits || got&serviceBit == 0 {
+		if got := service(n << 19); got&sharedVIPBits == sharedVIPBits || got&serviceBit == 0 {
 			t.Errorf("a service has the number %#x", got)
 		}
 	}
-	if n := NextSpot(0xffffffff); n != spotBits {
+	if n := NextSharedVIP(0xffffffff); n != sharedVIPBits {
 		t.Errorf("after the last spot comes %#x", n)
 	}
-	if !IsService(SpotNumber(7, netip.IPv4Unspecified())) {
+	if !IsService(SharedVIPNumber(7, netip.IPv4Unspecified())) {
 		t.Error("a spot's number is not marked as one of services")
 	}
 }

@@ -25,10 +25,10 @@ func withLog(c Case) Case {
 	return c
 }
 
-// testRandomAsides compares the reports of random policies that are logged and audited, for
+// testRandomAuditRules compares the reports of random policies that are logged and audited, for
 // established and for new connections. Each case begins with an empty data plane, since
 // conntrack forgets sooner than the reference.
-func testRandomAsides(t *testing.T, h Harness) {
+func testRandomAuditRules(t *testing.T, h Harness) {
 	t.Helper()
 	top := Labelled(StandardTopology())
 	b, w := sending(t, h, top, Case{})
@@ -46,7 +46,7 @@ func testRandomAsides(t *testing.T, h Harness) {
 		if err := w.Switch(c); err != nil {
 			t.Fatal(err)
 		}
-		pic := w.Pictures["h1"]
+		pic := w.Desired["h1"]
 		b.apply(t, desired.Host{Name: pic.Name, VTEP: pic.VTEP, FwdMode: pic.FwdMode, ArpMode: pic.ArpMode})
 		b.apply(t, pic)
 		send := func() {
@@ -67,7 +67,7 @@ func testRandomAsides(t *testing.T, h Harness) {
 			t.Fatal(err)
 		}
 		send()
-		told += compareTold(t, c.Name, want, got)
+		told += wantEvents(t, c.Name, want, got)
 		cancel()
 		drain(t, got)
 		drain(t, want)
@@ -80,9 +80,9 @@ func testRandomAsides(t *testing.T, h Harness) {
 	}
 }
 
-// compareTold expects as many connections of each kind as the oracle told of,
+// wantEvents expects as many connections of each kind as the oracle told of,
 // in any order and by however many events; it returns how many.
-func compareTold(t *testing.T, what string, want, got <-chan driver.FlowEvent) (n int) {
+func wantEvents(t *testing.T, what string, want, got <-chan driver.FlowEvent) (n int) {
 	t.Helper()
 	count := func(sum map[string]uint64, e driver.FlowEvent) {
 		by := e.Count

@@ -54,7 +54,7 @@ func (c claimant) key() any {
 // judgeClaimants judges ports and remotes, and each other claimant that claims, or
 // had, something that they claim or claimed: whether it gets that may be another
 // answer now.
-func (p *pictures) judgeClaimants(old desired.Host, hasIface func(string) bool, again map[claimant]struct{}) {
+func (p *desiredStates) judgeClaimants(old desired.Host, hasIface func(string) bool, again map[claimant]struct{}) {
 	todo := slices.Collect(maps.Keys(again))
 	meet := func(c claimant) {
 		if _, known := again[c]; !known && c != (claimant{}) {
@@ -66,7 +66,7 @@ func (p *pictures) judgeClaimants(old desired.Host, hasIface func(string) bool, 
 		c := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		for _, h := range []desired.Host{old, p.want} {
-			mac, addrs, private := claims(h, c)
+			mac, addrs, private := addressesOf(h, c)
 			if name, ok := p.portMACs[mac]; ok {
 				meet(portClaimant(name))
 			}
@@ -112,7 +112,7 @@ func (p *pictures) judgeClaimants(old desired.Host, hasIface func(string) bool, 
 
 // remoteAt returns the claimant of a remote's key, if the newest picture or the old
 // one has that remote.
-func (p *pictures) remoteAt(old desired.Host, mac desired.RemoteKey) claimant {
+func (p *desiredStates) remoteAt(old desired.Host, mac desired.RemoteKey) claimant {
 	_, has := p.want.Remotes.Get(mac)
 	if _, had := old.Remotes.Get(mac); !has && !had {
 		return claimant{}
@@ -120,8 +120,8 @@ func (p *pictures) remoteAt(old desired.Host, mac desired.RemoteKey) claimant {
 	return remoteClaimant(mac)
 }
 
-// claims returns what an object of a picture wants for itself.
-func claims(h desired.Host, c claimant) (mac desired.RemoteKey, addrs []addrKey, private netip.Addr) {
+// addressesOf returns what an object of a picture wants for itself.
+func addressesOf(h desired.Host, c claimant) (mac desired.RemoteKey, addrs []addrKey, private netip.Addr) {
 	var n model.NetworkID
 	var v4, v6 netip.Addr
 	if c.local {
@@ -139,15 +139,15 @@ func claims(h desired.Host, c claimant) (mac desired.RemoteKey, addrs []addrKey,
 	}
 	for _, a := range []netip.Addr{v4, v6} {
 		if a.IsValid() {
-			addrs = append(addrs, claimOf(h, n, a))
+			addrs = append(addrs, addrKeyOf(h, n, a))
 		}
 	}
 	return mac, addrs, private
 }
 
-// claimOf returns the key under which an endpoint on a network of a picture claims
+// addrKeyOf returns the key under which an endpoint on a network of a picture claims
 // an address.
-func claimOf(h desired.Host, id model.NetworkID, a netip.Addr) addrKey {
+func addrKeyOf(h desired.Host, id model.NetworkID, a netip.Addr) addrKey {
 	if n, ok := h.Networks.Get(id); ok {
 		return addrKey{n.Domain(), a}
 	}
@@ -156,8 +156,8 @@ func claimOf(h desired.Host, id model.NetworkID, a netip.Addr) addrKey {
 
 // release takes from an object the MAC and addresses that it claims in a picture,
 // and forgets it as a loser.
-func (p *pictures) release(h desired.Host, c claimant) {
-	mac, addrs, private := claims(h, c)
+func (p *desiredStates) release(h desired.Host, c claimant) {
+	mac, addrs, private := addressesOf(h, c)
 	lost := p.refused[c.key()] != nil
 	forget := func(what any) {
 		if delete(p.losers[what], c); len(p.losers[what]) == 0 {
@@ -186,12 +186,12 @@ func (p *pictures) release(h desired.Host, c claimant) {
 
 // settle records whether an object is refused and, where others have what it
 // claims, enters it as a loser.
-func (p *pictures) settle(c claimant, err error) {
+func (p *desiredStates) settle(c claimant, err error) {
 	p.refuse(c.key(), err)
 	if !errors.Is(err, model.ErrExists) {
 		return
 	}
-	mac, addrs, private := claims(p.want, c)
+	mac, addrs, private := addressesOf(p.want, c)
 	lose := func(what any) {
 		if p.losers[what] == nil {
 			p.losers[what] = map[claimant]struct{}{}
@@ -207,8 +207,8 @@ func (p *pictures) settle(c claimant, err error) {
 	}
 }
 
-// claim gives an object its MAC and addresses.
-func (p *pictures) claim(who station, n model.NetworkID, mac model.MAC, addrs ...netip.Addr) error {
+// assign gives an object its MAC and addresses.
+func (p *desiredStates) assign(who station, n model.NetworkID, mac model.MAC, addrs ...netip.Addr) error {
 	if _, ok := p.want.Networks.Get(n); !ok || p.refused[n] != nil {
 		return model.Errorf(model.ErrNotFound, "network %d does not exist", n)
 	}
@@ -226,7 +226,7 @@ func (p *pictures) claim(who station, n model.NetworkID, mac model.MAC, addrs ..
 		if a.Is4() != (i == 0) {
 			return model.Errorf(model.ErrInvalid, "address %s is of the wrong family", a)
 		}
-		if other, dup := p.addrs[claimOf(p.want, n, a)]; dup {
+		if other, dup := p.addrs[addrKeyOf(p.want, n, a)]; dup {
 			return model.Errorf(model.ErrExists, "address %s belongs to %s", a, other.claimant())
 		}
 	}
@@ -235,7 +235,7 @@ func (p *pictures) claim(who station, n model.NetworkID, mac model.MAC, addrs ..
 	}
 	for _, a := range addrs {
 		if a.IsValid() {
-			p.addrs[claimOf(p.want, n, a)] = who
+			p.addrs[addrKeyOf(p.want, n, a)] = who
 		}
 	}
 	return nil

@@ -9,11 +9,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
 
-// TestStrangers: flows and ports of others in the bridge are reported with a command to
+// TestUnmanagedFlowsAndPortsAreReported: flows and ports of others in the bridge are reported with a command to
 // type, and left alone; the command ends it.
-func TestStrangers(t *testing.T) {
+func TestUnmanagedFlowsAndPortsAreReported(t *testing.T) {
 	r := newRig(t)
-	small, _ := conformance.Pictures(t)
+	small, _ := conformance.DesiredStates(t)
 	for name, p := range small.Ports.All() {
 		r.addWire(t, name, p.MAC)
 	}

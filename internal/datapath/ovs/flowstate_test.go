@@ -19,7 +19,7 @@ import (
 // wantedFlows is all that a ledger wants.
 func wantedFlows(l *ledger) map[string]string {
 	out := map[string]string{}
-	for k := range l.claims {
+	for k := range l.owners {
 		out[k], _ = l.wanted(k)
 	}
 	return out
@@ -40,16 +40,16 @@ func somePort(rng *rand.Rand, i int) *desired.Port {
 	}
 }
 
-// TestPictureIncremental applies random changes and checks that the flows are
+// TestFlowsFollowTheDesiredState applies random changes and checks that the flows are
 // those of the last picture alone, in the ledger and in the switch.
-func TestPictureIncremental(t *testing.T) {
+func TestFlowsFollowTheDesiredState(t *testing.T) {
 	seeds := int64(4)
 	if conformance.Full() {
 		seeds = 20
 	}
 	for seed := range seeds {
 		rng := rand.New(rand.NewSource(seed))
-		p := newPicture()
+		p := newFlowState()
 		var h desired.Host
 		numbers := map[string]uint32{}
 		for step := range 60 {
@@ -98,7 +98,7 @@ func TestPictureIncremental(t *testing.T) {
 			now := maps.Clone(numbers)
 			p.update(h, c, now)
 			flush(p.ledger)
-			fresh := newPicture()
+			fresh := newFlowState()
 			fresh.update(h, c, now)
 			want := wantedFlows(fresh.ledger)
 			if diff := cmp.Diff(want, p.ledger.installed); diff != "" {
@@ -128,7 +128,7 @@ func BenchmarkRemoteChange(b *testing.B) {
 			for i := range n {
 				h.Remotes = h.Remotes.Set(remote(i, 300))
 			}
-			p := newPicture()
+			p := newFlowState()
 			c := pipeline.Config{Tunnel: 100, ArpMode: model.ArpProxy}
 			p.update(h, c, nil)
 			flush(p.ledger)

@@ -14,18 +14,18 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// randomFaces are random services at few addresses, that share them and take ports from
+// randomFrontends are random services at few addresses, that share them and take ports from
 // each other, asked by containers, by the node's own processes and by clients outside.
-type randomFaces struct {
+type randomFrontends struct {
 	*randomServices
 	six      bool // also by IPv6 from outside
 	network  model.Network
 	services []desired.Service
-	asked    []*askedFace
+	asked    []*frontendConn
 }
 
-// askedFace is a connection to a face that came to a backend.
-type askedFace struct {
+// frontendConn is a connection to a face that came to a backend.
+type frontendConn struct {
 	client  model.Endpoint // without a key: it is outside
 	first   reference.Packet
 	behind  reference.Packet // as the last one left
@@ -33,9 +33,9 @@ type askedFace struct {
 	service model.ServiceKey
 }
 
-// testRandomFaces compares what becomes of random packets to and from faces while
+// testRandomFrontends compares what becomes of random packets to and from faces while
 // services change.
-func testRandomFaces(t *testing.T, h Harness) {
+func testRandomFrontends(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Send == nil || !h.WayOut {
 		t.Skip("the harness has no WayOut")
@@ -52,7 +52,7 @@ func testRandomFaces(t *testing.T, h Harness) {
 	if err := w.Change(func(c *compile.Compiler) { WithWayOut(top, c, h.WayOut6) }); err != nil {
 		t.Fatal(err)
 	}
-	b.interfaces(t, w.Pictures["h1"])
+	b.interfaces(t, w.Desired["h1"])
 	n, seed := *serviceWorlds, Seed()
 	if h.Differs[Tracked] != "" && n == 0 {
 		seed = 1
@@ -66,7 +66,7 @@ func testRandomFaces(t *testing.T, h Harness) {
 	sport, sent, through := uint16(20000), 0, 0
 	foreign := b.withForeign(t, h, w)
 	for i := range n {
-		x := &randomFaces{randomServices: newRandomServices(t, b, top, w), six: h.WayOut6, network: top.Networks[0]}
+		x := &randomFrontends{randomServices: newRandomServices(t, b, top, w), six: h.WayOut6, network: top.Networks[0]}
 		x.r, x.strange = rand.New(rand.NewPCG(seed, uint64(i))), rand.New(rand.NewPCG(seed, 1<<32|uint64(i)))
 		x.seed, x.world, x.sport, x.foreign = seed, uint64(i), &sport, foreign
 		for range 2 + x.r.IntN(3) {
@@ -88,13 +88,13 @@ func testRandomFaces(t *testing.T, h Harness) {
 	}
 }
 
-// spots are the addresses at which services have faces; one of a node's is asked by itself.
-func spots() []netip.Addr {
+// frontendAddrs are the addresses at which services have faces; one of a node's is asked by itself.
+func frontendAddrs() []netip.Addr {
 	return slices.Concat(both(1), both(2), nodes, []netip.Addr{node(false), node(true)})
 }
 
 // furnish gives a service anything but its key.
-func (x *randomFaces) furnish(i int) {
+func (x *randomFrontends) furnish(i int) {
 	r, s := x.r, &x.services[i]
 	*s = desired.Service{Key: s.Key, Network: s.Network, Exposed: r.IntN(4) > 0, Affinity: one(r, 0, 0, 0, time.Hour)}
 	among := func() desired.TrafficPolicy {
@@ -107,7 +107,7 @@ func (x *randomFaces) furnish(i int) {
 	}
 	for range 1 + r.IntN(8) {
 		f := desired.Frontend{
-			Addr: one(r, spots()...), Protocol: one(r, model.ProtoTCP, model.ProtoUDP), Port: one(r, uint16(53), 80), Backend: one(r, uint16(5353), 8080),
+			Addr: one(r, frontendAddrs()...), Protocol: one(r, model.ProtoTCP, model.ProtoUDP), Port: one(r, uint16(53), 80), Backend: one(r, uint16(5353), 8080),
 			InternalPolicy: among(), ExternalPolicy: among(),
 		}
 		if r.IntN(4) == 0 {
@@ -141,8 +141,8 @@ func (x *randomFaces) furnish(i int) {
 
 // clientsOf are clients outside: beyond the host, and the host's own processes by its
 // address for tunnels, and by the private one.
-func (x *randomFaces) clientsOf(v6 bool) []netip.Addr {
-	way := x.w.Pictures["h1"].Private
+func (x *randomFrontends) clientsOf(v6 bool) []netip.Addr {
+	way := x.w.Desired["h1"].Private
 	if v6 {
 		return []netip.Addr{Outside6, Outside6.Next(), way.Addr6}
 	}
@@ -150,7 +150,7 @@ func (x *randomFaces) clientsOf(v6 bool) []netip.Addr {
 }
 
 // change changes a service, or policies, and applies the world.
-func (x *randomFaces) change() {
+func (x *randomFrontends) change() {
 	x.t.Helper()
 	was := x.owners()
 	i := x.r.IntN(len(x.services))
@@ -175,7 +175,7 @@ func (x *randomFaces) change() {
 			}
 		}
 	}
-	pic := x.w.Pictures["h1"]
+	pic := x.w.Desired["h1"]
 	for _, s := range x.services {
 		pic.Services = pic.Services.Set(s.Key, &s)
 	}
@@ -187,30 +187,30 @@ func (x *randomFaces) change() {
 	x.apply(x.t, pic)
 	if x.plain { // what tracking keeps of connections that end is its own affair
 		now := x.owners()
-		x.asked = slices.DeleteFunc(x.asked, func(c *askedFace) bool {
-			at := frontOf(c.first)
+		x.asked = slices.DeleteFunc(x.asked, func(c *frontendConn) bool {
+			at := frontendOf(c.first)
 			return c.service == x.services[i].Key || was[at] != now[at]
 		})
 	}
 }
 
 // fronts is where somebody asks.
-type frontAt struct {
+type frontendAt struct {
 	addr  netip.Addr
 	proto model.Protocol
 	port  uint16
 }
 
-func frontOf(p reference.Packet) frontAt { return frontAt{p.Dst, p.Proto, p.DstPort} }
+func frontendOf(p reference.Packet) frontendAt { return frontendAt{p.Dst, p.Proto, p.DstPort} }
 
 // owners are who has which face, by the smallest key.
-func (x *randomFaces) owners() map[frontAt]model.ServiceKey {
-	out := map[frontAt]model.ServiceKey{}
-	for _, a := range x.fronts() {
+func (x *randomFrontends) owners() map[frontendAt]model.ServiceKey {
+	out := map[frontendAt]model.ServiceKey{}
+	for _, a := range x.clientTargets() {
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 			for _, port := range []uint16{53, 80} {
-				if s, _ := x.owner(frontAt{a, proto, port}); s != nil {
-					out[frontAt{a, proto, port}] = s.Key
+				if s, _ := x.owner(frontendAt{a, proto, port}); s != nil {
+					out[frontendAt{a, proto, port}] = s.Key
 				}
 			}
 		}
@@ -218,8 +218,8 @@ func (x *randomFaces) owners() map[frontAt]model.ServiceKey {
 	return out
 }
 
-// fronts are all addresses that may be asked.
-func (x *randomFaces) fronts() []netip.Addr {
+// clientTargets are all addresses that may be asked.
+func (x *randomFrontends) clientTargets() []netip.Addr {
 	out := slices.Concat(both(1), both(2))
 	for _, v6 := range ipv4and6 {
 		out = append(out, node(v6), node(v6).Next())
@@ -232,7 +232,7 @@ func (x *randomFaces) fronts() []netip.Addr {
 	return out
 }
 
-func (x *randomFaces) owner(at frontAt) (has *desired.Service, face desired.Frontend) {
+func (x *randomFrontends) owner(at frontendAt) (has *desired.Service, face desired.Frontend) {
 	isNode := at.addr == node(at.addr.Is6()) || at.addr == node(at.addr.Is6()).Next()
 	for i := range x.services {
 		s := &x.services[i]
@@ -244,7 +244,7 @@ func (x *randomFaces) owner(at frontAt) (has *desired.Service, face desired.Fron
 }
 
 // packet sends a random packet; it tells whether that came through.
-func (x *randomFaces) packet() bool {
+func (x *randomFrontends) packet() bool {
 	x.t.Helper()
 	if len(x.asked) == 0 || x.r.IntN(2) == 0 {
 		return x.asks()
@@ -260,11 +260,11 @@ func (x *randomFaces) packet() bool {
 }
 
 // asks begins a connection.
-func (x *randomFaces) asks() bool {
+func (x *randomFrontends) asks() bool {
 	x.t.Helper()
-	at := frontAt{one(x.r, x.fronts()...), one(x.r, model.ProtoTCP, model.ProtoUDP), one(x.r, uint16(53), 53, 80, 80, 443)}
+	at := frontendAt{one(x.r, x.clientTargets()...), one(x.r, model.ProtoTCP, model.ProtoUDP), one(x.r, uint16(53), 53, 80, 80, 443)}
 	*x.sport = max(*x.sport+1, 20000)
-	c := &askedFace{}
+	c := &frontendConn{}
 	v6 := at.addr.Is6()
 	if x.r.IntN(2) == 0 && (x.six || !v6) {
 		c.first = reference.Packet{Host: true, Src: one(x.r, x.clientsOf(v6)...), Proto: at.proto, SrcPort: *x.sport}
@@ -286,11 +286,11 @@ func (x *randomFaces) asks() bool {
 }
 
 // sends sends a client's packet; it tells whether a backend gets it.
-func (x *randomFaces) sends(c *askedFace, p reference.Packet, what string) bool {
+func (x *randomFrontends) sends(c *frontendConn, p reference.Packet, what string) bool {
 	x.t.Helper()
 	what = fmt.Sprintf("%s %s %s", p.Src, what, askedText(p))
 	v := x.check(what, p)
-	s, face := x.owner(frontOf(p))
+	s, face := x.owner(frontendOf(p))
 	if nowhere(v) || v.Sent == nil || v.Sent.Dst == p.Dst {
 		return false
 	}
@@ -312,7 +312,7 @@ func (x *randomFaces) sends(c *askedFace, p reference.Packet, what string) bool 
 }
 
 // reply makes the backend's answer to the last packet that it got.
-func (x *randomFaces) reply(c *askedFace) reference.Packet {
+func (x *randomFrontends) reply(c *frontendConn) reference.Packet {
 	if c.client.Host != "" {
 		return x.randomServices.reply(&served{client: c.client, behind: &c.behind, by: c.by})
 	}
@@ -330,14 +330,14 @@ func (x *randomFaces) reply(c *askedFace) reference.Packet {
 }
 
 // answers sends the backend's answer.
-func (x *randomFaces) answers(c *askedFace) bool {
+func (x *randomFrontends) answers(c *frontendConn) bool {
 	x.t.Helper()
 	v := x.check(fmt.Sprintf("%s answers %s", c.by.Key, c.first.Src), x.reply(c))
 	return !nowhere(v)
 }
 
 // tells sends the backend's error about what it got.
-func (x *randomFaces) tells(c *askedFace) bool {
+func (x *randomFrontends) tells(c *frontendConn) bool {
 	x.t.Helper()
 	v6 := c.first.Src.Is6()
 	if v6 && c.first.Proto == model.ProtoTCP && x.Differs[QuotedTCP] != "" {

@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// picture keeps a ledger in step with a desired.Host. It recomputes the flows
+// flowState keeps a ledger in step with a desired.Host. It recomputes the flows
 // of what changed and of nothing else.
-type picture struct {
+type flowState struct {
 	ledger   *ledger
 	have     desired.Host
 	started  bool
@@ -24,9 +24,9 @@ type picture struct {
 	left     map[desired.Domain]bool              // that the picture has no more, and whose zones are to be emptied
 }
 
-func newPicture() *picture {
+func newFlowState() *flowState {
 	l := newLedger()
-	return &picture{
+	return &flowState{
 		ledger: l, numbers: map[string]uint32{},
 		byNet: map[model.NetworkID]map[string]*desired.Port{}, hears: map[string]map[desired.GroupKey]bool{},
 		policies: newPolicies(l), services: newServices(l), domains: map[desired.Domain]int{}, left: map[desired.Domain]bool{},
@@ -54,7 +54,7 @@ func sameSegment(a, b *desired.Network) bool {
 
 // update makes the ledger want what the picture says, given the configuration
 // and the numbers of the ports. A port without a number has no flows.
-func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[string]uint32) {
+func (p *flowState) update(want desired.Host, c pipeline.Config, numbers map[string]uint32) {
 	all := !p.started || c != p.config
 	if all {
 		p.ledger.set(owner{kind: pipeline.KindBase}, pipeline.Base(c))
@@ -149,7 +149,7 @@ func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[strin
 
 // setGroups follows the multicast groups, and computes the changed ones of ports and
 // networks.
-func (p *picture) setGroups(want desired.Host, ports map[string]bool, moved map[model.NetworkID]bool, all bool) {
+func (p *flowState) setGroups(want desired.Host, ports map[string]bool, moved map[model.NetworkID]bool, all bool) {
 	dirty := map[desired.GroupKey]bool{}
 	for ch := range want.Groups.Diff(p.have.Groups) {
 		dirty[ch.Key] = true
@@ -199,7 +199,7 @@ func (p *picture) setGroups(want desired.Host, ports map[string]bool, moved map[
 }
 
 // setOtherHosts follows the other hosts' tunnel endpoints; all = compute all their flows.
-func (p *picture) setOtherHosts(want desired.Host, all bool) {
+func (p *flowState) setOtherHosts(want desired.Host, all bool) {
 	for ch := range want.Tunnels.Diff(p.have.Tunnels) {
 		if !ch.Has {
 			p.ledger.set(otherHost(ch.Key), nil)
@@ -214,7 +214,7 @@ func (p *picture) setOtherHosts(want desired.Host, all bool) {
 	}
 }
 
-func (p *picture) setPort(want desired.Host, name string, number uint32, dirty map[model.NetworkID]bool) {
+func (p *flowState) setPort(want desired.Host, name string, number uint32, dirty map[model.NetworkID]bool) {
 	if was, ok := p.have.Ports.Get(name); ok {
 		delete(p.byNet[was.Network], name)
 		if len(p.byNet[was.Network]) == 0 {

@@ -14,51 +14,51 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// faces tries services that answer at ports of addresses that they share, or that are
+// frontends tries services that answer at ports of addresses that they share, or that are
 // nodes': "Faces" of docs/design/services.md.
-type faces struct{ *outside }
+type frontends struct{ *outside }
 
-// front is an address that services have faces at, i = 1 or 2, and node one of a node.
-func front(i byte, v6 bool) netip.Addr {
+// frontendAddr is an address that services have faces at, i = 1 or 2, and node one of a node.
+func frontendAddr(i byte, v6 bool) netip.Addr {
 	if v6 {
 		return netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 0xfa, 15: i})
 	}
 	return netip.AddrFrom4([4]byte{203, 0, 113, i})
 }
 
-func node(v6 bool) netip.Addr { return front(77, v6) }
+func node(v6 bool) netip.Addr { return frontendAddr(77, v6) }
 
-// testFaces holds a driver to them: clients inside and, where it serves these,
+// testFrontends holds a driver to them: clients inside and, where it serves these,
 // outside.
-func testFaces(t *testing.T, h Harness) {
+func testFrontends(t *testing.T, h Harness) {
 	t.Helper()
 	var cases []outsideCase
 	for _, sub := range []struct {
 		name string
-		run  func(*faces)
+		run  func(*frontends)
 	}{
-		{"Translated", (*faces).translated},
-		{"Nodes", (*faces).nodes},
-		{"Asked", (*faces).asked},
-		{"Neighbours", (*faces).neighbours},
-		{"Shared", (*faces).shared},
-		{"Sources", (*faces).sources},
-		{"Policies", (*faces).policies},
-		{"Ends", (*faces).ends},
-		{"Claimed", (*faces).claimed},
-		{"Restart", (*faces).restarted},
-		{"Outside", (*faces).clients},
-		{"Hidden", (*faces).hidden},
-		{"Closed", (*faces).closed},
+		{"Translated", (*frontends).translated},
+		{"Nodes", (*frontends).nodes},
+		{"Asked", (*frontends).asked},
+		{"Neighbours", (*frontends).neighbours},
+		{"Shared", (*frontends).shared},
+		{"Sources", (*frontends).sources},
+		{"Policies", (*frontends).policies},
+		{"Ends", (*frontends).connectionEnd},
+		{"Claimed", (*frontends).claimed},
+		{"Restart", (*frontends).restarted},
+		{"Outside", (*frontends).clients},
+		{"Hidden", (*frontends).hidden},
+		{"Closed", (*frontends).closed},
 	} {
-		cases = append(cases, outsideCase{sub.name, func(s *outside) { sub.run(&faces{s}) }})
+		cases = append(cases, outsideCase{sub.name, func(s *outside) { sub.run(&frontends{s}) }})
 	}
 	tryOutside(t, h, func(c driver.Capabilities) bool { return c.Frontends }, cases)
 }
 
 // faced makes a service that has faces only: TCP at port 80, UDP at port 53 of some
 // addresses.
-func (s *faces) faced(at []netip.Addr, ids ...model.EndpointID) desired.Service {
+func (s *frontends) faced(at []netip.Addr, ids ...model.EndpointID) desired.Service {
 	out := s.shop(ids...)
 	out.IPv4, out.IPv6, out.Ports, out.Exposed = netip.Addr{}, netip.Addr{}, nil, true
 	for _, a := range at {
@@ -69,18 +69,18 @@ func (s *faces) faced(at []netip.Addr, ids ...model.EndpointID) desired.Service 
 }
 
 // both are an address of each family.
-func both(i byte) []netip.Addr { return []netip.Addr{front(i, false), front(i, true)} }
+func both(i byte) []netip.Addr { return []netip.Addr{frontendAddr(i, false), frontendAddr(i, true)} }
 
 var nodes = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 
 // have applies the picture with services, and the nodes' addresses.
-func (s *faces) have(all ...desired.Service) {
+func (s *frontends) have(all ...desired.Service) {
 	s.t.Helper()
-	s.apply(s.t, s.picture(all...))
+	s.apply(s.t, s.desiredState(all...))
 }
 
-func (s *faces) picture(all ...desired.Service) desired.Host {
-	pic := s.w.Pictures["h1"]
+func (s *frontends) desiredState(all ...desired.Service) desired.Host {
+	pic := s.w.Desired["h1"]
 	for _, x := range all {
 		pic.Services = pic.Services.Set(x.Key, &x)
 	}
@@ -92,20 +92,20 @@ func (s *faces) picture(all ...desired.Service) desired.Host {
 }
 
 // askAt makes the first packet of a container's new connection to a face.
-func (s *faces) askAt(client model.Endpoint, proto model.Protocol, at netip.Addr) reference.Packet {
+func (s *frontends) askAt(client model.Endpoint, proto model.Protocol, at netip.Addr) reference.Packet {
 	p := s.ask(client, proto, at.Is6())
 	p.Dst = at
 	return p
 }
 
-func (s *faces) translated() {
+func (s *frontends) translated() {
 	client := s.at("web1")
 	s.have(s.faced(append(both(1), both(2)...), "db1", "db2", "web1"))
 	for _, v6 := range ipv4and6 {
 		for i := range byte(2) {
 			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
-				what := fmt.Sprintf("%s, protocol %d", front(i+1, v6), proto)
-				p := s.askAt(client, proto, front(i+1, v6))
+				what := fmt.Sprintf("%s, protocol %d", frontendAddr(i+1, v6), proto)
+				p := s.askAt(client, proto, frontendAddr(i+1, v6))
 				e := s.cameTo(what, s.Send(s.t, p))
 				if e.Key == client.Key {
 					continue // see Itself
@@ -114,7 +114,7 @@ func (s *faces) translated() {
 				s.reached(what+", later", goOn(p), e.Key.ID)
 			}
 		}
-		p := s.askAt(client, model.ProtoTCP, front(1, v6))
+		p := s.askAt(client, model.ProtoTCP, frontendAddr(1, v6))
 		p.DstPort = 443
 		if v := s.Send(s.t, p); !nowhere(v) || v.Answer == nil {
 			s.t.Errorf("%s: a port that nobody has: %s (%+v), want a refusal", ipText(v6), v, v.Answer)
@@ -123,12 +123,12 @@ func (s *faces) translated() {
 }
 
 // nodes: at a node's address the faces' ports are services', all else is not their affair.
-func (s *faces) nodes() {
+func (s *frontends) nodes() {
 	client := s.at("web1")
 	of := s.faced(nodes, "db1", "db2")
 	plain := func(what string, p reference.Packet) {
 		s.t.Helper()
-		s.apply(s.t, s.picture())
+		s.apply(s.t, s.desiredState())
 		want := s.Send(s.t, p)
 		s.have(of)
 		p.SrcPort++
@@ -179,7 +179,7 @@ func (s *faces) nodes() {
 			}
 		}
 	}
-	pic := s.picture(of)
+	pic := s.desiredState(of)
 	pic.NodeAddrs = pic.NodeAddrs.Delete(node(false))
 	p := s.askAt(client, model.ProtoTCP, node(false))
 	s.reached("a node", p, "db1", "db2")
@@ -191,11 +191,11 @@ func (s *faces) nodes() {
 
 // neighbours: frontends' addresses are resolved like virtual ones, nodes' addresses are
 // not.
-func (s *faces) neighbours() {
+func (s *frontends) neighbours() {
 	s.have(s.faced(append(both(1), nodes...), "db1"))
 	client := s.at("web1")
 	for _, v6 := range ipv4and6 {
-		for _, a := range []netip.Addr{front(1, v6), node(v6)} {
+		for _, a := range []netip.Addr{frontendAddr(1, v6), node(v6)} {
 			p := origin(s.top, client)
 			p.SrcMAC, p.DstMAC = client.MAC, reference.Broadcast
 			if v6 {
@@ -214,7 +214,7 @@ func (s *faces) neighbours() {
 
 // shared: services have ports of one address, each its own; of two that want one port
 // the first by key has it, and neither loses what it has when the other one changes.
-func (s *faces) shared() {
+func (s *frontends) shared() {
 	client := s.at("web1")
 	one, two := s.faced(both(1), "db1"), s.faced(both(1), "web2")
 	two.Key.Name = "zoo"
@@ -223,7 +223,7 @@ func (s *faces) shared() {
 	}
 	for _, v6 := range ipv4and6 {
 		s.have(one, two)
-		p, q := s.askAt(client, model.ProtoTCP, front(1, v6)), s.askAt(client, model.ProtoTCP, front(1, v6))
+		p, q := s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)), s.askAt(client, model.ProtoTCP, frontendAddr(1, v6))
 		q.DstPort++
 		s.reached("the first one", p, "db1")
 		s.answered("the first one", client, p, s.replyOf(p, s.at("db1")))
@@ -236,20 +236,20 @@ func (s *faces) shared() {
 		also.Key.Name = "zoo"
 		s.have(one, also)
 		s.denied("the second one has another port", goOn(q))
-		r := s.askAt(client, model.ProtoTCP, front(1, v6))
+		r := s.askAt(client, model.ProtoTCP, frontendAddr(1, v6))
 		s.reached("both want a port", r, "db1")
 		s.answered("both want a port", client, r, s.replyOf(r, s.at("db1")))
 		s.have(also)
-		if e := s.cameTo("the first one leaves it", s.Send(s.t, s.askAt(client, model.ProtoTCP, front(1, v6)))); e.Key.ID != "web2" {
+		if e := s.cameTo("the first one leaves it", s.Send(s.t, s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)))); e.Key.ID != "web2" {
 			s.t.Errorf("%s got it, want web2", e.Key)
 		}
 		s.have(one, also)
-		s.reached("the first one is back", s.askAt(client, model.ProtoTCP, front(1, v6)), "db1")
+		s.reached("the first one is back", s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)), "db1")
 	}
 }
 
 // sources: a face may take some clients only, and tells others nothing.
-func (s *faces) sources() {
+func (s *frontends) sources() {
 	client := s.at("web1")
 	for _, v6 := range ipv4and6 {
 		own := client.IPv4
@@ -265,9 +265,9 @@ func (s *faces) sources() {
 			return of
 		}
 		wide, _ := own.Prefix(own.BitLen() - 8)
-		elsewhere, _ := front(9, v6).Prefix(own.BitLen() - 4)
+		elsewhere, _ := frontendAddr(9, v6).Prefix(own.BitLen() - 4)
 		s.have(of)
-		living := s.askAt(client, model.ProtoTCP, front(1, v6))
+		living := s.askAt(client, model.ProtoTCP, frontendAddr(1, v6))
 		s.reached("before", living, "db1")
 		s.answered("before", client, living, s.replyOf(living, s.at("db1")))
 		for _, x := range []struct {
@@ -279,11 +279,11 @@ func (s *faces) sources() {
 			{[]netip.Prefix{netip.PrefixFrom(own, own.BitLen())}, true},
 			{[]netip.Prefix{netip.PrefixFrom(own.Next(), own.BitLen())}, false},
 			{[]netip.Prefix{netip.PrefixFrom(desired.AnyNode(own), 0)}, true},
-			{[]netip.Prefix{netip.PrefixFrom(desired.AnyNode(front(1, !v6)), 0)}, false},
+			{[]netip.Prefix{netip.PrefixFrom(desired.AnyNode(frontendAddr(1, !v6)), 0)}, false},
 			{nil, true},
 		} {
 			s.have(ranges(of, x.p...))
-			p := s.askAt(client, model.ProtoTCP, front(1, v6))
+			p := s.askAt(client, model.ProtoTCP, frontendAddr(1, v6))
 			if v := s.Send(s.t, p); nowhere(v) == x.taken || v.Answer != nil {
 				s.t.Errorf("%s, of %s: %s (%+v), want it taken: %v", own, x.p, v, v.Answer, x.taken)
 			}
@@ -293,11 +293,11 @@ func (s *faces) sources() {
 }
 
 // policies: each face has its own traffic policy; so one choice serves several.
-func (s *faces) policies() {
+func (s *frontends) policies() {
 	client := s.at("web1")
 	of := s.faced(append(both(1), both(2)...), "db1", "db2")
 	for i := range of.Frontends {
-		if f := &of.Frontends[i]; f.Addr == front(2, f.Addr.Is6()) {
+		if f := &of.Frontends[i]; f.Addr == frontendAddr(2, f.Addr.Is6()) {
 			f.InternalPolicy = desired.TrafficLocal
 		}
 	}
@@ -305,14 +305,14 @@ func (s *faces) policies() {
 	local := func(v6 bool) {
 		s.t.Helper()
 		for range 16 {
-			s.reached("here", s.askAt(client, model.ProtoTCP, front(2, v6)), "db1")
+			s.reached("here", s.askAt(client, model.ProtoTCP, frontendAddr(2, v6)), "db1")
 		}
 	}
 	all := func(v6 bool) {
 		s.t.Helper()
 		got := map[model.EndpointID]bool{}
 		for range 100 {
-			got[s.reached("all", s.askAt(client, model.ProtoTCP, front(1, v6)), "db1", "db2").Key.ID] = true
+			got[s.reached("all", s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)), "db1", "db2").Key.ID] = true
 		}
 		if len(got) != 2 {
 			s.t.Errorf("%s: only %v got some", ipText(v6), got)
@@ -325,20 +325,20 @@ func (s *faces) policies() {
 	none := s.inState(of, "db1", desired.BackendUnhealthy)
 	s.have(none)
 	for _, v6 := range ipv4and6 {
-		s.reached("elsewhere", s.askAt(client, model.ProtoTCP, front(1, v6)), "db2")
-		if v := s.Send(s.t, s.askAt(client, model.ProtoTCP, front(2, v6))); !nowhere(v) || v.Answer == nil {
+		s.reached("elsewhere", s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)), "db2")
+		if v := s.Send(s.t, s.askAt(client, model.ProtoTCP, frontendAddr(2, v6))); !nowhere(v) || v.Answer == nil {
 			s.t.Errorf("%s: none here: %s (%+v), want a refusal", ipText(v6), v, v.Answer)
 		}
 	}
 }
 
 // ends: what becomes of connections when their face changes.
-func (s *faces) ends() {
+func (s *frontends) connectionEnd() {
 	client := s.at("web1")
 	for _, at := range [][]netip.Addr{both(1), nodes} {
 		of := s.faced(at, "db1")
 		for _, v6 := range ipv4and6 {
-			a := front(1, v6)
+			a := frontendAddr(1, v6)
 			if at[0].IsUnspecified() {
 				a = node(v6)
 			}
@@ -380,7 +380,7 @@ func (s *faces) ends() {
 
 // claimed: an address that a service has altogether has no faces of others, nor has one
 // that an endpoint has.
-func (s *faces) claimed() {
+func (s *frontends) claimed() {
 	client, db1 := s.at("web1"), s.at("db1")
 	whole := s.shop("web2")
 	whole.Key.Name = "zoo"
@@ -407,7 +407,7 @@ func (s *faces) claimed() {
 }
 
 // restarted: a driver that restarts keeps the frontends.
-func (s *faces) restarted() {
+func (s *frontends) restarted() {
 	client := s.at("web1")
 	one, two := s.faced(append(both(1), nodes...), "db1"), s.faced(both(1), "web2")
 	two.Key.Name = "zoo"
@@ -417,9 +417,9 @@ func (s *faces) restarted() {
 	}
 	late := s.faced(both(1), "web2") // wants what one has
 	late.Key.Name = "zzz"
-	pic := s.picture(one, two, late)
+	pic := s.desiredState(one, two, late)
 	s.apply(s.t, pic)
-	p, n := s.askAt(client, model.ProtoTCP, front(1, true)), s.askAt(client, model.ProtoTCP, node(false))
+	p, n := s.askAt(client, model.ProtoTCP, frontendAddr(1, true)), s.askAt(client, model.ProtoTCP, node(false))
 	for _, p := range []reference.Packet{p, n} {
 		s.reached("before", p, "db1")
 		s.answered("before", client, p, s.replyOf(p, s.at("db1")))
@@ -441,9 +441,9 @@ func (s *faces) restarted() {
 	s.reached("after a restart", goOn(p), "db1")
 	s.reached("after a restart, at a node", goOn(n), "db1")
 	s.restart(s.t)
-	s.apply(s.t, s.picture(two))
+	s.apply(s.t, s.desiredState(two))
 	s.denied("its service has gone meanwhile", goOn(p))
-	q := s.askAt(client, model.ProtoTCP, front(1, false))
+	q := s.askAt(client, model.ProtoTCP, frontendAddr(1, false))
 	q.DstPort++
 	s.reached("the other one", q, "web2")
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// BenchmarkFaces puts so many services of Kubernetes into a switch, each with 10
+// BenchmarkFrontends puts so many services of Kubernetes into a switch, each with 10
 // backends of its own, a cluster address and a node port, and measures the change of
 // one endpoint, through Apply. The endpoints' own flows are not among them.
-func BenchmarkFaces(b *testing.B) {
+func BenchmarkFrontends(b *testing.B) {
 	for _, n := range []int{10, 1000, 5000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			l := newLive(b, 1)

@@ -29,7 +29,7 @@ func newAuditing(t testing.TB) *auditing {
 	a := &auditing{rig: newRig(t)}
 	a.open(t)
 	const enforced, audited = 4711, 4712
-	_, pic := conformance.Pictures(t)
+	_, pic := conformance.DesiredStates(t)
 	for name, p := range pic.Ports.All() {
 		a.addWire(t, name, p.MAC)
 		p := *p
@@ -80,9 +80,9 @@ func (*auditing) first(from, to *desired.Port, i int) []byte {
 	})
 }
 
-// TestLivingTooMany: a switch that tracks more connections than it lists in a short time is
+// TestTooManyEstablishedConnectionsAreNotListed: a switch that tracks more connections than it lists in a short time is
 // not asked for them; their number is reported as lost.
-func TestLivingTooMany(t *testing.T) {
+func TestTooManyEstablishedConnectionsAreNotListed(t *testing.T) {
 	if ovstest.Kernel() {
 		t.Skip("the kernel counts connections of this process's namespace, and the switch's are in another")
 	}

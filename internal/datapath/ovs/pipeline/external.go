@@ -10,15 +10,15 @@ import (
 // Backends that are no endpoints (docs/design/services.md): what a client sends them is
 // led as its own packet to the address would be, by egress.
 
-// ledBase adds where what no endpoint has goes.
-func ledBase(l *list) {
+// externalBase adds where what no endpoint has goes.
+func externalBase(l *list) {
 	l.add(Backend, 9, match(origin(fromPort)), goTo(Destination))
 	l.drop(Backend, 9, match(origin(fromStack)), driver.DropNoProvider) // its answer would not come by here
 }
 
-// led drops what is for such a backend of a family whose address an endpoint has, which
+// externalBackends drops what is for such a backend of a family whose address an endpoint has, which
 // is another backend.
-func (s Service) led(l *list, v6 bool) {
+func (s Service) externalBackends(l *list, v6 bool) {
 	for _, b := range s.Backends.All() {
 		if a := b.Addr(v6); b.External() && a.IsValid() && s.Taken != nil && s.Taken(a) {
 			l.drop(Backend, 120, toAddr(a, of.Eq(regService, s.Number)), driver.DropUnknownDest)

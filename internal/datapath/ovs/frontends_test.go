@@ -29,10 +29,10 @@ func faced(s *desired.Service, at ...netip.Addr) *desired.Service {
 	return s
 }
 
-// TestServedFaces tries faces with containers' own stacks, at addresses that services
+// TestServedFrontends tries faces with containers' own stacks, at addresses that services
 // share and at those of a node, where all else is the node's: big datagrams and ICMP
 // errors too, which show no ports at first.
-func TestServedFaces(t *testing.T) {
+func TestServedFrontends(t *testing.T) {
 	l, _, out := newWayOut(t)
 	defer func() { _ = l.drv.Close() }()
 	a, b := l.boxes[0], l.boxes[1]
@@ -94,9 +94,9 @@ func TestServedFaces(t *testing.T) {
 	}
 }
 
-// TestFacesShareGroups: faces that choose among the same backends do so by one group, and
+// TestFrontendsWithTheSameBackendsShareAGroup: faces that choose among the same backends do so by one group, and
 // nodes and node ports add up.
-func TestFacesShareGroups(t *testing.T) {
+func TestFrontendsWithTheSameBackendsShareAGroup(t *testing.T) {
 	l := newServed(t)
 	all := append(slices.Clone(shared), netip.IPv4Unspecified(), netip.IPv6Unspecified())
 	l.serve(t, faced(l.served(200, l.boxes[1:]...), all...))
@@ -123,7 +123,7 @@ func TestFacesShareGroups(t *testing.T) {
 		t.Errorf("20 nodes more made %d flows of %d", n, flows)
 	}
 	l.serve(t)
-	if n := groups(); n != 0 || len(l.drv.flows.pic.services.faces.spots)+len(l.drv.flows.pic.services.faces.claims)+len(l.drv.flows.pic.services.faces.open)+len(l.drv.flows.pic.services.faces.named) != 0 {
-		t.Errorf("%d groups are left, and %+v", n, l.drv.flows.pic.services.faces)
+	if n := groups(); n != 0 || len(l.drv.flows.pic.services.frontends.vips)+len(l.drv.flows.pic.services.frontends.owners)+len(l.drv.flows.pic.services.frontends.open)+len(l.drv.flows.pic.services.frontends.named) != 0 {
+		t.Errorf("%d groups are left, and %+v", n, l.drv.flows.pic.services.frontends)
 	}
 }

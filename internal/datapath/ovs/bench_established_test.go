@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
 
-// BenchmarkLiving measures what an audit that comes costs beside n connections
+// BenchmarkEstablished measures what an audit that comes costs beside n connections
 // that live: the Apply, and of it how long the switch takes to list them.
-func BenchmarkLiving(b *testing.B) {
+func BenchmarkEstablished(b *testing.B) {
 	for _, n := range []int{0, 1000, 20000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			l := newAuditing(b)

@@ -13,16 +13,16 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// maxLiving is the number of tracked connections beyond which the switch is not asked
+// maxEstablished is the number of tracked connections beyond which the switch is not asked
 // to list them: in user space the thread that lists them also forwards.
-const maxLiving = 100_000
+const maxEstablished = 100_000
 
-// tellLiving has the running monitor, if there is one, report how the audits that were not
+// reportEstablished has the running monitor, if there is one, report how the audits that were not
 // reported yet would judge the established connections. Only then does the switch list the
 // connections that it tracks in the zones concerned.
-func (d *Driver) tellLiving(ctx context.Context) {
+func (d *Driver) reportEstablished(ctx context.Context) {
 	w := d.flows.watching
-	if w == nil || w.over || len(d.untold) == 0 {
+	if w == nil || w.over || len(d.pendingAudits) == 0 {
 		return
 	}
 	missed := func(err error) {
@@ -38,7 +38,7 @@ func (d *Driver) tellLiving(ctx context.Context) {
 	if full.Entries > d.daemon.listable {
 		w.queue.Lose(full.Entries)
 	} else {
-		for domain := range here.domains(d.untold.Sets()) {
+		for domain := range here.domains(d.pendingAudits.Sets()) {
 			text, err := control(ctx, d.cfg.RunDir, "dpctl/dump-conntrack", d.daemon.datapath(), fmt.Sprint("zone=", zoneOf(domain)))
 			if err != nil {
 				missed(err)
@@ -51,16 +51,16 @@ func (d *Driver) tellLiving(ctx context.Context) {
 			}
 		}
 	}
-	w.living.Add(living, d.untold, func(a driver.Alike) []driver.End { return d.endsOf(here, a) })
-	d.untold = driver.PendingAudits{}
+	w.established.Add(living, d.pendingAudits, func(a driver.Alike) []driver.End { return d.policyEndpoints(here, a) })
+	d.pendingAudits = driver.PendingAudits{}
 	select {
 	case w.more <- struct{}{}:
 	default:
 	}
 }
 
-// endsOf are the ends here of connections that live.
-func (d *Driver) endsOf(here *residents, a driver.Alike) []driver.End {
+// policyEndpoints are the ends here of connections that live.
+func (d *Driver) policyEndpoints(here *residents, a driver.Alike) []driver.End {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	in := func(id desired.PolicySetID) *desired.PolicySet {
@@ -70,7 +70,7 @@ func (d *Driver) endsOf(here *residents, a driver.Alike) []driver.End {
 		}
 		return s
 	}
-	return a.Ends(func(name string) *desired.PolicySet {
+	return a.PolicyEnds(func(name string) *desired.PolicySet {
 		if p, local := here.host.Ports.Get(name); local {
 			return in(p.Policies)
 		}

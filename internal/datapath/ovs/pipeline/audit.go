@@ -56,7 +56,7 @@ var isNew = of.State(of.StateNew|of.StateTrk, 0)
 // Hooks returns the flows that evaluate audited sets where a connection has passed an end's
 // policy, and the flows that report the results. They are there while there is a monitor.
 func Hooks() []of.Flow {
-	l := &list{cookie: cookie(KindAside, 0)}
+	l := &list{cookie: cookie(KindAudit, 0)}
 	l.hooks()
 	for i, meter := range Shares() {
 		l.tell(i, meter)
@@ -91,7 +91,7 @@ func Audits(s *desired.PolicySet) []of.Flow {
 	if len(s.Audits) == 0 {
 		return nil
 	}
-	l := &list{cookie: cookie(KindAside, 0)}
+	l := &list{cookie: cookie(KindAudit, 0)}
 	for end, d := range map[int]direction{0: outward, whatIn: inward} {
 		var acts []of.Action
 		for _, a := range s.Audits[:min(len(s.Audits), MaxAudits)] {
@@ -131,8 +131,8 @@ func tellDenied(out bool) []of.Action {
 	return []of.Action{goTo(Owner), of.Set(regWhat, what), goTo(Audit)}
 }
 
-// Aside is what a packet tells that a stage of asides sent up.
-type Aside struct {
+// AuditEvent is what a packet tells that a stage of asides sent up.
+type AuditEvent struct {
 	Kind   driver.FlowKind // FlowLogged, FlowWouldDeny or FlowWouldAllow
 	Out    bool
 	Rule   uint32              // by RuleNumber; 0 = none
@@ -141,10 +141,10 @@ type Aside struct {
 	Tier   int                 // of FlowWouldDeny: the tier whose default denies; -1 = a rule denies
 }
 
-// AsideOf tells what a packet of a table says by its registers.
-func AsideOf(table uint8, register func(of.Field) uint32) (Aside, bool) {
+// AuditEventOf tells what a packet of a table says by its registers.
+func AuditEventOf(table uint8, register func(of.Field) uint32) (AuditEvent, bool) {
 	what := register(regWhat)
-	a := Aside{Out: what&whatIn == 0, Rule: register(regRule), Set: desired.PolicySetID(register(regAudit)), Tier: -1}
+	a := AuditEvent{Out: what&whatIn == 0, Rule: register(regRule), Set: desired.PolicySetID(register(regAudit)), Tier: -1}
 	switch Stage(table) {
 	case Logged:
 		i := int(what & 3)

@@ -9,12 +9,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// withAsides returns the picture with Log on all rules and, if audited, with
+// withAuditRules returns the picture with Log on all rules and, if audited, with
 // audited sets beside each of its sets: one without the rules that deny, one with a
 // rule that denies a port more, one with a tier that denies what no rule lets
 // through, and one that says the same. A fifth one is named in Audits and is not
 // there.
-func withAsides(pic desired.Host, audited bool) desired.Host {
+func withAuditRules(pic desired.Host, audited bool) desired.Host {
 	each := func(tiers []desired.Tier, edit func(desired.Rules) desired.Rules) []desired.Tier {
 		var out []desired.Tier
 		for _, t := range tiers {
@@ -68,9 +68,9 @@ func withAsides(pic desired.Host, audited bool) desired.Host {
 	return pic
 }
 
-// testAsides: matches of logged rules and audited sets are reported to monitors and change
+// testAuditRules: matches of logged rules and audited sets are reported to monitors and change
 // no decision.
-func testAsides(t *testing.T, h Harness) {
+func testAuditRules(t *testing.T, h Harness) {
 	t.Helper()
 	top := StandardTopology()
 	b, w := sending(t, h, top, monitored())
@@ -89,7 +89,7 @@ func testAsides(t *testing.T, h Harness) {
 		}
 	}
 	for _, audited := range []bool{false, true} {
-		pic := withAsides(w.Pictures["h1"], audited)
+		pic := withAuditRules(w.Desired["h1"], audited)
 		b.apply(t, pic)
 		send() // no monitor listens
 		for i, opts := range []driver.MonitorOptions{{NoDrops: true}, {}, {Connections: true}} {
@@ -98,7 +98,7 @@ func testAsides(t *testing.T, h Harness) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.living(t, want, audited && i == 0) // once
+			b.establishedEvents(t, want, audited && i == 0) // once
 			got, err := b.drv.Monitor(ctx, opts)
 			if err != nil {
 				t.Fatalf("Monitor() = %v", err)
@@ -121,7 +121,7 @@ func testAsides(t *testing.T, h Harness) {
 					}
 				}
 				b.apply(t, pic)
-				b.living(t, want, true)
+				b.establishedEvents(t, want, true)
 				compareEvents(t, want, got, 0)
 			}
 			cancel()
@@ -129,22 +129,22 @@ func testAsides(t *testing.T, h Harness) {
 			drain(t, want)
 		}
 	}
-	b.apply(t, w.Pictures["h1"])
+	b.apply(t, w.Desired["h1"])
 	send()
-	if r := b.apply(t, w.Pictures["h1"]); r.Changes != 0 {
+	if r := b.apply(t, w.Desired["h1"]); r.Changes != 0 {
 		t.Errorf("the same picture, without asides, made %d changes", r.Changes)
 	}
 	if h.WayOut {
-		b.livingWayOut(t, top)
+		b.establishedEgress(t, top)
 	}
 }
 
-// livingWayOut: audits tell of living connections with the endpoint's own address,
+// establishedEgress: audits tell of living connections with the endpoint's own address,
 // also of connections to and from the host's stack.
-func (b *bench) livingWayOut(t *testing.T, top Topology) {
+func (b *bench) establishedEgress(t *testing.T, top Topology) {
 	t.Helper()
 	pic, packets := byWayOut(top, b.WayOut6)
-	b.apply(t, withAsides(pic, true))
+	b.apply(t, withAuditRules(pic, true))
 	for _, p := range packets {
 		b.compare(t, p.name, p.packet)
 	}
@@ -154,7 +154,7 @@ func (b *bench) livingWayOut(t *testing.T, top Topology) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.living(t, want, true)
+	b.establishedEvents(t, want, true)
 	got, err := b.drv.Monitor(ctx, driver.MonitorOptions{NoDrops: true})
 	if err != nil {
 		t.Fatalf("Monitor() = %v", err)
@@ -169,9 +169,9 @@ func (b *bench) livingWayOut(t *testing.T, top Topology) {
 	drain(t, want)
 }
 
-// living checks whether the oracle tells of connections that live. Where the driver
+// establishedEvents checks whether the oracle tells of connections that live. Where the driver
 // tells of none, it takes the oracle's events off the channel.
-func (b *bench) living(t *testing.T, want <-chan driver.FlowEvent, some bool) {
+func (b *bench) establishedEvents(t *testing.T, want <-chan driver.FlowEvent, some bool) {
 	t.Helper()
 	if got := len(want) > 0; got != some {
 		t.Errorf("connections that live are told of: %v, want %v", got, some)
