@@ -230,7 +230,7 @@ func (w *world) ours(ctx context.Context, out map[string]int) error {
 		if err != nil {
 			return err
 		}
-		plane, err := h.Held(ctx, false)
+		plane, err := h.ObjectCounts(ctx, false)
 		if err != nil {
 			return err
 		}

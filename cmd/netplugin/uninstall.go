@@ -100,7 +100,7 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 	}
 	had := hoststack.Present()
 	problems := hoststack.New(slog.New(slog.DiscardHandler), false).Apply(ctx, hoststack.Want{}, true)
-	if err := hoststack.NewFronts(slog.New(slog.DiscardHandler)).Apply(ctx, hoststack.Place{}, true); err != nil {
+	if err := hoststack.NewFrontends(slog.New(slog.DiscardHandler)).Apply(ctx, hoststack.Place{}, true); err != nil {
 		problems["services of Kubernetes from this host"] = err
 	}
 	for _, object := range slices.Sorted(maps.Keys(problems)) {

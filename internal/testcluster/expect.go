@@ -46,7 +46,7 @@ func (l *Lab) Expect(ctx context.Context, qs []Question) ([]Expectation, error) 
 func (l *Lab) ExpectOf(ctx context.Context, snap []tables.Change, rev store.Revision, qs []Question) ([]Expectation, error) {
 	private := privateAddresses(ctx, l.hosts)
 	e := expecting{lab: l, endpoints: map[model.NetworkKey][]model.Endpoint{}, exposed: map[netip.Addr]bool{}, private: map[model.HostName]*desired.Private{}}
-	for name, pic := range l.pictures(snap, rev, private) {
+	for name, pic := range l.desiredStates(snap, rev, private) {
 		fake := reference.New()
 		defer func() { _ = fake.Close() }() // it holds nothing
 		if _, err := fake.Apply(ctx, pic); err != nil {
@@ -166,8 +166,8 @@ func (e *expecting) expect(q Question, srcPort uint16) (Expectation, error) {
 	return x, nil
 }
 
-// pictures compiles a snapshot for every host, with its egress.
-func (l *Lab) pictures(snap []tables.Change, rev store.Revision, private map[model.HostName]map[string]netip.Addr) map[model.HostName]desired.Host {
+// desiredStates compiles a snapshot for every host, with its egress.
+func (l *Lab) desiredStates(snap []tables.Change, rev store.Revision, private map[model.HostName]map[string]netip.Addr) map[model.HostName]desired.Host {
 	out := map[model.HostName]desired.Host{}
 	for _, h := range l.hosts {
 		name := model.HostName(h.Name)

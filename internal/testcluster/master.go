@@ -131,9 +131,9 @@ func (n *Namespace) get(ctx context.Context, url string, cfg *tls.Config) ([]byt
 	return b, err
 }
 
-// lateTimers starts a command whose timers may be two milliseconds late, as
+// slackTimers starts a command whose timers may be two milliseconds late, as
 // packaging/systemd/etcd.service.d has it for users' etcd.
-var lateTimers = []string{"/bin/sh", "-c", `echo 2000000 >/proc/self/timerslack_ns && exec "$@"`, "sh"}
+var slackTimers = []string{"/bin/sh", "-c", `echo 2000000 >/proc/self/timerslack_ns && exec "$@"`, "sh"}
 
 // StartEtcd starts the etcd processes in the master's namespace and waits until
 // they are healthy. Their data outlive a restart.
@@ -163,7 +163,7 @@ func (l *Store) StartMember(ctx context.Context, n int) error {
 		peer = func(int) string { return "http://127.0.0.1:2380" }
 		client, ask = local+","+client, local
 	}
-	p, err := l.processes.start(l.Master, replicaName("etcd", n), dir, nil, slices.Concat(lateTimers, []string{
+	p, err := l.processes.start(l.Master, replicaName("etcd", n), dir, nil, slices.Concat(slackTimers, []string{
 		"/usr/bin/etcd", "--name", name,
 		"--data-dir", filepath.Join(dir, replicaName("etcd", n)), "--log-level", "warn", "--logger", "zap",
 		"--listen-client-urls", client, "--advertise-client-urls", l.storeURL(n),

@@ -23,7 +23,7 @@ func (l *Network) JoinVLAN(ns *Namespace, n int, tag uint16) error {
 		}
 		return errors.Join(
 			setUp("trunk0"), setUp("untagged0"), setUp("eth1"), txChecksumOff("eth1"),
-			handOver("trunk0", "untagged0", asm.Instructions{
+			redirect("trunk0", "untagged0", asm.Instructions{
 				asm.LoadMem(asm.R2, asm.R6, 20, asm.Word), // __sk_buff.vlan_present
 				asm.LoadMem(asm.R3, asm.R6, 24, asm.Word), // __sk_buff.vlan_tci
 				asm.And.Imm(asm.R3, 0xfff),
@@ -35,7 +35,7 @@ func (l *Network) JoinVLAN(ns *Namespace, n int, tag uint16) error {
 				asm.Mov.Reg(asm.R1, asm.R6).WithSymbol("of the VLAN"),
 				asm.FnSkbVlanPop.Call(),
 			}),
-			handOver("untagged0", "trunk0", asm.Instructions{
+			redirect("untagged0", "trunk0", asm.Instructions{
 				asm.Mov.Reg(asm.R1, asm.R6),
 				asm.Mov.Imm(asm.R2, 0x0081), // ETH_P_8021Q in network order
 				asm.Mov.Imm(asm.R3, int32(tag)),
@@ -62,7 +62,7 @@ func (l *Network) JoinLeaf(ns *Namespace, n int, a, b uint16) error {
 		return err
 	}
 	return ns.Do(func() error {
-		return errors.Join(setUp("trunk0"), handOver("trunk0", "trunk0", asm.Instructions{
+		return errors.Join(setUp("trunk0"), redirect("trunk0", "trunk0", asm.Instructions{
 			asm.LoadMem(asm.R2, asm.R6, 20, asm.Word), // __sk_buff.vlan_present
 			asm.LoadMem(asm.R3, asm.R6, 24, asm.Word), // __sk_buff.vlan_tci
 			asm.And.Imm(asm.R3, 0xfff),
@@ -84,9 +84,9 @@ func (l *Network) JoinLeaf(ns *Namespace, n int, a, b uint16) error {
 	})
 }
 
-// handOver has what comes in by one link of the thread's namespace go out by another, once
+// redirect has what comes in by one link of the thread's namespace go out by another, once
 // instructions, which find it in R6, have changed it.
-func handOver(from, to string, change asm.Instructions) error {
+func redirect(from, to string, change asm.Instructions) error {
 	a, errA := netlink.LinkByName(from)
 	b, errB := netlink.LinkByName(to)
 	if err := errors.Join(errA, errB); err != nil {

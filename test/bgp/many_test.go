@@ -44,7 +44,7 @@ func TestManyRoutes(t *testing.T) {
 	for _, x := range h.Hosts() {
 		until(t, "the limit on "+x.Name, func() (bool, string) {
 			out, err := x.Run(t.Context(), "curl", "-s", "127.0.0.1:9006/inspect/bgp")
-			var told fabric.Told
+			var told fabric.Inspection
 			if err != nil || json.Unmarshal([]byte(out), &told) != nil || len(told.Peers) != 2 {
 				return false, out
 			}

@@ -120,10 +120,10 @@ func (c *cluster) reached(ctx context.Context, addr netip.Addr, port uint16) {
 	}
 }
 
-// held is what a host's data plane holds (testcluster.Host.Held).
+// held is what a host's data plane holds (testcluster.Host.ObjectCounts).
 func (c *cluster) held(h *testcluster.Host, connections bool) map[string]int {
 	c.t.Helper()
-	out, err := h.Held(c.t.Context(), connections)
+	out, err := h.ObjectCounts(c.t.Context(), connections)
 	if err != nil {
 		c.t.Fatal(err)
 	}

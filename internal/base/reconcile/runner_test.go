@@ -21,7 +21,7 @@ type harness struct {
 	mu     sync.Mutex
 	log    []pass
 	result func(n int) ([]string, error)
-	hold   chan struct{} // when not nil, a pass waits on it
+	gate   chan struct{} // when not nil, a pass waits on it
 }
 
 type pass struct {
@@ -33,7 +33,7 @@ func start(t *testing.T, cfg Config[string], hold bool, result func(n int) ([]st
 	t.Helper()
 	h := &harness{events: make(chan string, 8), result: result}
 	if hold {
-		h.hold = make(chan struct{})
+		h.gate = make(chan struct{})
 	}
 	began := time.Now()
 	running := false
@@ -49,9 +49,9 @@ func start(t *testing.T, cfg Config[string], hold bool, result func(n int) ([]st
 		h.log = append(h.log, pass{time.Since(began), reasons})
 		n := len(h.log)
 		h.mu.Unlock()
-		if h.hold != nil {
+		if h.gate != nil {
 			select {
-			case <-h.hold:
+			case <-h.gate:
 			case <-ctx.Done():
 			}
 		}
@@ -98,13 +98,13 @@ func TestRunnerCoalesces(t *testing.T) {
 			h.Kick("b")
 			h.Kick("c")
 		}
-		h.hold <- struct{}{}
+		h.gate <- struct{}{}
 		h.want(t, pass{0, []string{"a"}}, pass{0, []string{"b", "c"}})
 		h.events <- "e1"
 		h.events <- "e2"
-		h.hold <- struct{}{}
+		h.gate <- struct{}{}
 		h.want(t, pass{0, []string{"a"}}, pass{0, []string{"b", "c"}}, pass{0, []string{"e1", "e2"}})
-		close(h.hold)
+		close(h.gate)
 		close(h.events)
 		h.Kick("after the events' end")
 		synctest.Wait()

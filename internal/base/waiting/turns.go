@@ -13,8 +13,8 @@ type Turns[K comparable] struct {
 }
 
 type turn struct {
-	held chan struct{} // holds one token while somebody has it
-	uses int           // holder and those who wait
+	token chan struct{} // holds one token while somebody has it
+	uses  int           // holder and those who wait
 }
 
 // Take waits for the turn of a key, or for ctx to end, whose error it returns
@@ -26,7 +26,7 @@ func (t *Turns[K]) Take(ctx context.Context, k K) (end func(), err error) {
 	}
 	x := t.keys[k]
 	if x == nil {
-		x = &turn{held: make(chan struct{}, 1)}
+		x = &turn{token: make(chan struct{}, 1)}
 		t.keys[k] = x
 	}
 	x.uses++
@@ -39,8 +39,8 @@ func (t *Turns[K]) Take(ctx context.Context, k K) (end func(), err error) {
 		}
 	}
 	select {
-	case x.held <- struct{}{}:
-		return func() { <-x.held; leave() }, nil
+	case x.token <- struct{}{}:
+		return func() { <-x.token; leave() }, nil
 	case <-ctx.Done():
 		leave()
 		return nil, ctx.Err()

@@ -103,7 +103,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		OnLost:    func() { a.Attachments.PutBack() },
 		OnInfra:   func() { a.Attachments.FollowInfra() },
 		OnFreeze: func(why string) {
-			a.Observer.SetStanding(observe.AboutStore, why)
+			a.Observer.SetCondition(observe.AboutStore, why)
 			a.Attachments.PutBack()
 			a.Attachments.ReleaseOrphans()
 			if why == "" {
@@ -143,7 +143,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.Attachments, err = attachment.New(attachment.Config{
 		Host: cfg.Host, DriverName: cfg.DriverName, Can: a.can, Log: cfg.Log, StateDir: cfg.StateDir, VXLANPort: cfg.VXLANPort, Names: !cfg.NoDNS,
 		Cluster: a.mirror.cluster, WayOut: a.mirror.way, Control: a.mirror.control, Underlay: &a.mirror.underlay, Reached: &a.reached, Netmasters: a.masters,
-		Timeout: cfg.AttachTimeout, SpoolEvery: cfg.SpoolEvery, LateGrace: cfg.LateGrace,
+		Timeout: cfg.AttachTimeout, SpoolEvery: cfg.SpoolEvery, OrphanGrace: cfg.OrphanGrace,
 		Agent: forParts{a}, Hook: cfg.Hook,
 	})
 	if err != nil {
@@ -163,7 +163,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.legacy = &legacyPods{attachments: a.Attachments, masters: a.masters, cluster: a.mirror.cluster, log: cfg.Log, timeout: cfg.AttachTimeout, kick: a.kick}
 	a.dataPlane = &dataPlane{
 		driver: cfg.Driver, name: cfg.DriverName, can: a.can, predecessor: cfg.Predecessor, interfaces: a.Attachments.Interfaces, log: cfg.Log,
-		lacking: statemirror.NewUnsupported(cfg.DriverName, a.can), pace: statemirror.NewPace(),
+		unsupported: statemirror.NewUnsupported(cfg.DriverName, a.can), pace: statemirror.NewPace(),
 	}
 	a.dataPlane.again = time.AfterFunc(time.Hour, func() { a.kick("policies that wait") })
 	a.dataPlane.again.Stop()
@@ -171,7 +171,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.Observer, err = observe.New(observe.Config{
 		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
 		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: cfg.Store, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog, Support: cfg.Support,
-		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.l2.getAnswering, "GET /inspect/bgp": a.bgp.getBGP, "GET /inspect/mirror": a.mirror.getMirroring},
+		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.l2.getAnnouncing, "GET /inspect/bgp": a.bgp.getBGP, "GET /inspect/mirror": a.mirror.getMirroring},
 		Metrics: slices.Concat(a.names.metrics(), a.l2.answerMetrics(), a.mirror.mirrorMetrics(), a.probers.peerMetrics(), []prometheus.Collector{a.bgp.fabric.Collector(), members{a.listener}, a.probers.tunnels}, cfg.Metrics),
 		Cluster: a.mirror.cluster, WayOut: a.mirror.way, Underlay: &a.mirror.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Attachments, Agent: forParts{a},
 		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat, Now: cfg.Now,

@@ -30,18 +30,18 @@ func askAnswers(cfg *Config, lease *hostLease, masters *masterclient.Client, run
 	}
 }
 
-// Answering is what GET /inspect/answering tells.
-type Answering struct {
-	Addresses []l2announce.Held `json:"addresses"`
-	Problem   string            `json:"problem,omitempty"`
+// Announcing is what GET /inspect/answering tells.
+type Announcing struct {
+	Addresses []l2announce.Address `json:"addresses"`
+	Problem   string               `json:"problem,omitempty"`
 }
 
-func (l *l2Announcers) getAnswering(w http.ResponseWriter, _ *http.Request) {
+func (l *l2Announcers) getAnnouncing(w http.ResponseWriter, _ *http.Request) {
 	held, problem := l.answers.State()
 	if held == nil {
-		held = []l2announce.Held{}
+		held = []l2announce.Address{}
 	}
-	writeJSON(w, http.StatusOK, Answering{held, problem})
+	writeJSON(w, http.StatusOK, Announcing{held, problem})
 }
 
 // answerProblems says in the host's status what keeps it from answering.
@@ -69,7 +69,7 @@ func (l *l2Announcers) answerMetrics() []prometheus.Collector {
 type l2Announcers struct {
 	memberships driver.Memberships // sends to endpoints; nil = the driver cannot
 	log         *slog.Logger
-	answers     *l2announce.Answerer
+	answers     *l2announce.L2Announcer
 	announcer   *l2announce.Announcer
 	announced   announced
 	macs        macTable

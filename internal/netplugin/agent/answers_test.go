@@ -28,9 +28,9 @@ func (m *master) answer(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// TestAnswering: a host answers for a load balancer's address of its own link's subnet
+// TestHostAnnouncesAddressesOfItsLink: a host answers for a load balancer's address of its own link's subnet
 // while it leads there, says so, and says what keeps it from that.
-func TestAnswering(t *testing.T) {
+func TestHostAnnouncesAddressesOfItsLink(t *testing.T) {
 	b := newWayOutBed(t)
 	try := func(err error) {
 		t.Helper()
@@ -80,7 +80,7 @@ func TestAnswering(t *testing.T) {
 	}
 	says := func(problem string, want ...string) func() error {
 		return func() error {
-			var now Answering
+			var now Announcing
 			if err := json.Unmarshal([]byte(get("/inspect/answering")), &now); err != nil {
 				return err
 			}

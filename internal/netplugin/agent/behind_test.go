@@ -15,14 +15,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// heldReader is a store whose mirror of one prefix delivers nothing while gate is not nil.
-type heldReader struct {
+// gatedReader is a store whose mirror of one prefix delivers nothing while gate is not nil.
+type gatedReader struct {
 	store.Reader
 	prefix string
 	gate   atomic.Pointer[chan struct{}]
 }
 
-func (h *heldReader) Mirror(ctx context.Context, prefixes []string, deliver func(store.Batch) error, opts ...store.MirrorOption) error {
+func (h *gatedReader) Mirror(ctx context.Context, prefixes []string, deliver func(store.Batch) error, opts ...store.MirrorOption) error {
 	return h.Reader.Mirror(ctx, prefixes, func(b store.Batch) error {
 		if gate := h.gate.Load(); gate != nil && slices.Contains(prefixes, h.prefix) {
 			select {
@@ -45,9 +45,9 @@ func TestMirrorsBehind(t *testing.T) {
 		tables.EndpointsOf(model.NetworkKey{Tenant: "blue", Name: "net1"}): "of the endpoints of network blue:net1",
 	} {
 		t.Run(prefix, func(t *testing.T) {
-			var h *heldReader
+			var h *gatedReader
 			b := newBed(t, func(c *Config) {
-				h = &heldReader{Reader: c.Store, prefix: prefix}
+				h = &gatedReader{Reader: c.Store, prefix: prefix}
 				c.Store, c.AttachTimeout = h, 3*time.Second
 			})
 			b.ready()

@@ -48,11 +48,11 @@ func (f *bgpRoutes) routerInterface(want desired.Host) string {
 
 // followBGP tells the physical network what the data plane now holds.
 func (f *bgpRoutes) followBGP(pic statemirror.Compilation, report driver.Report) {
-	in := fabric.Input{Picture: pic.Want, Refused: map[string]bool{}}
+	in := fabric.Input{Desired: pic.Want, Refused: map[string]bool{}}
 	if in.Settings, in.Rivals = f.mirror.cluster.Hosts.Bgp(); in.Settings != nil {
 		in.Machines = append(f.mirror.cluster.Hosts.Addresses(), f.mirror.control.Targets()...)
 		in.Networks, in.VLANs = f.mirror.cluster.Lookup.Subnets(), f.mirror.cluster.Lookup.VLANs()
-		in.Allowed, in.Near = f.mirror.cluster.Settings.TenantPrefixes(), f.nearby()
+		in.Allowed, in.Underlay = f.mirror.cluster.Settings.TenantPrefixes(), f.nearby()
 	}
 	for name, st := range report.Ports.All() {
 		if st.Err != nil {

@@ -109,13 +109,13 @@ type Config struct {
 	// Timings; zero fields get defaults.
 	AttachTimeout time.Duration // default 25 s
 	SpoolEvery    time.Duration // how often the spool is looked at; default 10 s
-	LateGrace     time.Duration // default statemirror.LateGrace
+	OrphanGrace   time.Duration // default statemirror.OrphanGrace
 	TenantLinger  time.Duration // how long a tenant stays mirrored after its last endpoint; default 5 min
 	Drift         time.Duration // mean time between passes that nothing asks for; default 1 min, and 5 s where they cost little
 	driftSoonest  time.Duration
 	StatusEvery   time.Duration // least time between two status writes; default 2 s
 	StoreGrace    time.Duration // how long a host waits for what others put back into a restored store; default 1 min
-	ClaimPatience time.Duration // how long a start waits for a former run's claim to the name to end; default 25 s: 10 s of silence, and an election
+	LeasePatience time.Duration // how long a start waits for a former run's claim to the name to end; default 25 s: 10 s of silence, and an election
 	StatusLook    time.Duration // how often the host's health is looked at when nothing happens; default 5 s
 	StatusBeat    time.Duration // longest time between two status writes; default 1 min
 
@@ -148,7 +148,7 @@ func (c *Config) complete() error {
 	}
 	or(&c.StatusEvery, 2*time.Second)
 	or(&c.StoreGrace, statemirror.StoreGrace)
-	or(&c.ClaimPatience, cluster.ServiceTTL+15*time.Second)
+	or(&c.LeasePatience, cluster.ServiceTTL+15*time.Second)
 	or(&c.StatusLook, 5*time.Second)
 	or(&c.StatusBeat, time.Minute)
 	if c.StateDir == "" {

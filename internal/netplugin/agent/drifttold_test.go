@@ -11,30 +11,30 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/reference"
 )
 
-// driftedOracle is a data plane to which somebody has done something before.
-type driftedOracle struct{ *reference.Driver }
+// driftedPlane is a data plane to which somebody has done something before.
+type driftedPlane struct{ *reference.Driver }
 
-func (d driftedOracle) Capabilities() driver.Capabilities {
+func (d driftedPlane) Capabilities() driver.Capabilities {
 	c := d.Driver.Capabilities()
 	c.Drifting = d
 	return c
 }
 
-func (driftedOracle) DriftRepairs() map[string]uint64 {
+func (driftedPlane) DriftRepairs() map[string]uint64 {
 	return map[string]uint64{driver.DriftFlow: 12, driver.DriftPort: 0}
 }
 
 // DriftLately has only what was put back before somebody asked.
-func (driftedOracle) DriftLately(since time.Time) []string {
+func (driftedPlane) DriftLately(since time.Time) []string {
 	if time.Since(since) < time.Minute {
 		return nil
 	}
 	return []string{"flow contivBr"}
 }
 
-// TestDriftTold: an inspection tells what the agent has put back by itself, once, and not
+// TestDriftIsReportedOnce: an inspection tells what the agent has put back by itself, once, and not
 // as if this look had found it.
-func TestDriftTold(t *testing.T) {
+func TestDriftIsReportedOnce(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	of := func() []api.Finding {
@@ -45,7 +45,7 @@ func TestDriftTold(t *testing.T) {
 	}
 	b.stop()
 	b.fake = b.fake.Restart()
-	b.startWith(driftedOracle{b.fake})
+	b.startWith(driftedPlane{b.fake})
 	b.ready()
 	for range 2 {
 		if found := of(); len(found) != 1 || !strings.Contains(found[0].Text, "put back 12 times in the last hour (flow 12)") || !strings.HasSuffix(found[0].Text, ": flow contivBr") || found[0].Severity != api.SeverityWarning || found[0].Remedy == "" {

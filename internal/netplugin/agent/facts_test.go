@@ -68,7 +68,7 @@ func TestSameFact(t *testing.T) {
 	updated := func(id string) (known, bool) {
 		b.master.mu.Lock()
 		defer b.master.mu.Unlock()
-		u, ok := b.master.told[id]
+		u, ok := b.master.reports[id]
 		return known{u.ContainerID, u.EPCommonName, u.Labels}, ok && u.Event == api.EventStart
 	}
 	is(docker, updated)
@@ -77,7 +77,7 @@ func TestSameFact(t *testing.T) {
 		b.master.mu.Lock()
 		defer b.master.mu.Unlock()
 		c := b.master.created[id]
-		_, also := b.master.told[id]
+		_, also := b.master.reports[id]
 		return known{c.ConfigEP.Container, c.EPCommonName, c.ConfigEP.Labels}, !also
 	})
 	// Earlier reports about a container count when it is attached again.

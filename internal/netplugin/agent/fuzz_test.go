@@ -70,7 +70,7 @@ func FuzzFiles(f *testing.F) {
 		if again, err := openInstallation(cfg.StateDir, cfg.Log); err != nil || again != i {
 			t.Errorf("%q is the installation %+v, again %+v, %v", data, i, again, err)
 		}
-		var peers peersKept
+		var peers savedPeers
 		if json.Unmarshal(data, &peers) != nil || peers.Version != 1 {
 			peers.Answered = nil
 		}

@@ -51,7 +51,7 @@ type master struct {
 	places  map[api.Pod]api.PodPlace // where pods belong; others have no Kubernetes
 	// The last request of each kind, by endpoint.
 	created map[string]api.CreateEndpointRequest
-	told    map[string]api.UpdateEndpointRequest
+	reports map[string]api.UpdateEndpointRequest
 }
 
 func newMaster(t testing.TB, st store.Store) *master {
@@ -59,7 +59,7 @@ func newMaster(t testing.TB, st store.Store) *master {
 	m := &master{
 		st: st, keep: control.New(st, control.Options{Log: slog.New(slog.DiscardHandler)}), calls: map[string]int{}, around: func(bool) {},
 		places:  map[api.Pod]api.PodPlace{},
-		created: map[string]api.CreateEndpointRequest{}, told: map[string]api.UpdateEndpointRequest{},
+		created: map[string]api.CreateEndpointRequest{}, reports: map[string]api.UpdateEndpointRequest{},
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /plugin/pod", func(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +83,7 @@ func newMaster(t testing.TB, st store.Store) *master {
 		m.serve(w, r, &req, func() (any, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			m.told[req.EndpointID] = req
+			m.reports[req.EndpointID] = req
 			return api.UpdateEndpointResponse{}, nil
 		})
 	})

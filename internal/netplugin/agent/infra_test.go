@@ -20,10 +20,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestInfraKept: the host's own endpoint on an infra network keeps its address when the
+// TestInfraInterfaceStaysUntilItsNetworkGoes: the host's own endpoint on an infra network keeps its address when the
 // journal is lost, and when its endpoint is taken from the store (an eviction); it goes
 // with the network, and with netplugin when that is uninstalled.
-func TestInfraKept(t *testing.T) {
+func TestInfraInterfaceStaysUntilItsNetworkGoes(t *testing.T) {
 	b := newBed(t, often)
 	b.network("blue", "stor", 9)
 	key := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "stor"}, ID: model.HostEndpoint(testHost)}

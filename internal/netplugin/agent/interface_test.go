@@ -16,10 +16,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
 )
 
-// TestInterfaceSilent: a new pair is up with its carrier and has no address at
+// TestInterfaceSendsNothingByItself: a new pair is up with its carrier and has no address at
 // all; after ADD the container's side has its addresses and the link-local one
 // of its MAC, none of which is tentative.
-func TestInterfaceSilent(t *testing.T) {
+func TestInterfaceSendsNothingByItself(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	inside := func(s *sandbox) []netlink.Addr {

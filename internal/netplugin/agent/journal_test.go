@@ -251,11 +251,11 @@ func TestJournalRemoved(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestLateEndpoint: an endpoint that netmaster makes after the attachment was
+// TestOrphanedEndpointIsReleased: an endpoint that netmaster makes after the attachment was
 // given up is released by this process, which asked for it; and what refused
 // attachments were hidden by is forgotten.
-func TestLateEndpoint(t *testing.T) {
-	b := newBed(t, often, func(c *Config) { c.LateGrace = time.Millisecond })
+func TestOrphanedEndpointIsReleased(t *testing.T) {
+	b := newBed(t, often, func(c *Config) { c.OrphanGrace = time.Millisecond })
 	b.ready()
 	for i := range 20 { // netmaster knows no such group's network
 		r := request(fmt.Sprintf("refused%d", i), newSandbox(t))

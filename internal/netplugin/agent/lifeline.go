@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// silentBefore is how long no netmaster answers before the host takes back a change of
+	// rollbackAfter is how long no netmaster answers before the host takes back a change of
 	// its own networking: one that restarts is back before.
-	silentBefore = 30 * time.Second
+	rollbackAfter = 30 * time.Second
 	// trialTime is how long a change stays back before it is applied again, since it was
 	// not what keeps netmasters from answering.
 	trialTime = 20 * time.Second
@@ -64,8 +64,8 @@ func (l *lifeline) answered() {
 	}
 }
 
-// silent notes that none has.
-func (l *lifeline) silent() {
+// noAnswer notes that none has.
+func (l *lifeline) noAnswer() {
 	now := l.now()
 	if t := l.trial; t != nil {
 		if now.Sub(t.at) < trialTime {
@@ -77,7 +77,7 @@ func (l *lifeline) silent() {
 		l.trial = nil
 		return
 	}
-	if l.asked.IsZero() || now.Sub(l.asked) < silentBefore || l.path() == l.known {
+	if l.asked.IsZero() || now.Sub(l.asked) < rollbackAfter || l.path() == l.known {
 		return
 	}
 	since := l.asked

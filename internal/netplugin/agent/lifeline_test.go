@@ -59,7 +59,7 @@ func (w *wayOf) runs(d time.Duration, answers func() bool) {
 		if answers() {
 			w.l.answered()
 		} else {
-			w.l.silent()
+			w.l.noAnswer()
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestRestartOfNetmasterRollsNothingBack(t *testing.T) {
 		w := newWay()
 		w.runs(10*time.Second, yes)
 		w.made[infraA], w.diverts = w.now, diverts
-		w.runs(silentBefore-2*time.Second, no)
+		w.runs(rollbackAfter-2*time.Second, no)
 		if len(w.down) > 0 {
 			t.Errorf("%s: within 30 s %v is taken back", what, w.down)
 		}

@@ -23,10 +23,10 @@ import (
 // address while there is one; nil = switched off.
 type nameServer struct {
 	*dns.Server
-	told    func(port, port6 uint16)    // where it listens on these addresses; 0 = nowhere
-	home    [2]netip.Addr               // of the sockets, IPv4 and IPv6; of the runner's goroutine
-	sockets waiting.Value[*dns.Sockets] // nil = it has no address
-	broken  atomic.Bool                 // the sockets are to be opened again
+	listening func(port, port6 uint16)    // where it listens on these addresses; 0 = nowhere
+	home      [2]netip.Addr               // of the sockets, IPv4 and IPv6; of the runner's goroutine
+	sockets   waiting.Value[*dns.Sockets] // nil = it has no address
+	broken    atomic.Bool                 // the sockets are to be opened again
 }
 
 func newNameServer(cfg *Config, told func(port, port6 uint16)) *nameServer {
@@ -34,8 +34,8 @@ func newNameServer(cfg *Config, told func(port, port6 uint16)) *nameServer {
 		return nil
 	}
 	return &nameServer{
-		Server: dns.New(dns.Config{Upstreams: cfg.DNSUpstreams, ResolvConf: cfg.ResolvConf, Log: cfg.Log, Asked: askedServer}),
-		told:   told,
+		Server:    dns.New(dns.Config{Upstreams: cfg.DNSUpstreams, ResolvConf: cfg.ResolvConf, Log: cfg.Log, Asked: askedServer}),
+		listening: told,
 	}
 }
 
@@ -68,7 +68,7 @@ func (n *nameServer) follow(ctx context.Context, h desired.Host) []compile.Probl
 	if !home[0].IsValid() {
 		n.home = home
 		n.sockets.Set(nil)
-		n.told(0, 0)
+		n.listening(0, 0)
 		return nil
 	}
 	s, err := dns.Listen(ctx, netip.AddrPortFrom(home[0], 0))
@@ -87,7 +87,7 @@ func (n *nameServer) follow(ctx context.Context, h desired.Host) []compile.Probl
 	n.home = home
 	n.broken.Store(false)
 	n.sockets.Set(&s)
-	n.told(s.Addr().Port(), port6)
+	n.listening(s.Addr().Port(), port6)
 	return nil
 }
 

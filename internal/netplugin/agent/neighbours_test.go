@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestNeighboursAreToldOfAnotherMACOnly: an address that comes back, or moves to another
+// TestOnlyAChangedMACIsAnnounced: an address that comes back, or moves to another
 // host, is announced to neighbours if its MAC is another one, however long it was away.
-func TestNeighboursAreToldOfAnotherMACOnly(t *testing.T) {
+func TestOnlyAChangedMACIsAnnounced(t *testing.T) {
 	t.Parallel()
 	v4, v6 := netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("fd00::1")
 	first, second := model.MAC{2, 2, 10, 1, 0, 1}, model.MAC{2, 0, 0, 0, 0, 7}

@@ -24,7 +24,7 @@ type weighedDriver struct {
 	mu      sync.Mutex
 	last    desired.Host
 	weights []int
-	hold    chan struct{}
+	gate    chan struct{}
 	begun   chan struct{} // one for each that stands still
 }
 
@@ -35,7 +35,7 @@ func (d *weighedDriver) Apply(ctx context.Context, want desired.Host) (driver.Re
 		n += desired.Weigh(c.Old, c.New)
 	}
 	d.last, d.weights = want, append(d.weights, n)
-	hold := d.hold
+	hold := d.gate
 	d.mu.Unlock()
 	if n > statemirror.PaceEntries && hold != nil {
 		d.begun <- struct{}{}
@@ -116,7 +116,7 @@ func TestBigPolicyLetsOthersPass(t *testing.T) {
 		}
 	}
 	drv.mu.Lock()
-	drv.hold = make(chan struct{})
+	drv.gate = make(chan struct{})
 	drv.mu.Unlock()
 	b.selectAll("blue", 8, 1)
 	<-drv.begun
@@ -148,7 +148,7 @@ func TestBigPolicyLetsOthersPass(t *testing.T) {
 		}
 		return nil
 	})
-	close(drv.hold)
+	close(drv.gate)
 	for range 2 {
 		if err := <-done; err != nil {
 			t.Error(err)

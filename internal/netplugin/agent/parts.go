@@ -34,7 +34,7 @@ func (p forParts) Tunnels() error                 { return p.of.probers.tunnels.
 func (p forParts) BGP() *tables.BGPStatus         { return p.of.bgp.fabric.Status() }
 
 func (p forParts) SetAttachmentsProblem(text string) {
-	p.of.Observer.SetStanding(observe.AboutAttachments, text)
+	p.of.Observer.SetCondition(observe.AboutAttachments, text)
 }
 
 func (p forParts) WriteStatus(ctx context.Context, now tables.HostStatus) error {

@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestUnreadableTold: a record that cannot be read is a problem of the host until
+// TestUnreadableRecordIsReported: a record that cannot be read is a problem of the host until
 // it can.
-func TestUnreadableTold(t *testing.T) {
+func TestUnreadableRecordIsReported(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	key := tables.Networks.Key(model.NetworkKey{Tenant: "default", Name: "default-net"})

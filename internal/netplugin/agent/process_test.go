@@ -37,7 +37,7 @@ func TestProcess(t *testing.T) {
 	asked := func() (n int, told api.UpdateEndpointRequest) {
 		b.master.mu.Lock()
 		defer b.master.mu.Unlock()
-		return b.master.calls["/plugin/createEndpoint"], b.master.told[string(e.Endpoint.ID)]
+		return b.master.calls["/plugin/createEndpoint"], b.master.reports[string(e.Endpoint.ID)]
 	}
 	r.Labels, r.Name = map[string]string{"app": "bank"}, "desk"
 	for _, step := range []string{"other labels", "the same again", "after a restart"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// told returns the status that the bed's host has written, nil for none.
-func (b *bed) told() (*tables.HostStatus, store.Revision, error) {
+// hostStatus returns the status that the bed's host has written, nil for none.
+func (b *bed) hostStatus() (*tables.HostStatus, store.Revision, error) {
 	kvs, _, err := b.st.Range(b.t.Context(), tables.HostStatusScope)
 	if err != nil || len(kvs) == 0 {
 		return nil, 0, errors.Join(err, errors.New("no status is written"))
@@ -37,7 +37,7 @@ func TestStatusTellsHealth(t *testing.T) {
 	is := func(what string, ok func(s *tables.HostStatus) bool) {
 		t.Helper()
 		b.eventually(what, func() error {
-			s, _, err := b.told()
+			s, _, err := b.hostStatus()
 			if err == nil && !ok(s) {
 				err = fmt.Errorf("status %+v", s)
 			}
@@ -47,7 +47,7 @@ func TestStatusTellsHealth(t *testing.T) {
 	is("ready with one attachment", func(s *tables.HostStatus) bool {
 		return s.Ready && s.Attachments == 1 && s.Ports == 1 && len(s.Tables) > 0 && len(s.Conditions) == 0
 	})
-	_, settled, err := b.told()
+	_, settled, err := b.hostStatus()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestStatusTellsHealth(t *testing.T) {
 	is("not ready for an attachment without endpoint", func(s *tables.HostStatus) bool {
 		return !s.Ready && len(s.Conditions) == 1 && s.Conditions[0].Name == "attachments" && s.Conditions[0].Severity == api.SeverityError
 	})
-	if _, rev, err := b.told(); err != nil || rev <= settled {
+	if _, rev, err := b.hostStatus(); err != nil || rev <= settled {
 		t.Errorf("revision %d after %d, %v", rev, settled, err)
 	}
 	b.master.idle.Store(false)
@@ -85,14 +85,14 @@ func TestStatusMasterComes(t *testing.T) {
 	says := func() {
 		t.Helper()
 		b.eventually("the status says ready", func() error {
-			s, _, err := b.told()
+			s, _, err := b.hostStatus()
 			if err == nil && !s.Ready {
 				err = fmt.Errorf("status %+v", s)
 			}
 			return err
 		})
 	}
-	if s, _, err := b.told(); err == nil {
+	if s, _, err := b.hostStatus(); err == nil {
 		t.Errorf("a status %+v while no netmaster was there to keep it", s)
 	}
 	b.master.gone.Store(false)
@@ -104,10 +104,10 @@ func TestStatusBeats(t *testing.T) {
 	b := newBed(t, func(c *Config) { c.StatusLook, c.StatusBeat = 5*time.Millisecond, 20*time.Millisecond })
 	b.ready()
 	var first store.Revision
-	b.eventually("a first word", func() (err error) { _, first, err = b.told(); return err })
+	b.eventually("a first word", func() (err error) { _, first, err = b.hostStatus(); return err })
 	for range 3 {
 		b.eventually("another word", func() error {
-			_, rev, err := b.told()
+			_, rev, err := b.hostStatus()
 			if err == nil && rev == first {
 				err = errors.New("nothing new")
 			}
@@ -129,7 +129,7 @@ func TestStatusClockSet(t *testing.T) {
 	for _, by := range []time.Duration{0, time.Hour, -24 * time.Hour, 0} {
 		ahead.Store(int64(by))
 		b.eventually(fmt.Sprint("a word with the clock set by ", by), func() error {
-			s, _, err := b.told()
+			s, _, err := b.hostStatus()
 			if err != nil {
 				return err
 			}
@@ -148,7 +148,7 @@ func TestStatusAfterEmptyStore(t *testing.T) {
 	b := newBed(t, func(c *Config) { c.StatusLook, c.StatusBeat = 5*time.Millisecond, time.Hour })
 	b.ready()
 	b.eventually("ready, which is all that there is to say", func() error {
-		s, _, err := b.told()
+		s, _, err := b.hostStatus()
 		if err == nil && !s.Ready {
 			err = fmt.Errorf("status %+v", s)
 		}
@@ -160,5 +160,5 @@ func TestStatusAfterEmptyStore(t *testing.T) {
 		tables.Hosts.Delete(tx, testHost)
 		return nil
 	})
-	b.eventually("the word is there again", func() error { _, _, err := b.told(); return err })
+	b.eventually("the word is there again", func() error { _, _, err := b.hostStatus(); return err })
 }

@@ -21,7 +21,7 @@ type dataPlane struct {
 	predecessor driver.Predecessor // nil = none, or it is gone
 	interfaces  *attachment.Interfaces
 	log         *slog.Logger
-	lacking     *statemirror.Unsupported
+	unsupported *statemirror.Unsupported
 	pace        *statemirror.Pace
 	again       *time.Timer // kicks when a step of pace is due
 }

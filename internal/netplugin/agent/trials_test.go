@@ -15,9 +15,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestTrialTold: that a change is on trial here, and that this host has gone back from one
+// TestUnconfirmedChangesAndRollbacksAreReported: that a change is on trial here, and that this host has gone back from one
 // by itself, are notices of its health and metrics.
-func TestTrialTold(t *testing.T) {
+func TestUnconfirmedChangesAndRollbacksAreReported(t *testing.T) {
 	b := newBed(t)
 	defer http.DefaultClient.CloseIdleConnections()
 	b.ready()

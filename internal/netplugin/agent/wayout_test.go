@@ -22,16 +22,16 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// outletOracle is an oracle that makes the host's interface, as real drivers do.
-type outletOracle struct{ *reference.Driver }
+// outletPlane is an oracle that makes the host's interface, as real drivers do.
+type outletPlane struct{ *reference.Driver }
 
-func (o outletOracle) Capabilities() driver.Capabilities {
+func (o outletPlane) Capabilities() driver.Capabilities {
 	can := o.Driver.Capabilities()
 	can.Egress = true
 	return can
 }
 
-func (o outletOracle) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
+func (o outletPlane) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
 	if w := want.Private; w != nil {
 		if _, err := netlink.LinkByName(w.Interface); err != nil {
 			attrs := netlink.NewLinkAttrs()
@@ -51,7 +51,7 @@ func newWayOutBed(t *testing.T) *bed {
 	b.stop()
 	b.cfg.IPForward = true
 	b.fake = b.fake.Restart()
-	b.startWith(outletOracle{b.fake})
+	b.startWith(outletPlane{b.fake})
 	t.Cleanup(func() {
 		if l, err := netlink.LinkByName(desired.HostInterface); err == nil {
 			if err := netlink.LinkDel(l); err != nil {
@@ -227,7 +227,7 @@ func TestWayOut(t *testing.T) {
 		t.Fatalf("a stopped netplugin keeps a port: %v", err)
 	}
 	b.fake = b.fake.Restart()
-	b.startWith(outletOracle{b.fake})
+	b.startWith(outletPlane{b.fake})
 	b.ready()
 	told := func() string {
 		o, _ := b.agent.reached.Get()
@@ -322,7 +322,7 @@ func TestWayOutCollides(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.fake = b.fake.Restart()
-	b.startWith(outletOracle{b.fake})
+	b.startWith(outletPlane{b.fake})
 	t.Cleanup(func() {
 		if l, err := netlink.LinkByName(desired.HostInterface); err == nil {
 			_ = netlink.LinkDel(l) // with the namespace at the latest

@@ -84,7 +84,7 @@ func (a *attacher) attach(ctx context.Context, r attach.Request) (attach.Result,
 		if err := a.admitted(ctx, r, t); err != nil {
 			return attach.Result{}, err
 		}
-		if err := a.releaseFormer(ctx, *former); err != nil {
+		if err := a.releaseReplaced(ctx, *former); err != nil {
 			return attach.Result{}, err
 		}
 	}
@@ -186,7 +186,7 @@ func (a *attacher) existing(ctx context.Context, r attach.Request, t target) (re
 			return res, &e, nil
 		}
 	}
-	return res, nil, a.releaseFormer(ctx, e)
+	return res, nil, a.releaseReplaced(ctx, e)
 }
 
 // sameNetns reports whether two paths lead to one network namespace, which processes have
@@ -214,7 +214,7 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 	}
 	e := Entry{
 		State: StateIntent, Request: r, Endpoint: key, Group: t.group, Pod: t.pod,
-		HostIf: compile.IfName(key), BootID: a.bootID, Told: a.facts.early.of(r.Key, time.Now()),
+		HostIf: compile.IfName(key), BootID: a.bootID, Facts: a.facts.pending.of(r.Key, time.Now()),
 	}
 	a.cluster.Acquire(key.Network) // which reads its endpoints, unless they were read before, while netmaster works
 	defer func() {
@@ -294,7 +294,7 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 	a.agent.Kick("attach")
 
 	out6 := ep.IPv6.IsValid() && a.way.Addresses.Settled().Private6(e.Private).IsValid()
-	led, led6 := a.veths.led(ep, e.Private)
+	led, led6 := a.veths.routedFamilies(ep, e.Private)
 	res = attach.Result{
 		Endpoint: key.String(), Group: string(t.group), HostIf: e.HostIf, HostMAC: veth.mac,
 		IfName: r.IfName, Netns: r.Netns, MAC: ep.MAC, MTU: mtu,
@@ -343,7 +343,7 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 	if err = a.journal.put(e); err != nil {
 		return res, err
 	}
-	a.facts.early.forget(r.Key)
+	a.facts.pending.forget(r.Key)
 	clock.mark("done")
 	a.log.Debug("attach phases", clock.attrs...)
 	err = a.cfg.Hook(StepDone)
@@ -403,17 +403,17 @@ func (a *Interfaces) makeVeth(e Entry, mtu int) vethOutcome {
 // gain nothing.
 func (a *deps) createRequest(e Entry, t target) api.CreateEndpointRequest {
 	req := createRequest(a.cfg.Host, e, t)
-	req.ConfigEP.LabelsLater = e.Request.LabelsLater && e.Told.ID == "" && a.cluster.Lookup.AsksForLabels(t.tenant)
+	req.ConfigEP.LabelsLater = e.Request.LabelsLater && e.Facts.ID == "" && a.cluster.Lookup.AsksForLabels(t.tenant)
 	return req
 }
 
 func createRequest(host model.HostName, e Entry, t target) api.CreateEndpointRequest {
 	req := api.CreateEndpointRequest{
 		TenantName: string(t.tenant), NetworkName: string(t.network), ServiceName: string(t.group),
-		EndpointID: string(e.Endpoint.ID), EPCommonName: cmp.Or(e.Told.Name, e.Request.Name, e.Request.Container),
+		EndpointID: string(e.Endpoint.ID), EPCommonName: cmp.Or(e.Facts.Name, e.Request.Name, e.Request.Container),
 		ConfigEP: api.ConfigEP{
-			Container: cmp.Or(e.Told.ID, e.Request.Container), Host: string(host), ServiceName: string(t.group),
-			Labels: labelsOf(e), Health: e.Told.Health,
+			Container: cmp.Or(e.Facts.ID, e.Request.Container), Host: string(host), ServiceName: string(t.group),
+			Labels: labelsOf(e), Health: e.Facts.Health,
 		},
 	}
 	if e.Request.OnHost {
@@ -447,6 +447,6 @@ func (a *attacher) undo(ctx context.Context, e Entry, made <-chan vethOutcome, s
 	e.State = StateIntent // the network is released by attachNew, not with the entry
 	if err := a.releaser.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
 		a.log.Warn("a failed attachment is not undone yet; trying again", "attachment", e.Key().String(), "error", err)
-		a.releaser.owe.Ring()
+		a.releaser.pending.Ring()
 	}
 }

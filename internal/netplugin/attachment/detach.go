@@ -26,7 +26,7 @@ const detachMaster = 3 * time.Second
 type releaser struct {
 	*deps
 	ports    *PublishedPorts
-	owe      waiting.Bell // calls payOwed
+	pending  waiting.Bell // calls payOwed
 	followed waiting.Bell // calls releaseOrphans
 	inside   inside
 	// spoolTrouble is why the spool cannot be read; empty = it can.
@@ -83,7 +83,7 @@ func (a *releaser) detach(ctx context.Context, k attach.Key) error {
 func (a *releaser) detachLocked(ctx context.Context, k attach.Key) error {
 	if e, ok := a.journal.get(k); ok {
 		if err := a.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
-			a.owe.Ring()
+			a.pending.Ring()
 			if a.journal.isUnsaved(k) {
 				return err
 			}
@@ -103,7 +103,7 @@ func (a *releaser) releaseEntry(ctx context.Context, e Entry) error {
 	stood := e.State == StateDone
 	second := e.Result != nil && e.Request.Netns != "" && len(e.Result.Routes) == 0
 	e.State, e.Result = StateOwed, nil
-	unsaved := a.journal.hold(e)
+	unsaved := a.journal.keep(e)
 	if stood {
 		a.cluster.Release(e.Endpoint.Network)
 	}
@@ -177,12 +177,12 @@ func (a *releaser) payOwed(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.owe:
+		case <-a.pending:
 		case <-masters:
 		case <-retry.C:
 		case <-poll.C:
 			a.repairJournal(ctx)
-			a.releaseLate(ctx, a.cfg.LateGrace)
+			a.releaseLate(ctx, a.cfg.OrphanGrace)
 			a.replaySpool(ctx)
 			a.releaseEnded(ctx)
 			a.inside.look(a.journal)

@@ -29,7 +29,7 @@ const (
 // attachments that do not stand.
 type facts struct {
 	*deps
-	early early
+	pending pendingFacts
 }
 
 // Tell is attach.Service's. It is the one way by which anything that an
@@ -58,20 +58,20 @@ func (a *facts) tell(ctx context.Context, f attach.Fact) error {
 	defer unlock()
 	e, ok := a.journal.get(f.Key)
 	if !ok || e.State != StateDone {
-		a.early.keep(f, time.Now())
+		a.pending.keep(f, time.Now())
 		return nil
 	}
-	if f.Rev != 0 && f.Rev < e.Told.Rev {
+	if f.Rev != 0 && f.Rev < e.Facts.Rev {
 		return nil
 	}
 	before := labelsOf(e)
-	changed := !f.Over(e.Told).Equal(e.Told)
-	e.Told = f.Over(e.Told)
+	changed := !f.Over(e.Facts).Equal(e.Facts)
+	e.Facts = f.Over(e.Facts)
 	if err := a.update(ctx, e, before); err != nil && !errors.Is(err, model.ErrNotFound) {
 		return err // one that is not found gets it when it is put back
 	}
 	if changed {
-		a.holdEntry(e)
+		a.keepEntry(e)
 	}
 	return nil
 }
@@ -85,12 +85,12 @@ func (a *facts) update(ctx context.Context, e Entry, before map[string]string) e
 	}
 	req := api.UpdateEndpointRequest{
 		Event: api.EventStart, Tenant: string(e.Endpoint.Network.Tenant), Network: string(e.Endpoint.Network.Name),
-		EndpointID: string(e.Endpoint.ID), ContainerID: e.Told.ID, EPCommonName: e.Told.Name, Labels: labelsOf(e),
+		EndpointID: string(e.Endpoint.ID), ContainerID: e.Facts.ID, EPCommonName: e.Facts.Name, Labels: labelsOf(e),
 	}
-	if e.Told.Ended {
+	if e.Facts.Ended {
 		req.Event = api.EventDie
 	} else {
-		req.Health = e.Told.Health
+		req.Health = e.Facts.Health
 		for _, k := range slices.Sorted(maps.Keys(before)) {
 			if _, still := req.Labels[k]; !still {
 				req.RemovedLabels = append(req.RemovedLabels, k)
@@ -106,11 +106,11 @@ func (a *facts) update(ctx context.Context, e Entry, before map[string]string) e
 // labelsOf are the labels that an attachment's endpoint has by its request and by
 // what was told since; nil = none.
 func labelsOf(e Entry) map[string]string {
-	if e.Told.Ended {
+	if e.Facts.Ended {
 		return nil
 	}
 	out := maps.Clone(e.Request.Labels)
-	if told := usableLabels(e.Told.Labels, model.MaxLabels-len(out)); out == nil && len(told) > 0 {
+	if told := usableLabels(e.Facts.Labels, model.MaxLabels-len(out)); out == nil && len(told) > 0 {
 		out = told
 	} else {
 		maps.Copy(out, told)
@@ -149,32 +149,32 @@ func usableLabels(labels map[string]string, max int) map[string]string {
 	return out
 }
 
-// early keeps facts of attachments that do not stand, at most maxWaiting and each
+// pendingFacts keeps facts of attachments that do not stand, at most maxWaiting and each
 // for waitingFor. The zero value is ready for use.
-type early struct {
+type pendingFacts struct {
 	mu    sync.Mutex
-	facts map[attach.Key]earlyFact
+	facts map[attach.Key]pendingFact
 }
 
-type earlyFact struct {
+type pendingFact struct {
 	attach.Fact
 	since time.Time
 }
 
 // keep adds a fact to what is known of its attachment, unless that is newer. When
 // there are too many, the oldest go.
-func (w *early) keep(f attach.Fact, now time.Time) {
+func (w *pendingFacts) keep(f attach.Fact, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old := w.facts[f.Key]
 	if f.Rev != 0 && f.Rev < old.Rev {
 		return
 	}
-	maps.DeleteFunc(w.facts, func(_ attach.Key, o earlyFact) bool { return now.Sub(o.since) >= waitingFor })
+	maps.DeleteFunc(w.facts, func(_ attach.Key, o pendingFact) bool { return now.Sub(o.since) >= waitingFor })
 	if w.facts == nil {
-		w.facts = map[attach.Key]earlyFact{}
+		w.facts = map[attach.Key]pendingFact{}
 	}
-	w.facts[f.Key] = earlyFact{f.Over(old.Fact), now}
+	w.facts[f.Key] = pendingFact{f.Over(old.Fact), now}
 	for len(w.facts) > maxWaiting {
 		oldest := f.Key
 		for k, o := range w.facts {
@@ -186,12 +186,12 @@ func (w *early) keep(f attach.Fact, now time.Time) {
 	}
 }
 
-// keepFormer adds the reports about an attachment that is replaced, under later reports.
-func (w *early) keepFormer(f attach.Fact, now time.Time) {
+// addReplaced adds the reports about an attachment that is replaced, under later reports.
+func (w *pendingFacts) addReplaced(f attach.Fact, now time.Time) {
 	w.mu.Lock()
 	o, ok := w.facts[f.Key]
 	if ok {
-		w.facts[f.Key] = earlyFact{o.Over(f), o.since}
+		w.facts[f.Key] = pendingFact{o.Over(f), o.since}
 	}
 	w.mu.Unlock()
 	if !ok && f.Container != "" {
@@ -201,7 +201,7 @@ func (w *early) keepFormer(f attach.Fact, now time.Time) {
 
 // of returns what is known of an attachment that is being made, whose container
 // therefore has not ended, whatever was told of a former run.
-func (w *early) of(k attach.Key, now time.Time) attach.Fact {
+func (w *pendingFacts) of(k attach.Key, now time.Time) attach.Fact {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if o := w.facts[k]; now.Sub(o.since) < waitingFor {
@@ -212,7 +212,7 @@ func (w *early) of(k attach.Key, now time.Time) attach.Fact {
 }
 
 // forget drops what is known of an attachment that has it now.
-func (w *early) forget(k attach.Key) {
+func (w *pendingFacts) forget(k attach.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.facts, k)

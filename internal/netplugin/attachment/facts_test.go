@@ -30,8 +30,8 @@ type teller struct {
 }
 
 var (
-	standing = attach.Key{Container: "ep1", IfName: "eth0"}
-	standsAs = model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "cni:h1:ep1:eth0"}
+	attachedKey = attach.Key{Container: "ep1", IfName: "eth0"}
+	standsAs    = model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "cni:h1:ep1:eth0"}
 )
 
 func newTeller(t *testing.T) *teller {
@@ -61,7 +61,7 @@ func newTeller(t *testing.T) *teller {
 		t.Fatal(err)
 	}
 	x.Service = join(&deps{log: slog.New(slog.DiscardHandler), masters: m, journal: j})
-	x.holdEntry(Entry{State: StateDone, HostIf: "v1", Endpoint: standsAs, Request: attach.Request{Key: standing, Labels: map[string]string{"tier": "web"}}})
+	x.keepEntry(Entry{State: StateDone, HostIf: "v1", Endpoint: standsAs, Request: attach.Request{Key: attachedKey, Labels: map[string]string{"tier": "web"}}})
 	return x
 }
 
@@ -69,7 +69,7 @@ func newTeller(t *testing.T) *teller {
 func (x *teller) tells(t *testing.T, what string, f attach.Fact, want api.UpdateEndpointRequest) {
 	t.Helper()
 	x.got = api.UpdateEndpointRequest{}
-	f.Key = standing
+	f.Key = attachedKey
 	if err := x.Tell(t.Context(), f); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -93,7 +93,7 @@ func TestTell(t *testing.T) {
 		api.UpdateEndpointRequest{Event: api.EventStart, ContainerID: "c1", EPCommonName: "web2", Labels: map[string]string{"app": "shop", "zone": "a", "tier": "web"}})
 	changed := attach.Fact{Rev: 7, Labels: map[string]string{"app": "shop2"}}
 	x.status = http.StatusServiceUnavailable
-	changed.Key = standing
+	changed.Key = attachedKey
 	if err := x.Tell(t.Context(), changed); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("no netmaster: %v", err)
 	}
@@ -104,13 +104,13 @@ func TestTell(t *testing.T) {
 	told.Health = api.Unhealthy
 	x.tells(t, "its health check", attach.Fact{Rev: 7, Health: attach.Unhealthy}, told)
 	x.tells(t, "what says nothing of it", attach.Fact{Rev: 7}, told)
-	e, _ := x.journal.get(standing)
+	e, _ := x.journal.get(attachedKey)
 	if req := createRequest("h1", e, target{tenant: "blue", network: "net1"}); req.ConfigEP.Health != api.Unhealthy {
 		t.Errorf("put back as %+v", req)
 	}
 	told.Health = api.Healthy
 	x.tells(t, "its health check again", attach.Fact{Rev: 7, Health: attach.Healthy}, told)
-	if err := x.Tell(t.Context(), attach.Fact{Key: standing, Rev: 7, Health: "fine"}); !errors.Is(err, model.ErrInvalid) {
+	if err := x.Tell(t.Context(), attach.Fact{Key: attachedKey, Rev: 7, Health: "fine"}); !errors.Is(err, model.ErrInvalid) {
 		t.Errorf("of unknown health: %v", err)
 	}
 	x.tells(t, "its end", attach.Fact{Rev: 8, Ended: true},
@@ -135,22 +135,22 @@ func TestTell(t *testing.T) {
 func TestTellMissing(t *testing.T) {
 	x := newTeller(t)
 	x.status = http.StatusNotFound
-	if err := x.Tell(t.Context(), attach.Fact{Key: standing, ID: "c1", Name: "web", Labels: map[string]string{"app": "shop"}}); err != nil {
+	if err := x.Tell(t.Context(), attach.Fact{Key: attachedKey, ID: "c1", Name: "web", Labels: map[string]string{"app": "shop"}}); err != nil {
 		t.Fatal(err)
 	}
-	e, _ := x.journal.get(standing)
+	e, _ := x.journal.get(attachedKey)
 	req := createRequest("h1", e, target{tenant: "blue", network: "net1"})
 	if diff := cmp.Diff(map[string]string{"app": "shop", "tier": "web"}, req.ConfigEP.Labels); diff != "" || req.EPCommonName != "web" || req.ConfigEP.Container != "c1" {
 		t.Errorf("put back as %+v\n%s", req, diff)
 	}
 }
 
-// TestTellEarly: facts of an attachment that does not stand wait for it, the newer
+// TestFactsWaitForTheirAttachment: facts of an attachment that does not stand wait for it, the newer
 // ones of it, not for ever, and not all that somebody tells.
-func TestTellEarly(t *testing.T) {
+func TestFactsWaitForTheirAttachment(t *testing.T) {
 	x := newTeller(t)
 	k := attach.Key{Container: "c9", IfName: "eth0"}
-	x.holdEntry(Entry{State: StateOwed, HostIf: "v9", Endpoint: standsAs, Request: attach.Request{Key: k}})
+	x.keepEntry(Entry{State: StateOwed, HostIf: "v9", Endpoint: standsAs, Request: attach.Request{Key: k}})
 	for _, f := range []attach.Fact{
 		{Rev: 2, Name: "db", Labels: map[string]string{"app": "db"}}, {Rev: 1, Labels: map[string]string{"app": "old"}}, {Rev: 3, ID: "id9"},
 	} {
@@ -160,34 +160,34 @@ func TestTellEarly(t *testing.T) {
 		}
 	}
 	now := time.Now()
-	got := x.facts.early.of(k, now)
+	got := x.facts.pending.of(k, now)
 	if want := (attach.Fact{Key: k, Rev: 3, ID: "id9", Name: "db", Labels: map[string]string{"app": "db"}}); !got.Equal(want) || got.Rev != want.Rev {
 		t.Errorf("it will be attached as %+v", got)
 	}
-	x.facts.early.keep(attach.Fact{Key: k, Rev: 4, Ended: true}, now)
-	again := Entry{Request: attach.Request{Labels: map[string]string{"tier": "data"}}, Told: x.facts.early.of(k, now)}
+	x.facts.pending.keep(attach.Fact{Key: k, Rev: 4, Ended: true}, now)
+	again := Entry{Request: attach.Request{Labels: map[string]string{"tier": "data"}}, Facts: x.facts.pending.of(k, now)}
 	if diff := cmp.Diff(map[string]string{"app": "db", "tier": "data"}, labelsOf(again)); diff != "" {
 		t.Errorf("labels of one that has ended and is attached anew (-want +got):\n%s", diff)
 	}
-	if old := x.facts.early.of(k, now.Add(waitingFor)); old.Name != "" {
+	if old := x.facts.pending.of(k, now.Add(waitingFor)); old.Name != "" {
 		t.Errorf("after its time: %+v", old)
 	}
 	if x.got.Event != "" {
 		t.Errorf("netmaster has heard %+v", x.got)
 	}
 	for i := range 2 * maxWaiting {
-		x.facts.early.keep(attach.Fact{Key: attach.Key{Container: strconv.Itoa(i)}, Name: "x"}, now.Add(time.Duration(i)))
+		x.facts.pending.keep(attach.Fact{Key: attach.Key{Container: strconv.Itoa(i)}, Name: "x"}, now.Add(time.Duration(i)))
 	}
 	last := attach.Key{Container: strconv.Itoa(2*maxWaiting - 1)}
-	if n := len(x.facts.early.facts); n != maxWaiting || x.facts.early.of(k, now).Name != "" || x.facts.early.of(last, now).Name == "" {
-		t.Errorf("%d wait; the last: %+v", n, x.facts.early.of(last, now))
+	if n := len(x.facts.pending.facts); n != maxWaiting || x.facts.pending.of(k, now).Name != "" || x.facts.pending.of(last, now).Name == "" {
+		t.Errorf("%d wait; the last: %+v", n, x.facts.pending.of(last, now))
 	}
-	x.facts.early.keepFormer(attach.Fact{Key: last, ID: "former", Name: "before", Rev: 9}, now)
-	if got := x.facts.early.of(last, now); got.ID != "former" || got.Name != "x" {
+	x.facts.pending.addReplaced(attach.Fact{Key: last, ID: "former", Name: "before", Rev: 9}, now)
+	if got := x.facts.pending.of(last, now); got.ID != "former" || got.Name != "x" {
 		t.Errorf("with what was told before: %+v", got)
 	}
-	x.facts.early.forget(last)
-	if x.facts.early.of(last, now).Name != "" {
+	x.facts.pending.forget(last)
+	if x.facts.pending.of(last, now).Name != "" {
 		t.Error("it is not forgotten")
 	}
 }
@@ -196,14 +196,14 @@ func TestTellEarly(t *testing.T) {
 // caller does.
 func TestTellBusy(t *testing.T) {
 	x := newTeller(t)
-	end, err := x.journal.turns.Take(t.Context(), standing)
+	end, err := x.journal.turns.Take(t.Context(), attachedKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer end()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := x.Tell(ctx, attach.Fact{Key: standing}); !errors.Is(err, model.ErrUnavailable) {
+	if err := x.Tell(ctx, attach.Fact{Key: attachedKey}); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 }
@@ -217,7 +217,7 @@ func TestUsableLabels(t *testing.T) {
 	for i := range model.MaxLabels {
 		labels["0 "+strconv.Itoa(i)] = "x"
 	}
-	got := labelsOf(Entry{Request: attach.Request{Labels: map[string]string{"asked": "1"}}, Told: attach.Fact{Labels: labels}})
+	got := labelsOf(Entry{Request: attach.Request{Labels: map[string]string{"asked": "1"}}, Facts: attach.Fact{Labels: labels}})
 	if len(got) != model.MaxLabels || got["quarantine"] != "yes" || got["asked"] != "1" {
 		t.Errorf("%d labels are kept, quarantine=%q, asked=%q", len(got), got["quarantine"], got["asked"])
 	}

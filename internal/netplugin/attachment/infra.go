@@ -249,7 +249,7 @@ func (a *InfraNetworks) repairInfra(ctx context.Context, k attach.Key) error {
 		return err
 	}
 	e.BootID, e.Result = a.bootID, &res
-	a.holdEntry(e)
+	a.keepEntry(e)
 	return nil
 }
 

@@ -43,7 +43,7 @@ type Entry struct {
 	Pod      bool              `json:"pod,omitempty"`    // Kubernetes said where it belongs, and says its labels and group
 	BootID   string            `json:"bootId,omitempty"` // of the kernel that held the veth
 	Result   *attach.Result    `json:"result,omitempty"` // when done
-	Told     attach.Fact       `json:"told,omitzero"`    // all that was told of it; Rev counts while netplugin runs
+	Facts    attach.Fact       `json:"told,omitzero"`    // all that was told of it; Rev counts while netplugin runs
 	// Seen is the endpoint of an adopted attachment, which has no result, as the store
 	// had it when it was first seen there.
 	Seen *model.Endpoint `json:"seen,omitempty"`
@@ -60,13 +60,13 @@ func (e Entry) Key() attach.Key { return e.Request.Key }
 // title is what people call the container: by its pod, its name, or the beginning of its id.
 func (e Entry) title() string {
 	const short = 12 // as Docker prints ids
-	switch name := cmp.Or(e.Told.Name, e.Request.Name); {
+	switch name := cmp.Or(e.Facts.Name, e.Request.Name); {
 	case e.Request.Pod.Name != "":
 		return "pod " + e.Request.Pod.Namespace + "/" + e.Request.Pod.Name
 	case name != "":
 		return "container " + name
 	}
-	id := cmp.Or(e.Told.ID, e.Request.Container)
+	id := cmp.Or(e.Facts.ID, e.Request.Container)
 	return "container " + id[:min(len(id), short)]
 }
 
@@ -91,8 +91,8 @@ type journal struct {
 // journalVersion is what this netplugin writes, and the newest that it reads.
 const journalVersion = 1
 
-// setAside is added to the name of a file that cannot be read.
-const setAside = ".bad"
+// badSuffix is added to the name of a file that cannot be read.
+const badSuffix = ".bad"
 
 // openJournal reads a journal. Files that hold no entry are renamed to *.bad,
 // logged and kept in mind: the veths of the attachments that they were are
@@ -129,7 +129,7 @@ func (j *journal) open(file string) error {
 		}
 		return nil
 	}
-	if former, ok := strings.CutSuffix(file, setAside); ok {
+	if former, ok := strings.CutSuffix(file, badSuffix); ok {
 		j.damaged[former] = "it was moved away by an earlier start"
 		return nil
 	}
@@ -145,7 +145,7 @@ func (j *journal) open(file string) error {
 	}
 	if err != nil {
 		j.log.Error("a journal entry cannot be read and is moved away", "file", file, "error", err)
-		if err := os.Rename(file, file+setAside); err != nil && !unwritable(err) {
+		if err := os.Rename(file, file+badSuffix); err != nil && !unwritable(err) {
 			return err
 		}
 		j.damaged[file] = err.Error()
@@ -177,7 +177,7 @@ func readEntry(file string) (Entry, error) {
 		!slices.Contains([]string{StateIntent, StateDone, StateOwed}, e.State) {
 		return e, fmt.Errorf("it is not a journal entry of version %d", journalVersion)
 	}
-	e.Told.Rev = 0
+	e.Facts.Rev = 0
 	return e, nil
 }
 
@@ -200,9 +200,9 @@ func (j *journal) put(e Entry) error {
 	return nil
 }
 
-// hold is put for what is so whether it can be written or not: on an error the
+// keep is put for what is so whether it can be written or not: on an error the
 // journal knows the entry all the same, and repair writes it.
-func (j *journal) hold(e Entry) error {
+func (j *journal) keep(e Entry) error {
 	j.mu.Lock()
 	j.entries[e.Key()], j.sorted = e, nil
 	j.unsaved[e.Key()] = true
@@ -282,7 +282,7 @@ func (j *journal) get(k attach.Key) (Entry, bool) {
 func (j *journal) remove(k attach.Key) error {
 	path := j.path(k)
 	var left []string
-	for _, file := range []string{path, path + setAside} {
+	for _, file := range []string{path, path + badSuffix} {
 		switch err := os.Remove(file); {
 		case err == nil || gone(file):
 		case unwritable(err):
@@ -310,8 +310,8 @@ func gone(file string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// standing returns the attachments that stand.
-func (j *journal) standing() []statemirror.Owned {
+// attached returns the attachments that stand.
+func (j *journal) attached() []statemirror.Owned {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var out []statemirror.Owned

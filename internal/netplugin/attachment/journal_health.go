@@ -170,8 +170,8 @@ func (j *journal) problems() []compile.Problem {
 	}
 	var left []string
 	for _, f := range files {
-		if !gone(f + setAside) {
-			left = append(left, filepath.Base(f+setAside))
+		if !gone(f + badSuffix) {
+			left = append(left, filepath.Base(f+badSuffix))
 		}
 	}
 	if len(left) > 0 {

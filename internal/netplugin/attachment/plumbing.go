@@ -12,9 +12,9 @@ import (
 // It owns no state.
 type Interfaces struct{ *deps }
 
-// led tells by which families the virtual router leads an endpoint with a private
+// routedFamilies tells by which families the virtual router leads an endpoint with a private
 // address somewhere: out through the host, or to its tenant's other networks.
-func (a *Interfaces) led(ep model.Endpoint, private netip.Addr) (v4, v6 bool) {
+func (a *Interfaces) routedFamilies(ep model.Endpoint, private netip.Addr) (v4, v6 bool) {
 	routed := a.can.Routes && a.cluster.Settings.Routes()
 	return ep.IPv4.IsValid() && (routed || private.IsValid()), ep.IPv6.IsValid() && (routed || a.way.Addresses.Settled().Private6(private).IsValid())
 }

@@ -48,6 +48,6 @@ func (a *PublishedPorts) assignPrivateOf(ctx context.Context, k attach.Key) erro
 		a.log.Warn("an attachment has no egress", "attachment", k.String(), "error", err)
 		return nil
 	}
-	a.holdEntry(e)
+	a.keepEntry(e)
 	return nil
 }

@@ -30,7 +30,7 @@ func (a *attacher) followProcess(ctx context.Context, e Entry, r attach.Request)
 	before := labelsOf(e)
 	e.Request.Name, e.Request.Labels = r.Name, r.Labels
 	told := e
-	told.Told.Name = r.Name
+	told.Facts.Name = r.Name
 	if err := a.facts.update(ctx, told, before); err != nil {
 		return err
 	}

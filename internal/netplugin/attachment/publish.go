@@ -31,8 +31,8 @@ type PublishedPorts struct {
 	*deps
 	changes atomic.Uint64 // of published ports, counted
 
-	mu   sync.Mutex // serialises the choice of ports
-	held hoststack.Holder
+	mu      sync.Mutex // serialises the choice of ports
+	sockets hoststack.Holder
 }
 
 // Changes counts the changes of published ports: an Outcome says up to
@@ -40,7 +40,7 @@ type PublishedPorts struct {
 func (a *PublishedPorts) Changes() uint64 { return a.changes.Load() }
 
 // Close lets others have the ports that are published.
-func (a *PublishedPorts) Close() { a.held.Keep(nil) }
+func (a *PublishedPorts) Close() { a.sockets.Keep(nil) }
 
 // hostPorts are the ports of the host that a binding of an attachment takes: one of
 // each address family that leads to it, and that the binding is for.
@@ -74,8 +74,8 @@ func hostPortText(b attach.PortBinding) string {
 	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(b.HostIP, b.HostPort), b.Proto)
 }
 
-// hold reserves the host ports of a binding, unless the runtime does.
-func (a *PublishedPorts) hold(e Entry, b attach.PortBinding) error {
+// reserve reserves the host ports of a binding, unless the runtime does.
+func (a *PublishedPorts) reserve(e Entry, b attach.PortBinding) error {
 	ports := a.hostPorts(e, b)
 	if len(ports) == 0 {
 		return model.Errorf(model.ErrInvalid, "host port %s: this host does not reach the container by that address family", hostPortText(b))
@@ -85,7 +85,7 @@ func (a *PublishedPorts) hold(e Entry, b attach.PortBinding) error {
 	}
 	to := netip.AddrPortFrom(a.way.Addresses.Settled().Private6(e.Private), b.ContainerPort)
 	for _, p := range ports {
-		if err := a.held.Hold(p, to); err != nil {
+		if err := a.sockets.Reserve(p, to); err != nil {
 			return err
 		}
 	}
@@ -108,10 +108,10 @@ func (a *PublishedPorts) ownPort(b attach.PortBinding) error {
 	return nil
 }
 
-// holdPublished reserves the published ports of the journal. A port that another process
+// reservePublished reserves the published ports of the journal. A port that another process
 // has taken meanwhile is reported, and stays the container's, which had it first; a port of
 // Contiv's own is withheld from it.
-func (a *PublishedPorts) holdPublished(journal []Entry) (problems map[string]error, withheld map[attach.PortBinding]bool) {
+func (a *PublishedPorts) reservePublished(journal []Entry) (problems map[string]error, withheld map[attach.PortBinding]bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	problems, withheld = map[string]error{}, map[attach.PortBinding]bool{}
@@ -124,7 +124,7 @@ func (a *PublishedPorts) holdPublished(journal []Entry) (problems map[string]err
 			if err != nil {
 				withheld[b] = true
 			} else {
-				err = a.hold(e, b)
+				err = a.reserve(e, b)
 			}
 			if err != nil {
 				problems["published "+hostPortText(b)+" of "+e.title()] = err
@@ -142,7 +142,7 @@ func (a *PublishedPorts) FollowWayOut(ctx context.Context, pic desired.Host, loo
 		return nil, nil
 	}
 	journal := a.journal.all()
-	taken, withheld := a.holdPublished(journal)
+	taken, withheld := a.reservePublished(journal)
 	var outlets []statemirror.Outlet
 	for _, e := range journal {
 		if e.State != StateDone || e.Result == nil || !e.Private.IsValid() {
@@ -168,7 +168,7 @@ func (a *PublishedPorts) FollowWayOut(ctx context.Context, pic desired.Host, loo
 func (a *PublishedPorts) giveUpPorts() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.held.Any() {
+	if !a.sockets.Any() {
 		return
 	}
 	wanted := map[hoststack.HostPort]bool{}
@@ -185,7 +185,7 @@ func (a *PublishedPorts) giveUpPorts() {
 			}
 		}
 	}
-	a.held.Keep(wanted)
+	a.sockets.Keep(wanted)
 }
 
 // Publish is attach.Service's.
@@ -279,7 +279,7 @@ func (a *PublishedPorts) choose(e Entry, want []attach.PortBinding) ([]attach.Po
 				continue
 			}
 			if why = a.ownPort(b); why == nil {
-				why = a.hold(e, b)
+				why = a.reserve(e, b)
 			}
 			if why == nil || !errors.Is(why, model.ErrExists) {
 				break

@@ -28,7 +28,7 @@ func (a *Service) Recover() error {
 		case e.State == StateIntent:
 			a.log.Info("undoing an incomplete attachment", "attachment", e.Key().String(), "state", e.State)
 			e.State, e.Result = StateOwed, nil
-			a.holdEntry(e)
+			a.keepEntry(e)
 			fallthrough
 		case e.State == StateOwed:
 			a.cluster.Endpoints.Hide(e.Endpoint)
@@ -43,7 +43,7 @@ func (a *Service) Recover() error {
 	if err := a.sweep(known); err != nil {
 		return err
 	}
-	a.Ports.holdPublished(a.journal.all()) // the first pass reports failures
+	a.Ports.reservePublished(a.journal.all()) // the first pass reports failures
 	return nil
 }
 
@@ -52,11 +52,11 @@ func (a *Service) vethThere(e Entry) bool {
 	return there || err != nil // when in doubt it is
 }
 
-// holdEntry enters what is so, whether it can be written or not: a full disk must
+// keepEntry enters what is so, whether it can be written or not: a full disk must
 // not keep netplugin from starting. The status tells of it, and repairJournal
 // writes later.
-func (a *deps) holdEntry(e Entry) {
-	if err := a.journal.hold(e); err != nil {
+func (a *deps) keepEntry(e Entry) {
+	if err := a.journal.keep(e); err != nil {
 		a.log.Error("a journal entry cannot be written yet", "attachment", e.Key().String(), "error", err)
 	}
 }
@@ -118,7 +118,7 @@ func (a *Service) adopt(v vethpair.Veth, key model.EndpointKey) bool {
 	}
 	a.log.Warn("adopting an attachment by its interface's alias", "interface", v.Name, "endpoint", key.String(),
 		"why", why, "journal", a.journal.dir)
-	a.holdEntry(Entry{
+	a.keepEntry(Entry{
 		State: StateDone, Endpoint: key, HostIf: v.Name, BootID: a.bootID, Request: attach.Request{Key: k},
 	})
 	a.cluster.Require(key.Network)

@@ -39,9 +39,9 @@ type Config struct {
 	Netmasters *masterclient.Client
 	Agent      Agent
 
-	Timeout    time.Duration // of one Attach
-	SpoolEvery time.Duration // how often the spool is looked at; 0 = 10 s
-	LateGrace  time.Duration // 0 = statemirror.LateGrace
+	Timeout     time.Duration // of one Attach
+	SpoolEvery  time.Duration // how often the spool is looked at; 0 = 10 s
+	OrphanGrace time.Duration // 0 = statemirror.OrphanGrace
 
 	Hook func(step string) error // called at every one of Steps; its error fails the step
 }
@@ -100,8 +100,8 @@ func New(cfg Config) (*Service, error) {
 	if cfg.SpoolEvery == 0 {
 		cfg.SpoolEvery = 10 * time.Second
 	}
-	if cfg.LateGrace == 0 {
-		cfg.LateGrace = statemirror.LateGrace
+	if cfg.OrphanGrace == 0 {
+		cfg.OrphanGrace = statemirror.LateGrace
 	}
 	journal, err := openJournal(JournalDir(cfg.StateDir), cfg.Log)
 	if err != nil {
@@ -120,9 +120,9 @@ func New(cfg Config) (*Service, error) {
 // join makes the parts of a Service.
 func join(d *deps) *Service {
 	s := &Service{deps: d, Interfaces: &Interfaces{d}, Ports: &PublishedPorts{deps: d}, facts: &facts{deps: d}}
-	s.releaser = &releaser{deps: d, ports: s.Ports, owe: waiting.NewBell(), followed: waiting.NewBell()}
+	s.releaser = &releaser{deps: d, ports: s.Ports, pending: waiting.NewBell(), followed: waiting.NewBell()}
 	s.attacher = &attacher{deps: d, veths: s.Interfaces, releaser: s.releaser, facts: s.facts}
-	s.restorer = &restorer{deps: d, custody: waiting.NewBell()}
+	s.restorer = &restorer{deps: d, restore: waiting.NewBell()}
 	s.Infra = &InfraNetworks{deps: d, attacher: s.attacher, releaser: s.releaser, veths: s.Interfaces, infra: waiting.NewBell()}
 	return s
 }
@@ -162,16 +162,16 @@ func (a *Service) Run(ctx context.Context, started func()) {
 	running.Go(func() { a.restorer.keepAttachments(ctx) })
 	running.Go(func() { a.Infra.keepInfra(ctx) })
 	a.releaser.replaySpool(ctx)
-	a.releaser.owe.Ring()
+	a.releaser.pending.Ring()
 	started()
 	running.Wait()
 }
 
 // Pay has what is owed paid now: the way to netmaster may be free again.
-func (a *Service) Pay() { a.releaser.owe.Ring() }
+func (a *Service) Pay() { a.releaser.pending.Ring() }
 
 // PutBack has what the store lacks put back now.
-func (a *Service) PutBack() { a.restorer.custody.Ring() }
+func (a *Service) PutBack() { a.restorer.restore.Ring() }
 
 // ReleaseOrphans has the endpoints released that no attachment knows: the store
 // is followed again, or another one was met.
@@ -213,7 +213,7 @@ func (a *Service) Entry(k attach.Key) (Entry, bool) { return a.journal.get(k) }
 func (a *Service) File(k attach.Key) string { return a.journal.path(k) }
 
 // Standing returns the attachments that stand.
-func (a *Service) Standing() []statemirror.Owned { return a.journal.standing() }
+func (a *Service) Standing() []statemirror.Owned { return a.journal.attached() }
 
 func (c *Config) spool() attach.Spool {
 	return attach.Spool{Dir: filepath.Join(c.StateDir, attach.SpoolDir)}

@@ -13,8 +13,8 @@ func TestContainersAreNamedAsPeopleKnowThem(t *testing.T) {
 	docker := attach.Request{Key: attach.Key{Container: "e0d7", IfName: "eth0"}, Source: attach.SourceDocker}
 	for want, e := range map[string]Entry{
 		"pod shop/web":           {Request: attach.Request{Key: attach.Key{Container: id}, Name: "web", Pod: attach.Pod{Namespace: "shop", Name: "web"}}},
-		"container web":          {Request: docker, Told: attach.Fact{ID: id, Name: "web"}},
-		"container 4f1c7a2d9b3e": {Request: docker, Told: attach.Fact{ID: id}},
+		"container web":          {Request: docker, Facts: attach.Fact{ID: id, Name: "web"}},
+		"container 4f1c7a2d9b3e": {Request: docker, Facts: attach.Fact{ID: id}},
 		"container e0d7":         {Request: docker},
 	} {
 		if got := e.title(); got != want {

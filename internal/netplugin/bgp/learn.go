@@ -28,8 +28,8 @@ type NextHop struct {
 	Stale    bool       `json:"stale,omitempty"` // the neighbor is restarting: what it last said
 }
 
-// Picture is all that is learned.
-type Picture struct {
+// Routes is all that is learned.
+type Routes struct {
 	Generation uint64 // grows with each change
 	// Complete is false after a start until all neighbors have told all, or
 	// Config.RestartTime has passed: routes that an earlier speaker learned
@@ -39,16 +39,16 @@ type Picture struct {
 }
 
 // Routes returns what is learned now.
-func (s *Speaker) Routes() *Picture {
-	p, _ := s.learner.picture.Get()
+func (s *Speaker) Routes() *Routes {
+	p, _ := s.learner.routes.Get()
 	return p
 }
 
 // Changed waits until what is learned is of another generation than seen, and
 // returns it, or until ctx ends.
-func (s *Speaker) Changed(ctx context.Context, seen uint64) (*Picture, error) {
-	var now *Picture
-	err := s.learner.picture.Until(ctx, func(p *Picture) bool {
+func (s *Speaker) Changed(ctx context.Context, seen uint64) (*Routes, error) {
+	var now *Routes
+	err := s.learner.routes.Until(ctx, func(p *Routes) bool {
 		now = p
 		return p.Generation != seen
 	})
@@ -90,19 +90,19 @@ func (r rank) before(o rank) bool {
 // learner follows the library's table and makes a picture of it. What changed is
 // only a hint to look there: no event's order or loss matters.
 type learner struct {
-	picture waiting.Value[*Picture]
-	bell    waiting.Bell
-	ends    waiting.Bell // a session has ended
+	routes     waiting.Value[*Routes]
+	bell       waiting.Bell
+	sessionEnd waiting.Bell // a session has ended
 
-	mu        sync.Mutex
-	srv       *server.BgpServer
-	accepts   acceptance
-	neighbors map[netip.Addr]map[bgp.Family]bool // families whose end was not heard yet
-	beyond    map[netip.Addr]bool                // closed for their limit
-	late      bool                               // no more waiting for them
-	all       bool                               // everything may have changed
-	dirty     map[netip.Prefix]bool
-	paths     map[netip.Prefix][]heard
+	mu          sync.Mutex
+	srv         *server.BgpServer
+	accepts     acceptance
+	neighbors   map[netip.Addr]map[bgp.Family]bool // families whose end was not heard yet
+	beyond      map[netip.Addr]bool                // closed for their limit
+	stopWaiting bool                               // no more waiting for them
+	all         bool                               // everything may have changed
+	dirty       map[netip.Prefix]bool
+	paths       map[netip.Prefix][]heard
 }
 
 // acceptance decides which paths of neighbors count.
@@ -113,14 +113,14 @@ type acceptance struct {
 }
 
 func newLearner() *learner {
-	l := &learner{bell: waiting.NewBell(), ends: waiting.NewBell(), dirty: map[netip.Prefix]bool{}}
-	l.picture.Set(&Picture{Routes: map[netip.Prefix][]NextHop{}})
+	l := &learner{bell: waiting.NewBell(), sessionEnd: waiting.NewBell(), dirty: map[netip.Prefix]bool{}}
+	l.routes.Set(&Routes{Routes: map[netip.Prefix][]NextHop{}})
 	return l
 }
 
 func (l *learner) begin(srv *server.BgpServer, cfg Config) {
 	l.mu.Lock()
-	l.srv, l.neighbors, l.late = srv, map[netip.Addr]map[bgp.Family]bool{}, false
+	l.srv, l.neighbors, l.stopWaiting = srv, map[netip.Addr]map[bgp.Family]bool{}, false
 	l.beyond = map[netip.Addr]bool{}
 	l.mu.Unlock()
 	l.configure(cfg)
@@ -194,7 +194,7 @@ func (l *learner) session(neighbor netip.Addr, up, saysEnd, beyond bool) {
 	if up {
 		l.bell.Ring()
 	} else {
-		l.ends.Ring()
+		l.sessionEnd.Ring()
 	}
 }
 
@@ -202,10 +202,10 @@ func (l *learner) session(neighbor netip.Addr, up, saysEnd, beyond bool) {
 func (l *learner) run(ctx context.Context, patience time.Duration) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
-	paced(ctx, l.bell, l.ends, late.C, func(isLate bool) {
+	paced(ctx, l.bell, l.sessionEnd, late.C, func(isLate bool) {
 		if isLate {
 			l.mu.Lock()
-			l.late = true
+			l.stopWaiting = true
 			l.mu.Unlock()
 		}
 		l.look()
@@ -245,7 +245,7 @@ func (l *learner) look() {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, _ := l.picture.Get()
+	now, _ := l.routes.Get()
 	routes := map[netip.Prefix][]NextHop{}
 	if all {
 		l.paths = map[netip.Prefix][]heard{}
@@ -264,18 +264,18 @@ func (l *learner) look() {
 			}
 		}
 	}
-	complete := now.Complete || l.told()
+	complete := now.Complete || l.settled()
 	if complete == now.Complete && maps.EqualFunc(routes, now.Routes, slices.Equal) {
 		return
 	}
-	l.picture.Set(&Picture{Generation: now.Generation + 1, Complete: complete, Routes: routes})
+	l.routes.Set(&Routes{Generation: now.Generation + 1, Complete: complete, Routes: routes})
 }
 
-// told says whether nothing is waited for any more.
-func (l *learner) told() bool {
+// settled says whether nothing is waited for any more.
+func (l *learner) settled() bool {
 	for _, waits := range l.neighbors {
 		if len(waits) > 0 {
-			return l.late
+			return l.stopWaiting
 		}
 	}
 	return true

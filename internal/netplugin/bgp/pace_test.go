@@ -73,12 +73,12 @@ func TestPaced(t *testing.T) {
 	})
 }
 
-// TestEndsDoNotWait: the end of a session is reported at once, its beginning is not.
-func TestEndsDoNotWait(t *testing.T) {
+// TestSessionEndIsReportedAtOnce: the end of a session is reported at once, its beginning is not.
+func TestSessionEndIsReportedAtOnce(t *testing.T) {
 	l := newLearner()
 	for _, up := range []bool{true, false} {
 		l.session(netip.MustParseAddr("127.0.0.2"), up, true, false)
-		if got := len(l.ends) == 1; got == up {
+		if got := len(l.sessionEnd) == 1; got == up {
 			t.Errorf("up %t: an end is told: %t", up, got)
 		}
 	}

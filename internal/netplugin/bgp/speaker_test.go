@@ -80,7 +80,7 @@ func a(prefix, hop string) Announcement {
 }
 
 // learns waits for exactly these routes, each with its next hops.
-func (h *host) learns(want map[string]string) *Picture {
+func (h *host) learns(want map[string]string) *Routes {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), deadline)
 	defer cancel()

@@ -186,7 +186,7 @@ func TestRotation(t *testing.T) {
 // address or a port that went.
 func TestFollow(t *testing.T) {
 	b := serve(t, Config{Upstreams: []netip.AddrPort{}})
-	h := picture()
+	h := twoTenants()
 	for k, r := range h.DNS.Records.All() {
 		if r.Name == "w1" {
 			renamed := *r
@@ -228,7 +228,7 @@ func TestFollow(t *testing.T) {
 // TestLists: Names lists the names of all tenants, with their kinds and addresses.
 func TestLists(t *testing.T) {
 	s := New(Config{})
-	s.Update(picture())
+	s.Update(twoTenants())
 	addrs := func(texts ...string) []netip.Addr {
 		out := []netip.Addr{}
 		for _, a := range texts {
@@ -260,7 +260,7 @@ func TestLists(t *testing.T) {
 // and is whole over TCP.
 func TestLength(t *testing.T) {
 	b := serve(t, Config{Upstreams: []netip.AddrPort{}})
-	h := picture()
+	h := twoTenants()
 	const members = 200
 	for i := range members {
 		n := askedBy[blue1]

@@ -13,7 +13,7 @@ import (
 
 // many is a picture with n containers in ten groups.
 func many(n int) desired.Host {
-	h := picture()
+	h := twoTenants()
 	net := askedBy[blue1]
 	for i := range n {
 		k := desired.DNSKey{Endpoint: model.EndpointKey{Network: net, ID: model.EndpointID(strconv.Itoa(i))}}

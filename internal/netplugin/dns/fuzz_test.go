@@ -47,7 +47,7 @@ func FuzzQuestion(f *testing.F) {
 	add("example.com.", dns.TypeHTTPS, func(m *dns.Msg) { m.SetEdns0(4096, true) })
 	add("w1.", dns.TypeAAAA, func(m *dns.Msg) { m.SetEdns0(1, false).IsEdns0().SetVersion(3) })
 	s := New(Config{Upstreams: []netip.AddrPort{}, Log: discard})
-	s.Update(picture())
+	s.Update(twoTenants())
 	f.Fuzz(func(t *testing.T, wire []byte, tcp bool) {
 		q := new(dns.Msg)
 		if q.Unpack(wire) != nil || s.accept(dns.Header{

@@ -31,8 +31,8 @@ var (
 	}
 )
 
-// picture is a host with the names of two tenants that have the same addresses.
-func picture() desired.Host {
+// twoTenants is a host with the names of two tenants that have the same addresses.
+func twoTenants() desired.Host {
 	var h desired.Host
 	for a, n := range askedBy {
 		p := &desired.Port{IfName: "cv" + a.String(), Endpoint: model.EndpointKey{Network: n, ID: "x"}, Private: a}
@@ -180,7 +180,7 @@ func serve(t *testing.T, cfg Config) *bed {
 	cl := &clock{t: time.Unix(1e9, 0)}
 	cfg.Log, cfg.now = discard, cl.now
 	b := &bed{t: t, Server: New(cfg), clock: cl}
-	b.Update(picture())
+	b.Update(twoTenants())
 	l, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func TestRouter(t *testing.T) {
 	b.set(func(in *Input) {
 		in.Settings, in.Networks = settings(), []netip.Prefix{prefix("10.80.3.0/24")} // of a tenant that the picture has nothing of
 		in.Settings.More, in.Settings.Password = []model.BgpRouter{{Address: addr("50.1.1.201"), AS: 501}}, "hush"
-		pic := &in.Picture
+		pic := &in.Desired
 		port(pic, 5, network(1, "blue", model.EncapVLAN))
 		port(pic, 6, network(2, "blue", model.EncapVXLAN))
 		refused := network(3, "blue", model.EncapVLAN)
@@ -63,9 +63,9 @@ func TestRouter(t *testing.T) {
 
 	// The provider goes, a container of another tenant with the same address comes.
 	b.set(func(in *Input) {
-		in.Picture.Services = desired.Map[model.ServiceKey, *desired.Service]{}
-		port(&in.Picture, 5, network(4, "amber", model.EncapVLAN))
-		port(&in.Picture, 8, network(1, "blue", model.EncapVLAN))
+		in.Desired.Services = desired.Map[model.ServiceKey, *desired.Service]{}
+		port(&in.Desired, 5, network(4, "amber", model.EncapVLAN))
+		port(&in.Desired, 8, network(1, "blue", model.EncapVLAN))
 	})
 	b.heard(r1, "10.1.1.5/32", "10.1.1.8/32")
 	b.problem("BGP address 10.1.1.5", "of tenant amber is not announced: tenant blue has the same")
@@ -103,8 +103,8 @@ func TestOptions(t *testing.T) {
 	b.in.Settings = settings()
 	b.in.Settings.RouterIP6, b.in.Settings.NoBFD = prefix("fd50::2/64"), true
 	b.in.Settings.More = []model.BgpRouter{{Address: addr("fd50::200"), AS: 502}}
-	b.in.Picture.Private.WithIPv6()
-	port(&b.in.Picture, 5, network(1, "blue", model.EncapVLAN))
+	b.in.Desired.Private.WithIPv6()
+	port(&b.in.Desired, 5, network(1, "blue", model.EncapVLAN))
 	b.start()
 	r1 := b.peer("50.1.1.200", routerAS, bgp.Neighbor{}, map[string]string{"10.50.0.0/16": "50.1.1.210", "10.60.0.0/16": "50.1.1.210"})
 	r6 := b.peer("fd50::200", 502, bgp.Neighbor{}, map[string]string{"fd99::/32": "fd50::210"})
@@ -143,7 +143,7 @@ func TestConfig(t *testing.T) {
 func TestRestart(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32")
 	b.in.Settings = settings()
-	port(&b.in.Picture, 5, network(1, "blue", model.EncapVLAN))
+	port(&b.in.Desired, 5, network(1, "blue", model.EncapVLAN))
 	b.start()
 	r := b.peer("50.1.1.200", routerAS, bgp.Neighbor{}, map[string]string{"10.50.0.0/16": "50.1.1.210"})
 	want := map[string]string{"10.50.0.0/16": "50.1.1.210"}
@@ -188,7 +188,7 @@ func TestWrong(t *testing.T) {
 	good := b.in
 	b.set(func(in *Input) { in.Rivals = []model.HostName{"h0"} })
 	silent("host h0 has the same router address")
-	b.set(func(in *Input) { *in = good; in.Picture.FwdMode = model.FwdBridge })
+	b.set(func(in *Input) { *in = good; in.Desired.FwdMode = model.FwdBridge })
 	silent("forwarding mode bridge")
 	b.set(func(in *Input) { *in = good })
 	b.wantRoutes(map[string]string{"10.50.0.0/16": "50.1.1.210"})
@@ -209,7 +209,7 @@ func TestWrong(t *testing.T) {
 	// Another host may tell of the same addresses.
 	b.set(func(in *Input) {
 		*in = good
-		port(&in.Picture, 5, network(1, "blue", model.EncapVLAN))
+		port(&in.Desired, 5, network(1, "blue", model.EncapVLAN))
 		in.VLANs = []model.Network{
 			{Key: model.NetworkKey{Tenant: "amber", Name: "apart"}, Subnet: prefix("10.1.2.0/24")},
 			{Key: model.NetworkKey{Tenant: "blue", Name: "net"}, Subnet: prefix("10.1.1.0/24")},

@@ -31,7 +31,7 @@ func TestProtected(t *testing.T) {
 	pic.Tunnels = pic.Tunnels.Set(addr("10.0.0.2"), "h2")
 	pic.Nodes = pic.Nodes.Set(addr("10.0.0.3"), addr("10.0.0.3"))
 	pic.NodeAddrs = pic.NodeAddrs.Set(addr("10.0.0.4"), struct{}{})
-	got := have(Input{Settings: settings(), Picture: pic, Networks: []netip.Prefix{prefix("10.80.3.7/24")}, Machines: []netip.Addr{addr("::ffff:10.0.0.5"), {}}}).protected
+	got := have(Input{Settings: settings(), Desired: pic, Networks: []netip.Prefix{prefix("10.80.3.7/24")}, Machines: []netip.Addr{addr("::ffff:10.0.0.5"), {}}}).protected
 	for what, p := range want {
 		if !slices.Contains(got, p) {
 			t.Errorf("%s, %s, is not protected", what, p)
@@ -60,7 +60,7 @@ func TestOnlyAllowedAddressesAreAnnounced(t *testing.T) {
 		"by tunnels":             {func(n *desired.Network, _ *Input) { n.Encap = model.EncapVXLAN }, 0},
 		"a port that is refused": {func(_ *desired.Network, in *Input) { in.Refused = map[string]bool{"p1-5": true} }, 0},
 		"another port refused":   {func(_ *desired.Network, in *Input) { in.Refused = map[string]bool{"p1-6": true} }, 1},
-		"forwarding mode bridge": {func(_ *desired.Network, in *Input) { in.Picture.FwdMode = model.FwdBridge }, 0},
+		"forwarding mode bridge": {func(_ *desired.Network, in *Input) { in.Desired.FwdMode = model.FwdBridge }, 0},
 
 		"of a tenant admin": {func(n *desired.Network, _ *Input) { n.ByTenant = true }, 0},
 		"of a tenant admin, allowed": {func(n *desired.Network, in *Input) {
@@ -70,18 +70,18 @@ func TestOnlyAllowedAddressesAreAnnounced(t *testing.T) {
 		"a machine's address":        {func(_ *desired.Network, in *Input) { in.Machines = []netip.Addr{addr("10.1.1.5")} }, 0},
 		"in the routers' network":    {func(_ *desired.Network, in *Input) { in.Settings.RouterIP = prefix("10.1.1.2/24") }, 0},
 		"a router's address":         {func(_ *desired.Network, in *Input) { in.Settings.Neighbor = addr("10.1.1.5") }, 0},
-		"in the underlay":            {func(_ *desired.Network, in *Input) { in.Near = []netip.Prefix{prefix("10.1.0.0/16")} }, 0},
-		"beside the underlay":        {func(_ *desired.Network, in *Input) { in.Near = []netip.Prefix{prefix("10.0.0.0/16")} }, 1},
+		"in the underlay":            {func(_ *desired.Network, in *Input) { in.Underlay = []netip.Prefix{prefix("10.1.0.0/16")} }, 0},
+		"beside the underlay":        {func(_ *desired.Network, in *Input) { in.Underlay = []netip.Prefix{prefix("10.0.0.0/16")} }, 1},
 	} {
-		in := Input{Settings: settings(), Picture: desired.Host{Name: "h1", FwdMode: model.FwdRouting, Private: desired.NewPrivate(prefix("172.19.0.0/16"))}}
+		in := Input{Settings: settings(), Desired: desired.Host{Name: "h1", FwdMode: model.FwdRouting, Private: desired.NewPrivate(prefix("172.19.0.0/16"))}}
 		n := network(1, "blue", model.EncapVLAN)
 		test.change(n, &in)
-		port(&in.Picture, 5, n)
+		port(&in.Desired, 5, n)
 		if got := have(in).all; len(got) != test.want || test.want == 1 && got[0].Prefix != prefix("10.1.1.5/32") {
 			t.Errorf("%s: it tells of %v", what, got)
 		}
 		silent := have(in).withheld
-		if judged := test.want == 0 && in.Picture.FwdMode == model.FwdRouting && n.Joined != 0 && n.Encap == model.EncapVLAN && len(in.Refused) == 0; judged != (len(silent) == 1) {
+		if judged := test.want == 0 && in.Desired.FwdMode == model.FwdRouting && n.Joined != 0 && n.Encap == model.EncapVLAN && len(in.Refused) == 0; judged != (len(silent) == 1) {
 			t.Errorf("%s: it says %q of what is not announced", what, silent)
 		}
 	}
@@ -93,7 +93,7 @@ func TestOverlap(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32", "50.1.1.201/32")
 	b.in.Settings = settings()
 	b.in.Settings.More = []model.BgpRouter{{Address: addr("50.1.1.201"), AS: 501}}
-	port(&b.in.Picture, 5, network(1, "blue", model.EncapVLAN))
+	port(&b.in.Desired, 5, network(1, "blue", model.EncapVLAN))
 	b.start()
 	b.peer("50.1.1.201", 501, bgp.Neighbor{}, map[string]string{"10.1.1.5/32": "50.1.1.211", "10.60.0.0/16": "50.1.1.211"})
 	r := b.peer("50.1.1.200", routerAS, bgp.Neighbor{}, nil)

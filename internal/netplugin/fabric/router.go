@@ -210,16 +210,16 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 		return r.leave(ctx, look)
 	}
 	if len(rivals) > 0 {
-		return r.silent(ctx, look, model.Errorf(model.ErrConflict, "host %s has the same router address, %s: this host does not run BGP", rivals[0], b.RouterIP.Addr()))
+		return r.withdrawAll(ctx, look, model.Errorf(model.ErrConflict, "host %s has the same router address, %s: this host does not run BGP", rivals[0], b.RouterIP.Addr()))
 	}
 	if h.private == "" {
-		return r.silent(ctx, look, model.Errorf(model.ErrConflict, "forwarding mode bridge, or no egress: only in forwarding mode routing can this host announce and use routes"))
+		return r.withdrawAll(ctx, look, model.Errorf(model.ErrConflict, "forwarding mode bridge, or no egress: only in forwarding mode routing can this host announce and use routes"))
 	}
 	here := *b // the part that this host can have
 	b = &here
 	device, links, err := r.place(b, h, problems)
 	if errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrNotFound) {
-		return r.silent(ctx, look, err)
+		return r.withdrawAll(ctx, look, err)
 	}
 	if err != nil {
 		return err
@@ -282,7 +282,7 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 
 // routesOf are the routes that were learned, by next hops on the routers' networks. The
 // rest of what is there stays while not all is known.
-func routesOf(pic *bgp.Picture, b *model.Bgp, problems map[string]string) (out map[netip.Prefix][]netip.Addr, keep bool) {
+func routesOf(pic *bgp.Routes, b *model.Bgp, problems map[string]string) (out map[netip.Prefix][]netip.Addr, keep bool) {
 	out = make(map[netip.Prefix][]netip.Addr, len(pic.Routes))
 	away := 0
 	for p, hops := range pic.Routes {
@@ -379,8 +379,8 @@ func (r *Router) end(restart bool) {
 	r.running = bgpRun{}
 }
 
-// silent ends what was, and says why there is nothing else.
-func (r *Router) silent(ctx context.Context, look bool, why error) error {
+// withdrawAll ends what was, and says why there is nothing else.
+func (r *Router) withdrawAll(ctx context.Context, look bool, why error) error {
 	if err := r.leave(ctx, look); err != nil {
 		r.cfg.Log.Warn("addresses and routes made for BGP cannot be removed", "error", err)
 	}

@@ -55,7 +55,7 @@ type bench struct {
 func newBench(t *testing.T, routers ...string) *bench {
 	t.Helper()
 	netnstest.Need(t)
-	b := &bench{T: t, dir: t.TempDir(), in: Input{Picture: desired.Host{
+	b := &bench{T: t, dir: t.TempDir(), in: Input{Desired: desired.Host{
 		Name: "h1", FwdMode: model.FwdRouting, Private: desired.NewPrivate(prefix("172.19.0.0/16")), VTEP: addr("10.0.0.1"),
 	}}}
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: uplink}, PeerName: "peer0"}); err != nil {

@@ -43,7 +43,7 @@ func TestRefusedRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	on := network(1, "blue", model.EncapVLAN)
-	port(&b.in.Picture, 5, on)
+	port(&b.in.Desired, 5, on)
 	b.start()
 	r := b.peer("50.1.1.200", routerAS, bgp.Neighbor{}, map[string]string{
 		"10.50.0.0/16": "50.1.1.210", "10.60.0.0/16": "50.1.1.255", "10.70.0.0/16": "50.1.1.0",
@@ -53,7 +53,7 @@ func TestRefusedRoutes(t *testing.T) {
 	b.wantRoutes(map[string]string{"10.50.0.0/16": "50.1.1.210", "fd70::/32": "fd50::210"})
 	b.problem("BGP routes", "2 learned prefixes lead to what is no router")
 	b.problem("BGP", "route to fd60::/32: invalid argument")
-	b.set(func(in *Input) { port(&in.Picture, 6, on) })
+	b.set(func(in *Input) { port(&in.Desired, 6, on) })
 	b.heard(r, "10.1.1.5/32", "10.1.1.6/32")
 }
 

@@ -13,24 +13,24 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// Told is what GET /inspect/bgp tells: 1.x' peers and dsts among more.
-type Told struct {
+// Inspection is what GET /inspect/bgp tells: 1.x' peers and dsts among more.
+type Inspection struct {
 	Admin    string            `json:"adminStatus"` // "enabled", "not configured", or why the host does not speak
 	Problems map[string]string `json:"problems,omitempty"`
 	bgp.State
 }
 
-// Values of Told.Admin.
+// Values of Inspection.Admin.
 const (
 	Enabled       = "enabled"
 	NotConfigured = "not configured"
 )
 
 // State tells how this host's BGP fares now. It has no secrets.
-func (r *Router) State(ctx context.Context) Told {
+func (r *Router) State(ctx context.Context) Inspection {
 	r.mu.Lock()
 	s := r.speaker
-	out := Told{Admin: r.adminLocked(), Problems: maps.Clone(r.problems)}
+	out := Inspection{Admin: r.adminLocked(), Problems: maps.Clone(r.problems)}
 	r.mu.Unlock()
 	if s != nil {
 		if st, err := s.State(ctx); err == nil { // else it ends

@@ -23,7 +23,7 @@ import (
 func TestWhatOthersTakeFromRoutingIsPutBackAtOnce(t *testing.T) {
 	b := newBench(t, "50.1.1.200/24")
 	b.in.Settings = settings()
-	port(&b.in.Picture, 1, network(1, "blue", model.EncapVLAN))
+	port(&b.in.Desired, 1, network(1, "blue", model.EncapVLAN))
 	b.start()
 	b.peer("50.1.1.200", routerAS, bgp.Neighbor{}, map[string]string{"10.50.0.0/16": "50.1.1.200", "10.51.0.0/16": "50.1.1.200"})
 	want := map[string]string{"10.50.0.0/16": "50.1.1.200", "10.51.0.0/16": "50.1.1.200"}

@@ -65,9 +65,9 @@ func forgetSuperseded(log *slog.Logger, last *Want, want Want) {
 		}
 		return true
 	}
-	var places []FrontAt
+	var places []FrontendAddr
 	for at := range leads {
-		places = append(places, FrontAt{netip.IPv4Unspecified(), at.proto, at.port}, FrontAt{netip.IPv6Unspecified(), at.proto, at.port})
+		places = append(places, FrontendAddr{netip.IPv4Unspecified(), at.proto, at.port}, FrontendAddr{netip.IPv6Unspecified(), at.proto, at.port})
 	}
 	err := eachTrackedAt(places, look)
 	if err == nil {

@@ -88,8 +88,8 @@ func controlChains(device string) []chain {
 // refused counts the refused packets of containers to the control plane. The kernel's
 // counters begin at zero with every new table; this one does not.
 type refused struct {
-	mu     sync.Mutex
-	former uint64 // of tables that are gone
+	mu      sync.Mutex
+	earlier uint64 // of tables that are gone
 }
 
 // remember adds up what the present table has counted: it is about to go.
@@ -97,7 +97,7 @@ func (r *refused) remember() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n, _ := countRefused() // unreadable, it is not missed
-	r.former += n
+	r.earlier += n
 }
 
 // Refused is how many packets of containers to the control plane were refused
@@ -107,7 +107,7 @@ func (s *Stack) Refused() (uint64, error) {
 	s.refused.mu.Lock()
 	defer s.refused.mu.Unlock()
 	n, err := countRefused()
-	return s.refused.former + n, err
+	return s.refused.earlier + n, err
 }
 
 func countRefused() (n uint64, err error) {

@@ -217,7 +217,7 @@ func passFirewall(c *nftables.Conn, all []*nftables.Chain, family nftables.Table
 }
 
 func isOurs(table string) bool {
-	return slices.Contains([]string{TableName, FrontsTable, GuardTable, FabricTable}, table)
+	return slices.Contains([]string{TableName, ServicesTable, GuardTable, FabricTable}, table)
 }
 
 // settleRules makes each of our rules be in a foreign chain once, before all

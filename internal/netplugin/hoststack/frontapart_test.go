@@ -10,26 +10,26 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFrontsApart: clients outside have targets of their own, at addresses and at ports of
+// TestTrafficPolicyChoosesBackendsByClient: clients outside have targets of their own, at addresses and at ports of
 // nodes, all of them or some, and with affinity; where they have none they are refused,
 // though the host itself is led.
-func TestFrontsApart(t *testing.T) {
+func TestTrafficPolicyChoosesBackendsByClient(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
 		s.named(s.pod(0), "a")
 		s.named(s.pod(1), "b")
-		sources := func(f Front, all ...string) *Front {
+		sources := func(f Frontend, all ...string) *Frontend {
 			for _, p := range all {
 				f.Sources = append(f.Sources, netip.MustParsePrefix(p))
 			}
 			return &f
 		}
-		apart := Front{Own: Choice{Targets: []Target{s.pod(0)}}, Outside: Choice{Targets: []Target{s.pod(1)}}}
+		apart := Frontend{Own: Choice{Targets: []Target{s.pod(0)}}, Outside: Choice{Targets: []Target{s.pod(1)}}}
 		stays := apart
 		stays.Affinity = time.Hour
 		far, elsewhere := []string{"198.51.100.0/24", "2001:db8:7::/64"}, []string{"203.0.113.0/24", "2001:db8:8::/64"}
 		for i, x := range []struct {
-			front        *Front
+			front        *Frontend
 			own, outside string
 		}{
 			{&apart, "a", "b"},
@@ -38,12 +38,12 @@ func TestFrontsApart(t *testing.T) {
 			{&stays, "a", "b"},
 			{sources(stays, far...), "a", "b"},
 			{sources(stays, elsewhere...), "", ""},
-			{&Front{Own: apart.Own}, "a", ""},
-			{&Front{Outside: apart.Outside}, "", "b"},
+			{&Frontend{Own: apart.Own}, "a", ""},
+			{&Frontend{Outside: apart.Outside}, "", "b"},
 		} {
-			at, node := FrontAt{s.vip, model.ProtoTCP, 80}, FrontAt{desired.AnyNode(s.vip), model.ProtoTCP, 30080}
-			s.fronts.Set(at, x.front)
-			s.fronts.Set(node, x.front)
+			at, node := FrontendAddr{s.vip, model.ProtoTCP, 80}, FrontendAddr{desired.AnyNode(s.vip), model.ProtoTCP, 30080}
+			s.frontends.Set(at, x.front)
+			s.frontends.Set(node, x.front)
 			s.lead()
 			// Who is remembered, is so the second time.
 			var all []question

@@ -18,13 +18,13 @@ import (
 // crowd is many services, each of three backends with an address and a node port.
 type crowd struct {
 	*site
-	fronts   *Fronts
-	affinity time.Duration
+	frontends *Frontends
+	affinity  time.Duration
 }
 
 func newCrowd(b *testing.B, n int, affinity time.Duration) *crowd {
 	b.Helper()
-	c := &crowd{newSite(b), NewFronts(slog.New(slog.DiscardHandler)), affinity}
+	c := &crowd{newSite(b), NewFrontends(slog.New(slog.DiscardHandler)), affinity}
 	for i := range n {
 		c.set(i, 2)
 	}
@@ -32,25 +32,25 @@ func newCrowd(b *testing.B, n int, affinity time.Duration) *crowd {
 }
 
 func (c *crowd) set(i, third int) {
-	f := &Front{Affinity: c.affinity}
+	f := &Frontend{Affinity: c.affinity}
 	for _, j := range []int{0, 1, third} {
 		f.Own.Targets = append(f.Own.Targets, Target{AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244 + byte(j), byte(i >> 8), byte(i)}), 80)})
 		f.Keep = append(f.Keep, f.Own.Targets[len(f.Own.Targets)-1].AddrPort)
 	}
 	f.Outside = f.Own
-	c.fronts.Set(FrontAt{netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), model.ProtoTCP, 80}, f)
-	c.fronts.Set(FrontAt{netip.IPv4Unspecified(), model.ProtoTCP, uint16(30000 + i)}, f)
+	c.frontends.Set(FrontendAddr{netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), model.ProtoTCP, 80}, f)
+	c.frontends.Set(FrontendAddr{netip.IPv4Unspecified(), model.ProtoTCP, uint16(30000 + i)}, f)
 }
 
 func (c *crowd) apply(b *testing.B) {
 	b.Helper()
-	if err := c.fronts.Apply(context.Background(), Place{Device: desired.HostInterface}, false); err != nil {
+	if err := c.frontends.Apply(context.Background(), Place{Device: desired.HostInterface}, false); err != nil {
 		b.Fatal(err)
 	}
 }
 
-// BenchmarkFronts is what one endpoint's change costs among many services.
-func BenchmarkFronts(b *testing.B) {
+// BenchmarkFrontends is what one endpoint's change costs among many services.
+func BenchmarkFrontends(b *testing.B) {
 	for _, affinity := range []time.Duration{0, time.Hour} {
 		for _, n := range []int{10, 1000, 5000} {
 			b.Run(fmt.Sprintf("affinity=%v/services=%d", affinity > 0, n), func(b *testing.B) {
@@ -81,9 +81,9 @@ func threadTime() int64 {
 	return ts.Nano()
 }
 
-// BenchmarkFrontsReached is what a host's process waits for a service's first answer by
+// BenchmarkFrontendsReached is what a host's process waits for a service's first answer by
 // UDP, and for a connection by TCP, among many services; and without a service.
-func BenchmarkFrontsReached(b *testing.B) {
+func BenchmarkFrontendsReached(b *testing.B) {
 	for _, n := range []int{0, 10, 5000} {
 		c := newCrowd(b, n, 0)
 		pod := netip.AddrPortFrom(netip.MustParseAddr("10.240.0.5"), 80)
@@ -93,9 +93,9 @@ func BenchmarkFrontsReached(b *testing.B) {
 		at := pod
 		if n > 0 {
 			at = netip.MustParseAddrPort("10.96.255.1:80")
-			f := frontOf(Target{AddrPort: pod}, Target{AddrPort: netip.AddrPortFrom(pod.Addr(), 81)}, Target{AddrPort: netip.AddrPortFrom(pod.Addr(), 82)})
+			f := frontendOf(Target{AddrPort: pod}, Target{AddrPort: netip.AddrPortFrom(pod.Addr(), 81)}, Target{AddrPort: netip.AddrPortFrom(pod.Addr(), 82)})
 			for _, p := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
-				c.fronts.Set(FrontAt{at.Addr(), p, 80}, f)
+				c.frontends.Set(FrontendAddr{at.Addr(), p, 80}, f)
 			}
 			if err := in(b, c.host, func() error { c.apply(b); return nil }); err != nil {
 				b.Fatal(err)

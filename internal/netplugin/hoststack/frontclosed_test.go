@@ -7,9 +7,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestClosedFrontRefuses: at an address of a deleted service, of which a front of port 0 is
+// TestDeletedServiceRefusesAtItsAddress: at an address of a deleted service, of which a front of port 0 is
 // left, this host and clients outside are refused at all ports.
-func TestClosedFrontRefuses(t *testing.T) {
+func TestDeletedServiceRefusesAtItsAddress(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
 		balanced := netip.MustParseAddr("203.0.113.99")
@@ -18,7 +18,7 @@ func TestClosedFrontRefuses(t *testing.T) {
 		}
 		run(t, "ip", "-n", s.beyond, "route", "add", balanced.String(), "via", s.near.String())
 		run(t, "ip", "-n", s.host, "route", "add", balanced.String(), "via", s.far.String())
-		s.fronts.Set(FrontAt{balanced, model.ProtoTCP, 0}, &Front{})
+		s.frontends.Set(FrontendAddr{balanced, model.ProtoTCP, 0}, &Frontend{})
 		s.lead()
 		for _, port := range []uint16{80, 443} {
 			for _, network := range []string{"tcp", "udp"} {

@@ -20,7 +20,7 @@ const fewStale = 8
 
 // forgetStale ends the connections of fronts that are gone, and those by UDP whose
 // backend no front keeps.
-func (s *Fronts) forgetStale() {
+func (s *Frontends) forgetStale() {
 	if len(s.stale) == 0 {
 		return
 	}
@@ -30,16 +30,16 @@ func (s *Fronts) forgetStale() {
 	}
 	var gone []record
 	look := func(t tracked) bool {
-		at := FrontAt{t.to.addr, t.to.proto, t.to.port}
-		f, there := s.fronts[at]
+		at := FrontendAddr{t.to.addr, t.to.proto, t.to.port}
+		f, there := s.frontends[at]
 		if !s.stale[at] && !there && own[at.Addr] && s.nodes[at.Addr] {
 			at.Addr = desired.AnyNode(at.Addr)
-			f = s.fronts[at]
+			f = s.frontends[at]
 		}
 		if !s.stale[at] {
 			return true
 		}
-		if f == nil && t.led || f != nil && at.Proto == model.ProtoUDP && !slices.Contains(f.Keep, t.from) {
+		if f == nil && t.routed || f != nil && at.Proto == model.ProtoUDP && !slices.Contains(f.Keep, t.from) {
 			gone = append(gone, t.record.clone())
 		}
 		return true
@@ -56,7 +56,7 @@ func (s *Fronts) forgetStale() {
 }
 
 // eachTrackedAt calls look for connections to places, and for others too.
-func eachTrackedAt(places []FrontAt, look func(tracked) bool) error {
+func eachTrackedAt(places []FrontendAddr, look func(tracked) bool) error {
 	if len(places) > fewStale {
 		return eachTracked(look)
 	}
@@ -79,7 +79,7 @@ const (
 )
 
 // trackedTo asks for connections to a place alone; kernels before 5.8 hand over all.
-func trackedTo(at FrontAt) []nl.NetlinkRequestData {
+func trackedTo(at FrontendAddr) []nl.NetlinkRequestData {
 	flags := uint32(byProtocol | byDestPort)
 	tuple := nl.NewRtAttr(unix.NLA_F_NESTED|ctaTupleOrig, nil)
 	if at.Addr.Is4() && !at.Addr.IsUnspecified() { // of IPv6, kernels pass over the very address that is asked for

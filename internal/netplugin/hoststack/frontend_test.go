@@ -41,11 +41,11 @@ func BenchmarkForgetStale(b *testing.B) {
 		stale int
 	}{{"one", 1}, {"many", fewStale + 1}} {
 		b.Run(x.name, func(b *testing.B) {
-			f := NewFronts(slog.New(slog.DiscardHandler))
+			f := NewFrontends(slog.New(slog.DiscardHandler))
 			if err := in(b, s.host, func() error {
 				for b.Loop() {
 					for i := range x.stale {
-						f.stale[FrontAt{netip.AddrFrom4([4]byte{10, 96, 0, byte(i)}), model.ProtoUDP, 53}] = true
+						f.stale[FrontendAddr{netip.AddrFrom4([4]byte{10, 96, 0, byte(i)}), model.ProtoUDP, 53}] = true
 					}
 					f.forgetStale()
 				}
@@ -60,16 +60,16 @@ func BenchmarkForgetStale(b *testing.B) {
 	}
 }
 
-// TestFrontsStayLonger: each connection of a client restarts its affinity timeout.
-func TestFrontsStayLonger(t *testing.T) {
+// TestEachConnectionRestartsTheAffinityTimeout: each connection of a client restarts its affinity timeout.
+func TestEachConnectionRestartsTheAffinityTimeout(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
 		s.named(s.pod(0), "a")
 		s.named(s.pod(1), "b")
-		f := frontOf(s.pod(0), s.pod(1))
+		f := frontendOf(s.pod(0), s.pod(1))
 		f.Affinity = time.Hour
-		at := FrontAt{s.vip, model.ProtoTCP, 80}
-		s.fronts.Set(at, f)
+		at := FrontendAddr{s.vip, model.ProtoTCP, 80}
+		s.frontends.Set(at, f)
 		s.lead()
 		left := func() time.Duration {
 			all := s.clients()[clientsOf(sideOutside, shardOf(at))]

@@ -7,10 +7,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFrontsBehindFirewall: where a firewall drops what is forwarded, as Docker sets it
+// TestFrontendsWorkBehindAFirewall: where a firewall drops what is forwarded, as Docker sets it
 // up, clients outside reach containers by services; backends that are none they reach with
 // the exception that docs/user/kubernetes.md names.
-func TestFrontsBehindFirewall(t *testing.T) {
+func TestFrontendsWorkBehindAFirewall(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
 		tool := map[bool]string{false: "iptables-nft", true: "ip6tables-nft"}[s.vip.Is6()]
@@ -19,8 +19,8 @@ func TestFrontsBehindFirewall(t *testing.T) {
 		}
 		s.serve(s.conts, "tcp", s.pod(0).String())
 		s.serve(s.beyond, "tcp", netip.AddrPortFrom(s.far, 99).String())
-		s.fronts.Set(FrontAt{s.vip, model.ProtoTCP, 80}, frontOf(s.pod(0)))
-		s.fronts.Set(FrontAt{s.vip, model.ProtoTCP, 81}, frontOf(Target{netip.AddrPortFrom(s.far, 99), Beyond}))
+		s.frontends.Set(FrontendAddr{s.vip, model.ProtoTCP, 80}, frontendOf(s.pod(0)))
+		s.frontends.Set(FrontendAddr{s.vip, model.ProtoTCP, 81}, frontendOf(Target{netip.AddrPortFrom(s.far, 99), Beyond}))
 		s.lead()
 		iptables("-P", "FORWARD", "DROP")
 		s.good()

@@ -64,7 +64,7 @@ func mapOf(side string, places int) string { return side + "-" + strconv.Itoa(pl
 // index is a place as part of a key.
 func index(i int) string { return string(binary.NativeEndian.AppendUint32(nil, uint32(i))) } //nolint:gosec // below the last of sizes
 
-func kindOf(at FrontAt) string {
+func kindOf(at FrontendAddr) string {
 	if at.Addr.IsUnspecified() {
 		return ofPorts
 	}
@@ -72,7 +72,7 @@ func kindOf(at FrontAt) string {
 }
 
 // keyOf is a place's key; parts fill whole registers.
-func keyOf(at FrontAt) string {
+func keyOf(at FrontendAddr) string {
 	key := slices.Concat([]byte{byte(at.Proto), 0, 0, 0}, port(at.Port), []byte{0, 0})
 	if at.Addr.IsUnspecified() {
 		return string(key)
@@ -84,8 +84,8 @@ func targetKey(t Target) string {
 	return string(slices.Concat(t.Addr().AsSlice(), port(t.Port()), []byte{0, 0}))
 }
 
-// frontSets are the sets with the desired state; beside them are maps of clients.
-var frontSets = func() (all []string) {
+// frontendSets are the sets with the desired state; beside them are maps of clients.
+var frontendSets = func() (all []string) {
 	for _, at := range sidesAndKinds {
 		all = append(all, at+suffixDrop, at+suffixStay)
 		for _, n := range sizes {
@@ -99,7 +99,7 @@ var frontSets = func() (all []string) {
 }()
 
 // setOf is a set as the library knows it.
-func (t *frontTable) setOf(name string) *nftables.Set {
+func (t *frontendTable) setOf(name string) *nftables.Set {
 	addr := t.addrType()
 	s := &nftables.Set{Table: t.table, Name: name, KeyType: addr}
 	if name == setAddrs || name == setMachines || name == setNodes {
@@ -123,7 +123,7 @@ func (t *frontTable) setOf(name string) *nftables.Set {
 	return s
 }
 
-func (t *frontTable) addrType() nftables.SetDatatype {
+func (t *frontendTable) addrType() nftables.SetDatatype {
 	if t.v6() {
 		return nftables.TypeIP6Addr
 	}
@@ -131,7 +131,7 @@ func (t *frontTable) addrType() nftables.SetDatatype {
 }
 
 // targetType is the type of address . port.
-func (t *frontTable) targetType() nftables.SetDatatype {
+func (t *frontendTable) targetType() nftables.SetDatatype {
 	return nftables.MustConcatSetType(t.addrType(), nftables.TypeInetService)
 }
 
@@ -144,12 +144,12 @@ func indexType() nftables.SetDatatype {
 
 // make adds the table and all that never changes to a transaction, but for the chains that
 // it returns: their rules are for writeRules.
-func (t *frontTable) make(c *nftables.Conn) (later []chain, err error) {
+func (t *frontendTable) make(c *nftables.Conn) (later []chain, err error) {
 	c.AddTable(t.table) // deleting what is not there is an error
 	c.DelTable(t.table)
 	c.AddTable(t.table)
 	c.AddChain(&nftables.Chain{Name: t.mark(), Table: t.table})
-	for _, name := range slices.Concat(frontSets, clientMaps) {
+	for _, name := range slices.Concat(frontendSets, clientMaps) {
 		if err := c.AddSet(t.setOf(name), nil); err != nil {
 			return nil, err
 		}
@@ -175,11 +175,11 @@ func (t *frontTable) make(c *nftables.Conn) (later []chain, err error) {
 }
 
 // always are the chains that are always there.
-func (t *frontTable) always() []chain {
+func (t *frontendTable) always() []chain {
 	return slices.Concat(t.choosers(), t.stayers(), t.bases())
 }
 
-func (t *frontTable) mark() string {
+func (t *frontendTable) mark() string {
 	return markPrefix + digest(fmt.Sprint("layout 4 ", t.at, " ", t.source))
 }
 
@@ -188,7 +188,7 @@ func (t *frontTable) mark() string {
 const reg32Target = unix.NFT_REG32_11
 
 // behind is the register behind an address in another one.
-func (t *frontTable) behind(register uint32) uint32 {
+func (t *frontendTable) behind(register uint32) uint32 {
 	if t.v6() {
 		return register + 4
 	}
@@ -196,7 +196,7 @@ func (t *frontTable) behind(register uint32) uint32 {
 }
 
 // key loads a packet's key, and tells in which register more of it would be.
-func (t *frontTable) key(kind string) (key []expr.Any, next uint32) {
+func (t *frontendTable) key(kind string) (key []expr.Any, next uint32) {
 	at := uint32(unix.NFT_REG32_00)
 	if kind == "" {
 		key, at = append(key, t.dst().load()), t.behind(at)
@@ -204,14 +204,14 @@ func (t *frontTable) key(kind string) (key []expr.Any, next uint32) {
 	return append(key, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: at}, dportTo(at+1)), at + 2
 }
 
-func (t *frontTable) src() field {
+func (t *frontendTable) src() field {
 	if t.v6() {
 		return src6
 	}
 	return src4
 }
 
-func (t *frontTable) dst() field {
+func (t *frontendTable) dst() field {
 	if t.v6() {
 		return dst6
 	}
@@ -219,7 +219,7 @@ func (t *frontTable) dst() field {
 }
 
 // translate leads to the target that stands in its register.
-func (t *frontTable) translate() []expr.Any {
+func (t *frontendTable) translate() []expr.Any {
 	family := uint32(unix.NFPROTO_IPV4)
 	if t.v6() {
 		family = unix.NFPROTO_IPV6
@@ -230,7 +230,7 @@ func (t *frontTable) translate() []expr.Any {
 // choosers are the chains of each side that choose a backend. They return where there is no
 // backend. All differences between services are in sets without verdicts, so that the
 // kernel does not check where chains lead at each change.
-func (t *frontTable) choosers() (all []chain) {
+func (t *frontendTable) choosers() (all []chain) {
 	for _, kind := range []string{"", ofPorts} {
 		key, next := t.key(kind)
 		is := func(set string, then ...[]expr.Any) []expr.Any {
@@ -276,13 +276,13 @@ func kindIn(at string) string {
 }
 
 // place leads to the target of a place, whose number draw puts behind the key.
-func (t *frontTable) place(at string, places int, draw []expr.Any) []expr.Any {
+func (t *frontendTable) place(at string, places int, draw []expr.Any) []expr.Any {
 	key, _ := t.key(kindIn(at))
 	return slices.Concat(key, draw, t.lead(mapOf(at, places)))
 }
 
 // lead leads to the target that a map has for a key.
-func (t *frontTable) lead(to string) []expr.Any {
+func (t *frontendTable) lead(to string) []expr.Any {
 	return append([]expr.Any{&expr.Lookup{SourceRegister: 1, SetName: to, IsDestRegSet: true, DestRegister: reg32Target}}, t.translate()...)
 }
 
@@ -301,7 +301,7 @@ func payloadTo(f field, register uint32) expr.Any {
 
 // bases are the chains by which packets come. They stand before those of egress,
 // which hand questions to the name server.
-func (t *frontTable) bases() []chain {
+func (t *frontendTable) bases() []chain {
 	device := t.at
 	of := func(name string, kind nftables.ChainType, hook *nftables.ChainHook, pr *nftables.ChainPriority) chain {
 		return chain{name: name, kind: kind, hook: hook, priority: *pr - 2}

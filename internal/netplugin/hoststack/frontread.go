@@ -16,7 +16,7 @@ import (
 )
 
 // read finds what the kernel has of the table, and whether that is other than was known.
-func (t *frontTable) read() (changed bool, err error) {
+func (t *frontendTable) read() (changed bool, err error) {
 	was := t.have
 	t.empty()
 	for e := range was {
@@ -39,7 +39,7 @@ func (t *frontTable) read() (changed bool, err error) {
 	}
 	there := map[string]bool{}
 	for _, ch := range chains {
-		if ch.Table.Name == FrontsTable {
+		if ch.Table.Name == ServicesTable {
 			there[ch.Name] = true
 		}
 	}
@@ -66,7 +66,7 @@ func (t *frontTable) read() (changed bool, err error) {
 		return len(was) > 0, nil
 	}
 	t.made = true
-	for _, name := range slices.Concat(frontSets, times) {
+	for _, name := range slices.Concat(frontendSets, times) {
 		elements, err := c.GetSetElements(t.setOf(name))
 		if err != nil {
 			if isMissing(err) {
@@ -98,22 +98,22 @@ func (t *frontTable) read() (changed bool, err error) {
 	return changed, nil
 }
 
-// led are the frontends for which the kernel's table names backends, also if others wrote
+// inKernel are the frontends for which the kernel's table names backends, also if others wrote
 // it.
-func (t *frontTable) led() (all map[FrontAt]bool, err error) {
+func (t *frontendTable) inKernel() (all map[FrontendAddr]bool, err error) {
 	c, err := nftables.New()
 	if err != nil {
 		return nil, err
 	}
 	tables, err := c.ListTablesOfFamily(t.table.Family)
-	if err != nil || !slices.ContainsFunc(tables, isFronts) { // a kernel without nftables has no table of ours
+	if err != nil || !slices.ContainsFunc(tables, isServicesTable) { // a kernel without nftables has no table of ours
 		return nil, nil //nolint:nilerr // see above
 	}
 	sets, err := c.GetSets(t.table)
 	if err != nil {
 		return nil, fmt.Errorf("read nftables: %w", err)
 	}
-	all = map[FrontAt]bool{}
+	all = map[FrontendAddr]bool{}
 	for _, s := range sets {
 		if !strings.HasPrefix(s.Name, sideOwn) && !strings.HasPrefix(s.Name, sideOutside) {
 			continue
@@ -132,7 +132,7 @@ func (t *frontTable) led() (all map[FrontAt]bool, err error) {
 }
 
 // placeOf is whose an element of a side's set is, as keyOf was told.
-func (t *frontTable) placeOf(in, key string) (at FrontAt, ok bool) {
+func (t *frontendTable) placeOf(in, key string) (at FrontendAddr, ok bool) {
 	n := int(t.addrType().Bytes)
 	if at.Addr = netip.IPv4Unspecified(); t.v6() {
 		at.Addr = netip.IPv6Unspecified()
@@ -178,7 +178,7 @@ func countRules(table *nftables.Table) (map[string]int, error) {
 }
 
 // remove takes the table away, if it is there.
-func (t *frontTable) remove() error {
+func (t *frontendTable) remove() error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (t *frontTable) remove() error {
 	if err != nil { // a kernel without nftables has no table of ours
 		return nil //nolint:nilerr // see above
 	}
-	if slices.ContainsFunc(tables, isFronts) {
+	if slices.ContainsFunc(tables, isServicesTable) {
 		c.DelTable(t.table)
 		if err := c.Flush(); err != nil && !isMissing(err) {
 			return err
@@ -200,7 +200,7 @@ func (t *frontTable) remove() error {
 	return nil
 }
 
-func isFronts(t *nftables.Table) bool { return t.Name == FrontsTable }
+func isServicesTable(t *nftables.Table) bool { return t.Name == ServicesTable }
 
 // ownAddrs are this host's addresses.
 func ownAddrs() (out []netip.Addr) {

@@ -10,51 +10,51 @@ import (
 // element is one element of a set or map: its key, by its set's name.
 type element struct{ in, key string }
 
-// held is what is wanted of an element: its value (empty in sets), and by how many fronts.
+// wantedElement is what is wanted of an element: its value (empty in sets), and by how many fronts.
 // Values are a target's address and port, or of a range its last key.
-type held struct {
+type wantedElement struct {
 	to string
 	by int
 }
 
-// frontTable is the table of one family: what is wanted of it, and what it is.
+// frontendTable is the table of one family: what is wanted of it, and what it is.
 //
 // What a service needs are elements of sets and maps that are always there, so that its
 // change costs what it changes: of rules, and of elements that lead to chains, the kernel
 // would check all ways through the table. Only how long clients stay is in rules, for all
 // services of the same time.
-type frontTable struct {
-	table  *nftables.Table
-	at     string     // Place.Device
-	source netip.Addr // of Place.Sources
-	fronts int        // without any there is no table
-	wanted map[element]held
-	dirty  map[element]bool // that may not be as wanted
-	have   map[element]string
-	times  map[string]int  // how many elements sets of times have that are there
-	tidy   map[string]bool // maps of clients that may have some of former targets
-	made   bool            // the table is there, with all that never changes
-	there  bool            // some table of the name is there
+type frontendTable struct {
+	table     *nftables.Table
+	at        string     // Place.Device
+	source    netip.Addr // of Place.Sources
+	frontends int        // without any there is no table
+	wanted    map[element]wantedElement
+	dirty     map[element]bool // that may not be as wanted
+	have      map[element]string
+	times     map[string]int  // how many elements sets of times have that are there
+	tidy      map[string]bool // maps of clients that may have some of former targets
+	made      bool            // the table is there, with all that never changes
+	there     bool            // some table of the name is there
 }
 
-func newFrontTable(family nftables.TableFamily) *frontTable {
-	t := &frontTable{
-		table:  &nftables.Table{Family: family, Name: FrontsTable},
-		wanted: map[element]held{}, dirty: map[element]bool{}, tidy: map[string]bool{},
+func newFrontendTable(family nftables.TableFamily) *frontendTable {
+	t := &frontendTable{
+		table:  &nftables.Table{Family: family, Name: ServicesTable},
+		wanted: map[element]wantedElement{}, dirty: map[element]bool{}, tidy: map[string]bool{},
 	}
 	t.empty()
 	return t
 }
 
 // empty notes that the kernel has nothing of the table.
-func (t *frontTable) empty() {
+func (t *frontendTable) empty() {
 	t.have, t.times, t.made, t.there = map[element]string{}, map[string]int{}, false, false
 }
 
-func (t *frontTable) v6() bool { return t.table.Family == nftables.TableFamilyIPv6 }
+func (t *frontendTable) v6() bool { return t.table.Family == nftables.TableFamilyIPv6 }
 
 // want adds to how often an element is wanted.
-func (t *frontTable) want(e element, to string, by int) {
+func (t *frontendTable) want(e element, to string, by int) {
 	h := t.wanted[e]
 	h.by += by
 	if by > 0 {
@@ -68,8 +68,8 @@ func (t *frontTable) want(e element, to string, by int) {
 }
 
 // contribute adds, or takes away, what a front wants.
-func (t *frontTable) contribute(at FrontAt, f *Front, by int) {
-	t.fronts += by
+func (t *frontendTable) contribute(at FrontendAddr, f *Frontend, by int) {
+	t.frontends += by
 	key, kind := keyOf(at), kindOf(at)
 	if at.Addr.IsUnspecified() {
 		t.want(element{setNodePorts, key}, "", by)
@@ -86,7 +86,7 @@ func (t *frontTable) contribute(at FrontAt, f *Front, by int) {
 	for _, c := range []Choice{f.Own, f.Outside} {
 		for _, to := range c.Targets {
 			if in := [...]string{Elsewhere: setElsewhere, Beyond: setBeyond}[to.Where]; in != "" {
-				t.want(element{in, keyOf(FrontAt{to.Addr(), at.Proto, to.Port()})}, "", by)
+				t.want(element{in, keyOf(FrontendAddr{to.Addr(), at.Proto, to.Port()})}, "", by)
 			}
 		}
 	}
@@ -101,7 +101,7 @@ func (t *frontTable) contribute(at FrontAt, f *Front, by int) {
 	for _, side := range []string{sideOwn, sideOutside} {
 		c, in := f.of(side), side+kind
 		if len(c.Targets) == 0 {
-			if c.Silent {
+			if c.Drop {
 				t.want(element{in + suffixDrop, key}, "", by)
 			}
 			continue
@@ -121,4 +121,4 @@ func (t *frontTable) contribute(at FrontAt, f *Front, by int) {
 }
 
 // refuses tells whether clients are refused.
-func (c Choice) refuses() bool { return len(c.Targets) == 0 && !c.Silent }
+func (c Choice) refuses() bool { return len(c.Targets) == 0 && !c.Drop }

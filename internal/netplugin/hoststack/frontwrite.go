@@ -20,8 +20,8 @@ const (
 
 // write brings the table to what is wanted: in one transaction, unless that is very much;
 // then each front is changed by one.
-func (t *frontTable) write(ctx context.Context) error {
-	if t.fronts == 0 {
+func (t *frontendTable) write(ctx context.Context) error {
+	if t.frontends == 0 {
 		if !t.there {
 			return nil
 		}
@@ -39,11 +39,11 @@ func (t *frontTable) write(ctx context.Context) error {
 			return err
 		}
 		n := min(atOnce, len(order))
-		for n > 0 && n < len(order) && t.frontOf(order[n]) == t.frontOf(order[n-1]) {
+		for n > 0 && n < len(order) && t.frontendPart(order[n]) == t.frontendPart(order[n-1]) {
 			n++
 		}
 		if err := t.writeSome(order[:n]); err != nil {
-			return fmt.Errorf("write table %s of nftables: %w", FrontsTable, err)
+			return fmt.Errorf("write table %s of nftables: %w", ServicesTable, err)
 		}
 		for _, e := range order[:n] {
 			delete(t.dirty, e)
@@ -53,8 +53,8 @@ func (t *frontTable) write(ctx context.Context) error {
 	return nil
 }
 
-// frontOf is the part of an element's key that is its front's.
-func (t *frontTable) frontOf(e element) string {
+// frontendOf is the part of an element's key that is its front's.
+func (t *frontendTable) frontendPart(e element) string {
 	n := 8
 	if !strings.Contains(e.in, ofPorts) && e.in != setNodePorts && e.in != setClosed {
 		n += int(t.addrType().Bytes)
@@ -67,7 +67,7 @@ func bufferWell(c *netlink.Conn) error {
 }
 
 // writeSome writes some elements, with the sets and rules that they need, in one transaction.
-func (t *frontTable) writeSome(some []element) error {
+func (t *frontendTable) writeSome(some []element) error {
 	c, err := t.conn()
 	if err != nil {
 		return err

@@ -33,18 +33,18 @@ const GuardTable = "contiv-guard"
 // are tracked there is no rule, and a look costs the read of two numbers.
 // One goroutine at a time may use it.
 type Guard struct {
-	log    *slog.Logger
-	most   int // 0 = as the kernel says
-	looked bool
-	lost   atomic.Bool // somebody has taken something from GuardTable
-	barred []netip.Addr
-	crowds crowds
-	bars   []bar // as the kernel has them
+	log     *slog.Logger
+	most    int // 0 = as the kernel says
+	looked  bool
+	lost    atomic.Bool // somebody has taken something from GuardTable
+	barred  []netip.Addr
+	sources sourceLimits
+	bans    []ban // as the kernel has them
 }
 
 // NewGuard returns a guard that has not looked yet.
 func NewGuard(log *slog.Logger) *Guard {
-	return &Guard{log: log, crowds: crowds{share: portsOfOne, now: time.Now}}
+	return &Guard{log: log, sources: sourceLimits{share: portsOfOne, now: time.Now}}
 }
 
 // Lost has the next Look put back GuardTable. Any goroutine may call it.
@@ -57,7 +57,7 @@ const forgetAtOnce = 1 << 14
 // out, nil = there is none, natives the subnets of native networks, whose containers
 // the host knows by their own addresses.
 func (g *Guard) Look(ctx context.Context, p *desired.Private, natives []netip.Prefix) error {
-	if g.lost.Swap(false) && len(g.bars) > 0 {
+	if g.lost.Swap(false) && len(g.bans) > 0 {
 		g.log.Warn("the nftables rules that protect the host's connection tracking were changed from outside; they are restored")
 		g.looked = false
 	}
@@ -65,7 +65,7 @@ func (g *Guard) Look(ctx context.Context, p *desired.Private, natives []netip.Pr
 	if err != nil {
 		return err
 	}
-	excess, err := g.crowds.look(g.log, p, natives, held)
+	excess, err := g.sources.look(g.log, p, natives, held)
 	if err != nil {
 		return err
 	}
@@ -77,9 +77,9 @@ func (g *Guard) lookForRoom(ctx context.Context, p *desired.Private, natives []n
 	nearly := most > 0 && held > most*8/10
 	switch {
 	case p == nil || !nearly && (len(g.barred) == 0 || held < most*7/10):
-		return g.bar(p, nil)
+		return g.setBans(p, nil)
 	case !nearly:
-		return g.bar(p, g.barred)
+		return g.setBans(p, g.barred)
 	}
 	holds := map[netip.Addr]int{}
 	if err := eachTracked(func(t tracked) bool {
@@ -101,7 +101,7 @@ func (g *Guard) lookForRoom(ctx context.Context, p *desired.Private, natives []n
 		g.log.Warn("the host's connection tracking is nearly full (net.netfilter.nf_conntrack_max): containers with most connections cannot open new ones to the outside until there is room",
 			"addresses", over, "tracked", held, "max", most)
 	}
-	if err := errors.Join(ctx.Err(), g.bar(p, over)); err != nil || len(over) == 0 {
+	if err := errors.Join(ctx.Err(), g.setBans(p, over)); err != nil || len(over) == 0 {
 		return err
 	}
 	return forgetUnanswered(over)
@@ -126,27 +126,27 @@ func (g *Guard) room() (held, most int, err error) {
 	return held, most, err
 }
 
-// bar says that a container may begin no connections, to one service or (zero) at all.
-type bar struct {
+// ban says that a container may begin no connections, to one service or (zero) at all.
+type ban struct {
 	src netip.Addr
 	to  service
 }
 
-// bar sets the containers that may begin no connections at all, beside the
+// setBans sets the containers that may begin no connections at all, beside the
 // containers that crowd a service.
-func (g *Guard) bar(p *desired.Private, over []netip.Addr) error {
-	var bars []bar
+func (g *Guard) setBans(p *desired.Private, over []netip.Addr) error {
+	var bars []ban
 	if p != nil {
 		for _, a := range over {
-			bars = append(bars, bar{src: a})
+			bars = append(bars, ban{src: a})
 		}
-		bars = append(bars, g.crowds.bars()...)
+		bars = append(bars, g.sources.bans()...)
 	}
-	if g.looked && slices.Equal(bars, g.bars) {
+	if g.looked && slices.Equal(bars, g.bans) {
 		g.barred = over
 		return nil
 	}
-	var four, six []bar
+	var four, six []ban
 	for _, b := range bars {
 		if b.src.Is4() {
 			four = append(four, b)
@@ -154,18 +154,18 @@ func (g *Guard) bar(p *desired.Private, over []netip.Addr) error {
 			six = append(six, b)
 		}
 	}
-	if err := errors.Join(putBars(nftables.TableFamilyIPv4, p, four), putBars(nftables.TableFamilyIPv6, p, six)); err != nil {
+	if err := errors.Join(putBans(nftables.TableFamilyIPv4, p, four), putBans(nftables.TableFamilyIPv6, p, six)); err != nil {
 		return err
 	}
 	if len(over) == 0 && len(g.barred) > 0 {
 		g.log.Info("the host's connection tracking has room again", "addresses", g.barred)
 	}
-	g.looked, g.barred, g.bars = true, over, bars
+	g.looked, g.barred, g.bans = true, over, bars
 	return nil
 }
 
-// putBars makes the table of one family; without bars there is none.
-func putBars(family nftables.TableFamily, p *desired.Private, bars []bar) error {
+// putBans makes the table of one family; without bars there is none.
+func putBans(family nftables.TableFamily, p *desired.Private, bars []ban) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err

@@ -103,7 +103,7 @@ func guardsTracking(t *testing.T, s *site, web, other, far netip.Addr) {
 	}
 	// What a process that died left behind goes with the next one's first look.
 	g.barred, g.looked = nil, false
-	inside(s.host, func() error { return g.bar(s.want.Private, []netip.Addr{web}) })
+	inside(s.host, func() error { return g.setBans(s.want.Private, []netip.Addr{web}) })
 	g = NewGuard(slog.New(slog.DiscardHandler))
 	look()
 	if guarded() {

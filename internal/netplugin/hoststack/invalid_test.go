@@ -104,9 +104,9 @@ func (s *site) talk(ns, serverNS string, server, at netip.AddrPort) (client, see
 	}
 }
 
-// late sends segments of a connection from beyond, of which one at least is outside of
+// outOfWindow sends segments of a connection from beyond, of which one at least is outside of
 // its window.
-func (s *site) late(from, to netip.AddrPort) {
+func (s *site) outOfWindow(from, to netip.AddrPort) {
 	s.t.Helper()
 	for _, seq := range []uint32{0, 1 << 31} {
 		s.forge(s.beyond, tcpPacket(from, to, seq, flagACK), to.Addr())
@@ -128,12 +128,12 @@ func TestSegmentsOutsideTheWindowResetNothing(t *testing.T) {
 		resets := s.counted(s.beyond, v6, "-p", "tcp", "--tcp-flags", "RST", "RST")
 		server := netip.AddrPortFrom(far, 81)
 		_, seen, alive := s.talk(s.conts, s.beyond, server, server)
-		s.late(server, seen)
+		s.outOfWindow(server, seen)
 		if !alive() {
 			t.Errorf("%v: a connection of a container ended by a late segment", far)
 		}
 		client, _, alive := s.talk(s.beyond, s.conts, netip.AddrPortFrom(web, 80), netip.AddrPortFrom(near, 8080))
-		s.late(client, netip.AddrPortFrom(near, 8080))
+		s.outOfWindow(client, netip.AddrPortFrom(near, 8080))
 		if !alive() {
 			t.Errorf("%v: a connection to a published port ended by a late segment", far)
 		}
@@ -162,8 +162,8 @@ func TestSegmentsOutsideTheWindowResetNoServices(t *testing.T) {
 		t.Helper()
 		beyond := netip.AddrPortFrom(s.far, 99)
 		for port, to := range map[uint16]Target{80: s.pod(0), 81: {beyond, Beyond}} {
-			s.fronts.Set(FrontAt{s.vip, model.ProtoTCP, port}, frontOf(to))
-			s.fronts.Set(FrontAt{desired.AnyNode(s.vip), model.ProtoTCP, 30000 + port}, frontOf(to))
+			s.frontends.Set(FrontendAddr{s.vip, model.ProtoTCP, port}, frontendOf(to))
+			s.frontends.Set(FrontendAddr{desired.AnyNode(s.vip), model.ProtoTCP, 30000 + port}, frontendOf(to))
 		}
 		s.lead()
 		resets := s.counted(s.beyond, s.far.Is6(), "-p", "tcp", "--tcp-flags", "RST", "RST")
@@ -174,9 +174,9 @@ func TestSegmentsOutsideTheWindowResetNoServices(t *testing.T) {
 			}
 			for _, at := range []netip.AddrPort{netip.AddrPortFrom(s.vip, port), netip.AddrPortFrom(s.near, 30000+port)} {
 				client, seen, alive := s.talk(s.beyond, serverNS, server, at)
-				s.late(client, at)
+				s.outOfWindow(client, at)
 				if port == 81 {
-					s.late(server, seen) // what a backend sends comes by the host's address
+					s.outOfWindow(server, seen) // what a backend sends comes by the host's address
 				}
 				if !alive() {
 					t.Errorf("a connection to %v ended by a late segment", at)

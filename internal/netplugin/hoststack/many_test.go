@@ -10,12 +10,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFrontsMany: as many backends as a service may have are all in the kernel's map, with
+// TestServiceWithTheMostBackendsWorks: as many backends as a service may have are all in the kernel's map, with
 // affinity too, and a client is led to one of them.
-func TestFrontsMany(t *testing.T) {
+func TestServiceWithTheMostBackendsWorks(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
-		f := &Front{}
+		f := &Frontend{}
 		for i := range desired.MaxBackends {
 			a := s.pods[0].AsSlice()
 			a[len(a)-2], a[len(a)-1] = byte(i>>8), byte(i)
@@ -23,11 +23,11 @@ func TestFrontsMany(t *testing.T) {
 			f.Own.Targets = append(f.Own.Targets, Target{AddrPort: netip.AddrPortFrom(addr, 80)})
 		}
 		f.Outside.Targets = f.Own.Targets
-		at := FrontAt{s.vip, model.ProtoUDP, 80}
+		at := FrontendAddr{s.vip, model.ProtoUDP, 80}
 		for _, affinity := range []time.Duration{0, time.Hour} {
 			f := *f
 			f.Affinity = affinity
-			s.fronts.Set(at, &f)
+			s.frontends.Set(at, &f)
 			s.lead()
 			to := map[string]bool{}
 			for _, e := range s.elements(mapOf(sideOwn, desired.MaxBackends)) {
@@ -56,7 +56,7 @@ func (s *served) chosen() (to string) {
 			return err
 		}
 		return eachTracked(func(t tracked) bool {
-			if t.led && t.to.addr == s.vip {
+			if t.routed && t.to.addr == s.vip {
 				to = targetKey(Target{AddrPort: t.from})
 			}
 			return true

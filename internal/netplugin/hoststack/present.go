@@ -14,6 +14,6 @@ func Present() bool {
 	}
 	tables, err := c.ListTables()
 	return err == nil && slices.ContainsFunc(tables, func(t *nftables.Table) bool {
-		return t.Name == TableName || t.Name == GuardTable || t.Name == FrontsTable
+		return t.Name == TableName || t.Name == GuardTable || t.Name == ServicesTable
 	})
 }

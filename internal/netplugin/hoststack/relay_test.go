@@ -31,7 +31,7 @@ func TestRelay(t *testing.T) {
 	t.Cleanup(func() { h.Keep(nil) })
 	hold := func(proto model.Protocol, at netip.Addr, port uint16, to netip.Addr, toPort uint16) {
 		t.Helper()
-		if err := in(t, s.host, func() error { return h.Hold(HostPort{proto, at, port}, netip.AddrPortFrom(to, toPort)) }); err != nil {
+		if err := in(t, s.host, func() error { return h.Reserve(HostPort{proto, at, port}, netip.AddrPortFrom(to, toPort)) }); err != nil {
 			t.Fatal(err)
 		}
 	}

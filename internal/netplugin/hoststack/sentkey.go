@@ -15,7 +15,7 @@ import (
 // a key. So rules that have it are written here.
 
 // writeRules appends rules to chains, in one transaction.
-func (t *frontTable) writeRules(chains []chain) error {
+func (t *frontendTable) writeRules(chains []chain) error {
 	message := func(kind uint16, data []byte) netlink.Message {
 		return netlink.Message{Header: netlink.Header{Type: netlink.HeaderType(kind), Flags: netlink.Request}, Data: data}
 	}
@@ -54,7 +54,7 @@ func (t *frontTable) writeRules(chains []chain) error {
 
 const nftVersion = 0 // of nfgenmsg
 
-func (t *frontTable) marshalRule(chain string, exprs []expr.Any) ([]byte, error) {
+func (t *frontendTable) marshalRule(chain string, exprs []expr.Any) ([]byte, error) {
 	var list []netlink.Attribute
 	for _, e := range exprs {
 		data, err := t.marshalExpr(e)
@@ -74,7 +74,7 @@ func (t *frontTable) marshalRule(chain string, exprs []expr.Any) ([]byte, error)
 	})
 }
 
-func (t *frontTable) marshalExpr(e expr.Any) ([]byte, error) {
+func (t *frontendTable) marshalExpr(e expr.Any) ([]byte, error) {
 	x, ok := e.(*expr.Ct)
 	if !ok || x.Key != expr.CtKeyDST {
 		return expr.Marshal(byte(t.table.Family), e)
@@ -104,6 +104,6 @@ func hasSentKey(ch chain) bool {
 	})
 }
 
-func (t *frontTable) conn() (*nftables.Conn, error) {
+func (t *frontendTable) conn() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithSockOptions(bufferWell))
 }

@@ -91,8 +91,8 @@ func outwards6(h *netlink.Handle) netip.Addr {
 	return a
 }
 
-// led is what is led to the host's interface, and what it is to people.
-type led struct {
+// routedDest is what is led to the host's interface, and what it is to people.
+type routedDest struct {
 	to   netip.Prefix
 	what string
 	why  string // begins what is said when it is not led
@@ -100,15 +100,15 @@ type led struct {
 
 // leadTo makes the routes of one family.
 func (s *Stack) leadTo(h *netlink.Handle, link netlink.Link, family int, want *Want, services []Service, natives, ranges []netip.Prefix, source netip.Addr, private netip.Prefix, note func(object string, err error)) error {
-	var all []led
+	var all []routedDest
 	for _, x := range services {
-		all = append(all, led{netip.PrefixFrom(x.Addr, x.Addr.BitLen()), "service " + x.Name, fmt.Sprintf("neither this host nor clients outside reach it by this host: its address %s is ", x.Addr)})
+		all = append(all, routedDest{netip.PrefixFrom(x.Addr, x.Addr.BitLen()), "service " + x.Name, fmt.Sprintf("neither this host nor clients outside reach it by this host: its address %s is ", x.Addr)})
 	}
 	for _, p := range natives {
-		all = append(all, led{p, "native network " + p.String(), "this host and its containers do not reach each other: the network's subnet is "})
+		all = append(all, routedDest{p, "native network " + p.String(), "this host and its containers do not reach each other: the network's subnet is "})
 	}
 	for _, p := range ranges {
-		all = append(all, led{p, "addresses of services in " + p.String(), "processes of this host reach them only where it has another way there: they are "})
+		all = append(all, routedDest{p, "addresses of services in " + p.String(), "processes of this host reach them only where it has another way there: they are "})
 	}
 	if !private.IsValid() {
 		all = nil

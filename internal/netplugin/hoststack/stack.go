@@ -40,7 +40,7 @@ type Want struct {
 	// interface too: the host speaks to containers there by the same source, and they
 	// beyond the cluster by the host's.
 	Natives []netip.Prefix
-	// Ranges are the prefixes that addresses of services come from, sorted, which Fronts
+	// Ranges are the prefixes that addresses of services come from, sorted, which Frontends
 	// leads elsewhere: they are led to the interface so that this host's processes have a
 	// way there, from the same source.
 	Ranges []netip.Prefix

@@ -34,7 +34,7 @@ type tracked struct {
 	from     netip.AddrPort // who answers, translated or not
 	answered bool           // something came back
 	masked   bool           // its source address is translated
-	led      bool           // its destination is
+	routed   bool           // its destination is
 	record   record
 }
 
@@ -114,7 +114,7 @@ func eachTrackedOf(family uint8, fn func(tracked) bool, ask ...nl.NetlinkRequest
 			}
 		}
 		bits := binary.BigEndian.Uint32(status)
-		t.answered, t.masked, t.led = bits&statusSeenReply != 0, bits&statusSourceIsChanged != 0, bits&statusDestinationIsChanged != 0
+		t.answered, t.masked, t.routed = bits&statusSeenReply != 0, bits&statusSourceIsChanged != 0, bits&statusDestinationIsChanged != 0
 		more = fn(t)
 		return more
 	})

@@ -106,7 +106,7 @@ func hear(s *nl.NetlinkSocket, changed func(), ours func(syscall.NetlinkMessage)
 
 // ruleWatch hears what becomes of our tables, and of others'.
 type ruleWatch struct {
-	fronts   bool            // something of FrontsTable is gone, by a transaction that has not ended
+	services bool            // something of ServicesTable is gone, by a transaction that has not ended
 	tables   map[string]bool // likewise, of the other tables in which this process takes away all the time
 	others   bool            // likewise, a chain or set that decides on forwarded packets is another
 	self     string          // this process as the kernel names it
@@ -144,7 +144,7 @@ func (w *ruleWatch) forwards(m syscall.NetlinkMessage) bool {
 }
 
 // lost tells whether a message of nftables says that a table that Stack.Apply
-// makes, or something in it, is gone; or something of FrontsTable, by somebody else:
+// makes, or something in it, is gone; or something of ServicesTable, by somebody else:
 // there this process takes away all the time. The first attribute of each such message
 // is the table's name.
 func (w *ruleWatch) lost(m syscall.NetlinkMessage) bool {
@@ -156,7 +156,7 @@ func (w *ruleWatch) lost(m syscall.NetlinkMessage) bool {
 	case unix.NFT_MSG_DELTABLE, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_DELRULE, unix.NFT_MSG_DELSETELEM:
 		const nameOfTable = 1 // NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, NFTA_RULE_TABLE, NFTA_SET_ELEM_LIST_TABLE
 		name := strings.TrimRight(string(attr(m.Data[nfgenBytes:], nameOfTable)), "\x00")
-		w.fronts = w.fronts || name == FrontsTable
+		w.services = w.services || name == ServicesTable
 		if w.table != nil && (name == FabricTable || name == GuardTable) {
 			if w.tables == nil {
 				w.tables = map[string]bool{}
@@ -167,7 +167,7 @@ func (w *ruleWatch) lost(m syscall.NetlinkMessage) bool {
 	case unix.NFT_MSG_NEWGEN: // ends a transaction
 		const nameOfProcess = 3 // NFTA_GEN_PROC_NAME
 		by := strings.TrimRight(string(attr(m.Data[nfgenBytes:], nameOfProcess)), "\x00")
-		lost := w.fronts && by != w.self
+		lost := w.services && by != w.self
 		if w.others && by != w.self {
 			w.firewall()
 		}
@@ -177,7 +177,7 @@ func (w *ruleWatch) lost(m syscall.NetlinkMessage) bool {
 			}
 		}
 		clear(w.tables)
-		w.fronts, w.others = false, false
+		w.services, w.others = false, false
 		return lost
 	}
 	return false

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// driftTold is how long a repair is reported.
-const driftTold = time.Hour
+// driftReportTime is how long a repair is reported.
+const driftReportTime = time.Hour
 
 // drifted is what the driver has put back lately, by its counters. Its methods may be
 // called from several goroutines.
@@ -45,12 +45,12 @@ func (d *drifted) note(now time.Time, counters map[string]uint64) {
 }
 
 func (d *drifted) forget(now time.Time) {
-	for len(d.found) > 0 && now.Sub(d.found[0].at) > driftTold {
+	for len(d.found) > 0 && now.Sub(d.found[0].at) > driftReportTime {
 		d.found = d.found[1:]
 	}
 }
 
-// sentence says what was put back within driftTold before now; "" = nothing.
+// sentence says what was put back within driftReportTime before now; "" = nothing.
 func (d *drifted) sentence(now time.Time) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -60,7 +60,7 @@ func (p *paper) read(t *testing.T) (events []api.FlowEvent) {
 // startFlowLog runs a flow log until stop is called.
 func startFlowLog(ctx context.Context, p *paper) (l *flowLog, ws *watchers, problem func() string, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	standing := &standing{log: slog.New(slog.DiscardHandler), texts: map[string]string{}, changed: func() {}}
+	standing := &conditions{log: slog.New(slog.DiscardHandler), texts: map[string]string{}, changed: func() {}}
 	ws = newWatchers()
 	l = &flowLog{sink: p, log: standing.log, tell: standing.set, watcher: ws.enter(&watcher{logs: true})}
 	done := make(chan struct{})
@@ -149,7 +149,7 @@ func TestFlowLogTrouble(t *testing.T) {
 
 // The log ends soon, whatever the sink does, and events told before the end are
 // written.
-func TestFlowLogEnds(t *testing.T) {
+func TestFlowLogStopsSoonAndWritesEarlierEvents(t *testing.T) {
 	for _, err := range []error{nil, errors.New("away")} {
 		synctest.Test(t, func(t *testing.T) {
 			p := &paper{err: err}

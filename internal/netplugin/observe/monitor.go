@@ -99,7 +99,7 @@ func (ws *watchers) tell(e api.FlowEvent) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for w := range ws.all {
-		if !w.concerns(e) {
+		if !w.selects(e) {
 			continue
 		}
 		if e.Event == api.FlowLost {
@@ -124,8 +124,8 @@ func (ws *watchers) tell(e api.FlowEvent) {
 	}
 }
 
-// concerns tells whether an event is one that the watcher wants.
-func (w *watcher) concerns(e api.FlowEvent) bool {
+// selects tells whether an event is one that the watcher wants.
+func (w *watcher) selects(e api.FlowEvent) bool {
 	switch e.Event {
 	case api.FlowDrop, api.FlowConnection, api.FlowLogged, api.FlowWouldDeny, api.FlowWouldAllow:
 	default:

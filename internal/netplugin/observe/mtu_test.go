@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
-// TestContainersWithBiggerMTUThanTunnelAreTold: only those on VXLAN networks count.
-func TestContainersWithBiggerMTUThanTunnelAreTold(t *testing.T) {
+// TestContainersWithBiggerMTUThanTunnelAreReported: only those on VXLAN networks count.
+func TestContainersWithBiggerMTUThanTunnelAreReported(t *testing.T) {
 	vx, vl := model.NetworkKey{Tenant: "blue", Name: "vx"}, model.NetworkKey{Tenant: "blue", Name: "vl"}
 	seen := &observation{}
 	seen.Networks = seen.Networks.Set(1, &desired.Network{ID: 1, Key: vx, Encap: model.EncapVXLAN}).Set(2, &desired.Network{ID: 2, Key: vl, Encap: model.EncapVLAN})

@@ -72,24 +72,24 @@ type Agent interface {
 
 // Observer tells of one host. Its exported methods are safe for concurrent use.
 type Observer struct {
-	cfg       Config
-	watchers  *watchers
-	flowLog   *flowLog // nil = none
-	status    *status
-	standing  *standing
-	drifted   drifted
-	problems  problemLog
-	metrics   *prometheus.Registry
-	applyTime prometheus.Histogram
+	cfg        Config
+	watchers   *watchers
+	flowLog    *flowLog // nil = none
+	status     *status
+	conditions *conditions
+	drifted    drifted
+	problems   problemLog
+	metrics    *prometheus.Registry
+	applyTime  prometheus.Histogram
 }
 
 // New returns an Observer of a host of which nothing is known yet.
 func New(cfg Config) (*Observer, error) {
 	a := &Observer{cfg: cfg, watchers: newWatchers(), problems: problemLog{log: cfg.Log, settles: settles}}
 	a.status = newStatus(a)
-	a.standing = &standing{log: cfg.Log, texts: map[string]string{}, changed: a.status.poke}
+	a.conditions = &conditions{log: cfg.Log, texts: map[string]string{}, changed: a.status.poke}
 	if cfg.FlowLog != nil {
-		a.flowLog = &flowLog{sink: cfg.FlowLog, log: cfg.Log, tell: a.standing.set, watcher: a.watchers.enter(&watcher{logs: true})}
+		a.flowLog = &flowLog{sink: cfg.FlowLog, log: cfg.Log, tell: a.conditions.set, watcher: a.watchers.enter(&watcher{logs: true})}
 	}
 	return a, a.registerMetrics()
 }

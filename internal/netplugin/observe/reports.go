@@ -146,7 +146,7 @@ func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
 		before, begun := d.DriftRepairs(), time.Now()
 		a.drifted.note(begun, before)
 		if text := a.drifted.sentence(begun); text != "" {
-			if names := d.DriftLately(begun.Add(-driftTold)); len(names) > 0 {
+			if names := d.DriftLately(begun.Add(-driftReportTime)); len(names) > 0 {
 				text += ": " + strings.Join(names, ", ")
 			}
 			add(condition.HostDrift, text)

@@ -18,7 +18,7 @@ import (
 const maxServiceSeries = 100
 
 var (
-	serviceLivingDesc = prometheus.NewDesc("contiv_netplugin_service_connections",
+	serviceConnectionsDesc = prometheus.NewDesc("contiv_netplugin_service_connections",
 		"Connections of this host's clients to a service, now; services beyond the first hundred are other.", []string{"service"}, nil)
 	serviceTotalDesc = prometheus.NewDesc("contiv_netplugin_service_connections_total",
 		"Connections of this host's clients to a service that have begun; services beyond the first hundred are other.", []string{"service"}, nil)
@@ -26,7 +26,7 @@ var (
 		"Packets between this host's clients and a service; direction is the client's; services beyond the first hundred are other.", []string{"service", "direction"}, nil)
 	serviceBytesDesc = prometheus.NewDesc("contiv_netplugin_service_bytes_total",
 		"Bytes between this host's clients and a service; direction is the client's; services beyond the first hundred are other.", []string{"service", "direction"}, nil)
-	serviceDescs = []*prometheus.Desc{serviceLivingDesc, serviceTotalDesc, servicePacketsDesc, serviceBytesDesc}
+	serviceDescs = []*prometheus.Desc{serviceConnectionsDesc, serviceTotalDesc, servicePacketsDesc, serviceBytesDesc}
 )
 
 // serviceSums are the reported counts of services.
@@ -81,7 +81,7 @@ func (m serviceSums) add(now, before map[driver.ServiceOf]driver.ServiceStats) {
 func (m serviceSums) collect(living bool, gauge func(*prometheus.Desc, float64, ...string), count func(*prometheus.Desc, uint64, ...string)) {
 	for name, s := range m {
 		if living {
-			gauge(serviceLivingDesc, float64(s.Connections), name)
+			gauge(serviceConnectionsDesc, float64(s.Connections), name)
 		}
 		count(serviceTotalDesc, s.Total, name)
 		count(servicePacketsDesc, s.PacketsIn, name, "in")

@@ -42,9 +42,9 @@ type Config struct {
 	Peers func() (peers []Peer, many bool, changed <-chan struct{})
 	// Ask tells whether a host answers. With an error this host could not ask.
 	Ask func(context.Context, netip.Addr) (bool, error)
-	// Silent is called when a host falls silent, and when it no longer is.
-	Silent func(name model.HostName, yes bool)
-	Log    *slog.Logger
+	// Unreachable is called when a host falls silent, and when it no longer is.
+	Unreachable func(name model.HostName, yes bool)
+	Log         *slog.Logger
 	// Answered are the hosts that have answered a former run, where they were asked.
 	Answered map[model.HostName]netip.Addr
 	// Remember gets the hosts that have answered, for the next run, some time after the set
@@ -56,23 +56,23 @@ type Config struct {
 type Prober struct {
 	Config
 
-	mu    sync.Mutex
-	peers map[model.HostName]*peer
-	many  bool
-	asked chan struct{} // holds something when a probe has ended
-	fresh bool          // who has answered is not what Remember was told last
-	told  time.Time     // when that was
-	under sync.WaitGroup
+	mu       sync.Mutex
+	peers    map[model.HostName]*peer
+	many     bool
+	asked    chan struct{} // holds something when a probe has ended
+	fresh    bool          // who has answered is not what Remember was told last
+	reported time.Time     // when that was
+	under    sync.WaitGroup
 }
 
 // peer is what is known of a host.
 type peer struct {
 	Peer
-	answered bool      // a probe, at this address
-	failed   int       // probes in a row
-	silent   bool      // as Silent was told
-	asking   bool      // a probe is under way
-	due      time.Time // of the next one; zero = not chosen yet
+	answered    bool      // a probe, at this address
+	failed      int       // probes in a row
+	unreachable bool      // as Unreachable was told
+	asking      bool      // a probe is under way
+	due         time.Time // of the next one; zero = not chosen yet
 }
 
 // New returns a Prober that sends nothing until Run.
@@ -106,7 +106,7 @@ func (p *Prober) Run(ctx context.Context) {
 // knows.
 func (p *Prober) remember(now time.Time) time.Time {
 	p.mu.Lock()
-	due := p.told.Add(rememberEvery)
+	due := p.reported.Add(rememberEvery)
 	if !p.fresh || p.Remember == nil || due.After(now) {
 		defer p.mu.Unlock()
 		if !p.fresh || p.Remember == nil {
@@ -114,7 +114,7 @@ func (p *Prober) remember(now time.Time) time.Time {
 		}
 		return due
 	}
-	p.fresh, p.told = false, now
+	p.fresh, p.reported = false, now
 	answered := map[model.HostName]netip.Addr{}
 	for name, of := range p.peers {
 		if of.answered {
@@ -155,7 +155,7 @@ func (p *Prober) look() <-chan struct{} {
 		if old.Away != is.Away {
 			old.Away, old.due = is.Away, time.Time{}
 		}
-		if !is.Away || many && !old.silent {
+		if !is.Away || many && !old.unreachable {
 			old.failed = 0
 		}
 		switch {
@@ -163,9 +163,9 @@ func (p *Prober) look() <-chan struct{} {
 			p.takeBackLocked(old, "netmasters hear of it")
 		case old.failed == 0:
 			p.takeBackLocked(old, "it answers")
-		case old.failed >= failures && !old.silent:
-			old.silent = true
-			p.Silent(old.Name, true)
+		case old.failed >= failures && !old.unreachable:
+			old.unreachable = true
+			p.Unreachable(old.Name, true)
 			p.Log.Warn("a host that is away answers no probes either: services send its providers no new connections from here", "host", string(old.Name), "at", old.Addr)
 		}
 	}
@@ -180,11 +180,11 @@ func (p *Prober) look() <-chan struct{} {
 
 // takeBackLocked says that a host is not silent any more, if it was.
 func (p *Prober) takeBackLocked(of *peer, why string) {
-	if of == nil || !of.silent {
+	if of == nil || !of.unreachable {
 		return
 	}
-	of.silent = false
-	p.Silent(of.Name, false)
+	of.unreachable = false
+	p.Unreachable(of.Name, false)
 	p.Log.Info("a host answers again: services send its providers new connections again", "host", string(of.Name), "why", why)
 }
 
@@ -198,7 +198,7 @@ func (p *Prober) ask(ctx context.Context, now time.Time) (next time.Time) {
 		switch {
 		case of.asking:
 			continue
-		case of.answered && (!of.Away || p.many && !of.silent): // nothing would follow
+		case of.answered && (!of.Away || p.many && !of.unreachable): // nothing would follow
 			of.due = time.Time{}
 			continue
 		case of.due.IsZero() && of.answered:
@@ -254,7 +254,7 @@ func (p *Prober) States() (answering, unanswered, silent int) {
 	defer p.mu.Unlock()
 	for _, of := range p.peers {
 		switch {
-		case of.silent:
+		case of.unreachable:
 			silent++
 		case of.answered:
 			answering++

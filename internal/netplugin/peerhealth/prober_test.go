@@ -23,16 +23,16 @@ type world struct {
 	t  *testing.T
 	mu sync.Mutex
 
-	peers   []Peer
-	many    bool
-	dead    map[netip.Addr]bool
-	broken  bool // this host cannot ask
-	asked   map[netip.Addr]int
-	silent  map[model.HostName]bool
-	changes waiting.Changes
-	log     bytes.Buffer
-	prober  *Prober
-	kept    map[model.HostName]netip.Addr // as Remember was told last
+	peers       []Peer
+	many        bool
+	dead        map[netip.Addr]bool
+	broken      bool // this host cannot ask
+	asked       map[netip.Addr]int
+	unreachable map[model.HostName]bool
+	changes     waiting.Changes
+	log         bytes.Buffer
+	prober      *Prober
+	remembered  map[model.HostName]netip.Addr // as Remember was told last
 }
 
 // within runs do with a Prober of a world of n hosts, which has asked all of them once.
@@ -46,7 +46,7 @@ func within(t *testing.T, n int, do func(w *world)) {
 func withinOf(t *testing.T, n int, prepare func(w *world) map[model.HostName]netip.Addr, do func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, dead: map[netip.Addr]bool{}, asked: map[netip.Addr]int{}, silent: map[model.HostName]bool{}}
+		w := &world{t: t, dead: map[netip.Addr]bool{}, asked: map[netip.Addr]int{}, unreachable: map[model.HostName]bool{}}
 		for i := range n {
 			w.peers = append(w.peers, Peer{Name: model.HostName(fmt.Sprint("h", i+1)), Addr: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})})
 		}
@@ -56,7 +56,7 @@ func withinOf(t *testing.T, n int, prepare func(w *world) map[model.HostName]net
 			Remember: func(answered map[model.HostName]netip.Addr) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				w.kept = answered
+				w.remembered = answered
 			},
 			Peers: func() ([]Peer, bool, <-chan struct{}) {
 				changed := w.changes.Next()
@@ -77,13 +77,13 @@ func withinOf(t *testing.T, n int, prepare func(w *world) map[model.HostName]net
 				}
 				return !dead, nil
 			},
-			Silent: func(name model.HostName, yes bool) {
+			Unreachable: func(name model.HostName, yes bool) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				if w.silent[name] == yes {
+				if w.unreachable[name] == yes {
 					t.Errorf("told twice that %s is silent: %v", name, yes)
 				}
-				w.silent[name] = yes
+				w.unreachable[name] = yes
 			},
 			Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 		})
@@ -121,10 +121,10 @@ func (w *world) probes(i int) int {
 	return n
 }
 
-func (w *world) silentNow(name model.HostName) bool {
+func (w *world) isUnreachable(name model.HostName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.silent[name]
+	return w.unreachable[name]
 }
 
 func (w *world) wants(when string, silent ...model.HostName) {
@@ -132,18 +132,18 @@ func (w *world) wants(when string, silent ...model.HostName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
-	for _, yes := range w.silent {
+	for _, yes := range w.unreachable {
 		if yes {
 			n++
 		}
 	}
 	for _, name := range silent {
-		if !w.silent[name] {
+		if !w.unreachable[name] {
 			w.t.Errorf("%s: %s is not silent", when, name)
 		}
 	}
 	if n != len(silent) {
-		w.t.Errorf("%s: silent are %v, want %v", when, w.silent, silent)
+		w.t.Errorf("%s: silent are %v, want %v", when, w.unreachable, silent)
 	}
 	if _, _, told := w.prober.States(); told != n {
 		w.t.Errorf("%s: States counts %d silent hosts of %d", when, told, n)
@@ -173,7 +173,7 @@ func TestSilence(t *testing.T) {
 		}
 		w.probes(0)
 		w.is(func() { w.dead[at] = true })
-		for w.passes(time.Second / 10); !w.silentNow("h1"); w.passes(time.Second / 10) {
+		for w.passes(time.Second / 10); !w.isUnreachable("h1"); w.passes(time.Second / 10) {
 		}
 		// One may be under way that is answered yet, or begin before the last has failed.
 		if n := w.probes(0); n < failures || n > failures+1 || failures != 3 {

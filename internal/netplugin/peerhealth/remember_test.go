@@ -22,7 +22,7 @@ func TestRemembered(t *testing.T) {
 	}, func(w *world) {
 		w.passes(time.Minute)
 		for name, want := range map[model.HostName]bool{"h1": true, "h2": false, "h3": false, "h4": false} {
-			if w.silentNow(name) != want {
+			if w.isUnreachable(name) != want {
 				t.Errorf("%s is silent: %v", name, !want)
 			}
 		}
@@ -32,8 +32,8 @@ func TestRemembered(t *testing.T) {
 		for _, p := range w.peers[3:] {
 			want[p.Name] = p.Addr
 		}
-		if !maps.Equal(w.kept, want) {
-			t.Errorf("kept: %v, want %v", w.kept, want)
+		if !maps.Equal(w.remembered, want) {
+			t.Errorf("kept: %v, want %v", w.remembered, want)
 		}
 	})
 }

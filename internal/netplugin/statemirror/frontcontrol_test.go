@@ -44,7 +44,7 @@ func TestFrontsToControl(t *testing.T) {
 			t.Fatalf("%s: nothing is served", when)
 		}
 		s, _ := pic.Services.Get(key)
-		front := f.out.At(hoststack.FrontAt{Addr: addr("0.0.0.0"), Proto: s.Frontends[0].Protocol, Port: 30080})
+		front := f.out.At(hoststack.FrontendAddr{Addr: addr("0.0.0.0"), Proto: s.Frontends[0].Protocol, Port: 30080})
 		text := func(c hoststack.Choice) (out []string) {
 			for _, x := range c.Targets {
 				out = append(out, x.String())
@@ -56,7 +56,7 @@ func TestFrontsToControl(t *testing.T) {
 		if own, outside := text(front.Own), text(front.Outside); !slices.Equal(own, all) || !slices.Equal(outside, open) {
 			t.Errorf("%s: own processes are led to %v, want %v; others to %v, want %v", when, own, all, outside, open)
 		}
-		if front.Outside.Silent {
+		if front.Outside.Drop {
 			t.Errorf("%s: clients outside are not refused", when)
 		}
 		told := slices.ContainsFunc(f.apply(context.Background(), hoststack.Place{}, false), func(p compile.Problem) bool {
@@ -122,7 +122,7 @@ func TestFrontsAtControl(t *testing.T) {
 			if pic.IsNode(place) {
 				place = desired.AnyNode(place)
 			}
-			if f.out.At(hoststack.FrontAt{Addr: place, Proto: model.ProtoTCP, Port: 2379}) != nil {
+			if f.out.At(hoststack.FrontendAddr{Addr: place, Proto: model.ProtoTCP, Port: 2379}) != nil {
 				led = append(led, a)
 			}
 		}

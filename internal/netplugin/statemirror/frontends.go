@@ -18,15 +18,15 @@ import (
 // share, which Kubernetes' are: whom this host's processes and clients outside are led
 // to. A change costs what differs.
 type frontends struct {
-	out     *hoststack.Fronts
+	out     *hoststack.Frontends
 	last    desired.Map[model.ServiceKey, *desired.Service]
 	nodes   desired.Map[netip.Addr, struct{}]
 	hosts   desired.Map[netip.Addr, netip.Addr] // addresses of machines
 	self    netip.Addr                          // this one's tunnel endpoint
 	natives []netip.Prefix
-	claims  map[hoststack.FrontAt]map[model.ServiceKey]*hoststack.Front
-	ours    map[model.ServiceKey][]hoststack.FrontAt // what a service claims
-	apart   map[model.ServiceKey]bool                // services with backends that this host's stack does not reach
+	claims  map[hoststack.FrontendAddr]map[model.ServiceKey]*hoststack.Frontend
+	ours    map[model.ServiceKey][]hoststack.FrontendAddr // what a service claims
+	apart   map[model.ServiceKey]bool                     // services with backends that this host's stack does not reach
 	closed  closedTo
 	foreign map[model.ServiceKey]bool // services with backends that are no endpoints
 	shut    map[model.ServiceKey]bool // of them, to the control plane or tunnels: clients outside are not led there
@@ -45,7 +45,7 @@ const frontsObject = "services of Kubernetes from this host"
 func newFrontends(log *slog.Logger, tunnel uint16) *frontends {
 	return &frontends{
 		closed: closedTo{tunnel: tunnel},
-		out:    hoststack.NewFronts(log), claims: map[hoststack.FrontAt]map[model.ServiceKey]*hoststack.Front{}, ours: map[model.ServiceKey][]hoststack.FrontAt{},
+		out:    hoststack.NewFrontends(log), claims: map[hoststack.FrontendAddr]map[model.ServiceKey]*hoststack.Frontend{}, ours: map[model.ServiceKey][]hoststack.FrontendAddr{},
 		apart: map[model.ServiceKey]bool{}, foreign: map[model.ServiceKey]bool{}, shut: map[model.ServiceKey]bool{}, taken: map[model.ServiceKey]bool{},
 	}
 }
@@ -139,7 +139,7 @@ func (f *frontends) claim(key model.ServiceKey, s *desired.Service, pic desired.
 	delete(f.foreign, key)
 	delete(f.shut, key)
 	delete(f.taken, key)
-	wants := map[hoststack.FrontAt]*hoststack.Front{}
+	wants := map[hoststack.FrontendAddr]*hoststack.Frontend{}
 	if s != nil && s.Exposed && len(s.Frontends) > 0 {
 		wants = f.frontsOf(key, s, pic)
 	}
@@ -153,7 +153,7 @@ func (f *frontends) claim(key model.ServiceKey, s *desired.Service, pic desired.
 	}
 	for at, front := range wants {
 		if f.claims[at] == nil {
-			f.claims[at] = map[model.ServiceKey]*hoststack.Front{}
+			f.claims[at] = map[model.ServiceKey]*hoststack.Frontend{}
 		}
 		f.claims[at][key] = front
 		f.ours[key] = append(f.ours[key], at)
@@ -161,7 +161,7 @@ func (f *frontends) claim(key model.ServiceKey, s *desired.Service, pic desired.
 	}
 }
 
-func (f *frontends) settle(at hoststack.FrontAt) {
+func (f *frontends) settle(at hoststack.FrontendAddr) {
 	var first model.ServiceKey
 	for k := range f.claims[at] {
 		if first == (model.ServiceKey{}) || k.String() < first.String() {
@@ -172,8 +172,8 @@ func (f *frontends) settle(at hoststack.FrontAt) {
 }
 
 // frontsOf are the fronts of a service's faces.
-func (f *frontends) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.Host) map[hoststack.FrontAt]*hoststack.Front {
-	out := map[hoststack.FrontAt]*hoststack.Front{}
+func (f *frontends) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.Host) map[hoststack.FrontendAddr]*hoststack.Frontend {
+	out := map[hoststack.FrontendAddr]*hoststack.Frontend{}
 	pools := s.Pools()
 	for _, face := range s.Frontends {
 		if f.covers(face.Addr, pic) {
@@ -194,12 +194,12 @@ func (f *frontends) frontsOf(key model.ServiceKey, s *desired.Service, pic desir
 					f.apart[key] = true
 				}
 			}
-			c.Silent = !somebody && among == desired.TrafficLocalDrop && pools.Anybody(v6)
+			c.Drop = !somebody && among == desired.TrafficLocalDrop && pools.Anybody(v6)
 			slices.SortFunc(c.Targets, hoststack.CompareTargets)
 			c.Targets = slices.CompactFunc(c.Targets, func(a, b hoststack.Target) bool { return a.AddrPort == b.AddrPort })
 			return c
 		}
-		front := &hoststack.Front{Own: choice(face.InternalPolicy), Sources: face.Sources, Affinity: s.Affinity}
+		front := &hoststack.Frontend{Own: choice(face.InternalPolicy), Sources: face.Sources, Affinity: s.Affinity}
 		if front.Outside = front.Own; face.ExternalPolicy != face.InternalPolicy {
 			front.Outside = choice(face.ExternalPolicy)
 		}
@@ -223,7 +223,7 @@ func (f *frontends) frontsOf(key model.ServiceKey, s *desired.Service, pic desir
 		if pic.IsNode(at) { // this one's: who is exposed has faces at no other's
 			at = desired.AnyNode(at)
 		}
-		out[hoststack.FrontAt{Addr: at, Proto: face.Protocol, Port: face.Port}] = front
+		out[hoststack.FrontendAddr{Addr: at, Proto: face.Protocol, Port: face.Port}] = front
 	}
 	return out
 }

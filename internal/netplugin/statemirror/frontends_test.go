@@ -56,13 +56,13 @@ func TestFronts(t *testing.T) {
 			s += [...]string{hoststack.Here: "+", hoststack.Elsewhere: "", hoststack.Beyond: "!"}[x.Where]
 			out = append(out, s)
 		}
-		if c.Silent {
+		if c.Drop {
 			out = append(out, "silent")
 		}
 		return strings.Join(out, " ")
 	}
-	at := func(a string, port uint16) hoststack.FrontAt {
-		return hoststack.FrontAt{Addr: addr(a), Proto: model.ProtoTCP, Port: port}
+	at := func(a string, port uint16) hoststack.FrontendAddr {
+		return hoststack.FrontendAddr{Addr: addr(a), Proto: model.ProtoTCP, Port: port}
 	}
 	holds := func(when, a string, port uint16, own, outside string) {
 		t.Helper()

@@ -3,7 +3,7 @@ package tunnelprobe
 import "time"
 
 // reported reports whether a host in this state is named by Err.
-func (s state) reported() bool { return s == silent || s == smallOnly || s == lossy }
+func (s state) reported() bool { return s == unreachable || s == smallOnly || s == lossy }
 
 // note takes the next round and judges the host by it and those before.
 func (of *peer) note(r round, now time.Time) {
@@ -12,7 +12,7 @@ func (of *peer) note(r round, now time.Time) {
 	}
 	whole := r.small && r.full
 	if whole && of.state == untested {
-		of.state = answering
+		of.state = healthy
 	}
 	if !whole && !of.state.reported() {
 		of.due = now
@@ -38,7 +38,7 @@ func (of *peer) note(r round, now time.Time) {
 
 func (of *peer) mend() {
 	of.rounds, of.back = nil, false
-	of.state = answering
+	of.state = healthy
 }
 
 // judge updates the finding. It counts again only once in a while, since each new number is
@@ -49,7 +49,7 @@ func (of *peer) judge() {
 	is := lossy
 	switch {
 	case small == n && full == n:
-		is = silent
+		is = unreachable
 	case small == 0 && full == n:
 		is = smallOnly
 	}

@@ -21,11 +21,11 @@ func (p *Prober) Err() error {
 	size := 0
 	for _, of := range p.peers {
 		switch of.state {
-		case silent:
+		case unreachable:
 			none = append(none, of.String())
 		case lossy:
 			some = append(some, fmt.Sprintf("%s %d of the last %d", of, of.lost, of.of))
-		case untested, answering:
+		case untested, healthy:
 		case smallOnly:
 			short = append(short, of.String())
 			size = max(size, of.size)
@@ -67,7 +67,7 @@ func few(names []string) string {
 
 // states counts hosts by what probes have found.
 func (p *Prober) states() map[state]int {
-	n := map[state]int{answering: 0, untested: 0, smallOnly: 0, lossy: 0, silent: 0}
+	n := map[state]int{healthy: 0, untested: 0, smallOnly: 0, lossy: 0, unreachable: 0}
 	if p == nil {
 		return n
 	}

@@ -88,11 +88,11 @@ type topology struct {
 type state string
 
 const (
-	untested  state = "untested"
-	answering state = "answering"
-	smallOnly state = "small-only"
-	lossy     state = "lossy"
-	silent    state = "silent"
+	untested    state = "untested"
+	healthy     state = "answering"
+	smallOnly   state = "small-only"
+	lossy       state = "lossy"
+	unreachable state = "silent"
 )
 
 // peer is what is known of a host.

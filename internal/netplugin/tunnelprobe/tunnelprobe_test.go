@@ -33,7 +33,7 @@ type world struct {
 	drops   func() bool        // whether the next one is lost; nil = none
 	failure error              // of sending
 	probes  map[netip.Addr]int
-	told    int
+	reports int
 }
 
 func (w *world) ProbeAnswers() <-chan uint64 { return w.answers }
@@ -71,7 +71,7 @@ func within(t *testing.T, n int, do func(w *world)) {
 				defer w.mu.Unlock()
 				return w.peers, changed
 			},
-			Tell: func() { w.mu.Lock(); w.told++; w.mu.Unlock() },
+			Tell: func() { w.mu.Lock(); w.reports++; w.mu.Unlock() },
 			Log:  slog.New(slog.NewTextHandler(&w.log, nil)),
 		})
 		w.prober.Follow(desired.Host{Networks: networks(model.EncapVXLAN), Remotes: remotes})
@@ -110,14 +110,14 @@ func (w *world) wants(when string, words ...string) {
 	}
 }
 
-// TestSilentHostIsCutOff: a host that answers no more is named within ten seconds, and no
+// TestHostWithoutAnswersIsReported: a host that answers no more is named within ten seconds, and no
 // other one; that ends within ten seconds after it answers again.
-func TestSilentHostIsCutOff(t *testing.T) {
+func TestHostWithoutAnswersIsReported(t *testing.T) {
 	within(t, 3, func(w *world) {
 		w.after(time.Hour, func() {})
 		w.wants("all answer")
-		if w.told != 0 || w.log.Len() > 0 {
-			t.Errorf("told %d times: %s", w.told, w.log.String())
+		if w.reports != 0 || w.log.Len() > 0 {
+			t.Errorf("told %d times: %s", w.reports, w.log.String())
 		}
 		for range 10 {
 			w.after(10*time.Second, func() { w.passes[addr(2)] = 0 })
@@ -128,8 +128,8 @@ func TestSilentHostIsCutOff(t *testing.T) {
 			w.after(10*time.Second, func() { delete(w.passes, addr(2)) })
 			w.wants("it answers again")
 		}
-		if n := strings.Count(w.log.String(), "WARN"); w.told > 30 || n != 10 {
-			t.Errorf("told %d times, %d warnings", w.told, n)
+		if n := strings.Count(w.log.String(), "WARN"); w.reports > 30 || n != 10 {
+			t.Errorf("told %d times, %d warnings", w.reports, n)
 		}
 		w.after(10*time.Second, func() { w.passes[addr(1)], w.passes[addr(2)], w.passes[addr(3)] = 0, 0, 0 })
 		w.wants("all are silent", "h1 (10.1.0.1), h2 (10.1.0.2), h3 (10.1.0.3)")
@@ -186,9 +186,9 @@ func TestBigPacketsAreLost(t *testing.T) {
 	})
 }
 
-// TestCutOutlastsAbsence: a host that was cut off is reported again as soon as it is back
+// TestCutIsReportedAgainWhenTheHostReturns: a host that was cut off is reported again as soon as it is back
 // in the list, not while it is away, and no more once it answers or was away for long.
-func TestCutOutlastsAbsence(t *testing.T) {
+func TestCutIsReportedAgainWhenTheHostReturns(t *testing.T) {
 	within(t, 2, func(w *world) {
 		all := w.peers
 		w.after(time.Minute, func() {})
@@ -252,8 +252,8 @@ func TestPartialLossIsCalledThat(t *testing.T) {
 				t.Fatalf("%v, %v", err, w.prober.states())
 			}
 		}
-		if begun > 25 || w.told > 150 {
-			t.Errorf("in %d s it began %d times, and was told %d times", reported, begun, w.told)
+		if begun > 25 || w.reports > 150 {
+			t.Errorf("in %d s it began %d times, and was told %d times", reported, begun, w.reports)
 		}
 		w.after(10*time.Second, func() { w.drops = nil })
 		w.wants("it is mended")

@@ -45,8 +45,8 @@ type Attachments interface {
 
 // Conditions shows this host's status.
 type Conditions interface {
-	// SetStanding shows a sentence about an object in this host's status; "" takes it back.
-	SetStanding(object, text string)
+	// SetCondition shows a sentence about an object in this host's status; "" takes it back.
+	SetCondition(object, text string)
 }
 
 // Objects reads and changes the cluster's objects.

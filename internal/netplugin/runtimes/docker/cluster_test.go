@@ -26,7 +26,7 @@ type cluster struct {
 	own       []string            // calls of AnswerOwn and ForgetOwn
 	lost      bool                // AnswerOwn fails
 	away      bool
-	standing  string
+	condition string
 	readOnly  error // of MayCreateNetworks
 	refuse    error // of CreateNetwork
 }
@@ -144,16 +144,16 @@ func (c *cluster) Networks(context.Context) ([]model.Network, error) {
 // backend is the cluster as a Plugin knows it.
 func (c *cluster) backend() Backend { return Backend{c, c, c} }
 
-func (c *cluster) SetStanding(_, text string) {
+func (c *cluster) SetCondition(_, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.standing = text
+	c.condition = text
 }
 
 func (c *cluster) says() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.standing
+	return c.condition
 }
 
 func (c *cluster) MayCreateNetworks() error { return c.readOnly }

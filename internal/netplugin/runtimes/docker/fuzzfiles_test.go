@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// answering is an engine that always answers the same.
-type answering string
+// fixedEngine is an engine that always answers the same.
+type fixedEngine string
 
-func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a fixedEngine) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(string(a))), Request: r}, nil
 }
 
@@ -34,7 +34,7 @@ func FuzzEngine(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		e := &engine{http: &http.Client{Transport: answering(text)}}
+		e := &engine{http: &http.Client{Transport: fixedEngine(text)}}
 		networks, err := e.networks(t.Context(), "netplugin")
 		for _, n := range networks {
 			if err != nil || n.Driver != "netplugin" {

@@ -49,7 +49,7 @@ func (c *cluster) Tell(_ context.Context, d attach.Fact) error {
 	return nil
 }
 
-func (c *cluster) told() map[string][]string {
+func (c *cluster) reports() map[string][]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := map[string][]string{}
@@ -187,7 +187,7 @@ func TestNames(t *testing.T) {
 	follows := func(what string) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); ; {
-			diff := cmp.Diff(want, b.c.told())
+			diff := cmp.Diff(want, b.c.reports())
 			if diff == "" {
 				return
 			}

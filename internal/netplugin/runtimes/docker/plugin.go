@@ -39,22 +39,22 @@ const SocketDir = "/run/docker/plugins"
 
 // Plugin serves one Docker engine.
 type Plugin struct {
-	name     string
-	path     string
-	global   bool
-	backend  Backend
-	log      *slog.Logger
-	networks *networks
-	ipam     *ipam
-	reserved *reservations // of ipam
-	starting starting
-	several  several
-	routers  routers
-	told     scopeFile
-	engine   *engine // nil = none
-	socket   net.Listener
-	wake     waiting.Bell         // a network waits for its name
-	stale    map[string]time.Time // since when the engine does not list an id; for reconcile only
+	name          string
+	path          string
+	global        bool
+	backend       Backend
+	log           *slog.Logger
+	networks      *networks
+	ipam          *ipam
+	reserved      *reservations // of ipam
+	starting      starting
+	several       several
+	routers       routers
+	reportedScope scopeFile
+	engine        *engine // nil = none
+	socket        net.Listener
+	wake          waiting.Bell         // a network waits for its name
+	stale         map[string]time.Time // since when the engine does not list an id; for reconcile only
 }
 
 var nameRE = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*/)*[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9._-]+)?$`)
@@ -80,7 +80,7 @@ func New(ctx context.Context, cfg Config) (*Plugin, error) {
 	if p.networks, err = openNetworks(filepath.Join(cfg.StateDir, "docker", "networks.json")); err != nil {
 		return nil, err
 	}
-	p.told = scopeFile(filepath.Join(cfg.StateDir, "docker", "scope"))
+	p.reportedScope = scopeFile(filepath.Join(cfg.StateDir, "docker", "scope"))
 	if cfg.Endpoint != "" {
 		if p.engine, err = newEngine(cfg.Endpoint); err != nil {
 			return nil, err

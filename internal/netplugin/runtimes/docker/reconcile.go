@@ -72,7 +72,7 @@ func (p *Plugin) reconcile(ctx context.Context) {
 			return
 		}
 		say(p.log, said, now)
-		p.backend.SetStanding("Docker networks", asText(now))
+		p.backend.SetCondition("Docker networks", asText(now))
 		said = now
 		tick.Reset(next)
 		select {

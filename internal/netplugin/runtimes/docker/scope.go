@@ -34,9 +34,9 @@ func (f scopeFile) read() (string, error) {
 // capabilities answers the engine's question for the scope.
 func (p *Plugin) capabilities(context.Context, empty) (driverCapabilities, error) {
 	scope := p.scope()
-	old, err := p.told.read()
+	old, err := p.reportedScope.read()
 	if err == nil && old != scope {
-		err = durable.WriteFile(string(p.told), []byte(scope+"\n"))
+		err = durable.WriteFile(string(p.reportedScope), []byte(scope+"\n"))
 	}
 	if err != nil {
 		return driverCapabilities{}, fmt.Errorf("save the scope reported to Docker: %w", err)
@@ -46,7 +46,7 @@ func (p *Plugin) capabilities(context.Context, empty) (driverCapabilities, error
 
 // checkScope fails when the engine still uses another scope than this plugin now has.
 func (p *Plugin) checkScope() error {
-	told, err := p.told.read()
+	told, err := p.reportedScope.read()
 	if err != nil {
 		return fmt.Errorf("read the scope reported to Docker: %w", err)
 	}

@@ -105,7 +105,7 @@ func TestJoinAfterRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
-	p.engine = &engine{http: &http.Client{Transport: answering(`{"NetworkSettings":{"SandboxKey":"/x"}}`)}}
+	p.engine = &engine{http: &http.Client{Transport: fixedEngine(`{"NetworkSettings":{"SandboxKey":"/x"}}`)}}
 	ours := map[attach.Key]bool{endpointAttachment("e1"): true, endpointAttachment("e2"): true}
 	for range 2 {
 		p.routeSeveral(t.Context(), []container{{id: "c1", endpoints: []string{"e1", "e2"}}}, ours)

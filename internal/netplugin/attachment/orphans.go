@@ -15,14 +15,14 @@ import (
 // no proof that they are this host's: this process asked for each of them.
 func (a *releaser) releaseLate(ctx context.Context, grace time.Duration) {
 	for _, e := range a.cluster.Endpoints.Orphans(time.Now(), grace) {
-		if err := a.releaseLateOne(ctx, e); err != nil {
+		if err := a.releaseOrphan(ctx, e); err != nil {
 			a.log.Debug("an orphaned endpoint is not released yet", "endpoint", e.Key.String(), "error", err)
 			return
 		}
 	}
 }
 
-func (a *releaser) releaseLateOne(ctx context.Context, e model.Endpoint) error {
+func (a *releaser) releaseOrphan(ctx context.Context, e model.Endpoint) error {
 	if k, ok := attachmentOf(a.cfg.Host, e.Key); ok { // it may be attached again just now
 		unlock, err := a.journal.turns.Take(ctx, k)
 		if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestHold: a port that a process has cannot be held, no process gets a held port,
+// TestReservedPortIsTaken: a port that a process has cannot be held, no process gets a held port,
 // and a port given up is free; for one address and for all.
-func TestHold(t *testing.T) {
+func TestReservedPortIsTaken(t *testing.T) {
 	s := newSite(t)
 	loop, any4, any6 := netip.MustParseAddr("127.0.0.1"), netip.IPv4Unspecified(), netip.IPv6Unspecified()
 	for _, x := range []struct {
@@ -54,7 +54,7 @@ func TestHold(t *testing.T) {
 			})
 			return close, err
 		}
-		hold := func() error { return in(t, s.host, func() error { return h.Hold(x.ours, netip.AddrPort{}) }) }
+		hold := func() error { return in(t, s.host, func() error { return h.Reserve(x.ours, netip.AddrPort{}) }) }
 
 		stop, err := serve()
 		if err != nil {
@@ -91,10 +91,10 @@ func TestHold(t *testing.T) {
 		}
 	}
 	var h Holder
-	if err := in(t, s.host, func() error { return h.Hold(HostPort{model.ProtoTCP, far, 7010}, netip.AddrPort{}) }); !errors.Is(err, model.ErrInvalid) {
+	if err := in(t, s.host, func() error { return h.Reserve(HostPort{model.ProtoTCP, far, 7010}, netip.AddrPort{}) }); !errors.Is(err, model.ErrInvalid) {
 		t.Errorf("an address of another host: %v", err)
 	}
-	if err := in(t, s.host, func() error { return h.Hold(HostPort{model.ProtoSCTP, any4, 7011}, netip.AddrPort{}) }); err != nil {
+	if err := in(t, s.host, func() error { return h.Reserve(HostPort{model.ProtoSCTP, any4, 7011}, netip.AddrPort{}) }); err != nil {
 		t.Errorf("SCTP: %v", err)
 	}
 	h.Keep(nil)

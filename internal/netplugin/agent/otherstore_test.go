@@ -38,9 +38,9 @@ func (b *bed) far(mark string) (model.Host, model.Endpoint) {
 	return h, ep
 }
 
-// picture tells how many local and remote endpoints the picture has; -1 = there
+// endpointCounts tells how many local and remote endpoints the picture has; -1 = there
 // is none.
-func (b *bed) picture() (ports, remotes int) {
+func (b *bed) endpointCounts() (ports, remotes int) {
 	b.t.Helper()
 	pic, ok := b.agent.mirror.cluster.Compile()
 	if !ok {
@@ -49,10 +49,10 @@ func (b *bed) picture() (ports, remotes int) {
 	return pic.Want.Ports.Len(), pic.Want.Remotes.Len()
 }
 
-func (b *bed) picturesAre(ports, remotes int) {
+func (b *bed) endpointCountsAre(ports, remotes int) {
 	b.t.Helper()
 	b.eventually(fmt.Sprintf("%d ports, %d remote endpoints", ports, remotes), func() error {
-		if p, r := b.picture(); p != ports || r != remotes {
+		if p, r := b.endpointCounts(); p != ports || r != remotes {
 			return fmt.Errorf("%d and %d", p, r)
 		}
 		return nil
@@ -79,9 +79,9 @@ func (b *bed) holds(words ...string) {
 
 var storeA = store.Incarnation{ID: "a", Epoch: 1, Since: "2026-11-22T00:00:00Z"}
 
-// held runs a host with an attachment and a remote endpoint on store A, for what
+// attachedHost runs a host with an attachment and a remote endpoint on store A, for what
 // then becomes of the store.
-func held(t *testing.T, change ...func(*Config)) (b *bed, res attach.Result) {
+func attachedHost(t *testing.T, change ...func(*Config)) (b *bed, res attach.Result) {
 	t.Helper()
 	b = newBed(t, change...)
 	b.identify(storeA)
@@ -91,7 +91,7 @@ func held(t *testing.T, change ...func(*Config)) (b *bed, res attach.Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.picturesAre(1, 1)
+	b.endpointCountsAre(1, 1)
 	t.Cleanup(func() {
 		if err := b.client().Detach(context.WithoutCancel(t.Context()), attach.DetachRequest{Key: attach.Key{Container: "c1", IfName: "eth0"}}); err != nil {
 			t.Error(err)
@@ -134,7 +134,7 @@ func TestStoreReplaced(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			b.picturesAre(2, 1)
+			b.endpointCountsAre(2, 1)
 			b.eventually("the store is written down", func() error {
 				m, err := statemirror.Recall(b.cfg.StateDir, b.cfg.Log)
 				if err == nil && (m.Mark() != storeA.Mark() || m.Revision < b.agent.mirror.cluster.Guard.Position().Revision) {
@@ -145,7 +145,7 @@ func TestStoreReplaced(t *testing.T) {
 			right := b.st.Data()
 			b.st.Replace(tt.with(before), 0)
 			b.holds(tt.words...)
-			b.picturesAre(2, 1)
+			b.endpointCountsAre(2, 1)
 			_, err := b.client().Attach(t.Context(), request("c3", newSandbox(t)))
 			if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), tt.words[0]) {
 				t.Errorf("ADD: %v", err)
@@ -153,7 +153,7 @@ func TestStoreReplaced(t *testing.T) {
 			if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: "c2", IfName: "eth0"}}); err != nil {
 				t.Errorf("DEL: %v", err)
 			}
-			b.picturesAre(1, 1)
+			b.endpointCountsAre(1, 1)
 			b.stop()
 			b.fake = b.fake.Restart()
 			b.start()
@@ -163,7 +163,7 @@ func TestStoreReplaced(t *testing.T) {
 			}
 			b.st.Replace(right, 0)
 			b.ready()
-			b.picturesAre(1, 1)
+			b.endpointCountsAre(1, 1)
 			b.eventually("c2's endpoint is released", func() error {
 				if eps := b.endpoints(); len(eps) != 1 {
 					return fmt.Errorf("%+v", eps)
@@ -201,7 +201,7 @@ func TestStoreRestored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.picturesAre(1, 1)
+	b.endpointCountsAre(1, 1)
 	restored := memory.New()
 	restored.Replace(backup, 1_000_000)
 	epoch := store.Incarnation{ID: "a", Epoch: 7, Since: "2026-11-22T01:00:00Z"}
@@ -210,7 +210,7 @@ func TestStoreRestored(t *testing.T) {
 	}
 	b.st.Replace(restored.Data(), 0)
 	b.holds("was restored", "waits", "far")
-	b.picturesAre(1, 1)
+	b.endpointCountsAre(1, 1)
 	var back model.Endpoint
 	for _, e := range b.endpoints() {
 		if e.Key.String() == res.Endpoint {
@@ -229,7 +229,7 @@ func TestStoreRestored(t *testing.T) {
 	h.Store = epoch.Mark()
 	b.put(func(tx store.Tx) error { return errors.Join(tables.Hosts.Put(tx, h), tables.Endpoints.Put(tx, ep)) })
 	b.ready()
-	b.picturesAre(1, 1)
+	b.endpointCountsAre(1, 1)
 	b.eventually("what was detached since the backup is released", func() error {
 		if eps := b.endpoints(); len(eps) != 1 {
 			return fmt.Errorf("%+v", eps)
@@ -245,15 +245,15 @@ func TestStoreRestored(t *testing.T) {
 // TestStoreGrace: a host that does not come back delays the others for a while
 // only.
 func TestStoreGrace(t *testing.T) {
-	b, _ := held(t, func(c *Config) { c.StoreGrace = 2 * time.Second })
+	b, _ := attachedHost(t, func(c *Config) { c.StoreGrace = 2 * time.Second })
 	b.put(func(tx store.Tx) error {
 		tables.Endpoints.Delete(tx, model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "far"})
 		return nil
 	})
-	b.picturesAre(1, 0)
+	b.endpointCountsAre(1, 0)
 	backup := b.st.Data()
 	b.far(storeA.Mark())
-	b.picturesAre(1, 1)
+	b.endpointCountsAre(1, 1)
 	restored := memory.New()
 	restored.Replace(backup, 1_000_000)
 	if _, err := restored.Update(t.Context(), func(tx store.Tx) error {
@@ -264,13 +264,13 @@ func TestStoreGrace(t *testing.T) {
 	b.st.Replace(restored.Data(), 0)
 	b.holds("waits", "far")
 	b.ready()
-	b.picturesAre(1, 0)
+	b.endpointCountsAre(1, 0)
 }
 
 // TestStoreAdopted: another store is followed when an operator says so, and what
 // runs here is put back into it.
 func TestStoreAdopted(t *testing.T) {
-	b, res := held(t, func(c *Config) { c.StoreGrace = time.Second })
+	b, res := attachedHost(t, func(c *Config) { c.StoreGrace = time.Second })
 	other := memory.New()
 	other.Replace(b.st.Data(), 0)
 	inc := store.Incarnation{ID: "b", Epoch: 1}
@@ -292,7 +292,7 @@ func TestStoreAdopted(t *testing.T) {
 	inc.Replaces, inc.Epoch = []string{"a"}, 2
 	b.identify(inc)
 	b.ready()
-	b.picturesAre(1, 1)
+	b.endpointCountsAre(1, 1)
 	if eps := b.endpoints(); len(eps) != 1 || eps[0].MAC != res.MAC {
 		t.Errorf("endpoints %+v, want that of %+v", eps, res)
 	}
@@ -304,7 +304,7 @@ func TestStoreAdopted(t *testing.T) {
 func TestStoreAdoptedAgain(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		t.Run(fmt.Sprintf("the other host comes %v", comes), func(t *testing.T) {
-			b, _ := held(t, func(c *Config) {
+			b, _ := attachedHost(t, func(c *Config) {
 				if !comes {
 					c.StoreGrace = 8 * time.Second
 				}
@@ -334,12 +334,12 @@ func TestStoreAdoptedAgain(t *testing.T) {
 			inc.Replaces, inc.Epoch = []string{"a"}, 2
 			b.identify(inc)
 			b.holds("was restored", "waits", "far")
-			b.picturesAre(-1, -1)
+			b.endpointCountsAre(-1, -1)
 			if comes {
 				b.far(inc.Mark())
 			}
 			b.ready()
-			b.picturesAre(1, map[bool]int{true: 1}[comes])
+			b.endpointCountsAre(1, map[bool]int{true: 1}[comes])
 		})
 	}
 }
@@ -374,7 +374,7 @@ func TestStoreWithoutIdentity(t *testing.T) {
 	b.holds("none of the 1 attachments")
 	b.st.Replace(right, 0)
 	b.ready()
-	b.picturesAre(1, 0)
+	b.endpointCountsAre(1, 0)
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: "c1", IfName: "eth0"}}); err != nil {
 		t.Error(err)
 	}
@@ -384,7 +384,7 @@ func TestStoreWithoutIdentity(t *testing.T) {
 // TestPutBack: an endpoint that is deleted under a container is restored as it was; one
 // whose address was given to another is reported.
 func TestPutBack(t *testing.T) {
-	b, res := held(t)
+	b, res := attachedHost(t)
 	key, err := model.ParseEndpointKey(res.Endpoint)
 	if err != nil {
 		t.Fatal(err)
@@ -397,7 +397,7 @@ func TestPutBack(t *testing.T) {
 		}
 		return nil
 	})
-	b.picturesAre(1, 1)
+	b.endpointCountsAre(1, 1)
 	thief := before
 	thief.Key.ID, thief.Host = "thief", "far"
 	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return tables.Endpoints.Put(tx, thief) })
@@ -408,6 +408,6 @@ func TestPutBack(t *testing.T) {
 		return nil
 	})
 	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, thief.Key); return nil })
-	b.picturesAre(1, 1)
+	b.endpointCountsAre(1, 1)
 	b.ready()
 }

@@ -16,13 +16,13 @@ import (
 type Input struct {
 	Settings *model.Bgp       // nil = the host does not speak
 	Rivals   []model.HostName // hosts with the same router address, which come first
-	Picture  desired.Host     // as the data plane holds it
+	Desired  desired.Host     // as the data plane holds it
 	Refused  map[string]bool  // ports of it that the data plane could not make
 	Machines []netip.Addr     // of the cluster: hosts', the control plane's
 	Networks []netip.Prefix   // of the cluster: the subnets of all tenants' networks
 	VLANs    []model.Network  // of the cluster: those of encap vlan, in order
 	Allowed  model.Prefixes   // what may be announced; none = what networks of cluster administrators have
-	Near     []netip.Prefix   // this host's underlay, and its gateways and name servers
+	Underlay []netip.Prefix   // this host's underlay, and its gateways and name servers
 }
 
 // had is a prefix that this host has.
@@ -54,7 +54,7 @@ func (h *having) equal(o *having) bool {
 // others' containers have a router of their own.
 func have(in Input) *having {
 	h := &having{}
-	pic, b := in.Picture, in.Settings
+	pic, b := in.Desired, in.Settings
 	h.device = pic.Router
 	if b == nil {
 		return h
@@ -134,7 +134,7 @@ func (in Input) whyNot(n *desired.Network, a netip.Addr) string {
 		return "it lies in the routers' network"
 	case slices.ContainsFunc(in.Settings.Routers(), func(r model.BgpRouter) bool { return r.Address == a }):
 		return "it is a router's address"
-	case slices.ContainsFunc(in.Near, within):
+	case slices.ContainsFunc(in.Underlay, within):
 		return "this host needs its own way there: it is the underlay, a gateway or a name server"
 	case len(in.Allowed) > 0 && !in.Allowed.Contains(netip.PrefixFrom(a, a.BitLen())):
 		return "it lies in none of the prefixes that may be announced ('netctl global set --tenant-prefixes')"
@@ -167,7 +167,7 @@ func (h *having) protect(in Input) {
 			add(netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
 		}
 	}
-	pic := in.Picture
+	pic := in.Desired
 	for _, n := range pic.Networks.All() {
 		add(n.Subnet)
 		add(n.Subnet6)
@@ -203,7 +203,7 @@ func (h *having) protect(in Input) {
 		one(a)
 	}
 	one(pic.VTEP)
-	for _, p := range in.Near {
+	for _, p := range in.Underlay {
 		if p.IsSingleIP() { // the underlay itself has routes that are more specific
 			add(p)
 		}

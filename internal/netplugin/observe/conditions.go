@@ -8,18 +8,18 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
-// The objects of the host's standing, for SetStanding.
+// The objects of the host's standing, for SetCondition.
 const (
 	AboutName        = "host name"
 	AboutStore       = "store"
 	AboutAttachments = "attachments"
 )
 
-// standing is what is wrong with the host's place in the cluster, and with what the
+// conditions is what is wrong with the host's place in the cluster, and with what the
 // agent keeps, beside what the data plane reports: a sentence for each object. The
 // sentences show in the log when they come and go, in /debug/state, in the host's
 // status and, by the conditions of health.go, in /healthz.
-type standing struct {
+type conditions struct {
 	log     *slog.Logger
 	changed func()
 
@@ -28,7 +28,7 @@ type standing struct {
 }
 
 // set says what is wrong with an object; "" = nothing any more.
-func (c *standing) set(object, text string) {
+func (c *conditions) set(object, text string) {
 	c.mu.Lock()
 	was := c.texts[object]
 	if text == "" {
@@ -48,7 +48,7 @@ func (c *standing) set(object, text string) {
 	c.changed()
 }
 
-func (c *standing) all() map[string]string {
+func (c *conditions) all() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.texts)
@@ -57,10 +57,10 @@ func (c *standing) all() map[string]string {
 // problemTexts returns all that is not as wanted: object -> sentence.
 func (a *Observer) problemTexts(o statemirror.SyncStatus) map[string]string {
 	texts := o.ProblemTexts()
-	maps.Copy(texts, a.standing.all())
+	maps.Copy(texts, a.conditions.all())
 	return texts
 }
 
-// SetStanding says what is wrong with an object of the host's standing; "" = nothing
+// SetCondition says what is wrong with an object of the host's standing; "" = nothing
 // any more.
-func (a *Observer) SetStanding(object, text string) { a.standing.set(object, text) }
+func (a *Observer) SetCondition(object, text string) { a.conditions.set(object, text) }

@@ -42,7 +42,7 @@ type machine struct {
 	mac  net.HardwareAddr
 	peer netlink.Link // of eth0, on the bridge
 	name model.HostName
-	*Answerer
+	*L2Announcer
 	apart atomic.Bool // it reaches no netmaster
 	stop  func()
 }
@@ -149,7 +149,7 @@ func electorate(t *testing.T, hosts ...*machine) {
 		t.Fatal(err)
 	}
 	for _, m := range hosts {
-		m.Answerer = New(slog.New(slog.DiscardHandler), func(ctx context.Context, seq uint64, able []netip.Addr) ([]netip.Addr, error) {
+		m.L2Announcer = New(slog.New(slog.DiscardHandler), func(ctx context.Context, seq uint64, able []netip.Addr) ([]netip.Addr, error) {
 			if m.apart.Load() {
 				return nil, errors.New("no netmaster answers")
 			}

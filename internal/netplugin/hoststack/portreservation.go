@@ -35,9 +35,9 @@ func (p HostPort) String() string {
 // port gets "address in use". The sockets receive only packets to ::1, which Holder relays
 // to the container. Any goroutine may use it.
 type Holder struct {
-	mu   sync.Mutex
-	held map[HostPort]socket
-	room chan struct{} // of relays
+	mu      sync.Mutex
+	sockets map[HostPort]socket
+	room    chan struct{} // of relays
 
 	// Only tests set these.
 	most int // relayed at once; 0 = relayedAtOnce
@@ -50,18 +50,18 @@ type socket struct {
 	relay *relay // nil = nothing is passed on
 }
 
-// Hold reserves a port that leads to a container's; one that is held already is fine.
+// Reserve reserves a port that leads to a container's; one that is held already is fine.
 // ErrExists: the port is in use; ErrInvalid: this host does not have the address.
-func (h *Holder) Hold(p HostPort, to netip.AddrPort) error {
+func (h *Holder) Reserve(p HostPort, to netip.AddrPort) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s, ok := h.held[p]; ok {
+	if s, ok := h.sockets[p]; ok {
 		if s.relay != nil {
 			s.relay.lead(to)
 		}
 		return nil
 	}
-	fd, err := hold(p)
+	fd, err := reserve(p)
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
 		return model.Errorf(model.ErrExists, "host port %s: address already in use by a process of this host or a port that another engine publishes", p)
@@ -70,8 +70,8 @@ func (h *Holder) Hold(p HostPort, to netip.AddrPort) error {
 	case err != nil:
 		return fmt.Errorf("take host port %s: %w", p, err)
 	}
-	if h.held == nil {
-		h.held, h.room = map[HostPort]socket{}, make(chan struct{}, cmp.Or(h.most, relayedAtOnce))
+	if h.sockets == nil {
+		h.sockets, h.room = map[HostPort]socket{}, make(chan struct{}, cmp.Or(h.most, relayedAtOnce))
 	}
 	s := socket{fd: fd}
 	if relayed(p) {
@@ -83,7 +83,7 @@ func (h *Holder) Hold(p HostPort, to netip.AddrPort) error {
 			return fmt.Errorf("take host port %s: %w", p, err)
 		}
 	}
-	h.held[p] = s
+	h.sockets[p] = s
 	return nil
 }
 
@@ -91,14 +91,14 @@ func (h *Holder) Hold(p HostPort, to netip.AddrPort) error {
 func (h *Holder) Any() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.held) > 0
+	return len(h.sockets) > 0
 }
 
 // Keep gives up all ports that are not wanted any more.
 func (h *Holder) Keep(wanted map[HostPort]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.held, func(p HostPort, s socket) bool {
+	maps.DeleteFunc(h.sockets, func(p HostPort, s socket) bool {
 		if wanted[p] {
 			return false
 		}
@@ -112,9 +112,9 @@ func (h *Holder) Keep(wanted map[HostPort]bool) {
 	})
 }
 
-// hold opens a socket that has a port and takes nothing but, of a port that is
+// reserve opens a socket that has a port and takes nothing but, of a port that is
 // relayed, what is sent to ::1.
-func hold(p HostPort) (fd int, err error) {
+func reserve(p HostPort) (fd int, err error) {
 	kind := unix.SOCK_STREAM
 	if p.Proto == model.ProtoUDP {
 		kind = unix.SOCK_DGRAM

@@ -11,12 +11,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Held is what the host's data plane holds: entries of maps by their names, or flows,
+// ObjectCounts is what the host's data plane holds: entries of maps by their names, or flows,
 // groups and connections as the switch lists them. Connections are counted if it is
 // asked for them.
-func (h *Host) Held(ctx context.Context, connections bool) (map[string]int, error) {
+func (h *Host) ObjectCounts(ctx context.Context, connections bool) (map[string]int, error) {
 	if h.Driver() == DriverEBPF {
-		return h.heldByMaps(connections)
+		return h.mapCounts(connections)
 	}
 	out := map[string]int{}
 	mgmt := filepath.Join(h.RunDir(), "contivBr.mgmt")
@@ -40,9 +40,9 @@ func (h *Host) Held(ctx context.Context, connections bool) (map[string]int, erro
 	return out, nil
 }
 
-// heldByMaps counts what is pinned: in hashes the entries, and the places that are
+// mapCounts counts what is pinned: in hashes the entries, and the places that are
 // taken where connections to services are counted.
-func (h *Host) heldByMaps(connections bool) (map[string]int, error) {
+func (h *Host) mapCounts(connections bool) (map[string]int, error) {
 	pins, err := filepath.Glob(filepath.Join(h.PinDir(), "maps", "*"))
 	if err == nil && len(pins) == 0 {
 		err = errors.New("nothing is pinned")

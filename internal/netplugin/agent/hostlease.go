@@ -30,23 +30,23 @@ const (
 	// lookEvery is how often it has netmaster see whether what is kept is still
 	// there; a change of its host record is noticed at once.
 	lookEvery = 9 * time.Second
-	// claimRetry is how soon it tries again to get what it does not have.
-	claimRetry = time.Second
+	// leaseRetry is how soon it tries again to get what it does not have.
+	leaseRetry = time.Second
 	// leaveTimeout bounds the last word.
 	leaveTimeout = 2 * time.Second
 )
 
 // naming is whether the host's name is this agent's.
 type naming struct {
-	held bool
-	why  string // when it is not
+	leased bool
+	why    string // when it is not
 }
 
 var errNotClaimed = model.Errorf(model.ErrUnavailable, "the host's name is not leased in the store yet")
 
 func (n naming) err() error {
 	switch {
-	case n.held:
+	case n.leased:
 		return nil
 	case n.why != "":
 		return model.Errorf(model.ErrUnavailable, "%s", n.why)
@@ -115,13 +115,13 @@ func (g *registration) announce(ctx context.Context) error {
 		if err == nil {
 			way.answered()
 		} else if ctx.Err() == nil {
-			way.silent()
+			way.noAnswer()
 		}
-		tick.Reset(claimRetry)
+		tick.Reset(leaseRetry)
 		switch {
 		case ctx.Err() != nil:
 			if err == nil && kept.Taken == "" {
-				g.lease.naming.Set(naming{held: true}) // which leave gives back
+				g.lease.naming.Set(naming{leased: true}) // which leave gives back
 			}
 			return nil
 		case err != nil:
@@ -132,11 +132,11 @@ func (g *registration) announce(ctx context.Context) error {
 		case kept.Taken != "" && ever:
 			held = false
 			g.lease.naming.Set(naming{why: kept.Taken})
-			g.observer.SetStanding(observe.AboutName, kept.Taken)
-		case kept.Taken != "" && kept.Former && (former.IsZero() || time.Since(former) <= g.cfg.ClaimPatience):
+			g.observer.SetCondition(observe.AboutName, kept.Taken)
+		case kept.Taken != "" && kept.Former && (former.IsZero() || time.Since(former) <= g.cfg.LeasePatience):
 			if former.IsZero() {
 				former = time.Now()
-				g.cfg.Log.Info("waiting for the previous run's lease on this host's name to expire", "holder", kept.Taken, "atMost", g.cfg.ClaimPatience)
+				g.cfg.Log.Info("waiting for the previous run's lease on this host's name to expire", "holder", kept.Taken, "atMost", g.cfg.LeasePatience)
 			}
 		case kept.Taken != "":
 			return model.Errorf(model.ErrConflict, "%s", kept.Taken)
@@ -159,8 +159,8 @@ func (g *registration) announce(ctx context.Context) error {
 					g.cfg.Log.Warn("the next start waits for a netmaster before it touches the data plane", "error", err)
 				}
 			}
-			g.lease.naming.Set(naming{held: true})
-			g.observer.SetStanding(observe.AboutName, "")
+			g.lease.naming.Set(naming{leased: true})
+			g.observer.SetCondition(observe.AboutName, "")
 			if !held {
 				g.attachments.Pay()
 				g.kick("the host's name")
@@ -233,7 +233,7 @@ func (c *hostLease) named() error {
 // name would take this machine's containers for none of its own.
 func (c *hostLease) mayProgram() bool {
 	n, _ := c.naming.Get()
-	return c.installation.Host == c.host || n.held || n.why != ""
+	return c.installation.Host == c.host || n.leased || n.why != ""
 }
 
 // mine tells whether netmaster may be asked to create or release endpoints of
@@ -248,7 +248,7 @@ func (a *Agent) mine() error {
 
 // awaitName waits until the name is claimed, or ctx ends.
 func (c *hostLease) awaitName(ctx context.Context) {
-	_ = c.naming.Until(ctx, func(n naming) bool { return n.held || n.why != "" })
+	_ = c.naming.Until(ctx, func(n naming) bool { return n.leased || n.why != "" })
 }
 
 // writeStatus has a netmaster keep what this host observes.

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// TestCrowds: a container with more than its share of the ports towards a service
+// TestContainerBeyondItsShareOfPortsIsBlocked: a container with more than its share of the ports towards a service
 // keeps its share, answered connections first, and begins no connection to that
 // service for a minute; it begins connections to other services, and other containers
 // to that one.
-func TestCrowds(t *testing.T) {
+func TestContainerBeyondItsShareOfPortsIsBlocked(t *testing.T) {
 	eachFamily(t, sharesPorts)
 	eachNative(t, sharesPorts)
 }
@@ -39,7 +39,7 @@ func sharesPorts(t *testing.T, s *site, web, other, far netip.Addr) {
 	var log bytes.Buffer
 	clock := time.Now()
 	g := NewGuard(slog.New(slog.NewTextHandler(&log, nil)))
-	g.crowds.share, g.crowds.now = 50, func() time.Time { return clock }
+	g.sources.share, g.sources.now = 50, func() time.Time { return clock }
 	look := func() {
 		t.Helper()
 		if err := in(t, s.host, func() error { return g.Look(t.Context(), s.want.Private, s.want.Natives) }); err != nil {
@@ -77,8 +77,8 @@ func sharesPorts(t *testing.T, s *site, web, other, far netip.Addr) {
 		t.Fatalf("%d connections to the service, too few for the test", n)
 	}
 	look()
-	if n := ports(); n != g.crowds.share {
-		t.Errorf("%d connections to the service are left, not its share, %d", n, g.crowds.share)
+	if n := ports(); n != g.sources.share {
+		t.Errorf("%d connections to the service are left, not its share, %d", n, g.sources.share)
 	}
 	if !s.answers(old, long) {
 		t.Error("an answered connection does not go on, where unanswered ones could have gone")

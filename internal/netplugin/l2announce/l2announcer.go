@@ -30,41 +30,41 @@ const leaveTimeout = time.Second
 // has. Each has a higher number than the ones before.
 type Ask func(ctx context.Context, seq uint64, able []netip.Addr) (held []netip.Addr, err error)
 
-// Answerer answers for what this host is elected for. Make it with New.
-type Answerer struct {
+// L2Announcer answers for what this host is elected for. Make it with New.
+type L2Announcer struct {
 	log     *slog.Logger
 	ask     Ask
 	changed func() // called when something keeps it from answering, or does not any more
 	bell    waiting.Bell
 
-	mu      sync.Mutex
-	want    []netip.Addr
-	held    map[netip.Addr]Held
-	problem string
+	mu        sync.Mutex
+	want      []netip.Addr
+	addresses map[netip.Addr]Address
+	problem   string
 
 	// Of Run's goroutine.
-	ports map[int]*port
-	seq   uint64
-	told  bool // something that it could answer for, and not since that it is nothing
-	times map[netip.Addr]int
-	said  string // the failure that was logged
+	ports     map[int]*port
+	seq       uint64
+	announced bool // something that it could answer for, and not since that it is nothing
+	times     map[netip.Addr]int
+	said      string // the failure that was logged
 }
 
-// Held is an address that this host answers for.
-type Held struct {
+// Address is an address that this host answers for.
+type Address struct {
 	Address   string    `json:"address"`
 	Interface string    `json:"interface"`
 	Until     time.Time `json:"until"` // unless it hears that it may go on
 }
 
-// New returns an Answerer that answers for nothing. changed is called when something
+// New returns an L2Announcer that answers for nothing. changed is called when something
 // begins, or ceases, to keep it from answering (State).
-func New(log *slog.Logger, ask Ask, changed func()) *Answerer {
-	return &Answerer{log: log, ask: ask, changed: changed, bell: waiting.NewBell(), held: map[netip.Addr]Held{}, ports: map[int]*port{}, times: map[netip.Addr]int{}}
+func New(log *slog.Logger, ask Ask, changed func()) *L2Announcer {
+	return &L2Announcer{log: log, ask: ask, changed: changed, bell: waiting.NewBell(), addresses: map[netip.Addr]Address{}, ports: map[int]*port{}, times: map[netip.Addr]int{}}
 }
 
 // Want says for which addresses this host could answer, if it has a link to their subnets.
-func (a *Answerer) Want(addrs []netip.Addr) {
+func (a *L2Announcer) Want(addrs []netip.Addr) {
 	addrs = slices.Compact(slices.SortedFunc(slices.Values(addrs), netip.Addr.Compare))
 	a.mu.Lock()
 	changed := !slices.Equal(addrs, a.want)
@@ -76,12 +76,12 @@ func (a *Answerer) Want(addrs []netip.Addr) {
 }
 
 // State returns what this host answers for now, and why it cannot say that it lives.
-func (a *Answerer) State() (held []Held, problem string) {
+func (a *L2Announcer) State() (held []Address, problem string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	for _, addr := range slices.SortedFunc(maps.Keys(a.held), netip.Addr.Compare) {
-		if h := a.held[addr]; now.Before(h.Until) {
+	for _, addr := range slices.SortedFunc(maps.Keys(a.addresses), netip.Addr.Compare) {
+		if h := a.addresses[addr]; now.Before(h.Until) {
 			held = append(held, h)
 		}
 	}
@@ -89,13 +89,13 @@ func (a *Answerer) State() (held []Held, problem string) {
 }
 
 // Run answers in the network namespace of its thread until ctx ends; then others may at once.
-func (a *Answerer) Run(ctx context.Context) {
+func (a *L2Announcer) Run(ctx context.Context) {
 	defer a.leave(ctx)
 	tick := time.NewTicker(model.AnswerEvery)
 	defer tick.Stop()
 	for {
 		a.mu.Lock()
-		idle := len(a.want) == 0 && !a.told
+		idle := len(a.want) == 0 && !a.announced
 		a.mu.Unlock()
 		beat := tick.C
 		if idle {
@@ -112,7 +112,7 @@ func (a *Answerer) Run(ctx context.Context) {
 }
 
 // beat says that this host lives, and answers for what it has.
-func (a *Answerer) beat(ctx context.Context) {
+func (a *L2Announcer) beat(ctx context.Context) {
 	a.mu.Lock()
 	want := a.want
 	a.mu.Unlock()
@@ -120,7 +120,7 @@ func (a *Answerer) beat(ctx context.Context) {
 	err = errors.Join(err, a.listen(links))
 	able := slices.SortedFunc(maps.Keys(links), netip.Addr.Compare)
 	a.only(links)
-	if len(able) > 0 || a.told {
+	if len(able) > 0 || a.announced {
 		err = errors.Join(err, a.elect(ctx, able, links))
 	}
 	text := ""
@@ -140,7 +140,7 @@ func (a *Answerer) beat(ctx context.Context) {
 }
 
 // listen has a port on each link, and takes out of links what it cannot listen on.
-func (a *Answerer) listen(links map[netip.Addr]link) (err error) {
+func (a *L2Announcer) listen(links map[netip.Addr]link) (err error) {
 	at := map[int]link{}
 	for _, l := range links {
 		at[l.index] = l
@@ -167,7 +167,7 @@ func (a *Answerer) listen(links map[netip.Addr]link) (err error) {
 }
 
 // elect asks what it has of what it is able to, and has it answered for.
-func (a *Answerer) elect(ctx context.Context, able []netip.Addr, links map[netip.Addr]link) error {
+func (a *L2Announcer) elect(ctx context.Context, able []netip.Addr, links map[netip.Addr]link) error {
 	a.seq++
 	asked := time.Now()
 	actx, cancel := context.WithTimeout(ctx, model.AnswerFor-model.AnswerEvery)
@@ -176,23 +176,23 @@ func (a *Answerer) elect(ctx context.Context, able []netip.Addr, links map[netip
 	if err != nil {
 		return err
 	}
-	a.told = len(able) > 0
+	a.announced = len(able) > 0
 	until := asked.Add(model.AnswerFor)
-	held := map[netip.Addr]Held{}
+	held := map[netip.Addr]Address{}
 	for _, addr := range got {
 		if at, ok := links[addr]; ok {
-			held[addr] = Held{addr.String(), at.name, until}
+			held[addr] = Address{addr.String(), at.name, until}
 		}
 	}
 	return a.set(held, links)
 }
 
 // only stops answering for what is not among links, or on another one.
-func (a *Answerer) only(links map[netip.Addr]link) {
+func (a *L2Announcer) only(links map[netip.Addr]link) {
 	a.mu.Lock()
-	left := maps.Clone(a.held)
+	left := maps.Clone(a.addresses)
 	a.mu.Unlock()
-	maps.DeleteFunc(left, func(addr netip.Addr, h Held) bool {
+	maps.DeleteFunc(left, func(addr netip.Addr, h Address) bool {
 		at, ok := links[addr]
 		return !ok || at.name != h.Interface
 	})
@@ -202,10 +202,10 @@ func (a *Answerer) only(links map[netip.Addr]link) {
 }
 
 // set has exactly some addresses answered for, and announces what is new.
-func (a *Answerer) set(held map[netip.Addr]Held, links map[netip.Addr]link) (err error) {
+func (a *L2Announcer) set(held map[netip.Addr]Address, links map[netip.Addr]link) (err error) {
 	a.mu.Lock()
-	was := a.held
-	a.held = held
+	was := a.addresses
+	a.addresses = held
 	a.mu.Unlock()
 	now := time.Now()
 	of := map[int]map[netip.Addr]time.Time{}
@@ -239,13 +239,13 @@ func (a *Answerer) set(held map[netip.Addr]Held, links map[netip.Addr]link) (err
 }
 
 // leave answers for nothing any more, and says so.
-func (a *Answerer) leave(ctx context.Context) {
+func (a *L2Announcer) leave(ctx context.Context) {
 	a.only(nil)
 	for index, p := range a.ports {
 		p.close()
 		delete(a.ports, index)
 	}
-	if !a.told {
+	if !a.announced {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)

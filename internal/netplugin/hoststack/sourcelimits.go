@@ -21,19 +21,19 @@ const portsOfOne = 30000
 // has had more than its share of the ports towards it.
 const crowdBarred = time.Minute
 
-// crowds finds containers that take more than their share of the ports towards a
+// sourceLimits finds containers that take more than their share of the ports towards a
 // service. It looks only while the host tracks more connections than one container
 // may have to one service, and then for a small part of the time.
-type crowds struct {
+type sourceLimits struct {
 	share int
 	now   func() time.Time
 	next  time.Time // when to look again
-	until map[bar]time.Time
+	until map[ban]time.Time
 }
 
 // look returns the connections beyond their container's share, unanswered ones
 // first; held is how many connections the host tracks.
-func (c *crowds) look(log *slog.Logger, p *desired.Private, natives []netip.Prefix, held int) (excess []record, err error) {
+func (c *sourceLimits) look(log *slog.Logger, p *desired.Private, natives []netip.Prefix, held int) (excess []record, err error) {
 	began := c.now()
 	for b, t := range c.until {
 		if p == nil || began.After(t) {
@@ -47,10 +47,10 @@ func (c *crowds) look(log *slog.Logger, p *desired.Private, natives []netip.Pref
 		end := c.now()
 		c.next = end.Add(20 * end.Sub(began))
 	}()
-	have := map[bar]int{}
+	have := map[ban]int{}
 	if err := eachTracked(func(t tracked) bool {
 		if t.masked && isContainers(p, natives, t.src) {
-			have[bar{t.src, t.to}]++
+			have[ban{t.src, t.to}]++
 		}
 		return true
 	}); err != nil {
@@ -62,7 +62,7 @@ func (c *crowds) look(log *slog.Logger, p *desired.Private, natives []netip.Pref
 			continue
 		}
 		if have[b] = n - c.share; c.until == nil {
-			c.until = map[bar]time.Time{}
+			c.until = map[ban]time.Time{}
 		}
 		if _, told := c.until[b]; !told {
 			log.Warn("a container uses more than its share of this host's source ports towards an external service: its new connections to it are blocked for a minute",
@@ -75,7 +75,7 @@ func (c *crowds) look(log *slog.Logger, p *desired.Private, natives []netip.Pref
 			break
 		}
 		if err := eachTracked(func(t tracked) bool {
-			if b := (bar{t.src, t.to}); t.masked && t.answered == answered && have[b] > 0 {
+			if b := (ban{t.src, t.to}); t.masked && t.answered == answered && have[b] > 0 {
 				have[b]--
 				excess = append(excess, t.record.clone())
 			}
@@ -94,13 +94,13 @@ func isContainers(p *desired.Private, natives []netip.Prefix, a netip.Addr) bool
 		slices.ContainsFunc(natives, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
-// bars are the containers that may begin no connection to a service now, sorted.
-func (c *crowds) bars() []bar {
-	var all []bar
+// bans are the containers that may begin no connection to a service now, sorted.
+func (c *sourceLimits) bans() []ban {
+	var all []ban
 	for b := range c.until {
 		all = append(all, b)
 	}
-	slices.SortFunc(all, func(a, b bar) int {
+	slices.SortFunc(all, func(a, b ban) int {
 		return cmp.Or(a.src.Compare(b.src), a.to.addr.Compare(b.to.addr), cmp.Compare(a.to.proto, b.to.proto), cmp.Compare(a.to.port, b.to.port))
 	})
 	return all

@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// admitWait is for how long a network or group that the mirror lacks may be on its way
+// mirrorWait is for how long a network or group that the mirror lacks may be on its way
 // from netmaster.
-const admitWait = 2 * time.Second
+const mirrorWait = 2 * time.Second
 
 // admitted tells whether netmaster would refuse an attachment for its network, group or
 // MTU: a container that has an interface keeps it then. The tenant must have been
@@ -19,7 +19,7 @@ func (a *attacher) admitted(ctx context.Context, r attach.Request, t target) err
 	if err := a.cluster.Lookup.AwaitTenant(ctx, t.tenant); err != nil {
 		return err
 	}
-	network, err := a.cluster.Lookup.AwaitAdmitted(ctx, admitWait, model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)
+	network, err := a.cluster.Lookup.AwaitAdmitted(ctx, mirrorWait, model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)
 	if err != nil {
 		return err
 	}
@@ -27,9 +27,9 @@ func (a *attacher) admitted(ctx context.Context, r attach.Request, t target) err
 	return err
 }
 
-// releaseFormer releases what stands in the way of an attachment of the same name.
-func (a *attacher) releaseFormer(ctx context.Context, e Entry) error {
-	a.facts.early.keepFormer(e.Told, time.Now())
+// releaseReplaced releases what stands in the way of an attachment of the same name.
+func (a *attacher) releaseReplaced(ctx context.Context, e Entry) error {
+	a.facts.pending.addReplaced(e.Facts, time.Now())
 	if err := a.releaser.releaseEntry(ctx, e); err != nil {
 		return model.Errorf(model.ErrUnavailable, "its previous attachment as %s is not released yet: %w", e.Endpoint, err)
 	}

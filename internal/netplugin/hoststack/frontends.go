@@ -16,20 +16,20 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// FrontsTable is our table in nftables, of families ip and ip6, that leads connections
+// ServicesTable is our table in nftables, of families ip and ip6, that leads connections
 // of this host's processes and of clients outside to backends of services.
-const FrontsTable = "contiv-services"
+const ServicesTable = "contiv-services"
 
-// FrontAt is where a service is asked: at an address, or (unspecified: 0.0.0.0, ::) at
-// each address of this host that Fronts.SetNode was told of.
-type FrontAt struct {
+// FrontendAddr is where a service is asked: at an address, or (unspecified: 0.0.0.0, ::) at
+// each address of this host that Frontends.SetNode was told of.
+type FrontendAddr struct {
 	Addr  netip.Addr
 	Proto model.Protocol
 	Port  uint16
 }
 
-// Front says where connections to one FrontAt go.
-type Front struct {
+// Frontend says where connections to one FrontendAddr go.
+type Frontend struct {
 	Own     Choice // connections of this host's processes, and of its containers
 	Outside Choice // all others
 	// Sources are the clients that are taken; the others are dropped. Empty = all.
@@ -45,8 +45,8 @@ type Front struct {
 // Choice is among whom a backend is chosen.
 type Choice struct {
 	Targets []Target // sorted, each once
-	// Silent: packets are dropped while there are no Targets; otherwise they are refused.
-	Silent bool
+	// Drop: packets are dropped while there are no Targets; otherwise they are refused.
+	Drop bool
 }
 
 // Target is a backend, where it is for the clients' addresses' sake.
@@ -61,40 +61,40 @@ type Where uint8
 // The places.
 const (
 	Here      Where = iota // a container of this host
-	Elsewhere              // a container of another host, which takes no machine's address (Fronts.SetMachine) by this one's tunnel
+	Elsewhere              // a container of another host, which takes no machine's address (Frontends.SetMachine) by this one's tunnel
 	Beyond                 // no container that the data plane leads to: it would not answer by this host
 )
 
 // CompareTargets orders them.
 func CompareTargets(a, b Target) int { return a.Compare(b.AddrPort) }
 
-// Fronts serves addresses of services with nftables, in the network namespace of the
+// Frontends serves addresses of services with nftables, in the network namespace of the
 // thread that calls Apply: one look-up for a connection's first packet, whatever there
 // is beside, and one small transaction for a service's change. What is translated gets no
 // mark, so that it is judged. One goroutine at a time may use it.
-type Fronts struct {
-	log      *slog.Logger
-	fronts   map[FrontAt]*Front
-	nodes    map[netip.Addr]bool
-	machines map[netip.Addr]bool
-	stale    map[FrontAt]bool // whose connections are to be looked at
-	six      [2]*frontTable   // of IPv4, of IPv6
-	place    Place            // in the tables; zero = there are none
-	known    bool             // what the kernel has is what the tables say
-	seen     bool             // the places that an earlier process led are in stale
+type Frontends struct {
+	log       *slog.Logger
+	frontends map[FrontendAddr]*Frontend
+	nodes     map[netip.Addr]bool
+	machines  map[netip.Addr]bool
+	stale     map[FrontendAddr]bool // whose connections are to be looked at
+	six       [2]*frontendTable     // of IPv4, of IPv6
+	place     Place                 // in the tables; zero = there are none
+	known     bool                  // what the kernel has is what the tables say
+	seen      bool                  // the places that an earlier process led are in stale
 }
 
-// NewFronts returns Fronts that know nothing.
-func NewFronts(log *slog.Logger) *Fronts {
-	return &Fronts{
-		log: log, fronts: map[FrontAt]*Front{}, nodes: map[netip.Addr]bool{}, machines: map[netip.Addr]bool{}, stale: map[FrontAt]bool{},
-		six: [2]*frontTable{newFrontTable(nftables.TableFamilyIPv4), newFrontTable(nftables.TableFamilyIPv6)},
+// NewFrontends returns Frontends that know nothing.
+func NewFrontends(log *slog.Logger) *Frontends {
+	return &Frontends{
+		log: log, frontends: map[FrontendAddr]*Frontend{}, nodes: map[netip.Addr]bool{}, machines: map[netip.Addr]bool{}, stale: map[FrontendAddr]bool{},
+		six: [2]*frontendTable{newFrontendTable(nftables.TableFamilyIPv4), newFrontendTable(nftables.TableFamilyIPv6)},
 	}
 }
 
 // Set says what is at a place; nil = nothing.
-func (s *Fronts) Set(at FrontAt, f *Front) {
-	was := s.fronts[at]
+func (s *Frontends) Set(at FrontendAddr, f *Frontend) {
+	was := s.frontends[at]
 	t := s.tableOf(at.Addr)
 	if was != nil {
 		t.contribute(at, was, -1)
@@ -102,9 +102,9 @@ func (s *Fronts) Set(at FrontAt, f *Front) {
 	}
 	if f != nil {
 		t.contribute(at, f, 1)
-		s.fronts[at] = f
+		s.frontends[at] = f
 	} else {
-		delete(s.fronts, at)
+		delete(s.frontends, at)
 	}
 	lost := func(a netip.AddrPort) bool {
 		_, has := slices.BinarySearchFunc(f.Keep, a, netip.AddrPort.Compare)
@@ -117,12 +117,12 @@ func (s *Fronts) Set(at FrontAt, f *Front) {
 }
 
 // SetNode says whether services are asked at ports of an address, where this host has it.
-func (s *Fronts) SetNode(a netip.Addr, is bool) { s.put(s.nodes, setNodes, a, is) }
+func (s *Frontends) SetNode(a netip.Addr, is bool) { s.put(s.nodes, setNodes, a, is) }
 
 // SetMachine says whether an address is another machine's of the cluster.
-func (s *Fronts) SetMachine(a netip.Addr, is bool) { s.put(s.machines, setMachines, a, is) }
+func (s *Frontends) SetMachine(a netip.Addr, is bool) { s.put(s.machines, setMachines, a, is) }
 
-func (s *Fronts) put(all map[netip.Addr]bool, in string, a netip.Addr, is bool) {
+func (s *Frontends) put(all map[netip.Addr]bool, in string, a netip.Addr, is bool) {
 	switch {
 	case all[a] == is:
 	case is:
@@ -135,26 +135,26 @@ func (s *Fronts) put(all map[netip.Addr]bool, in string, a netip.Addr, is bool) 
 }
 
 // At returns what is at a place; nil = nothing.
-func (s *Fronts) At(at FrontAt) *Front { return s.fronts[at] }
+func (s *Frontends) At(at FrontendAddr) *Frontend { return s.frontends[at] }
 
 // Len is how many fronts there are.
-func (s *Fronts) Len() int { return len(s.fronts) }
+func (s *Frontends) Len() int { return len(s.frontends) }
 
-func (s *Fronts) tableOf(a netip.Addr) *frontTable {
+func (s *Frontends) tableOf(a netip.Addr) *frontendTable {
 	if a.Is6() {
 		return s.six[1]
 	}
 	return s.six[0]
 }
 
-// Place is where Fronts work.
+// Place is where Frontends work.
 type Place struct {
 	Device  string        // the interface behind which containers are; empty = nowhere: no tables
 	Sources [2]netip.Addr // this host's, of IPv4 and of IPv6, as other hosts know it; zero = none
 }
 
 // Apply makes the tables be so. With look, what there is is read first.
-func (s *Fronts) Apply(ctx context.Context, at Place, look bool) error {
+func (s *Frontends) Apply(ctx context.Context, at Place, look bool) error {
 	if at.Device == "" && s.place.Device == "" && s.known && !look {
 		return nil
 	}
@@ -166,16 +166,16 @@ func (s *Fronts) Apply(ctx context.Context, at Place, look bool) error {
 	return err
 }
 
-func (s *Fronts) apply(ctx context.Context, at Place, look bool) error {
+func (s *Frontends) apply(ctx context.Context, at Place, look bool) error {
 	if !s.seen { // connections from before may lead anywhere
 		for _, t := range s.six {
-			led, err := t.led()
+			led, err := t.inKernel()
 			if err != nil {
 				return err
 			}
 			maps.Copy(s.stale, led)
 		}
-		for at := range s.fronts {
+		for at := range s.frontends {
 			s.stale[at] = true
 		}
 		s.seen = true
@@ -195,7 +195,7 @@ func (s *Fronts) apply(ctx context.Context, at Place, look bool) error {
 				return err
 			}
 			if changed && !first {
-				s.log.Warn("the nftables rules of services were changed from outside; they are restored", "table", FrontsTable)
+				s.log.Warn("the nftables rules of services were changed from outside; they are restored", "table", ServicesTable)
 			}
 		}
 	}

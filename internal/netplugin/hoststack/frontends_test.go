@@ -18,14 +18,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// served is a site whose containers are backends, and Fronts of its host.
+// served is a site whose containers are backends, and Frontends of its host.
 type served struct {
 	*site
-	fronts *Fronts
-	pods   [2]netip.Addr
-	far    netip.Addr
-	near   netip.Addr
-	vip    netip.Addr
+	frontends *Frontends
+	pods      [2]netip.Addr
+	far       netip.Addr
+	near      netip.Addr
+	vip       netip.Addr
 }
 
 // eachServed runs a test for both families.
@@ -33,7 +33,7 @@ func eachServed(t *testing.T, test func(*testing.T, *served)) {
 	t.Helper()
 	for _, six := range []bool{false, true} {
 		t.Run(map[bool]string{false: "IPv4", true: "IPv6"}[six], func(t *testing.T) {
-			s := &served{site: newSite6(t), fronts: NewFronts(slog.New(slog.DiscardHandler))}
+			s := &served{site: newSite6(t), frontends: NewFrontends(slog.New(slog.DiscardHandler))}
 			s.pods, s.far, s.near, s.vip = [2]netip.Addr{netip.MustParseAddr("10.244.0.5"), netip.MustParseAddr("10.244.0.6")}, far, near, netip.MustParseAddr("10.96.0.10")
 			if six {
 				s.pods, s.far, s.near, s.vip = [2]netip.Addr{netip.MustParseAddr("fd00:244::5"), netip.MustParseAddr("fd00:244::6")}, far6, near6, netip.MustParseAddr("fd00:96::10")
@@ -47,7 +47,7 @@ func eachServed(t *testing.T, test func(*testing.T, *served)) {
 			s.want.Source, s.want.ServiceMTU = near, 1400
 			run(t, "ip", "-n", s.host, "-6", "route", "add", "default", "via", far6.String())
 			s.good()
-			s.fronts.SetNode(s.near, true)
+			s.frontends.SetNode(s.near, true)
 			test(t, s)
 		})
 	}
@@ -61,7 +61,7 @@ func (s *served) lead() {
 func (s *served) leadLooking(look bool) {
 	s.t.Helper()
 	if err := in(s.t, s.host, func() error {
-		return s.fronts.Apply(context.Background(), Place{desired.HostInterface, [2]netip.Addr{near, near6}}, look)
+		return s.frontends.Apply(context.Background(), Place{desired.HostInterface, [2]netip.Addr{near, near6}}, look)
 	}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -73,18 +73,18 @@ func (s *served) pod(i int) Target {
 
 func (s *served) at(port uint16) string { return netip.AddrPortFrom(s.vip, port).String() }
 
-// frontOf is a front with the same targets for all.
-func frontOf(targets ...Target) *Front {
-	f := &Front{Own: Choice{Targets: targets}, Outside: Choice{Targets: targets}}
+// frontendOf is a front with the same targets for all.
+func frontendOf(targets ...Target) *Frontend {
+	f := &Frontend{Own: Choice{Targets: targets}, Outside: Choice{Targets: targets}}
 	for _, t := range targets {
 		f.Keep = append(f.Keep, t.AddrPort)
 	}
 	return f
 }
 
-// TestFronts: processes of this host and external clients reach backends by addresses of
+// TestClientsReachBackendsByFrontends: processes of this host and external clients reach backends by addresses of
 // services and by ports of the host, each its own; without any they are refused or dropped.
-func TestFronts(t *testing.T) {
+func TestClientsReachBackendsByFrontends(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
 		for _, network := range []string{"tcp", "udp"} {
@@ -94,18 +94,18 @@ func TestFronts(t *testing.T) {
 		beyond := Target{netip.AddrPortFrom(s.far, 99), Beyond}
 		node := desired.AnyNode(s.vip)
 		for _, p := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
-			s.fronts.Set(FrontAt{s.vip, p, 80}, frontOf(s.pod(0)))
-			s.fronts.Set(FrontAt{s.vip, p, 81}, frontOf(beyond))
-			s.fronts.Set(FrontAt{s.vip, p, 82}, frontOf())
-			s.fronts.Set(FrontAt{s.vip, p, 83}, &Front{Own: Choice{Targets: []Target{s.pod(0)}}, Outside: Choice{Silent: true}})
-			s.fronts.Set(FrontAt{node, p, 30080}, frontOf(s.pod(0)))
-			s.fronts.Set(FrontAt{node, p, 30082}, frontOf())
+			s.frontends.Set(FrontendAddr{s.vip, p, 80}, frontendOf(s.pod(0)))
+			s.frontends.Set(FrontendAddr{s.vip, p, 81}, frontendOf(beyond))
+			s.frontends.Set(FrontendAddr{s.vip, p, 82}, frontendOf())
+			s.frontends.Set(FrontendAddr{s.vip, p, 83}, &Frontend{Own: Choice{Targets: []Target{s.pod(0)}}, Outside: Choice{Drop: true}})
+			s.frontends.Set(FrontendAddr{node, p, 30080}, frontendOf(s.pod(0)))
+			s.frontends.Set(FrontendAddr{node, p, 30082}, frontendOf())
 			for i, sources := range [][]string{{"198.51.100.7/32", "2001:db8:7::7/128"}, {"198.51.0.0/18", "198.51.96.0/20", "198.51.112.0/20", "2001:db8:7::/126", "2001:db8:7::4/126"}, {"198.51.100.0/30", "2001:db8:7::8/125"}, {"0.0.0.0/0", "::/0"}, {"255.0.0.0/8"}} {
-				f := frontOf(s.pod(0))
+				f := frontendOf(s.pod(0))
 				for _, x := range sources {
 					f.Sources = append(f.Sources, netip.MustParsePrefix(x))
 				}
-				s.fronts.Set(FrontAt{s.vip, p, uint16(90 + i)}, f)
+				s.frontends.Set(FrontendAddr{s.vip, p, uint16(90 + i)}, f)
 			}
 		}
 		s.lead()
@@ -154,12 +154,12 @@ func TestFronts(t *testing.T) {
 		elsewhere := s.pod(1)
 		s.serve(s.conts, "tcp", elsewhere.String())
 		elsewhere.Where = Elsewhere
-		s.fronts.Set(FrontAt{s.vip, model.ProtoTCP, 95}, frontOf(elsewhere))
+		s.frontends.Set(FrontendAddr{s.vip, model.ProtoTCP, 95}, frontendOf(elsewhere))
 		s.lead()
 		if seen := s.ask(s.beyond, "tcp", "", s.at(95)); seen != s.far.String() {
 			t.Errorf("a client of a container elsewhere was seen as %q", seen)
 		}
-		s.fronts.SetMachine(s.far, true)
+		s.frontends.SetMachine(s.far, true)
 		s.lead()
 		for at, want := range map[uint16]netip.Addr{95: s.near, 80: s.far} {
 			if seen := s.ask(s.beyond, "tcp", "", s.at(at)); seen != want.String() {
@@ -169,13 +169,13 @@ func TestFronts(t *testing.T) {
 		// What is there is not written again, and what somebody takes away comes back.
 		made := s.handles()
 		s.leadLooking(true)
-		again := NewFronts(slog.New(slog.DiscardHandler))
-		for at, f := range s.fronts.fronts {
+		again := NewFrontends(slog.New(slog.DiscardHandler))
+		for at, f := range s.frontends.frontends {
 			again.Set(at, f)
 		}
 		again.SetNode(s.near, true)
 		again.SetMachine(s.far, true)
-		s.fronts = again
+		s.frontends = again
 		s.lead()
 		if got := s.handles(); !slices.Equal(got, made) {
 			t.Errorf("what was there was written again:\n%v\nbefore:\n%v", got, made)
@@ -184,7 +184,7 @@ func TestFronts(t *testing.T) {
 			run(t, append([]string{"ip", "netns", "exec", s.host, "nft"}, args...)...)
 		}
 		family := family(s.vip)
-		for _, harm := range [][]string{{"delete", "table", family, FrontsTable}, {"flush", "map", family, FrontsTable, "own-1"}, {"flush", "chain", family, FrontsTable, "prerouting"}} {
+		for _, harm := range [][]string{{"delete", "table", family, ServicesTable}, {"flush", "map", family, ServicesTable, "own-1"}, {"flush", "chain", family, ServicesTable, "prerouting"}} {
 			nft(harm...)
 			if seen := s.askFor(unanswered, s.beyond, "tcp", "", s.at(80)); seen != "" {
 				t.Fatalf("%v: still reached", harm)
@@ -194,22 +194,22 @@ func TestFronts(t *testing.T) {
 				t.Errorf("after %v was put right: seen as %q", harm, seen)
 			}
 		}
-		for at := range s.fronts.fronts {
-			s.fronts.Set(at, nil)
+		for at := range s.frontends.frontends {
+			s.frontends.Set(at, nil)
 		}
 		s.lead()
-		if all := run(t, "ip", "netns", "exec", s.host, "nft", "list", "tables"); strings.Contains(all, FrontsTable) {
+		if all := run(t, "ip", "netns", "exec", s.host, "nft", "list", "tables"); strings.Contains(all, ServicesTable) {
 			t.Errorf("tables of fronts that are gone:\n%s", all)
 		}
-		s.fronts.Set(FrontAt{s.vip, model.ProtoTCP, 80}, frontOf(s.pod(0)))
+		s.frontends.Set(FrontendAddr{s.vip, model.ProtoTCP, 80}, frontendOf(s.pod(0)))
 		s.lead()
-		if all, other := run(t, "ip", "netns", "exec", s.host, "nft", "list", "tables"), map[string]string{"ip": "ip6 ", "ip6": "ip "}[family]+FrontsTable; strings.Contains(all, other) || !strings.Contains(all, FrontsTable) {
+		if all, other := run(t, "ip", "netns", "exec", s.host, "nft", "list", "tables"), map[string]string{"ip": "ip6 ", "ip6": "ip "}[family]+ServicesTable; strings.Contains(all, other) || !strings.Contains(all, ServicesTable) {
 			t.Errorf("tables with one front of %s:\n%s", family, all)
 		}
-		if err := in(t, s.host, func() error { return s.fronts.Apply(context.Background(), Place{}, false) }); err != nil {
+		if err := in(t, s.host, func() error { return s.frontends.Apply(context.Background(), Place{}, false) }); err != nil {
 			t.Fatal(err)
 		}
-		if all := run(t, "ip", "netns", "exec", s.host, "nft", "list", "tables"); strings.Contains(all, FrontsTable) {
+		if all := run(t, "ip", "netns", "exec", s.host, "nft", "list", "tables"); strings.Contains(all, ServicesTable) {
 			t.Errorf("tables that nobody wants:\n%s", all)
 		}
 	})
@@ -279,23 +279,23 @@ func (s *served) asked(n int) map[string]int {
 	return out
 }
 
-// TestFrontsChoice: connections are spread; with affinity a client stays with its
+// TestFrontendsSpreadConnectionsAndKeepAffinity: connections are spread; with affinity a client stays with its
 // backend, as long as that is one, also past a restart; and then with another one.
-func TestFrontsChoice(t *testing.T) {
+func TestFrontendsSpreadConnectionsAndKeepAffinity(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
 		s.named(s.pod(0), "a")
 		s.named(s.pod(1), "b")
-		at := FrontAt{s.vip, model.ProtoTCP, 80}
-		s.fronts.Set(at, frontOf(s.pod(0), s.pod(1)))
+		at := FrontendAddr{s.vip, model.ProtoTCP, 80}
+		s.frontends.Set(at, frontendOf(s.pod(0), s.pod(1)))
 		s.lead()
 		if got := s.asked(40); len(got) != 2 || got["a"]+got["b"] != 40 {
 			t.Errorf("40 connections went to %v", got)
 		}
 		set := func(targets ...Target) {
-			f := frontOf(targets...)
+			f := frontendOf(targets...)
 			f.Affinity = time.Hour
-			s.fronts.Set(at, f)
+			s.frontends.Set(at, f)
 			s.lead()
 		}
 		set(s.pod(0), s.pod(1))
@@ -321,17 +321,17 @@ func TestFrontsChoice(t *testing.T) {
 		if again := stays("with both again", ""); again != second {
 			t.Errorf("the client was with %s and is with %s", second, again)
 		}
-		former := s.fronts
-		s.fronts = NewFronts(slog.New(slog.DiscardHandler))
-		for at, f := range former.fronts {
-			s.fronts.Set(at, f)
+		former := s.frontends
+		s.frontends = NewFrontends(slog.New(slog.DiscardHandler))
+		for at, f := range former.frontends {
+			s.frontends.Set(at, f)
 		}
-		s.fronts.SetNode(s.near, true)
+		s.frontends.SetNode(s.near, true)
 		s.lead()
 		if again := stays("after a restart", ""); again != second {
 			t.Errorf("the client was with %s, and after a restart with %s", second, again)
 		}
-		s.fronts.Set(at, frontOf(s.pod(0), s.pod(1)))
+		s.frontends.Set(at, frontendOf(s.pod(0), s.pod(1)))
 		s.lead()
 		if got := s.asked(40); len(got) != 2 {
 			t.Errorf("without affinity again connections went to %v", got)
@@ -361,7 +361,7 @@ func (s *served) clients() map[string][]nftables.SetElement {
 func (s *served) elements(name string) (all []nftables.SetElement) {
 	s.t.Helper()
 	if err := in(s.t, s.host, func() error {
-		table := s.fronts.tableOf(s.vip)
+		table := s.frontends.tableOf(s.vip)
 		c, err := table.conn()
 		if err != nil {
 			return err
@@ -374,12 +374,12 @@ func (s *served) elements(name string) (all []nftables.SetElement) {
 	return all
 }
 
-// TestFrontsEnd: a client of UDP stays with a backend that is kept for it, and moves to
+// TestUDPClientMovesOnceItsBackendIsGone: a client of UDP stays with a backend that is kept for it, and moves to
 // another one as soon as it is not. TCP goes on; connections to a gone frontend end.
-func TestFrontsEnd(t *testing.T) {
+func TestUDPClientMovesOnceItsBackendIsGone(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
-		at := FrontAt{s.vip, model.ProtoUDP, 80}
+		at := FrontendAddr{s.vip, model.ProtoUDP, 80}
 		a, b := s.listenUDP(s.conts, s.pod(0).AddrPort), s.listenUDP(s.conts, s.pod(1).AddrPort)
 		defer a.Close()
 		defer b.Close()
@@ -402,52 +402,52 @@ func TestFrontsEnd(t *testing.T) {
 				t.Fatalf("%s: %q, %v", when, said[:n], err)
 			}
 		}
-		s.fronts.Set(at, frontOf(s.pod(0)))
+		s.frontends.Set(at, frontendOf(s.pod(0)))
 		s.lead()
 		arrives("first", a)
-		kept := frontOf(s.pod(1))
+		kept := frontendOf(s.pod(1))
 		kept.Keep = []netip.AddrPort{s.pod(0).AddrPort, s.pod(1).AddrPort}
-		s.fronts.Set(at, kept)
+		s.frontends.Set(at, kept)
 		s.lead()
 		arrives("kept", a)
-		s.fronts.Set(at, frontOf(s.pod(1)))
+		s.frontends.Set(at, frontendOf(s.pod(1)))
 		s.lead()
 		arrives("gone", b)
-		s.fronts.Set(at, nil)
+		s.frontends.Set(at, nil)
 		s.lead()
-		if n := s.led(); n > 0 {
+		if n := s.translated(); n > 0 {
 			t.Errorf("%d connections of a front that is gone, the last of all, are there", n)
 		}
 		_, _ = client.Write([]byte("nobody"))
-		s.fronts.Set(at, frontOf(s.pod(0)))
+		s.frontends.Set(at, frontendOf(s.pod(0)))
 		s.lead()
 		arrives("back", a)
 		// The frontend goes while no stack runs that could see it, with others or alone.
 		for _, others := range []bool{true, false} {
-			s.fronts = NewFronts(slog.New(slog.DiscardHandler))
+			s.frontends = NewFrontends(slog.New(slog.DiscardHandler))
 			if others {
-				s.fronts.Set(FrontAt{s.vip, model.ProtoUDP, 81}, frontOf(s.pod(0)))
+				s.frontends.Set(FrontendAddr{s.vip, model.ProtoUDP, 81}, frontendOf(s.pod(0)))
 			}
 			s.lead()
-			if n := s.led(); n > 0 {
+			if n := s.translated(); n > 0 {
 				t.Errorf("others %v: %d connections are there of a front that had gone before the start", others, n)
 			}
-			s.fronts.Set(at, frontOf(s.pod(0)))
+			s.frontends.Set(at, frontendOf(s.pod(0)))
 			s.lead()
 			arrives("again", a)
-			if s.led() == 0 {
+			if s.translated() == 0 {
 				t.Error("a connection that is led is not seen")
 			}
 		}
 	})
 }
 
-// led counts connections to the service that are led somewhere.
-func (s *served) led() (n int) {
+// translated counts connections to the service that are led somewhere.
+func (s *served) translated() (n int) {
 	s.t.Helper()
 	if err := in(s.t, s.host, func() error {
 		return eachTracked(func(t tracked) bool {
-			if t.led && t.to.addr == s.vip {
+			if t.routed && t.to.addr == s.vip {
 				n++
 			}
 			return true
@@ -462,13 +462,13 @@ func (s *served) led() (n int) {
 // places of a map that is looked in, and its whole first quarter, have somebody.
 func TestPlaces(t *testing.T) {
 	for n := 1; n <= desired.MaxBackends; n += 1 + n/7 {
-		f := &Front{}
+		f := &Frontend{}
 		for i := range n {
 			f.Own.Targets = append(f.Own.Targets, Target{AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), 80)})
 		}
 		f.Outside = f.Own
-		table := newFrontTable(nftables.TableFamilyIPv4)
-		at := FrontAt{netip.MustParseAddr("10.96.0.1"), model.ProtoTCP, 80}
+		table := newFrontendTable(nftables.TableFamilyIPv4)
+		at := FrontendAddr{netip.MustParseAddr("10.96.0.1"), model.ProtoTCP, 80}
 		table.contribute(at, f, 1)
 		size := placesFor(n)
 		has, places := map[string]int{}, 0

@@ -37,7 +37,7 @@ func newProber(cfg *Config, cluster *statemirror.State) *peerhealth.Prober {
 		return out, many, changed
 	}
 	return peerhealth.New(peerhealth.Config{
-		Peers: peers, Ask: cfg.Probe, Silent: cluster.HostInput.SetUnreachable, Log: cfg.Log,
+		Peers: peers, Ask: cfg.Probe, Unreachable: cluster.HostInput.SetUnreachable, Log: cfg.Log,
 		Answered: recallPeers(cfg), Remember: func(answered map[model.HostName]netip.Addr) { rememberPeers(cfg, answered) },
 	})
 }
@@ -46,7 +46,7 @@ func newProber(cfg *Config, cluster *statemirror.State) *peerhealth.Prober {
 // an agent that begins while one of them is dead knows that its silence means something.
 const peersFile = "peers.json"
 
-type peersKept struct {
+type savedPeers struct {
 	Version  int                           `json:"version"` // 1
 	Answered map[model.HostName]netip.Addr `json:"answered"`
 }
@@ -54,7 +54,7 @@ type peersKept struct {
 // recallPeers reads peersFile. An unreadable one counts as none: then the hosts are asked
 // again.
 func recallPeers(cfg *Config) map[model.HostName]netip.Addr {
-	var kept peersKept
+	var kept savedPeers
 	data, err := os.ReadFile(filepath.Join(cfg.StateDir, peersFile))
 	if err == nil {
 		err = json.Unmarshal(data, &kept)
@@ -69,7 +69,7 @@ func recallPeers(cfg *Config) map[model.HostName]netip.Addr {
 }
 
 func rememberPeers(cfg *Config, answered map[model.HostName]netip.Addr) {
-	if err := durable.WriteJSON(filepath.Join(cfg.StateDir, peersFile), peersKept{1, answered}); err != nil {
+	if err := durable.WriteJSON(filepath.Join(cfg.StateDir, peersFile), savedPeers{1, answered}); err != nil {
 		cfg.Log.Debug("the list of hosts that have answered probes cannot be written", "error", err)
 	}
 }

@@ -21,34 +21,34 @@ import (
 // older, gets it back with the same addresses and MAC.
 
 const (
-	// custodyEvery is how often it is looked for what is missing without a reason
-	// to, custodyRetry how soon what could not be put back is tried again.
-	custodyEvery = 30 * time.Second
-	custodyRetry = time.Second
-	// custodyParallel is how many endpoints are put back at a time.
-	custodyParallel = 8
+	// restoreEvery is how often it is looked for what is missing without a reason
+	// to, restoreRetry how soon what could not be put back is tried again.
+	restoreEvery = 30 * time.Second
+	restoreRetry = time.Second
+	// restoreParallel is how many endpoints are put back at a time.
+	restoreParallel = 8
 )
 
 // restorer puts endpoints back that the store lacks. It owns the bell that calls it.
 type restorer struct {
 	*deps
-	custody waiting.Bell // calls keepAttachments
+	restore waiting.Bell // calls keepAttachments
 }
 
 // keepAttachments puts back what the store lacks of this host's attachments,
 // until ctx ends.
 func (a *restorer) keepAttachments(ctx context.Context) {
-	tick := time.NewTicker(custodyEvery)
+	tick := time.NewTicker(restoreEvery)
 	defer tick.Stop()
 	for {
 		known := a.learn(ctx)
 		if a.putBack(ctx) && known {
-			tick.Reset(custodyEvery)
+			tick.Reset(restoreEvery)
 		} else {
-			tick.Reset(custodyRetry)
+			tick.Reset(restoreRetry)
 		}
 		select {
-		case <-a.custody:
+		case <-a.restore:
 		case <-tick.C:
 		case <-ctx.Done():
 			return
@@ -83,7 +83,7 @@ func (a *restorer) learnOne(ctx context.Context, e Entry) bool {
 		return true // it has changed meanwhile
 	}
 	now.Seen = &ep
-	a.holdEntry(now)
+	a.keepEntry(now)
 	return true
 }
 
@@ -100,7 +100,7 @@ func (a *restorer) putBack(ctx context.Context) bool {
 	var mu sync.Mutex
 	refused, first := 0, ""
 	var g errgroup.Group
-	g.SetLimit(custodyParallel)
+	g.SetLimit(restoreParallel)
 	for _, o := range lost {
 		g.Go(func() error {
 			err := a.putBackOne(ctx, o)

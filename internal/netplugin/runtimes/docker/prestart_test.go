@@ -2,9 +2,9 @@ package docker
 
 import "testing"
 
-// TestEarly: what an engine asks while netplugin starts, after Listen and before there is a
+// TestRequestsBeforeTheStartAreAnsweredAfterIt: what an engine asks while netplugin starts, after Listen and before there is a
 // plugin, is answered once there is.
-func TestEarly(t *testing.T) {
+func TestRequestsBeforeTheStartAreAnsweredAfterIt(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	early, err := Listen(t.Context(), b.cfg.SocketDir, b.cfg.Name)

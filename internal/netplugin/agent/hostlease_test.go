@@ -34,7 +34,7 @@ func (b *bed) newcomer(change func(*Config), until func(*Agent) bool) error {
 	dir := shortDir(b.t)
 	cfg.StateDir, cfg.Socket = filepath.Join(dir, "state"), filepath.Join(dir, "cni.sock")
 	cfg.Control, cfg.VTEP = netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("10.9.0.2")
-	cfg.ClaimPatience = time.Second
+	cfg.LeasePatience = time.Second
 	cfg.Store, cfg.Driver = b.st.Client(), reference.New()
 	change(&cfg)
 	a, err := New(b.t.Context(), cfg)
@@ -276,11 +276,11 @@ func TestNewerFormat(t *testing.T) {
 	b.ready()
 }
 
-// TestClaimIsKept: the host's record and its registration are written again
+// TestHostNameIsLeasedAgainAfterACut: the host's record and its registration are written again
 // when somebody removes or overwrites them; and when another installation has
 // got the name while this one was cut off, it says so, touches nothing, and has
 // its name back when the other ends.
-func TestClaimIsKept(t *testing.T) {
+func TestHostNameIsLeasedAgainAfterACut(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	record := b.hostRecord()

@@ -46,7 +46,7 @@ var rulesOfTime = shards * len(stayProtocols)
 
 func clientsOf(at string, shard int) string { return at + ofClients + strconv.Itoa(shard) }
 
-func shardOf(at FrontAt) int {
+func shardOf(at FrontendAddr) int {
 	if at.Addr.IsUnspecified() {
 		return int(at.Port) % shards
 	}
@@ -86,7 +86,7 @@ func countTime(all map[string]int, in string, by int) {
 // addTimes adds to a transaction what becomes of sets of times that have so many more
 // elements behind it. It returns the sets to be deleted last, and chains without rules
 // whose rules are for writeRules.
-func (t *frontTable) addTimes(c *nftables.Conn, more map[string]int) (gone []string, chains []chain, err error) {
+func (t *frontendTable) addTimes(c *nftables.Conn, more map[string]int) (gone []string, chains []chain, err error) {
 	changed := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(more)) {
 		at, _, _ := timeIn(name)
@@ -124,7 +124,7 @@ func (t *frontTable) addTimes(c *nftables.Conn, more map[string]int) (gone []str
 
 // sentKey loads the key that a connection of a protocol had before its translation; nft
 // lists the port only where the protocol is compared before.
-func (t *frontTable) sentKey(at string, p model.Protocol) (key []expr.Any, next uint32) {
+func (t *frontendTable) sentKey(at string, p model.Protocol) (key []expr.Any, next uint32) {
 	register := uint32(unix.NFT_REG32_00)
 	key = l4(p)
 	if !strings.HasSuffix(at, ofPorts) {
@@ -134,7 +134,7 @@ func (t *frontTable) sentKey(at string, p model.Protocol) (key []expr.Any, next 
 }
 
 // keep remembers a client and starts or restarts its affinity timeout.
-func (t *frontTable) keep(at, time string, d time.Duration, shard int, p model.Protocol) []expr.Any {
+func (t *frontendTable) keep(at, time string, d time.Duration, shard int, p model.Protocol) []expr.Any {
 	key, next := t.sentKey(at, p)
 	which := &expr.Ct{Key: expr.CtKeyDST, Register: 1}
 	if strings.HasSuffix(at, ofPorts) {
@@ -147,7 +147,7 @@ func (t *frontTable) keep(at, time string, d time.Duration, shard int, p model.P
 }
 
 // isShard compares the shard of an address, or port, in register 1.
-func (t *frontTable) isShard(at string, shard int) []expr.Any {
+func (t *frontendTable) isShard(at string, shard int) []expr.Any {
 	n := t.src().bytes
 	if strings.HasSuffix(at, ofPorts) {
 		n = 2
@@ -161,7 +161,7 @@ func (t *frontTable) isShard(at string, shard int) []expr.Any {
 }
 
 // stayers are the chains for clients that stay that are always there.
-func (t *frontTable) stayers() (all []chain) {
+func (t *frontendTable) stayers() (all []chain) {
 	for _, at := range sidesAndKinds {
 		kind, which := "", t.dst().load()
 		if strings.HasSuffix(at, ofPorts) {
@@ -214,7 +214,7 @@ func (t *frontTable) stayers() (all []chain) {
 
 // loses notes which maps may have clients of targets that a front is losing; now nil = it
 // goes.
-func (t *frontTable) loses(at FrontAt, was, now *Front) {
+func (t *frontendTable) loses(at FrontendAddr, was, now *Frontend) {
 	if was.Affinity == 0 {
 		return
 	}
@@ -226,7 +226,7 @@ func (t *frontTable) loses(at FrontAt, was, now *Front) {
 }
 
 // of is the choice of a side.
-func (f *Front) of(side string) Choice {
+func (f *Frontend) of(side string) Choice {
 	if side == sideOwn {
 		return f.Own
 	}
@@ -239,7 +239,7 @@ func (c Choice) has(a netip.AddrPort) bool {
 }
 
 // forgetClients forgets clients that are with somebody who is no target any more.
-func (s *Fronts) forgetClients(t *frontTable) error {
+func (s *Frontends) forgetClients(t *frontendTable) error {
 	for name := range t.tidy {
 		if t.made {
 			if err := s.forgetClientsOf(t, name); err != nil {
@@ -251,11 +251,11 @@ func (s *Fronts) forgetClients(t *frontTable) error {
 	return nil
 }
 
-func (s *Fronts) forgetClientsOf(t *frontTable, name string) error {
+func (s *Frontends) forgetClientsOf(t *frontendTable, name string) error {
 	side, _, _ := strings.Cut(name, "-")
 	stays := func(e nftables.SetElement) bool {
 		at, ok := t.placeOf(name, string(e.Key))
-		f := s.fronts[at]
+		f := s.frontends[at]
 		if !ok || f == nil || f.Affinity == 0 {
 			return false
 		}
