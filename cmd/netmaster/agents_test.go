@@ -88,7 +88,7 @@ type losses struct {
 }
 
 func (l *losses) follow(ctx context.Context, st store.Reader) error {
-	scopes := []string{cluster.AgentScope, tables.HostClaimsScope, tables.HostsScope, tables.EndpointsOf(model.NetworkKey{Tenant: "blue", Name: "n"})}
+	scopes := []string{cluster.AgentScope, tables.HostLeasesScope, tables.HostsScope, tables.EndpointsOf(model.NetworkKey{Tenant: "blue", Name: "n"})}
 	err := st.Mirror(ctx, scopes, func(b store.Batch) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()

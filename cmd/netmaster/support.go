@@ -15,7 +15,7 @@ import (
 func (o *options) support(log *supportbundle.Ring, server *membership.Member) *supportbundle.Support {
 	s := &supportbundle.Support{
 		Version: daemon.Build().Version, Log: log, SecretFiles: []string{o.tokenFile, o.consulToken, o.aci.password},
-		Certificates: supportbundle.Certificates(o.certs.Certificates(), o.certs.Unusable, supportbundle.ByHand), Dirs: map[string]string{},
+		Certificates: supportbundle.Certificates(o.certs.Certificates(), o.certs.Unusable, supportbundle.Manual), Dirs: map[string]string{},
 	}
 	if server != nil {
 		s.Dirs["store"] = o.dataDir
@@ -27,7 +27,7 @@ func (o *options) support(log *supportbundle.Ring, server *membership.Member) *s
 // ownAndMade are the certificates given to this netmaster, and the ones it made for itself,
 // which it has with a store of its own.
 func (o *options) ownAndMade(given func() []api.Certificate, server *membership.Member) func() []api.Certificate {
-	made := supportbundle.Renewal{Certificate: membership.RenewOwn, Authority: membership.RenewAuthority, Former: membership.EndFormer, Itself: true}
+	made := supportbundle.Renewal{Certificate: membership.RenewOwn, Authority: membership.RenewAuthority, Previous: membership.EndFormer, Itself: true}
 	return func() (out []api.Certificate) {
 		if !o.secure { // else the given ones are among the ones it made
 			out = given()

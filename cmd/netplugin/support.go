@@ -22,12 +22,12 @@ func (o *options) support(log *supportbundle.Ring) *supportbundle.Support {
 // renewal is how this netplugin's certificates are renewed.
 func (o *options) renewal() supportbundle.Renewal {
 	if o.joining.dir == "" {
-		return supportbundle.ByHand
+		return supportbundle.Manual
 	}
 	return supportbundle.Renewal{
 		Certificate: "netplugin renews it from 30 days before its end on: its log says why that fails; when it has ended, 'netctl cluster token --host " + string(o.hostName) + "' and start netplugin with --join and --token",
 		Authority:   "'netctl cluster members' says what to do about it",
-		Former:      "it was renewed: restart netplugin before its end if it runs since before that",
+		Previous:    "it was renewed: restart netplugin before its end if it runs since before that",
 		Itself:      true,
 	}
 }

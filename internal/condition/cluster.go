@@ -41,7 +41,7 @@ var (
 		means:  "More than half of the hosts are away. No endpoints are released, and services go on as before.",
 		remedy: "look at the network and at the netmasters first",
 	})
-	HostSilent = cluster(row{
+	HostNotReporting = cluster(row{
 		name: "host-silent", severity: api.SeverityError, check: api.CheckHosts,
 		means:  "A host is alive and has not reported its status for three minutes. A netmaster counts from its own start.",
 		remedy: "look into the log of netplugin there: it cannot report its status",
@@ -91,7 +91,7 @@ var (
 		means:  "A certificate or an authority of a host or netmaster has ended.",
 		remedy: "renew it as the message says",
 	})
-	CertificateEnds = cluster(row{
+	CertificateExpires = cluster(row{
 		name: "certificate-ends", severity: api.SeverityWarning, check: api.CheckCertificates,
 		means:  "A certificate or an authority of a host or netmaster ends soon.",
 		remedy: "renew it as the message says",

@@ -76,9 +76,9 @@ func (c *Condition) Remedy() string { return c.remedy }
 const page = "docs/user/conditions.md"
 
 // Page returns where the condition is documented.
-func (c *Condition) Page() string { return page + "#" + c.anchor() }
+func (c *Condition) Page() string { return page + "#" + c.htmlID() }
 
-func (c *Condition) anchor() string { return string(c.object) + "-" + c.name }
+func (c *Condition) htmlID() string { return string(c.object) + "-" + c.name }
 
 // Count writes how many there are of what noun names: 1 endpoint, 2 endpoints.
 func Count(n int, noun string) string {

@@ -55,7 +55,7 @@ While an error that says *not ready* lasts, ` + "`/readyz`" + ` answers 503 too,
 			if c.notReady {
 				severity += ", not ready"
 			}
-			fmt.Fprintf(&b, "\n<a id=\"%s\"></a>\n\n### %s\n\n*%s.* %s\n\nWhat to do: %s.\n", c.anchor(), c.name, severity, c.means, c.remedy)
+			fmt.Fprintf(&b, "\n<a id=\"%s\"></a>\n\n### %s\n\n*%s.* %s\n\nWhat to do: %s.\n", c.htmlID(), c.name, severity, c.means, c.remedy)
 		}
 	}
 	return b.String()
@@ -101,16 +101,16 @@ func TestConditionsAreComplete(t *testing.T) {
 		switch {
 		case !name.MatchString(c.name):
 			t.Errorf("%q is not kebab-case", c.name)
-		case seen[c.anchor()]:
-			t.Errorf("there are two conditions %s", c.anchor())
+		case seen[c.htmlID()]:
+			t.Errorf("there are two conditions %s", c.htmlID())
 		case c.severity != api.SeverityError && c.severity != api.SeverityWarning && c.severity != api.SeverityNotice:
-			t.Errorf("%s has severity %q", c.anchor(), c.severity)
+			t.Errorf("%s has severity %q", c.htmlID(), c.severity)
 		case c.notReady && c.severity != api.SeverityError:
-			t.Errorf("%s makes its daemon not ready, and is no error", c.anchor())
+			t.Errorf("%s makes its daemon not ready, and is no error", c.htmlID())
 		case !strings.HasSuffix(c.means, ".") || c.remedy == "" || strings.HasSuffix(c.remedy, ".") || c.check == "":
-			t.Errorf("%s lacks a sentence, a remedy or a check", c.anchor())
+			t.Errorf("%s lacks a sentence, a remedy or a check", c.htmlID())
 		}
-		seen[c.anchor()] = true
+		seen[c.htmlID()] = true
 	}
 }
 
@@ -127,7 +127,7 @@ func TestAlertsCoverErrors(t *testing.T) {
 	}
 	for _, c := range All() {
 		if c.severity == api.SeverityError && !covered(c, string(data)) {
-			t.Errorf("no alert fires on %s", c.anchor())
+			t.Errorf("no alert fires on %s", c.htmlID())
 		}
 	}
 	for _, alert := range strings.Split(string(data), "- alert: ")[1:] {

@@ -76,7 +76,7 @@ var (
 		means:  "Objects of Kubernetes are not applied as written.",
 		remedy: "their events and conditions say why ('kubectl describe')",
 	})
-	MasterSilent = netmaster(row{
+	MasterNotAnswering = netmaster(row{
 		name: "silent", severity: api.SeverityWarning, check: api.CheckNetmasters,
 		means:  "Another netmaster is registered and does not answer the one that is asked.",
 		remedy: "if it has ended, its registration ends within 10 s; else look into its log, or finish its upgrade",

@@ -27,7 +27,7 @@ func TestEveryCommand(t *testing.T) {
 	}
 	st := memory.New()
 	host := model.Host{Name: "host1", VTEP: netip.MustParseAddr("192.0.2.1"), Store: "held:former/1"} // as its agent tells
-	of := store.Incarnation{ID: "6c5f0f9e-7d3d-4d55-9c3e-3f5f0c2a7b11", Epoch: 1, Since: "2026-11-22T00:00:00Z"}
+	of := store.Incarnation{ID: "6c5f0f9e-7d3d-4d55-9c3e-3f5f0c2a7b11", Generation: 1, Since: "2026-11-22T00:00:00Z"}
 	if _, err := st.Update(t.Context(), func(tx store.Tx) error {
 		return errors.Join(tables.Hosts.Put(tx, host), tables.Incarnations.Put(tx, of))
 	}); err != nil {

@@ -31,7 +31,7 @@ type Follower struct {
 	changed chan struct{} // closed and replaced whenever the above change
 
 	fresh freshness
-	near  nearCache
+	cache readCache
 }
 
 // NewFollower makes a Follower that has not started. Options are those of
@@ -41,7 +41,7 @@ func NewFollower(st Store, prefixes []string, apply func(Batch) error, opts ...M
 		store: st, prefixes: prefixes, apply: apply, options: opts,
 		state:   model.Errorf(model.ErrUnavailable, "the store has not been read yet"),
 		changed: make(chan struct{}),
-		near:    nearCache{prefixes: prefixes, gone: map[string]Revision{}},
+		cache:   readCache{prefixes: prefixes, gone: map[string]Revision{}},
 	}
 }
 
@@ -58,7 +58,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		}
 	}
 	err := f.store.Mirror(ctx, f.prefixes, func(b Batch) error {
-		f.near.apply(b)
+		f.cache.apply(b)
 		if err := f.apply(b); err != nil {
 			return err
 		}
@@ -160,11 +160,11 @@ func (f *Follower) commitRevision(ctx context.Context) (Revision, error) {
 }
 
 // Update is Store.Update over the followed store, and reads the mirror's keys from memory
-// (see Engine.UpdateNear): its cost is the commit's alone, as long as fn reads keys under
+// (see Engine.UpdateCached): its cost is the commit's alone, as long as fn reads keys under
 // the followed prefixes.
 func (f *Follower) Update(ctx context.Context, fn func(Tx) error) (Revision, error) {
-	if st, ok := f.store.(NearUpdater); ok {
-		return st.UpdateNear(ctx, &f.near, fn)
+	if st, ok := f.store.(CachedUpdater); ok {
+		return st.UpdateCached(ctx, &f.cache, fn)
 	}
 	return f.store.Update(ctx, fn)
 }
@@ -177,8 +177,8 @@ func (f *Follower) UpdateFresh(ctx context.Context, fn func(Tx) error) (Revision
 	if err != nil {
 		return 0, err
 	}
-	if st, ok := f.store.(NearUpdater); ok {
-		return st.UpdateFresh(ctx, &f.near, last, fn)
+	if st, ok := f.store.(CachedUpdater); ok {
+		return st.UpdateFresh(ctx, &f.cache, last, fn)
 	}
 	return f.store.Update(ctx, fn)
 }

@@ -31,7 +31,7 @@ func told(t *testing.T, endpoint, cluster, id string) Told {
 	t.Helper()
 	out := Told{Endpoint: endpoint, Cluster: cluster, Read: true, Identity: KV{Key: StoreIdentityKey}}
 	if id != "" {
-		v, err := EncodeRecord(1, Incarnation{ID: id, Epoch: 1})
+		v, err := EncodeRecord(1, Incarnation{ID: id, Generation: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

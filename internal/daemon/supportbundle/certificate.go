@@ -15,23 +15,23 @@ const (
 	// authoritySoon is the same for an authority. It is longer, since an authority signs
 	// nothing that expires after itself, and certificates are valid for 90 days.
 	authoritySoon = 180 * 24 * time.Hour
-	// late is how long a daemon that renews its certificate itself may try before.
-	late = 7 * 24 * time.Hour
+	// overdue is how long a daemon that renews its certificate itself may try before.
+	overdue = 7 * 24 * time.Hour
 )
 
 // Renewal is how a daemon's certificates are renewed, in sentences for people.
 type Renewal struct {
 	Certificate string
 	Authority   string
-	Former      string // what to do about an authority that was renewed, before it ends
+	Previous    string // what to do about an authority that was renewed, before it ends
 	Itself      bool   // the daemon renews its certificate from 30 days before its end on
 }
 
-// ByHand is the renewal of certificates that 'netctl pki' makes.
-var ByHand = Renewal{
+// Manual is the renewal of certificates that 'netctl pki' makes.
+var Manual = Renewal{
 	Certificate: "renew it with 'netctl pki renew', and copy it there",
 	Authority:   "make the next one with 'netctl pki authority', renew what this one signed, and copy that to its hosts",
-	Former:      "it was renewed: end it with 'netctl pki authority --retire', and before its end restart netmasters and netplugins that run since before",
+	Previous:    "it was renewed: end it with 'netctl pki authority --retire', and before its end restart netmasters and netplugins that run since before",
 }
 
 // Certificates returns a function that lists certificates by their use, the authorities'
@@ -59,11 +59,11 @@ func (r Renewal) Of(use, subject string, ends time.Time, authority, former bool)
 	c := api.Certificate{Use: use, Subject: subject, Ends: ends, TellFrom: ends.Add(-soon)}
 	switch {
 	case authority && former:
-		c.Remedy = r.Former
+		c.Remedy = r.Previous
 	case authority:
 		c.TellFrom, c.Remedy = ends.Add(-authoritySoon), r.Authority
 	case r.Itself:
-		c.TellFrom, c.Remedy = c.TellFrom.Add(late), r.Certificate
+		c.TellFrom, c.Remedy = c.TellFrom.Add(overdue), r.Certificate
 	default:
 		c.Remedy = r.Certificate
 	}
@@ -75,7 +75,7 @@ func (r Renewal) Of(use, subject string, ends time.Time, authority, former bool)
 func Ending(c api.Certificate, now time.Time) (text, remedy string, ended bool) {
 	remedy, from := c.Remedy, c.TellFrom
 	if remedy == "" { // of an older daemon
-		remedy = ByHand.Certificate
+		remedy = Manual.Certificate
 	}
 	if from.IsZero() {
 		from = c.Ends.Add(-soon)

@@ -18,7 +18,7 @@ import (
 func TestEnding(t *testing.T) {
 	now := time.Now()
 	const day = 24 * time.Hour
-	itself := Renewal{Certificate: "see its log", Authority: "make another", Former: "restart", Itself: true}
+	itself := Renewal{Certificate: "see its log", Authority: "make another", Previous: "restart", Itself: true}
 	cert := func(left time.Duration, authority bool) *x509.Certificate {
 		return &x509.Certificate{Subject: pkix.Name{CommonName: "x"}, NotAfter: now.Add(left), IsCA: authority}
 	}
@@ -31,13 +31,13 @@ func TestEnding(t *testing.T) {
 		want   string // a part of the report; "" = nothing is reported
 		ended  bool
 	}{
-		{"by hand, good", ByHand, 31 * day, false, false, "", false},
-		{"by hand, soon", ByHand, 29 * day, false, false, "own (CN=x) ends on " + now.Add(29*day).UTC().Format(time.DateOnly) + ", in 29 days: renew it with 'netctl pki renew'", false},
-		{"by hand, over", ByHand, -time.Second, false, false, "own (CN=x) ended on", true},
+		{"by hand, good", Manual, 31 * day, false, false, "", false},
+		{"by hand, soon", Manual, 29 * day, false, false, "own (CN=x) ends on " + now.Add(29*day).UTC().Format(time.DateOnly) + ", in 29 days: renew it with 'netctl pki renew'", false},
+		{"by hand, over", Manual, -time.Second, false, false, "own (CN=x) ended on", true},
 		{"itself, in time", itself, 24 * day, false, false, "", false},
 		{"itself, late", itself, 22 * day, false, false, "see its log", false},
-		{"an authority", ByHand, 181 * day, true, false, "", false},
-		{"an authority, soon", ByHand, 179 * day, true, false, "netctl pki authority'", false},
+		{"an authority", Manual, 181 * day, true, false, "", false},
+		{"an authority, soon", Manual, 179 * day, true, false, "netctl pki authority'", false},
 		{"an authority, itself", itself, 179 * day, true, false, "make another", false},
 		{"a former one", itself, 31 * day, true, true, "", false},
 		{"a former one, soon", itself, 29 * day, true, true, "restart", false},
@@ -52,11 +52,11 @@ func TestEnding(t *testing.T) {
 		}
 	}
 	older := api.Certificate{Use: "own", Ends: now.Add(29 * day)}
-	if text, remedy, ended := Ending(older, now); text == "" || remedy != ByHand.Certificate || ended {
+	if text, remedy, ended := Ending(older, now); text == "" || remedy != Manual.Certificate || ended {
 		t.Errorf("of an older daemon: %q, %q, %v", text, remedy, ended)
 	}
 	broken := &Support{Certificates: Certificates(func(yield func(string, *x509.Certificate) bool) { yield("own", cert(60*day, false)) },
-		func(string) error { return errors.New("tls.key is not there") }, ByHand)}
+		func(string) error { return errors.New("tls.key is not there") }, Manual)}
 	if ended, soon := broken.Endings(now); len(ended) > 0 || len(soon) != 1 || !strings.Contains(soon[0], "own cannot be read again") || !strings.Contains(soon[0], "tls.key is not there") {
 		t.Errorf("of files that are gone: %q, %q", ended, soon)
 	}

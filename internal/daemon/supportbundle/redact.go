@@ -29,8 +29,8 @@ var (
 		`(\\"(?:[^"\\]|\\[^"])*\\"|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;}\])"']+)`)
 )
 
-// kept are names that the words are a part of, and whose values are no secrets.
-var kept = regexp.MustCompile(`(?i)(_total|_required|_seconds|_file|-file|_bytes|_info)(?:\\?["'])?\s*[=:]\s*$`)
+// allowed are names that the words are a part of, and whose values are no secrets.
+var allowed = regexp.MustCompile(`(?i)(_total|_required|_seconds|_file|-file|_bytes|_info)(?:\\?["'])?\s*[=:]\s*$`)
 
 // Redactor takes secrets out of text.
 type Redactor struct{ known [][]byte }
@@ -68,7 +68,7 @@ func (r *Redactor) Redact(text []byte) []byte {
 	return named.ReplaceAllFunc(text, func(m []byte) []byte {
 		parts := named.FindSubmatch(m)
 		name, value := parts[1], parts[2]
-		if kept.Match(name) || isPlain(value) {
+		if allowed.Match(name) || isPlain(value) {
 			return m
 		}
 		quote := ""

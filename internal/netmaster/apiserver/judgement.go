@@ -39,7 +39,7 @@ func (f facts) judge() (out []api.Finding) {
 		out = append(out, judgeClock(api.CheckNetmasters, "netmaster "+m, f.mastersAhead[m])...)
 	}
 	for _, m := range sortedKeys(f.unheard) {
-		out = append(out, condition.MasterSilent.Finding("netmaster "+m, "it does not report: "+f.unheard[m]))
+		out = append(out, condition.MasterNotAnswering.Finding("netmaster "+m, "it does not report: "+f.unheard[m]))
 	}
 	return append(out, f.judgeVersions()...)
 }
@@ -112,7 +112,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 	case err != nil:
 		add(condition.HostUnreported, "it is alive and has not reported its status yet")
 	case age > silence:
-		add(condition.HostSilent, "it is alive, but its last word was %s ago", ageText(int64(age/time.Second)))
+		add(condition.HostNotReporting, "it is alive, but its last word was %s ago", ageText(int64(age/time.Second)))
 	case !known && said.Sub(f.now) > clockSkew:
 		add(condition.ClockOff, "its clock is %s ahead", said.Sub(f.now).Round(time.Second))
 	}

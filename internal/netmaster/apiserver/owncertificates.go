@@ -19,7 +19,7 @@ func (f facts) judgeCertificates(where string, all []api.Certificate) (out []api
 		if text == "" {
 			continue
 		}
-		found := condition.CertificateEnds.Finding(where, text)
+		found := condition.CertificateExpires.Finding(where, text)
 		if ended {
 			found = condition.CertificateEnded.Finding(where, text)
 		}

@@ -29,7 +29,7 @@ func (s *server) handleStore() {
 type adoptRequest struct{}
 
 func storeInfo(i control.Incarnation, rev int64) api.StoreInfo {
-	return api.StoreInfo{ID: i.ID, Epoch: i.Epoch, Since: i.Since, Revision: rev, Replaces: i.Replaces}
+	return api.StoreInfo{ID: i.ID, Epoch: i.Generation, Since: i.Since, Revision: rev, Replaces: i.Replaces}
 }
 
 func (s *storeHandlers) storeInfo(_ http.ResponseWriter, r *request) (any, error) {

@@ -174,7 +174,7 @@ func TestBalance(t *testing.T) {
 		{PoolWish{Service: k("a"), Pool: p, V4: true}, "[203.0.113.12]", ""},
 		{PoolWish{Service: k("a"), Pool: p, V4: true}, "[203.0.113.12]", ""},
 		{PoolWish{Service: k("a"), Pool: p, V4: true, V6: true}, "[203.0.113.12 2001:db8::1]", ""},
-		{PoolWish{Service: k("b"), Pool: p, V4: true, V6: true, Addr: addr("203.0.113.12")}, "[2001:db8::2]", "203.0.113.12 is service ns/a's"},
+		{PoolWish{Service: k("b"), Pool: p, V4: true, V6: true, Addr: addr("203.0.113.12")}, "[2001:db8::2]", "203.0.113.12 belongs to service ns/a"},
 		{PoolWish{Service: k("b"), Pool: p, V4: true, Addr: addr("203.0.113.14")}, "[203.0.113.14]", ""},
 		{PoolWish{Service: k("b"), Pool: p, V4: true, Addr: addr("203.0.113.9")}, "[]", "203.0.113.9 lies in network default:net"},
 		{PoolWish{Service: k("b"), Pool: p, V4: true, Addr: addr("198.51.100.1")}, "[]", "198.51.100.1 is not in the load balancers' pool"},

@@ -22,7 +22,7 @@ type Heartbeats struct {
 	born    time.Time // since when it can hear them
 
 	mu     sync.Mutex                          // guards what follows
-	claims map[model.HostName]tables.HostClaim // as this netmaster has kept them
+	claims map[model.HostName]tables.HostLease // as this netmaster has kept them
 	heard  map[model.HostName]time.Time
 	untold map[model.HostName]bool // not told to the leader yet
 	deaf   error                   // why the leader is not told; nil = it is
@@ -30,7 +30,7 @@ type Heartbeats struct {
 
 // hears notes a sign of life, and tells whether it is of a claim that this
 // netmaster has kept; of another it is none.
-func (hb *Heartbeats) hears(claim tables.HostClaim) bool {
+func (hb *Heartbeats) hears(claim tables.HostLease) bool {
 	hb.mu.Lock()
 	defer hb.mu.Unlock()
 	if hb.claims[claim.Host] != claim {
@@ -41,11 +41,11 @@ func (hb *Heartbeats) hears(claim tables.HostClaim) bool {
 }
 
 // has notes that a claim is kept.
-func (hb *Heartbeats) has(claim tables.HostClaim) {
+func (hb *Heartbeats) has(claim tables.HostLease) {
 	hb.mu.Lock()
 	defer hb.mu.Unlock()
 	if hb.claims == nil {
-		hb.claims = map[model.HostName]tables.HostClaim{}
+		hb.claims = map[model.HostName]tables.HostLease{}
 	}
 	hb.claims[claim.Host] = claim
 	hb.noteLocked(claim.Host, time.Now())
@@ -108,11 +108,11 @@ func (hb *Heartbeats) silent(ctx context.Context, names ...model.HostName) (map[
 			}
 			asked = true
 		}
-		kv, err := hb.commits.store.Get(ctx, tables.HostClaims.Key(name))
+		kv, err := hb.commits.store.Get(ctx, tables.HostLeases.Key(name))
 		if err != nil {
 			return nil, fmt.Errorf("read the lease on the name of host %q: %w", name, err)
 		}
-		claim, err := tables.HostClaims.Decode(kv)
+		claim, err := tables.HostLeases.Decode(kv)
 		out[name] = err == nil && claim.Exists() && claim.Value.Kept // else one of an earlier version, or gone: the registry tells of these
 	}
 	return out, nil

@@ -85,7 +85,7 @@ func partly(verb string, k model.HostName, released, of int, err error) error {
 // something from it.
 func stillAway(k model.HostName) func(store.Tx) error {
 	return func(tx store.Tx) error {
-		claim, err := tables.HostClaims.Find(tx, k)
+		claim, err := tables.HostLeases.Find(tx, k)
 		if err == nil && claim.Exists() {
 			err = isAlive(k)
 		}

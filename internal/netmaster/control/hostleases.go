@@ -45,19 +45,19 @@ type HostReport struct {
 }
 
 // claim is the report as the lease on the host's name.
-func (r *HostReport) claim() tables.HostClaim {
+func (r *HostReport) claim() tables.HostLease {
 	at := make([]string, 0, len(r.Listening))
 	for _, ap := range r.Listening {
 		at = append(at, ap.String())
 	}
-	return tables.HostClaim{
+	return tables.HostLease{
 		Host: r.Name, Installation: r.Installation, Boot: r.Boot, Control: r.Control, VTEP: r.VTEP, Since: r.Since,
 		VXLANPort: r.VXLANPort, Listening: strings.Join(at, ","), Kept: true,
 	}
 }
 
 // registration is where a claim's host is registered.
-func registration(c tables.HostClaim, version string) cluster.Service {
+func registration(c tables.HostLease, version string) cluster.Service {
 	return cluster.Service{
 		ServiceName: cluster.ServiceAgent, Version: version, HostAddr: c.VTEP.String(),
 		Port: c.VXLANPort, Hostname: string(c.Host), Installation: c.Installation,
@@ -65,7 +65,7 @@ func registration(c tables.HostClaim, version string) cluster.Service {
 }
 
 // listening are a claim's entries of cluster.ListenService.
-func listening(c tables.HostClaim, version string) []cluster.Service {
+func listening(c tables.HostLease, version string) []cluster.Service {
 	var out []cluster.Service
 	for text := range strings.SplitSeq(c.Listening, ",") {
 		if ap, err := netip.ParseAddrPort(text); err == nil {
@@ -114,14 +114,14 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 	if hl.heartbeats.hears(reported) && !r.Look {
 		return kept, nil
 	}
-	var was, claim tables.HostClaim
+	var was, claim tables.HostLease
 	said := r
 	_, err = hl.commits.store.Update(ctx, func(tx store.Tx) error {
 		kept, r = HostKept{}, said
-		if err := tx.Prefetch(tables.HostClaims.Key(r.Name), tables.Hosts.Key(r.Name), tables.HostAddressRows.Key(tables.HostAddressesKey{Host: r.Name})); err != nil {
+		if err := tx.Prefetch(tables.HostLeases.Key(r.Name), tables.Hosts.Key(r.Name), tables.HostAddressRows.Key(tables.HostAddressesKey{Host: r.Name})); err != nil {
 			return err
 		}
-		claimed, err := tables.HostClaims.Find(tx, r.Name)
+		claimed, err := tables.HostLeases.Find(tx, r.Name)
 		if err != nil {
 			return err
 		}
@@ -175,12 +175,12 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 }
 
 // write writes what is missing or wrong, and notes it.
-func (k *HostKept) write(tx store.Tx, was, claim tables.HostClaim, row tables.Row[model.Host], registered, service cluster.Service, r HostReport) error {
+func (k *HostKept) write(tx store.Tx, was, claim tables.HostLease, row tables.Row[model.Host], registered, service cluster.Service, r HostReport) error {
 	var wrote []string
 	if was != claim {
 		wrote = append(wrote, "lease on the host's name")
 		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: claim.Host})
-		if err := tables.HostClaims.Put(tx, claim); err != nil {
+		if err := tables.HostLeases.Put(tx, claim); err != nil {
 			return err
 		}
 	}
@@ -207,7 +207,7 @@ func (k *HostKept) write(tx store.Tx, was, claim tables.HostClaim, row tables.Ro
 }
 
 // keepListening makes the entries of cluster.ListenService be a claim's.
-func (hl *HostLeases) keepListening(ctx context.Context, was, claim tables.HostClaim, version string) error {
+func (hl *HostLeases) keepListening(ctx context.Context, was, claim tables.HostLease, version string) error {
 	now := listening(claim, version)
 	left := slices.DeleteFunc(listening(was, ""), func(s cluster.Service) bool {
 		return slices.ContainsFunc(now, func(x cluster.Service) bool { return x.HostAddr == s.HostAddr && x.Port == s.Port })
@@ -260,7 +260,7 @@ func (hl *HostLeases) sameButForCase(name model.HostName) (model.HostName, bool)
 }
 
 // mayReplace decides over a claim that stands.
-func mayReplace(old, now tables.HostClaim) error {
+func mayReplace(old, now tables.HostLease) error {
 	if old.Installation == now.Installation {
 		if old.Boot == now.Boot && old.Control == now.Control && old.VTEP == now.VTEP {
 			return nil // a former run there: the state directory's lock holds that it has ended
@@ -299,7 +299,7 @@ func maySucceed(old model.Host, now HostReport) (former string, err error) {
 
 // earlier looks for a living agent of the same name from before there were
 // claims: it is known by its registration only.
-func earlier(tx store.Tx, now tables.HostClaim) error {
+func earlier(tx store.Tx, now tables.HostLease) error {
 	registered, err := tx.Range(cluster.AgentScope, 0)
 	if err != nil {
 		return err
@@ -324,11 +324,11 @@ func NewerFormat(old model.Host, known int) string {
 // LeaveHost ends a host's claim, if it is the installation's: its agent ends, and
 // the host counts as away at once.
 func (hl *HostLeases) LeaveHost(ctx context.Context, name model.HostName, installation string) error {
-	kv, err := hl.commits.store.Get(ctx, tables.HostClaims.Key(name))
+	kv, err := hl.commits.store.Get(ctx, tables.HostLeases.Key(name))
 	if err != nil || !kv.Exists() {
 		return err
 	}
-	row, err := tables.HostClaims.Decode(kv)
+	row, err := tables.HostLeases.Decode(kv)
 	if err != nil || row.Value.Installation != installation {
 		return err
 	}
@@ -338,7 +338,7 @@ func (hl *HostLeases) LeaveHost(ctx context.Context, name model.HostName, instal
 
 // forgetClaim ends a claim, unless it is another one by now, and the
 // registrations that are kept with it.
-func (hl *HostLeases) forgetClaim(ctx context.Context, fence store.Fence, claim tables.HostClaim) error {
+func (hl *HostLeases) forgetClaim(ctx context.Context, fence store.Fence, claim tables.HostLease) error {
 	if claim.Kept {
 		if err := hl.forgetListening(ctx, fence, listening(claim, "")); err != nil {
 			return err
@@ -348,11 +348,11 @@ func (hl *HostLeases) forgetClaim(ctx context.Context, fence store.Fence, claim 
 		if fence.Key != "" {
 			fence.Require(tx)
 		}
-		row, err := tables.HostClaims.Find(tx, claim.Host)
+		row, err := tables.HostLeases.Find(tx, claim.Host)
 		if err != nil || !row.Exists() || row.Value != claim {
 			return err
 		}
-		tables.HostClaims.Delete(tx, claim.Host)
+		tables.HostLeases.Delete(tx, claim.Host)
 		if claim.Kept {
 			registration(claim, "").Delete(tx)
 		}
@@ -366,10 +366,10 @@ func (hl *HostLeases) forgetClaim(ctx context.Context, fence store.Fence, claim 
 // before, but for what changes all the time; empty = nothing.
 func (hl *HostLeases) TellHostStatus(ctx context.Context, installation string, now HostStatus) (changed string, err error) {
 	_, err = hl.commits.store.Update(ctx, func(tx store.Tx) error {
-		if err := tx.Prefetch(tables.HostClaims.Key(now.Host), tables.HostStatuses.Key(now.Host)); err != nil {
+		if err := tx.Prefetch(tables.HostLeases.Key(now.Host), tables.HostStatuses.Key(now.Host)); err != nil {
 			return err
 		}
-		row, err := tables.HostClaims.Find(tx, now.Host)
+		row, err := tables.HostLeases.Find(tx, now.Host)
 		if err != nil {
 			return err
 		}
@@ -427,13 +427,13 @@ const (
 // process was suspended: time without a listener does not count.
 func (hl *HostLeases) CountOut(ctx context.Context, fence store.Fence) error {
 	var mu sync.Mutex
-	claims, seen := map[string]tables.HostClaim{}, map[string]time.Time{}
+	claims, seen := map[string]tables.HostLease{}, map[string]time.Time{}
 	var following sync.WaitGroup
 	defer following.Wait()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	following.Go(func() {
-		err := hl.commits.store.Mirror(ctx, []string{tables.HostClaimsScope}, func(b store.Batch) error {
+		err := hl.commits.store.Mirror(ctx, []string{tables.HostLeasesScope}, func(b store.Batch) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if b.Snapshot {
@@ -442,7 +442,7 @@ func (hl *HostLeases) CountOut(ctx context.Context, fence store.Fence) error {
 			for _, e := range b.Events {
 				delete(claims, e.KV.Key)
 				delete(seen, e.KV.Key)
-				if row, err := tables.HostClaims.Decode(e.KV); err == nil && !e.Deleted() && row.Value.Kept {
+				if row, err := tables.HostLeases.Decode(e.KV); err == nil && !e.Deleted() && row.Value.Kept {
 					claims[e.KV.Key], seen[e.KV.Key] = row.Value, time.Now()
 				}
 			}
@@ -467,7 +467,7 @@ func (hl *HostLeases) CountOut(ctx context.Context, fence store.Fence) error {
 		}
 		last = now
 		mu.Lock()
-		var silent []tables.HostClaim
+		var silent []tables.HostLease
 		for key, claim := range claims {
 			heard := hl.heartbeats.last(claim.Host)
 			for _, t := range []time.Time{began, seen[key]} {

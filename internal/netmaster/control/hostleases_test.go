@@ -34,7 +34,7 @@ func reportOf(name model.HostName, installation string) HostReport {
 func kept(t *testing.T, st store.Store, name model.HostName) string {
 	t.Helper()
 	var out []string
-	for what, key := range map[string]string{"claim": tables.HostClaims.Key(name), "record": tables.Hosts.Key(name)} {
+	for what, key := range map[string]string{"claim": tables.HostLeases.Key(name), "record": tables.Hosts.Key(name)} {
 		if kv, err := st.Get(t.Context(), key); err != nil {
 			t.Fatal(err)
 		} else if kv.Exists() {
@@ -216,7 +216,7 @@ func TestCountOut(t *testing.T) {
 		var term store.Revision
 		rev, err := st.Update(t.Context(), func(tx store.Tx) error {
 			tx.Put(cluster.LeaderKey, []byte("x"), nil)
-			return tables.HostClaims.Put(tx, tables.HostClaim{Host: "old", Installation: "i"})
+			return tables.HostLeases.Put(tx, tables.HostLease{Host: "old", Installation: "i"})
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ func (hs *Hosts) NewHostWatch() *HostWatch {
 
 // Run follows the store until ctx ends; then it returns nil.
 func (w *HostWatch) Run(ctx context.Context) error {
-	err := w.hosts.commits.store.Mirror(ctx, []string{cluster.AgentScope, cluster.MasterScope, tables.HostStatusScope, tables.HostClaimsScope}, func(b store.Batch) error {
+	err := w.hosts.commits.store.Mirror(ctx, []string{cluster.AgentScope, cluster.MasterScope, tables.HostStatusScope, tables.HostLeasesScope}, func(b store.Batch) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		was := w.heard
@@ -84,8 +84,8 @@ func (w *HostWatch) enter(e store.Event) {
 		if row, err := tables.HostStatuses.Decode(e.KV); err == nil {
 			w.statuses[e.KV.Key] = row.Value
 		}
-	case strings.HasPrefix(e.KV.Key, tables.HostClaimsScope):
-		if row, err := tables.HostClaims.Decode(e.KV); err == nil && row.Value.Kept {
+	case strings.HasPrefix(e.KV.Key, tables.HostLeasesScope):
+		if row, err := tables.HostLeases.Decode(e.KV); err == nil && row.Value.Kept {
 			w.kept[e.KV.Key] = row.Value.Host
 		}
 	case strings.HasPrefix(e.KV.Key, cluster.MasterScope):

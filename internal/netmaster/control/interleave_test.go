@@ -39,8 +39,8 @@ func (b *between) Update(ctx context.Context, fn func(store.Tx) error) (store.Re
 	return b.Store.Update(ctx, b.wrap(fn))
 }
 
-func (b *between) UpdateNear(ctx context.Context, near store.Near, fn func(store.Tx) error) (store.Revision, error) {
-	return b.Store.UpdateNear(ctx, near, b.wrap(fn))
+func (b *between) UpdateCached(ctx context.Context, near store.CachedReader, fn func(store.Tx) error) (store.Revision, error) {
+	return b.Store.UpdateCached(ctx, near, b.wrap(fn))
 }
 
 // pairBase starts a cluster in which each of pairRequests alone succeeds, and a
@@ -219,8 +219,8 @@ type counting struct {
 	runs atomic.Int64
 }
 
-func (s *counting) UpdateNear(ctx context.Context, near store.Near, fn func(store.Tx) error) (store.Revision, error) {
-	return s.Store.UpdateNear(ctx, near, func(tx store.Tx) error {
+func (s *counting) UpdateCached(ctx context.Context, near store.CachedReader, fn func(store.Tx) error) (store.Revision, error) {
+	return s.Store.UpdateCached(ctx, near, func(tx store.Tx) error {
 		s.runs.Add(1)
 		return fn(tx)
 	})

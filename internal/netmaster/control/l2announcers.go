@@ -180,12 +180,12 @@ func (la *L2Announcers) keepAnswers(ctx context.Context, r AnswerReport, want []
 
 // answererRows are the keys of what keepAnswersOf reads in any case.
 func answererRows(h model.HostName) []string {
-	return []string{tables.HostClaims.Key(h), tables.Answerers.Key(tables.AnswererKey{Host: h})}
+	return []string{tables.HostLeases.Key(h), tables.Answerers.Key(tables.AnswererKey{Host: h})}
 }
 
 // ownAnswerer reads what a host has, which the report of it may change.
 func (la *L2Announcers) ownAnswerer(tx store.Tx, r AnswerReport) (own tables.Answerer, err error) {
-	claim, err := tables.HostClaims.Find(tx, r.Host)
+	claim, err := tables.HostLeases.Find(tx, r.Host)
 	if err != nil {
 		return own, err
 	}

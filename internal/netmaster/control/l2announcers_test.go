@@ -38,7 +38,7 @@ func newAnswerHostsOn(t *testing.T, st *memory.Store, masters int, addrs []netip
 		if err == nil {
 			_, err = h.st.Update(t.Context(), func(tx store.Tx) error {
 				for _, name := range part {
-					if err := tables.HostClaims.Put(tx, tables.HostClaim{Host: name, Installation: "i-" + string(name), Kept: true}); err != nil {
+					if err := tables.HostLeases.Put(tx, tables.HostLease{Host: name, Installation: "i-" + string(name), Kept: true}); err != nil {
 						return err
 					}
 				}

@@ -40,13 +40,13 @@ type after struct {
 	mu   sync.Mutex
 }
 
-func (a *after) UpdateNear(ctx context.Context, near store.Near, fn func(store.Tx) error) (store.Revision, error) {
+func (a *after) UpdateCached(ctx context.Context, near store.CachedReader, fn func(store.Tx) error) (store.Revision, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.dead {
 		return 0, model.Errorf(model.ErrUnavailable, "the netmaster has stopped")
 	}
-	rev, err := a.Store.UpdateNear(ctx, near, fn)
+	rev, err := a.Store.UpdateCached(ctx, near, fn)
 	if h := *a.hook; h != nil && err == nil {
 		h()
 	}

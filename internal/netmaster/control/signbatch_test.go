@@ -20,7 +20,7 @@ import (
 func (h *answerHosts) commits() store.Revision {
 	h.t.Helper()
 	rev, err := h.st.Update(h.t.Context(), func(tx store.Tx) error {
-		return tables.HostClaims.Put(tx, tables.HostClaim{Host: "counted", Installation: "i", Kept: true})
+		return tables.HostLeases.Put(tx, tables.HostLease{Host: "counted", Installation: "i", Kept: true})
 	})
 	if err != nil {
 		h.t.Fatal(err)

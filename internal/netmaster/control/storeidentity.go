@@ -70,7 +70,7 @@ func (si *StoreIdentity) noteStore(b store.Batch) {
 		case i.now.ID != "" && b.Store.ID != i.now.ID:
 			si.commits.log.Error("the store's identity has changed: it is another store; hosts with containers keep their desired state until the right store is back or this one has all their endpoints", "was", i.now.String(), "now", b.Store.String())
 			i.trouble.meet("the store was another one than before", now, i)
-		case b.Store.Epoch > i.now.Epoch && i.now.ID != "":
+		case b.Store.Generation > i.now.Generation && i.now.ID != "":
 			si.commits.log.Warn("the store was restored from a backup", "was", i.now.String(), "now", b.Store.String())
 		case b.Revision < i.rev, b.Older && i.trouble.was.ID == "":
 			si.commits.log.Error("the store is at an older state than before; hosts with containers keep their desired state until the right store is back or this one has all their endpoints",
@@ -136,7 +136,7 @@ func (si *StoreIdentity) identifyStore(tx store.Tx) error {
 	case settings.Exists():
 		si.commits.log.Warn("the store has a cluster without an identity, which gets one now; if the identity was deleted, hosts keep their desired state until 'netctl store adopt'")
 	}
-	return tables.Incarnations.Create(tx, store.Incarnation{ID: uuid.NewString(), Epoch: 1, Since: si.commits.now().UTC().Format(time.RFC3339)})
+	return tables.Incarnations.Create(tx, store.Incarnation{ID: uuid.NewString(), Generation: 1, Since: si.commits.now().UTC().Format(time.RFC3339)})
 }
 
 // Identity returns which store this is.
@@ -176,7 +176,7 @@ func (si *StoreIdentity) Adopt(ctx context.Context, keepTokens bool) (inc store.
 			return err
 		}
 		was := inc.Mark()
-		inc.Epoch = inc.Next(si.commits.now())
+		inc.Generation = inc.Next(si.commits.now())
 		inc.Since = si.commits.now().UTC().Format(time.RFC3339)
 		if !slices.ContainsFunc(hosts, func(h model.Host) bool { return h.Store != "" && h.Store != was }) {
 			return model.Errorf(model.ErrConflict, "no host reports that it keeps the desired state of another store, or of a later state of this one; hosts report it once they have read this store: try again in some seconds; 'netctl status' shows the hosts")

@@ -65,7 +65,7 @@ func TestAdoptStore(t *testing.T) {
 		})
 		c.ok(err)
 	}
-	follows("held:lost/7", "held:lost/8", "other/1", was.Mark(), fmt.Sprintf("held:%s/%d", was.ID, was.Epoch+5), "")
+	follows("held:lost/7", "held:lost/8", "other/1", was.Mark(), fmt.Sprintf("held:%s/%d", was.ID, was.Generation+5), "")
 	token := store.AccessTokens + "X"
 	if _, err := c.st.Update(testContext(t), func(tx store.Tx) error { tx.Put(token, []byte("x"), nil); return nil }); err != nil {
 		t.Fatal(err)
@@ -81,12 +81,12 @@ func TestAdoptStore(t *testing.T) {
 	if !slices.Equal(adopted.Replaces, []string{"lost", "other"}) || adopted.ID != was.ID || adopted.Since == "" {
 		t.Errorf("adopted %+v, was %+v", adopted, was)
 	}
-	for _, follower := range []Incarnation{{ID: "lost", Epoch: 8}, {ID: "other", Epoch: 1}, was, {ID: was.ID, Epoch: was.Epoch + 5}} {
+	for _, follower := range []Incarnation{{ID: "lost", Generation: 8}, {ID: "other", Generation: 1}, was, {ID: was.ID, Generation: was.Generation + 5}} {
 		if !adopted.Succeeds(follower) {
 			t.Errorf("who follows %s does not follow %s", follower, adopted)
 		}
 	}
-	if adopted.Succeeds(Incarnation{ID: "third", Epoch: 1}) {
+	if adopted.Succeeds(Incarnation{ID: "third", Generation: 1}) {
 		t.Errorf("%+v succeeds a store that no host named", adopted)
 	}
 	follows("third/1", "other/1", was.Mark(), was.Mark(), was.Mark())
@@ -95,7 +95,7 @@ func TestAdoptStore(t *testing.T) {
 	if ended {
 		t.Error("tokens have ended, though no host knows a later state of this store")
 	}
-	if !slices.Equal(again.Replaces, []string{"lost", "other", "third"}) || again.Epoch <= adopted.Epoch {
+	if !slices.Equal(again.Replaces, []string{"lost", "other", "third"}) || again.Generation <= adopted.Generation {
 		t.Errorf("adopted again as %+v, was %+v", again, adopted)
 	}
 	follows(again.Mark(), again.Mark(), again.Mark(), again.Mark(), again.Mark(), "")
@@ -153,7 +153,7 @@ func TestStoreReplaced(t *testing.T) {
 		}
 	}
 	c.st.Replace(memory.New().Data(), 0)
-	is("a new identity", "the store has no identity: it is empty", func(i Incarnation) bool { return i.ID != "" && i.ID != right.ID && i.Epoch == 1 })
+	is("a new identity", "the store has no identity: it is empty", func(i Incarnation) bool { return i.ID != "" && i.ID != right.ID && i.Generation == 1 })
 	for i, x := range both { // and it is used
 		x.put(network(fmt.Sprintf("n%d", i), fmt.Sprintf("10.1.%d.0/24", i+1)), endpoint(fmt.Sprintf("n%d", i), "c"))
 	}
@@ -166,7 +166,7 @@ func TestStoreReplaced(t *testing.T) {
 	is("an older state", "the store is at an older state than before", right.Same, "n")
 	restored := memory.New()
 	restored.Replace(backup, 1_000_000)
-	epoch := Incarnation{ID: right.ID, Epoch: right.Epoch + 1}
+	epoch := Incarnation{ID: right.ID, Generation: right.Generation + 1}
 	_, err := restored.Update(t.Context(), func(tx store.Tx) error { return tables.Incarnations.Put(tx, epoch) })
 	c.ok(err)
 	c.st.Replace(restored.Data(), 0)

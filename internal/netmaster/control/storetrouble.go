@@ -44,7 +44,7 @@ func (t *storeTrouble) listed(b store.Batch) {
 // follows ends the trouble when the store is in a later epoch of its own: it was
 // restored, or an operator has said that hosts are to follow it.
 func (t *storeTrouble) follows(was, now store.Incarnation) {
-	if was.ID != "" && now.ID == was.ID && now.Epoch > was.Epoch {
+	if was.ID != "" && now.ID == was.ID && now.Generation > was.Generation {
 		*t = storeTrouble{}
 	}
 }

@@ -90,7 +90,7 @@ func testStoreTrouble(t *testing.T, st *memory.Store, goesOn bool) {
 	c.fresh()
 	told("it has gone on", "older state")
 	_, err := c.st.Update(t.Context(), func(tx store.Tx) error {
-		return tables.Hosts.Put(tx, model.Host{Name: "h", Store: fmt.Sprintf("held:%s/%d", right.ID, right.Epoch)})
+		return tables.Hosts.Put(tx, model.Host{Name: "h", Store: fmt.Sprintf("held:%s/%d", right.ID, right.Generation)})
 	})
 	c.ok(err)
 	c.eventually("adopted", func() error { _, _, _, err := c.Store.Adopt(t.Context(), true); return err })
@@ -105,7 +105,7 @@ func testStoreTrouble(t *testing.T, st *memory.Store, goesOn bool) {
 	restored := memory.New()
 	restored.Replace(backup, 1_000_000)
 	_, err = restored.Update(t.Context(), func(tx store.Tx) error {
-		return tables.Incarnations.Put(tx, Incarnation{ID: right.ID, Epoch: right.Epoch + 1})
+		return tables.Incarnations.Put(tx, Incarnation{ID: right.ID, Generation: right.Generation + 1})
 	})
 	c.ok(err)
 	replace(restored.Data())

@@ -88,7 +88,7 @@ func (m *Enrolment) sweepTokens(ctx context.Context) error {
 			if r.value.odd(now.Add(jointoken.MaxTokenLife)) != "" {
 				why = r.value.odd(now)
 			}
-			if why == "" && now.Sub(r.value.Expires) <= jointoken.Kept {
+			if why == "" && now.Sub(r.value.Expires) <= jointoken.Retention {
 				continue
 			}
 			ok, err := commit(ctx, c, []clientv3.Cmp{at(r.key, r.rev)}, clientv3.OpDelete(r.key))
@@ -242,7 +242,7 @@ func (m *Enrolment) newToken(ctx context.Context, rows, host string, life time.D
 	var ops []clientv3.Op
 	for _, r := range all {
 		switch over := now.Sub(r.value.Expires); {
-		case over > jointoken.Kept:
+		case over > jointoken.Retention:
 			if len(ops) < 100 { // of the 128 that a transaction may have
 				ops = append(ops, clientv3.OpDelete(rows+r.value.ID))
 			}

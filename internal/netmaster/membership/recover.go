@@ -189,7 +189,7 @@ func renewEpoch(ctx context.Context, c *etcd.Client) (inc store.Incarnation, err
 		}
 		now := time.Now()
 		inc = row.Value
-		inc.Epoch = inc.Next(now)
+		inc.Generation = inc.Next(now)
 		inc.Since = now.UTC().Format(time.RFC3339)
 		return tables.Incarnations.Put(tx, inc)
 	})

@@ -253,7 +253,7 @@ func (r *Restored) renew(ctx context.Context, cfg RestoreConfig, dir string) (er
 		if inc.ID == "" { // from before stores had identities
 			inc.ID = uuid.NewString()
 		}
-		inc.Epoch = inc.Next(cfg.Now)
+		inc.Generation = inc.Next(cfg.Now)
 		inc.Since = cfg.Now.UTC().Format(time.RFC3339)
 		for _, leased := range []string{"service/", "lock/", "claim/", "oper/"} {
 			tx.DeletePrefix(store.Root + leased)

@@ -51,7 +51,7 @@ func TestRestore(t *testing.T) {
 	var seen store.Revision
 	run(func(c *etcd.Client) {
 		if _, err := c.Update(t.Context(), func(tx store.Tx) error {
-			if err := tables.Incarnations.Put(tx, store.Incarnation{ID: "a", Epoch: 1}); err != nil {
+			if err := tables.Incarnations.Put(tx, store.Incarnation{ID: "a", Generation: 1}); err != nil {
 				return err
 			}
 			return tables.Globals.Put(tx, model.DefaultGlobal())
@@ -100,10 +100,10 @@ func TestRestore(t *testing.T) {
 		if r.Tokens != 1-try {
 			t.Errorf("restore %d says that %d tokens have ended", try, r.Tokens)
 		}
-		if r.ID != "a" || r.Epoch <= epoch || r.Revision <= seen || r.Kept == "" || !strings.HasPrefix(r.Since, "2026-11-22") {
+		if r.ID != "a" || r.Generation <= epoch || r.Revision <= seen || r.Kept == "" || !strings.HasPrefix(r.Since, "2026-11-22") {
 			t.Errorf("restore %d: %+v, after epoch %d and revision %d", try, r, epoch, seen)
 		}
-		epoch, seen = r.Epoch, r.Revision
+		epoch, seen = r.Generation, r.Revision
 		if _, err := os.Stat(r.Kept); err != nil {
 			t.Error(err)
 		}

@@ -113,7 +113,7 @@ func TestSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Update(ctx, func(tx store.Tx) error {
-		return errors.Join(tables.Globals.Put(tx, model.DefaultGlobal()), tables.Incarnations.Put(tx, store.Incarnation{ID: "id", Epoch: 1}))
+		return errors.Join(tables.Globals.Put(tx, model.DefaultGlobal()), tables.Incarnations.Put(tx, store.Incarnation{ID: "id", Generation: 1}))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestSnapshots(t *testing.T) {
 	former := fingerprint(a.peers.auth.Load())
 	closed(t, a)
 	r, err := Restore(ctx, RestoreConfig{File: last, DataDir: cfg.Dir, Logger: cfg.Logger, Now: time.Now(), NewAuthorities: true})
-	if err != nil || r.ID != "id" || r.Epoch < 2 {
+	if err != nil || r.ID != "id" || r.Generation < 2 {
 		t.Fatalf("restored %+v, %v", r, err)
 	}
 	// It may have moved meanwhile, too.
@@ -168,7 +168,7 @@ func TestSnapshots(t *testing.T) {
 	}
 	closed(t, a)
 	rec, err := Recover(ctx, cfg)
-	if err != nil || rec.ID != "id" || rec.Epoch <= r.Epoch || len(rec.Lost) != 0 {
+	if err != nil || rec.ID != "id" || rec.Generation <= r.Generation || len(rec.Lost) != 0 {
 		t.Errorf("recovered %+v, %v", rec, err)
 	}
 }

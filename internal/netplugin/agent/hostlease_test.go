@@ -298,12 +298,12 @@ func TestHostNameIsLeasedAgainAfterACut(t *testing.T) {
 			return nil
 		})
 	}
-	other := tables.HostClaim{
+	other := tables.HostLease{
 		Host: testHost, Installation: "somebody", Control: netip.MustParseAddr("10.9.0.9"), VTEP: netip.MustParseAddr("10.9.0.9"), Since: "2026-11-22T00:00:00Z",
 	}
 	b.agentS.Unavailable(true)
 	b.st.ExpireSessions()
-	b.put(func(tx store.Tx) error { return tables.HostClaims.Put(tx, other) })
+	b.put(func(tx store.Tx) error { return tables.HostLeases.Put(tx, other) })
 	b.agentS.Unavailable(false)
 	b.eventually("the agent says that its name is taken", func() error {
 		if err := b.client().Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "is in use") || !strings.Contains(err.Error(), "10.9.0.9") {
@@ -317,7 +317,7 @@ func TestHostNameIsLeasedAgainAfterACut(t *testing.T) {
 	if _, err := b.client().Attach(t.Context(), request("c1", newSandbox(t))); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "is in use") {
 		t.Errorf("ADD under a name that is taken: %v", err)
 	}
-	b.put(func(tx store.Tx) error { tables.HostClaims.Delete(tx, testHost); return nil })
+	b.put(func(tx store.Tx) error { tables.HostLeases.Delete(tx, testHost); return nil })
 	b.ready()
 	b.eventually("netplugin.vtep is registered again", func() error {
 		list, err := cluster.Services(t.Context(), b.st, "netplugin.vtep")

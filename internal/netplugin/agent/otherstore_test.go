@@ -77,7 +77,7 @@ func (b *bed) holds(words ...string) {
 	})
 }
 
-var storeA = store.Incarnation{ID: "a", Epoch: 1, Since: "2026-11-22T00:00:00Z"}
+var storeA = store.Incarnation{ID: "a", Generation: 1, Since: "2026-11-22T00:00:00Z"}
 
 // attachedHost runs a host with an attachment and a remote endpoint on store A, for what
 // then becomes of the store.
@@ -114,7 +114,7 @@ func TestStoreReplaced(t *testing.T) {
 		{"new cluster", func(*memory.Data) *memory.Data {
 			st := memory.New()
 			_, err := st.Update(t.Context(), func(tx store.Tx) error {
-				return errors.Join(tables.Globals.Put(tx, model.DefaultGlobal()), tables.Incarnations.Put(tx, store.Incarnation{ID: "b", Epoch: 1}))
+				return errors.Join(tables.Globals.Put(tx, model.DefaultGlobal()), tables.Incarnations.Put(tx, store.Incarnation{ID: "b", Generation: 1}))
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -204,7 +204,7 @@ func TestStoreRestored(t *testing.T) {
 	b.endpointCountsAre(1, 1)
 	restored := memory.New()
 	restored.Replace(backup, 1_000_000)
-	epoch := store.Incarnation{ID: "a", Epoch: 7, Since: "2026-11-22T01:00:00Z"}
+	epoch := store.Incarnation{ID: "a", Generation: 7, Since: "2026-11-22T01:00:00Z"}
 	if _, err := restored.Update(t.Context(), func(tx store.Tx) error { return tables.Incarnations.Put(tx, epoch) }); err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestStoreGrace(t *testing.T) {
 	restored := memory.New()
 	restored.Replace(backup, 1_000_000)
 	if _, err := restored.Update(t.Context(), func(tx store.Tx) error {
-		return tables.Incarnations.Put(tx, store.Incarnation{ID: "a", Epoch: 2})
+		return tables.Incarnations.Put(tx, store.Incarnation{ID: "a", Generation: 2})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestStoreAdopted(t *testing.T) {
 	b, res := attachedHost(t, func(c *Config) { c.StoreGrace = time.Second })
 	other := memory.New()
 	other.Replace(b.st.Data(), 0)
-	inc := store.Incarnation{ID: "b", Epoch: 1}
+	inc := store.Incarnation{ID: "b", Generation: 1}
 	if _, err := other.Update(t.Context(), func(tx store.Tx) error {
 		key, err := model.ParseEndpointKey(res.Endpoint)
 		tables.Endpoints.Delete(tx, key)
@@ -289,7 +289,7 @@ func TestStoreAdopted(t *testing.T) {
 		}
 		return nil
 	})
-	inc.Replaces, inc.Epoch = []string{"a"}, 2
+	inc.Replaces, inc.Generation = []string{"a"}, 2
 	b.identify(inc)
 	b.ready()
 	b.endpointCountsAre(1, 1)
@@ -318,7 +318,7 @@ func TestStoreAdoptedAgain(t *testing.T) {
 			})
 			other := memory.New()
 			other.Replace(b.st.Data(), 0)
-			inc := store.Incarnation{ID: "b", Epoch: 1}
+			inc := store.Incarnation{ID: "b", Generation: 1}
 			if _, err := other.Update(t.Context(), func(tx store.Tx) error {
 				eps, err := endpointsOn(t.Context(), b.st, "far")
 				tables.Endpoints.Delete(tx, eps[0].Key)
@@ -331,7 +331,7 @@ func TestStoreAdoptedAgain(t *testing.T) {
 			b.holds("it is store b", "waits", "far")
 			b.restart()
 			b.holds("it is store b")
-			inc.Replaces, inc.Epoch = []string{"a"}, 2
+			inc.Replaces, inc.Generation = []string{"a"}, 2
 			b.identify(inc)
 			b.holds("was restored", "waits", "far")
 			b.endpointCountsAre(-1, -1)

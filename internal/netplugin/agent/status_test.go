@@ -156,7 +156,7 @@ func TestStatusAfterEmptyStore(t *testing.T) {
 	})
 	b.put(func(tx store.Tx) error {
 		tables.HostStatuses.Delete(tx, testHost)
-		tables.HostClaims.Delete(tx, testHost)
+		tables.HostLeases.Delete(tx, testHost)
 		tables.Hosts.Delete(tx, testHost)
 		return nil
 	})

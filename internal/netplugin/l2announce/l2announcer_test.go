@@ -129,7 +129,7 @@ func electorate(t *testing.T, hosts ...*machine) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	_, err := st.Update(ctx, func(tx store.Tx) error {
 		for _, m := range hosts {
-			if err := tables.HostClaims.Put(tx, tables.HostClaim{Host: m.name, Installation: string(m.name), Kept: true}); err != nil {
+			if err := tables.HostLeases.Put(tx, tables.HostLease{Host: m.name, Installation: string(m.name), Kept: true}); err != nil {
 				return err
 			}
 		}

@@ -58,7 +58,7 @@ func put(t *testing.T, st store.Store, fn func(store.Tx) error) {
 
 func identified(id string) func(store.Tx) error {
 	return func(tx store.Tx) error {
-		return errors.Join(tables.Globals.Put(tx, model.DefaultGlobal()), tables.Incarnations.Put(tx, store.Incarnation{ID: id, Epoch: 1}))
+		return errors.Join(tables.Globals.Put(tx, model.DefaultGlobal()), tables.Incarnations.Put(tx, store.Incarnation{ID: id, Generation: 1}))
 	}
 }
 

@@ -141,7 +141,7 @@ func (g *StoreGuard) wentBack(s survey) bool { return s.listed < g.position.Revi
 func (g *StoreGuard) compare(s survey, own, missing int) (what string, restores bool) {
 	last, wentBack := &g.position, g.wentBack(s)
 	last.Older = s.of.ID != "" && s.of.ID == last.ID && (last.Older && s.of.Same(last.Incarnation) ||
-		s.of.Epoch < last.Epoch || s.of.Epoch == last.Epoch && wentBack)
+		s.of.Generation < last.Generation || s.of.Generation == last.Generation && wentBack)
 	switch {
 	case last.ID == "" && last.Revision == 0 && (own == 0 || missing < own):
 		return "", false // the first store that this host meets: it is believed
@@ -157,10 +157,10 @@ func (g *StoreGuard) compare(s survey, own, missing int) (what string, restores 
 		return fmt.Sprintf("the store is empty, or another one: it has no identity, and this host has followed %s", last.Incarnation), false
 	case last.Older && s.lacks:
 		return fmt.Sprintf("the store is an older state of the one that this host has followed, and goes on from there: it is at epoch %d, revision %d, and lacks what it had at epoch %d, revision %d",
-			s.of.Epoch, s.listed, last.Epoch, last.Revision), false
+			s.of.Generation, s.listed, last.Generation, last.Revision), false
 	case last.Older:
 		return fmt.Sprintf("the store is an older state of the one that this host has followed: it is at epoch %d, revision %d, and was at epoch %d, revision %d",
-			s.of.Epoch, s.listed, last.Epoch, last.Revision), false
+			s.of.Generation, s.listed, last.Generation, last.Revision), false
 	}
 	return fmt.Sprintf("the store is another one: it is %s, and this host has followed %s", s.of, last.Incarnation), false
 }

@@ -89,7 +89,7 @@ func TestOlderBeyond(t *testing.T) {
 // TestOlderOneByOne: of mirrors that list an older state one after the other, the first has
 // none of them follow it: neither at once, nor once others are waited for no longer.
 func TestOlderOneByOne(t *testing.T) {
-	a := store.Incarnation{ID: "a", Epoch: 1}
+	a := store.Incarnation{ID: "a", Generation: 1}
 	c := newCluster(t, memory.New(), Owned{Endpoint: testEndpoint.Key})
 	c.mu.Lock()
 	c.Guard.state, c.Guard.source = following, fromStore

@@ -58,10 +58,10 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestOracle: with room for all, clients are answered as if each had a token bucket that is
+// TestLimitsEqualABucketForEachClient: with room for all, clients are answered as if each had a token bucket that is
 // kept for ever, although most are forgotten meanwhile. Without room none gets more than
 // that, and the table stays within its bound.
-func TestOracle(t *testing.T) {
+func TestLimitsEqualABucketForEachClient(t *testing.T) {
 	type bucket struct {
 		tokens float64
 		at     time.Time

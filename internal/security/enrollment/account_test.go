@@ -125,7 +125,7 @@ func TestAccount(t *testing.T) {
 
 	// Its next certificates it gets by the former ones.
 	var out bytes.Buffer
-	k := &keeper{dir: cfg.Dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return time.Now().AddDate(0, 0, 61) }, rejoin: func(ctx context.Context) error { return askByAccount(ctx, cfg) }}
+	k := &renewer{dir: cfg.Dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return time.Now().AddDate(0, 0, 61) }, rejoin: func(ctx context.Context) error { return askByAccount(ctx, cfg) }}
 	k.look(ctx)
 	if serial() == first || asked.Load() != before {
 		t.Errorf("it is not renewed by the certificate: asked %d times more: %s", asked.Load()-before, out.String())
@@ -156,7 +156,7 @@ func TestAccount(t *testing.T) {
 	former := copyDir(t, cfg.Dir)
 	runs := cfg
 	runs.Dir = former
-	k = &keeper{dir: former, log: k.log, now: time.Now, rejoin: func(ctx context.Context) error { return askByAccount(ctx, runs) }, authority: cfg.Account.Authority}
+	k = &renewer{dir: former, log: k.log, now: time.Now, rejoin: func(ctx context.Context) error { return askByAccount(ctx, runs) }, authority: cfg.Account.Authority}
 	for _, why := range []string{"nothing", "one that has ended"} {
 		if k.look(ctx); k.replaced {
 			t.Errorf("it would end because of %s", why)
@@ -187,10 +187,10 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// TestStrangers: who floods the door with tokens of no service account, which Kubernetes is
+// TestUnknownClientsDoNotDelayHosts: who floods the door with tokens of no service account, which Kubernetes is
 // asked about for as long as that takes, keeps no other address's pod from its certificate,
 // and from all addresses no host that has a token of the cluster's, or a certificate.
-func TestStrangers(t *testing.T) {
+func TestUnknownClientsDoNotDelayHosts(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var held, answered atomic.Int64

@@ -32,7 +32,7 @@ func TestLearn(t *testing.T) {
 	}
 	var told [][]string
 	now := time.Now()
-	k := &keeper{dir: dir, log: slog.New(slog.DiscardHandler), now: func() time.Time { return now }, moved: func(doors []string) { told = append(told, doors) }}
+	k := &renewer{dir: dir, log: slog.New(slog.DiscardHandler), now: func() time.Time { return now }, moved: func(doors []string) { told = append(told, doors) }}
 	if k.learn(ctx); len(told) != 0 || len(first) != 1 {
 		t.Fatalf("there is one netmaster, %q, and the host is told of %q", first, told)
 	}

@@ -163,7 +163,7 @@ func TestRenew(t *testing.T) {
 	}
 	stolen, was := copyDir(t, dir), key(dir)
 	var out bytes.Buffer
-	k := &keeper{dir: dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: time.Now}
+	k := &renewer{dir: dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: time.Now}
 	if k.look(ctx); key(dir) != was {
 		t.Error("it renews a certificate that has 90 days")
 	}
@@ -250,7 +250,7 @@ func TestAuthoritiesRenewed(t *testing.T) {
 	}
 	var out bytes.Buffer
 	now := time.Now()
-	k := &keeper{dir: dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return now }}
+	k := &renewer{dir: dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return now }}
 	_, first := look()
 	k.look(ctx)
 	if n, by := look(); n != 1 || by != first {

@@ -38,7 +38,7 @@ const (
 // in common it returns ErrAnew, since the process trusts the former ones on. Else it
 // returns nil when ctx ends.
 func Keep(ctx context.Context, cfg Config, moved func(doors []string), log *slog.Logger) error {
-	k := &keeper{dir: cfg.Dir, addresses: cfg.Addresses, moved: moved, log: log, now: time.Now, every: lookEvery}
+	k := &renewer{dir: cfg.Dir, addresses: cfg.Addresses, moved: moved, log: log, now: time.Now, every: lookEvery}
 	if cfg.Account.TokenFile != "" {
 		k.authority = cfg.Account.Authority
 		k.rejoin = func(ctx context.Context) error { return askByAccount(ctx, cfg) }
@@ -49,7 +49,7 @@ func Keep(ctx context.Context, cfg Config, moved func(doors []string), log *slog
 // ErrAnew: the cluster was founded again, and the process has to restart to join it.
 var ErrAnew = errors.New("the netmasters' cluster was created again, and this host has a certificate of it: restart to use it")
 
-type keeper struct {
+type renewer struct {
 	dir       string
 	addresses []net.IP
 	log       *slog.Logger
@@ -65,7 +65,7 @@ type keeper struct {
 	replaced  bool   // what the directory has is of another cluster than before
 }
 
-func (k *keeper) run(ctx context.Context) error {
+func (k *renewer) run(ctx context.Context) error {
 	tick := time.NewTicker(k.every)
 	defer tick.Stop()
 	for {
@@ -81,7 +81,7 @@ func (k *keeper) run(ctx context.Context) error {
 	}
 }
 
-func (k *keeper) look(ctx context.Context) {
+func (k *renewer) look(ctx context.Context) {
 	d, err := transport.OpenDirectory(k.dir)
 	if k.now().Sub(k.last) < tryEvery {
 		return
@@ -115,7 +115,7 @@ func (k *keeper) look(ctx context.Context) {
 
 // foreign is an error if the certificate belongs to another cluster than the authority that
 // this host trusts; nil = it does not, or no such authority is set.
-func (k *keeper) foreign() error {
+func (k *renewer) foreign() error {
 	if k.authority == "" {
 		return nil
 	}
@@ -136,7 +136,7 @@ func good(c *x509.Certificate, now time.Time) bool {
 	return c.NotAfter.Sub(now) >= pki.Soon && !now.Before(c.NotBefore)
 }
 
-func (k *keeper) learn(ctx context.Context) {
+func (k *renewer) learn(ctx context.Context) {
 	if k.now().Sub(k.learnt) < learnEvery {
 		return
 	}
@@ -153,7 +153,7 @@ func (k *keeper) learn(ctx context.Context) {
 
 // superseded asks from time to time whether an authority was renewed since the host got its
 // certificate, which then is to be of the next one. Who does not answer is asked later.
-func (k *keeper) superseded(ctx context.Context) bool {
+func (k *renewer) superseded(ctx context.Context) bool {
 	if k.now().Sub(k.asked) < askEvery {
 		return false
 	}

@@ -17,9 +17,9 @@ const (
 	TokenLife    = time.Hour // when nothing else is asked for
 	MaxTokenLife = 7 * 24 * time.Hour
 	MaxTokens    = 100 // that are not over
-	// Kept is for how long an expired token is remembered, so that its user learns that it
+	// Retention is for how long an expired token is remembered, so that its user learns that it
 	// has expired.
-	Kept = 30 * 24 * time.Hour
+	Retention = 30 * 24 * time.Hour
 
 	tokenPrefix = "contiv-join-"
 	maxToken    = 4096 // bytes

@@ -170,7 +170,7 @@ func (a *Authority) Retire() error {
 		return err
 	}
 	for _, c := range all {
-		if c.Former {
+		if c.Superseded {
 			return fmt.Errorf("%s was signed by the former authority; renew it first with 'netctl pki renew %s %s', and put it on its host", c.Name, a.dir, c.Name)
 		}
 	}

@@ -29,14 +29,14 @@ type Request struct {
 
 // Certificate is one that an authority signed.
 type Certificate struct {
-	Name      string
-	Role      Role
-	Addresses []string
-	Dir       string // with ca.crt, tls.crt and tls.key
-	Begin     time.Time
-	End       time.Time
-	Former    bool // signed by an authority that was renewed since
-	Torn      bool // a renewal was interrupted: the key is another one's
+	Name       string
+	Role       Role
+	Addresses  []string
+	Dir        string // with ca.crt, tls.crt and tls.key
+	Begin      time.Time
+	End        time.Time
+	Superseded bool // signed by an authority that was renewed since
+	Torn       bool // a renewal was interrupted: the key is another one's
 }
 
 // State says whether the certificate is good at a time, and what to do if not.
@@ -48,7 +48,7 @@ func (c Certificate) State(now time.Time) string {
 		return "renew it: its key does not fit"
 	case now.Before(c.Begin):
 		return fmt.Sprintf("good from %s on: renew it, or set the clock", date(c.Begin))
-	case c.Former:
+	case c.Superseded:
 		return "renew it: it is signed by the former authority"
 	case left < Soon:
 		return fmt.Sprintf("renew it: %d days left", int(left.Hours()/24))
@@ -60,7 +60,7 @@ func (c Certificate) State(now time.Time) string {
 // (who signed it had a clock that was ahead), its authority was renewed, or its own
 // renewal was interrupted.
 func (c Certificate) Due(now time.Time) bool {
-	return c.Former || c.Torn || c.End.Sub(now) < Soon || now.Before(c.Begin)
+	return c.Superseded || c.Torn || c.End.Sub(now) < Soon || now.Before(c.Begin)
 }
 
 // days is for how many days the certificate was made, which is not from its Begin on.
@@ -256,18 +256,18 @@ func (a *Authority) read(name string) (Certificate, error) {
 	if err != nil {
 		return Certificate{}, err
 	}
-	c := Certificate{Name: name, Role: role, Dir: a.Dir(name), Begin: cert.NotBefore, End: cert.NotAfter, Former: cert.CheckSignatureFrom(a.roots[0]) != nil}
+	c := Certificate{Name: name, Role: role, Dir: a.Dir(name), Begin: cert.NotBefore, End: cert.NotAfter, Superseded: cert.CheckSignatureFrom(a.roots[0]) != nil}
 	c.Addresses = append(c.Addresses, cert.DNSNames...)
 	for _, ip := range cert.IPAddresses {
 		c.Addresses = append(c.Addresses, ip.String())
 	}
 	key, err := os.ReadFile(filepath.Join(a.Dir(name), KeyFile))
-	c.Torn = err != nil || !fits(cert, key)
+	c.Torn = err != nil || !matches(cert, key)
 	return c, nil //nolint:nilerr // a key that cannot be read is what Torn says
 }
 
-// fits tells whether a key in PEM is the one of a certificate.
-func fits(cert *x509.Certificate, text []byte) bool {
+// matches tells whether a key in PEM is the one of a certificate.
+func matches(cert *x509.Certificate, text []byte) bool {
 	block, _ := pem.Decode(text)
 	if block == nil {
 		return false

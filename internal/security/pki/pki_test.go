@@ -230,10 +230,10 @@ func TestRenewAuthority(t *testing.T) {
 			t.Errorf("%s with %d authorities: %v", v.name, len(v.bundle), err)
 		}
 	}
-	if c.Former {
+	if c.Superseded {
 		t.Error("the former authority signed what was renewed")
 	}
-	if all, err := a.Issued(); err != nil || len(all) != 2 || !all[1].Former || !all[1].Due(now) || all[1].State(now) != "renew it: it is signed by the former authority" {
+	if all, err := a.Issued(); err != nil || len(all) != 2 || !all[1].Superseded || !all[1].Due(now) || all[1].State(now) != "renew it: it is signed by the former authority" {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if _, err := a.Renew("host2", 0); err != nil {

@@ -39,9 +39,9 @@ const tellAgain = time.Minute
 type shares struct {
 	*quota.Places
 
-	mu   sync.Mutex
-	shut int       // since it was told
-	told time.Time // zero = never
+	mu     sync.Mutex
+	shut   int       // since it was told
+	logged time.Time // zero = never
 }
 
 // process counts those of this process's listeners, by kind. An eighth of the descriptors
@@ -70,11 +70,11 @@ func (s *shares) listen(ln net.Listener, log *slog.Logger) net.Listener {
 func (s *shares) tell(log *slog.Logger, who netip.Prefix) {
 	s.mu.Lock()
 	now := time.Now()
-	again := s.told.IsZero() || now.Sub(s.told) >= tellAgain
+	again := s.logged.IsZero() || now.Sub(s.logged) >= tellAgain
 	s.shut++
 	shut := s.shut
 	if again {
-		s.told, s.shut = now, 0
+		s.logged, s.shut = now, 0
 	}
 	s.mu.Unlock()
 	if again {

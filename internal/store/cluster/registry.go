@@ -119,7 +119,7 @@ type Registration struct {
 	onError func(error)
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	owes    chan struct{} // the record has to be written again
+	rewrite chan struct{} // the record has to be written again
 
 	mu      sync.Mutex // held while the record or the session changes
 	service Service
@@ -138,7 +138,7 @@ func Register(ctx context.Context, st store.Store, s Service, onError func(error
 	}
 	s.TTL = int(ServiceTTL / time.Second)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r := &Registration{store: st, onError: onError, cancel: cancel, service: s, owes: make(chan struct{}, 1)}
+	r := &Registration{store: st, onError: onError, cancel: cancel, service: s, rewrite: make(chan struct{}, 1)}
 	if err := r.enter(ctx); err != nil {
 		cancel()
 		return nil, err
@@ -178,9 +178,9 @@ func (r *Registration) keep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.owes:
+		case <-r.rewrite:
 			if r.tellRole(ctx) != nil && waiting.Pause(ctx, time.Second) == nil {
-				r.owe()
+				r.requestRewrite()
 			}
 			continue
 		case <-lost:
@@ -213,7 +213,7 @@ func (r *Registration) SetRole(ctx context.Context, role string) error {
 	r.mu.Unlock()
 	err := r.tellRole(ctx)
 	if err != nil {
-		r.owe()
+		r.requestRewrite()
 	}
 	return err
 }
@@ -224,10 +224,10 @@ func (r *Registration) tellRole(ctx context.Context) error {
 	return r.put(ctx, r.service, r.session)
 }
 
-// owe has keep write the record.
-func (r *Registration) owe() {
+// requestRewrite has keep write the record.
+func (r *Registration) requestRewrite() {
 	select {
-	case r.owes <- struct{}{}:
+	case r.rewrite <- struct{}{}:
 	default:
 	}
 }

@@ -70,9 +70,9 @@ type Client struct {
 }
 
 var (
-	_ store.Store       = (*Client)(nil)
-	_ store.NearUpdater = (*Client)(nil)
-	_ store.Backend     = (*Client)(nil)
+	_ store.Store         = (*Client)(nil)
+	_ store.CachedUpdater = (*Client)(nil)
+	_ store.Backend       = (*Client)(nil)
 )
 
 // New makes a client. It does not wait for Consul to answer: requests do, each

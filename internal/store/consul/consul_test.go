@@ -432,7 +432,7 @@ func TestTwoStores(t *testing.T) {
 	for i, addr := range addrs {
 		c := open(t, addr)
 		ready(t, c)
-		v, err := store.EncodeRecord(1, store.Incarnation{ID: fmt.Sprint("x", i), Epoch: 1})
+		v, err := store.EncodeRecord(1, store.Incarnation{ID: fmt.Sprint("x", i), Generation: 1})
 		if err == nil {
 			_, err = c.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.StoreIdentityKey, v, nil); return nil })
 		}

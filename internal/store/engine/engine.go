@@ -34,22 +34,22 @@ type snapshot struct {
 
 // Update does what Store.Update promises.
 func (e Engine) Update(ctx context.Context, fn func(store.Tx) error) (store.Revision, error) {
-	return e.UpdateNear(ctx, nil, fn)
+	return e.UpdateCached(ctx, nil, fn)
 }
 
-// UpdateNear is Update, but fn runs first on what near knows, which saves the
+// UpdateCached is Update, but fn runs first on what near knows, which saves the
 // round trip of the reads. What is wrong with that the commit's compares find
 // out; a run that ends without a commit (fn failed, or wrote nothing) counts
 // for nothing and is done again with reads from the store. So fn may run once
 // more, and the guarantees are the same.
-func (e Engine) UpdateNear(ctx context.Context, near store.Near, fn func(store.Tx) error) (store.Revision, error) {
+func (e Engine) UpdateCached(ctx context.Context, near store.CachedReader, fn func(store.Tx) error) (store.Revision, error) {
 	return e.UpdateFresh(ctx, near, 0, fn)
 }
 
-// UpdateFresh is UpdateNear, but a run that ends without a commit counts too,
+// UpdateFresh is UpdateCached, but a run that ends without a commit counts too,
 // since what near knows is not older than the call.
-func (e Engine) UpdateFresh(ctx context.Context, near store.Near, last store.Revision, fn func(store.Tx) error) (store.Revision, error) {
-	u := update{Engine: e, retry: newRetry(), near: near, fresh: last, scopeConflicts: map[string]int{}}
+func (e Engine) UpdateFresh(ctx context.Context, near store.CachedReader, last store.Revision, fn func(store.Tx) error) (store.Revision, error) {
+	u := update{Engine: e, retry: newRetry(), cache: near, fresh: last, scopeConflicts: map[string]int{}}
 	rev, err := u.run(ctx, fn)
 	if len(u.claims) > 0 {
 		u.release(ctx)
@@ -76,8 +76,8 @@ func (e Engine) Position(ctx context.Context) (last, now store.Revision, err err
 // update is the state of one call of Update.
 type update struct {
 	Engine
-	near           store.Near     // nil once it has been tried
-	fresh          store.Revision // of the last commit before the call, which near holds; 0 = near may be older
+	cache          store.CachedReader // nil once it has been tried
+	fresh          store.Revision     // of the last commit before the call, which near holds; 0 = near may be older
 	attempts       int
 	retry          *waiting.Retry // after conflicts, but for the first
 	scopeConflicts map[string]int
@@ -94,10 +94,10 @@ func (u *update) run(ctx context.Context, fn func(store.Tx) error) (store.Revisi
 			return 0, err
 		}
 		t := newTxn(ctx, u.Backend, caps, seed, u.attempts == 0)
-		t.near, u.near = u.near, nil
+		t.near, u.cache = u.cache, nil
 		err := fn(t)
 		switch {
-		case t.usedNear && (t.stale || u.fresh == 0 && (err != nil || t.err != nil || t.writesNothing())):
+		case t.usedCache && (t.stale || u.fresh == 0 && (err != nil || t.err != nil || t.writesNothing())):
 			continue
 		case t.err != nil:
 			return 0, t.err
@@ -115,7 +115,7 @@ func (u *update) run(ctx context.Context, fn func(store.Tx) error) (store.Revisi
 			continue
 		case err != nil:
 			return 0, err
-		case t.writesNothing() && t.usedNear:
+		case t.writesNothing() && t.usedCache:
 			return u.fresh, nil
 		case t.writesNothing():
 			return u.CommitRevision(ctx)

@@ -32,9 +32,9 @@ func (t *txn) readKeys(keys []string) ([]store.KV, error) {
 
 // readRange reads a range at the transaction's snapshot.
 func (t *txn) readRange(prefix string, limit int) ([]store.KV, error) {
-	if near, ok := t.near.(store.NearRanger); ok && limit == 0 {
-		if kvs, rev := near.RangeNear(t.at, prefix); rev != 0 {
-			t.at, t.usedNear = rev, true
+	if near, ok := t.near.(store.CachedRanger); ok && limit == 0 {
+		if kvs, rev := near.RangeCached(t.at, prefix); rev != 0 {
+			t.at, t.usedCache = rev, true
 			if !t.can.Past {
 				t.ranges = append(t.ranges, seenRange{prefix, limit, slices.Clone(kvs)})
 			}

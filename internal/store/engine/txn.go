@@ -27,12 +27,12 @@ type txn struct {
 	prefixes []string // deleted
 	fences   []store.Compare
 	observed map[string]store.Revision // scope -> mod revision of its generation
-	// missedGen: a scope observed has no generation, so none may be swept.
-	missedGen bool
-	touched   map[string]struct{}
+	// noGeneration: a scope observed has no generation, so none may be swept.
+	noGeneration bool
+	touched      map[string]struct{}
 
-	near     store.Near // nil: read from the store only
-	usedNear bool
+	near      store.CachedReader // nil: read from the store only
+	usedCache bool
 
 	seen   map[string]struct{} // read by fn; only without Capabilities.Past
 	ranges []seenRange         // likewise
@@ -86,7 +86,7 @@ func (t *txn) Prefetch(keys ...string) error {
 	slices.Sort(missing) // there may be tens of thousands
 	missing = slices.Compact(missing)
 	if t.near != nil {
-		if missing = t.readNear(missing); len(missing) == 0 {
+		if missing = t.readCached(missing); len(missing) == 0 {
 			return nil
 		}
 	}
@@ -100,13 +100,13 @@ func (t *txn) Prefetch(keys ...string) error {
 	return nil
 }
 
-// readNear reads what memory knows at the snapshot and returns the other keys.
-func (t *txn) readNear(keys []string) (missing []string) {
-	kvs, rev := t.near.ReadNear(t.at, keys)
+// readCached reads what memory knows at the snapshot and returns the other keys.
+func (t *txn) readCached(keys []string) (missing []string) {
+	kvs, rev := t.near.ReadCached(t.at, keys)
 	if rev == 0 {
 		return keys
 	}
-	t.at, t.usedNear = rev, true
+	t.at, t.usedCache = rev, true
 	for _, kv := range kvs {
 		t.cache[kv.Key] = kv
 	}
@@ -261,7 +261,7 @@ func (t *txn) Observe(scope string) error {
 	t.observed[scope] = gen.Mod
 	if !gen.Exists() {
 		// One that is made and swept before the commit would be missing again.
-		t.missedGen = true
+		t.noGeneration = true
 	}
 	return nil
 }
@@ -299,7 +299,7 @@ func (t *txn) build(claims map[string]store.Revision) store.Commit {
 	for _, scope := range slices.Sorted(maps.Keys(t.observed)) {
 		c.Compares = append(c.Compares, store.Compare{Key: genKey(scope), Mod: t.observed[scope]})
 	}
-	if t.missedGen {
+	if t.noGeneration {
 		c.Compares = append(c.Compares, store.Compare{Key: sweptKey, Mod: t.cache[sweptKey].Mod})
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.writes)) {

@@ -64,9 +64,9 @@ type Client struct {
 }
 
 var (
-	_ store.Store       = (*Client)(nil)
-	_ store.NearUpdater = (*Client)(nil)
-	_ store.Backend     = (*Client)(nil)
+	_ store.Store         = (*Client)(nil)
+	_ store.CachedUpdater = (*Client)(nil)
+	_ store.Backend       = (*Client)(nil)
 )
 
 // New makes a client. It does not wait for etcd to answer: requests do, each

@@ -200,7 +200,7 @@ func TestStandsStill(t *testing.T) {
 	}
 	on := c.on()[0]
 	other := slices.DeleteFunc(slices.Clone(endpoints), func(e string) bool { return e == "http://"+on })
-	proxies[on].Hold()
+	proxies[on].Stall()
 	all("still")
 	asks("one stands still", other...)
 	if got := c.Servers(ctx); len(got) != 2 {
@@ -212,7 +212,7 @@ func TestStandsStill(t *testing.T) {
 	asks("it goes on", endpoints...)
 	all("again")
 	for _, p := range proxies {
-		p.Hold()
+		p.Stall()
 	}
 	if got := c.health.stalledOf(ctx, endpoints); len(got) != 2 {
 		t.Errorf("both stand still: %v", got)

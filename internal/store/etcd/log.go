@@ -74,7 +74,7 @@ var routine = map[string]bool{
 
 func (c *zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	l := level(e.Level)
-	if routine[e.Message] || ends(e, fields) {
+	if routine[e.Message] || isShutdown(e, fields) {
 		if l = slog.LevelDebug; !c.handler.Enabled(context.Background(), l) {
 			return nil
 		}
@@ -84,8 +84,8 @@ func (c *zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	return c.handler.Handle(context.Background(), r)
 }
 
-// ends reports whether an entry tells only that this member is being ended.
-func ends(e zapcore.Entry, fields []zapcore.Field) bool {
+// isShutdown reports whether an entry tells only that this member is being ended.
+func isShutdown(e zapcore.Entry, fields []zapcore.Field) bool {
 	return e.Message == "failed to process Raft message" && slices.ContainsFunc(fields, func(f zapcore.Field) bool {
 		err, ok := f.Interface.(error)
 		return ok && err.Error() == "raft: stopped" // raft.ErrStopped

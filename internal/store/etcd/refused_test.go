@@ -195,7 +195,7 @@ func TestTwoOfOneID(t *testing.T) {
 	}
 	identify := func(c *Client, id string) {
 		t.Helper()
-		v, err := store.EncodeRecord(1, store.Incarnation{ID: id, Epoch: 1})
+		v, err := store.EncodeRecord(1, store.Incarnation{ID: id, Generation: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ func TestSessionWhileStill(t *testing.T) {
 		return r.TTL
 	}
 	for i, p := range proxies {
-		p.Hold()
+		p.Stall()
 		for refreshed, was := 0, left(); refreshed < 2; {
 			is := left()
 			if is > was {
@@ -69,7 +69,7 @@ func TestSessionWhileStill(t *testing.T) {
 	}
 	ends("revoked", other)
 	for _, p := range proxies {
-		p.Hold()
+		p.Stall()
 	}
 	ends("both stand still", lease)
 	for _, p := range proxies {

@@ -41,9 +41,9 @@ type faults struct {
 }
 
 var (
-	_ store.Store       = (*Store)(nil)
-	_ store.NearUpdater = (*Store)(nil)
-	_ store.Backend     = (*Store)(nil)
+	_ store.Store         = (*Store)(nil)
+	_ store.CachedUpdater = (*Store)(nil)
+	_ store.Backend       = (*Store)(nil)
 )
 
 // New returns an empty store that can what etcd can.
@@ -138,13 +138,13 @@ func (m *Store) Update(ctx context.Context, fn func(store.Tx) error) (store.Revi
 	return m.engine.Update(ctx, fn)
 }
 
-// UpdateNear implements NearUpdater.
-func (m *Store) UpdateNear(ctx context.Context, near store.Near, fn func(store.Tx) error) (store.Revision, error) {
-	return m.engine.UpdateNear(ctx, near, fn)
+// UpdateCached implements NearUpdater.
+func (m *Store) UpdateCached(ctx context.Context, near store.CachedReader, fn func(store.Tx) error) (store.Revision, error) {
+	return m.engine.UpdateCached(ctx, near, fn)
 }
 
 // UpdateFresh implements NearUpdater.
-func (m *Store) UpdateFresh(ctx context.Context, near store.Near, last store.Revision, fn func(store.Tx) error) (store.Revision, error) {
+func (m *Store) UpdateFresh(ctx context.Context, near store.CachedReader, last store.Revision, fn func(store.Tx) error) (store.Revision, error) {
 	return m.engine.UpdateFresh(ctx, near, last, fn)
 }
 

@@ -53,8 +53,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"CommitRevision", testCommitRevision},
 		{"Follower", testFollower},
 		{"FreshReads", testFreshReads},
-		{"Near", testNear},
-		{"NearSteps", testNearSteps},
+		{"Near", testCachedReads},
+		{"NearSteps", testCachedReadSteps},
 		{"Cancel", testCancel},
 		{"Unavailable", testUnavailable},
 		{"Sessions", testSessions},
@@ -74,7 +74,7 @@ func RunMirrors(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"MirrorPrefixes", testMirrorPrefixes},
 		{"MirrorGap", testMirrorGap},
 		{"MirrorReconnect", testMirrorReconnect},
-		{"MirrorEnds", testMirrorEnds},
+		{"MirrorEnds", testMirrorReturnsErrors},
 		{"MirrorOlder", testMirrorOlder},
 	})
 }

@@ -413,7 +413,7 @@ func (b *bench) follow(f *store.Follower) {
 
 // A follower's Update reads from memory, yet neither fails, succeeds nor reads
 // on what is outdated.
-func testNear(t *testing.T, b *bench) {
+func testCachedReads(t *testing.T, b *bench) {
 	other := b.open()
 	held := make(chan struct{}, 100) // what apply may let pass
 	f := store.NewFollower(b, []string{key("n/")}, func(store.Batch) error { <-held; return nil })

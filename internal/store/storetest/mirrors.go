@@ -232,7 +232,7 @@ func testMirrorReconnect(t *testing.T, b *bench) {
 
 // A mirror ends with its consumer's error, or the context's, also while the
 // store is away.
-func testMirrorEnds(t *testing.T, b *bench) {
+func testMirrorReturnsErrors(t *testing.T, b *bench) {
 	mine := errors.New("mine")
 	for _, at := range []int{0, 1} {
 		n := 0

@@ -61,9 +61,9 @@ func (p *Proxy) Heal() {
 	p.broken = false
 }
 
-// Hold lets connections be, and new ones be made, and no byte through until Release:
+// Stall lets connections be, and new ones be made, and no byte through until Release:
 // as a server that stands still.
-func (p *Proxy) Hold() {
+func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.still = make(chan struct{})

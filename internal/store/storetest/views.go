@@ -28,12 +28,12 @@ type replica struct {
 // slow is a connection whose answers to Position are on their way until
 // two more writes have been acknowledged, or for a moment.
 type slow struct {
-	nearStore
+	cachedStore
 	acknowledged *atomic.Int64
 }
 
 func (s slow) Position(ctx context.Context) (last, now store.Revision, err error) {
-	last, now, err = s.nearStore.Position(ctx)
+	last, now, err = s.cachedStore.Position(ctx)
 	await(s.acknowledged, s.acknowledged.Load()+2, 5*time.Millisecond)
 	return last, now, err
 }
@@ -48,7 +48,7 @@ func await(n *atomic.Int64, least int64, most time.Duration) {
 }
 
 func (b *bench) replica(acknowledged *atomic.Int64) *replica {
-	conn, ok := b.open().(nearStore)
+	conn, ok := b.open().(cachedStore)
 	if !ok {
 		b.t.Skip("it does not read from memory")
 	}
@@ -136,13 +136,13 @@ func testFreshReads(t *testing.T, b *bench) {
 
 // unread is a connection on which reading single keys counts.
 type unread struct {
-	nearStore
+	cachedStore
 	keys *atomic.Int64
 }
 
-type nearStore interface {
+type cachedStore interface {
 	store.Store
-	store.NearUpdater
+	store.CachedUpdater
 	store.Positioner
 	store.Backend
 }
@@ -153,22 +153,22 @@ func (u unread) ReadKeys(ctx context.Context, at store.Revision, keys []string) 
 			u.keys.Add(1)
 		}
 	}
-	return u.nearStore.ReadKeys(ctx, at, keys)
+	return u.cachedStore.ReadKeys(ctx, at, keys)
 }
 
-func (u unread) UpdateNear(ctx context.Context, near store.Near, fn func(store.Tx) error) (store.Revision, error) {
-	return engine.Engine{Backend: u}.UpdateNear(ctx, near, fn)
+func (u unread) UpdateCached(ctx context.Context, near store.CachedReader, fn func(store.Tx) error) (store.Revision, error) {
+	return engine.Engine{Backend: u}.UpdateCached(ctx, near, fn)
 }
 
-func (u unread) UpdateFresh(ctx context.Context, near store.Near, last store.Revision, fn func(store.Tx) error) (store.Revision, error) {
+func (u unread) UpdateFresh(ctx context.Context, near store.CachedReader, last store.Revision, fn func(store.Tx) error) (store.Revision, error) {
 	return engine.Engine{Backend: u}.UpdateFresh(ctx, near, last, fn)
 }
 
 // A transaction that reads in steps reads one snapshot, from memory but for what
 // others have changed since its first step; and after Fresh its outcome counts
 // without a second run, be it an error or that nothing was written.
-func testNearSteps(t *testing.T, b *bench) {
-	conn, ok := b.open().(nearStore)
+func testCachedReadSteps(t *testing.T, b *bench) {
+	conn, ok := b.open().(cachedStore)
 	if !ok {
 		t.Skip("it does not read from memory")
 	}

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// NearRanger is a Near that also answers for all keys under some prefixes.
-type NearRanger interface {
-	// RangeNear returns the keys under a prefix, in order, at revision at, or at its own
+// CachedRanger is a CachedReader that also answers for all keys under some prefixes.
+type CachedRanger interface {
+	// RangeCached returns the keys under a prefix, in order, at revision at, or at its own
 	// when at is 0, and that revision; 0 when it cannot.
-	RangeNear(at Revision, prefix string) ([]KV, Revision)
+	RangeCached(at Revision, prefix string) ([]KV, Revision)
 }
 
-// nearRange is what a nearCache holds under a prefix.
-type nearRange struct {
+// cachedRange is what a readCache holds under a prefix.
+type cachedRange struct {
 	kvs     map[string]KV
 	changed Revision // as of the last change, which may be older: earlier revisions are not known
 }
@@ -22,14 +22,14 @@ type nearRange struct {
 // Ranges has ranges of these prefixes answered from memory too, in transactions that
 // Update begins. They are to be small, and among the Follower's. It is for before Run.
 func (f *Follower) Ranges(prefixes ...string) {
-	f.near.ranges = map[string]*nearRange{}
+	f.cache.ranges = map[string]*cachedRange{}
 	for _, p := range prefixes {
-		f.near.ranges[p] = &nearRange{kvs: map[string]KV{}}
+		f.cache.ranges[p] = &cachedRange{kvs: map[string]KV{}}
 	}
 }
 
 // applyRanges enters a batch; c.mu is held.
-func (c *nearCache) applyRanges(b Batch) {
+func (c *readCache) applyRanges(b Batch) {
 	for prefix, r := range c.ranges {
 		if b.Snapshot {
 			clear(r.kvs)
@@ -51,8 +51,8 @@ func (c *nearCache) applyRanges(b Batch) {
 	}
 }
 
-// RangeNear implements NearRanger.
-func (c *nearCache) RangeNear(at Revision, prefix string) ([]KV, Revision) {
+// RangeCached implements CachedRanger.
+func (c *readCache) RangeCached(at Revision, prefix string) ([]KV, Revision) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	r := c.ranges[prefix]

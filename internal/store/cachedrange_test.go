@@ -4,16 +4,16 @@ import (
 	"testing"
 )
 
-// TestRangeNear: a range is answered from memory at any revision from its own last change
+// TestRangeIsReadFromMemoryAtItsRevisions: a range is answered from memory at any revision from its own last change
 // on, whatever else changes, and not at those of which it is not known.
-func TestRangeNear(t *testing.T) {
+func TestRangeIsReadFromMemoryAtItsRevisions(t *testing.T) {
 	f := NewFollower(nil, []string{"/"}, nil)
 	f.Ranges("/small/")
-	c := &f.near
+	c := &f.cache
 	put := func(key string, rev Revision) Event { return Event{KV: KV{Key: key, Create: rev, Mod: rev}} }
 	want := func(when string, at Revision, prefix string, rev Revision, keys ...string) {
 		t.Helper()
-		kvs, got := c.RangeNear(at, prefix)
+		kvs, got := c.RangeCached(at, prefix)
 		same := len(kvs) == len(keys)
 		for i := 0; same && i < len(keys); i++ {
 			same = kvs[i].Key == keys[i]

@@ -7,10 +7,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// HostClaim says who has a host's name, at lock/netplugin/HOST. It lasts until
+// HostLease says who has a host's name, at lock/netplugin/HOST. It lasts until
 // the agent leaves, or the netmaster that leads has heard nothing of it for a
 // while.
-type HostClaim struct {
+type HostLease struct {
 	Host         model.HostName `json:"host"`
 	Installation string         `json:"installation"`    // as in model.Host
 	Boot         string         `json:"boot,omitempty"`  // of the agent's kernel
@@ -26,15 +26,15 @@ type HostClaim struct {
 	Kept bool `json:"kept,omitempty"`
 }
 
-// HostClaimsScope holds the claims of all agents that live.
-const HostClaimsScope = store.Root + "lock/netplugin/"
+// HostLeasesScope holds the claims of all agents that live.
+const HostLeasesScope = store.Root + "lock/netplugin/"
 
-// HostClaims holds who has the hosts' names now.
-var HostClaims = declare(TableSpec[model.HostName, HostClaim]{
+// HostLeases holds who has the hosts' names now.
+var HostLeases = declare(TableSpec[model.HostName, HostLease]{
 	Noun: "claim to host", Version: 1, Unlisted: true,
 	Path:  "lock/netplugin/*",
 	Parse: parseHost,
-	KeyOf: func(c HostClaim) model.HostName { return c.Host },
-	Scope: func(model.HostName) string { return HostClaimsScope },
+	KeyOf: func(c HostLease) model.HostName { return c.Host },
+	Scope: func(model.HostName) string { return HostLeasesScope },
 	Name:  hostSegment,
 })

@@ -8,22 +8,22 @@ import (
 	"sync"
 )
 
-// Near answers reads from memory, as of a revision that may be some moments
+// CachedReader answers reads from memory, as of a revision that may be some moments
 // old; Follower is one.
-type Near interface {
-	// ReadNear returns those of the keys that it knows (missing ones as KVs that
+type CachedReader interface {
+	// ReadCached returns those of the keys that it knows (missing ones as KVs that
 	// do not exist) at revision at, or at its own when at is 0, and that
 	// revision; 0 when it cannot.
-	ReadNear(at Revision, keys []string) ([]KV, Revision)
+	ReadCached(at Revision, keys []string) ([]KV, Revision)
 }
 
-// NearUpdater is a Store whose Update can read from memory first. All of ours
+// CachedUpdater is a Store whose Update can read from memory first. All of ours
 // are, since an engine.Engine is.
-type NearUpdater interface {
-	UpdateNear(ctx context.Context, near Near, fn func(Tx) error) (Revision, error)
-	// UpdateFresh is UpdateNear for a near that is fresh: it holds what was
+type CachedUpdater interface {
+	UpdateCached(ctx context.Context, near CachedReader, fn func(Tx) error) (Revision, error)
+	// UpdateFresh is UpdateCached for a near that is fresh: it holds what was
 	// committed before the call, the last of it at revision last.
-	UpdateFresh(ctx context.Context, near Near, last Revision, fn func(Tx) error) (Revision, error)
+	UpdateFresh(ctx context.Context, near CachedReader, last Revision, fn func(Tx) error) (Revision, error)
 }
 
 // Positioner is a Store that reports its own revision beside the revision of the last
@@ -32,11 +32,11 @@ type Positioner interface {
 	Position(ctx context.Context) (last, now Revision, err error)
 }
 
-// nearCache holds the records of a mirror as they are stored, and answers for
+// readCache holds the records of a mirror as they are stored, and answers for
 // the present revision and, of what has not changed since, for earlier ones: a
 // transaction that reads in several steps goes on reading from memory while
 // others commit.
-type nearCache struct {
+type readCache struct {
 	prefixes []string
 
 	mu   sync.RWMutex
@@ -46,13 +46,13 @@ type nearCache struct {
 	from Revision            // earlier ones are not known
 	gone map[string]Revision // what was deleted after from, and when
 
-	ranges map[string]*nearRange // by prefix
+	ranges map[string]*cachedRange // by prefix
 }
 
 // maxGone is how many deletions are remembered.
 const maxGone = 4096
 
-func (c *nearCache) apply(b Batch) {
+func (c *readCache) apply(b Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if b.Snapshot {
@@ -77,13 +77,13 @@ func (c *nearCache) apply(b Batch) {
 // Rows returns all rows under the followed prefixes as they are stored, in no order, and
 // of which revision they are, 0 before the first snapshot, and of which Batch.Place.
 func (f *Follower) Rows() ([]KV, Revision, string) {
-	f.near.mu.RLock()
-	defer f.near.mu.RUnlock()
-	return slices.Collect(maps.Values(f.near.kvs)), f.near.rev, f.near.at
+	f.cache.mu.RLock()
+	defer f.cache.mu.RUnlock()
+	return slices.Collect(maps.Values(f.cache.kvs)), f.cache.rev, f.cache.at
 }
 
-// ReadNear implements Near.
-func (c *nearCache) ReadNear(at Revision, keys []string) ([]KV, Revision) {
+// ReadCached implements CachedReader.
+func (c *readCache) ReadCached(at Revision, keys []string) ([]KV, Revision) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if at == 0 {
