@@ -114,7 +114,7 @@ func TestServiceRanges(t *testing.T) {
 	c.fresh()
 	changed := c.Networks.NetworksChanged()
 	c.ok(c.Kubernetes.PutServiceRanges(testContext(t), fence, valid(prefixes("10.96.0.0/15", "fd00:96::/112"))))
-	c.refused(model.ErrConflict, `subnet "10.96.7.0/24": overlaps 10.96.0.0/15, from which Kubernetes gives addresses to services`, func() error { return c.try(network("n", "10.96.7.0/24")) })
+	c.refused(model.ErrConflict, `subnet "10.96.7.0/24": overlaps 10.96.0.0/15, Kubernetes' range of service addresses`, func() error { return c.try(network("n", "10.96.7.0/24")) })
 	c.refused(model.ErrConflict, `ipv6Subnet "fd00:96::/64": overlaps fd00:96::/112`, func() error { return c.try(network("n", "10.5.0.0/24", "fd00:96::/64")) })
 	c.put(network("old", "10.97.0.0/16")) // as it is
 	if got := c.fresh().AddressOwners.WhoseAddress(addr("10.97.0.9")); got != "lies in network default:old" {
