@@ -169,8 +169,8 @@ func doctor(t *testing.T, driver string) {
 	}
 	want := map[string][]string{
 		"an address":                {"10.1.1.77", "blue:net", "allocated without an owner", "--repair"},
-		"a tag":                     {"vni 777", "blue:former", "nobody has it", "--repair"},
-		"a network's number":        {"network 778", "nobody has it", "--repair"},
+		"a tag":                     {"vni 777", "blue:former", "allocated without an owner", "--repair"},
+		"a network's number":        {"network 778", "allocated without an owner", "--repair"},
 		"a device":                  {"host h2", strayDevice, "contiv:stray", "no attachment has it", "ip link del"},
 		"a full disk":               {"host h2", small, "flow log", "is full", "make room"},
 		"a container that has gone": {"host h2", "1 container of", c.Config().Name + "-gone/eth0", "the interface is gone", "reclaimEndpoint"},

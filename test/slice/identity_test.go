@@ -40,7 +40,7 @@ func takenName(t *testing.T, driver string) {
 		if err == nil || limited.Err() != nil {
 			return fmt.Errorf("it ended with %w, want that it ends by itself with an error:\n%s", err, out)
 		}
-		for _, want := range []string{`the host name "h1" is taken`, h1.Control.String(), h1.Address.String(), "since 20", "--host"} {
+		for _, want := range []string{`the host name "h1" is in use`, h1.Control.String(), h1.Address.String(), "since 20", "--host"} {
 			if !strings.Contains(string(out), want) {
 				t.Errorf("what it says lacks %q:\n%s", want, out)
 			}
@@ -59,7 +59,7 @@ func takenName(t *testing.T, driver string) {
 		limited, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		err = p.Wait(limited)
-		if limited.Err() != nil || !strings.Contains(p.Tail(20), `the host name "h1" is taken`) {
+		if limited.Err() != nil || !strings.Contains(p.Tail(20), `the host name "h1" is in use`) {
 			return fmt.Errorf("it ended with %w:\n%s", err, p.Tail(20))
 		}
 		return nil

@@ -255,7 +255,7 @@ func TestConflicts(t *testing.T) {
 				})
 			},
 			a.IfName, "",
-			[]string{a.IfName, "bpf filter that is not ours", "tc filter del"},
+			[]string{a.IfName, "bpf filter that is not Contiv's", "tc filter del"},
 		},
 		{
 			"ingress qdisc",
@@ -281,7 +281,7 @@ func TestConflicts(t *testing.T) {
 			},
 			func() { run(t, "ip", "-n", r.host, "link", "del", "alien2") },
 			"", "tunnel " + DefaultDevice,
-			[]string{DefaultDevice, "not ours"},
+			[]string{DefaultDevice, "not Contiv's"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

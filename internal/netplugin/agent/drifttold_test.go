@@ -48,7 +48,7 @@ func TestDriftIsReportedOnce(t *testing.T) {
 	b.startWith(driftedPlane{b.fake})
 	b.ready()
 	for range 2 {
-		if found := of(); len(found) != 1 || !strings.Contains(found[0].Text, "put back 12 times in the last hour (flow 12)") || !strings.HasSuffix(found[0].Text, ": flow contivBr") || found[0].Severity != api.SeverityWarning || found[0].Remedy == "" {
+		if found := of(); len(found) != 1 || !strings.Contains(found[0].Text, "restored 12 times in the last hour (flow 12)") || !strings.HasSuffix(found[0].Text, ": flow contivBr") || found[0].Severity != api.SeverityWarning || found[0].Remedy == "" {
 			t.Errorf("found %+v", found)
 		}
 	}

@@ -114,7 +114,7 @@ func TestTakenName(t *testing.T) {
 		change func(*Config)
 		want   []string
 	}{
-		{"another installation", func(*Config) {}, []string{`host name "n-host1" is taken`, "10.9.0.1", "since 20", "--host"}},
+		{"another installation", func(*Config) {}, []string{`host name "n-host1" is in use`, "10.9.0.1", "since 20", "--host"}},
 		{"told to take it", func(c *Config) { c.TakeHost = true }, []string{"is in use", "10.9.0.1"}},
 		{"a cloned machine", func(c *Config) { copyState(t, own, c.StateDir) }, []string{"is alive at 10.9.0.1", "copy of the other", "--host"}},
 		{"the same tunnel", func(c *Config) { c.Host, c.VTEP = "n-host2", b.cfg.VTEP }, []string{`tunnel address 10.9.0.1 belongs to host "n-host1"`, "--vtep-ip"}},

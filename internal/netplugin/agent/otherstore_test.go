@@ -110,7 +110,7 @@ func TestStoreReplaced(t *testing.T) {
 		with  func(before *memory.Data) *memory.Data
 		words []string
 	}{
-		{"empty", func(*memory.Data) *memory.Data { return memory.New().Data() }, []string{"empty or another store", "netctl store adopt"}},
+		{"empty", func(*memory.Data) *memory.Data { return memory.New().Data() }, []string{"empty, or another one", "netctl store adopt"}},
 		{"new cluster", func(*memory.Data) *memory.Data {
 			st := memory.New()
 			_, err := st.Update(t.Context(), func(tx store.Tx) error {

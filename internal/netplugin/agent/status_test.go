@@ -77,7 +77,7 @@ func TestStatusMasterComes(t *testing.T) {
 	b.fake = b.fake.Restart()
 	b.start()
 	b.eventually("the host waits for it", func() error {
-		if err := b.agent.Observer.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "netmaster") && !strings.Contains(err.Error(), "claimed") {
+		if err := b.agent.Observer.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "netmaster") && !strings.Contains(err.Error(), "leased") {
 			return fmt.Errorf("ready: %w", err)
 		}
 		return nil

@@ -43,7 +43,7 @@ func TestSuspendedRoutesAreTakenBack(t *testing.T) {
 	c.Suspend(at)
 	problems := s.apply()
 	for _, object := range []string{"service default:second", "native network 10.97.0.0/16"} {
-		if err := problems[object]; err == nil || !strings.Contains(err.Error(), "taken back") {
+		if err := problems[object]; err == nil || !strings.Contains(err.Error(), "rolled back") {
 			t.Errorf("%s: %v", object, err)
 		}
 	}

@@ -41,7 +41,7 @@ func TestVersions(t *testing.T) {
 			err  error
 			want bool
 		}{{err, x.changes}, {groupErr, x.group}} {
-			if (y.err == nil) != y.want || y.err != nil && !strings.Contains(y.err.Error(), "greet") {
+			if (y.err == nil) != y.want || y.err != nil && !strings.Contains(y.err.Error(), "handshake") {
 				t.Errorf("a bridge of %s: %v, want a connection: %v", x.protocols, y.err, y.want)
 			}
 		}
