@@ -179,7 +179,7 @@ func doctor(t *testing.T, driver string) {
 	if driver == testcluster.DriverOVS {
 		damage, mend = c.damageSwitch(want)
 	} else {
-		want["entries of maps"] = []string{"host h2", "somebody else", "entry map hosts (1 gone, 0 wrong, 1 too many)"}
+		want["entries of maps"] = []string{"host h2", "another program", "entry map hosts (1 gone, 0 wrong, 1 too many)"}
 	}
 	net := model.NetworkKey{Tenant: "blue", Name: "net"}
 	stray := func() { // records in the store whose owner does not exist
