@@ -21,7 +21,7 @@ import (
 var expectedWarnings = []struct{ pattern, why string }{
 	{`"a flag has no effect".* flag=--(ovs|ebpf)-`, "the lab gives a host the flags of both data planes, since it may change"},
 	{`"the REST API has no authentication`, "the cluster is not a secure one"},
-	{`"the data directory holds no store: a NEW CLUSTER begins`, "it is what somebody who lost a directory has to see"},
+	{`"the data directory has no store: a NEW CLUSTER begins`, "it is what somebody who lost a directory has to see"},
 	{`"a host is away`, "its netplugin was stopped"},
 	{`"etcd: (peer became inactive|failed to reach the peer URL|failed to get version)`, "a netmaster was stopped"},
 	{`"etcd: .*took too long`, "the machine is busy"},

@@ -133,7 +133,7 @@ func followedTogether(t *testing.T, driver string) {
 		if err := h1.RelaunchAgent(); err != nil {
 			return err
 		}
-		c.hostSays(ctx, h1, "for what it lacks of hosts h2")
+		c.hostSays(ctx, h1, "for missing ones of hosts h2")
 		if _, err := h2.LaunchAgent(); err != nil {
 			return err
 		}
