@@ -374,7 +374,7 @@ type vethOutcome struct {
 // another interface, and take in nothing of it.
 func (a *Interfaces) makeVethAnew(ctx context.Context, e Entry, mtu int) vethOutcome {
 	if o, _ := a.reached.Get(); hasPort(o, e.HostIf) {
-		a.agent.Kick("an interface is made anew")
+		a.agent.Kick("an interface is made again")
 		if err := a.awaitNoPort(ctx, e.HostIf); err != nil {
 			return vethOutcome{err: model.Errorf(model.ErrUnavailable, "wait until the data plane has released the former interface %s: %w", e.HostIf, err)}
 		}

@@ -11,7 +11,7 @@ func (u unreadable) note(key any, record string, err error) {
 	switch {
 	case key == nil:
 	case err != nil:
-		u[key] = compile.Problem{Object: "record " + record, Text: "it cannot be read, so its object counts as missing until it is deleted or written anew: " + err.Error()}
+		u[key] = compile.Problem{Object: "record " + record, Text: "it cannot be read, so its object counts as missing until it is deleted or written again: " + err.Error()}
 	default:
 		delete(u, key)
 	}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
@@ -194,27 +195,27 @@ const (
 
 const deciding = 0x10
 
-// ruleKinds are the kinds of flows of rules, by what the rules do. regWhat holds an index
-// of it.
-var ruleKinds = [model.Actions]struct {
+type ruleKind struct {
 	kind   Kind
 	action model.Action
-}{{KindAllow, model.Allow}, {KindDeny, model.Deny}, {KindPass, model.Pass}}
+}
+
+// ruleKinds are the kinds of flows of rules, by what the rules do. regWhat holds an index
+// of it.
+var ruleKinds = [model.Actions]ruleKind{{KindAllow, model.Allow}, {KindDeny, model.Deny}, {KindPass, model.Pass}}
 
 func (k Kind) ruleIndex() int {
-	for i, r := range ruleKinds {
-		if r.kind == k {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(ruleKinds[:], func(r ruleKind) bool { return r.kind == k })
 }
 
 // IsRule reports whether a flow of the kind is a rule's, with its RuleNumber.
 func (k Kind) IsRule() bool { return k.ruleIndex() >= 0 }
 
 // Denies reports whether a flow of the kind is of a rule that denies.
-func (k Kind) Denies() bool { return k.IsRule() && ruleKinds[k.ruleIndex()].action.Denies() }
+func (k Kind) Denies() bool {
+	i := k.ruleIndex()
+	return i >= 0 && ruleKinds[i].action.Denies()
+}
 
 // DomainOf returns the domain that a flow puts packets into, 0 if it puts them into
 // none.
