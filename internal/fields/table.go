@@ -4,7 +4,6 @@ const (
 	name64   = "letters, digits and inner hyphens, in labels joined by dots, at most 64 characters"
 	name128  = "letters, digits and inner hyphens, in labels joined by dots, at most 128 characters"
 	name256  = "letters, digits and inner hyphens, in labels joined by dots, at most 256 characters"
-	storage  = "at most 256 printable characters"
 	peerOf   = "must exist in the tenant; " + onePeer
 	onePeer  = "the only kind of peer of the rule"
 	maxBurst = 10486
@@ -145,13 +144,4 @@ var byType = map[string]map[string]Field{
 		"contractsType":      {Means: "whether groups provide the contracts or consume them: provided or consumed", Enum: []string{"provided", "consumed"}, Required: true},
 		"contracts":          {Means: "distinguished names of contracts", Allows: "at most 256 texts of 1 to 512 printable characters without spaces and commas, each once"},
 	},
-	"Volume":        volume("volumeName"),
-	"VolumeProfile": volume("volumeProfileName"),
-}
-
-func volume(name string) map[string]Field {
-	return map[string]Field{
-		"tenantName": tenant, name: {Allows: name64, Required: true},
-		"datastoreType": {Allows: storage}, "mountPoint": {Allows: storage}, "poolName": {Allows: storage}, "size": {Allows: storage},
-	}
 }

@@ -385,8 +385,6 @@ func TestValidateKinds(t *testing.T) {
 		{ExtContracts{Key: ExtContractsKey{"t", "e"}}, "contractsType"},
 		{AciGw{PathBindings: []string{"a,b"}}, "pathBindings"},
 		{AciGw{}, ""},
-		{Volume{Key: VolumeKey{"t", "v"}, Storage: Storage{Size: strings.Repeat("x", MaxStorageText+1)}}, "size"},
-		{VolumeProfile{Key: VolumeProfileKey{"t", "v"}}, ""},
 	} {
 		wantField(t, tc.v.Validate(), tc.field, "")
 	}

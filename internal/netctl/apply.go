@@ -146,10 +146,30 @@ func (o *applyOptions) documents(ctx context.Context) ([]document, error) {
 	}()
 	select {
 	case r := <-done:
-		return r.docs, r.err
+		if r.err != nil {
+			return nil, r.err
+		}
+		return o.withoutLeftOut(r.docs)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("read %s: %w", strings.Join(o.files, ", "), ctx.Err())
 	}
+}
+
+// withoutLeftOut returns the documents of kinds that there are, and names the others.
+func (o *applyOptions) withoutLeftOut(docs []document) (kept []document, err error) {
+	for _, d := range docs {
+		if !d.isLeftOut() {
+			kept = append(kept, d)
+			continue
+		}
+		if _, err := fmt.Fprintf(o.stderr, "note: %s is left out: Contiv makes no storage and has no %s %s\n", d.where(), d.kind, d.key); err != nil {
+			return nil, err
+		}
+	}
+	if len(kept) == 0 {
+		return nil, fmt.Errorf("%s: nothing is left to do", strings.Join(o.files, ", "))
+	}
+	return kept, nil
 }
 
 // objectsOf are documents as a request has them.

@@ -128,7 +128,7 @@ func TestWideShowsMore(t *testing.T) {
 func firstLine(s string) string { line, _, _ := strings.Cut(s, "\n"); return line }
 
 // noWider are the kinds whose table shows all that is of use.
-var noWider = map[string]bool{"rule": true, "appProfile": true, "aciGw": true, "volume": true, "volumeProfile": true, "networkPolicy": true}
+var noWider = map[string]bool{"rule": true, "appProfile": true, "aciGw": true, "networkPolicy": true}
 
 // A value that is empty is refused with its flag's name before anything is asked.
 func TestEmptyValuesAreRefused(t *testing.T) {

@@ -18,7 +18,7 @@ func TestGet(t *testing.T) {
 		"get groups -t blue", "get group web -t blue -o yaml", "get endpointGroups -a -o wide", "get tenants", "get tenants -o wide",
 		"get rules -t blue", "get rule web-in:http -t blue -o yaml", "get policies -t blue -o wide", "get netprofile -t blue -j",
 		"get services -a -o yaml", "get service -a -o wide", "get app-profile -t blue", "get bgp host1 -o yaml", "get bgps",
-		"get external-contracts -t blue -o wide", "get aci-gw", "get global -o yaml", "get global", "get volumes -a", "get volumeProfiles -a -o yaml",
+		"get external-contracts -t blue -o wide", "get aci-gw", "get global -o yaml", "get global",
 		"get groups -t blue -q",
 	} {
 		t.Run(strings.ReplaceAll(line, " ", "_"), func(t *testing.T) {

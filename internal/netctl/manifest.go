@@ -215,10 +215,26 @@ func (k keyFields) of(fields map[string]any) string {
 // endpointDocument is the key of documents that create endpoints.
 var endpointDocument = keyFields{endpointKind, []string{"TenantName", "NetworkName", "EndpointID"}}
 
+// leftOut are kinds that former versions exported and this one does not have.
+var leftOut = []keyFields{
+	{"volume", []string{"tenantName", "volumeName"}},
+	{"volumeProfile", []string{"tenantName", "volumeProfileName"}},
+}
+
+// isLeftOut reports whether a document is of a kind that this version does not have.
+func (d document) isLeftOut() bool {
+	return slices.ContainsFunc(leftOut, func(k keyFields) bool { return k.name == d.kind })
+}
+
 // documentType returns the wire type of a kind of document and its key.
 func documentType(name string) (reflect.Type, keyFields, error) {
 	if name == endpointKind {
 		return reflect.TypeFor[api.CreateEndpointRequest](), endpointDocument, nil
+	}
+	for _, k := range leftOut {
+		if k.name == name {
+			return reflect.TypeFor[struct{}](), k, nil
+		}
 	}
 	k, err := findKind(name)
 	if err != nil {

@@ -166,6 +166,17 @@ func TestApplyNothing(t *testing.T) {
 	}
 }
 
+// An export of a former version may have volumes, of which there are none.
+func TestApplyLeavesVolumesOutAndNamesThem(t *testing.T) {
+	m := newFakeMaster(t)
+	m.applied = []string{`{"results":[{"kind":"tenant","key":"a","action":"created"}],"done":1}`}
+	volume := "kind: volume\ntenantName: a\nvolumeName: v\nsize: 1GB\n---\n"
+	check(t, result{ExitOK, "Created tenant a\n", "note: standard input: document 1 is left out: Contiv makes no storage and has no volume a:v\n"},
+		netctlIn(t, volume+"kind: tenant\ntenantName: a\n", m.url, "apply", "-f", "-"))
+	check(t, result{ExitFailure, "", "note: standard input: document 1 is left out: Contiv makes no storage and has no volume a:v\nnetctl: -: nothing is left to do\n"},
+		netctlIn(t, volume, m.url, "diff", "-f", "-"))
+}
+
 // What cannot be read is said so, and nothing is sent.
 func TestApplyFiles(t *testing.T) {
 	m := newFakeMaster(t)
@@ -285,7 +296,7 @@ func TestExportFromLegacy(t *testing.T) {
 	old.store("rules", "blue:p:1", `{"key":"blue:p:1","action":"deny","direction":"in","policyName":"p","priority":1,"ruleId":"1","tenantName":"blue","link-sets":{},"links":{}}`)
 	old.store("serviceLBs", "blue:shop", `{"key":"blue:shop","networkName":"vx","ports":["80:8080:TCP"],"selectors":["app=web"],"serviceName":"shop","tenantName":"blue","links":{}}`)
 	old.inspect["serviceLBs/blue:shop"] = `{"numProviders":1,"serviceVip":"10.1.1.9"}`
-	old.refuse["GET /api/v1/volumes/"] = refusal{404, "404 page not found"}
+	old.refuse["GET /api/v1/extContractsGroups/"] = refusal{404, "404 page not found"}
 
 	url := startNetmaster(t)
 	got := netctl(t, url, "export", "--from", old.url)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -212,7 +213,10 @@ func kindOf(object []byte) (k *kind, body []byte, err error) {
 		return nil, nil, wrong(string(fields["kind"]))
 	}
 	k, ok := registry[name]
-	if !ok {
+	switch {
+	case slices.Contains(slices.Collect(maps.Values(without)), name):
+		return nil, nil, errNoStorage(name)
+	case !ok:
 		return nil, nil, wrong(name)
 	}
 	if err := k.names.unambiguous(object); err != nil {

@@ -25,8 +25,6 @@ var oneOfEach = []string{
 	`{"kind":"netprofile","tenantName":"blue","profileName":"gold","bandwidth":"10mbps","DSCP":4}`,
 	`{"kind":"extContractsGroup","tenantName":"blue","contractsGroupName":"x","contractsType":"provided","contracts":["uni/tn-common/brc-web"]}`,
 	`{"kind":"aciGw","name":"aciGw","enforcePolicies":"yes"}`,
-	`{"kind":"volume","tenantName":"blue","volumeName":"v","size":"1GB"}`,
-	`{"kind":"volumeProfile","tenantName":"blue","volumeProfileName":"vp","size":"1GB"}`,
 	`{"kind":"global","name":"global","vlans":"100-200"}`,
 }
 
@@ -55,8 +53,7 @@ func TestApply(t *testing.T) {
 	want := []string{
 		"endpoint blue:n:e1 created", "tenant blue created", "appProfile blue:shop created", "serviceLB blue:web created",
 		"rule blue:p:1 created", "endpointGroup blue:g created", "network blue:n created", "policy blue:p created",
-		"netprofile blue:gold created", "extContractsGroup blue:x created", "aciGw aciGw created", "volume blue:v created",
-		"volumeProfile blue:vp created", "global global updated",
+		"netprofile blue:gold created", "extContractsGroup blue:x created", "aciGw aciGw created", "global global updated",
 	}
 	got, results := actions(true)
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -362,8 +362,8 @@ func FuzzTenantListChangesItsTenantOnly(f *testing.F) {
 				t.Fatal(err)
 			}
 			g, _ := v.Settings.Global()
-			return fmt.Sprint(g, v.Tenants.List(), v.Settings.Bgps(), v.Networks.List("red"), v.Groups.List("red"), v.Policies.ListContiv("red"), v.Policies.NetworkPolicies("red"), v.Policies.Rules("red"), v.Groups.NetProfiles("red"), v.Services.List("red"),
-				v.Tenants.AppProfiles("red"), v.Groups.ExtContracts("red"), v.Tenants.Volumes("red"), v.Tenants.VolumeProfiles("red"), v.Endpoints.List(""))
+			return fmt.Sprint(g, v.Tenants.List(), v.Settings.Bgps(), v.Networks.List("red"), v.Groups.List("red"), v.Policies.ListContiv("red"), v.Policies.NetworkPolicies("red"), v.Policies.Rules("red"), control.NetProfiles(v, "red"), v.Services.List("red"),
+				v.Tenants.AppProfiles("red"), control.ExtContracts(v, "red"), v.Endpoints.List(""))
 		}
 		before := others()
 		w := s.ask("blue", "POST", "/api/v1/apply", `{"objects":[`+object+`]}`)

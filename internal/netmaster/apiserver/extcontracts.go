@@ -8,7 +8,7 @@ import (
 
 var _ = register(rest[api.ExtContractsGroup, model.ExtContractsKey, model.ExtContracts]{
 	collection: "extContractsGroups", name: "extContractsGroup", access: ofTenants,
-	key: model.ParseExtContractsKey, list: listIn(ofGroups, (*control.GroupView).ExtContracts), get: getIn(ofGroups, (*control.GroupView).ExtContractsGroup),
+	key: model.ParseExtContractsKey, list: control.ExtContracts, get: control.ExtContractsGroup,
 	parse: extContractsFromAPI, render: extContractsToAPI, linked: extContractsView,
 	change: ofValue(control.ChangeExtContracts), delete: byAny(inTenants, (*control.Tenants).DeleteExtContracts),
 })

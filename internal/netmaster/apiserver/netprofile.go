@@ -11,7 +11,7 @@ import (
 
 var _ = register(rest[api.NetProfile, model.NetProfileKey, model.NetProfile]{
 	collection: "netprofiles", name: "netprofile", access: ofTenants,
-	key: model.ParseNetProfileKey, list: listIn(ofGroups, (*control.GroupView).NetProfiles), get: getIn(ofGroups, (*control.GroupView).NetProfile),
+	key: model.ParseNetProfileKey, list: control.NetProfiles, get: control.NetProfile,
 	parse: apiconv.NetProfile, render: netProfileToAPI, linked: netProfileView,
 	change: ofValue(control.ChangeNetProfile), delete: byAny(inTenants, (*control.Tenants).DeleteNetProfile),
 })

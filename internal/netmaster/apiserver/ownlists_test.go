@@ -29,8 +29,7 @@ func TestListsShowOnlyOwnTenants(t *testing.T) {
 				{"kind":"networkPolicy","tenantName":"TENANT","networkPolicyName":"q_N","tier":"contiv","order":100,"mode":"enforce","rules":[{"ruleId":"_N","direction":"in","action":"deny"}]},
 				{"kind":"serviceLB","tenantName":"TENANT","serviceName":"_N","networkName":"_N","selectors":["a=b"],"ports":["80:80:TCP"]},
 				{"kind":"appProfile","tenantName":"TENANT","appProfileName":"_N","endpointGroups":["g_N"]},
-				{"kind":"extContractsGroup","tenantName":"TENANT","contractsGroupName":"_N","contractsType":"provided","contracts":["uni/tn-common/brc-web"]},
-				{"kind":"volume","tenantName":"TENANT","volumeName":"_N"}, {"kind":"volumeProfile","tenantName":"TENANT","volumeProfileName":"_N"}`))
+				{"kind":"extContractsGroup","tenantName":"TENANT","contractsGroupName":"_N","contractsType":"provided","contracts":["uni/tn-common/brc-web"]}`))
 		}
 		f.must(200, "root", "POST", "/api/v1/apply", `{"objects":[`+strings.Join(list, ",")+`]}`)
 	}
@@ -65,7 +64,7 @@ func TestListsShowOnlyOwnTenants(t *testing.T) {
 			}
 		}
 	}
-	if lists < 13 {
+	if lists < 11 {
 		t.Errorf("only %d lists", lists)
 	}
 }

@@ -167,6 +167,7 @@ func newServer(cfg Config) (*server, error) {
 		s.router.names = append(s.router.names, k.collection)
 		s.handleKind(k)
 	}
+	s.handleWithout()
 	s.handleNetworkRules()
 	s.handlePlugin()
 	s.handleHosts()
@@ -328,15 +329,21 @@ func methodLabel(method string) string {
 }
 
 func (s *router) noRoute(path string) string {
-	rest, ok := strings.CutPrefix(path, "/api/v1/")
-	if !ok {
+	if !strings.HasPrefix(path, "/api/v1/") {
 		return fmt.Sprintf("%s does not exist", clip([]byte(path)))
 	}
-	name, _, _ := strings.Cut(strings.TrimPrefix(rest, "inspect/"), "/")
+	name := collectionIn(path)
 	if slices.Contains(s.names, name) {
 		return fmt.Sprintf("%s does not exist: a key is tenant:name, with / escaped as %%2F", clip([]byte(path)))
 	}
 	return fmt.Sprintf("collection %q does not exist; there are %s", clip([]byte(name)), strings.Join(s.names, ", "))
+}
+
+// collectionIn returns the collection of a path, "" if it is of none.
+func collectionIn(path string) string {
+	rest, _ := strings.CutPrefix(path, "/api/v1/")
+	name, _, _ := strings.Cut(strings.TrimPrefix(rest, "inspect/"), "/")
+	return name
 }
 
 // probeWriter takes the answer of the mux's own handlers.

@@ -54,7 +54,7 @@ func tenantView(v *control.View, t model.Tenant) api.Tenant {
 	for _, p := range v.Policies.ListContiv(t.Name) {
 		addLink(&o.LinkSets.Policies, "policy", p.Key.String())
 	}
-	for _, p := range v.Groups.NetProfiles(t.Name) {
+	for _, p := range control.NetProfiles(v, t.Name) {
 		addLink(&o.LinkSets.NetProfiles, "netprofile", p.Key.String())
 	}
 	for _, p := range v.Tenants.AppProfiles(t.Name) {
@@ -62,12 +62,6 @@ func tenantView(v *control.View, t model.Tenant) api.Tenant {
 	}
 	for _, s := range v.Services.List(t.Name) {
 		addLink(&o.LinkSets.Servicelbs, "serviceLB", s.Key.String())
-	}
-	for _, x := range v.Tenants.Volumes(t.Name) {
-		addLink(&o.LinkSets.Volumes, "volume", x.Key.String())
-	}
-	for _, p := range v.Tenants.VolumeProfiles(t.Name) {
-		addLink(&o.LinkSets.VolumeProfiles, "volumeProfile", p.Key.String())
 	}
 	return o
 }
@@ -90,7 +84,7 @@ func tenantOper(v *control.View, t model.TenantName) api.TenantOper {
 	for _, x := range v.Services.List(t) {
 		o.Servicelbs = append(o.Servicelbs, serviceOper(v, x))
 	}
-	o.TotalServicelbs, o.TotalNetprofiles, o.TotalAppProfiles = len(o.Servicelbs), len(v.Groups.NetProfiles(t)), len(v.Tenants.AppProfiles(t))
+	o.TotalServicelbs, o.TotalNetprofiles, o.TotalAppProfiles = len(o.Servicelbs), len(control.NetProfiles(v, t)), len(v.Tenants.AppProfiles(t))
 	o.TotalEPGs, o.TotalNetworks, o.TotalPolicies = len(o.EndpointGroups), len(o.Networks), len(v.Policies.ListContiv(t))
 	return o
 }

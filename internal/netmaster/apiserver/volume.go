@@ -1,29 +1,33 @@
 package apiserver
 
 import (
-	"github.com/contiv/netplugin/v2/api"
+	"net/http"
+
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-var _ = register(rest[api.Volume, model.VolumeKey, model.Volume]{
-	collection: "volumes", name: "volume", access: ofTenants,
-	key: model.ParseVolumeKey, list: listIn(ofTenantsIn, (*control.TenantView).Volumes), get: getIn(ofTenantsIn, (*control.TenantView).Volume),
-	parse: volumeFromAPI, render: volumeToAPI,
-	change: ofValue(control.ChangeVolume), delete: byAny(inTenants, (*control.Tenants).DeleteVolume),
-})
+// without are 1.x's kinds whose objects never exist, name by collection: 1.x could not store
+// them, and its clients list them.
+var without = map[string]string{"volumes": "volume", "volumeProfiles": "volumeProfile"}
 
-func volumeFromAPI(o api.Volume) (model.Volume, error) {
-	v := model.Volume{
-		Key:     model.VolumeKey{Tenant: model.TenantName(o.TenantName), Name: o.VolumeName},
-		Storage: model.Storage{DatastoreType: o.DatastoreType, MountPoint: o.MountPoint, PoolName: o.PoolName, Size: o.Size},
-	}
-	return v, nil
+// errNoStorage refuses an object of without.
+func errNoStorage(name string) error {
+	return model.Errorf(model.ErrInvalid, "a %s cannot be created: Contiv makes no storage. Give containers their volumes by their runtime, and leave this object out", name)
 }
 
-func volumeToAPI(v model.Volume) api.Volume {
-	return api.Volume{
-		Key: v.Key.String(), DatastoreType: v.DatastoreType, MountPoint: v.MountPoint, PoolName: v.PoolName, Size: v.Size,
-		TenantName: string(v.Key.Tenant), VolumeName: v.Key.Name, Links: api.VolumeLinks{Tenant: tenantLink(v.Key.Tenant)},
+// handleWithout serves without: empty lists, nothing to find, and a sentence for who creates
+// one.
+func (s *server) handleWithout() {
+	for collection, name := range without {
+		path := "/api/v1/" + collection
+		of := named(name, "key")
+		absent := func(_ http.ResponseWriter, r *request) (any, error) { return nil, notFound(name, r.PathValue("key")) }
+		refuse := func(http.ResponseWriter, *request) (any, error) { return nil, errNoStorage(name) }
+		s.router.handle("GET", path, ofTenants.list, nil, func(http.ResponseWriter, *request) (any, error) { return []any{}, nil })
+		s.router.handle("GET", path+"/{key}", ofTenants.get, of, absent)
+		s.router.handle("GET", "/api/v1/inspect/"+collection+"/{key}", ofTenants.inspect, of, absent)
+		s.router.handle("DELETE", path+"/{key}", ofTenants.write, of, absent)
+		s.router.handle("POST", path+"/{key}", ofTenants.write, of, refuse)
+		s.router.handle("PUT", path+"/{key}", ofTenants.write, of, refuse)
 	}
 }

@@ -53,7 +53,7 @@ func (v *View) FabricObjects() FabricObjects {
 		f := FabricObjects{
 			Settings: model.AciGw{EnforcePolicies: true}, // as when it is made without saying
 			Profiles: v.Tenants.appProfileRows.listed(""), Groups: v.Groups.groupRows.listed(""),
-			Networks: v.Networks.networkRows.listed(""), External: v.Groups.extContractsRows.listed(""),
+			Networks: v.Networks.networkRows.listed(""), External: extContractsRows(v).listed(""),
 		}
 		f.Wanted = v.Settings.globalRows.all[tables.GlobalKey{}].Infra == model.InfraACI
 		if g, there := v.Settings.aciGwRows.all[tables.AciGwKey{}]; there {

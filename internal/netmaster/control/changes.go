@@ -14,7 +14,7 @@ import (
 const (
 	rankGlobal = iota
 	rankTenant
-	rankBeside // net profiles, external contracts, policies, volumes
+	rankBeside // net profiles, external contracts, policies
 	rankNetwork
 	rankGroup
 	rankMember // rules, app profiles, services, network policies

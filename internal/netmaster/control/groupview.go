@@ -7,8 +7,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// GroupView is the View's part with groups, and with the profiles and contracts that only
-// groups name.
+// GroupView is the View's part with groups.
 type GroupView struct {
 	mu                   *sync.RWMutex // the View's
 	groupRows            *rows[model.GroupKey, model.Group]
@@ -16,42 +15,26 @@ type GroupView struct {
 	groupsOfPolicy       index[model.PolicyKey, model.GroupKey]
 	groupsOfNetProfile   index[model.NetProfileKey, model.GroupKey]
 	groupsOfExtContracts index[model.ExtContractsKey, model.GroupKey]
-	netProfileRows       *rows[model.NetProfileKey, model.NetProfile]
-	extContractsRows     *rows[model.ExtContractsKey, model.ExtContracts]
 }
 
 func newGroupView(mu *sync.RWMutex) *GroupView {
 	gv := &GroupView{mu: mu}
 	gv.groupRows = newRows[model.GroupKey, model.Group](mu, func(k model.GroupKey) model.TenantName { return k.Tenant }, lessGroup)
-	gv.netProfileRows = newRows[model.NetProfileKey, model.NetProfile](mu, func(k model.NetProfileKey) model.TenantName { return k.Tenant }, func(a, b model.NetProfileKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) })
-	gv.extContractsRows = newRows[model.ExtContractsKey, model.ExtContracts](mu, func(k model.ExtContractsKey) model.TenantName { return k.Tenant }, func(a, b model.ExtContractsKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) })
 	gv.reset()
 	return gv
 }
 
 func (gv *GroupView) reset() {
-	gv.extContractsRows.reset()
 	gv.groupRows.reset()
 	gv.groupsOfNetwork = index[model.NetworkKey, model.GroupKey]{}
 	gv.groupsOfPolicy = index[model.PolicyKey, model.GroupKey]{}
 	gv.groupsOfNetProfile = index[model.NetProfileKey, model.GroupKey]{}
 	gv.groupsOfExtContracts = index[model.ExtContractsKey, model.GroupKey]{}
-	gv.netProfileRows.reset()
 }
 
 // OfPolicy returns the groups that a policy is attached to.
 func (gv *GroupView) OfPolicy(k model.PolicyKey) []model.Group {
 	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfPolicy[k] })
-}
-
-// ExtContracts returns groups of external contracts.
-func (gv *GroupView) ExtContracts(t model.TenantName) []model.ExtContracts {
-	return gv.extContractsRows.list(t)
-}
-
-// ExtContractsGroup finds a group of external contracts.
-func (gv *GroupView) ExtContractsGroup(k model.ExtContractsKey) (model.ExtContracts, bool) {
-	return gv.extContractsRows.find(k)
 }
 
 // OfExtContracts returns the endpoint groups that name a group of
@@ -97,17 +80,6 @@ func (gv *GroupView) Get(k model.GroupKey) (model.Group, bool) { return gv.group
 // OfNetwork returns the groups on a network.
 func (gv *GroupView) OfNetwork(k model.NetworkKey) []model.Group {
 	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfNetwork[k] })
-}
-
-// NetProfiles returns the net profiles of a tenant, "" = of all; likewise the
-// methods below.
-func (gv *GroupView) NetProfiles(t model.TenantName) []model.NetProfile {
-	return gv.netProfileRows.list(t)
-}
-
-// NetProfile finds a net profile.
-func (gv *GroupView) NetProfile(k model.NetProfileKey) (model.NetProfile, bool) {
-	return gv.netProfileRows.find(k)
 }
 
 // OfNetProfile returns the groups that name a net profile.

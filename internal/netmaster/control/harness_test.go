@@ -183,10 +183,6 @@ func (c *harness) try(o any) error {
 		ch = c.Services.ChangeService(valid(x))
 	case model.ExtContracts:
 		ch = ChangeExtContracts(valid(x))
-	case model.Volume:
-		ch = ChangeVolume(valid(x))
-	case model.VolumeProfile:
-		ch = ChangeVolumeProfile(valid(x))
 	case model.Bgp:
 		ch = c.Settings.ChangeBgp(valid(x))
 	case model.AciGw:
@@ -228,10 +224,6 @@ func (c *harness) remove(key any) error {
 		return c.Services.DeleteService(ctx, k)
 	case model.ExtContractsKey:
 		return c.Tenants.DeleteExtContracts(ctx, k)
-	case model.VolumeKey:
-		return c.Tenants.DeleteVolume(ctx, k)
-	case model.VolumeProfileKey:
-		return c.Tenants.DeleteVolumeProfile(ctx, k)
 	case tables.BgpKey:
 		return c.Settings.DeleteBgp(ctx, k.Host)
 	case tables.AciGwKey:

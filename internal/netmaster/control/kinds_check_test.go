@@ -19,21 +19,18 @@ func checkKinds(t *testing.T, c *harness) {
 			t.Errorf("%s has no tenant", what)
 		}
 	}
-	for _, p := range v.Groups.NetProfiles("") {
+	for _, p := range NetProfiles(v, "") {
 		tenant(p.Key, p.Key.Tenant)
 	}
-	for _, e := range v.Groups.ExtContracts("") {
+	for _, e := range ExtContracts(v, "") {
 		tenant(e.Key, e.Key.Tenant)
 	}
-	for _, x := range v.Tenants.Volumes("") {
-		tenant(x.Key, x.Key.Tenant)
-	}
 	for _, g := range v.Groups.List("") {
-		if _, ok := v.Groups.NetProfile(model.NetProfileKey{Tenant: g.Key.Tenant, Name: g.NetProfile}); g.NetProfile != "" && !ok {
+		if _, ok := NetProfile(v, model.NetProfileKey{Tenant: g.Key.Tenant, Name: g.NetProfile}); g.NetProfile != "" && !ok {
 			t.Errorf("group %s has the lost net profile %s", g.Key, g.NetProfile)
 		}
 		for _, e := range g.ExtContracts {
-			if _, ok := v.Groups.ExtContractsGroup(model.ExtContractsKey{Tenant: g.Key.Tenant, Name: e}); !ok {
+			if _, ok := ExtContractsGroup(v, model.ExtContractsKey{Tenant: g.Key.Tenant, Name: e}); !ok {
 				t.Errorf("group %s has the lost contracts %s", g.Key, e)
 			}
 		}

@@ -34,7 +34,6 @@ func more(t *testing.T) *harness {
 		with(group("web", "v1", "p1"), func(g *model.Group) { g.NetProfile, g.ExtContracts = "np", []string{"ec"} }),
 		app("app1", "web", "idle"), service("s1", "v1", "10.1.1.100", "app=web"), service("s2", "v2", "", "app=db"),
 		model.Bgp{Host: "host1", RouterIP: netip.MustParsePrefix("50.1.1.2/24"), AS: 1, NeighborAS: 2}, model.AciGw{PhysicalDomain: "d"},
-		model.Volume{Key: model.VolumeKey(npKey("vol"))}, model.VolumeProfile{Key: model.VolumeProfileKey(npKey("vp"))},
 	)
 	return c
 }
@@ -88,7 +87,6 @@ func TestRefusedKinds(t *testing.T) {
 		{name: "delete network with a service", kind: model.ErrInUse, part: "default:v2", del: netKey("v2")},
 		{name: "BGP of unknown host (known fault 26)", kind: model.ErrNotFound, part: "host2", put: model.Bgp{Host: "host2", RouterIP: netip.MustParsePrefix("50.1.1.2/24"), AS: 1, NeighborAS: 2}},
 		{name: "delete unknown BGP", kind: model.ErrNotFound, part: "host2", del: tables.BgpKey{Host: "host2"}},
-		{name: "delete unknown volume", kind: model.ErrNotFound, part: "nosuch", del: model.VolumeKey(npKey("nosuch"))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c.t = t
@@ -104,7 +102,6 @@ func TestRefusedKinds(t *testing.T) {
 	// A tenant goes when it holds nothing, and not before, whatever it holds.
 	for noun, o := range map[string]any{
 		"net profiles": model.NetProfile{Key: npKey("full:x")}, "external contracts": contracts("full:x"), "app profiles": app("full:x"),
-		"volumes": model.Volume{Key: model.VolumeKey(npKey("full:x"))}, "volume profiles": model.VolumeProfile{Key: model.VolumeProfileKey(npKey("full:x"))},
 	} {
 		c.put(o)
 		c.refused(model.ErrInUse, noun, func() error { return c.remove(model.TenantName("full")) })
@@ -127,10 +124,6 @@ func keyOf(o any) any {
 		return x.Key
 	case model.AppProfile:
 		return x.Key
-	case model.Volume:
-		return x.Key
-	case model.VolumeProfile:
-		return x.Key
 	}
 	return nil
 }
@@ -145,8 +138,6 @@ func TestLifeCycle(t *testing.T) {
 		contracts("t:ec"), app("t:app", "g"), service("t:s", "n", "", "a=b"),
 		model.Bgp{Host: "host1", RouterIP: netip.MustParsePrefix("50.1.1.2/24"), AS: 1, NeighborAS: 2},
 		model.AciGw{},
-		model.Volume{Key: model.VolumeKey(npKey("t:v"))},
-		model.VolumeProfile{Key: model.VolumeProfileKey(npKey("t:v"))},
 	}
 	before := c.meaning()
 	c.put(objects...)
@@ -158,7 +149,7 @@ func TestLifeCycle(t *testing.T) {
 		t.Errorf("putting everything again changes the store: %s", d)
 	}
 	c.put(group("t:g", "n"))
-	for _, k := range []any{npKey("t:np"), ecKey("t:ec"), appKey("t:app"), svcKey("t:s"), tables.BgpKey{Host: "host1"}, tables.AciGwKey{}, model.VolumeKey(npKey("t:v")), model.VolumeProfileKey(npKey("t:v"))} {
+	for _, k := range []any{npKey("t:np"), ecKey("t:ec"), appKey("t:app"), svcKey("t:s"), tables.BgpKey{Host: "host1"}, tables.AciGwKey{}} {
 		c.ok(c.remove(k))
 	}
 	if d := cmp.Diff(before, c.meaning()); d != "" {

@@ -138,8 +138,6 @@ func TestWithinConsul(t *testing.T) {
 	svc.ReqAddr = addr("10.1.2.2")
 	put("service at another address", svc)
 	remove("service", model.ServiceKey{Tenant: "blue", Name: "s"})
-	put("volume", model.Volume{Key: model.VolumeKey{Tenant: "blue", Name: "v"}, Storage: model.Storage{Size: "1G"}})
-	put("volume profile", model.VolumeProfile{Key: model.VolumeProfileKey{Tenant: "blue", Name: "v"}})
 
 	for i := range 3 * batch {
 		put("endpoint with labels, a MAC and both families", endpoint("blue:net", fmt.Sprint("c", i), func(e *model.Endpoint) {
@@ -211,8 +209,6 @@ func TestWithinConsul(t *testing.T) {
 		}
 		remove("net profile", model.NetProfileKey{Tenant: "blue", Name: g.NetProfile})
 	}
-	remove("volume", model.VolumeKey{Tenant: "blue", Name: "v"})
-	remove("volume profile", model.VolumeProfileKey{Tenant: "blue", Name: "v"})
 	remove("bgp", tables.BgpKey{Host: "host1"})
 	remove("aciGw", tables.AciGwKey{})
 	remove("tenant", model.TenantName("blue"))

@@ -13,6 +13,16 @@ var _ = register[model.NetProfileKey](kind{
 	empty: none(tables.NetProfiles, tables.NetProfilesOf, "net profiles", func(x model.NetProfile) string { return x.Key.Name }),
 })
 
+var netProfileRows = rowsOf[model.NetProfileKey, model.NetProfile](func(k model.NetProfileKey) (model.TenantName, string) { return k.Tenant, k.Name })
+
+// NetProfiles returns the net profiles of a tenant, "" = of all.
+func NetProfiles(v *View, t model.TenantName) []model.NetProfile { return netProfileRows(v).list(t) }
+
+// NetProfile finds a net profile.
+func NetProfile(v *View, k model.NetProfileKey) (model.NetProfile, bool) {
+	return netProfileRows(v).find(k)
+}
+
 // ChangeNetProfile creates a net profile or replaces it, whether or not groups
 // name it.
 func ChangeNetProfile(valid model.Valid[model.NetProfile]) Change {

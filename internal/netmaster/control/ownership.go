@@ -113,7 +113,7 @@ func (v *View) Ownerships() (all []model.Ownership) {
 	for _, p := range v.Policies.List("") {
 		add("policy", p.Key.String(), p.Object)
 	}
-	for _, p := range v.Groups.NetProfiles("") {
+	for _, p := range NetProfiles(v, "") {
 		add("netprofile", p.Key.String(), p.Object)
 	}
 	return all
@@ -331,7 +331,7 @@ func (v *View) OwnerOf(o model.Owned) (object string, there bool) {
 		p, there := parsedFind(o.Key, model.ParsePolicyKey, v.Policies.Get)
 		return p.Object, there
 	case "netprofile":
-		p, there := parsedFind(o.Key, model.ParseNetProfileKey, v.Groups.NetProfile)
+		p, there := parsedFind(o.Key, model.ParseNetProfileKey, netProfileRows(v).find)
 		return p.Object, there
 	}
 	return "", false

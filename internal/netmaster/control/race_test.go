@@ -461,7 +461,7 @@ func contents(v *View) map[string]any {
 		"clusterFronts":         v.Kubernetes.clusterFronts,
 		"serviceRanges":         v.AddressOwners.serviceRanges,
 		"policyRows":            v.Policies.policyRows.contents(),
-		"extContractsRows":      v.Groups.extContractsRows.contents(),
+		"extContractsRows":      extContractsRows(v).contents(),
 		"globalRows":            v.Settings.globalRows.contents(),
 		"groupRows":             v.Groups.groupRows.contents(),
 		"groupsOfNetwork":       v.Groups.groupsOfNetwork,
@@ -478,7 +478,7 @@ func contents(v *View) map[string]any {
 		"kubernetesCluster":     v.Settings.kubernetesCluster,
 		"namespaceRows":         v.Identities.namespaceRows.contents(),
 		"identitiesInNamespace": v.Identities.identitiesInNamespace,
-		"netProfileRows":        v.Groups.netProfileRows.contents(),
+		"netProfileRows":        netProfileRows(v).contents(),
 		"networkRows":           v.Networks.networkRows.contents(),
 		"pendingRows":           v.Pending.pendingRows,
 		"identitiesWith":        v.Identities.identitiesWith,
@@ -492,8 +492,7 @@ func contents(v *View) map[string]any {
 		"servicesByName":        v.Services.servicesByName,
 		"endpointsByLabel":      v.Services.endpointsByLabel,
 		"tenantRows":            v.Tenants.tenantRows.contents(),
-		"volumeRows":            v.Tenants.volumeRows.contents(),
-		"volumeProfileRows":     v.Tenants.volumeProfileRows.contents(),
+		"dropped":               v.Tenants.dropped,
 		"balancedAddrs":         []any{v.AddressOwners.balancedAddrs.by, v.AddressOwners.balancedAddrs.of},
 		"policySizes":           []any{v.Policies.policySizes.unions, v.Policies.policySizes.rules}, // meters are made when they are asked for
 	}

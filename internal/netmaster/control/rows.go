@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -102,6 +103,30 @@ func (r *rows[K, V]) listed(t model.TenantName) []V {
 	}
 	r.lists[t] = l
 	return l
+}
+
+// ownRows are rows whatever they are.
+type ownRows interface {
+	put(ch tables.Change)
+	reset()
+}
+
+func (r *rows[K, V]) put(ch tables.Change) { r.enter(ch) }
+
+var ownRowsOf = map[reflect.Type]func(lock *sync.RWMutex) ownRows{} // by the type of the row's key
+
+// rowsOf gives each view the rows of a kind of tenants' objects that needs no index, and
+// returns what finds them in a view. name is the object's, within its tenant.
+func rowsOf[K comparable, V any](name func(K) (model.TenantName, string)) func(*View) *rows[K, V] {
+	key := reflect.TypeFor[K]()
+	ownRowsOf[key] = func(lock *sync.RWMutex) ownRows {
+		return newRows[K, V](lock, func(k K) model.TenantName { t, _ := name(k); return t }, func(a, b K) int {
+			ta, na := name(a)
+			tb, nb := name(b)
+			return less(ta, tb, na, nb)
+		})
+	}
+	return func(v *View) *rows[K, V] { return v.own[key].(*rows[K, V]) } //nolint:forcetypeassert // made above
 }
 
 // index finds the members that belong to a key.

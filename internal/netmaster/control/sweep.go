@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -13,7 +14,7 @@ import (
 )
 
 // Sweep is the leader's garbage collection, until ctx ends or the leadership is lost:
-// expired reservations, unfinished replacements of rules, identities with labels that no
+// objects of kinds that this version does not keep, expired reservations, unfinished replacements of rules, identities with labels that no
 // endpoint has, and services without an address of a family that their network has. Once in
 // generationRounds it also deletes generations of scopes without a change since the time
 // before.
@@ -69,6 +70,9 @@ func (re *Repair) SweepOnce(ctx context.Context, fence store.Fence) error {
 	if err != nil {
 		return err
 	}
+	if err := re.sweepDropped(ctx, fence, v); err != nil {
+		return fmt.Errorf("sweep objects of former versions: %w", err)
+	}
 	if err := re.sweepReservations(ctx, fence, v); err != nil {
 		return fmt.Errorf("sweep reservations: %w", err)
 	}
@@ -80,6 +84,24 @@ func (re *Repair) SweepOnce(ctx context.Context, fence store.Fence) error {
 	}
 	if err := re.services.completeServices(ctx, fence, v); err != nil {
 		return fmt.Errorf("complete services: %w", err)
+	}
+	return nil
+}
+
+// sweepDropped deletes objects of kinds that this version does not keep, from the store of a
+// former version or its backup, and names each.
+func (re *Repair) sweepDropped(ctx context.Context, fence store.Fence, v *View) error {
+	dropped := read(&v.mu, func() map[string]tables.Dropped { return maps.Clone(v.Tenants.dropped) })
+	for key, d := range dropped {
+		_, err := re.commits.update(ctx, "delete "+d.String(), func(tx store.Tx) error {
+			fence.Require(tx)
+			tx.Delete(key)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		re.commits.log.Info("deleted an object of a former version: this one does not keep its kind", "object", d.String())
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Tenants changes tenants, and those objects in them that neither have addresses nor are
-// policies: groups, profiles, contracts and volumes. It has no state of its own.
+// policies: groups, profiles and contracts. It has no state of its own.
 type Tenants struct {
 	commits     *Committer
 	addressView *AddressView

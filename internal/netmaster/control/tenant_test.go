@@ -14,7 +14,6 @@ func TestDeleteTenantWhileFilling(t *testing.T) {
 		func(int) any { return contracts("t:ec") },
 		func(int) any { return app("t:app", "g") },
 		func(int) any { return service("t:s", "n", "", "a=b") },
-		func(int) any { return model.Volume{Key: model.VolumeKey(npKey("t:v"))} },
 		func(int) any { return network("t:n", "10.1.0.0/24") },
 		func(int) any {
 			return with(group("t:g", "n"), func(g *model.Group) { g.NetProfile, g.ExtContracts = "np", []string{"ec"} })
@@ -39,8 +38,6 @@ func TestDeleteTenantWhileFilling(t *testing.T) {
 				return c.remove(svcKey("t:s"))
 			case 7:
 				return c.remove(netKey("t:n"))
-			case 8:
-				return c.remove(model.VolumeKey(npKey("t:v")))
 			}
 			return c.try(kinds[(i+round)%len(kinds)](i))
 		}))

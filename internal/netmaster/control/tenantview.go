@@ -10,7 +10,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TenantView is the View's part with tenants, app profiles and volumes.
+// TenantView is the View's part with tenants, app profiles, and what former versions had of
+// tenants.
 type TenantView struct {
 	unrouted waiting.Changes // a tenant without a router has come
 
@@ -19,16 +20,13 @@ type TenantView struct {
 	appProfileRows     *rows[model.AppProfileKey, model.AppProfile]
 	appProfilesOfGroup index[model.GroupKey, model.AppProfileKey]
 	appProfileMod      map[model.AppProfileKey]store.Revision // of the last write
-	volumeRows         *rows[model.VolumeKey, model.Volume]
-	volumeProfileRows  *rows[model.VolumeProfileKey, model.VolumeProfile]
+	dropped            map[string]tables.Dropped              // rows of kinds that this version does not keep, by key
 }
 
 func newTenantView(mu *sync.RWMutex) *TenantView {
 	tv := &TenantView{mu: mu}
 	tv.tenantRows = newRows[model.TenantName, model.Tenant](mu, nil, cmp.Compare[model.TenantName])
 	tv.appProfileRows = newRows[model.AppProfileKey, model.AppProfile](mu, func(k model.AppProfileKey) model.TenantName { return k.Tenant }, func(a, b model.AppProfileKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) })
-	tv.volumeRows = newRows[model.VolumeKey, model.Volume](mu, func(k model.VolumeKey) model.TenantName { return k.Tenant }, func(a, b model.VolumeKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) })
-	tv.volumeProfileRows = newRows[model.VolumeProfileKey, model.VolumeProfile](mu, func(k model.VolumeProfileKey) model.TenantName { return k.Tenant }, func(a, b model.VolumeProfileKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) })
 	tv.reset()
 	return tv
 }
@@ -38,8 +36,7 @@ func (tv *TenantView) reset() {
 	tv.appProfilesOfGroup = index[model.GroupKey, model.AppProfileKey]{}
 	tv.appProfileMod = map[model.AppProfileKey]store.Revision{}
 	tv.tenantRows.reset()
-	tv.volumeRows.reset()
-	tv.volumeProfileRows.reset()
+	tv.dropped = map[string]tables.Dropped{}
 }
 
 func (tv *TenantView) enterAppProfile(ch tables.Change) {
@@ -106,18 +103,14 @@ func (tv *TenantView) List() []model.Tenant { return tv.tenantRows.list("") }
 // Get finds a tenant.
 func (tv *TenantView) Get(k model.TenantName) (model.Tenant, bool) { return tv.tenantRows.find(k) }
 
-// Volumes returns volumes.
-func (tv *TenantView) Volumes(t model.TenantName) []model.Volume { return tv.volumeRows.list(t) }
-
-// Volume finds a volume.
-func (tv *TenantView) Volume(k model.VolumeKey) (model.Volume, bool) { return tv.volumeRows.find(k) }
-
-// VolumeProfiles returns volume profiles.
-func (tv *TenantView) VolumeProfiles(t model.TenantName) []model.VolumeProfile {
-	return tv.volumeProfileRows.list(t)
-}
-
-// VolumeProfile finds a volume profile.
-func (tv *TenantView) VolumeProfile(k model.VolumeProfileKey) (model.VolumeProfile, bool) {
-	return tv.volumeProfileRows.find(k)
+// enterDropped enters a change of a row that is of no table.
+func (tv *TenantView) enterDropped(ev store.Event) {
+	d, is := tables.DroppedAt(ev.KV.Key)
+	switch {
+	case !is:
+	case ev.Deleted():
+		delete(tv.dropped, ev.KV.Key)
+	default:
+		tv.dropped[ev.KV.Key] = d
+	}
 }

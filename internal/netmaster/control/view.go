@@ -33,6 +33,7 @@ type View struct {
 	Services      *ServiceView
 	Pending       *PendingView
 	Revisions     *RevisionView
+	own           map[reflect.Type]ownRows // of the kinds that need no part, by the type of the key
 
 	mu      sync.RWMutex
 	rev     store.Revision
@@ -56,6 +57,10 @@ func newView(log *slog.Logger) *View {
 	v.Services = newServiceView(&v.mu, v.Endpoints, v.Networks, v.Addresses, v.Kubernetes)
 	v.Pending = newPendingView(&v.mu)
 	v.Revisions = newRevisionView(&v.mu)
+	v.own = map[reflect.Type]ownRows{}
+	for key, rows := range ownRowsOf {
+		v.own[key] = rows(&v.mu)
+	}
 	return v
 }
 
@@ -76,6 +81,9 @@ func (v *View) reset() {
 	v.Services.reset()
 	v.Pending.reset()
 	v.Revisions.reset()
+	for _, rows := range v.own {
+		rows.reset()
+	}
 }
 
 // apply enters a batch of the mirror.
@@ -100,6 +108,9 @@ func (v *View) apply(b store.Batch) error {
 			v.log.Error("a record of the store cannot be read: the object counts as missing until it is deleted or written again", "key", ev.KV.Key, "error", err)
 		}
 		v.Revisions.noteTenant(ch, b)
+		if ch.Key == nil {
+			v.Tenants.enterDropped(ev)
+		}
 		v.enter(ch)
 	}
 	for _, ch := range v.Policies.rules.Rest() {
@@ -149,20 +160,12 @@ func (v *View) enter(ch tables.Change) {
 		v.Settings.intent.Tell()
 	case model.AppProfileKey:
 		v.Tenants.enterAppProfile(ch)
-	case model.VolumeKey:
-		v.Tenants.volumeRows.enter(ch)
-	case model.VolumeProfileKey:
-		v.Tenants.volumeProfileRows.enter(ch)
 	case model.NetworkKey:
 		v.Networks.enterNetwork(ch)
 		v.Addresses.dropSpace(k)
 	case model.GroupKey:
 		old, now := v.Groups.enterGroup(ch)
 		v.Policies.policySizes.enterGroup(old, now)
-	case model.NetProfileKey:
-		v.Groups.netProfileRows.enter(ch)
-	case model.ExtContractsKey:
-		v.Groups.extContractsRows.enter(ch)
 	case model.EndpointKey:
 		v.enterEndpointOf(k, ch)
 	case model.PolicyKey, model.RuleKey, tables.ReplacementKey:
@@ -183,6 +186,10 @@ func (v *View) enter(ch tables.Change) {
 		v.Hosts.enterHosts(ch)
 	case tables.PendingKey:
 		v.Pending.enterPending(k, value[tables.Pending](ch), v.listing)
+	default:
+		if rows := v.own[reflect.TypeOf(ch.Key)]; rows != nil {
+			rows.put(ch)
+		}
 	}
 }
 

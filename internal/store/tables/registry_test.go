@@ -108,8 +108,6 @@ func chosen(t testing.TB) []sample {
 		row(t, AppProfiles, model.AppProfile{Key: model.AppProfileKey{Tenant: "a.b", Name: "ap"}, Groups: []model.GroupName{"web"}}),
 		row(t, LoadBalancers, model.Service{Key: model.ServiceKey{Tenant: "a.b", Name: "s"}, Network: net, Addrs: []netip.Addr{addr("10.1.1.9")}}),
 		row(t, ExtContracts, model.ExtContracts{Key: model.ExtContractsKey{Tenant: "a.b", Name: "ec"}, Type: model.ContractsProvided}),
-		row(t, Volumes, model.Volume{Key: model.VolumeKey{Tenant: "a.b", Name: "v"}, Storage: model.Storage{Size: "1G"}}),
-		row(t, VolumeProfiles, model.VolumeProfile{Key: model.VolumeProfileKey{Tenant: "a.b", Name: "v"}}),
 		row(t, Bgps, model.Bgp{Host: "h1", AS: 1, RouterIP: prefix("10.0.0.1/24")}),
 		row(t, AciGws, model.AciGw{PhysicalDomain: "dom"}),
 		row(t, SetMembers, SetMember{SetMemberKey{"s", "network", "a.b:n-1"}, "/contiv.io/state/x"}),
@@ -207,7 +205,7 @@ func TestPrefixes(t *testing.T) {
 // Of a tenant's rows agents follow the rest and the endpoints of networks, and both lie
 // apart, or they do not need them: a new kind of row has to be of one of the three.
 func TestRestOfTenant(t *testing.T) {
-	unneeded := []string{"appprofiles", "extcontracts", "volumeprofiles", "volumes"}
+	unneeded := []string{"appprofiles", "extcontracts"}
 	rest := store.NewMirrorState(TenantRest("a.b"), false)
 	from, to := rest.Span()
 	for _, s := range samples(t) {

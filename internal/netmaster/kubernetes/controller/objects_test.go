@@ -189,7 +189,7 @@ func TestObjectsKept(t *testing.T) {
 	l.modify(objects.NetProfiles, "np", `{"tenantName":"t","DSCP":4}`)
 	l.until("the changes", func(v *control.View) bool {
 		r := v.Policies.RulesOfPolicy(model.PolicyKey{Tenant: "t", Name: "p"})
-		np, _ := v.Groups.NetProfile(model.NetProfileKey{Tenant: "t", Name: "np"})
+		np, _ := control.NetProfile(v, model.NetProfileKey{Tenant: "t", Name: "np"})
 		return len(r) == 1 && r[0].Action == model.Allow && r[0].Group == "" && np.DSCP == 4
 	})
 	// A look at all writes nothing.
@@ -197,7 +197,7 @@ func TestObjectsKept(t *testing.T) {
 	l.objects.work.addAll()
 	l.modify(objects.NetProfiles, "np", `{"tenantName":"t","DSCP":5}`)
 	l.until("the next change", func(v *control.View) bool {
-		np, _ := v.Groups.NetProfile(model.NetProfileKey{Tenant: "t", Name: "np"})
+		np, _ := control.NetProfile(v, model.NetProfileKey{Tenant: "t", Name: "np"})
 		return np.DSCP == 5
 	})
 	if now := l.ctrl.Current().Revision(); now != rev+1 {

@@ -19,7 +19,7 @@ func sameTenant(v *control.View, want model.Tenant, object string) bool {
 }
 
 func sameNetProfile(v *control.View, want model.NetProfile, object string) bool {
-	have, there := v.Groups.NetProfile(want.Key)
+	have, there := control.NetProfile(v, want.Key)
 	want.Object = object
 	return there && have == want
 }
