@@ -78,13 +78,6 @@ func tenantCases() cases {
 	}
 }
 
-func textCases(field string) cases {
-	return cases{
-		pass: []string{change(field, ""), change(field, "Any text, 10 GB"), change(field, text256)},
-		fail: []string{change(field, text257), change(field, "a\nb"), `{"` + field + `":7}`},
-	}
-}
-
 func tagCases() cases {
 	return cases{
 		pass: []string{`{"cfgdTag":""}`, `{"cfgdTag":"a.b-c"}`, change("cfgdTag", strings.Repeat("x", 128))},
