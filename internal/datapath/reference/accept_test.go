@@ -140,8 +140,8 @@ func TestFollows(t *testing.T) {
 				t.Fatalf("seed %d, step %d: objects (-anew +follows):\n%s", seed, step, diff)
 			}
 			for _, pair := range [][2]any{
-				{portNames(anew.k.tables.portMACs), portNames(f.k.tables.portMACs)},
-				{stations(anew.k.tables.addrs), stations(f.k.tables.addrs)},
+				{portNames(anew.k.tables.stations.portMACs), portNames(f.k.tables.stations.portMACs)},
+				{stations(anew.k.tables.stations.addrs), stations(f.k.tables.stations.addrs)},
 				{slices.Sorted(maps.Keys(anew.k.tables.byVLAN)), slices.Sorted(maps.Keys(f.k.tables.byVLAN))},
 				{h.Private != nil && len(anew.k.tables.byPrivate) > 0, h.Private != nil && len(f.k.tables.byPrivate) > 0},
 			} {

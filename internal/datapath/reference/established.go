@@ -29,7 +29,7 @@ func (d *Driver) reportEstablished() {
 			continue
 		}
 		a := driver.Alike{Network: as.network, Src: f.src, Dst: f.dst, Proto: f.proto, DstPort: f.dstPort, Routed: as.outside, To: as.to}
-		if port := t.at(addrKey{f.domain, f.src}).port; port != nil {
+		if port := t.stations.at(addrKey{f.domain, f.src}).port; port != nil {
 			a.From = port.IfName
 		}
 		living.Add(a, f.srcPort)

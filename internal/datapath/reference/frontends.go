@@ -53,7 +53,7 @@ func (t *tables) withFrontends(n *desired.Network, a netip.Addr) (out []*desired
 			out = append(out, s)
 		}
 	}
-	if len(out) > 0 && t.stationAt(n, a).known() {
+	if len(out) > 0 && t.stations.byAddr(n, a).known() {
 		return nil
 	}
 	return out

@@ -36,7 +36,7 @@ func (t *tables) byItsNode(a, vtep netip.Addr) bool {
 // fromStack judges what the host's own stack sends to an address of a native network.
 func (k *kernel) fromStack(p *Packet, n *desired.Network) Verdict {
 	t := k.tables
-	to := t.onNetwork(n, p.Dst)
+	to := t.stations.onNetwork(n, p.Dst)
 	switch {
 	case !p.isIP():
 		return dropped(driver.DropNotIP)

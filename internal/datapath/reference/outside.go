@@ -21,7 +21,7 @@ func (k *kernel) exposedTo(p *Packet) *desired.Network {
 	look := func(keys map[model.ServiceKey]struct{}) {
 		for key := range keys {
 			s := t.services[key]
-			if s == nil || !s.Exposed || t.networks[s.Network] == nil || t.stationAt(t.networks[s.Network], p.Dst).known() {
+			if s == nil || !s.Exposed || t.networks[s.Network] == nil || t.stations.byAddr(t.networks[s.Network], p.Dst).known() {
 				continue
 			}
 			if has := t.serviceAt(t.networks[s.Network], p.Dst); has != nil && s.IPv4 != p.Dst && s.IPv6 != p.Dst {
@@ -49,7 +49,7 @@ func (k *kernel) exposedTo(p *Packet) *desired.Network {
 // isOutside reports whether an address can be an external client's in a network's domain: a
 // single machine's, and in none of the cluster's ranges.
 func (t *tables) isOutside(n *desired.Network, a netip.Addr) bool {
-	if n.Contains(a) || t.elsewhere(n, a) || t.stationAt(n, a).known() || !oneStation(a) ||
+	if n.Contains(a) || t.elsewhere(n, a) || t.stations.byAddr(n, a).known() || !oneStation(a) ||
 		slices.ContainsFunc(desired.Nowhere, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return false
 	}
@@ -96,7 +96,7 @@ func (k *kernel) fromRouter(from origin, p *Packet, vtep netip.Addr) Verdict {
 	if !t.isOutside(from.net, p.Src) || from.net.Routed && !t.byItsNode(p.Src, vtep) {
 		return dropped(driver.DropSpoof)
 	}
-	to := t.onNetwork(from.net, p.Dst)
+	to := t.stations.onNetwork(from.net, p.Dst)
 	switch {
 	case p.damaged():
 		return dropped(driver.DropInvalid)
@@ -109,7 +109,7 @@ func (k *kernel) fromRouter(from origin, p *Packet, vtep netip.Addr) Verdict {
 
 // backToHost gives a packet of a backend elsewhere to the host, as the service's.
 func (k *kernel) backToHost(from origin, p *Packet, vtep netip.Addr) Verdict {
-	s := k.tables.onNetwork(from.net, p.Src)
+	s := k.tables.stations.onNetwork(from.net, p.Src)
 	if s.remote == nil || s.remote.VTEP != vtep || s.identity() == model.IdentityUnknown {
 		return dropped(driver.DropUnknownSource)
 	}

@@ -44,7 +44,7 @@ func (t *tables) elsewhere(n *desired.Network, a netip.Addr) bool {
 // endpoint that has the address, as far as its MAC tells.
 func (t *tables) across(n *desired.Network, p *Packet) (s station, across, believed bool) {
 	a := senderAddr(p)
-	if s = t.byAddr(n, a); s.network() == n.ID || !s.known() && !t.elsewhere(n, a) {
+	if s = t.stations.byAddr(n, a); s.network() == n.ID || !s.known() && !t.elsewhere(n, a) {
 		return s, false, false
 	}
 	return s, true, s.remote != nil && s.mac() == p.SrcMAC && s.identity() != model.IdentityUnknown &&
@@ -56,7 +56,7 @@ func (t *tables) across(n *desired.Network, p *Packet) (s station, across, belie
 func (t *tables) deliver(from origin, p *Packet) Verdict {
 	v := t.toStation(from, p)
 	if from.port == nil && !from.host && len(v.Ports) > 0 {
-		if s := t.byAddr(from.net, p.Src); s.known() && s.network() != from.net.ID {
+		if s := t.stations.byAddr(from.net, p.Src); s.known() && s.network() != from.net.ID {
 			sent := *p
 			sent.VTEP, sent.Network, sent.Uplink, sent.VLAN, sent.SrcMAC = netip.Addr{}, 0, false, 0, desired.RouterMAC
 			v.Sent = &sent
@@ -86,7 +86,7 @@ func (t *tables) route(from origin, p *Packet) Verdict {
 	if p.Hops() == 1 {
 		return t.refuse(from, p, noHops)
 	}
-	to := t.byAddr(from.net, p.Dst)
+	to := t.stations.byAddr(from.net, p.Dst)
 	net := t.networks[to.network()]
 	if net == nil || !net.Contains(p.Dst) {
 		return t.refuse(from, p, nobody)

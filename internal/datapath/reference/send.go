@@ -67,7 +67,7 @@ func (k *kernel) send(p *Packet) Verdict {
 			return dropped(driver.DropNetwork)
 		}
 		_, across, believed := t.across(from.net, p)
-		if t.byAddr(from.net, senderAddr(p)).port != nil || t.byMAC(from.net.ID, p.SrcMAC).port != nil || across && !believed {
+		if t.stations.byAddr(from.net, senderAddr(p)).port != nil || t.stations.byMAC(from.net.ID, p.SrcMAC).port != nil || across && !believed {
 			return dropped(driver.DropSpoof)
 		}
 	default:
@@ -104,7 +104,7 @@ func (t *tables) ofItsHost(n *desired.Network, p *Packet) bool {
 	if s, across, believed := t.across(n, p); across {
 		return believed && s.remote.VTEP == p.VTEP
 	}
-	s := t.byMAC(n.ID, p.SrcMAC)
+	s := t.stations.byMAC(n.ID, p.SrcMAC)
 	if s.remote == nil || s.remote.VTEP != p.VTEP {
 		return false
 	}
@@ -112,7 +112,7 @@ func (t *tables) ofItsHost(n *desired.Network, p *Packet) bool {
 	if (p.ARP != nil || p.isND()) && (!a.IsValid() || a.IsUnspecified()) {
 		return true
 	}
-	by := t.byAddr(n, a)
+	by := t.stations.byAddr(n, a)
 	return by.known() && by.mac() == s.mac() && by.identity() != model.IdentityUnknown
 }
 
@@ -168,11 +168,11 @@ func (t *tables) neighbour(from origin, p *Packet) Verdict {
 	}
 	if asks(p) {
 		target := askedFor(p)
-		if s := t.onNetwork(from.net, target); s.known() && t.answers(from, s) {
+		if s := t.stations.onNetwork(from.net, target); s.known() && t.answers(from, s) {
 			return Verdict{Answer: answer(p, target, s.mac())}
 		}
 		if !p.DstMAC.Multicast() {
-			if t.byMAC(from.net.ID, p.DstMAC).known() {
+			if t.stations.byMAC(from.net.ID, p.DstMAC).known() {
 				return t.toStation(from, p)
 			}
 		}
@@ -227,14 +227,14 @@ func answer(p *Packet, target netip.Addr, mac model.MAC) *Packet {
 // an endpoint's MAC with a group's address.
 func (t *tables) toStation(from origin, p *Packet) Verdict {
 	mac := p.DstMAC
-	by := t.byAddr(from.net, p.Dst)
+	by := t.stations.byAddr(from.net, p.Dst)
 	if by.known() && p.ARP == nil && (by.mac() != mac || by.network() != from.net.ID) {
 		return dropped(driver.DropUnknownDest)
 	}
 	if from.port != nil && t.isRouter(from.net, mac) {
 		return dropped(driver.DropUnknownDest) // not even to the uplink
 	}
-	s := t.byMAC(from.net.ID, mac)
+	s := t.stations.byMAC(from.net.ID, mac)
 	switch {
 	case s.known() && !by.known() && p.isIP() && !p.isND():
 		return dropped(driver.DropUnknownDest)
@@ -365,7 +365,7 @@ func (k *kernel) forwardBy(from origin, p *Packet, back *Verdict) Verdict {
 		as.own = was.own // which only what a client sends tells
 	}
 	for _, end := range ends {
-		port := t.byAddr(from.net, end.here).port
+		port := t.stations.byAddr(from.net, end.here).port
 		if port == nil {
 			continue
 		}
@@ -403,7 +403,7 @@ func appendRule(rules []string, id string) []string {
 // peerAt is the peer that policy sees in an address that is used on a network.
 func (t *tables) peerAt(n *desired.Network, a netip.Addr) desired.Peer {
 	p := desired.Peer{Addr: a, Network: n.ID}
-	if s := t.byAddr(n, a); s.known() {
+	if s := t.stations.byAddr(n, a); s.known() {
 		p.Identity, p.Network = s.identity(), s.network()
 	} else if n.Encap == model.EncapVLAN {
 		p.Identity = model.IdentityExternal

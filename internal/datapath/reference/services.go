@@ -18,9 +18,6 @@ const (
 	firstPort  = 1024
 )
 
-// stationAt finds who has an address in a network's domain.
-func (t *tables) stationAt(n *desired.Network, a netip.Addr) station { return t.byAddr(n, a) }
-
 // tracked is a translated tuple as the table of connections has it.
 func tracked(n *desired.Network, f flow) flow {
 	return flow{spaceOf(n, f.src, f.dst), f.src, f.dst, f.proto, f.srcPort, f.dstPort}
@@ -179,7 +176,7 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 	}
 	q := tr.there(p)
 	var v Verdict
-	switch backend := k.tables.stationAt(from.net, tr.behind.dst); {
+	switch backend := k.tables.stations.byAddr(from.net, tr.behind.dst); {
 	case tr.foreign && backend.known():
 		return dropped(driver.DropUnknownDest) // it is an endpoint's, which is another backend
 	case tr.foreign: // led out, as if the client had asked there itself
@@ -269,7 +266,7 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 	}
 	tr := &translation{
 		original: tupleOf(from.net, p), service: s.Key, backend: key, network: from.net.ID, foreign: b.External(),
-		backendMAC: k.tables.stationAt(from.net, b.Addr(v6)).mac(),
+		backendMAC: k.tables.stations.byAddr(from.net, b.Addr(v6)).mac(),
 		counted:    driver.ServiceOf{Service: s.Key, Protocol: p.Proto, Port: p.DstPort, IPv6: v6, Backend: key},
 	}
 	if from.port != nil {

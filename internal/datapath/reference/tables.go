@@ -28,123 +28,28 @@ type header struct {
 // tables are the indexes that packets are looked up in.
 type tables struct {
 	header
+	stations  *stationTable
 	networks  map[model.NetworkID]*desired.Network
 	byVLAN    map[uint32]*desired.Network
 	sets      map[desired.PolicySetID]*desired.PolicySet
 	ports     map[string]*desired.Port
-	remotes   map[desired.RemoteKey]*desired.Remote
-	portMACs  map[desired.RemoteKey]*desired.Port
 	joined    groups[desired.Domain, *desired.Network]
 	natives   map[*desired.Network]struct{}
-	addrs     map[addrKey]station // link-local addresses of IPv6 excepted, which follow from MACs
 	services  map[model.ServiceKey]*desired.Service
 	vips      groups[netip.Addr, model.ServiceKey] // who wants an address, of any domain
 	frontends groups[netip.Addr, model.ServiceKey] // who has some face there
 	private   *desired.Private                     // nil = none
 	byPrivate map[netip.Addr]*desired.Port
 
-	was map[addrKey]station // owners of changed addresses before the current Apply; nil = not recorded
-
 	decisions   []driver.Decision  // of the packet under way, in order
 	auditEvents []driver.FlowEvent // what else is to be told of it
 }
 
-// addrKey names an address in a domain; a link-local one, which is no router's
-// affair, in its network, as if that were joined to none.
-type addrKey struct {
-	domain desired.Domain
-	addr   netip.Addr
-}
-
-// spaceOf is where addresses that a packet on a network has are kept together.
-func spaceOf(n *desired.Network, addrs ...netip.Addr) desired.Domain {
-	for _, a := range addrs {
-		if a.Is6() && a.IsLinkLocalUnicast() {
-			return desired.Domain(n.ID)
-		}
-	}
-	return n.Domain()
-}
-
-// station is an endpoint known on a network: a local port, or a remote one.
-type station struct {
-	port   *desired.Port
-	remote *desired.Remote
-}
-
-func (s station) known() bool { return s != station{} }
-
-// mac is zero of a station that is not known; so is identity.
-func (s station) mac() model.MAC {
-	switch {
-	case s.port != nil:
-		return s.port.MAC
-	case s.remote != nil:
-		return s.remote.MAC
-	}
-	return model.MAC{}
-}
-
-func (s station) identity() model.Identity {
-	switch {
-	case s.port != nil:
-		return s.port.Identity
-	case s.remote != nil:
-		return s.remote.Identity
-	}
-	return 0
-}
-
-// network is 0 of a station that is not known.
-func (s station) network() model.NetworkID {
-	switch {
-	case s.port != nil:
-		return s.port.Network
-	case s.remote != nil:
-		return s.remote.Network
-	}
-	return 0
-}
-
-// byMAC finds who has a MAC: a port before a remote, while there are both.
-func (t *tables) byMAC(n model.NetworkID, mac model.MAC) station {
-	k := desired.RemoteKey{Network: n, MAC: mac}
-	if p := t.portMACs[k]; p != nil {
-		return station{port: p}
-	}
-	return station{remote: t.remotes[k]}
-}
-
-// byAddr finds who has an address that is used on a network: on any of its domain.
-func (t *tables) byAddr(n *desired.Network, a netip.Addr) station {
-	return t.at(addrKey{spaceOf(n, a), a})
-}
-
-// onNetwork is byAddr for stations on this very network, not elsewhere in its
-// domain.
-func (t *tables) onNetwork(n *desired.Network, a netip.Addr) station {
-	if s := t.byAddr(n, a); s.network() == n.ID {
-		return s
-	}
-	return station{}
-}
-
-func (t *tables) at(k addrKey) station {
-	if s := t.addrs[k]; s.known() || !k.addr.Is6() {
-		return s
-	}
-	b := k.addr.As16() // the reverse of MAC.LinkLocal
-	mac := model.MAC{b[8] ^ 2, b[9], b[10], b[13], b[14], b[15]}
-	if mac.LinkLocal() != k.addr {
-		return station{}
-	}
-	return t.byMAC(model.NetworkID(k.domain), mac)
-}
-
 func newTables(o objects) *tables {
 	return &tables{
-		networks: o.networks, sets: o.sets, ports: o.ports, remotes: o.remotes, services: o.services, vips: groups[netip.Addr, model.ServiceKey]{}, frontends: groups[netip.Addr, model.ServiceKey]{},
-		byVLAN: map[uint32]*desired.Network{}, joined: groups[desired.Domain, *desired.Network]{}, portMACs: map[desired.RemoteKey]*desired.Port{}, addrs: map[addrKey]station{},
+		stations: &stationTable{networks: o.networks, remotes: o.remotes, portMACs: map[desired.RemoteKey]*desired.Port{}, addrs: map[addrKey]station{}},
+		networks: o.networks, sets: o.sets, ports: o.ports, services: o.services, vips: groups[netip.Addr, model.ServiceKey]{}, frontends: groups[netip.Addr, model.ServiceKey]{},
+		byVLAN: map[uint32]*desired.Network{}, joined: groups[desired.Domain, *desired.Network]{},
 		byPrivate: map[netip.Addr]*desired.Port{}, natives: map[*desired.Network]struct{}{},
 	}
 }
@@ -157,7 +62,7 @@ func index(o objects) *tables {
 		t.setNetwork(nil, n)
 	}
 	for _, r := range o.remotes {
-		t.setRemote(nil, r)
+		t.stations.setRemote(nil, r)
 	}
 	for _, p := range o.ports { // after remotes, whose addresses they may take over
 		t.setPort(nil, p)
@@ -165,7 +70,7 @@ func index(o objects) *tables {
 	for _, s := range o.services {
 		t.setService(nil, s)
 	}
-	t.was = map[addrKey]station{}
+	t.stations.was = map[addrKey]station{}
 	return t
 }
 
@@ -198,24 +103,9 @@ func (t *tables) setNetwork(old, now *desired.Network) {
 	}
 }
 
-func (t *tables) setRemote(old, now *desired.Remote) {
-	if old != nil {
-		t.note(old.Network, old.MAC.LinkLocal())
-		t.remove(old.Network, station{remote: old}, old.IPv4, old.IPv6)
-	}
-	if now != nil {
-		t.note(now.Network, now.MAC.LinkLocal())
-		t.add(now.Network, station{remote: now}, now.IPv4, now.IPv6)
-	}
-}
-
 func (t *tables) setPort(old, now *desired.Port) {
+	t.stations.setPort(old, now)
 	if old != nil {
-		t.note(old.Network, old.MAC.LinkLocal())
-		t.remove(old.Network, station{port: old}, old.IPv4, old.IPv6)
-		if k := (desired.RemoteKey{Network: old.Network, MAC: old.MAC}); t.portMACs[k] == old {
-			delete(t.portMACs, k)
-		}
 		for _, a := range []netip.Addr{old.Private, old.Private6} {
 			if t.byPrivate[a] == old {
 				delete(t.byPrivate, a)
@@ -223,9 +113,6 @@ func (t *tables) setPort(old, now *desired.Port) {
 		}
 	}
 	if now != nil {
-		t.note(now.Network, now.MAC.LinkLocal())
-		t.add(now.Network, station{port: now}, now.IPv4, now.IPv6)
-		t.portMACs[desired.RemoteKey{Network: now.Network, MAC: now.MAC}] = now
 		for _, a := range []netip.Addr{now.Private, now.Private6} {
 			if a.IsValid() {
 				t.byPrivate[a] = now
@@ -234,45 +121,10 @@ func (t *tables) setPort(old, now *desired.Port) {
 	}
 }
 
-func (t *tables) add(n model.NetworkID, s station, addrs ...netip.Addr) {
-	for _, a := range addrs {
-		if a.IsValid() {
-			t.note(n, a)
-			t.addrs[t.key(n, a)] = s
-		}
-	}
-}
-
-// key is the key of a station's address on a network.
-func (t *tables) key(id model.NetworkID, a netip.Addr) addrKey {
-	n := t.networks[id]
-	if n == nil { // refused, or gone by half
-		n = &desired.Network{ID: id}
-	}
-	return addrKey{spaceOf(n, a), a}
-}
-
-func (t *tables) remove(n model.NetworkID, s station, addrs ...netip.Addr) {
-	for _, a := range addrs {
-		if k := t.key(n, a); t.addrs[k] == s {
-			t.note(n, a)
-			delete(t.addrs, k)
-		}
-	}
-}
-
-// note remembers whose an address was before this Apply.
-func (t *tables) note(n model.NetworkID, a netip.Addr) {
-	k := t.key(n, a)
-	if _, noted := t.was[k]; !noted && t.was != nil {
-		t.was[k] = t.at(k)
-	}
-}
-
 // forgetGone drops the connections of addresses whose owner is gone or has changed.
 func (k *kernel) forgetGone(was map[addrKey]station) {
 	for a, old := range was {
-		now := k.tables.at(a)
+		now := k.tables.stations.at(a)
 		if old.known() && (old.mac() != now.mac() || (old.port == nil) != (now.port == nil)) {
 			k.conns.forget(a)
 			k.conns.forget(addrKey{desired.Domain(old.network()), a.addr}) // with link-local ones

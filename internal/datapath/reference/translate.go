@@ -278,8 +278,8 @@ func (k *kernel) addressChanged(a netip.Addr) {
 			k.endTranslation(tr)
 			continue
 		}
-		client := k.tables.stationAt(n, tr.original.src)
-		if tr.outside() && client.known() || !tr.outside() && (client.port == nil || client.port.IfName != tr.client || client.mac() != tr.clientMAC) || k.tables.stationAt(n, tr.behind.dst).mac() != tr.backendMAC {
+		client := k.tables.stations.byAddr(n, tr.original.src)
+		if tr.outside() && client.known() || !tr.outside() && (client.port == nil || client.port.IfName != tr.client || client.mac() != tr.clientMAC) || k.tables.stations.byAddr(n, tr.behind.dst).mac() != tr.backendMAC {
 			k.endTranslation(tr)
 		}
 	}
@@ -294,7 +294,7 @@ func (t *tables) serviceAt(n *desired.Network, a netip.Addr) *desired.Service {
 			keys = append(keys, key)
 		}
 	}
-	if len(keys) == 0 || t.stationAt(n, a).known() {
+	if len(keys) == 0 || t.stations.byAddr(n, a).known() {
 		return nil
 	}
 	return t.services[slices.MinFunc(keys, func(a, b model.ServiceKey) int { return cmp.Compare(a.String(), b.String()) })]

@@ -40,7 +40,7 @@ func (k *kernel) write(p *desiredStates, t touched, whole bool, report *driver.R
 	w.header(p.want)
 	onNetworks := kind[model.NetworkID, desired.Network]{o.networks, accepted(p, p.want.Networks), networkName, (*desired.Network).Equal, ix.setNetwork}
 	onSets := kind[desired.PolicySetID, desired.PolicySet]{o.sets, accepted(p, p.want.PolicySets), setName, (*desired.PolicySet).Equal, func(_, _ *desired.PolicySet) {}}
-	onRemotes := kind[desired.RemoteKey, desired.Remote]{o.remotes, accepted(p, p.want.Remotes), remoteName, equal[desired.Remote], ix.setRemote}
+	onRemotes := kind[desired.RemoteKey, desired.Remote]{o.remotes, accepted(p, p.want.Remotes), remoteName, equal[desired.Remote], ix.stations.setRemote}
 	onPorts := kind[string, desired.Port]{o.ports, accepted(p, p.want.Ports), portName, equal[desired.Port], ix.setPort}
 	onServices := kind[model.ServiceKey, desired.Service]{o.services, accepted(p, p.want.Services), serviceName, (*desired.Service).Equal, ix.setService}
 	onNetworks.put(w, networks)
@@ -53,15 +53,15 @@ func (k *kernel) write(p *desiredStates, t touched, whole bool, report *driver.R
 	onRemotes.sweep(w, remotes)
 	onSets.sweep(w, sets)
 	onNetworks.sweep(w, networks)
-	was := ix.was
+	was := ix.stations.was
 	if whole {
-		for a, s := range ix.addrs { // also of domains that are no more
+		for a, s := range ix.stations.addrs { // also of domains that are no more
 			if _, noted := was[a]; !noted {
 				was[a] = s
 			}
 		}
 	}
-	if ix.was = map[addrKey]station{}; whole || !w.complete || w.err != nil {
+	if ix.stations.was = map[addrKey]station{}; whole || !w.complete || w.err != nil {
 		k.tables = index(k.objects) // what was there, or is left, is no whole picture: two may have one address
 	}
 	k.forgetGone(was)
