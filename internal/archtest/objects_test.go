@@ -244,6 +244,5 @@ var oversized = map[string]size{
 	"internal/datapath/conformance.randomFrontends": {56, 5, 0},
 	"internal/datapath/conformance.randomServices":  {51, 19, 0},
 	"internal/datapath/conformance.services":        {66, 6, 0},
-	"internal/datapath/ovs/pipeline.list":           {61, 2, 0},
 	"test/kube/cluster.Nodes":                       {66, 4, 0},
 }

@@ -24,15 +24,15 @@ func (c Config) servicesOutside() bool { return c.Host != 0 }
 func (s Service) outside(c Config) bool { return s.Exposed && c.servicesOutside() }
 
 // exposedBase adds what these clients need whatever services there are.
-func exposedBase(l *list, c Config) {
-	if !c.servicesOutside() {
+func (l baseFlows) exposedBase() {
+	if !l.c.servicesOutside() {
 		return
 	}
 	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
 		l.drop(Outside, 300, nd(typ, origin(fromStack)), driver.DropSpoof)
 	}
 	toService := []of.Action{of.Set(regSrc, model.IdentityExternal), goTo(Translate)}
-	for _, a := range []netip.Addr{c.Private.Addr, c.Private.Addr6} { // on this host it is known
+	for _, a := range []netip.Addr{l.c.Private.Addr, l.c.Private.Addr6} { // on this host it is known
 		if a.IsValid() {
 			l.add(Outside, 250, fromAddr(a, origin(fromStack)), toService...)
 		}
@@ -43,7 +43,7 @@ func exposedBase(l *list, c Config) {
 	l.drop(State, 93, match(behind, of.State(of.StateTrk, of.StateRpl)), driver.DropUnknownDest)
 	l.drop(State, 93, match(behind, of.Masked(of.CtMark, of.Value{}, of.Uint(forHost|begunHere))), driver.DropUnknownDest)
 	for _, eth := range []of.Term{isIP, isIPv6} {
-		if c.clientsByTunnel() {
+		if l.c.clientsByTunnel() {
 			l.add(Relayed, 150, match(eth, toItsMAC), goTo(Returned))
 		}
 		// Tracking would take a request for a step of the connection.
@@ -85,28 +85,28 @@ func (s Service) fromOutside(l *list, c Config, vip netip.Addr) {
 
 // fromStackTo adds the flows by which translated packets of these clients find an
 // endpoint on any network of the domain; no hop is counted.
-func fromStackTo(l *list, c Config, n *desired.Network, mac model.MAC, there []of.Action, own ...netip.Addr) {
+func (l networkFlows) fromStackTo(mac model.MAC, there []of.Action, own ...netip.Addr) {
 	for _, a := range own {
-		if c.servicesOutside() && n.Contains(a) && there != nil {
-			to := []of.Action{of.Set(regNetwork, n.ID), of.SetField{Field: of.EthDst, Value: of.MAC(mac)}}
-			l.add(Backend, 105, toAddr(a, domain(n), origin(fromStack)), append(to, there...)...)
+		if l.c.servicesOutside() && l.n.Contains(a) && there != nil {
+			to := []of.Action{of.Set(regNetwork, l.n.ID), of.SetField{Field: of.EthDst, Value: of.MAC(mac)}}
+			l.add(Backend, 105, toAddr(a, domain(l.n), origin(fromStack)), append(to, there...)...)
 		}
 	}
 }
 
 // behind adds that an endpoint elsewhere answers such clients by its host's router.
-func behind(l *list, c Config, n *desired.Network, r *desired.Remote) {
-	if !c.servicesOutside() || !c.clientsByTunnel() || !r.VTEP.IsValid() || r.Identity == model.IdentityUnknown {
+func (l networkFlows) behind(r *desired.Remote) {
+	if !l.c.servicesOutside() || !l.c.clientsByTunnel() || !r.VTEP.IsValid() || r.Identity == model.IdentityUnknown {
 		return
 	}
 	on := Track
-	if c.leads(n) {
+	if l.c.leads(l.n) {
 		on = ToNode
 	}
 	for _, a := range []netip.Addr{r.IPv4, r.IPv6} {
 		if a.IsValid() {
-			l.add(Returned, 100, fromAddr(a, network(n.ID), tunnelFrom(r.VTEP)),
-				of.Set(regOrigin, fromBehind), of.Set(regSrc, r.Identity), of.Set(regDst, model.IdentityExternal), of.Set(regPort, c.Host), goTo(on))
+			l.add(Returned, 100, fromAddr(a, network(l.n.ID), tunnelFrom(r.VTEP)),
+				of.Set(regOrigin, fromBehind), of.Set(regSrc, r.Identity), of.Set(regDst, model.IdentityExternal), of.Set(regPort, l.c.Host), goTo(on))
 		}
 	}
 }

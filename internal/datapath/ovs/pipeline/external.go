@@ -11,7 +11,7 @@ import (
 // led as its own packet to the address would be, by egress.
 
 // externalBase adds where what no endpoint has goes.
-func externalBase(l *list) {
+func (l baseFlows) externalBase() {
 	l.add(Backend, 9, match(origin(fromPort)), goTo(Destination))
 	l.drop(Backend, 9, match(origin(fromStack)), driver.DropNoProvider) // its answer would not come by here
 }

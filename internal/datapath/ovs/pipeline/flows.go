@@ -75,6 +75,20 @@ type list struct {
 	cookie uint64
 }
 
+// baseFlows collects the flows that depend on the configuration alone. Base calls its methods.
+type baseFlows struct {
+	*list
+	c Config
+}
+
+// networkFlows collects flows of a network, or of an endpoint on it. Network, Port and Remote
+// call its methods.
+type networkFlows struct {
+	*list
+	c Config
+	n *desired.Network
+}
+
 func (l *list) add(s Stage, priority uint16, m of.Match, actions ...of.Action) {
 	l.flows = append(l.flows, of.Flow{Table: uint8(s), Priority: priority, Cookie: l.cookie, Match: m, Actions: actions})
 }
@@ -147,7 +161,7 @@ func toAddr(a netip.Addr, more ...of.Term) of.Match {
 
 // Base returns the flows that are there whatever the picture.
 func Base(c Config) []of.Flow {
-	l := &list{cookie: cookie(KindBase, 0)}
+	l := baseFlows{&list{cookie: cookie(KindBase, 0)}, c}
 	l.drop(Classify, 0, nil, driver.DropNoPort)
 	for _, p := range []uint32{c.Tunnel, c.Uplink, c.Host, c.Router} {
 		if p != 0 {
@@ -204,19 +218,19 @@ func Base(c Config) []of.Flow {
 	}
 	l.drop(Stations, 0, nil, driver.DropUnknownDest)
 	l.drop(Flood, 0, nil, driver.DropUnknownDest)
-	multicastBase(l, c)
+	l.multicastBase()
 	l.add(Address, 0, nil, of.Set(regDst, model.IdentityExternal), goTo(Track))
-	routerBase(l, c)
-	hostBase(l, c)
-	untaggedBase(l, c)
-	serviceBase(l, c)
-	outsideBase(l, c)
-	nativeBase(l, c)
-	trackFlows(l, c)
-	reopenFlows(l, c)
-	pathMTU(l, c)
-	policyFrame(l, c)
-	commitFlows(l)
+	l.routerBase()
+	l.hostBase()
+	l.untaggedBase()
+	l.serviceBase()
+	l.outsideBase()
+	l.nativeBase()
+	l.trackFlows()
+	l.reopenFlows()
+	l.pathMTU()
+	l.policyFrame()
+	l.commitFlows()
 	l.drop(Output, 200, match(of.State(of.StateInv, 0)), driver.DropInvalid) // a fragment whose datagram never was complete
 	l.drop(Output, 0, match(of.Eq(regPort, 0)), driver.DropUnknownDest)
 	l.flows[len(l.flows)-1].Priority = 10
@@ -224,7 +238,7 @@ func Base(c Config) []of.Flow {
 	return l.flows
 }
 
-func trackFlows(l *list, c Config) {
+func (l baseFlows) trackFlows() {
 	l.drop(Track, 0, nil, driver.DropNotIP)
 	l.add(Track, 200, match(isARP), goTo(Output))
 	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
@@ -259,7 +273,7 @@ func trackFlows(l *list, c Config) {
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		l.drop(State, 86, match(eth, origin(fromPort), of.State(of.StateRel|of.StateTrk, 0)), driver.DropInvalid)
 	}
-	if c.Mutation != NoReplyMirror {
+	if l.c.Mutation != NoReplyMirror {
 		l.add(State, 80, match(of.State(of.StateRpl|of.StateTrk, 0)), append(turnRound(), goTo(Out0))...)
 	}
 	// Only tracking in user space passes later fragments on. Rules by port do not
@@ -308,7 +322,7 @@ func tracked(v6 bool) []model.Protocol {
 // commitFlows remember connections. Tracking in user space keeps a fragment here,
 // as it does in Track, until all fragments of its datagram have come here: so later
 // fragments go on only if policy has let the first one through.
-func commitFlows(l *list) {
+func (l baseFlows) commitFlows() {
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		l.add(Commit, 8, match(eth, isFragment, of.State(of.StateTrk, of.StateNew)),
 			of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(Output)})

@@ -59,11 +59,11 @@ type Frontend struct {
 func (f Frontend) atNodes() bool { return f.Addr.IsUnspecified() }
 
 // frontendBase adds what faces need whatever services there are.
-func frontendBase(l *list, c Config) {
+func (l baseFlows) frontendBase() {
 	seen := of.State(of.StateTrk, 0)
 	l.add(Faced, 5, match(seen), goTo(Pick)) // which refuses it
 	l.add(Faced, 0, nil, goTo(Serve))
-	if c.servicesOutside() {
+	if l.c.servicesOutside() {
 		l.add(Serve, 310, match(origin(fromStack)), goTo(Outside))
 	}
 	for _, v6 := range []bool{false, true} {

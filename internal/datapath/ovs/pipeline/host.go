@@ -70,15 +70,15 @@ func (l *list) undivert(priority uint16, m of.Match) {
 }
 
 // hostBase adds what egress needs whatever networks there are.
-func hostBase(l *list, c Config) {
-	if c.Host == 0 {
+func (l baseFlows) hostBase() {
+	if l.c.Host == 0 {
 		return
 	}
 	router := match(origin(fromPort), of.EqMAC(of.EthDst, desired.RouterMAC))
 	l.drop(Destination, 198, router, driver.DropUnknownDest)
-	l.dropOutside(c, 0, nil)
-	for _, x := range families(c) {
-		x.hostBase(l, c, router)
+	l.dropOutside(l.c, 0, nil)
+	for _, x := range families(l.c) {
+		x.hostBase(l.list, l.c, router)
 	}
 }
 
@@ -130,17 +130,17 @@ func (x family) hostBase(l *list, c Config, router of.Match) {
 // hostNetwork adds what egress needs for a network: the router's answers to
 // ARP and neighbour discovery, what the router does not take, and what is diverted
 // from a physical router.
-func hostNetwork(l *list, c Config, n *desired.Network) {
-	for _, x := range families(c) {
-		subnet, router := x.ofNetwork(n)
+func (l networkFlows) hostNetwork() {
+	for _, x := range families(l.c) {
+		subnet, router := x.ofNetwork(l.n)
 		if !subnet.IsValid() {
 			continue
 		}
-		inside := match(append(x.to(subnet.Masked()), network(n.ID))...)
+		inside := match(append(x.to(subnet.Masked()), network(l.n.ID))...)
 		l.drop(Route, 140, inside, driver.DropUnknownDest)
-		l.drop(Source, 200, match(append(x.from(subnet.Masked()), domain(n), origin(fromHost))...), driver.DropSpoof)
+		l.drop(Source, 200, match(append(x.from(subnet.Masked()), domain(l.n), origin(fromHost))...), driver.DropSpoof)
 		switch {
-		case n.Joined != 0: // its router answers in any case
+		case l.n.Joined != 0: // its router answers in any case
 		case !router.IsValid():
 			l.undivert(145, inside)
 			for _, m := range []of.Match{
@@ -148,25 +148,25 @@ func hostNetwork(l *list, c Config, n *desired.Network) {
 				match(isProto(17), of.Eq(of.UDPDst, 53)),
 				match(isProto(6), of.Eq(of.TCPDst, 53)),
 			} {
-				l.add(Destination, 200, match(append(m, network(n.ID), x.eth, x.open(), unicast)...), of.Set(regWay, wayDiverted), goTo(Route))
+				l.add(Destination, 200, match(append(m, network(l.n.ID), x.eth, x.open(), unicast)...), of.Set(regWay, wayDiverted), goTo(Route))
 			}
-		case n.Routed: // no endpoint there has a NAT address
-			nativeRouter(l, c, n, router)
+		case l.n.Routed: // no endpoint there has a NAT address
+			l.nativeRouter(router)
 		case x.six():
-			routerAdvertises(l, c, router, network(n.ID), origin(fromPort), x.open())
+			l.advertises(l.c, routerAddrs(router), network(l.n.ID), origin(fromPort), x.open())
 		default:
-			l.answerARP(Neighbour, 220, match(network(n.ID), x.open(), of.EqAddr(of.ArpTpa, router)), desired.RouterMAC, router, goTo(Answer))
+			l.answerARP(Neighbour, 220, match(network(l.n.ID), x.open(), of.EqAddr(of.ArpTpa, router)), desired.RouterMAC, router, goTo(Answer))
 		}
 	}
 }
 
 // hostPort adds what a port's private addresses need, and returns the port's regWay.
-func hostPort(l *list, c Config, n *desired.Network, p LocalPort) (way int) {
-	for _, x := range families(c) {
+func (l networkFlows) hostPort(p LocalPort) (way int) {
+	for _, x := range families(l.c) {
 		own, private := x.ofPort(p)
 		if own.IsValid() && private.IsValid() {
 			way |= x.bit
-			x.hostPort(l, c, n, p, own, private)
+			x.hostPort(l.list, l.c, l.n, p, own, private)
 		}
 	}
 	return way

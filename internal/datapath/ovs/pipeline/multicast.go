@@ -71,13 +71,13 @@ func groups() (all, link []of.Match) {
 	return all, link
 }
 
-func multicastBase(l *list, c Config) {
+func (l baseFlows) multicastBase() {
 	all, link := groups()
 	for _, m := range all {
 		l.add(Destination, 55, m, goTo(Groups))
 	}
 	for _, m := range link {
-		if c.ArpMode == model.ArpFlood {
+		if l.c.ArpMode == model.ArpFlood {
 			l.add(Destination, 57, m, goTo(Flood))
 		} else {
 			l.drop(Destination, 57, m, driver.DropUnknownDest)
@@ -92,7 +92,7 @@ func multicastBase(l *list, c Config) {
 		l.drop(Destination, 128, nd(typ, broadcast), driver.DropUnknownDest)
 	}
 	l.drop(Destination, 129, nd(mldQuery, broadcast, origin(fromPort)), driver.DropSpoof)
-	if c.Answers && c.Uplink != 0 { // the fabric's questions
+	if l.c.Answers && l.c.Uplink != 0 { // the fabric's questions
 		for _, m := range []of.Match{match(append(igmp, origin(fromUplink))...), nd(mldQuery, broadcast, origin(fromUplink))} {
 			l.add(Destination, 129, m, of.Meter{ID: MeterFabric}, of.Controller{MaxLen: membershipLen})
 			l.flows[len(l.flows)-1].Cookie |= AnswerBit
@@ -101,8 +101,8 @@ func multicastBase(l *list, c Config) {
 }
 
 // multicastPort has a port's messages about memberships heard.
-func multicastPort(l *list, c Config, n *desired.Network, p LocalPort) {
-	if !c.Answers {
+func (l networkFlows) multicastPort(p LocalPort) {
+	if !l.c.Answers {
 		return
 	}
 	in := of.Eq(of.InPort, p.Number)
@@ -115,8 +115,8 @@ func multicastPort(l *list, c Config, n *desired.Network, p LocalPort) {
 	// to the uplink what may go there.
 	hear(match(in, broadcast, isIP, isProto(protoIGMP)))
 	var on []of.Action
-	if n.Encap == model.EncapVLAN && c.Uplink != 0 {
-		on = []of.Action{of.Set(regPort, c.Uplink), goTo(Output)}
+	if l.n.Encap == model.EncapVLAN && l.c.Uplink != 0 {
+		on = []of.Action{of.Set(regPort, l.c.Uplink), goTo(Output)}
 	}
 	for _, typ := range []int{mldReport1, mldDone1, mldReport2} {
 		hear(nd(typ, in, broadcast), on...)
@@ -124,18 +124,18 @@ func multicastPort(l *list, c Config, n *desired.Network, p LocalPort) {
 }
 
 // multicastNetwork has what is sent to any group go to other hosts.
-func multicastNetwork(l *list, c Config, n *desired.Network) {
-	if acts := elsewhere(c, n); acts != nil {
+func (l networkFlows) multicastNetwork() {
+	if acts := elsewhere(l.c, l.n); acts != nil {
 		for _, at := range []uint32{0, lastChunk} {
-			l.add(Groups, 10, match(network(n.ID), of.Eq(regChunk, at), origin(fromPort)), acts...)
+			l.add(Groups, 10, match(network(l.n.ID), of.Eq(regChunk, at), origin(fromPort)), acts...)
 		}
 	}
-	if n.Encap == model.EncapVXLAN && c.Tunnel != 0 && len(n.VTEPs) > 0 {
-		acts := []of.Action{of.Set(of.TunID, n.Tag)}
-		for _, v := range n.VTEPs {
-			acts = append(acts, tunnelTo(v), of.Output{Port: c.Tunnel})
+	if l.n.Encap == model.EncapVXLAN && l.c.Tunnel != 0 && len(l.n.VTEPs) > 0 {
+		acts := []of.Action{of.Set(of.TunID, l.n.Tag)}
+		for _, v := range l.n.VTEPs {
+			acts = append(acts, tunnelTo(v), of.Output{Port: l.c.Tunnel})
 		}
-		l.add(Output, 100, match(network(n.ID), of.Eq(regPort, uint32(toVTEPs))), acts...)
+		l.add(Output, 100, match(network(l.n.ID), of.Eq(regPort, uint32(toVTEPs))), acts...)
 	}
 }
 

@@ -47,12 +47,12 @@ func (c Config) natives() bool { return c.Native && c.Host != 0 }
 func (c Config) leads(n *desired.Network) bool { return c.natives() && n.Routed }
 
 // nativeBase adds what native networks need whatever networks and machines there are.
-func nativeBase(l *list, c Config) {
-	if !c.natives() {
+func (l baseFlows) nativeBase() {
+	if !l.c.natives() {
 		return
 	}
 	own := of.EqMAC(of.EthSrc, OwnMAC)
-	if c.Marks {
+	if l.c.Marks {
 		own = of.Eq(of.PktMark, desired.OwnMark)
 	}
 	l.drop(Native, 0, nil, driver.DropNetwork)
@@ -62,50 +62,50 @@ func nativeBase(l *list, c Config) {
 	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
 		l.drop(Outside, 300, nd(typ, origin(fromNode)), driver.DropSpoof)
 	}
-	for _, a := range []netip.Addr{c.Private.Addr, c.Private.Addr6} {
+	for _, a := range []netip.Addr{l.c.Private.Addr, l.c.Private.Addr6} {
 		if a.IsValid() { // it means nothing on other hosts
 			l.add(Outside, 250, fromAddr(a, origin(fromNode)), of.Set(regSwap, hereOnly), goTo(NativeTo))
 		}
 	}
 	for _, eth := range []of.Term{isIP, isIPv6} {
-		l.add(Classify, 12, match(of.Eq(of.InPort, c.Host), eth, own), of.Set(regWay, wayOwn), goTo(Native))
-		l.add(Classify, 11, match(of.Eq(of.InPort, c.Host), eth), goTo(Native))
+		l.add(Classify, 12, match(of.Eq(of.InPort, l.c.Host), eth, own), of.Set(regWay, wayOwn), goTo(Native))
+		l.add(Classify, 11, match(of.Eq(of.InPort, l.c.Host), eth), goTo(Native))
 		l.add(Outside, 10, match(eth, origin(fromNode)), goTo(NativeTo))
 		// One tuple, one owner: see serviceBase.
 		l.drop(State, 92, match(eth, origin(fromNode), isMarked, of.State(of.StateTrk, of.StateNew|of.StateRel|of.StateRpl)), driver.DropInvalid)
 		l.drop(State, 93, match(eth, isService, isBegunHere, of.State(of.StateTrk, of.StateNew|of.StateRel)), driver.DropInvalid)
 	}
-	leaveBase(l, c)
-	begunFlows(l)
+	l.leaveBase()
+	l.begunFlows()
 
 	toRouterOf := match(origin(fromPort), toItsMAC, isAnswer)
-	l.add(Output, 164, match(append(toRouterOf, isBegunHere)...), of.Set(regPort, c.Host), of.OutputReg{Field: regPort})
-	l.add(Output, 165, match(append(toRouterOf, isByTunnel, of.Eq(regPort, c.Tunnel))...), of.Set(regPort, uint32(toRouter)), goTo(Output))
+	l.add(Output, 164, match(append(toRouterOf, isBegunHere)...), of.Set(regPort, l.c.Host), of.OutputReg{Field: regPort})
+	l.add(Output, 165, match(append(toRouterOf, isByTunnel, of.Eq(regPort, l.c.Tunnel))...), of.Set(regPort, uint32(toRouter)), goTo(Output))
 }
 
 // leaveBase adds where what containers send to the router goes that is not routed; who
 // has led the client of a connection here gets its answers, at the end.
-func leaveBase(l *list, c Config) {
+func (l baseFlows) leaveBase() {
 	l.drop(Leave, 0, nil, driver.DropUnknownDest)
 	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
 		l.drop(Leave, 200, nd(typ), driver.DropUnknownDest)
 	}
-	toStack := []of.Action{of.Set(regDst, model.IdentityExternal), of.Set(regPort, c.Host), goTo(Track)}
-	nowhere := append([]netip.Prefix{c.Private.Subnet, c.Private.Subnet6}, desired.Nowhere...)
+	toStack := []of.Action{of.Set(regDst, model.IdentityExternal), of.Set(regPort, l.c.Host), goTo(Track)}
+	nowhere := append([]netip.Prefix{l.c.Private.Subnet, l.c.Private.Subnet6}, desired.Nowhere...)
 	for _, p := range nowhere {
 		if p.IsValid() {
 			eth, _, dst := ethOf(p.Addr().Is6())
-			l.dropLeaving(c, 120, match(eth, of.InPrefix(dst, p)))
+			l.dropLeaving(l.c, 120, match(eth, of.InPrefix(dst, p)))
 		}
 	}
-	for _, a := range []netip.Addr{c.Private.Addr, c.Private.Addr6} {
+	for _, a := range []netip.Addr{l.c.Private.Addr, l.c.Private.Addr6} {
 		if a.IsValid() {
 			l.add(Leave, 130, toAddr(a), toStack...)
 		}
 	}
-	l.dropLeaving(c, 140, match(isIPv6, of.InPrefix(of.IPv6Src, onLink)))
+	l.dropLeaving(l.c, 140, match(isIPv6, of.InPrefix(of.IPv6Src, onLink)))
 	for _, eth := range []of.Term{isIP, isIPv6} {
-		if port := c.Private.TunnelPort; port != 0 { // answers to clients that send from it go on
+		if port := l.c.Private.TunnelPort; port != 0 { // answers to clients that send from it go on
 			l.add(Leave, 150, match(eth, isProto(17), of.Eq(of.UDPDst, port)), append([]of.Action{of.Set(regWay, wayAnswers)}, toStack...)...)
 		}
 		l.add(Leave, 10, match(eth), toStack...)
@@ -121,7 +121,7 @@ func (l *list) dropLeaving(c Config, priority uint16, m of.Match) {
 // begunFlows remember which connections this host's stack has begun, and let through
 // what its sockets say in theirs. Only its client's packets tell whether a connection is
 // a socket's; answers, errors and later fragments follow.
-func begunFlows(l *list) {
+func (l baseFlows) begunFlows() {
 	client := of.State(0, of.StateRpl|of.StateRel)
 	l.add(Out0, priorityOwn, match(origin(fromNode), isOwn, client), goTo(Commit))
 	for _, follows := range []uint32{of.StateRpl, of.StateRel} {
@@ -140,19 +140,19 @@ func begunFlows(l *list) {
 
 // nativeNetwork adds how a native network is found in what the host's stack sends, and
 // left by what containers send to the router.
-func nativeNetwork(l *list, c Config, n *desired.Network) {
-	if !c.leads(n) {
+func (l networkFlows) nativeNetwork() {
+	if !l.c.leads(l.n) {
 		return
 	}
-	here := network(n.ID)
-	for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
+	here := network(l.n.ID)
+	for _, p := range []netip.Prefix{l.n.Subnet, l.n.Subnet6} {
 		if !p.IsValid() {
 			continue
 		}
 		p = p.Masked()
 		eth, src, dst := ethOf(p.Addr().Is6())
 		l.add(Native, uint16(10+p.Bits()), match(eth, of.InPrefix(dst, p)), routerToRouter( //nolint:gosec // at most 138
-			of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromNode), of.Set(regSrc, model.IdentityExternal),
+			of.Set(regDomain, l.n.Domain()), of.Set(regNetwork, l.n.ID), of.Set(regOrigin, fromNode), of.Set(regSrc, model.IdentityExternal),
 			of.Set(regSwap, anywhere), goTo(Outside))...)
 		// No external machine has an address of a routed network.
 		from := match(eth, of.InPrefix(src, p))
@@ -160,39 +160,39 @@ func nativeNetwork(l *list, c Config, n *desired.Network) {
 		for _, by := range []int{fromNode, fromRouter} {
 			l.drop(Outside, 110, match(append(from, origin(by), everywhere)...), driver.DropSpoof)
 		}
-		l.dropLeaving(c, 120, match(eth, of.InPrefix(dst, p)))
+		l.dropLeaving(l.c, 120, match(eth, of.InPrefix(dst, p)))
 	}
 	for _, eth := range []of.Term{isIP, isIPv6} {
-		leave := []of.Action{of.Set(of.TunID, n.Tag), goTo(Leave)}
-		if n.Joined != 0 { // what is not routed
+		leave := []of.Action{of.Set(of.TunID, l.n.Tag), goTo(Leave)}
+		if l.n.Joined != 0 { // what is not routed
 			l.add(Router, 20, match(here, eth), leave...)
 		} else {
 			l.add(Destination, 202, match(here, origin(fromPort), eth, toItsMAC), leave...)
 		}
-		if c.clientsByTunnel() {
+		if l.c.clientsByTunnel() {
 			l.add(Relayed, 110, match(here, eth, unicast), of.Set(regOrigin, fromRouter), of.Set(regSwap, anywhere), goTo(Outside))
 		}
 	}
 }
 
 // nativeRouter answers who asks for the router of a native network.
-func nativeRouter(l *list, c Config, n *desired.Network, router netip.Addr) {
-	here := []of.Term{network(n.ID), origin(fromPort)}
+func (l networkFlows) nativeRouter(router netip.Addr) {
+	here := []of.Term{network(l.n.ID), origin(fromPort)}
 	if router.Is6() {
-		routerAdvertises(l, c, router, here...)
+		l.advertises(l.c, routerAddrs(router), here...)
 		return
 	}
 	l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, router))...), desired.RouterMAC, router, goTo(Answer))
 }
 
 // nativeTo adds the flows by which what the host's stack sends finds an endpoint.
-func nativeTo(l *list, c Config, n *desired.Network, mac model.MAC, there []of.Action, own []netip.Addr, who ...of.Term) {
-	if !c.leads(n) || there == nil {
+func (l networkFlows) nativeTo(mac model.MAC, there []of.Action, own []netip.Addr, who ...of.Term) {
+	if !l.c.leads(l.n) || there == nil {
 		return
 	}
 	for _, a := range own {
-		if n.Contains(a) {
-			l.add(NativeTo, 100, toAddr(a, append(who, network(n.ID))...), append([]of.Action{of.SetField{Field: of.EthDst, Value: of.MAC(mac)}}, there...)...)
+		if l.n.Contains(a) {
+			l.add(NativeTo, 100, toAddr(a, append(who, network(l.n.ID))...), append([]of.Action{of.SetField{Field: of.EthDst, Value: of.MAC(mac)}}, there...)...)
 		}
 	}
 }

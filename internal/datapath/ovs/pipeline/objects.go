@@ -20,10 +20,10 @@ type LocalPort struct {
 
 // Network returns the flows of a network, local being its ports on this host.
 func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
-	l := &list{cookie: cookie(KindNetwork, uint32(n.ID))}
+	l := networkFlows{&list{cookie: cookie(KindNetwork, uint32(n.ID))}, c, n}
 	enter := enterOf(n)
 	if n.Joined != 0 {
-		routerNetwork(l, c, n)
+		l.routerNetwork()
 		enter = Border
 	}
 	switch {
@@ -48,13 +48,13 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 		}
 	}
 	if c.ArpMode == model.ArpFlood {
-		floodFlows(l, c, n, local)
+		l.floodFlows(local)
 	}
-	multicastNetwork(l, c, n)
-	hostNetwork(l, c, n)
-	serviceNetwork(l, n)
-	outsideNetwork(l, c, n)
-	nativeNetwork(l, c, n)
+	l.multicastNetwork()
+	l.hostNetwork()
+	l.serviceNetwork()
+	l.outsideNetwork()
+	l.nativeNetwork()
 	return l.flows
 }
 
@@ -67,10 +67,10 @@ const lastChunk = ^uint32(serviceBit)
 
 // floodFlows chains the copies of a broadcast frame: local ports, then, for frames of
 // local ports, the outside.
-func floodFlows(l *list, c Config, n *desired.Network, local []LocalPort) {
-	l.copies(Flood, match(network(n.ID)), local, func(p LocalPort) model.Identity { return p.Identity })
-	if acts := elsewhere(c, n); acts != nil {
-		l.add(Flood, 100, match(network(n.ID), of.Eq(regChunk, lastChunk), origin(fromPort)), acts...)
+func (l networkFlows) floodFlows(local []LocalPort) {
+	l.copies(Flood, match(network(l.n.ID)), local, func(p LocalPort) model.Identity { return p.Identity })
+	if acts := elsewhere(l.c, l.n); acts != nil {
+		l.add(Flood, 100, match(network(l.n.ID), of.Eq(regChunk, lastChunk), origin(fromPort)), acts...)
 	}
 }
 
@@ -141,14 +141,14 @@ func space(n *desired.Network, a netip.Addr) of.Term {
 
 // Port returns the flows of a local port on network n.
 func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
-	l := &list{cookie: cookie(KindPort, p.Number)}
+	l := networkFlows{&list{cookie: cookie(KindPort, p.Number)}, c, n}
 	in, mac := of.Eq(of.InPort, p.Number), of.EqMAC(of.EthSrc, p.MAC)
 	own := addresses(p.MAC, p.IPv4, p.IPv6)
 	vlan := n.Encap == model.EncapVLAN
 	classify := []of.Action{
 		of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regSrc, p.Identity), of.Set(regOut, p.Policies), of.Set(regOrigin, fromPort),
 	}
-	if way := hostPort(l, c, n, p); way != 0 {
+	if way := l.hostPort(p); way != 0 {
 		classify = append(classify, of.Set(regWay, way))
 	}
 	l.add(Classify, 100, match(in, untagged), append(classify, goTo(Spoof))...)
@@ -183,27 +183,27 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 		}
 		for _, a := range own {
 			l.drop(Source, 200, fromAddr(a, space(n, a), origin(fromUplink)), driver.DropSpoof)
-			addressFlow(l, n, a, p.Identity)
+			l.addressFlow(a, p.Identity)
 		}
 	}
 	if c.ArpMode != model.ArpFlood {
 		if vlan {
-			answers(l, c, p.MAC, own, network(n.ID)) // to containers and to the outside
+			answers(l.list, c, p.MAC, own, network(n.ID)) // to containers and to the outside
 		} else {
-			answers(l, c, p.MAC, own, network(n.ID), origin(fromPort))
+			answers(l.list, c, p.MAC, own, network(n.ID), origin(fromPort))
 		}
-		ownQuestions(l, c, n, in, own)
+		l.ownQuestions(in, own)
 	}
-	multicastPort(l, c, n, p)
+	l.multicastPort(p)
 	there := []of.Action{of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track)}
-	deliver(l, n, []of.Term{network(n.ID), of.EqMAC(of.EthDst, p.MAC)}, own, there)
-	backend(l, n, p.MAC, p.IPv4, p.IPv6)
-	notOutside(l, c, n, p.IPv4, p.IPv6)
-	fromStackTo(l, c, n, p.MAC, there, p.IPv4, p.IPv6)
-	nativeTo(l, c, n, p.MAC, there, addresses(p.MAC, p.IPv4, p.IPv6))
-	hairpin(l, n, p)
+	l.deliver([]of.Term{network(n.ID), of.EqMAC(of.EthDst, p.MAC)}, own, there)
+	l.backend(p.MAC, p.IPv4, p.IPv6)
+	l.notOutside(p.IPv4, p.IPv6)
+	l.fromStackTo(p.MAC, there, p.IPv4, p.IPv6)
+	l.nativeTo(p.MAC, there, addresses(p.MAC, p.IPv4, p.IPv6))
+	l.hairpin(p)
 	if n.Joined != 0 {
-		next(l, n, p.MAC, p.IPv4, p.IPv6, append([]of.Action{of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}}, there...))
+		l.next(p.MAC, p.IPv4, p.IPv6, append([]of.Action{of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}}, there...))
 	}
 	return l.flows
 }
@@ -212,9 +212,9 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 // all when there are no actions. A packet to one of its addresses is taken to its
 // MAC alone, and to its MAC no packet to another address: else policy would judge
 // one station, and another one would get the packet.
-func deliver(l *list, n *desired.Network, there []of.Term, own []netip.Addr, acts []of.Action) {
+func (l networkFlows) deliver(there []of.Term, own []netip.Addr, acts []of.Action) {
 	for _, a := range own {
-		l.drop(Destination, 110, toAddr(a, space(n, a), unicast), driver.DropUnknownDest)
+		l.drop(Destination, 110, toAddr(a, space(l.n, a), unicast), driver.DropUnknownDest)
 		if acts != nil {
 			l.add(Destination, 120, toAddr(a, there...), acts...)
 		}
@@ -223,14 +223,14 @@ func deliver(l *list, n *desired.Network, there []of.Term, own []netip.Addr, act
 		return
 	}
 	l.add(Stations, 100, match(there...), acts...)
-	if n.Encap == model.EncapVLAN { // otherwise it has no receiver
+	if l.n.Encap == model.EncapVLAN { // otherwise it has no receiver
 		l.drop(Destination, 100, match(there...), driver.DropUnknownDest)
 	}
 }
 
 // ownQuestions handle a port's requests for its own address, which are announcements or
 // duplicate address detection: they get no answer.
-func ownQuestions(l *list, c Config, n *desired.Network, in of.Term, own []netip.Addr) {
+func (l networkFlows) ownQuestions(in of.Term, own []netip.Addr) {
 	for _, a := range own {
 		m := match(isARP, in, of.Eq(of.ArpOp, 1))
 		if a.Is4() {
@@ -238,8 +238,8 @@ func ownQuestions(l *list, c Config, n *desired.Network, in of.Term, own []netip
 		} else {
 			m = nd(ndNeighborSolicit, in, of.EqAddr(of.NdTarget, a))
 		}
-		if n.Encap == model.EncapVLAN && c.Uplink != 0 {
-			l.add(Neighbour, 210, m, of.Set(regPort, c.Uplink), goTo(Output))
+		if l.n.Encap == model.EncapVLAN && l.c.Uplink != 0 {
+			l.add(Neighbour, 210, m, of.Set(regPort, l.c.Uplink), goTo(Output))
 		} else {
 			l.drop(Neighbour, 210, m, driver.DropUnknownDest)
 		}
@@ -298,14 +298,14 @@ func (l *list) answerARP(s Stage, priority uint16, m of.Match, mac model.MAC, a 
 }
 
 // addressFlow tells whose an address is when a frame for it leaves by the uplink.
-func addressFlow(l *list, n *desired.Network, a netip.Addr, id model.Identity) {
-	l.add(Address, 100, toAddr(a, space(n, a)), of.Set(regDst, id), goTo(Track))
+func (l networkFlows) addressFlow(a netip.Addr, id model.Identity) {
+	l.add(Address, 100, toAddr(a, space(l.n, a)), of.Set(regDst, id), goTo(Track))
 }
 
 // Remote returns the flows of an endpoint on another host. n gives only its
 // encapsulation, tag, domain and subnets.
 func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
-	l := &list{cookie: cookie(KindRemote, uint32(n.ID))}
+	l := networkFlows{&list{cookie: cookie(KindRemote, uint32(n.ID))}, c, n}
 	own := addresses(r.MAC, r.IPv4, r.IPv6)
 	vlan := n.Encap == model.EncapVLAN
 	from := fromTunnel
@@ -332,13 +332,13 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 			l.add(Source, 100, fromAddr(a, sender...), of.Set(regSrc, r.Identity), goTo(next))
 		}
 		if vlan {
-			addressFlow(l, n, a, r.Identity)
+			l.addressFlow(a, r.Identity)
 		} else if known && a.Is4() {
 			l.add(Source, 100, match(append(sender, isARP, of.EqAddr(of.ArpSpa, a))...), goTo(Neighbour))
 		}
 	}
 	if c.ArpMode != model.ArpFlood {
-		answers(l, c, r.MAC, addresses(r.MAC, r.IPv4, r.IPv6), network(n.ID), origin(fromPort))
+		answers(l.list, c, r.MAC, addresses(r.MAC, r.IPv4, r.IPv6), network(n.ID), origin(fromPort))
 	}
 	there := []of.Term{network(n.ID), origin(fromPort), of.EqMAC(of.EthDst, r.MAC)}
 	var acts []of.Action
@@ -348,18 +348,18 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 	case !vlan && c.Tunnel != 0 && r.VTEP.IsValid():
 		acts = []of.Action{of.Set(regDst, r.Identity), of.Set(of.TunID, n.Tag), tunnelTo(r.VTEP), of.Set(regPort, c.Tunnel), goTo(Track)}
 	}
-	deliver(l, n, there, addresses(r.MAC, r.IPv4, r.IPv6), acts)
-	backend(l, n, r.MAC, r.IPv4, r.IPv6)
-	notOutside(l, c, n, r.IPv4, r.IPv6)
+	l.deliver(there, addresses(r.MAC, r.IPv4, r.IPv6), acts)
+	l.backend(r.MAC, r.IPv4, r.IPv6)
+	l.notOutside(r.IPv4, r.IPv6)
 	if !vlan {
-		fromStackTo(l, c, n, r.MAC, acts, r.IPv4, r.IPv6)
-		nativeTo(l, c, n, r.MAC, acts, addresses(r.MAC, r.IPv4, r.IPv6), everywhere)
-		behind(l, c, n, r)
+		l.fromStackTo(r.MAC, acts, r.IPv4, r.IPv6)
+		l.nativeTo(r.MAC, acts, addresses(r.MAC, r.IPv4, r.IPv6), everywhere)
+		l.behind(r)
 	}
 	if n.Joined != 0 {
-		across(l, c, n, r)
+		l.across(r)
 		if acts != nil {
-			next(l, n, r.MAC, r.IPv4, r.IPv6, acts)
+			l.next(r.MAC, r.IPv4, r.IPv6, acts)
 		}
 	}
 	return l.flows

@@ -46,27 +46,27 @@ func routerToRouter(then ...of.Action) []of.Action {
 }
 
 // outsideBase adds what clients outside need whatever networks and hosts there are.
-func outsideBase(l *list, c Config) {
-	if !c.clientsByTunnel() && !c.servicesOutside() {
+func (l baseFlows) outsideBase() {
+	if !l.c.clientsByTunnel() && !l.c.servicesOutside() {
 		return
 	}
 	l.drop(Outside, 0, nil, driver.DropSpoof)
 	nobody := append([]netip.Prefix{linkLocal}, desired.Nowhere...)
-	for _, x := range families(c) {
+	for _, x := range families(l.c) {
 		nobody = append(nobody, x.subnet)
 	}
 	for _, p := range nobody {
 		eth, src, _ := ethOf(p.Addr().Is6())
 		l.drop(Outside, 200, match(eth, of.InPrefix(src, p)), driver.DropSpoof)
 	}
-	tunnelBase(l, c)
-	exposedBase(l, c)
-	answersOnly(l, c)
+	l.tunnelBase()
+	l.exposedBase()
+	l.answersOnly()
 }
 
 // tunnelBase adds what clients need that come by other hosts.
-func tunnelBase(l *list, c Config) {
-	if !c.clientsByTunnel() {
+func (l baseFlows) tunnelBase() {
+	if !l.c.clientsByTunnel() {
 		return
 	}
 	for _, s := range []Stage{Border, Sender} {
@@ -94,8 +94,8 @@ func tunnelBase(l *list, c Config) {
 		l.add(Relabel, 0, match(eth), cameBy(of.TunIPv6Src))
 	}
 	back := match(origin(fromPort), isByTunnel, isAnswer)
-	if c.Host != 0 {
-		l.add(Output, 161, match(append(back, of.Eq(regPort, c.Host))...), of.Set(regPort, uint32(toRouter)), goTo(Output))
+	if l.c.Host != 0 {
+		l.add(Output, 161, match(append(back, of.Eq(regPort, l.c.Host))...), of.Set(regPort, uint32(toRouter)), goTo(Output))
 	}
 }
 
@@ -106,22 +106,22 @@ func cameBy(vtep of.Field) of.CT {
 
 // answersOnly adds the flows for containers' packets to the router that go nowhere
 // by routing and by egress: tracking has to tell whether they are answers.
-func answersOnly(l *list, c Config) {
+func (l baseFlows) answersOnly() {
 	port := uint32(toRouter)
-	if c.Host != 0 {
-		port = c.Host
+	if l.c.Host != 0 {
+		port = l.c.Host
 	}
 	acts := []of.Action{of.Set(regWay, wayAnswers), of.Set(regDst, model.IdentityExternal), of.Set(regPort, port), goTo(Track)}
 	router := match(origin(fromPort), toItsMAC)
-	if c.Host == 0 { // on other networks the MAC is unused
+	if l.c.Host == 0 { // on other networks the MAC is unused
 		router = append(router, joined)
 	}
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		l.add(Destination, 199, match(append(router, eth)...), acts...)
 		l.add(Router, 2, match(eth), acts...)
 	}
-	for _, x := range families(c) {
-		if tunnel := c.Private.TunnelPort; tunnel != 0 { // of clients that send from it
+	for _, x := range families(l.c) {
+		if tunnel := l.c.Private.TunnelPort; tunnel != 0 { // of clients that send from it
 			l.add(Route, 152, match(x.eth, isProto(17), of.Eq(of.UDPDst, tunnel)), acts...)
 		}
 	}
@@ -129,10 +129,10 @@ func answersOnly(l *list, c Config) {
 	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
 		l.drop(Track, 210, nd(typ, only), driver.DropUnknownDest)
 	}
-	l.dropAnswer(c, Track, 60, match(only))
-	l.dropAnswer(c, State, 110, match(only, of.State(of.StateInv|of.StateTrk, 0)))
-	l.dropAnswer(c, State, 110, match(only, of.State(of.StateTrk, of.StateRpl)))
-	l.dropAnswer(c, State, 110, match(only, of.Masked(of.CtMark, of.Value{}, of.Uint(byTunnel|forHost|begunHere))))
+	l.dropAnswer(l.c, Track, 60, match(only))
+	l.dropAnswer(l.c, State, 110, match(only, of.State(of.StateInv|of.StateTrk, 0)))
+	l.dropAnswer(l.c, State, 110, match(only, of.State(of.StateTrk, of.StateRpl)))
+	l.dropAnswer(l.c, State, 110, match(only, of.Masked(of.CtMark, of.Value{}, of.Uint(byTunnel|forHost|begunHere))))
 }
 
 // dropAnswer drops what is no answer, also what tracking calls invalid; a network's router
@@ -144,27 +144,27 @@ func (l *list) dropAnswer(c Config, s Stage, priority uint16, m of.Match) {
 
 // outsideNetwork says that no endpoint of a network is outside of its domain, and how
 // answers leave it.
-func outsideNetwork(l *list, c Config, n *desired.Network) {
-	if !c.clientsByTunnel() && !c.servicesOutside() {
+func (l networkFlows) outsideNetwork() {
+	if !l.c.clientsByTunnel() && !l.c.servicesOutside() {
 		return
 	}
-	for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
+	for _, p := range []netip.Prefix{l.n.Subnet, l.n.Subnet6} {
 		if p.IsValid() {
 			eth, src, _ := ethOf(p.Addr().Is6())
-			l.drop(Outside, 100, match(domain(n), eth, of.InPrefix(src, p.Masked())), driver.DropSpoof)
+			l.drop(Outside, 100, match(domain(l.n), eth, of.InPrefix(src, p.Masked())), driver.DropSpoof)
 		}
 	}
-	if n.Encap == model.EncapVXLAN && c.clientsByTunnel() {
-		l.add(Output, 160, match(network(n.ID), of.Eq(regPort, uint32(toRouter))), routerToRouter(of.Set(of.TunID, n.Tag), goTo(Homeward))...)
+	if l.n.Encap == model.EncapVXLAN && l.c.clientsByTunnel() {
+		l.add(Output, 160, match(network(l.n.ID), of.Eq(regPort, uint32(toRouter))), routerToRouter(of.Set(of.TunID, l.n.Tag), goTo(Homeward))...)
 	}
 }
 
 // notOutside adds that an endpoint's addresses beyond its network's subnets are no
 // client's outside.
-func notOutside(l *list, c Config, n *desired.Network, own ...netip.Addr) {
+func (l networkFlows) notOutside(own ...netip.Addr) {
 	for _, a := range own {
-		if (c.clientsByTunnel() || c.servicesOutside()) && a.IsValid() && !n.Contains(a) {
-			l.drop(Outside, 100, fromAddr(a, domain(n)), driver.DropSpoof)
+		if (l.c.clientsByTunnel() || l.c.servicesOutside()) && a.IsValid() && !l.n.Contains(a) {
+			l.drop(Outside, 100, fromAddr(a, domain(l.n)), driver.DropSpoof)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func OtherHost(c Config, vtep netip.Addr) []of.Flow {
 		return nil
 	}
 	l.add(Routers, 100, match(tunnelFrom(vtep)), goTo(Relayed))
-	probeFlows(l, c, vtep)
+	l.flows = append(l.flows, probeFlows(c, vtep)...)
 	l.add(Homeward, 100, match(of.EqValue(of.CtLabel, of.Addr(vtep))), tunnelTo(vtep), of.Output{Port: c.Tunnel})
 	return l.flows
 }

@@ -14,19 +14,19 @@ const (
 
 // pathMTU checks what containers here send by the tunnel or the uplink, and has the driver
 // tell the sender of what does not fit (RFC 1191, RFC 8201).
-func pathMTU(l *list, c Config) {
+func (l baseFlows) pathMTU() {
 	for _, way := range []struct {
 		port    uint32
 		mtu     uint16
 		checked uint32
-	}{{c.Tunnel, c.PathMTU, tunnelChecked}, {c.Uplink, c.UplinkMTU, uplinkChecked}} {
+	}{{l.c.Tunnel, l.c.PathMTU, tunnelChecked}, {l.c.Uplink, l.c.UplinkMTU, uplinkChecked}} {
 		if way.port == 0 || way.mtu == 0 {
 			continue
 		}
 		for _, eth := range []of.Term{isIP, isIPv6} {
 			l.add(Track, 290, match(origin(fromPort), eth, of.Eq(regPort, way.port)),
 				of.Set(regPort, way.checked), of.CheckLarger{Len: way.mtu + ethernetLen, Into: regPort}, goTo(Track))
-			l.refuse(c, Track, 291, match(eth, of.Eq(regPort, way.checked+1)), driver.DropTooBig)
+			l.refuse(l.c, Track, 291, match(eth, of.Eq(regPort, way.checked+1)), driver.DropTooBig)
 		}
 		l.add(Output, 210, match(of.Eq(regPort, way.checked)), of.Set(regPort, way.port), goTo(Output))
 	}

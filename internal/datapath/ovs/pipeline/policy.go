@@ -49,11 +49,11 @@ var (
 
 // policyFrame adds what every tier's table has: a port without policy passes, a
 // port whose policy is not in is closed.
-func policyFrame(l *list, c Config) {
+func (l baseFlows) policyFrame() {
 	for _, d := range []direction{outward, inward} {
 		for i := range Stage(TiersPerDirection) {
 			l.drop(d.first+i, priorityMiss, nil, driver.DropPolicy)
-			if c.Mutation == NoIngress && d.first == In0 {
+			if l.c.Mutation == NoIngress && d.first == In0 {
 				l.add(d.first+i, 0xffff, nil, goTo(d.after))
 			}
 			if i == 0 {

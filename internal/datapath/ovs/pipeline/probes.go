@@ -18,9 +18,10 @@ const (
 	probeLen  = 64
 )
 
-// probeFlows adds what becomes of probes that come from a host's tunnel endpoint.
+// probeFlows returns what becomes of probes that come from a host's tunnel endpoint.
 // Networks' flows have a higher priority: no other packet is compared with these.
-func probeFlows(l *list, c Config, vtep netip.Addr) {
+func probeFlows(c Config, vtep netip.Addr) []of.Flow {
+	l := &list{cookie: cookie(KindBase, 0)}
 	from := match(of.Eq(of.TunID, driver.ProbeVNI), tunnelFrom(vtep), untagged, of.Eq(of.EthType, driver.ProbeEtherType))
 	back := []of.Action{of.SetField{Field: of.EthDst, Value: of.MAC(driver.ProbeAnswerMAC)}, tunnelTo(vtep), of.Output{Port: of.PortInPort}}
 	if c.Answers {
@@ -28,10 +29,11 @@ func probeFlows(l *list, c Config, vtep netip.Addr) {
 	}
 	l.add(Classify, 90, match(append(from, of.EqMAC(of.EthDst, driver.ProbeRequestMAC))...), back...)
 	if !c.Answers {
-		return
+		return l.flows
 	}
 	l.add(Classify, 90, match(append(from, of.EqMAC(of.EthDst, driver.ProbeAnswerMAC))...), of.Meter{ID: MeterProbes}, of.Controller{MaxLen: probeLen})
 	l.flows[len(l.flows)-1].Cookie |= AnswerBit
+	return l.flows
 }
 
 // AnswersProbe reports whether a flow has sent a packet up because it answers a probe.

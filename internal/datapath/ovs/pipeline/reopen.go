@@ -8,16 +8,16 @@ import (
 // reopenFlows sends up requests (SYN), and answers to them, that do not fit the connection
 // that tracking knows by their addresses and ports: the ends may have closed it in a way
 // that tracking has not seen (RFC 9293 section 3.6.1), such as by a reset out of order.
-func reopenFlows(l *list, c Config) {
-	if !c.Answers {
+func (l baseFlows) reopenFlows() {
+	if !l.c.Answers {
 		return
 	}
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		invalid := func(mask int) of.Match {
 			return match(eth, isProto(6), of.State(of.StateInv|of.StateTrk, 0), of.Masked(of.TCPFlags, of.Uint(2), of.Uint(mask)))
 		}
-		l.refuseBy(c, MeterReopen, State, 101, invalid(0x07), driver.DropInvalid)
-		l.refuseBy(c, MeterReopen, Served, 201, invalid(0x17), driver.DropInvalid)
+		l.refuseBy(l.c, MeterReopen, State, 101, invalid(0x07), driver.DropInvalid)
+		l.refuseBy(l.c, MeterReopen, Served, 201, invalid(0x17), driver.DropInvalid)
 	}
 }
 

@@ -95,7 +95,7 @@ func AsksRouter(table uint8, cookie uint64) bool {
 }
 
 // routerBase adds what routing needs whatever networks there are.
-func routerBase(l *list, c Config) {
+func (l baseFlows) routerBase() {
 	l.drop(Border, 0, nil, driver.DropUnknownSource)
 	l.add(Border, 10, match(origin(fromTunnel)), goTo(Sender))
 	l.add(Border, 10, match(origin(fromUplink)), goTo(Source))
@@ -115,7 +115,7 @@ func routerBase(l *list, c Config) {
 	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
 		l.drop(Destination, 203, nd(typ, router...), driver.DropUnknownDest)
 	}
-	l.refuse(c, Router, 0, nil, driver.DropUnknownDest)
+	l.refuse(l.c, Router, 0, nil, driver.DropUnknownDest)
 
 	// Another network does not know a sender without an identity, nor one with an address
 	// outside its network's subnets.
@@ -124,7 +124,7 @@ func routerBase(l *list, c Config) {
 	}
 	l.drop(Hops, 300, match(of.Eq(regSrc, model.IdentityUnknown)), driver.DropUnknownSource)
 	l.drop(Hops, 0, nil, driver.DropUnknownSource)
-	l.refuse(c, Next, 0, nil, driver.DropUnknownDest)
+	l.refuse(l.c, Next, 0, nil, driver.DropUnknownDest)
 }
 
 // enterOf is the stage that looks at frames from tunnel or uplink whose sender is on
@@ -137,9 +137,9 @@ func enterOf(n *desired.Network) Stage {
 }
 
 // routerNetwork adds what a joined network needs.
-func routerNetwork(l *list, c Config, n *desired.Network) {
-	enter := enterOf(n)
-	for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
+func (l networkFlows) routerNetwork() {
+	enter := enterOf(l.n)
+	for _, p := range []netip.Prefix{l.n.Subnet, l.n.Subnet6} {
 		if !p.IsValid() {
 			continue
 		}
@@ -148,37 +148,36 @@ func routerNetwork(l *list, c Config, n *desired.Network) {
 		if p.Addr().Is6() {
 			eth, src, dst = isIPv6, of.IPv6Src, of.IPv6Dst
 		}
-		l.add(Border, 150, match(network(n.ID), eth, of.InPrefix(src, p)), goTo(enter))
-		l.add(Border, 100, match(domain(n), eth, of.InPrefix(src, p)), goTo(Across))
+		l.add(Border, 150, match(network(l.n.ID), eth, of.InPrefix(src, p)), goTo(enter))
+		l.add(Border, 100, match(domain(l.n), eth, of.InPrefix(src, p)), goTo(Across))
 		if p.Addr().Is4() {
-			l.add(Border, 150, match(network(n.ID), isARP, of.InPrefix(of.ArpSpa, p)), goTo(enter))
-			l.add(Border, 100, match(domain(n), isARP, of.InPrefix(of.ArpSpa, p)), goTo(Across))
+			l.add(Border, 150, match(network(l.n.ID), isARP, of.InPrefix(of.ArpSpa, p)), goTo(enter))
+			l.add(Border, 100, match(domain(l.n), isARP, of.InPrefix(of.ArpSpa, p)), goTo(Across))
 		}
-		l.drop(Router, 110, match(network(n.ID), eth, of.InPrefix(dst, p)), driver.DropUnknownDest)
-		l.add(Router, 100, match(domain(n), eth, of.InPrefix(dst, p)), goTo(Hops))
-		l.refuse(c, Hops, 200, match(network(n.ID), eth, of.InPrefix(src, p), of.Eq(of.IPTTL, 1)), driver.DropTTL)
+		l.drop(Router, 110, match(network(l.n.ID), eth, of.InPrefix(dst, p)), driver.DropUnknownDest)
+		l.add(Router, 100, match(domain(l.n), eth, of.InPrefix(dst, p)), goTo(Hops))
+		l.refuse(l.c, Hops, 200, match(network(l.n.ID), eth, of.InPrefix(src, p), of.Eq(of.IPTTL, 1)), driver.DropTTL)
 		on := []of.Action{goTo(Next)}
-		if c.MTU != 0 && n.Encap == model.EncapVLAN {
-			on = []of.Action{of.CheckLarger{Len: c.MTU + ethernetLen, Into: regPort}, goTo(Next)}
+		if l.c.MTU != 0 && l.n.Encap == model.EncapVLAN {
+			on = []of.Action{of.CheckLarger{Len: l.c.MTU + ethernetLen, Into: regPort}, goTo(Next)}
 		}
-		l.add(Hops, 100, match(network(n.ID), eth, of.InPrefix(src, p)), on...)
-		if c.MTU != 0 && n.Encap == model.EncapVXLAN {
-			l.refuse(c, Next, 110, match(domain(n), eth, of.InPrefix(dst, p), tooBig), driver.DropTooBig)
+		l.add(Hops, 100, match(network(l.n.ID), eth, of.InPrefix(src, p)), on...)
+		if l.c.MTU != 0 && l.n.Encap == model.EncapVXLAN {
+			l.refuse(l.c, Next, 110, match(domain(l.n), eth, of.InPrefix(dst, p), tooBig), driver.DropTooBig)
 		}
 	}
-	here := []of.Term{network(n.ID), origin(fromPort)}
-	if r := n.Router(); r.IsValid() {
+	here := []of.Term{network(l.n.ID), origin(fromPort)}
+	if r := l.n.Router(); r.IsValid() {
 		l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, r))...), desired.RouterMAC, r, goTo(Answer))
 	}
-	if r := n.Router6(); r.IsValid() {
-		routerAdvertises(l, c, r, here...)
+	if r := l.n.Router6(); r.IsValid() {
+		l.advertises(l.c, routerAddrs(r), here...)
 	}
 }
 
-// routerAdvertises adds the router's answers to questions for its address r and its
-// link-local one.
-func routerAdvertises(l *list, c Config, r netip.Addr, where ...of.Term) {
-	l.advertises(c, addresses(desired.RouterMAC, netip.Addr{}, r), where...)
+// routerAddrs are the addresses of a network's router: its own and its link-local one.
+func routerAddrs(r netip.Addr) []netip.Addr {
+	return addresses(desired.RouterMAC, netip.Addr{}, r)
 }
 
 // advertises answers who asks for addresses with the router's MAC.
@@ -201,35 +200,35 @@ func (l *list) advertises(c Config, own []netip.Addr, where ...of.Term) {
 
 // next adds the flows that take routed packets to an endpoint on network n. Between
 // hosts the frame keeps its sender's MAC.
-func next(l *list, n *desired.Network, mac model.MAC, v4, v6 netip.Addr, acts []of.Action) {
-	hop := []of.Action{of.DecTTL{}, of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, of.Set(regNetwork, n.ID)}
+func (l networkFlows) next(mac model.MAC, v4, v6 netip.Addr, acts []of.Action) {
+	hop := []of.Action{of.DecTTL{}, of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, of.Set(regNetwork, l.n.ID)}
 	for _, a := range []netip.Addr{v4, v6} {
-		if n.Contains(a) {
-			l.add(Next, 100, toAddr(a, domain(n)), append(hop, acts...)...)
+		if l.n.Contains(a) {
+			l.add(Next, 100, toAddr(a, domain(l.n)), append(hop, acts...)...)
 		}
 	}
 }
 
 // across adds the flows that know a remote endpoint as the sender of packets that
 // its host has routed to another network.
-func across(l *list, c Config, n *desired.Network, r *desired.Remote) {
+func (l networkFlows) across(r *desired.Remote) {
 	if r.Identity == model.IdentityUnknown {
 		return
 	}
 	acts := []of.Action{of.Set(regSrc, r.Identity), of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, goTo(Destination)}
-	sender := []of.Term{domain(n), of.EqMAC(of.EthSrc, r.MAC), unicast}
+	sender := []of.Term{domain(l.n), of.EqMAC(of.EthSrc, r.MAC), unicast}
 	for _, a := range addresses(r.MAC, r.IPv4, r.IPv6) {
 		if a.Is6() && a.IsLinkLocalUnicast() {
 			continue
 		}
-		if !n.Contains(a) { // Border does not know the address by a subnet
-			l.add(Border, 170, fromAddr(a, network(n.ID)), goTo(enterOf(n)))
-			l.add(Border, 160, fromAddr(a, domain(n)), goTo(Across))
+		if !l.n.Contains(a) { // Border does not know the address by a subnet
+			l.add(Border, 170, fromAddr(a, network(l.n.ID)), goTo(enterOf(l.n)))
+			l.add(Border, 160, fromAddr(a, domain(l.n)), goTo(Across))
 		}
-		if c.Tunnel != 0 && r.VTEP.IsValid() {
+		if l.c.Tunnel != 0 && r.VTEP.IsValid() {
 			l.add(Across, 100, fromAddr(a, append(sender, origin(fromTunnel), tunnelFrom(r.VTEP))...), acts...)
 		}
-		if c.Uplink != 0 {
+		if l.c.Uplink != 0 {
 			l.add(Across, 100, fromAddr(a, append(sender, origin(fromUplink))...), acts...)
 		}
 	}

@@ -135,7 +135,7 @@ func (l *list) translated(s Stage, acts ...of.Action) {
 }
 
 // serviceBase adds what services need whatever there are.
-func serviceBase(l *list, c Config) {
+func (l baseFlows) serviceBase() {
 	l.drop(Serve, 0, nil, driver.DropUnknownSource)
 	l.translated(Translate, translate(Served))
 	l.drop(Translate, 0, nil, driver.DropNoProvider)
@@ -158,18 +158,18 @@ func serviceBase(l *list, c Config) {
 		}
 		l.drop(Served, 180, match(eth, icmp, fresh), driver.DropInvalid)
 		again := [][]of.Term{{known}}
-		if c.Pieces {
+		if l.c.Pieces {
 			again = append(again, []of.Term{fresh, isMarked})
 		}
 		for _, there := range again {
 			l.add(Served, 170, match(append(append(tcp, there...), of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12)))...), notePort, goTo(Again))
 		}
-		if !c.Pieces { // see hostPort
+		if !l.c.Pieces { // see hostPort
 			l.add(Served, 160, match(eth, of.State(of.StateRel|of.StateTrk, of.StateNew)),
 				of.CT{Commit: true, ZoneField: regZone, NAT: of.NATKnown, Recirc: true, Table: uint8(Backend)})
 		}
 		for _, p := range portProtocols {
-			l.refuseBy(c, MeterServices, Pick, 2, match(eth, isProto(int(p))), driver.DropNoProvider)
+			l.refuseBy(l.c, MeterServices, Pick, 2, match(eth, isProto(int(p))), driver.DropNoProvider)
 		}
 		l.drop(Pick, 4, match(eth, isFragment), driver.DropInvalid)
 
@@ -196,14 +196,14 @@ func serviceBase(l *list, c Config) {
 	// To tracking all is new until its backend answers. In user space it is translated by
 	// now; in the kernel by the group's action alone, as its connection was, whatever the
 	// group says.
-	if c.Pieces {
+	if l.c.Pieces {
 		l.add(Served, 95, match(fresh, isMarked), notePort, goTo(Backend))
 	} else {
 		l.add(Served, 95, match(fresh, isMarked), notePort, goTo(Affine), goTo(Pick))
 	}
 	l.add(Served, 90, match(fresh), notePort, of.Set(regNoted, chosen), goTo(Affine), goTo(Pick))
-	if c.Answers {
-		l.refuseBy(c, MeterServices, Again, 0, nil, driver.DropInvalid)
+	if l.c.Answers {
+		l.refuseBy(l.c, MeterServices, Again, 0, nil, driver.DropInvalid)
 	} else {
 		l.add(Again, 0, nil, goTo(Backend))
 	}
@@ -219,8 +219,8 @@ func serviceBase(l *list, c Config) {
 		l.drop(s, 0, nil, driver.DropUnknownDest)
 	}
 	l.drop(Back, 0, nil, driver.DropInvalid)
-	frontendBase(l, c)
-	externalBase(l)
+	l.frontendBase()
+	l.externalBase()
 }
 
 func commitMarked(mark uint32) of.CT {
@@ -234,24 +234,24 @@ func byRouter(then ...of.Action) []of.Action {
 
 // serviceNetwork adds who of a network may ask a service: those whom a backend
 // elsewhere can answer, and know.
-func serviceNetwork(l *list, n *desired.Network) {
-	if n.Encap == model.EncapVXLAN {
-		l.drop(Serve, 200, match(network(n.ID), of.Eq(regSrc, model.IdentityUnknown)), driver.DropUnknownSource)
+func (l networkFlows) serviceNetwork() {
+	if l.n.Encap == model.EncapVXLAN {
+		l.drop(Serve, 200, match(network(l.n.ID), of.Eq(regSrc, model.IdentityUnknown)), driver.DropUnknownSource)
 	}
-	for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
+	for _, p := range []netip.Prefix{l.n.Subnet, l.n.Subnet6} {
 		if p.IsValid() {
 			eth, src, _ := ethOf(p.Addr().Is6())
-			l.add(Serve, 100, match(network(n.ID), eth, of.InPrefix(src, p.Masked())), goTo(Translate))
+			l.add(Serve, 100, match(network(l.n.ID), eth, of.InPrefix(src, p.Masked())), goTo(Translate))
 		}
 	}
 }
 
 // backend adds the flows by which translated packets find an endpoint on their
 // sender's network; to another one they are routed.
-func backend(l *list, n *desired.Network, mac model.MAC, own ...netip.Addr) {
+func (l networkFlows) backend(mac model.MAC, own ...netip.Addr) {
 	for _, a := range own {
-		if n.Contains(a) {
-			l.add(Backend, 100, toAddr(a, network(n.ID)), of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, goTo(Destination))
+		if l.n.Contains(a) {
+			l.add(Backend, 100, toAddr(a, network(l.n.ID)), of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, goTo(Destination))
 		}
 	}
 }
@@ -259,9 +259,9 @@ func backend(l *list, n *desired.Network, mac model.MAC, own ...netip.Addr) {
 // hairpin adds what a port needs to be its own backend: it sees the link-local
 // service address. The translation of its source is in the domain's zone, where
 // nothing else goes from an address to itself.
-func hairpin(l *list, n *desired.Network, p LocalPort) {
+func (l networkFlows) hairpin(p LocalPort) {
 	for _, a := range []netip.Addr{p.IPv4, p.IPv6} {
-		if n.Contains(a) {
+		if l.n.Contains(a) {
 			seen := desired.ServiceAddr
 			if a.Is6() {
 				seen = desired.ServiceAddr6

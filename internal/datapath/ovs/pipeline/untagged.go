@@ -5,10 +5,10 @@ import of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
 // untaggedBase joins the host's stack to the untagged segment of the uplink, on which the
 // physical network's routers are. No network's frames are untagged there, so that only
 // these two use it, and none of its frames reaches a container.
-func untaggedBase(l *list, c Config) {
-	if c.Router == 0 || c.Uplink == 0 {
+func (l baseFlows) untaggedBase() {
+	if l.c.Router == 0 || l.c.Uplink == 0 {
 		return
 	}
-	l.add(Classify, 100, match(of.Eq(of.InPort, c.Uplink), untagged), of.Output{Port: c.Router})
-	l.add(Classify, 100, match(of.Eq(of.InPort, c.Router), untagged), of.Output{Port: c.Uplink})
+	l.add(Classify, 100, match(of.Eq(of.InPort, l.c.Uplink), untagged), of.Output{Port: l.c.Router})
+	l.add(Classify, 100, match(of.Eq(of.InPort, l.c.Router), untagged), of.Output{Port: l.c.Uplink})
 }
