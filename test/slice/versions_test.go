@@ -33,10 +33,16 @@ func TestTwoVersions(t *testing.T) {
 // versionBefore builds the programs of the version before.
 func versionBefore(t *testing.T) (dir string) {
 	t.Helper()
-	commit := *versionBeforeIs
-	if commit == "" {
-		commit = "HEAD~100"
+	if *versionBeforeIs == "" {
+		return programsOf(t, "HEAD~100", true)
 	}
+	return programsOf(t, *versionBeforeIs, false)
+}
+
+// programsOf builds the programs of a commit. An optional commit that this clone does not
+// have skips the test.
+func programsOf(t *testing.T, commit string, optional bool) (dir string) {
+	t.Helper()
 	root, err := testcluster.Root(t.Context(), ".")
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +51,7 @@ func versionBefore(t *testing.T) (dir string) {
 	archive := filepath.Join(source, "source.tar")
 	git := exec.CommandContext(t.Context(), "git", "-C", root, "archive", "-o", archive, commit)
 	if out, err := git.CombinedOutput(); err != nil {
-		if *versionBeforeIs == "" {
+		if optional {
 			t.Skipf("this clone has no %s, so there is no version before: %s", commit, out)
 		}
 		t.Fatalf("git archive %s: %v\n%s", commit, err, out)
