@@ -20,7 +20,7 @@ import (
 // followed is a lab whose netmaster follows an API server, which is in the namespace of
 // netmaster beside it. No kubelet is there: pods are objects that somebody attaches.
 type followed struct {
-	*testcluster.Lab
+	lab    *testcluster.Lab
 	client *kubernetes.Clientset
 }
 

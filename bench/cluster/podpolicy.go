@@ -52,11 +52,11 @@ func (b *bench) podPolicyOn(ctx context.Context, driver string) (misses []string
 		case 1:
 			name = "s"
 		}
-		spec, err := f.pod(ctx, "shop", name, f.Hosts()[i%2].Name, map[string]string{"app": fmt.Sprint("a", i), "name": name})
+		spec, err := f.pod(ctx, "shop", name, f.lab.Hosts()[i%2].Name, map[string]string{"app": fmt.Sprint("a", i), "name": name})
 		if err != nil {
 			return nil, err
 		}
-		a, err := f.AddContainer(ctx, spec)
+		a, err := f.lab.AddContainer(ctx, spec)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (b *bench) podPolicyOn(ctx context.Context, driver string) (misses []string
 			to = a.IPv4
 		}
 	}
-	traffic, err := newFlood(f.Lab, "s", netip.AddrPortFrom(to, trafficPort))
+	traffic, err := newFlood(f.lab, "s", netip.AddrPortFrom(to, trafficPort))
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (f *followed) policies(ctx context.Context, have, want int) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	c, err := f.Masters.API()
+	c, err := f.lab.Masters.API()
 	if err != nil {
 		return err
 	}

@@ -71,12 +71,12 @@ func (b *bench) podsOn(ctx context.Context, driver string, usage *[][]any) (miss
 		both := []func(context.Context, int) ([]time.Duration, error){f.addPods, f.addStock}
 		for j := range both {
 			which := (i + j) % 2
-			before := processorTimes(f.Lab)
+			before := processorTimes(f.lab)
 			d, err := both[which](ctx, i)
 			if err != nil {
 				return nil, err
 			}
-			spent[which].add(processorTimes(f.Lab), before)
+			spent[which].add(processorTimes(f.lab), before)
 			medians[which] = append(medians[which], float64(percentile(d, .5)))
 			if which == 0 {
 				ours = append(ours, d...)
@@ -122,7 +122,7 @@ func (f *followed) addPods(ctx context.Context, i int) ([]time.Duration, error) 
 	for k := range specs {
 		g.Go(func() (err error) {
 			name := fmt.Sprintf("p%d", i*burst+k)
-			if _, err = f.AddNamespace(name); err == nil {
+			if _, err = f.lab.AddNamespace(name); err == nil {
 				specs[k], err = f.pod(making, "shop", name, fmt.Sprint("h", 1+k%2), map[string]string{"app": fmt.Sprint("a", k%10)})
 			}
 			return err
@@ -131,8 +131,8 @@ func (f *followed) addPods(ctx context.Context, i int) ([]time.Duration, error) 
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	return f.atOnce(ctx, []string{f.Config().BinDir}, func(k int) (*libcni.NetworkConfigList, *libcni.RuntimeConf, error) {
-		h, err := f.Host(specs[k].Host)
+	return f.atOnce(ctx, []string{f.lab.Config().BinDir}, func(k int) (*libcni.NetworkConfigList, *libcni.RuntimeConf, error) {
+		h, err := f.lab.Host(specs[k].Host)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -144,19 +144,19 @@ func (f *followed) addPods(ctx context.Context, i int) ([]time.Duration, error) 
 // addStock attaches as many namespaces by the stock plugin.
 func (f *followed) addStock(ctx context.Context, i int) ([]time.Duration, error) {
 	for k := range burst {
-		if _, err := f.AddNamespace(fmt.Sprintf("s%d", i*burst+k)); err != nil {
+		if _, err := f.lab.AddNamespace(fmt.Sprintf("s%d", i*burst+k)); err != nil {
 			return nil, err
 		}
 	}
 	return f.atOnce(ctx, []string{stock}, func(k int) (*libcni.NetworkConfigList, *libcni.RuntimeConf, error) {
-		h := f.Hosts()[k%2]
+		h := f.lab.Hosts()[k%2]
 		list, err := stockList(filepath.Join(h.Dir, "host-local"))
 		return list, f.runtime(fmt.Sprintf("s%d", i*burst+k), nil), err
 	})
 }
 
 func (f *followed) runtime(name string, args [][2]string) *libcni.RuntimeConf {
-	ns, err := f.Space(name)
+	ns, err := f.lab.Space(name)
 	if err != nil {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (f *followed) atOnce(ctx context.Context, path []string, of func(k int) (*l
 		if err != nil {
 			return nil, err
 		}
-		h := f.Hosts()[k%2]
+		h := f.lab.Hosts()[k%2]
 		e := &clock{Exec: testcluster.NewNSExec(h.NS)}
 		c := libcni.NewCNIConfigWithCacheDir(path, filepath.Join(h.Dir, "bench-cache"), e)
 		begun.Add(1)

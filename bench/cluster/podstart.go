@@ -34,7 +34,7 @@ func (b *bench) podStart(ctx context.Context) error {
 		return err
 	}
 	b.onClose(n.Close)
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		for _, p := range []string{"bridge", "host-local"} {
 			if err := os.Symlink(filepath.Join(stock, p), filepath.Join(h.Dir, "plugins", p)); err != nil {
 				return err
@@ -48,7 +48,7 @@ func (b *bench) podStart(ctx context.Context) error {
 	var took [2][]time.Duration
 	for i := range rounds {
 		for _, which := range []int{i % 2, 1 - i%2} {
-			for _, h := range n.Hosts() {
+			for _, h := range n.Lab.Hosts() {
 				if err := useStock(h, which == 1); err != nil {
 					return err
 				}
@@ -145,7 +145,7 @@ func runPods(ctx context.Context, n *cluster.Nodes, count int) (map[string]start
 			_, err := pods.Create(making, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: name(i)},
 				Spec: corev1.PodSpec{
-					NodeName: n.Hosts()[i%2].Name, TerminationGracePeriodSeconds: new(int64), AutomountServiceAccountToken: new(false),
+					NodeName: n.Lab.Hosts()[i%2].Name, TerminationGracePeriodSeconds: new(int64), AutomountServiceAccountToken: new(false),
 					Containers: []corev1.Container{{Name: "c", Image: cluster.Agnhost, ImagePullPolicy: corev1.PullNever, Args: []string{"pause"}}},
 				},
 			}, metav1.CreateOptions{})

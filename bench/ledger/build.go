@@ -37,7 +37,7 @@ var withCNI = starter{
 		if err != nil {
 			return nil, err
 		}
-		return &world{Lab: l, runs: byCNI{l}, tenant: "blue", network: "net", make: makeBlue, down: l.Down}, nil
+		return &world{lab: l, runs: byCNI{l}, tenant: "blue", network: "net", make: makeBlue, down: l.Down}, nil
 	},
 }
 
@@ -58,7 +58,7 @@ var withDocker = starter{
 			if err != nil {
 				return nil, err
 			}
-			w = &world{Lab: l, down: l.Down}
+			w = &world{lab: l, down: l.Down}
 			d.network = func(testcluster.ContainerSpec) string { return "bridge" }
 		} else {
 			if w, err = withCNI.start(ctx, bin, driver); err != nil {
@@ -72,7 +72,7 @@ var withDocker = starter{
 				err = errors.Join(err, w.close())
 			}
 		}()
-		for _, h := range w.Hosts() {
+		for _, h := range w.lab.Hosts() {
 			e, err := docker.New(h, "--live-restore")
 			if err != nil {
 				return nil, err
@@ -121,13 +121,13 @@ var withKubelet = starter{
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
 		k := &byKubelet{n: n}
-		w := &world{Lab: n.Lab, runs: k, nodes: n, down: func() error { return errors.Join(n.Close(), os.RemoveAll(dir)) }}
+		w := &world{lab: n.Lab, runs: k, nodes: n, down: func() error { return errors.Join(n.Close(), os.RemoveAll(dir)) }}
 		if driver != bridged {
 			w.tenant, w.network, w.make = "default", "default-net", makeDefault
 			return w, nil
 		}
 		k.leases = "host-local/stock"
-		for _, h := range n.Hosts() {
+		for _, h := range n.Lab.Hosts() {
 			err = errors.Join(err, useStock(h))
 		}
 		if err == nil {

@@ -40,7 +40,7 @@ func startChurn(ctx context.Context, w *world, r *report) (*churn, error) {
 	work := ctx // what has begun is finished
 	ctx, c.stop = context.WithCancel(ctx)
 	if !w.peer() {
-		client, err := w.Masters.API()
+		client, err := w.lab.Masters.API()
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +51,7 @@ func startChurn(ctx context.Context, w *world, r *report) (*churn, error) {
 			}
 		})
 	}
-	for _, h := range w.Hosts() {
+	for _, h := range w.lab.Hosts() {
 		c.wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				c.container(work, w.container(fmt.Sprintf("churn%s-%d", h.Name, i), h.Name, []string{"db", "web"}[i%2]))

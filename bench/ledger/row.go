@@ -108,7 +108,7 @@ func (w *world) numberedProcess(kind string, n int) *testcluster.Process {
 	if n > 1 {
 		kind = fmt.Sprint(kind, n)
 	}
-	return w.Process(kind)
+	return w.lab.Process(kind)
 }
 
 // killMaster kills the netmaster that leads, or one that does not, as soon as there
@@ -133,13 +133,13 @@ func killMaster(leads bool) func(context.Context, *world) (time.Time, error) {
 			if len(s.Masters) != 3 || leaders != 1 {
 				return fmt.Errorf("there are %d, and %d lead", len(s.Masters), leaders)
 			}
-			n, err = w.numbered(w.Masters.MasterURLs(), chosen)
+			n, err = w.numbered(w.lab.Masters.MasterURLs(), chosen)
 			return err
 		}); err != nil {
 			return time.Time{}, err
 		}
 		killed := time.Now()
-		return killed, errors.Join(w.numberedProcess("netmaster", n).Kill(), after(ctx, restartAfter), w.Masters.StartReplica(ctx, n))
+		return killed, errors.Join(w.numberedProcess("netmaster", n).Kill(), after(ctx, restartAfter), w.lab.Masters.StartReplica(ctx, n))
 	}
 }
 
@@ -161,20 +161,20 @@ func killStore(leads bool) func(context.Context, *world) (time.Time, error) {
 					chosen = m.Address
 				}
 			}
-			n, err = w.numbered(w.Store.StoreURLs(), chosen)
+			n, err = w.numbered(w.lab.Store.StoreURLs(), chosen)
 			return err
 		}); err != nil {
 			return time.Time{}, err
 		}
 		killed := time.Now()
-		return killed, errors.Join(w.numberedProcess("etcd", n).Kill(), w.Store.StartMember(ctx, n))
+		return killed, errors.Join(w.numberedProcess("etcd", n).Kill(), w.lab.Store.StartMember(ctx, n))
 	}
 }
 
 // turn is the host whose turn it is.
 func (w *world) turn() *testcluster.Host {
 	w.next++
-	return w.Hosts()[w.next%len(w.Hosts())]
+	return w.lab.Hosts()[w.next%len(w.lab.Hosts())]
 }
 
 // killDockerd kills a host's Docker Engine, whose containers live on.
@@ -226,5 +226,5 @@ func killSwitch(ctx context.Context, w *world) (time.Time, error) {
 
 func killDatabase(ctx context.Context, w *world) (time.Time, error) {
 	h, killed := w.turn(), time.Now()
-	return killed, errors.Join(w.Process(h.Name+"-ovsdb-server").Kill(), h.Switch.StartOvsdb(ctx))
+	return killed, errors.Join(w.lab.Process(h.Name+"-ovsdb-server").Kill(), h.Switch.StartOvsdb(ctx))
 }

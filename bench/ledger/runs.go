@@ -173,7 +173,7 @@ func (k *byKubelet) at(ctx context.Context, s testcluster.ContainerSpec) (a neti
 	if a, err = netip.ParseAddr(p.Status.PodIP); err != nil {
 		return a, nil, err
 	}
-	h, err := k.n.Host(s.Host)
+	h, err := k.n.Lab.Host(s.Host)
 	if err != nil {
 		return a, nil, err
 	}

@@ -21,7 +21,7 @@ import (
 
 // world is a lab with what stays while components are killed.
 type world struct {
-	*testcluster.Lab
+	lab   *testcluster.Lab
 	runs  runner
 	nodes *cluster.Nodes // nil = there is no Kubernetes
 	// The tenant and network of containers and objects, and netctl's commands that create
@@ -66,10 +66,10 @@ func (w *world) container(name, host, group string) testcluster.ContainerSpec {
 // staying are the containers that stay for the whole run, and have the flows: from the
 // first one to a database on the same host, and to one on each other host.
 func (w *world) staying() (from testcluster.ContainerSpec, to []testcluster.ContainerSpec) {
-	for i, h := range w.Hosts() {
+	for i, h := range w.lab.Hosts() {
 		to = append(to, w.container(fmt.Sprint("db", i+1), h.Name, "db"))
 	}
-	return w.container("web1", w.Hosts()[0].Name, "web"), to
+	return w.container("web1", w.lab.Hosts()[0].Name, "web"), to
 }
 
 // build makes a row's lab, and starts what stays.
@@ -84,7 +84,7 @@ func build(ctx context.Context, bin string, r row) (_ *world, err error) {
 		}
 	}()
 	for _, line := range w.make {
-		if out, err := w.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
+		if out, err := w.lab.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
 			return nil, fmt.Errorf("netctl %s: %w: %s", line, err, out)
 		}
 	}
@@ -154,7 +154,7 @@ func (w *world) settled(ctx context.Context) (out map[string]int, err error) {
 
 // status is what netmaster says of the cluster.
 func (w *world) status(ctx context.Context) (s api.ClusterStatus, err error) {
-	c, err := w.Masters.API()
+	c, err := w.lab.Masters.API()
 	if err != nil {
 		return s, err
 	}
@@ -184,7 +184,7 @@ func (w *world) held(ctx context.Context) (map[string]int, error) {
 			return nil, err
 		}
 	}
-	for _, h := range w.Hosts() {
+	for _, h := range w.lab.Hosts() {
 		links, err := h.NS.Links()
 		if err != nil {
 			return nil, err
@@ -203,7 +203,7 @@ func (w *world) held(ctx context.Context) (map[string]int, error) {
 
 // ours counts what netmaster and netplugins hold.
 func (w *world) ours(ctx context.Context, out map[string]int) error {
-	etcd, err := w.Store.Etcd(ctx)
+	etcd, err := w.lab.Store.Etcd(ctx)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (w *world) ours(ctx context.Context, out map[string]int) error {
 		out[h.Name+": endpoints"], out[h.Name+": attachments"] = h.Endpoints, h.Attachments
 		out[h.Name+": ports"], out[h.Name+": ports pending"] = h.Ports, h.Pending
 	}
-	for _, h := range w.Hosts() {
+	for _, h := range w.lab.Hosts() {
 		files, err := filepath.Glob(filepath.Join(h.StateDir(), "attach", "*.json"))
 		if err != nil {
 			return err

@@ -54,7 +54,7 @@ func (n *onNodes) loadBalancer(name string, change func(*corev1.ServiceSpec)) *c
 // answers for any.
 func (n *onNodes) answeredBy(name, host string) {
 	n.t.Helper()
-	client, err := n.Masters.API()
+	client, err := n.Lab.Masters.API()
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func (n *onNodes) answeredBy(name, host string) {
 
 func (n *onNodes) loadBalancers() {
 	ctx := n.t.Context()
-	h1, h2 := n.Hosts()[0], n.Hosts()[1]
+	h1, h2 := n.Lab.Hosts()[0], n.Lab.Hosts()[1]
 	client, clientAddr, err := n.Outside(ctx, "client", 200)
 	if err != nil {
 		n.t.Fatal(err)
@@ -113,7 +113,7 @@ func (n *onNodes) loadBalancers() {
 	all, near := n.balanced("shop", "all", 2), n.balanced("shop", "local", 2)
 	for _, a := range slices.Concat(all, near) {
 		n.sees("a client on the link", as(a), client, at(a, 80))
-		for _, h := range n.Hosts() {
+		for _, h := range n.Lab.Hosts() {
 			own := h.Address
 			if netip.MustParseAddr(a).Is6() {
 				own = cluster.Address6(own)
@@ -272,7 +272,7 @@ func (n *onNodes) back(h *testcluster.Host) {
 }
 
 func (n *onNodes) cables(h *testcluster.Host, whole bool) error {
-	return errors.Join(n.Fabric.SetLink(h.Name, whole), n.Fabric.SetLink(h.Name+"v", whole), n.Fabric.SetLink(h.Name+"c", whole))
+	return errors.Join(n.Lab.Fabric.SetLink(h.Name, whole), n.Lab.Fabric.SetLink(h.Name+"v", whole), n.Lab.Fabric.SetLink(h.Name+"c", whole))
 }
 
 // mac is at which MAC a host is for its neighbours in an address's subnet.

@@ -20,8 +20,8 @@ import (
 // nftables, policies judge pods that use a service as the pods that they are.
 func TestPoliciesBesideKubeProxy(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{Native: true})
-	must(t, n.StartProxy(n.Hosts()[0], "iptables"))
-	must(t, n.StartProxy(n.Hosts()[1], "nftables"))
+	must(t, n.StartProxy(n.Lab.Hosts()[0], "iptables"))
+	must(t, n.StartProxy(n.Lab.Hosts()[1], "nftables"))
 	n.policiesHoldBesideProxy()
 }
 
@@ -55,8 +55,8 @@ func (n *onNodes) allOrNone(what string, all bool, from string, places ...string
 
 func (n *onNodes) policiesHoldBesideProxy() {
 	t := n.t
-	h1, h2 := n.Hosts()[0], n.Hosts()[1]
-	for _, h := range n.Hosts() {
+	h1, h2 := n.Lab.Hosts()[0], n.Lab.Hosts()[1]
+	for _, h := range n.Lab.Hosts() {
 		until(t, "kube-proxy of "+h.Name+" has rules", func() bool {
 			out, _ := h.Run(t.Context(), "nft", "list", "ruleset")
 			return strings.Contains(out, "KUBE-SERVICES") || strings.Contains(out, "table ip kube-proxy")
@@ -89,7 +89,7 @@ func (n *onNodes) policiesHoldBesideProxy() {
 	makeService(t, n.Client, "proxied", "external", func(s *corev1.ServiceSpec) {
 		s.Selector, s.ExternalIPs = map[string]string{"app": "web"}, []string{external}
 	})
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		until(t, "kube-proxy of "+h.Name+" leads to the external address", func() bool {
 			out, _ := h.Run(t.Context(), "nft", "list", "ruleset")
 			return strings.Contains(out, external)

@@ -67,7 +67,7 @@ func (n *onNodes) foreignBackends() {
 	// both nodes, which are their own backends too, and from nodes themselves.
 	want := []string{"a", "b", "h1", "h2"}
 	host, port, _ := strings.Cut(at["mixed"], ":")
-	for i, h := range n.Hosts() {
+	for i, h := range n.Lab.Hosts() {
 		asks := map[string]func() string{
 			"the pod on " + h.Name: func() string {
 				out, _ := h.NS.Command(ctx, "curl", "-s", "--max-time", "20", fmt.Sprintf("http://%s:80/dial?host=%s&port=%s&request=hostname&protocol=http&tries=10", pods[i], host, port)).CombinedOutput()

@@ -90,7 +90,7 @@ func (n *onNodes) service(name string, family corev1.IPFamily, change func(*core
 
 func (n *onNodes) servicesReach(family corev1.IPFamily) {
 	ctx := n.t.Context()
-	h1, h2 := n.Hosts()[0], n.Hosts()[1]
+	h1, h2 := n.Lab.Hosts()[0], n.Lab.Hosts()[1]
 	six := family == corev1.IPv6Protocol
 	number := 200
 	if six {
@@ -176,7 +176,7 @@ func (n *onNodes) servicesReach(family corev1.IPFamily) {
 			n.t.Fatal(err)
 		}
 	}
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		until(n.t, "nothing is left of the services on "+h.Name, func() bool {
 			out := ok[string](n.t)(h.Run(ctx, "nft", "list", "ruleset"))
 			return !slices.ContainsFunc([]string{all, nobody, fmt.Sprint(port), fmt.Sprint(closed)}, func(s string) bool { return strings.Contains(out, s) })
@@ -217,7 +217,7 @@ func (n *onNodes) controlStaysShut() {
 		services[name] = n.service(name, corev1.IPv4Protocol, func(s *corev1.ServiceSpec) { s.Selector = nil })
 		ok[*discoveryv1.EndpointSlice](n.t)(n.Client.DiscoveryV1().EndpointSlices("shop").Create(ctx, &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}}, AddressType: discoveryv1.AddressTypeIPv4,
-			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{n.Masters.MasterAddress().String()}}}, Ports: []discoveryv1.EndpointPort{{Port: &port}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{n.Lab.Masters.MasterAddress().String()}}}, Ports: []discoveryv1.EndpointPort{{Port: &port}},
 		}, metav1.CreateOptions{}))
 	}
 	answers := func(from *testcluster.Namespace, url, want string) func() bool {
@@ -226,7 +226,7 @@ func (n *onNodes) controlStaysShut() {
 			return strings.Contains(string(out), want)
 		}
 	}
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		until(n.t, h.Name+" reaches the API server by its service", answers(h.NS, "https://10.96.0.1/version", "gitVersion"))
 		until(n.t, h.Name+" reaches netmaster by a service", answers(h.NS, "http://"+at(services["netmaster"].Spec.ClusterIP, 80)+"/readyz", "ok"))
 		on := func(name string) string { return at(h.Address.String(), services[name].Spec.Ports[0].NodePort) }

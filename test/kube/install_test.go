@@ -61,7 +61,7 @@ func (n *onNodes) rollsOut() {
 // knows that all hosts have certificates.
 func (n *onNodes) isSecure(master string) {
 	n.t.Helper()
-	from := n.Hosts()[1].NS
+	from := n.Lab.Hosts()[1].NS
 	for what, tc := range map[string]struct {
 		url, want string // want: the status; "" = there is no answer by HTTP
 	}{
@@ -84,7 +84,7 @@ func (n *onNodes) isSecure(master string) {
 	}
 	n.becomesWell()
 	hosts, members := n.inPod("host ls"), n.inPod("cluster members")
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		if !strings.Contains(hosts, h.Name) {
 			n.t.Errorf("netctl does not know the host %s: %s", h.Name, hosts)
 		}
@@ -125,7 +125,7 @@ func bareNodes(t *testing.T, name string) (n *onNodes, manifest func(path string
 			t.Error(err)
 		}
 	})
-	first := n.Hosts()[0].Address.String()
+	first := n.Lab.Hosts()[0].Address.String()
 	server, port, err := net.SplitHostPort(strings.TrimPrefix(ok[*rest.Config](t)(c.Control.Config()).Host, "https://"))
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func bareNodes(t *testing.T, name string) (n *onNodes, manifest func(path string
 		}
 		return file
 	}
-	for _, h := range n.Hosts() { // kubeadm asks for it
+	for _, h := range n.Lab.Hosts() { // kubeadm asks for it
 		if out, err := h.Run(t.Context(), "sysctl", "-w", "net.ipv4.ip_forward=1"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -182,7 +182,7 @@ func (n *onNodes) connectsWhile(to, what string, workloads ...string) {
 // refused while netplugin is replaced, and the other manifest leaves nothing behind.
 func TestInstall(t *testing.T) {
 	n, manifest := bareNodes(t, "kubeinstall")
-	first := n.Hosts()[0].Address.String()
+	first := n.Lab.Hosts()[0].Address.String()
 	contiv, off := manifest("../../packaging/kubernetes/contiv.yaml"), manifest("../../packaging/kubernetes/uninstall.yaml")
 	n.kubectl("apply -f " + contiv)
 	n.rollsOut()
@@ -196,7 +196,7 @@ func TestInstall(t *testing.T) {
 	n.becomes(true, "shop", "a", b)
 	service := makeService(t, n.Client, "shop", "b", func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"app": "b"} }).Spec.ClusterIP
 	n.becomes(true, "shop", "a", service)
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		for _, to := range []string{b, service} {
 			n.sees(h.Name, h.Address.String(), h.NS, at(to, 80))
 		}
@@ -213,8 +213,8 @@ func TestInstall(t *testing.T) {
 	n.becomes(true, "shop", "a", b)
 
 	// kubeadm installs kube-proxy.
-	must(t, n.StartProxy(n.Hosts()[0], "iptables"))
-	must(t, n.StartProxy(n.Hosts()[1], "nftables"))
+	must(t, n.StartProxy(n.Lab.Hosts()[0], "iptables"))
+	must(t, n.StartProxy(n.Lab.Hosts()[1], "nftables"))
 	n.policiesHoldBesideProxy()
 
 	// Each netplugin is exchanged while connections are made.
@@ -225,7 +225,7 @@ func TestInstall(t *testing.T) {
 	n.kubectl("delete -f " + contiv)
 	n.kubectl("apply -f " + off)
 	n.kubectl("-n kube-system rollout status daemonset/contiv-uninstall --timeout=10m")
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		links := ok[[]string](t)(h.NS.Links())
 		for _, l := range links {
 			if strings.HasPrefix(l, "contiv") || strings.HasPrefix(l, "cv") {

@@ -44,20 +44,20 @@ func (n *onNodes) newAuthority() {
 	trusted := func(h *testcluster.Host) string {
 		return string(ok[[]byte](n.t)(os.ReadFile(seenAt(h, "/var/lib/contiv/tls/ca.crt"))))
 	}
-	former := trusted(n.Hosts()[0])
+	former := trusted(n.Lab.Hosts()[0])
 	n.kubectl("-n kube-system rollout status deployment/contiv-netmaster --timeout=10m")
 	until(n.t, "netmaster says whose authority nodes have", func() bool {
 		out, _ := n.asks("status") // there are problems
 		return strings.Contains(out, "has the authority of another Contiv cluster")
 	})
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		if trusted(h) != former {
 			n.t.Errorf("%s follows an authority that nobody has told it of", h.Name)
 		}
 	}
 	n.kubectl(`-n kube-system patch configmap contiv-authority -p {"data":null}`)
 	untilLate(n.t, "both nodes have certificates of the new authority", func() bool {
-		return trusted(n.Hosts()[0]) != former && trusted(n.Hosts()[1]) != former
+		return trusted(n.Lab.Hosts()[0]) != former && trusted(n.Lab.Hosts()[1]) != former
 	})
 }
 
@@ -66,7 +66,7 @@ func (n *onNodes) newAuthority() {
 // makes both nodes hosts of the new cluster. After each, pods start on both nodes.
 func TestMadeAnew(t *testing.T) {
 	n, manifest := bareNodes(t, "kubeanew")
-	h1 := n.Hosts()[0]
+	h1 := n.Lab.Hosts()[0]
 	secure := manifest(contivManifest)
 	n.kubectl("apply -f " + secure)
 	n.rollsOut()
@@ -87,7 +87,7 @@ func TestMadeAnew(t *testing.T) {
 	n.newAuthority()
 	untilLate(t, "both nodes are there again", func() bool {
 		out, err := n.asks("host ls")
-		return err == nil && !slices.ContainsFunc(n.Hosts(), func(h *testcluster.Host) bool { return !strings.Contains(out, h.Name) })
+		return err == nil && !slices.ContainsFunc(n.Lab.Hosts(), func(h *testcluster.Host) bool { return !strings.Contains(out, h.Name) })
 	})
 	untilLate(t, "the nodes are told to follow the new store", func() bool {
 		_, err := n.asks("store adopt")

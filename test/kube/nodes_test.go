@@ -48,7 +48,7 @@ func nodes(t *testing.T, cfg cluster.NodesConfig) *onNodes {
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
-			for name, process := range n.Processes() {
+			for name, process := range n.Lab.Processes() {
 				t.Logf("end of %s's log:\n%s", name, process.Tail(25))
 			}
 		}
@@ -57,7 +57,7 @@ func nodes(t *testing.T, cfg cluster.NodesConfig) *onNodes {
 		}
 	})
 	out := &onNodes{n, t, map[string][]string{}}
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		out.bare[h.Name] = out.traces(h)
 	}
 	return out
@@ -137,7 +137,7 @@ func (n *onNodes) gone(namespace string) {
 // endpoints returns the number of endpoints in the store.
 func (n *onNodes) endpoints() int {
 	n.t.Helper()
-	client, err := n.Masters.API()
+	client, err := n.Lab.Masters.API()
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func (n *onNodes) rests(h *testcluster.Host) []string {
 func (n *onNodes) nothing() {
 	n.t.Helper()
 	until(n.t, "no endpoint is left", func() bool { return n.endpoints() == 0 })
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		var rests []string
 		defer func() {
 			if len(rests) > 0 {
@@ -254,7 +254,7 @@ func (n *onNodes) groups() {
 	for _, args := range [][]string{
 		{"policy", "create", "closed"}, {"policy", "rule-add", "-d", "in", "-j", "deny", "closed", "1"}, {"group", "create", "default-net", "locked", "-p", "closed"},
 	} {
-		if out, err := n.Masters.Netctl(ctx, args...); err != nil {
+		if out, err := n.Lab.Masters.Netctl(ctx, args...); err != nil {
 			n.t.Fatal(err, out)
 		}
 	}
@@ -316,7 +316,7 @@ func (n *onNodes) firstPacket() {
 // goneWithoutServers: the end of pods while neither the API server nor netmaster answers.
 func (n *onNodes) goneWithoutServers() {
 	ctx := n.t.Context()
-	h := n.Hosts()[0]
+	h := n.Lab.Hosts()[0]
 	n.pod("shop", "last", "h1", nil, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done") // ended by its kill, after 2 s
 	n.runs("shop", "last")
 	if len(n.rests(h)) == 0 {
@@ -328,12 +328,12 @@ func (n *onNodes) goneWithoutServers() {
 	until(n.t, "the kubelet begins to end the pod", func() bool {
 		return strings.Contains(h.Process("kubelet").Tail(200), `"Killing container with a grace period" pod="shop/last"`)
 	})
-	master := n.Process("netmaster")
-	if err := errors.Join(n.Pause(ctx), master.Pause()); err != nil {
+	master := n.Lab.Process("netmaster")
+	if err := errors.Join(n.Control.Pause(ctx), master.Pause()); err != nil {
 		n.t.Fatal(err)
 	}
 	back := func() {
-		if err := errors.Join(n.Resume(), master.Resume()); err != nil {
+		if err := errors.Join(n.Control.Resume(), master.Resume()); err != nil {
 			n.t.Fatal(err)
 		}
 	}
@@ -353,8 +353,8 @@ func (n *onNodes) goneWithoutServers() {
 // killedInADD: the kubelet, and containerd too, ends while a pod is attached.
 func (n *onNodes) killedInADD() {
 	ctx := n.t.Context()
-	h := n.Hosts()[0]
-	master := n.Process("netmaster")
+	h := n.Lab.Hosts()[0]
+	master := n.Lab.Process("netmaster")
 	for _, killed := range []string{"kubelet", "containerd"} {
 		if err := master.Pause(); err != nil { // so an ADD waits
 			n.t.Fatal(err)

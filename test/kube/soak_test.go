@@ -79,7 +79,7 @@ func (s *soak) stay() {
 	s.pod("stay", "shut", "h1", map[string]string{"app": "shut"})
 	s.runs("stay", "asks")
 	s.open, s.shut = s.runs("stay", "open"), s.runs("stay", "shut")
-	h := s.Hosts()[0]
+	h := s.Lab.Hosts()[0]
 	id, err := h.Run(s.t.Context(), "ctr", "--namespace=k8s.io", "containers", "list", "--quiet", `labels."io.kubernetes.pod.name"==asks,labels."io.cri-containerd.kind"==container`)
 	if err != nil {
 		s.t.Fatal(err, id)
@@ -100,7 +100,7 @@ func (s *soak) stay() {
 				own++
 			}
 		}
-		return own == 2*3 && len(s.rests(s.Hosts()[1])) == 0 && s.endpoints() == 3
+		return own == 2*3 && len(s.rests(s.Lab.Hosts()[1])) == 0 && s.endpoints() == 3
 	})
 	s.t.Logf("there is of the pods that stay: %v", s.rests(h))
 	s.before = s.held()
@@ -120,7 +120,7 @@ const denied = "TIMEOUT"
 // answer is the probing pod's result of a TCP connection to port 80 of an address within a
 // second; empty on success. It runs past the kubelet and the API server.
 func (s *soak) answer(ctx context.Context, to string) string {
-	out, err := s.Hosts()[0].Run(ctx, "ctr", "--namespace=k8s.io", "tasks", "exec", "--exec-id", fmt.Sprint("e", time.Now().UnixNano()), s.asks, "/agnhost", "connect", to+":80", "--timeout=1s")
+	out, err := s.Lab.Hosts()[0].Run(ctx, "ctr", "--namespace=k8s.io", "tasks", "exec", "--exec-id", fmt.Sprint("e", time.Now().UnixNano()), s.asks, "/agnhost", "connect", to+":80", "--timeout=1s")
 	switch {
 	case err == nil:
 		return ""
@@ -174,7 +174,7 @@ func (s *soak) comesTo(want, address string) {
 // apart: netmaster takes them away by and by (docs/design/control.md).
 func (s *soak) rows() (held map[string]int, unused int) {
 	s.t.Helper()
-	rows, _, err := s.Snapshot(s.t.Context())
+	rows, _, err := s.Lab.Snapshot(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func (s *soak) rows() (held map[string]int, unused int) {
 func (s *soak) held() map[string]int {
 	s.t.Helper()
 	held, _ := s.rows()
-	for _, h := range s.Hosts() {
+	for _, h := range s.Lab.Hosts() {
 		held[h.Name+" traces"] = len(s.rests(h))
 		for _, pin := range ok[[]string](s.t)(filepath.Glob(filepath.Join(h.PinDir(), "maps", "*"))) {
 			name := filepath.Base(pin)
@@ -296,7 +296,7 @@ func (s *soak) comeAndGo() {
 		names := make([]string, soakPods)
 		for i := range names {
 			names[i] = fmt.Sprintf("p%d-%d", r, i)
-			s.pod("shop", names[i], s.Hosts()[i%2].Name, labels(i/2%2))
+			s.pod("shop", names[i], s.Lab.Hosts()[i%2].Name, labels(i/2%2))
 		}
 		for i, name := range names {
 			address := s.runs("shop", name)
@@ -323,7 +323,7 @@ func (s *soak) comeAndGo() {
 func (s *soak) nodeAgain() {
 	ctx := s.t.Context()
 	s.rightMeanwhile()
-	h := s.Hosts()[1]
+	h := s.Lab.Hosts()[1]
 	s.pod("shop", "lost", h.Name, nil)
 	s.runs("shop", "lost")
 	for _, name := range []string{"kubelet", "netplugin"} {
@@ -342,7 +342,7 @@ func (s *soak) nodeAgain() {
 	defer func() { s.t.Log(said) }()
 	until(s.t, "Contiv has forgotten the host", func() bool {
 		var err error
-		said, err = s.Masters.Netctl(ctx, "host", "rm", "--force", h.Name) // refused while it counts as alive
+		said, err = s.Lab.Masters.Netctl(ctx, "host", "rm", "--force", h.Name) // refused while it counts as alive
 		return err == nil
 	})
 	if got := s.endpoints(); got != 3 {
@@ -397,11 +397,11 @@ func (s *soak) awayFor() time.Duration {
 // take effect.
 func (s *soak) away() {
 	ctx := s.t.Context()
-	if err := s.Stop(); err != nil {
+	if err := s.Control.Stop(); err != nil {
 		s.t.Fatal(err)
 	}
 	s.right("without an API server")
-	for _, h := range s.Hosts() {
+	for _, h := range s.Lab.Hosts() {
 		if err := h.RestartAgent(ctx); err != nil {
 			s.t.Fatal(err)
 		}
@@ -413,7 +413,7 @@ func (s *soak) away() {
 	}
 	s.t.Logf("both verdicts were right %d times meanwhile", n)
 	s.compact()
-	if err := s.Restart(ctx, false); err != nil {
+	if err := s.Control.Restart(ctx, false); err != nil {
 		s.t.Fatal(err)
 	}
 	s.right("the API server is back")
@@ -445,7 +445,7 @@ func (s *soak) away() {
 func (s *soak) compact() {
 	s.t.Helper()
 	ctx := s.t.Context()
-	etcd := ok[*clientv3.Client](s.t)(clientv3.New(clientv3.Config{Context: ctx, Endpoints: []string{s.Etcd()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}))
+	etcd := ok[*clientv3.Client](s.t)(clientv3.New(clientv3.Config{Context: ctx, Endpoints: []string{s.Control.Etcd()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}))
 	defer etcd.Close()
 	var last int64
 	for range 50 {

@@ -95,7 +95,7 @@ func (n *onNodes) hostPort(p *corev1.Pod, port int) {
 		families++
 		at := "http://" + net.JoinHostPort(a.Address, strconv.Itoa(port)) + "/hostname"
 		until(n.t, p.Name+" answers at "+at, func() bool {
-			out, err := n.Master.Command(n.t.Context(), "curl", "-sg", "--max-time", "2", at).CombinedOutput()
+			out, err := n.Lab.Master.Command(n.t.Context(), "curl", "-sg", "--max-time", "2", at).CombinedOutput()
 			return err == nil && strings.TrimSpace(string(out)) == p.Name
 		})
 	}
@@ -108,7 +108,7 @@ func (n *onNodes) hostPort(p *corev1.Pod, port int) {
 // none of what it receives.
 func (n *onNodes) limited(address string, bits uint64) {
 	n.t.Helper()
-	client := ok[*api.Client](n.t)(n.Masters.API())
+	client := ok[*api.Client](n.t)(n.Lab.Masters.API())
 	defer client.Close()
 	until(n.t, fmt.Sprintf("%s is limited to %d bits a second", address, bits), func() bool {
 		all := ok[[]api.EndpointOper](n.t)(client.Endpoints(n.t.Context(), api.EndpointFilter{}))

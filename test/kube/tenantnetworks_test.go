@@ -59,14 +59,14 @@ func familyOf(a netip.Addr) corev1.IPFamily {
 func TestTenantNetworks(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{Native: true, Dual: true, DNS: true})
 	n.namespace("shop", nil)
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		n.pod("shop", h.Name, h.Name, map[string]string{"app": "web"})
 	}
 	n.netctl("tenant create blue")
 	for i, x := range tenantNetworks {
 		n.netctl("network create -t blue " + x.create + " " + x.name)
 		n.namespace(x.name, map[string]string{"io.contiv.tenant": "blue", "io.contiv.network": x.name})
-		n.pod(x.name, "a", n.Hosts()[i%2].Name, nil)
+		n.pod(x.name, "a", n.Lab.Hosts()[i%2].Name, nil)
 	}
 	w := tenantWorld{onNodes: n, targets: map[string]string{}, own: map[string]map[corev1.IPFamily]string{}}
 	both := new(corev1.IPFamilyPolicyRequireDualStack) // of services
@@ -79,7 +79,7 @@ func TestTenantNetworks(t *testing.T) {
 	for _, a := range web.Spec.ClusterIPs {
 		w.targets["service by "+string(familyOf(netip.MustParseAddr(a)))] = a
 	}
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		for family, a := range n.addressesOf("shop", h.Name) {
 			w.targets["pod on "+h.Name+" by "+string(family)] = a
 		}
@@ -102,9 +102,9 @@ func TestTenantNetworks(t *testing.T) {
 	for i, x := range tenantNetworks {
 		if x.gateways != nil {
 			r := w.join(x)
-			w.finds("bridge, with a router", x, n.Hosts()[i%2], reached{names: true})
+			w.finds("bridge, with a router", x, n.Lab.Hosts()[i%2], reached{names: true})
 			r.lead()
-			w.finds("bridge, with a router that leads services to a node", x, n.Hosts()[i%2], reached{names: true, api: true, services: true, itself: true})
+			w.finds("bridge, with a router that leads services to a node", x, n.Lab.Hosts()[i%2], reached{names: true, api: true, services: true, itself: true})
 			r.leave()
 		}
 	}
@@ -161,7 +161,7 @@ type reached struct {
 func (w tenantWorld) find(when string, of func(tenantNetwork) reached) {
 	w.t.Helper()
 	for i, x := range tenantNetworks {
-		w.finds(when, x, w.Hosts()[i%2], of(x))
+		w.finds(when, x, w.Lab.Hosts()[i%2], of(x))
 	}
 }
 
@@ -223,7 +223,7 @@ func (w tenantWorld) join(x tenantNetwork) physicalRouter {
 	const number = 205
 	space, at, err := w.Outside(w.t.Context(), "router", number)
 	must(w.t, err)
-	must(w.t, w.Network.JoinVLAN(space, number, x.tag))
+	must(w.t, w.Lab.Network.JoinVLAN(space, number, x.tag))
 	r := physicalRouter{w, x, space, at}
 	r.in(space, "/bin/sh", "-c", routerScript, "sh", x.gateways[0], x.gateways[1])
 	return r
@@ -246,9 +246,9 @@ func (r physicalRouter) lead() {
 	r.t.Helper()
 	r.in(r.space, "/bin/sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding")
 	for _, services := range []string{cluster.Services, cluster.Services6} {
-		r.route(r.space, "add", services, r.Hosts()[0].Address)
+		r.route(r.space, "add", services, r.Lab.Hosts()[0].Address)
 	}
-	for _, h := range r.Hosts() {
+	for _, h := range r.Lab.Hosts() {
 		for _, subnet := range r.of.subnets {
 			r.route(h.NS, "add", subnet, r.at)
 		}
@@ -258,7 +258,7 @@ func (r physicalRouter) lead() {
 // leave takes it off its networks: who has it for a gateway goes on with it else.
 func (r physicalRouter) leave() {
 	r.t.Helper()
-	for _, h := range r.Hosts() {
+	for _, h := range r.Lab.Hosts() {
 		for _, subnet := range r.of.subnets {
 			r.route(h.NS, "del", subnet, r.at)
 		}

@@ -98,7 +98,7 @@ const apiService = "10.96.0.1:443"
 
 func (n *onNodes) netctl(line string) {
 	n.t.Helper()
-	if out, err := n.Masters.Netctl(n.t.Context(), strings.Fields(line)...); err != nil {
+	if out, err := n.Lab.Masters.Netctl(n.t.Context(), strings.Fields(line)...); err != nil {
 		n.t.Fatalf("netctl %s: %v: %s", line, err, out)
 	}
 }

@@ -85,7 +85,7 @@ func (n *onNodes) attaches(name, to string) {
 func (n *onNodes) isPlain(master string) {
 	n.t.Helper()
 	for _, url := range []string{"http://" + at(master, 9999) + "/readyz", "http://" + at(master, 9002) + "/version", "http://127.0.0.1:9006/debug/state"} {
-		if out, err := n.Hosts()[1].NS.Command(n.t.Context(), "curl", "-sf", "--max-time", "20", "-o", "/dev/null", url).CombinedOutput(); err != nil {
+		if out, err := n.Lab.Hosts()[1].NS.Command(n.t.Context(), "curl", "-sf", "--max-time", "20", "-o", "/dev/null", url).CombinedOutput(); err != nil {
 			n.t.Errorf("%s: %v: %s", url, err, out)
 		}
 	}
@@ -98,7 +98,7 @@ func (n *onNodes) isPlain(master string) {
 // secure installation opens it to no one, and is undone.
 func TestTurnSecure(t *testing.T) {
 	n, manifest := bareNodes(t, "kubeturn")
-	first := n.Hosts()[0].Address.String()
+	first := n.Lab.Hosts()[0].Address.String()
 	plain, both, secure := manifest("testdata/plain.yaml"), manifest(contivManifest, acceptPlain...), manifest(contivManifest)
 	n.kubectl("-n kube-system create secret generic contiv-token --from-literal=token=0123456789abcdef0123456789abcdef")
 	n.kubectl("apply -f " + plain)

@@ -34,11 +34,11 @@ func (n *Nodes) addresses(h *testcluster.Host) string {
 // Outside adds a machine to the nodes' link that is no node, numbered as
 // testcluster.Lab.JoinUnderlay says, with addresses of the cluster's families.
 func (n *Nodes) Outside(ctx context.Context, name string, number int) (*testcluster.Namespace, netip.Addr, error) {
-	ns, err := n.AddNamespace(name)
+	ns, err := n.Lab.AddNamespace(name)
 	if err != nil {
 		return nil, netip.Addr{}, err
 	}
-	a, err := n.Network.JoinUnderlay(ns, number)
+	a, err := n.Lab.Network.JoinUnderlay(ns, number)
 	if err == nil && n.cfg.Dual {
 		_, err = ns.Command(ctx, "ip", "address", "add", Address6(a).String()+"/64", "dev", "eth0", "nodad").CombinedOutput()
 	}
@@ -63,30 +63,30 @@ func (n *Nodes) lead(ctx context.Context) error {
 		return nil
 	}
 	run := func(space *testcluster.Namespace, a netip.Addr) error {
-		router := n.Masters.MasterAddress()
+		router := n.Lab.Masters.MasterAddress()
 		out, err := space.Command(ctx, "/bin/sh", "-c", leadScript, "sh", a.String(), Address6(a).String(), router.String(), Address6(router).String(), beyond(a).String()).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("give %s more addresses: %w: %s", a, err, out)
 		}
 		return nil
 	}
-	err := run(n.Master, n.Masters.MasterAddress())
-	for _, h := range n.Hosts() {
+	err := run(n.Lab.Master, n.Lab.Masters.MasterAddress())
+	for _, h := range n.Lab.Hosts() {
 		if err == nil {
 			err = run(h.NS, h.Address)
 		}
 	}
-	if err != nil || len(n.Hosts()) == 0 {
+	if err != nil || len(n.Lab.Hosts()) == 0 {
 		return err
 	}
 	// The API server asks pods.
-	first := n.Hosts()[0].Address
+	first := n.Lab.Hosts()[0].Address
 	for _, to := range []string{PodCIDR, podCIDR6} {
 		by := first
 		if netip.MustParsePrefix(to).Addr().Is6() {
 			by = Address6(first)
 		}
-		if out, err := n.Master.Command(ctx, "ip", "route", "replace", to, "via", by.String()).CombinedOutput(); err != nil {
+		if out, err := n.Lab.Master.Command(ctx, "ip", "route", "replace", to, "via", by.String()).CombinedOutput(); err != nil {
 			return fmt.Errorf("lead %s to a node: %w: %s", to, err, out)
 		}
 	}
@@ -117,7 +117,7 @@ func buildDNS(ctx context.Context) error {
 
 // startDNS starts the cluster's DNS and returns when it answers.
 func (n *Nodes) startDNS(ctx context.Context) error {
-	file := filepath.Join(n.dir, "dns.yaml")
+	file := filepath.Join(n.Control.dir, "dns.yaml")
 	manifest := strings.ReplaceAll(dnsManifest, "IMAGE", Agnhost)
 	if n.cfg.Internet {
 		const cache = "        cache 30\n"

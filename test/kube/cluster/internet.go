@@ -40,23 +40,23 @@ while read -r address _; do ip address add "$address" dev lo; done <"$1"
 // startInternet has the control plane's machine, at which nodes' way to elsewhere ends,
 // answer for addresses of the Internet: nothing of these tests leads there.
 func (n *Nodes) startInternet(ctx context.Context) error {
-	hosts, corefile := filepath.Join(n.dir, "internet.hosts"), filepath.Join(n.dir, "internet.corefile")
+	hosts, corefile := filepath.Join(n.Control.dir, "internet.hosts"), filepath.Join(n.Control.dir, "internet.corefile")
 	if err := write(hosts, []byte(internet)); err != nil {
 		return err
 	}
 	if err := write(corefile, fmt.Appendf(nil, internetDNS, hosts)); err != nil {
 		return err
 	}
-	if out, err := n.Master.Command(ctx, "/bin/sh", "-c", internetScript, "sh", hosts).CombinedOutput(); err != nil {
+	if out, err := n.Lab.Master.Command(ctx, "/bin/sh", "-c", internetScript, "sh", hosts).CombinedOutput(); err != nil {
 		return fmt.Errorf("give the control plane's machine addresses of the Internet: %w: %s", err, out)
 	}
-	p, err := start(n.dir, "internet", n.at.command(filepath.Join(filepath.Dir(os.Getenv(Program)), "coredns"), "-conf", corefile)...)
+	p, err := start(n.Control.dir, "internet", n.Control.at.command(filepath.Join(filepath.Dir(os.Getenv(Program)), "coredns"), "-conf", corefile)...)
 	if err != nil {
 		return err
 	}
-	n.others = append(n.others, p)
+	n.Control.others = append(n.Control.others, p)
 	return testcluster.Until(ctx, "what answers for the Internet", func(ctx context.Context) error {
-		c, err := n.Master.Dial(ctx, "tcp", net.JoinHostPort(resolver, "53"))
+		c, err := n.Lab.Master.Dial(ctx, "tcp", net.JoinHostPort(resolver, "53"))
 		if err != nil {
 			return p.failed(err)
 		}

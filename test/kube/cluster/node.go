@@ -45,7 +45,7 @@ func (n *Nodes) writeNode(h *testcluster.Host) error {
 		}
 		err = errors.Join(err, os.Symlink(p, filepath.Join(plugins, filepath.Base(p))))
 	}
-	cert, key, e := n.ca.serving(h.Name, h.Address.AsSlice(), Address6(h.Address).AsSlice())
+	cert, key, e := n.Control.ca.serving(h.Name, h.Address.AsSlice(), Address6(h.Address).AsSlice())
 	if err = errors.Join(err, e); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (n *Nodes) writeNode(h *testcluster.Host) error {
 			"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 			"containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
 			"authentication": object{
-				"anonymous": object{"enabled": false}, "webhook": object{"enabled": false}, "x509": object{"clientCAFile": filepath.Join(n.dir, "ca.crt")},
+				"anonymous": object{"enabled": false}, "webhook": object{"enabled": false}, "x509": object{"clientCAFile": filepath.Join(n.Control.dir, "ca.crt")},
 			},
 			"tlsCertFile": file("kubelet.crt"), "tlsPrivateKeyFile": file("kubelet.key"),
 			"authorization": object{"mode": "AlwaysAllow"}, // any client with a certificate of the cluster

@@ -55,10 +55,10 @@ type NodesConfig struct {
 // netmaster, which follows it, and on each of the lab's hosts netplugin, containerd and a
 // kubelet that attaches pods by contivk8s. A node is named as its host.
 type Nodes struct {
-	*testcluster.Lab
-	*Control
-	Client *kubernetes.Clientset
-	cfg    NodesConfig
+	Lab     *testcluster.Lab
+	Control *Control
+	Client  *kubernetes.Clientset
+	cfg     NodesConfig
 }
 
 // StartNodes starts a cluster and returns when all nodes are ready for pods. It returns
@@ -105,7 +105,7 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 	if n.Control, n.Client, err = beside(ctx, n.Lab, cfg.Dir, cfg.Dual, cfg.Gates); err != nil {
 		return nil, err
 	}
-	if err := n.Schedule(ctx); err != nil {
+	if err := n.Control.Schedule(ctx); err != nil {
 		return nil, err
 	}
 	if cfg.Internet {
@@ -124,7 +124,7 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 	}
 	archives = append(archives, cfg.Images...)
 	g, each := errgroup.WithContext(ctx)
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		g.Go(func() error { return n.startNode(each, h, archives) })
 	}
 	if err := g.Wait(); err != nil {
@@ -154,17 +154,17 @@ func (n *Nodes) startContiv(ctx context.Context, network []string) error {
 	if out, err := n.Kubectl(ctx, "apply", "-f", filepath.Join(root, "packaging/kubernetes/netmaster-rbac.yaml")); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
-	if _, err := n.user("netmaster.kubeconfig", "system:serviceaccount:kube-system:contiv-netmaster"); err != nil {
+	if _, err := n.Control.user("netmaster.kubeconfig", "system:serviceaccount:kube-system:contiv-netmaster"); err != nil {
 		return err
 	}
-	if err := n.Masters.StartMaster(ctx); err != nil {
+	if err := n.Lab.Masters.StartMaster(ctx); err != nil {
 		return err
 	}
-	if out, err := n.Masters.Netctl(ctx, network...); err != nil {
+	if out, err := n.Lab.Masters.Netctl(ctx, network...); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		g.Go(func() error { return h.StartAgent(ctx) })
 	}
 	return g.Wait()
@@ -202,7 +202,7 @@ func (n *Nodes) startNode(ctx context.Context, h *testcluster.Host, archives []s
 
 // StartProxy starts a host's kube-proxy in one of its modes and does not wait for it.
 func (n *Nodes) StartProxy(h *testcluster.Host, mode string) error {
-	config, err := n.user(h.Name+"-kube-proxy.kubeconfig", "system:kube-proxy")
+	config, err := n.Control.user(h.Name+"-kube-proxy.kubeconfig", "system:kube-proxy")
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (n *Nodes) StartContainerd(ctx context.Context, h *testcluster.Host) error 
 
 // StartKubelet starts a host's kubelet and does not wait for it.
 func (n *Nodes) StartKubelet(h *testcluster.Host) error {
-	config, err := n.user(h.Name+"-kubelet.kubeconfig", "system:node:"+h.Name, "system:nodes")
+	config, err := n.Control.user(h.Name+"-kubelet.kubeconfig", "system:node:"+h.Name, "system:nodes")
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (n *Nodes) StartKubelet(h *testcluster.Host) error {
 		"--hostname-override=" + h.Name, "--node-ip=" + n.addresses(h), "--v=2",
 	}
 	if n.cfg.Zones > 0 {
-		argv = append(argv, fmt.Sprintf("--node-labels=%s=zone%d", corev1.LabelTopologyZone, slices.Index(n.Hosts(), h)%n.cfg.Zones))
+		argv = append(argv, fmt.Sprintf("--node-labels=%s=zone%d", corev1.LabelTopologyZone, slices.Index(n.Lab.Hosts(), h)%n.cfg.Zones))
 	}
 	_, err = h.Start("kubelet", nil, argv...)
 	return err
@@ -248,7 +248,7 @@ func (n *Nodes) ctr(ctx context.Context, h *testcluster.Host, args ...string) (s
 
 // Kubectl runs kubectl as an administrator and returns what it prints.
 func (n *Nodes) Kubectl(ctx context.Context, args ...string) (string, error) {
-	out, err := n.Master.Command(ctx, os.Getenv(Program), append([]string{"kubectl", "--kubeconfig=" + n.Kubeconfig}, args...)...).CombinedOutput()
+	out, err := n.Lab.Master.Command(ctx, os.Getenv(Program), append([]string{"kubectl", "--kubeconfig=" + n.Control.Kubeconfig}, args...)...).CombinedOutput()
 	return string(out), err
 }
 
@@ -266,7 +266,7 @@ func (n *Nodes) ready(ctx context.Context) error {
 			}
 		}
 	}
-	for _, h := range n.Hosts() {
+	for _, h := range n.Lab.Hosts() {
 		if p := h.Process("kubelet"); !p.Alive() {
 			return fmt.Errorf("the kubelet of %s has ended:\n%s", h.Name, p.Tail(15))
 		}
@@ -280,7 +280,7 @@ func (n *Nodes) ready(ctx context.Context) error {
 // Close ends the cluster and removes everything of it but the logs in its directory.
 func (n *Nodes) Close() error {
 	name := n.Lab.Config().Name
-	err := n.Down()
+	err := n.Lab.Down()
 	if n.Control != nil {
 		err = errors.Join(err, n.Control.Close())
 	}

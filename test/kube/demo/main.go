@@ -83,7 +83,7 @@ func (d *demo) build(ctx context.Context, dir string) (err error) {
 	}
 	progress("two nodes are ready", began)
 	began = time.Now()
-	h := d.n.Hosts()[0]
+	h := d.n.Lab.Hosts()[0]
 	if d.engine, err = docker.New(h, docker.Isolated...); err != nil {
 		return err
 	}
@@ -118,6 +118,6 @@ func progress(step string, began time.Time) {
 
 func (d *demo) hints() {
 	tool := filepath.Join(d.bin, "contivlab") + " --lab " + name
-	kubectl := "exec master " + os.Getenv(cluster.Program) + " kubectl --kubeconfig=" + d.n.Kubeconfig
+	kubectl := "exec master " + os.Getenv(cluster.Program) + " kubectl --kubeconfig=" + d.n.Control.Kubeconfig
 	fmt.Printf("\nThe cluster runs until you press Ctrl-C. In another terminal:\n  %[1]s %[2]s get pods -A -o wide\n  %[1]s netctl policy ls -a\n  %[1]s shell h1\n  docker -H unix://%[3]s ps\n", tool, kubectl, d.engine.Socket())
 }

@@ -130,7 +130,7 @@ func (d *demo) show(ctx context.Context) error {
 func (d *demo) netctl(ctx context.Context, lines ...string) error {
 	for _, line := range lines {
 		fmt.Println("  $ netctl " + line)
-		if out, err := d.n.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
+		if out, err := d.n.Lab.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
 			return fmt.Errorf("netctl %s: %w: %s", line, err, out)
 		}
 	}
@@ -151,7 +151,7 @@ func (d *demo) apply(ctx context.Context, objects string) error {
 		fmt.Print("  | ", line)
 	}
 	fmt.Println()
-	file := filepath.Join(filepath.Dir(d.n.Kubeconfig), "objects.yaml")
+	file := filepath.Join(filepath.Dir(d.n.Control.Kubeconfig), "objects.yaml")
 	if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (d *demo) makeOthers(ctx context.Context) error {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 	}
-	h := d.n.Hosts()[1]
+	h := d.n.Lab.Hosts()[1]
 	for _, line := range []string{"ip netns add job", filepath.Join(d.bin, "netctl") + " attach --socket " + h.CNISocket() + " --netns /run/netns/job --group web"} {
 		f := strings.Fields(line)
 		fmt.Println("  h2$ " + strings.Join(append([]string{filepath.Base(f[0])}, f[1:]...), " "))
@@ -232,7 +232,7 @@ func (d *demo) reaches(ctx context.Context, who, address string) bool {
 	knock := []string{"nc", "-w", "1", address, "80"}
 	switch {
 	case who == "job":
-		_, err = d.n.Hosts()[1].Run(ctx, "ip", append([]string{"netns", "exec", who, "/bin/busybox"}, knock...)...)
+		_, err = d.n.Lab.Hosts()[1].Run(ctx, "ip", append([]string{"netns", "exec", who, "/bin/busybox"}, knock...)...)
 	case slices.Contains([]string{"box", "stray"}, who):
 		_, err = d.engine.Docker(ctx, append([]string{"exec", who}, knock...)...)
 	default:

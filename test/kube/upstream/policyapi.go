@@ -77,8 +77,8 @@ func policyAPIResults(out string) (results []Result) {
 // policyAPI runs the program of network-policy-api's tests and returns what it prints.
 func (r *Runner) policyAPI(ctx context.Context, what string, flags ...string) (string, error) {
 	program := filepath.Join(filepath.Dir(os.Getenv(cluster.Program)), "policyapi.test")
-	c := r.Nodes.Master.Command(ctx, program, append([]string{"-test.v", "-test.timeout=30m"}, flags...)...)
-	c.Env = append(os.Environ(), "KUBECONFIG="+r.Nodes.Kubeconfig)
+	c := r.Nodes.Lab.Master.Command(ctx, program, append([]string{"-test.v", "-test.timeout=30m"}, flags...)...)
+	c.Env = append(os.Environ(), "KUBECONFIG="+r.Nodes.Control.Kubeconfig)
 	out, err := c.CombinedOutput()
 	if werr := os.WriteFile(filepath.Join(r.Dir, what+".log"), out, 0o644); werr != nil {
 		return "", werr

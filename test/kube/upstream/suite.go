@@ -157,9 +157,9 @@ func (r *Runner) ginkgo(ctx context.Context, what string, which Suite, procs int
 		argv = append(argv, prefix+"json-report="+report)
 	}
 	argv = append(argv, flags...)
-	argv = append(argv, "--kubeconfig="+r.Nodes.Kubeconfig, "--provider=skeleton", "--disable-log-dump", "--dump-logs-on-failure=false",
+	argv = append(argv, "--kubeconfig="+r.Nodes.Control.Kubeconfig, "--provider=skeleton", "--disable-log-dump", "--dump-logs-on-failure=false",
 		"--minStartupPods=0", "--allowed-not-ready-nodes=0", "--node-schedulable-timeout=2m",
-		"--num-nodes="+strconv.Itoa(len(r.Nodes.Hosts())))
+		"--num-nodes="+strconv.Itoa(len(r.Nodes.Lab.Hosts())))
 	err := r.run(ctx, what, argv)
 	text, rerr := os.ReadFile(report)
 	if rerr != nil {
@@ -183,7 +183,7 @@ func (r *Runner) run(ctx context.Context, what string, argv []string) error {
 	if err != nil {
 		return err
 	}
-	c := r.Nodes.Master.Command(ctx, argv[0], argv[1:]...)
+	c := r.Nodes.Lab.Master.Command(ctx, argv[0], argv[1:]...)
 	c.Stdout, c.Stderr = log, log
 	return errors.Join(c.Run(), log.Close())
 }
