@@ -241,5 +241,4 @@ var oversized = map[string]size{
 	"internal/datapath/conformance.outside":         {77, 1, 0},
 	"internal/datapath/conformance.randomFrontends": {56, 5, 0},
 	"internal/datapath/conformance.randomServices":  {51, 19, 0},
-	"internal/datapath/conformance.services":        {66, 6, 0},
 }

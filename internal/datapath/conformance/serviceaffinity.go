@@ -12,72 +12,72 @@ import (
 // affinity: a client's new connections go where its former ones went, to whichever
 // port, until that one takes nothing new; and so after a restart of the driver, though
 // its first picture is another one than the former driver's last.
-func (s *services) affinity() {
-	client := s.at("web1")
+func (s *serviceCases) affinity() {
+	client := s.services.at("web1")
 	all := []model.EndpointID{"db1", "db2", "web2", "solo1"}
-	with := s.shop(all...)
+	with := s.services.shop(all...)
 	with.Affinity = time.Hour
-	s.have(with)
+	s.services.have(with)
 	stays := map[bool]model.EndpointID{} // by family
 	var goes []reference.Packet
 	for _, v6 := range ipv4and6 {
-		id := s.reached("first", s.ask(client, model.ProtoTCP, v6), all...).Key.ID
+		id := s.services.reached("first", s.services.ask(client, model.ProtoTCP, v6), all...).Key.ID
 		for range 10 {
-			s.reached("stays", s.ask(client, model.ProtoTCP, v6), id)
-			s.reached("stays, by another port", s.ask(client, model.ProtoUDP, v6), id)
+			s.services.reached("stays", s.services.ask(client, model.ProtoTCP, v6), id)
+			s.services.reached("stays, by another port", s.services.ask(client, model.ProtoUDP, v6), id)
 		}
-		less := s.inState(with, id, desired.BackendDraining)
-		s.have(less)
-		now := s.reached("its backend drains", s.ask(client, model.ProtoTCP, v6), without(all, id)...).Key.ID
-		s.have(with)
+		less := s.services.inState(with, id, desired.BackendDraining)
+		s.services.have(less)
+		now := s.services.reached("its backend drains", s.services.ask(client, model.ProtoTCP, v6), without(all, id)...).Key.ID
+		s.services.have(with)
 		for range 10 {
-			s.reached("stays with the other one", s.ask(client, model.ProtoTCP, v6), now)
+			s.services.reached("stays with the other one", s.services.ask(client, model.ProtoTCP, v6), now)
 		}
-		p := s.ask(client, model.ProtoTCP, v6)
-		s.answered("stays", client, p, s.replyOf(p, s.reached("stays", p, now)))
+		p := s.services.ask(client, model.ProtoTCP, v6)
+		s.services.answered("stays", client, p, s.services.replyOf(p, s.services.reached("stays", p, now)))
 		stays[v6], goes = now, append(goes, p)
 	}
-	s.restart(s.t)
-	s.have(with)
+	s.services.restart(s.t)
+	s.services.have(with)
 	keeps := func(what string) {
 		s.t.Helper()
 		for i, v6 := range ipv4and6 {
-			s.reached(what+": a connection goes on", goOn(goes[i]), stays[v6])
+			s.services.reached(what+": a connection goes on", goOn(goes[i]), stays[v6])
 			for range 10 { // by chance, without affinity: once in a million
-				s.reached(what+": stays", s.ask(client, model.ProtoTCP, v6), stays[v6])
-				s.reached(what+": stays, by another port", s.ask(client, model.ProtoUDP, v6), stays[v6])
+				s.services.reached(what+": stays", s.services.ask(client, model.ProtoTCP, v6), stays[v6])
+				s.services.reached(what+": stays, by another port", s.services.ask(client, model.ProtoUDP, v6), stays[v6])
 			}
 		}
 	}
 	keeps("after a restart")
 	// Without stored affinity, new backends would be chosen here.
 	gone := without(without(all, stays[false]), stays[true])[0]
-	less := s.shop(without(all, gone)...)
+	less := s.services.shop(without(all, gone)...)
 	less.Affinity = with.Affinity
-	s.restart(s.t)
-	s.have(less)
+	s.services.restart(s.t)
+	s.services.have(less)
 	keeps("another one has gone at a restart")
-	s.restart(s.t)
-	s.have(with)
+	s.services.restart(s.t)
+	s.services.have(with)
 	keeps("it has come again at a restart")
-	s.restart(s.t)
+	s.services.restart(s.t)
 	for _, v6 := range ipv4and6 {
-		s.have(s.inState(with, stays[v6], desired.BackendUnhealthy))
-		s.reached("its backend is not well, after a restart", s.ask(client, model.ProtoTCP, v6), without(all, stays[v6])...)
+		s.services.have(s.services.inState(with, stays[v6], desired.BackendUnhealthy))
+		s.services.reached("its backend is not well, after a restart", s.services.ask(client, model.ProtoTCP, v6), without(all, stays[v6])...)
 	}
 }
 
 // affinityExpires: after the affinity time a client gets a new choice, so eventually another
 // backend.
-func (s *services) affinityExpires() {
-	client := s.at("web1")
+func (s *serviceCases) affinityExpires() {
+	client := s.services.at("web1")
 	all := []model.EndpointID{"db1", "db2", "web2", "solo1"}
-	of := s.shop(all...)
+	of := s.services.shop(all...)
 	of.Affinity = time.Second
-	s.have(of)
+	s.services.have(of)
 	asked := func(v6 bool) model.EndpointID {
 		s.t.Helper()
-		return s.reached("asks", s.ask(client, model.ProtoTCP, v6), all...).Key.ID
+		return s.services.reached("asks", s.services.ask(client, model.ProtoTCP, v6), all...).Key.ID
 	}
 	first := map[bool]model.EndpointID{false: asked(false), true: asked(true)} // by family
 	for late := time.Now().Add(time.Minute); len(first) > 0; {

@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"testing"
+
 	"fmt"
 	"net/netip"
 
@@ -10,19 +12,25 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-func (s *services) neighbours() {
-	client := s.at("web1")
+// serviceCases are the parts of Services: each applies services of its own and tries them.
+type serviceCases struct {
+	services *services
+	t        *testing.T
+}
+
+func (s *serviceCases) neighbours() {
+	client := s.services.at("web1")
 	for _, mode := range []model.ArpMode{model.ArpFlood, model.ArpProxy} {
-		if err := s.w.Change(func(c *compile.Compiler) {
-			g := s.top.Global
+		if err := s.services.w.Change(func(c *compile.Compiler) {
+			g := s.services.top.Global
 			g.ArpMode = mode
 			c.SetGlobal(g)
 		}); err != nil {
 			s.t.Fatal(err)
 		}
-		s.have(s.shop("db1"))
+		s.services.have(s.services.shop("db1"))
 		for _, v6 := range ipv4and6 {
-			p := s.ask(client, model.ProtoTCP, v6)
+			p := s.services.ask(client, model.ProtoTCP, v6)
 			asked := reference.Packet{Port: p.Port, SrcMAC: p.SrcMAC, DstMAC: reference.Broadcast, ARP: &reference.ARP{
 				Op: reference.ARPRequest, SenderMAC: p.SrcMAC, SenderIP: p.Src, TargetIP: p.Dst,
 			}}
@@ -33,57 +41,57 @@ func (s *services) neighbours() {
 					ICMPType: reference.NDNeighborSolicit, ND: &reference.ND{Target: p.Dst, LinkAddr: p.SrcMAC, HasLink: true},
 				}
 			}
-			if v := s.Send(s.t, asked); v.Answer == nil || v.Answer.SrcMAC != desired.RouterMAC || !nowhere(v) {
+			if v := s.services.Send(s.t, asked); v.Answer == nil || v.Answer.SrcMAC != desired.RouterMAC || !nowhere(v) {
 				s.t.Errorf("%s, mode %s: who has the virtual address: %s (%+v), want the router's answer", ipText(v6), mode, v, v.Answer)
 			}
-			p.DstMAC = s.at("db1").MAC
-			s.denied(ipText(v6)+": to another MAC", p)
+			p.DstMAC = s.services.at("db1").MAC
+			s.services.denied(ipText(v6)+": to another MAC", p)
 		}
 	}
 }
 
-func (s *services) translated() {
+func (s *serviceCases) translated() {
 	for _, network := range []model.NetworkName{"vx", "vl"} {
-		s.key.Name = network
-		client, others := s.at("web1"), []model.EndpointID{"db1", "db2"}
+		s.services.key.Name = network
+		client, others := s.services.at("web1"), []model.EndpointID{"db1", "db2"}
 		if network == "vl" {
-			client, others = s.at("lan1"), []model.EndpointID{"lonely1", "lan2"}
+			client, others = s.services.at("lan1"), []model.EndpointID{"lonely1", "lan2"}
 		}
 		for _, id := range others {
-			s.have(s.shop(id))
+			s.services.have(s.services.shop(id))
 			for _, v6 := range ipv4and6 {
 				for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 					what := fmt.Sprintf("%s %s %s", id, ipText(v6), proto)
-					p := s.ask(client, proto, v6)
+					p := s.services.ask(client, proto, v6)
 					for range 3 { // no answer yet
-						s.reached(what, p, id)
+						s.services.reached(what, p, id)
 					}
-					s.answered(what, client, p, s.replyOf(p, s.at(id)))
+					s.services.answered(what, client, p, s.services.replyOf(p, s.services.at(id)))
 					p = goOn(p)
-					s.reached(what+", later", p, id)
-					s.answered(what+", later", client, p, s.replyOf(p, s.at(id)))
+					s.services.reached(what+", later", p, id)
+					s.services.answered(what+", later", client, p, s.services.replyOf(p, s.services.at(id)))
 				}
 			}
 		}
 	}
 }
 
-func (s *services) noProvider() {
-	client := s.at("web1")
-	for i, have := range []desired.Service{s.shop(), s.inState(s.shop("db1"), "db1", desired.BackendUnhealthy), s.shop("db1")} {
-		s.have(have)
+func (s *serviceCases) noProvider() {
+	client := s.services.at("web1")
+	for i, have := range []desired.Service{s.services.shop(), s.services.inState(s.services.shop("db1"), "db1", desired.BackendUnhealthy), s.services.shop("db1")} {
+		s.services.have(have)
 		for _, v6 := range ipv4and6 {
 			what := fmt.Sprintf("%d, %s", i, ipText(v6))
-			p := s.ask(client, model.ProtoTCP, v6)
+			p := s.services.ask(client, model.ProtoTCP, v6)
 			if i == 2 { // there is somebody, but not at this port
 				p.DstPort = 81
 			}
-			v := s.Send(s.t, p)
+			v := s.services.Send(s.t, p)
 			if a := v.Answer; !nowhere(v) || a == nil || a.Proto != model.ProtoTCP || a.TCPFlags != reference.FlagRST|reference.FlagACK ||
 				a.Src != p.Dst || a.Dst != p.Src || a.SrcPort != p.DstPort || a.DstPort != p.SrcPort {
 				s.t.Errorf("%s: TCP: %s (%+v), want a reset", what, v, a)
 			}
-			p = s.ask(client, model.ProtoUDP, v6)
+			p = s.services.ask(client, model.ProtoUDP, v6)
 			if i == 2 {
 				p.DstPort = 54
 			}
@@ -91,19 +99,19 @@ func (s *services) noProvider() {
 			if v6 {
 				wantType, wantCode, proto = 1, 4, model.ProtoICMPv6
 			}
-			v = s.Send(s.t, p)
+			v = s.services.Send(s.t, p)
 			if a := v.Answer; !nowhere(v) || a == nil || a.Proto != proto || a.ICMPType != wantType || a.ICMPCode != wantCode ||
 				a.Src != p.Dst || a.Dst != p.Src || a.Inner == nil || a.Inner.Dst != p.Dst || a.Inner.DstPort != p.DstPort {
 				s.t.Errorf("%s: UDP: %s (%+v), want port unreachable", what, v, a)
 			}
-			p = s.ask(client, model.ProtoTCP, v6)
+			p = s.services.ask(client, model.ProtoTCP, v6)
 			p.TCPFlags = reference.FlagRST
-			if v := s.Send(s.t, p); !nowhere(v) || v.Answer != nil {
+			if v := s.services.Send(s.t, p); !nowhere(v) || v.Answer != nil {
 				s.t.Errorf("%s: a reset: %s (%+v), want nothing", what, v, v.Answer)
 			}
-			echo := between(s.top, client, client, model.ProtoICMP, v6, s.sport, 0)
+			echo := between(s.services.top, client, client, model.ProtoICMP, v6, s.services.sport, 0)
 			echo.DstMAC, echo.Dst = desired.RouterMAC, p.Dst
-			if v := s.Send(s.t, echo); !nowhere(v) || v.Answer != nil {
+			if v := s.services.Send(s.t, echo); !nowhere(v) || v.Answer != nil {
 				s.t.Errorf("%s: echo: %s (%+v), want nothing", what, v, v.Answer)
 			}
 		}
@@ -112,28 +120,28 @@ func (s *services) noProvider() {
 
 // local: with the traffic policy local, only backends on this host are chosen. And
 // a client has to have an address that its backends can answer.
-func (s *services) local() {
-	client := s.at("web1")
-	local := s.shop("db1", "db2")
+func (s *serviceCases) local() {
+	client := s.services.at("web1")
+	local := s.services.shop("db1", "db2")
 	local.InternalPolicy = desired.TrafficLocal
-	s.have(local)
+	s.services.have(local)
 	for range 16 {
-		s.reached("one is here", s.ask(client, model.ProtoTCP, false), "db1")
+		s.services.reached("one is here", s.services.ask(client, model.ProtoTCP, false), "db1")
 	}
-	local = s.shop("db2")
+	local = s.services.shop("db2")
 	local.InternalPolicy = desired.TrafficLocal
-	s.have(local)
-	if v := s.Send(s.t, s.ask(client, model.ProtoTCP, false)); !nowhere(v) || v.Answer == nil {
+	s.services.have(local)
+	if v := s.services.Send(s.t, s.services.ask(client, model.ProtoTCP, false)); !nowhere(v) || v.Answer == nil {
 		s.t.Errorf("none is here: %s, want a reset", v)
 	}
-	s.have(s.shop("db1"))
-	p := s.ask(client, model.ProtoTCP, true)
+	s.services.have(s.services.shop("db1"))
+	p := s.services.ask(client, model.ProtoTCP, true)
 	p.Src = client.MAC.LinkLocal()
-	s.denied("from a link-local address", p)
+	s.services.denied("from a link-local address", p)
 }
 
-func (s *services) policy() {
-	client := s.at("web1")
+func (s *serviceCases) policy() {
+	client := s.services.at("web1")
 	rule := func(dir model.Direction, port uint16, to, group string) Case {
 		r := model.Rule{
 			Key: model.RuleKey{Tenant: "blue", Policy: "p1", Rule: "1"}, Direction: dir, Priority: 10,
@@ -151,9 +159,9 @@ func (s *services) policy() {
 			Attach:   map[model.GroupKey][]model.PolicyName{{Tenant: "blue", Name: of}: {"p1"}}, Rules: []model.Rule{r},
 		}
 	}
-	vip := vipOf(s.top.Network(s.key), false).String()
+	vip := vipOf(s.services.top.Network(s.services.key), false).String()
 	for _, id := range []model.EndpointID{"db1", "db2"} {
-		backend := s.at(id).IPv4.String()
+		backend := s.services.at(id).IPv4.String()
 		for _, x := range []struct {
 			name string
 			c    Case
@@ -174,126 +182,130 @@ func (s *services) policy() {
 			{"in, the service's address", rule(model.In, 0, vip, ""), false},
 		} {
 			what := fmt.Sprintf("%s: %s", id, x.name)
-			old := s.ask(client, model.ProtoTCP, false)
-			s.have(s.shop(id))
-			s.reached(what+": before", old, id)
-			back := s.replyOf(old, s.at(id))
-			s.answered(what+": before", client, old, back)
-			if err := s.w.Switch(x.c); err != nil {
+			old := s.services.ask(client, model.ProtoTCP, false)
+			s.services.have(s.services.shop(id))
+			s.services.reached(what+": before", old, id)
+			back := s.services.replyOf(old, s.services.at(id))
+			s.services.answered(what+": before", client, old, back)
+			if err := s.services.w.Switch(x.c); err != nil {
 				s.t.Fatal(err)
 			}
-			s.have(s.shop(id))
-			fresh := s.ask(client, model.ProtoTCP, false)
+			s.services.have(s.services.shop(id))
+			fresh := s.services.ask(client, model.ProtoTCP, false)
 			back.TCPFlags = reference.FlagACK
 			if x.deny {
-				s.denied(what+": a new one", fresh)
-				s.denied(what+": a living one", goOn(old))
-				s.denied(what+": what comes back", back)
+				s.services.denied(what+": a new one", fresh)
+				s.services.denied(what+": a living one", goOn(old))
+				s.services.denied(what+": what comes back", back)
 			} else {
-				s.reached(what+": a new one", fresh, id)
-				s.reached(what+": a living one", goOn(old), id)
-				s.answered(what+": what comes back", client, old, back)
+				s.services.reached(what+": a new one", fresh, id)
+				s.services.reached(what+": a living one", goOn(old), id)
+				s.services.answered(what+": what comes back", client, old, back)
 			}
-			if err := s.w.Switch(Case{}); err != nil {
+			if err := s.services.w.Switch(Case{}); err != nil {
 				s.t.Fatal(err)
 			}
-			s.have(s.shop(id))
-			s.reached(what+": the rule is gone", goOn(old), id)
-			s.answered(what+": the rule is gone", client, old, back)
+			s.services.have(s.services.shop(id))
+			s.services.reached(what+": the rule is gone", goOn(old), id)
+			s.services.answered(what+": the rule is gone", client, old, back)
 		}
 	}
 }
 
-func (s *services) connectionEnd() {
-	client := s.at("web1")
-	both := s.shop("db1", "db2")
+func (s *serviceCases) connectionEnd() {
+	client := s.services.at("web1")
+	both := s.services.shop("db1", "db2")
 	other := map[model.EndpointID]model.EndpointID{"db1": "db2", "db2": "db1"}
 	for _, x := range []struct {
 		name     string
 		then     func(id model.EndpointID) desired.Service
 		tcp, udp bool // go on
 	}{
-		{"draining", func(id model.EndpointID) desired.Service { return s.inState(both, id, desired.BackendDraining) }, true, true},
-		{"unhealthy", func(id model.EndpointID) desired.Service { return s.inState(both, id, desired.BackendUnhealthy) }, true, false},
-		{"no backend any more", func(id model.EndpointID) desired.Service { return s.shop(other[id]) }, true, false},
+		{"draining", func(id model.EndpointID) desired.Service {
+			return s.services.inState(both, id, desired.BackendDraining)
+		}, true, true},
+		{"unhealthy", func(id model.EndpointID) desired.Service {
+			return s.services.inState(both, id, desired.BackendUnhealthy)
+		}, true, false},
+		{"no backend any more", func(id model.EndpointID) desired.Service { return s.services.shop(other[id]) }, true, false},
 	} {
 		for _, v6 := range ipv4and6 {
-			s.have(both)
+			s.services.have(both)
 			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 				what := fmt.Sprintf("%s %s %s", x.name, ipText(v6), proto)
-				p := s.ask(client, proto, v6)
-				id := s.reached(what, p, "db1", "db2").Key.ID
-				s.answered(what, client, p, s.replyOf(p, s.at(id)))
-				s.have(x.then(id))
+				p := s.services.ask(client, proto, v6)
+				id := s.services.reached(what, p, "db1", "db2").Key.ID
+				s.services.answered(what, client, p, s.services.replyOf(p, s.services.at(id)))
+				s.services.have(x.then(id))
 				goesOn := x.tcp
 				if proto == model.ProtoUDP {
 					goesOn = x.udp
 				}
 				if goesOn {
-					s.reached(what+": goes on", goOn(p), id)
-					s.answered(what+": goes on", client, p, s.replyOf(goOn(p), s.at(id)))
-					s.reached(what+": goes on, by a way that is remembered", goOn(p), id)
+					s.services.reached(what+": goes on", goOn(p), id)
+					s.services.answered(what+": goes on", client, p, s.services.replyOf(goOn(p), s.services.at(id)))
+					s.services.reached(what+": goes on, by a way that is remembered", goOn(p), id)
 				} else {
-					s.reached(what+": is another one's", goOn(p), other[id])
+					s.services.reached(what+": is another one's", goOn(p), other[id])
 				}
 				if p.TCPFlags == reference.FlagSYN {
-					s.reached(what+": asks anew by the same port", p, other[id])
-					s.answered(what+": asks anew by the same port", client, p, s.replyOf(p, s.at(other[id])))
-					s.reached(what+": goes on where it asked anew", goOn(p), other[id])
-					s.answered(what+": goes on where it asked anew", client, p, s.replyOf(goOn(p), s.at(other[id])))
+					s.services.reached(what+": asks anew by the same port", p, other[id])
+					s.services.answered(what+": asks anew by the same port", client, p, s.services.replyOf(p, s.services.at(other[id])))
+					s.services.reached(what+": goes on where it asked anew", goOn(p), other[id])
+					s.services.answered(what+": goes on where it asked anew", client, p, s.services.replyOf(goOn(p), s.services.at(other[id])))
 				}
 				if x.name == "unhealthy" && !goesOn { // and back, by its own port
-					s.have(s.inState(both, other[id], desired.BackendUnhealthy))
-					s.reached(what+": is the first one's again", p, id)
-					s.have(x.then(id))
+					s.services.have(s.services.inState(both, other[id], desired.BackendUnhealthy))
+					s.services.reached(what+": is the first one's again", p, id)
+					s.services.have(x.then(id))
 				}
 				for range 8 {
-					s.reached(what+": a new one", s.ask(client, proto, v6), other[id])
+					s.services.reached(what+": a new one", s.services.ask(client, proto, v6), other[id])
 				}
-				s.have(both)
+				s.services.have(both)
 			}
 		}
 	}
-	s.have(both)
+	s.services.have(both)
 	var ofDB2 []reference.Packet // endpoints go; others' connections stay
 	var ofDB1 []reference.Packet
 	for range 20 {
-		p := s.ask(client, model.ProtoTCP, false)
-		to := s.reached("before it goes", p, "db1", "db2")
-		s.answered("before it goes", client, p, s.replyOf(p, to)) // a connection needs an answer to go on
+		p := s.services.ask(client, model.ProtoTCP, false)
+		to := s.services.reached("before it goes", p, "db1", "db2")
+		s.services.answered("before it goes", client, p, s.services.replyOf(p, to)) // a connection needs an answer to go on
 		if to.Key.ID == "db2" {
 			ofDB2 = append(ofDB2, p)
 		} else {
 			ofDB1 = append(ofDB1, p)
 		}
 	}
-	gone := s.at("db2")
-	if err := s.w.Change(func(c *compile.Compiler) { c.DeleteEndpoint(gone.Key) }); err != nil {
+	gone := s.services.at("db2")
+	if err := s.services.w.Change(func(c *compile.Compiler) { c.DeleteEndpoint(gone.Key) }); err != nil {
 		s.t.Fatal(err)
 	}
-	s.have(s.shop("db1"))
+	s.services.have(s.services.shop("db1"))
 	for _, p := range append(ofDB2, ofDB1...) {
-		s.reached("its backend's endpoint is gone, or another's", goOn(p), "db1")
+		s.services.reached("its backend's endpoint is gone, or another's", goOn(p), "db1")
 	}
-	if err := s.w.Change(func(c *compile.Compiler) { c.SetEndpoint(gone) }); err != nil {
+	if err := s.services.w.Change(func(c *compile.Compiler) { c.SetEndpoint(gone) }); err != nil {
 		s.t.Fatal(err)
 	}
-	s.have(both)
+	s.services.have(both)
 	p := ofDB1[0]
-	s.have()
-	s.denied("the service is gone", goOn(p))
+	s.services.have()
+	s.services.denied("the service is gone", goOn(p))
 }
 
-func (s *services) spread() {
-	client := s.at("web1")
+func (s *serviceCases) spread() {
+	client := s.services.at("web1")
 	draws := 600
-	if s.Slow {
+	if s.services.Slow {
 		draws = 150
 	}
-	s.have(s.shop("db1", "db2", "solo1"))
+	s.services.have(s.services.shop("db1", "db2", "solo1"))
 	got := map[model.EndpointID]int{}
 	for range draws {
-		got[s.reached("spread", s.ask(client, model.ProtoUDP, false), "db1", "db2", "solo1").Key.ID]++
+		got[s.services.reached("spread", s.services.ask(client, model.ProtoUDP, false), "db1", "db2", "solo1").Key.ID]++
 	}
 	chi, _ := ChiSquare(draws, float64(got["db1"]), float64(got["db2"]), float64(got["solo1"]))
 	if chi > 13.8 { // once in a thousand, with two degrees of freedom
@@ -301,32 +313,32 @@ func (s *services) spread() {
 	}
 }
 
-func (s *services) fragments() {
-	client := s.at("web1")
+func (s *serviceCases) fragments() {
+	client := s.services.at("web1")
 	id := uint32(4000)
 	for _, backend := range []model.EndpointID{"db1", "db2"} {
-		s.have(s.shop(backend))
+		s.services.have(s.services.shop(backend))
 		for _, v6 := range ipv4and6 {
 			what := fmt.Sprintf("%s %s", backend, ipText(v6))
 			id++
-			first, last, stray := inParts(s.ask(client, model.ProtoUDP, v6), id)
-			if s.SkipPacket != nil {
-				if why := s.SkipPacket(first); why != "" {
+			first, last, stray := inParts(s.services.ask(client, model.ProtoUDP, v6), id)
+			if s.services.SkipPacket != nil {
+				if why := s.services.SkipPacket(first); why != "" {
 					s.t.Skip(why)
 				}
 			}
-			s.denied(what+": without its first", stray)
-			s.reached(what+": first", first, backend)
-			v := s.Send(s.t, last)
-			if e := s.cameTo(what+": last", v); e.Key.ID != backend || v.Sent.Src != client.IPv4 && v.Sent.Src != client.IPv6 {
+			s.services.denied(what+": without its first", stray)
+			s.services.reached(what+": first", first, backend)
+			v := s.services.Send(s.t, last)
+			if e := s.services.cameTo(what+": last", v); e.Key.ID != backend || v.Sent.Src != client.IPv4 && v.Sent.Src != client.IPv6 {
 				s.t.Errorf("%s: last came to %s from %s", what, e.Key, v.Sent.Src)
 			}
-			r := s.replyOf(first, s.at(backend))
+			r := s.services.replyOf(first, s.services.at(backend))
 			rest := r
 			r.Frag = &reference.Fragment{ID: id, More: true}
 			rest.SrcPort, rest.DstPort, rest.Frag = 0, 0, &reference.Fragment{ID: id, Offset: 1400}
-			s.answered(what+": first back", client, first, r)
-			s.answered(what+": last back", client, first, rest)
+			s.services.answered(what+": first back", client, first, r)
+			s.services.answered(what+": last back", client, first, rest)
 		}
 	}
 }
@@ -339,18 +351,18 @@ const ClientsErrors = "a client's ICMP errors"
 const QuotedTCP = "ICMPv6 errors about TCP"
 
 // errors: ICMP errors both ways, of the path MTU and of closed ports.
-func (s *services) errors() {
-	client := s.at("web1")
+func (s *serviceCases) errors() {
+	client := s.services.at("web1")
 	for _, id := range []model.EndpointID{"db1", "db2"} {
-		s.have(s.shop(id))
+		s.services.have(s.services.shop(id))
 		for _, v6 := range ipv4and6 {
 			for _, about := range portProtocols {
 				what := fmt.Sprintf("%s %s %s", id, ipText(v6), about)
-				if why := s.Differs[QuotedTCP]; why != "" && v6 && about == model.ProtoTCP {
+				if why := s.services.Differs[QuotedTCP]; why != "" && v6 && about == model.ProtoTCP {
 					s.t.Logf("%s: %s", QuotedTCP, why)
 					continue
 				}
-				s.errorsAbout(what, client, id, s.ask(client, about, v6))
+				s.services.errorsAbout(what, client, id, s.services.ask(client, about, v6))
 			}
 		}
 	}
@@ -406,9 +418,9 @@ func (s *services) errorsAbout(what string, client model.Endpoint, id model.Endp
 	s.denied(what+": about nothing that is known", mine)
 }
 
-func (s *services) itself() {
-	client := s.at("web1")
-	if err := s.w.Switch(Case{ // web may neither ask nor be asked
+func (s *serviceCases) itself() {
+	client := s.services.at("web1")
+	if err := s.services.w.Switch(Case{ // web may neither ask nor be asked
 		Policies: []model.ContivPolicy{{Key: model.PolicyKey{Tenant: "blue", Name: "p1"}}},
 		Attach:   map[model.GroupKey][]model.PolicyName{{Tenant: "blue", Name: "web"}: {"p1"}},
 		Rules: []model.Rule{
@@ -418,7 +430,7 @@ func (s *services) itself() {
 	}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.have(s.shop("web1"))
+	s.services.have(s.services.shop("web1"))
 	for _, v6 := range ipv4and6 {
 		seen := desired.ServiceAddr
 		if v6 {
@@ -426,25 +438,25 @@ func (s *services) itself() {
 		}
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 			what := fmt.Sprintf("%s %s", ipText(v6), proto)
-			p := s.ask(client, proto, v6)
-			v := s.Send(s.t, p)
-			if e := s.cameTo(what, v); e.Key != client.Key || v.Sent.Src != seen || v.Sent.SrcPort != p.SrcPort || v.Sent.SrcMAC != desired.RouterMAC {
+			p := s.services.ask(client, proto, v6)
+			v := s.services.Send(s.t, p)
+			if e := s.services.cameTo(what, v); e.Key != client.Key || v.Sent.Src != seen || v.Sent.SrcPort != p.SrcPort || v.Sent.SrcMAC != desired.RouterMAC {
 				s.t.Fatalf("%s: %s got %s:%d (%s), want it from %s:%d by the router", what, e.Key, v.Sent.Src, v.Sent.SrcPort, v.Sent.SrcMAC, seen, p.SrcPort)
 			}
-			r := s.replyOf(p, client)
+			r := s.services.replyOf(p, client)
 			r.Dst, r.DstMAC = seen, desired.RouterMAC
-			s.answered(what, client, p, r)
+			s.services.answered(what, client, p, r)
 			r.DstMAC = model.MAC{2, 9, 9, 9, 9, 9}
-			s.answered(what+": by another gateway", client, p, r)
+			s.services.answered(what+": by another gateway", client, p, r)
 			if r.DstMAC = desired.RouterMAC; v6 {
 				r.Src = client.MAC.LinkLocal()
-				s.answered(what+": by the link-local address", client, p, r)
+				s.services.answered(what+": by the link-local address", client, p, r)
 			}
 			late := r
 			late.Damage = reference.NoHopsLeft
-			s.denied(what+": with no hop left", late)
+			s.services.denied(what+": with no hop left", late)
 			r.DstPort++
-			s.denied(what+": answer to nothing", r)
+			s.services.denied(what+": answer to nothing", r)
 		}
 	}
 }

@@ -34,40 +34,40 @@ func (s *services) spreadOver(what string, client model.Endpoint, v6 bool, ids .
 
 // leaving: a leaving backend gets new connections only while the traffic policy finds no
 // active one; it keeps its connections.
-func (s *services) leaving() {
-	client := s.at("web1")
-	both := s.shop("db1", "db2") // db2 is on the other host
+func (s *serviceCases) leaving() {
+	client := s.services.at("web1")
+	both := s.services.shop("db1", "db2") // db2 is on the other host
 	leaves := func(of desired.Service, id model.EndpointID) desired.Service {
-		return s.inState(of, id, desired.BackendLeaving)
+		return s.services.inState(of, id, desired.BackendLeaving)
 	}
 	for _, v6 := range ipv4and6 {
-		s.have(s.shop("db1"))
-		tcp, udp := s.ask(client, model.ProtoTCP, v6), s.ask(client, model.ProtoUDP, v6)
+		s.services.have(s.services.shop("db1"))
+		tcp, udp := s.services.ask(client, model.ProtoTCP, v6), s.services.ask(client, model.ProtoUDP, v6)
 		for _, p := range []reference.Packet{tcp, udp} {
-			s.reached("at first", p, "db1")
-			s.answered("at first", client, p, s.replyOf(p, s.at("db1")))
+			s.services.reached("at first", p, "db1")
+			s.services.answered("at first", client, p, s.services.replyOf(p, s.services.at("db1")))
 		}
-		s.have(leaves(both, "db1"))
-		s.reached("TCP of who leaves", goOn(tcp), "db1")
-		s.reached("UDP of who leaves", goOn(udp), "db1")
-		s.spreadOver("one is active", client, v6, "db2")
-		s.have(leaves(leaves(both, "db1"), "db2"))
-		s.spreadOver("both leave", client, v6, "db1", "db2")
+		s.services.have(leaves(both, "db1"))
+		s.services.reached("TCP of who leaves", goOn(tcp), "db1")
+		s.services.reached("UDP of who leaves", goOn(udp), "db1")
+		s.services.spreadOver("one is active", client, v6, "db2")
+		s.services.have(leaves(leaves(both, "db1"), "db2"))
+		s.services.spreadOver("both leave", client, v6, "db1", "db2")
 		local := leaves(both, "db1")
 		local.InternalPolicy = desired.TrafficLocal
-		s.have(local)
-		s.spreadOver("the only one here leaves", client, v6, "db1")
-		s.have(s.inState(leaves(both, "db1"), "db2", desired.BackendDraining))
-		s.spreadOver("one leaves, one drains", client, v6, "db1")
+		s.services.have(local)
+		s.services.spreadOver("the only one here leaves", client, v6, "db1")
+		s.services.have(s.services.inState(leaves(both, "db1"), "db2", desired.BackendDraining))
+		s.services.spreadOver("one leaves, one drains", client, v6, "db1")
 	}
 	sticks := leaves(both, "db1")
 	sticks.Affinity = desired.MaxAffinity
-	s.have(leaves(sticks, "db2"))
-	stays := s.reached("with affinity, both leave", s.ask(client, model.ProtoTCP, false), "db1", "db2").Key.ID
-	s.have(s.inState(leaves(sticks, "db2"), stays, desired.BackendActive))
-	s.spreadOver("with affinity, its own has come back", client, false, stays)
-	s.have(s.inState(leaves(leaves(sticks, "db2"), stays), other(stays), desired.BackendActive))
-	s.spreadOver("with affinity, the other one is active", client, false, other(stays))
+	s.services.have(leaves(sticks, "db2"))
+	stays := s.services.reached("with affinity, both leave", s.services.ask(client, model.ProtoTCP, false), "db1", "db2").Key.ID
+	s.services.have(s.services.inState(leaves(sticks, "db2"), stays, desired.BackendActive))
+	s.services.spreadOver("with affinity, its own has come back", client, false, stays)
+	s.services.have(s.services.inState(leaves(leaves(sticks, "db2"), stays), other(stays), desired.BackendActive))
+	s.services.spreadOver("with affinity, the other one is active", client, false, other(stays))
 }
 
 // other is the other one of db1 and db2.
@@ -80,20 +80,20 @@ func other(id model.EndpointID) model.EndpointID {
 
 // near: the nearest ones are chosen among, while it is known of all active ones how
 // near they are.
-func (s *services) nearest() {
-	client := s.at("web1")
+func (s *serviceCases) nearest() {
+	client := s.services.at("web1")
 	at := func(near map[model.EndpointID]desired.Nearness) desired.Service {
-		of := s.shop("db1", "db2", "web2")
+		of := s.services.shop("db1", "db2", "web2")
 		of.InternalPolicy = desired.TrafficNear
 		for id, n := range near {
-			of = s.with(of, id, func(b *desired.Backend) { b.Near = n })
+			of = s.services.with(of, id, func(b *desired.Backend) { b.Near = n })
 		}
 		return of
 	}
 	type nearness = map[model.EndpointID]desired.Nearness
 	all := []model.EndpointID{"db1", "db2", "web2"}
 	zoned := nearness{"db1": desired.NearFar, "db2": desired.NearZone, "web2": desired.NearZone}
-	away := s.inState(s.inState(at(zoned), "db2", desired.BackendDraining), "web2", desired.BackendLeaving)
+	away := s.services.inState(s.services.inState(at(zoned), "db2", desired.BackendDraining), "web2", desired.BackendLeaving)
 	for _, x := range []struct {
 		what string
 		have desired.Service
@@ -105,20 +105,20 @@ func (s *services) nearest() {
 		{"one of the host", at(nearness{"db1": desired.NearHost, "db2": desired.NearZone, "web2": desired.NearZone}), []model.EndpointID{"db1"}},
 		{"all are far", at(nearness{"db1": desired.NearFar, "db2": desired.NearFar, "web2": desired.NearFar}), all},
 		{"the near ones take nothing new", away, []model.EndpointID{"db1"}},
-		{"it is not known of one that is not active", s.inState(at(nearness{"db1": desired.NearHost, "db2": desired.NearFar}), "web2", desired.BackendDraining), []model.EndpointID{"db1"}},
+		{"it is not known of one that is not active", s.services.inState(at(nearness{"db1": desired.NearHost, "db2": desired.NearFar}), "web2", desired.BackendDraining), []model.EndpointID{"db1"}},
 	} {
-		s.have(x.have)
+		s.services.have(x.have)
 		for _, v6 := range ipv4and6 {
-			s.spreadOver(x.what+", "+ipText(v6), client, v6, x.want...)
+			s.services.spreadOver(x.what+", "+ipText(v6), client, v6, x.want...)
 		}
 	}
 }
 
 // quiet: while all backends are on other hosts, clients get no answer; without any backend
 // they are refused.
-func (s *services) quiet() {
-	client := s.at("web1")
-	of := s.shop("db2")
+func (s *serviceCases) quiet() {
+	client := s.services.at("web1")
+	of := s.services.shop("db2")
 	of.InternalPolicy = desired.TrafficLocalDrop
 	for _, v6 := range ipv4and6 {
 		for _, x := range []struct {
@@ -127,52 +127,52 @@ func (s *services) quiet() {
 			refused bool
 		}{
 			{"somebody elsewhere", of, false},
-			{"somebody elsewhere, who leaves", s.inState(of, "db2", desired.BackendLeaving), false},
-			{"nobody", s.inState(of, "db2", desired.BackendUnhealthy), true},
+			{"somebody elsewhere, who leaves", s.services.inState(of, "db2", desired.BackendLeaving), false},
+			{"nobody", s.services.inState(of, "db2", desired.BackendUnhealthy), true},
 		} {
-			s.have(x.have)
+			s.services.have(x.have)
 			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 				what := fmt.Sprintf("%s, %s, protocol %d", x.what, ipText(v6), proto)
-				p := s.ask(client, proto, v6)
-				if v := s.Send(s.t, p); !nowhere(v) || (v.Answer != nil) != x.refused {
+				p := s.services.ask(client, proto, v6)
+				if v := s.services.Send(s.t, p); !nowhere(v) || (v.Answer != nil) != x.refused {
 					s.t.Errorf("%s: %s (%+v), want it refused: %v", what, v, v.Answer, x.refused)
 				}
 			}
 		}
-		here := s.shop("db1", "db2")
+		here := s.services.shop("db1", "db2")
 		here.InternalPolicy = desired.TrafficLocalDrop
-		s.have(here)
-		s.spreadOver("somebody here", client, v6, "db1")
-		p := s.ask(client, model.ProtoTCP, v6)
-		if p.DstPort++; s.Send(s.t, p).Answer == nil {
+		s.services.have(here)
+		s.services.spreadOver("somebody here", client, v6, "db1")
+		p := s.services.ask(client, model.ProtoTCP, v6)
+		if p.DstPort++; s.services.Send(s.t, p).Answer == nil {
 			s.t.Errorf("%s: a port that it has not: no answer, want it refused", ipText(v6))
 		}
 	}
 }
 
 // ownPorts: a backend may have a port of its own.
-func (s *services) ownPorts() {
-	client := s.at("web1")
+func (s *serviceCases) ownPorts() {
+	client := s.services.at("web1")
 	of := func(port uint16) desired.Service {
-		x := s.with(s.shop("db1", "db2"), "db1", func(b *desired.Backend) { b.Port = port })
+		x := s.services.with(s.services.shop("db1", "db2"), "db1", func(b *desired.Backend) { b.Port = port })
 		x.Ports = x.Ports[:1]
 		x.Ports = append(x.Ports, desired.ServicePort{Protocol: model.ProtoUDP, Port: 53, Backend: 8080})
 		return x
 	}
 	for _, v6 := range ipv4and6 {
-		s.have(of(9090))
+		s.services.have(of(9090))
 		living := map[model.Protocol]reference.Packet{}
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 			got := map[model.EndpointID]uint16{}
 			for range 100 {
-				p := s.ask(client, proto, v6)
-				v := s.Send(s.t, p)
-				e := s.cameTo("asked", v)
+				p := s.services.ask(client, proto, v6)
+				v := s.services.Send(s.t, p)
+				e := s.services.cameTo("asked", v)
 				if got[e.Key.ID] = v.Sent.DstPort; e.Key.ID == "db1" {
-					if r := s.replyOf(p, e); living[proto].Src == (netip.Addr{}) {
+					if r := s.services.replyOf(p, e); living[proto].Src == (netip.Addr{}) {
 						r.SrcPort = 9090
-						s.answered("by its own port", client, p, r)
-						s.Send(s.t, goOn(p)) // else half open, which ends by itself before long
+						s.services.answered("by its own port", client, p, r)
+						s.services.Send(s.t, goOn(p)) // else half open, which ends by itself before long
 						living[proto] = p
 					}
 				}
@@ -181,12 +181,12 @@ func (s *services) ownPorts() {
 				s.t.Fatalf("%s, protocol %d: at ports %v, want db1 at 9090 and db2 at 8080", ipText(v6), proto, got)
 			}
 		}
-		s.have(of(9091))
-		if v := s.Send(s.t, goOn(living[model.ProtoTCP])); v.Sent == nil || v.Sent.DstPort != 9090 {
+		s.services.have(of(9091))
+		if v := s.services.Send(s.t, goOn(living[model.ProtoTCP])); v.Sent == nil || v.Sent.DstPort != 9090 {
 			s.t.Errorf("%s: TCP when the port is another one: %s (%+v), want it at 9090 still", ipText(v6), v, v.Sent)
 		}
-		v := s.Send(s.t, goOn(living[model.ProtoUDP]))
-		if e := s.cameTo("UDP when the port is another one", v); v.Sent.DstPort == 9090 {
+		v := s.services.Send(s.t, goOn(living[model.ProtoUDP]))
+		if e := s.services.cameTo("UDP when the port is another one", v); v.Sent.DstPort == 9090 {
 			s.t.Errorf("%s: UDP when the port is another one: %s at 9090 still", ipText(v6), e.Key)
 		}
 	}

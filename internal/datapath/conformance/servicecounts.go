@@ -12,14 +12,14 @@ const countsSettle = 5 * time.Second
 
 // counts: a connection, and its packets, are counted for the port and the backend
 // that they went to.
-func (s *services) counts() {
-	if !s.drv.Capabilities().ServiceStats {
+func (s *serviceCases) counts() {
+	if !s.services.drv.Capabilities().ServiceStats {
 		s.t.Skip("the driver does not count connections to services")
 	}
-	client := s.at("web1")
+	client := s.services.at("web1")
 	for _, id := range []model.EndpointID{"db1", "db2"} {
-		twin := s.twin(id)
-		s.have(s.shop("db1", "db2"), twin)
+		twin := s.services.twin(id)
+		s.services.have(s.services.shop("db1", "db2"), twin)
 		for _, v6 := range ipv4and6 {
 			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 				what := string(id) + " " + ipText(v6) + " " + proto.String()
@@ -27,30 +27,30 @@ func (s *services) counts() {
 				if proto == model.ProtoUDP {
 					port = 53
 				}
-				of := driver.ServiceOf{Service: twin.Key, Protocol: proto, Port: port, IPv6: v6, Backend: s.at(id).Key}
-				before := s.counted(client, of)
-				p := s.ask(client, proto, v6)
+				of := driver.ServiceOf{Service: twin.Key, Protocol: proto, Port: port, IPv6: v6, Backend: s.services.at(id).Key}
+				before := s.services.counted(client, of)
+				p := s.services.ask(client, proto, v6)
 				if p.Dst = twin.IPv4; v6 {
 					p.Dst = twin.IPv6
 				}
-				s.reached(what, p, id)
-				s.answered(what, client, p, s.replyOf(p, s.at(id)))
-				s.reached(what, goOn(p), id)
+				s.services.reached(what, p, id)
+				s.services.answered(what, client, p, s.services.replyOf(p, s.services.at(id)))
+				s.services.reached(what, goOn(p), id)
 				const more = 5 // a data plane may send these a shorter way
 				for range more {
-					s.answered(what, client, p, goOn(s.replyOf(p, s.at(id))))
-					s.reached(what, goOn(p), id)
+					s.services.answered(what, client, p, goOn(s.services.replyOf(p, s.services.at(id))))
+					s.services.reached(what, goOn(p), id)
 				}
 				if proto == model.ProtoTCP { // refused, and another service's: not its own
-					closed := s.ask(client, proto, v6)
+					closed := s.services.ask(client, proto, v6)
 					closed.Dst, closed.DstPort = p.Dst, 81
-					s.denied(what+": at a port that it has not", closed)
-					s.reached(what+": of another service", s.ask(client, proto, v6), "db1", "db2")
+					s.services.denied(what+": at a port that it has not", closed)
+					s.services.reached(what+": of another service", s.services.ask(client, proto, v6), "db1", "db2")
 				}
 				var now driver.ServiceStats
 				want := driver.ServiceStats{Connections: 1, Total: 1, PacketsIn: 1 + more, PacketsOut: 2 + more}
-				if !s.soon(func() bool {
-					now = s.counted(client, of)
+				if !s.services.soon(func() bool {
+					now = s.services.counted(client, of)
 					got := driver.ServiceStats{
 						Connections: now.Connections - before.Connections, Total: now.Total - before.Total,
 						PacketsIn: now.PacketsIn - before.PacketsIn, PacketsOut: now.PacketsOut - before.PacketsOut,
@@ -62,8 +62,8 @@ func (s *services) counts() {
 			}
 		}
 	}
-	s.have(s.shop("db1", "db2"))
-	all, err := s.drv.Stats(s.t.Context())
+	s.services.have(s.services.shop("db1", "db2"))
+	all, err := s.services.drv.Stats(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}

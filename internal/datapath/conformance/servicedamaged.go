@@ -9,8 +9,8 @@ import (
 
 // damaged: malformed packets to a service and back from its backends are dropped. They are
 // not answered where the service has no provider, and neither begin nor end a connection.
-func (s *services) damaged() {
-	client := s.at("web1")
+func (s *serviceCases) damaged() {
+	client := s.services.at("web1")
 	of := func(p reference.Packet, x damagedCase) reference.Packet {
 		if p.Damage = x.damage; x.proto == model.ProtoTCP && x.damage == reference.Intact {
 			p.TCPFlags = x.flags
@@ -18,29 +18,29 @@ func (s *services) damaged() {
 		return p
 	}
 	for _, id := range []model.EndpointID{"db1", "db2", ""} {
-		if s.have(s.shop()); id != "" {
-			s.have(s.shop(id))
+		if s.services.have(s.services.shop()); id != "" {
+			s.services.have(s.services.shop(id))
 		}
 		for _, v6 := range ipv4and6 {
 			for _, x := range damaged() {
-				if why := s.Differs[x.name]; why != "" || v6 && x.only4 {
+				if why := s.services.Differs[x.name]; why != "" || v6 && x.only4 {
 					continue
 				}
 				what := fmt.Sprintf("%s %s: %s", id, ipText(v6), x.name)
-				p := s.ask(client, x.proto, v6)
-				if v := s.Send(s.t, of(p, x)); !nowhere(v) || v.Answer != nil {
+				p := s.services.ask(client, x.proto, v6)
+				if v := s.services.Send(s.t, of(p, x)); !nowhere(v) || v.Answer != nil {
 					s.t.Errorf("%s: %s (%+v, %+v), want nothing of it", what, v, v.Sent, v.Answer)
 				}
 				if id == "" {
 					continue
 				}
-				e := s.reached(what+", then a sound one", p, id)
-				s.denied(what+", back before any answer", of(s.replyOf(p, e), x))
-				s.answered(what+", then a sound answer", client, p, s.replyOf(p, e))
-				s.denied(what+", of a known connection", of(goOn(p), x))
-				s.denied(what+", back", of(s.replyOf(goOn(p), e), x))
-				s.reached(what+": it goes on", goOn(p), id)
-				s.answered(what+": it goes on", client, p, s.replyOf(goOn(p), e))
+				e := s.services.reached(what+", then a sound one", p, id)
+				s.services.denied(what+", back before any answer", of(s.services.replyOf(p, e), x))
+				s.services.answered(what+", then a sound answer", client, p, s.services.replyOf(p, e))
+				s.services.denied(what+", of a known connection", of(goOn(p), x))
+				s.services.denied(what+", back", of(s.services.replyOf(goOn(p), e), x))
+				s.services.reached(what+": it goes on", goOn(p), id)
+				s.services.answered(what+": it goes on", client, p, s.services.replyOf(goOn(p), e))
 			}
 		}
 	}

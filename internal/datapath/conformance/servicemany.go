@@ -62,24 +62,24 @@ func (s *services) gets(what string, p reference.Packet) int {
 // many: connections stay with their backends when many others come, one backend's
 // end moves only its own, and of the choices among a hundred one more takes its
 // share and moves nothing among the others.
-func (s *services) many() {
-	client := s.at("web1")
+func (s *serviceCases) many() {
+	client := s.services.at("web1")
 	draws := 200
-	if s.Slow {
+	if s.services.Slow {
 		draws = 60
 	}
 	var asked []reference.Packet
 	for range draws {
-		asked = append(asked, s.ask(client, model.ProtoTCP, false))
+		asked = append(asked, s.services.ask(client, model.ProtoTCP, false))
 	}
 	choices := func(n int) []int {
-		s.apply(s.t, emptyState(1)) // no connection is known
-		s.crowded(n, -1)
+		s.services.apply(s.t, emptyState(1)) // no connection is known
+		s.services.crowded(n, -1)
 		var by []int
 		for _, p := range asked {
-			i := s.gets("asks", p)
-			s.answered("asks", client, p, s.replyOf(p, s.member(i))) // a connection needs an answer to go on
-			if on := s.gets("goes on", goOn(p)); on != i {           // and is trusted to last while others ask
+			i := s.services.gets("asks", p)
+			s.services.answered("asks", client, p, s.services.replyOf(p, s.services.member(i))) // a connection needs an answer to go on
+			if on := s.services.gets("goes on", goOn(p)); on != i {                             // and is trusted to last while others ask
 				s.t.Errorf("a connection to backend %d goes on to %d", i, on)
 			}
 			by = append(by, i)
@@ -96,7 +96,7 @@ func (s *services) many() {
 	untouched := func(what string, but int) {
 		touched := 0
 		for i, p := range asked {
-			if by[i] != but && s.gets(what, goOn(p)) != by[i] {
+			if by[i] != but && s.services.gets(what, goOn(p)) != by[i] {
 				touched++
 			}
 		}
@@ -104,12 +104,12 @@ func (s *services) many() {
 			s.t.Errorf("%s: %d of %d connections went elsewhere, want none", what, touched, draws)
 		}
 	}
-	s.crowded(crowd, -1)
+	s.services.crowded(crowd, -1)
 	untouched("as many others have come", -1)
-	s.crowded(crowd, end)
+	s.services.crowded(crowd, end)
 	untouched("another's backend has ended", end)
 	for range draws / 4 {
-		if s.gets("asks", s.ask(client, model.ProtoTCP, false)) == end {
+		if s.services.gets("asks", s.services.ask(client, model.ProtoTCP, false)) == end {
 			s.t.Error("a new connection went to the backend that has ended")
 		}
 	}

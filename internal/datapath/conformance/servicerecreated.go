@@ -7,27 +7,27 @@ import (
 
 // recreated: a service that is deleted and created again forgets its connections. They all
 // had one backend; with two backends they get a new choice.
-func (s *services) recreated() {
-	client := s.at("web1")
+func (s *serviceCases) recreated() {
+	client := s.services.at("web1")
 	for _, v6 := range ipv4and6 {
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 			what := ipText(v6) + " " + proto.String()
-			s.have(s.shop("db1"))
+			s.services.have(s.services.shop("db1"))
 			var asked []reference.Packet
 			for range 20 {
-				p := s.ask(client, proto, v6)
-				s.reached(what, p, "db1")
-				s.answered(what, client, p, s.replyOf(p, s.at("db1")))
-				s.reached(what+": goes on", goOn(p), "db1")
+				p := s.services.ask(client, proto, v6)
+				s.services.reached(what, p, "db1")
+				s.services.answered(what, client, p, s.services.replyOf(p, s.services.at("db1")))
+				s.services.reached(what+": goes on", goOn(p), "db1")
 				asked = append(asked, p)
 			}
-			s.have()
-			s.denied(what+": the service is gone", goOn(asked[0]))
-			s.have(s.shop("db1", "db2"))
+			s.services.have()
+			s.services.denied(what+": the service is gone", goOn(asked[0]))
+			s.services.have(s.services.shop("db1", "db2"))
 			others := 0
 			for _, p := range asked {
-				e := s.reached(what+": the service is made anew", goOn(p), "db1", "db2")
-				s.answered(what+": the service is made anew", client, p, s.replyOf(goOn(p), e))
+				e := s.services.reached(what+": the service is made anew", goOn(p), "db1", "db2")
+				s.services.answered(what+": the service is made anew", client, p, s.services.replyOf(goOn(p), e))
 				if e.Key.ID == "db2" {
 					others++
 				}

@@ -54,39 +54,40 @@ func testServices(t *testing.T, h Harness) {
 	b.interfaces(t, w.Desired["h1"])
 	for _, sub := range []struct {
 		name string
-		run  func(*services)
+		run  func(*serviceCases)
 	}{
-		{"Neighbours", (*services).neighbours},
-		{"Translated", (*services).translated},
-		{"NoProvider", (*services).noProvider},
-		{"Local", (*services).local},
-		{"Leaving", (*services).leaving},
-		{"Near", (*services).nearest},
-		{"Silent", (*services).quiet},
-		{"OwnPorts", (*services).ownPorts},
-		{"Policy", (*services).policy},
-		{"Ends", (*services).connectionEnd},
-		{"Anew", (*services).recreated},
-		{"Affinity", (*services).affinity},
-		{"AffinityEnds", (*services).affinityExpires},
-		{"Spread", (*services).spread},
-		{"Many", (*services).many},
-		{"Fragments", (*services).fragments},
-		{"Errors", (*services).errors},
-		{"Damaged", (*services).damaged},
-		{"Itself", (*services).itself},
-		{"OneOwner", (*services).oneOwner},
-		{"Closed", (*services).closed},
-		{"Apart", (*services).apart},
-		{"Claimed", (*services).claimed},
-		{"ChangedPorts", (*services).changedPorts},
-		{"MorePorts", (*services).morePorts},
-		{"Replaced", (*services).replaced},
-		{"Elsewhere", (*services).elsewhere},
-		{"Counts", (*services).counts},
+		{"Neighbours", (*serviceCases).neighbours},
+		{"Translated", (*serviceCases).translated},
+		{"NoProvider", (*serviceCases).noProvider},
+		{"Local", (*serviceCases).local},
+		{"Leaving", (*serviceCases).leaving},
+		{"Near", (*serviceCases).nearest},
+		{"Silent", (*serviceCases).quiet},
+		{"OwnPorts", (*serviceCases).ownPorts},
+		{"Policy", (*serviceCases).policy},
+		{"Ends", (*serviceCases).connectionEnd},
+		{"Anew", (*serviceCases).recreated},
+		{"Affinity", (*serviceCases).affinity},
+		{"AffinityEnds", (*serviceCases).affinityExpires},
+		{"Spread", (*serviceCases).spread},
+		{"Many", (*serviceCases).many},
+		{"Fragments", (*serviceCases).fragments},
+		{"Errors", (*serviceCases).errors},
+		{"Damaged", (*serviceCases).damaged},
+		{"Itself", (*serviceCases).itself},
+		{"OneOwner", (*serviceCases).oneOwner},
+		{"Closed", (*serviceCases).closed},
+		{"Apart", (*serviceCases).apart},
+		{"Claimed", (*serviceCases).claimed},
+		{"ChangedPorts", (*serviceCases).changedPorts},
+		{"MorePorts", (*serviceCases).morePorts},
+		{"Replaced", (*serviceCases).replaced},
+		{"Elsewhere", (*serviceCases).elsewhere},
+		{"Counts", (*serviceCases).counts},
 	} {
 		t.Run(sub.name, func(t *testing.T) {
-			sub.run(newServices(t, b, w, model.NetworkKey{Tenant: "blue", Name: "vx"}))
+			s := newServices(t, b, w, model.NetworkKey{Tenant: "blue", Name: "vx"})
+			sub.run(&serviceCases{s, t})
 		})
 	}
 }

@@ -23,39 +23,39 @@ func (s *services) twin(ids ...model.EndpointID) desired.Service {
 	return out
 }
 
-func (s *services) oneOwner() {
-	client := s.at("web1")
-	twin := s.twin("db2")
-	s.have(s.shop("db2"), twin)
+func (s *serviceCases) oneOwner() {
+	client := s.services.at("web1")
+	twin := s.services.twin("db2")
+	s.services.have(s.services.shop("db2"), twin)
 	for _, v6 := range ipv4and6 {
-		one := s.ask(client, model.ProtoTCP, v6)
-		s.reached("the first", one, "db2")
+		one := s.services.ask(client, model.ProtoTCP, v6)
+		s.services.reached("the first", one, "db2")
 		two := one
 		if two.Dst = twin.IPv4; v6 {
 			two.Dst = twin.IPv6
 		}
-		v := s.Send(s.t, two)
-		s.cameTo("the second", v)
+		v := s.services.Send(s.t, two)
+		s.services.cameTo("the second", v)
 		if v.Sent.SrcPort == one.SrcPort {
 			s.t.Errorf("%s: two services' connections have one tuple", ipText(v6))
 		}
-		back := s.replyOf(one, s.at("db2"))
-		s.answered("the first", client, one, back)
+		back := s.services.replyOf(one, s.services.at("db2"))
+		s.services.answered("the first", client, one, back)
 		back.DstPort = v.Sent.SrcPort
-		s.answered("the second", client, two, back)
+		s.services.answered("the second", client, two, back)
 		back.TCPFlags = reference.FlagSYN
-		s.denied("the backend asks by the same tuple", back)
-		direct := between(s.top, client, s.at("db2"), model.ProtoTCP, v6, one.SrcPort, 8080)
-		s.denied("the client asks the backend by the same tuple", direct)
-		s.reached("the first goes on", goOn(one), "db2")
-		last := s.ask(client, model.ProtoTCP, v6) // after the last port come those from 1024 on
+		s.services.denied("the backend asks by the same tuple", back)
+		direct := between(s.services.top, client, s.services.at("db2"), model.ProtoTCP, v6, one.SrcPort, 8080)
+		s.services.denied("the client asks the backend by the same tuple", direct)
+		s.services.reached("the first goes on", goOn(one), "db2")
+		last := s.services.ask(client, model.ProtoTCP, v6) // after the last port come those from 1024 on
 		last.SrcPort = 65535
-		s.reached("the last port", last, "db2")
+		s.services.reached("the last port", last, "db2")
 		if last.Dst = twin.IPv4; v6 {
 			last.Dst = twin.IPv6
 		}
-		v = s.Send(s.t, last)
-		s.cameTo("the last port again", v)
+		v = s.services.Send(s.t, last)
+		s.services.cameTo("the last port again", v)
 		if got := v.Sent.SrcPort; got < 1024 || got == last.SrcPort {
 			s.t.Errorf("%s: the last port's place has port %d", ipText(v6), got)
 		}
@@ -67,11 +67,11 @@ const ResetKeeps = "a connection that was reset gives its tuple up to a request"
 
 // closed: what is closed gives its tuple up to a request of either end, and what is
 // half closed does not.
-func (s *services) closed() {
-	client := s.at("web1")
+func (s *serviceCases) closed() {
+	client := s.services.at("web1")
 	for _, id := range []model.EndpointID{"db1", "db2"} {
-		backend := s.at(id)
-		s.have(s.shop(id))
+		backend := s.services.at(id)
+		s.services.have(s.services.shop(id))
 		for _, v6 := range ipv4and6 {
 			for _, x := range []struct {
 				name string
@@ -83,29 +83,29 @@ func (s *services) closed() {
 				{"the backend resets it", []bool{true}, reference.FlagRST | reference.FlagACK},
 				{"the client resets it", []bool{false}, reference.FlagRST | reference.FlagACK},
 			} {
-				if why := s.Differs[ResetKeeps]; why != "" && x.flag&reference.FlagRST != 0 {
+				if why := s.services.Differs[ResetKeeps]; why != "" && x.flag&reference.FlagRST != 0 {
 					s.t.Logf("%s: %s", ResetKeeps, why)
 					continue
 				}
 				what := fmt.Sprintf("%s %s, %s", id, ipText(v6), x.name)
-				_, direct := s.closes(what, client, backend, v6, x.by, x.flag)
-				s.passesAsIs(what+": the client asks the backend", direct, backend)
-				s.passesAsIs(what+": the backend answers", s.replyOf(direct, backend), client)
+				_, direct := s.services.closes(what, client, backend, v6, x.by, x.flag)
+				s.services.passesAsIs(what+": the client asks the backend", direct, backend)
+				s.services.passesAsIs(what+": the backend answers", s.services.replyOf(direct, backend), client)
 
-				_, direct = s.closes(what, client, backend, v6, x.by, x.flag)
-				asks := s.replyOf(direct, backend)
+				_, direct = s.services.closes(what, client, backend, v6, x.by, x.flag)
+				asks := s.services.replyOf(direct, backend)
 				asks.TCPFlags = reference.FlagSYN
-				s.passesAsIs(what+": the backend asks", asks, client)
+				s.services.passesAsIs(what+": the backend asks", asks, client)
 				direct.TCPFlags = reference.FlagSYN | reference.FlagACK
-				s.passesAsIs(what+": the client answers", direct, backend)
+				s.services.passesAsIs(what+": the client answers", direct, backend)
 
-				p, _ := s.closes(what, client, backend, v6, x.by, x.flag)
-				v := s.Send(s.t, p)
-				s.cameTo(what+": asks the service anew by the same port", v)
-				back := s.replyOf(p, backend)
+				p, _ := s.services.closes(what, client, backend, v6, x.by, x.flag)
+				v := s.services.Send(s.t, p)
+				s.services.cameTo(what+": asks the service anew by the same port", v)
+				back := s.services.replyOf(p, backend)
 				back.DstPort = v.Sent.SrcPort // it may have got another one
-				s.answered(what+": asked anew", client, p, back)
-				s.sport += 10
+				s.services.answered(what+": asked anew", client, p, back)
+				s.services.sport += 10
 			}
 		}
 	}
