@@ -27,7 +27,7 @@ func testClientsByTunnel(t *testing.T, h Harness) {
 // container here.
 func (s *outside) tunnelled(by netip.Addr, client netip.Addr, to model.Endpoint, proto model.Protocol) reference.Packet {
 	p := s.from(client, proto)
-	p.Host, p.VTEP, p.Network = false, by, s.top.Network(s.key).ID
+	p.Host, p.VTEP, p.Network = false, by, s.services.top.Network(s.services.key).ID
 	p.SrcMAC, p.DstMAC, p.Dst, p.DstPort = desired.RouterMAC, to.MAC, to.IPv4, 8080
 	if client.Is6() {
 		p.Dst = to.IPv6
@@ -38,19 +38,19 @@ func (s *outside) tunnelled(by netip.Addr, client netip.Addr, to model.Endpoint,
 // byTunnel: what a client outside sent by another host is answered by that host,
 // whatever else the container sends goes its own way; policy is judged here.
 func (s *outside) byTunnel() {
-	web := s.at("web1")
-	s.have()
+	web := s.services.at("web1")
+	s.services.have()
 	delivered := func(what string, p reference.Packet) {
 		s.t.Helper()
-		if v := s.Send(s.t, p); !slices.Equal(v.Ports, []string{compile.IfName(web.Key)}) || len(v.VTEPs) > 0 || v.Host {
+		if v := s.services.Send(s.t, p); !slices.Equal(v.Ports, []string{compile.IfName(web.Key)}) || len(v.VTEPs) > 0 || v.Host {
 			s.t.Fatalf("%s: %s, want it at %s", what, v, web.Key)
 		}
 	}
 	answered := func(what string, p reference.Packet, by netip.Addr) {
 		s.t.Helper()
-		r := s.replyOf(p, web)
+		r := s.services.replyOf(p, web)
 		r.SrcPort, r.DstMAC = p.DstPort, desired.RouterMAC
-		v := s.Send(s.t, r)
+		v := s.services.Send(s.t, r)
 		if !slices.Equal(v.VTEPs, []netip.Addr{by}) || len(v.Ports) > 0 || v.Host || v.Network != p.Network || v.Sent == nil {
 			s.t.Fatalf("%s: %s, want it back by %s", what, v, by)
 		}
@@ -61,7 +61,7 @@ func (s *outside) byTunnel() {
 	for _, v6 := range ipv4and6 {
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 			what := fmt.Sprintf("%s %s", ipText(v6), proto)
-			p := s.tunnelled(s.top.Hosts[1].VTEP, clientOutside(v6), web, proto)
+			p := s.tunnelled(s.services.top.Hosts[1].VTEP, clientOutside(v6), web, proto)
 			delivered(what, p)
 			answered(what, p, p.VTEP)
 			p = goOn(p)
@@ -71,19 +71,19 @@ func (s *outside) byTunnel() {
 			p.VTEP = ThirdVTEP
 			delivered(what+", by another host", p)
 			answered(what+", by another host", p, ThirdVTEP)
-			if v6 && !s.WayOut6 {
+			if v6 && !s.services.WayOut6 {
 				continue
 			}
-			own := between(s.top, web, web, proto, v6, s.sport, 8080) // a connection of its own to the client
+			own := between(s.services.top, web, web, proto, v6, s.services.sport, 8080) // a connection of its own to the client
 			own.Dst, own.DstMAC = p.Src, desired.RouterMAC
-			if v := s.Send(s.t, own); !v.Host || len(v.VTEPs) > 0 {
+			if v := s.services.Send(s.t, own); !v.Host || len(v.VTEPs) > 0 {
 				s.t.Errorf("%s: the container's own connection: %s, want it by egress", what, v)
 			}
 		}
 	}
-	old := s.tunnelled(s.top.Hosts[1].VTEP, Outside, web, model.ProtoTCP)
+	old := s.tunnelled(s.services.top.Hosts[1].VTEP, Outside, web, model.ProtoTCP)
 	delivered("before a rule", old)
-	if err := s.w.Switch(Case{
+	if err := s.services.w.Switch(Case{
 		Policies: []model.ContivPolicy{{Key: model.PolicyKey{Tenant: "blue", Name: "p1"}}},
 		Attach:   map[model.GroupKey][]model.PolicyName{{Tenant: "blue", Name: "web"}: {"p1"}},
 		Rules: []model.Rule{{
@@ -93,30 +93,30 @@ func (s *outside) byTunnel() {
 	}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.have()
-	s.denied("a rule denies a living one", goOn(old))
-	s.denied("a rule denies a new one", s.tunnelled(s.top.Hosts[1].VTEP, Outside, web, model.ProtoTCP))
-	delivered("another client", s.tunnelled(s.top.Hosts[1].VTEP, Outside.Next(), web, model.ProtoTCP))
+	s.services.have()
+	s.services.denied("a rule denies a living one", goOn(old))
+	s.services.denied("a rule denies a new one", s.tunnelled(s.services.top.Hosts[1].VTEP, Outside, web, model.ProtoTCP))
+	delivered("another client", s.tunnelled(s.services.top.Hosts[1].VTEP, Outside.Next(), web, model.ProtoTCP))
 }
 
 // notByTunnel: what no host's router sends is not taken for it.
 func (s *outside) notByTunnel() {
-	s.have()
-	web, h2 := s.at("web1"), s.top.Hosts[1].VTEP
-	n := s.top.Network(s.key)
+	s.services.have()
+	web, h2 := s.services.at("web1"), s.services.top.Hosts[1].VTEP
+	n := s.services.top.Network(s.services.key)
 	try := func(what string, edit func(*reference.Packet)) {
 		s.t.Helper()
 		p := s.tunnelled(h2, Outside, web, model.ProtoTCP)
 		edit(&p)
-		s.denied(what, p)
+		s.services.denied(what, p)
 	}
 	try("by a stranger", func(p *reference.Packet) { p.VTEP = netip.MustParseAddr("192.168.7.9") })
 	try("to nobody", func(p *reference.Packet) { p.Dst = host4(n, 77) })
-	try("to another one's address", func(p *reference.Packet) { p.Dst = s.at("db1").IPv4 })
-	try("to an endpoint elsewhere", func(p *reference.Packet) { p.Dst, p.DstMAC = s.at("db2").IPv4, s.at("db2").MAC })
+	try("to another one's address", func(p *reference.Packet) { p.Dst = s.services.at("db1").IPv4 })
+	try("to an endpoint elsewhere", func(p *reference.Packet) { p.Dst, p.DstMAC = s.services.at("db2").IPv4, s.services.at("db2").MAC })
 	try("to everybody", func(p *reference.Packet) { p.DstMAC = reference.Broadcast })
 	for _, a := range []netip.Addr{
-		s.at("db2").IPv4, s.at("db1").IPv4, host4(n, 77), s.w.Desired["h1"].Private.Addr,
+		s.services.at("db2").IPv4, s.services.at("db1").IPv4, host4(n, 77), s.services.w.Desired["h1"].Private.Addr,
 		netip.MustParseAddr("224.0.0.5"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("0.0.0.1"),
 	} {
 		try("from "+a.String(), func(p *reference.Packet) { p.Src = a })
@@ -130,26 +130,26 @@ func (s *outside) notByTunnel() {
 
 // notBack: to the router only backends send, in a connection that was translated here.
 func (s *outside) notBack() {
-	s.have(s.open("db2"))
+	s.services.have(s.open("db2"))
 	asked := s.from(Outside, model.ProtoTCP)
 	s.came("to a backend elsewhere", asked, "db2")
 	for what, edit := range map[string]func(*reference.Packet){
 		"of a stranger's host":     func(p *reference.Packet) { p.VTEP = ThirdVTEP },
-		"of another backend":       func(p *reference.Packet) { p.Src = s.at("web2").IPv4 },
+		"of another backend":       func(p *reference.Packet) { p.Src = s.services.at("web2").IPv4 },
 		"of nothing that is known": func(p *reference.Packet) { p.DstPort++ },
 		"a request":                func(p *reference.Packet) { p.TCPFlags = reference.FlagSYN },
 	} {
-		r := s.back(asked, s.at("db2"))
+		r := s.back(asked, s.services.at("db2"))
 		edit(&r)
-		s.denied(what, r)
+		s.services.denied(what, r)
 	}
-	s.sport++
-	own := between(s.top, s.at("web1"), s.at("db2"), model.ProtoTCP, false, s.sport, 8080)
-	if v := s.Send(s.t, own); !slices.Equal(v.VTEPs, []netip.Addr{s.top.Hosts[1].VTEP}) {
+	s.services.sport++
+	own := between(s.services.top, s.services.at("web1"), s.services.at("db2"), model.ProtoTCP, false, s.services.sport, 8080)
+	if v := s.services.Send(s.t, own); !slices.Equal(v.VTEPs, []netip.Addr{s.services.top.Hosts[1].VTEP}) {
 		s.t.Fatalf("a container's own connection: %s", v)
 	}
-	r := s.back(asked, s.at("db2"))
+	r := s.back(asked, s.services.at("db2"))
 	r.Dst, r.DstPort = own.Src, own.SrcPort
-	s.denied("in a container's own connection", r)
-	s.answersAsService("the answer itself", asked, s.back(asked, s.at("db2")))
+	s.services.denied("in a container's own connection", r)
+	s.answersAsService("the answer itself", asked, s.back(asked, s.services.at("db2")))
 }

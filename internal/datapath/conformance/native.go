@@ -14,7 +14,10 @@ import (
 
 // native tries docs/design/native.md on h1: its network is blue's vx, while red's of
 // the same addresses is not native.
-type native struct{ *services }
+type native struct {
+	services *services
+	t        *testing.T
+}
 
 // node6 is a host's own IPv6 address in the tests.
 func node6(host int) netip.Addr {
@@ -92,8 +95,8 @@ func tryNative(t *testing.T, b *bench, w *World) {
 		{"Others", (*native).others},
 	} {
 		t.Run(sub.name, func(t *testing.T) {
-			s := &native{newServices(t, b, w, nativeKey)}
-			s.have()
+			s := &native{newServices(t, b, w, nativeKey), t}
+			s.services.have()
 			sub.run(s)
 		})
 	}
@@ -102,9 +105,9 @@ func tryNative(t *testing.T, b *bench, w *World) {
 // node is the address of a host, by its number.
 func (s *native) node(host int, v6 bool) netip.Addr {
 	if v6 {
-		return s.top.Hosts[host-1].IPv6
+		return s.services.top.Hosts[host-1].IPv6
 	}
-	return s.top.Hosts[host-1].VTEP
+	return s.services.top.Hosts[host-1].VTEP
 }
 
 func addrOf(e model.Endpoint, v6 bool) netip.Addr {
@@ -116,13 +119,13 @@ func addrOf(e model.Endpoint, v6 bool) netip.Addr {
 
 // first makes the first packet of a new connection between two addresses.
 func (s *native) first(src, dst netip.Addr, proto model.Protocol) reference.Packet {
-	s.sport++
-	p := reference.Packet{SrcMAC: desired.RouterMAC, DstMAC: desired.RouterMAC, Src: src, Dst: dst, Proto: proto, SrcPort: s.sport, DstPort: 8080}
+	s.services.sport++
+	p := reference.Packet{SrcMAC: desired.RouterMAC, DstMAC: desired.RouterMAC, Src: src, Dst: dst, Proto: proto, SrcPort: s.services.sport, DstPort: 8080}
 	if proto == model.ProtoTCP {
 		p.TCPFlags = reference.FlagSYN
 	}
 	if proto == model.ProtoICMP {
-		p.SrcPort, p.DstPort, p.ICMPID, p.ICMPType = 0, 0, s.sport, 8
+		p.SrcPort, p.DstPort, p.ICMPID, p.ICMPType = 0, 0, s.services.sport, 8
 		if src.Is6() {
 			p.Proto, p.ICMPType = model.ProtoICMPv6, 128
 		}
@@ -165,7 +168,7 @@ func byPod(e model.Endpoint, p reference.Packet) reference.Packet {
 }
 
 func (s *native) byHost(vtep netip.Addr, to model.Endpoint, p reference.Packet) reference.Packet {
-	p.VTEP, p.Network = vtep, s.top.Network(s.key).ID
+	p.VTEP, p.Network = vtep, s.services.top.Network(s.services.key).ID
 	if p.DstMAC = desired.RouterMAC; to.Host == "h1" {
 		p.DstMAC = to.MAC
 	}
@@ -175,10 +178,10 @@ func (s *native) byHost(vtep netip.Addr, to model.Endpoint, p reference.Packet) 
 // arrives sends a packet and wants it unchanged at an endpoint, here or elsewhere.
 func (s *native) arrives(what string, p reference.Packet, e model.Endpoint) {
 	s.t.Helper()
-	v := s.Send(s.t, p)
+	v := s.services.Send(s.t, p)
 	at := slices.Equal(v.Ports, []string{compile.IfName(e.Key)}) && len(v.VTEPs) == 0
 	if e.Host != "h1" {
-		at = slices.Equal(v.VTEPs, []netip.Addr{s.top.vtep(e.Host)}) && len(v.Ports) == 0 && v.Network == s.top.Network(s.key).ID
+		at = slices.Equal(v.VTEPs, []netip.Addr{s.services.top.vtep(e.Host)}) && len(v.Ports) == 0 && v.Network == s.services.top.Network(s.services.key).ID
 	}
 	if !at || v.Host {
 		s.t.Fatalf("%s: %s, want it at %s", what, v, e.Key)
@@ -192,7 +195,7 @@ func (s *native) arrives(what string, p reference.Packet, e model.Endpoint) {
 // reachesStack sends a packet and wants it unchanged at the stack of h1.
 func (s *native) reachesStack(what string, p reference.Packet) {
 	s.t.Helper()
-	v := s.Send(s.t, p)
+	v := s.services.Send(s.t, p)
 	if !v.Host || len(v.Ports) > 0 || len(v.VTEPs) > 0 || v.Sent == nil {
 		s.t.Fatalf("%s: %s, want it at the host", what, v)
 	}
@@ -202,8 +205,8 @@ func (s *native) reachesStack(what string, p reference.Packet) {
 // reachesNode sends a packet and wants it unchanged at the router of h2.
 func (s *native) reachesNode(what string, p reference.Packet) {
 	s.t.Helper()
-	v := s.Send(s.t, p)
-	if !slices.Equal(v.VTEPs, []netip.Addr{s.top.Hosts[1].VTEP}) || v.Host || len(v.Ports) > 0 || v.Network != s.top.Network(s.key).ID {
+	v := s.services.Send(s.t, p)
+	if !slices.Equal(v.VTEPs, []netip.Addr{s.services.top.Hosts[1].VTEP}) || v.Host || len(v.Ports) > 0 || v.Network != s.services.top.Network(s.services.key).ID {
 		s.t.Fatalf("%s: %s, want it at host h2", what, v)
 	}
 	s.unchanged(what, v.Sent, p, desired.RouterMAC, desired.RouterMAC)

@@ -12,8 +12,8 @@ import (
 
 // nodeToPod: the host's stack and a container of the host.
 func (s *native) nodeToPod() {
-	web := s.at("web1")
-	way := s.w.Desired["h1"].Private
+	web := s.services.at("web1")
+	way := s.services.w.Desired["h1"].Private
 	s.each(func(what string, v6 bool, proto model.Protocol) {
 		private := way.Addr
 		if v6 {
@@ -38,8 +38,8 @@ func (s *native) nodeToPod() {
 // nodeToPodElsewhere: the host's stack, and whom it forwards for, and a container of
 // another host.
 func (s *native) nodeToPodElsewhere() {
-	web := s.at("web2")
-	h2 := s.top.Hosts[1].VTEP
+	web := s.services.at("web2")
+	h2 := s.services.top.Hosts[1].VTEP
 	s.each(func(what string, v6 bool, proto model.Protocol) {
 		for _, src := range []netip.Addr{s.node(1, v6), clientOutside(v6)} {
 			p := s.first(src, addrOf(web, v6), proto)
@@ -53,16 +53,16 @@ func (s *native) nodeToPodElsewhere() {
 			s.arrives(on+", later", bySocket(p), web)
 			s.reachesStack(on+": answer, later", s.byHost(h2, web, s.answer(p)))
 		}
-		s.denied(what+" from another host's address", byStack(s.first(s.node(3, v6), addrOf(web, v6), proto)))
-		s.denied(what+": answer to nobody", s.byHost(h2, web, s.answer(s.first(clientOutside(v6), addrOf(web, v6), proto))))
+		s.services.denied(what+" from another host's address", byStack(s.first(s.node(3, v6), addrOf(web, v6), proto)))
+		s.services.denied(what+": answer to nobody", s.byHost(h2, web, s.answer(s.first(clientOutside(v6), addrOf(web, v6), proto))))
 	})
 }
 
 // podAndNodeElsewhere: the stack of another host, and whom that forwards for, and a
 // container of this one.
 func (s *native) podAndNodeElsewhere() {
-	web := s.at("web1")
-	h2 := s.top.Hosts[1].VTEP
+	web := s.services.at("web1")
+	h2 := s.services.top.Hosts[1].VTEP
 	s.each(func(what string, v6 bool, proto model.Protocol) {
 		for _, src := range []netip.Addr{s.node(2, v6), clientOutside(v6)} {
 			p := s.first(src, addrOf(web, v6), proto)
@@ -85,25 +85,25 @@ func (s *native) podAndNodeElsewhere() {
 	})
 	p := s.first(web.IPv4, s.node(2, false), model.ProtoUDP)
 	p.DstPort = TunnelPort
-	s.denied("to the tunnels of another host", byPod(web, p))
-	far := s.at("web2") // what endpoints say to each other is nothing that a host's stack began
-	p = between(s.top, web, far, model.ProtoUDP, false, 5001, 8080)
-	if v := s.Send(s.t, p); !slices.Equal(v.VTEPs, []netip.Addr{h2}) {
+	s.services.denied("to the tunnels of another host", byPod(web, p))
+	far := s.services.at("web2") // what endpoints say to each other is nothing that a host's stack began
+	p = between(s.services.top, web, far, model.ProtoUDP, false, 5001, 8080)
+	if v := s.services.Send(s.t, p); !slices.Equal(v.VTEPs, []netip.Addr{h2}) {
 		s.t.Fatalf("to an endpoint elsewhere: %s", v)
 	}
-	s.denied("its answer by the router", s.byHost(h2, far, s.answer(p)))
-	p = between(s.top, far, web, model.ProtoUDP, false, 5002, 8080)
-	if v := s.Send(s.t, p); !slices.Equal(v.Ports, []string{compile.IfName(web.Key)}) {
+	s.services.denied("its answer by the router", s.byHost(h2, far, s.answer(p)))
+	p = between(s.services.top, far, web, model.ProtoUDP, false, 5002, 8080)
+	if v := s.services.Send(s.t, p); !slices.Equal(v.Ports, []string{compile.IfName(web.Key)}) {
 		s.t.Fatalf("from an endpoint elsewhere: %s", v)
 	}
-	s.denied("the container's answer by the router", byPod(web, s.answer(p)))
+	s.services.denied("the container's answer by the router", byPod(web, s.answer(p)))
 }
 
 // podToNode: containers, here and elsewhere, and the host's stack; and the outside.
 func (s *native) podToNode() {
-	web, far := s.at("web1"), s.at("web2")
-	h2 := s.top.Hosts[1].VTEP
-	way := s.w.Desired["h1"].Private
+	web, far := s.services.at("web1"), s.services.at("web2")
+	h2 := s.services.top.Hosts[1].VTEP
+	way := s.services.w.Desired["h1"].Private
 	s.each(func(what string, v6 bool, proto model.Protocol) {
 		private := way.Addr
 		if v6 {
@@ -126,34 +126,34 @@ func (s *native) podToNode() {
 			s.reachesStack(what+" from elsewhere, later", s.byHost(h2, far, p))
 			s.arrives(what+" from elsewhere: answer, later", byStack(s.answer(p)), far)
 		}
-		s.denied(what+" from elsewhere to another host", s.byHost(h2, far, s.first(addrOf(far, v6), s.node(3, v6), proto)))
-		s.denied(what+" from elsewhere to the outside", s.byHost(h2, far, s.first(addrOf(far, v6), clientOutside(v6), proto)))
-		s.denied(what+" from elsewhere by another host", s.byHost(ThirdVTEP, far, s.first(addrOf(far, v6), s.node(1, v6), proto)))
-		s.denied(what+" of a container here from elsewhere", s.byHost(h2, far, s.first(addrOf(web, v6), s.node(1, v6), proto)))
-		s.denied(what+" of nobody from elsewhere", s.byHost(h2, far, s.first(s.unusedAddr(v6), s.node(1, v6), proto)))
+		s.services.denied(what+" from elsewhere to another host", s.byHost(h2, far, s.first(addrOf(far, v6), s.node(3, v6), proto)))
+		s.services.denied(what+" from elsewhere to the outside", s.byHost(h2, far, s.first(addrOf(far, v6), clientOutside(v6), proto)))
+		s.services.denied(what+" from elsewhere by another host", s.byHost(ThirdVTEP, far, s.first(addrOf(far, v6), s.node(1, v6), proto)))
+		s.services.denied(what+" of a container here from elsewhere", s.byHost(h2, far, s.first(addrOf(web, v6), s.node(1, v6), proto)))
+		s.services.denied(what+" of nobody from elsewhere", s.byHost(h2, far, s.first(s.unusedAddr(v6), s.node(1, v6), proto)))
 	})
 	p := s.first(web.IPv4, s.node(1, false), model.ProtoUDP)
 	p.DstPort = TunnelPort
-	s.denied("to the tunnels of the host", byPod(web, p))
+	s.services.denied("to the tunnels of the host", byPod(web, p))
 	for _, host := range []int{1, 2} {
-		s.denied("from a link-local address", byPod(web, s.first(web.MAC.LinkLocal(), s.node(host, true), model.ProtoUDP)))
+		s.services.denied("from a link-local address", byPod(web, s.first(web.MAC.LinkLocal(), s.node(host, true), model.ProtoUDP)))
 	}
-	if s.top.Global.FwdMode == model.FwdBridge {
+	if s.services.top.Global.FwdMode == model.FwdBridge {
 		s.each(func(what string, v6 bool, proto model.Protocol) {
-			s.denied(what+" to another native network", byPod(web, s.first(addrOf(web, v6), addrOf(s.other("app2"), v6), proto)))
-			s.denied(what+" to nobody of one", byPod(web, s.first(addrOf(web, v6), addrOf(s.other("app2"), v6).Next().Next(), proto)))
+			s.services.denied(what+" to another native network", byPod(web, s.first(addrOf(web, v6), addrOf(s.other("app2"), v6), proto)))
+			s.services.denied(what+" to nobody of one", byPod(web, s.first(addrOf(web, v6), addrOf(s.other("app2"), v6).Next().Next(), proto)))
 		})
 	}
 }
 
 // other is an endpoint of the other native network.
 func (s *native) other(id model.EndpointID) model.Endpoint {
-	return s.top.Endpoint(model.EndpointKey{Network: otherNative, ID: id})
+	return s.services.top.Endpoint(model.EndpointKey{Network: otherNative, ID: id})
 }
 
 // unusedAddr is an address of the network that no endpoint has.
 func (s *native) unusedAddr(v6 bool) netip.Addr {
-	n := s.top.Network(s.key)
+	n := s.services.top.Network(s.services.key)
 	if v6 {
 		return host6(n, 77)
 	}
@@ -162,9 +162,9 @@ func (s *native) unusedAddr(v6 bool) netip.Addr {
 
 // spoofed: who is not who it says.
 func (s *native) spoofed() {
-	web, far := s.at("web1"), s.at("web2")
-	h2 := s.top.Hosts[1].VTEP
-	way := s.w.Desired["h1"].Private
+	web, far := s.services.at("web1"), s.services.at("web2")
+	h2 := s.services.top.Hosts[1].VTEP
+	way := s.services.w.Desired["h1"].Private
 	s.each(func(what string, v6 bool, proto model.Protocol) {
 		private, local := way.Addr, netip.MustParseAddr("169.254.7.7")
 		if v6 {
@@ -172,23 +172,23 @@ func (s *native) spoofed() {
 		}
 		for name, src := range map[string]netip.Addr{
 			"of this host": s.node(1, v6), "of a third host": s.node(3, v6), "of nobody": s.unusedAddr(v6), "private": private, "link-local": local,
-			"of another container": addrOf(s.at("db2"), v6), "its own": addrOf(web, v6), "of another native network": addrOf(s.other("app2"), v6),
+			"of another container": addrOf(s.services.at("db2"), v6), "its own": addrOf(web, v6), "of another native network": addrOf(s.other("app2"), v6),
 		} {
-			s.denied(fmt.Sprintf("%s: by a tunnel from an address %s", what, name), s.byHost(h2, web, s.first(src, addrOf(web, v6), proto)))
+			s.services.denied(fmt.Sprintf("%s: by a tunnel from an address %s", what, name), s.byHost(h2, web, s.first(src, addrOf(web, v6), proto)))
 		}
-		s.denied(what+": by a stranger", s.byHost(netip.MustParseAddr("192.168.7.9"), web, s.first(clientOutside(v6), addrOf(web, v6), proto)))
+		s.services.denied(what+": by a stranger", s.byHost(netip.MustParseAddr("192.168.7.9"), web, s.first(clientOutside(v6), addrOf(web, v6), proto)))
 		for name, src := range map[string]netip.Addr{
-			"of nobody": s.unusedAddr(v6), "another private one": private.Prev(), "link-local": local, "of a container": addrOf(s.at("db2"), v6),
+			"of nobody": s.unusedAddr(v6), "another private one": private.Prev(), "link-local": local, "of a container": addrOf(s.services.at("db2"), v6),
 			"of another native network": addrOf(s.other("app1"), v6),
 		} {
-			s.denied(fmt.Sprintf("%s: by the stack from an address %s", what, name), bySocket(s.first(src, addrOf(web, v6), proto)))
+			s.services.denied(fmt.Sprintf("%s: by the stack from an address %s", what, name), bySocket(s.first(src, addrOf(web, v6), proto)))
 		}
-		s.denied(what+": by the stack from its private address, elsewhere", bySocket(s.first(private, addrOf(far, v6), proto)))
-		s.denied(what+": by the stack to nobody", bySocket(s.first(s.node(1, v6), s.unusedAddr(v6), proto)))
+		s.services.denied(what+": by the stack from its private address, elsewhere", bySocket(s.first(private, addrOf(far, v6), proto)))
+		s.services.denied(what+": by the stack to nobody", bySocket(s.first(s.node(1, v6), s.unusedAddr(v6), proto)))
 	})
 	for _, to := range []model.Endpoint{web, far} {
 		p := s.first(s.node(1, true), to.IPv6, model.ProtoICMP)
 		p.ICMPType, p.ND = reference.NDNeighborSolicit, &reference.ND{Target: to.IPv6}
-		s.denied("neighbour discovery by the stack", byStack(p))
+		s.services.denied("neighbour discovery by the stack", byStack(p))
 	}
 }

@@ -25,17 +25,17 @@ func denyAll(dir model.Direction) Case {
 
 func (s *native) turn(c Case) {
 	s.t.Helper()
-	if err := s.w.Switch(c); err != nil {
+	if err := s.services.w.Switch(c); err != nil {
 		s.t.Fatal(err)
 	}
-	s.have()
+	s.services.have()
 }
 
 // own: what sockets of the container's own host send is not asked about; all else is,
 // in the same connection too.
 func (s *native) own() {
-	web := s.at("web1")
-	h2 := s.top.Hosts[1].VTEP
+	web := s.services.at("web1")
+	h2 := s.services.top.Hosts[1].VTEP
 	s.each(func(what string, v6 bool, proto model.Protocol) {
 		s.turn(Case{})
 		lives, forwarded := s.first(s.node(1, v6), addrOf(web, v6), proto), s.first(s.node(1, v6), addrOf(web, v6), proto)
@@ -48,34 +48,34 @@ func (s *native) own() {
 		p := s.first(s.node(1, v6), addrOf(web, v6), proto)
 		s.arrives(what+": a new one", bySocket(p), web)
 		s.reachesStack(what+": its answer", byPod(web, s.answer(p)))
-		s.denied(what+": the same, forwarded", byStack(goOn(p)))
+		s.services.denied(what+": the same, forwarded", byStack(goOn(p)))
 		s.arrives(what+": goes on", bySocket(goOn(p)), web)
 		s.reachesStack(what+": its answer, later", byPod(web, s.answer(goOn(p))))
 		s.arrives(what+": a living one", bySocket(goOn(lives)), web)
 		s.reachesStack(what+": a living one's answer", byPod(web, s.answer(goOn(lives))))
-		s.denied(what+": a living one that is forwarded", byStack(goOn(forwarded)))
-		s.denied(what+": its answer", byPod(web, s.answer(goOn(forwarded))))
-		s.denied(what+": forwarded", byStack(s.first(s.node(1, v6), addrOf(web, v6), proto)))
-		s.denied(what+": forwarded from outside", byStack(s.first(clientOutside(v6), addrOf(web, v6), proto)))
-		s.denied(what+": another host", s.byHost(h2, web, s.first(s.node(2, v6), addrOf(web, v6), proto)))
+		s.services.denied(what+": a living one that is forwarded", byStack(goOn(forwarded)))
+		s.services.denied(what+": its answer", byPod(web, s.answer(goOn(forwarded))))
+		s.services.denied(what+": forwarded", byStack(s.first(s.node(1, v6), addrOf(web, v6), proto)))
+		s.services.denied(what+": forwarded from outside", byStack(s.first(clientOutside(v6), addrOf(web, v6), proto)))
+		s.services.denied(what+": another host", s.byHost(h2, web, s.first(s.node(2, v6), addrOf(web, v6), proto)))
 		s.turn(denyAll(model.Out))
 		s.reachesStack(what+": nothing out: an answer", byPod(web, s.answer(goOn(p))))
-		s.denied(what+": nothing out: to the host", byPod(web, s.first(addrOf(web, v6), s.node(1, v6), proto)))
-		s.denied(what+": nothing out: to another host", byPod(web, s.first(addrOf(web, v6), s.node(2, v6), proto)))
+		s.services.denied(what+": nothing out: to the host", byPod(web, s.first(addrOf(web, v6), s.node(1, v6), proto)))
+		s.services.denied(what+": nothing out: to another host", byPod(web, s.first(addrOf(web, v6), s.node(2, v6), proto)))
 	})
 	s.turn(denyAll(model.In))
 	asked := s.first(web.IPv4, s.node(1, false), model.ProtoTCP) // the container's connection is not the host's
 	s.reachesStack("to the host", byPod(web, asked))
 	s.arrives("to the host: answer", bySocket(s.answer(asked)), web)
 	s.turn(denyAll(model.Out))
-	s.denied("to the host, later", byPod(web, goOn(asked)))
-	s.denied("to the host: answer, later", bySocket(s.answer(goOn(asked))))
+	s.services.denied("to the host, later", byPod(web, goOn(asked)))
+	s.services.denied("to the host: answer, later", bySocket(s.answer(goOn(asked))))
 }
 
 // policy: the peer is known by its address only, as external.
 func (s *native) policy() {
-	web := s.at("web1")
-	h2 := s.top.Hosts[1].VTEP
+	web := s.services.at("web1")
+	h2 := s.services.top.Hosts[1].VTEP
 	for _, v6 := range ipv4and6 {
 		one := func(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 		for _, x := range []struct {
@@ -104,7 +104,7 @@ func (s *native) policy() {
 					} {
 						p := s.first(peers[i], addrOf(web, v6), model.ProtoTCP)
 						if x.deny[i] {
-							s.denied(on+": from "+peers[i].String(), send(p))
+							s.services.denied(on+": from "+peers[i].String(), send(p))
 						} else {
 							s.arrives(on+": from "+peers[i].String(), send(p), web)
 						}
@@ -115,7 +115,7 @@ func (s *native) policy() {
 					p := byPod(web, s.first(addrOf(web, v6), peer, model.ProtoTCP))
 					switch on := on + ": to " + peer.String(); {
 					case x.deny[i]:
-						s.denied(on, p)
+						s.services.denied(on, p)
 					case i == 1:
 						s.reachesNode(on, p)
 					default:
@@ -129,8 +129,8 @@ func (s *native) policy() {
 
 // fragments follow their first, by whichever way.
 func (s *native) fragments() {
-	web, far := s.at("web1"), s.at("web2")
-	h2 := s.top.Hosts[1].VTEP
+	web, far := s.services.at("web1"), s.services.at("web2")
+	h2 := s.services.top.Hosts[1].VTEP
 	id := uint32(9000)
 	for _, v6 := range ipv4and6 {
 		for name, way := range map[string]struct {
@@ -146,12 +146,12 @@ func (s *native) fragments() {
 			what := name + " " + ipText(v6)
 			id++
 			first, rest, stray := inParts(s.first(way.src, way.dst, model.ProtoUDP), id)
-			if s.SkipPacket != nil {
-				if why := s.SkipPacket(first); why != "" {
+			if s.services.SkipPacket != nil {
+				if why := s.services.SkipPacket(first); why != "" {
 					s.t.Skip(why)
 				}
 			}
-			s.denied(what+": without its first", way.send(stray))
+			s.services.denied(what+": without its first", way.send(stray))
 			s.arrives(what+": first", way.send(first), way.to)
 			s.arrives(what+": last", byStack(rest), way.to)
 			id++
@@ -167,8 +167,8 @@ func (s *native) fragments() {
 	s.arrives("nobody gets in: last", byStack(rest), web)
 	id++
 	first, rest, _ = inParts(s.first(s.node(1, false), web.IPv4, model.ProtoUDP), id)
-	s.denied("nobody gets in: first, forwarded", byStack(first))
-	s.denied("nobody gets in: last, not forwarded", bySocket(rest))
+	s.services.denied("nobody gets in: first, forwarded", byStack(first))
+	s.services.denied("nobody gets in: last, not forwarded", bySocket(rest))
 }
 
 // about makes the ICMP error of who got a packet.
@@ -185,8 +185,8 @@ func (s *native) about(p reference.Packet) reference.Packet {
 
 // errors follow the connection that they are about.
 func (s *native) errors() {
-	web, far := s.at("web1"), s.at("web2")
-	h2 := s.top.Hosts[1].VTEP
+	web, far := s.services.at("web1"), s.services.at("web2")
+	h2 := s.services.top.Hosts[1].VTEP
 	for _, v6 := range ipv4and6 {
 		what := ipText(v6)
 		for _, c := range []Case{{}, denyAll(model.In)} {
@@ -201,9 +201,9 @@ func (s *native) errors() {
 			s.arrives(what+": goes on", bySocket(p), web)
 		}
 		denied := s.first(clientOutside(v6), addrOf(web, v6), model.ProtoUDP)
-		s.denied(what+": asked in vain", byStack(denied))
-		s.denied(what+": error about nothing", byPod(web, s.about(denied)))
-		s.denied(what+": error of the host about nothing", bySocket(s.about(s.answer(denied))))
+		s.services.denied(what+": asked in vain", byStack(denied))
+		s.services.denied(what+": error about nothing", byPod(web, s.about(denied)))
+		s.services.denied(what+": error of the host about nothing", bySocket(s.about(s.answer(denied))))
 		s.turn(Case{})
 		p := s.first(s.node(1, v6), addrOf(far, v6), model.ProtoUDP)
 		s.arrives(what+": asked elsewhere", bySocket(p), far)
@@ -217,28 +217,28 @@ func (s *native) errors() {
 // others: other networks are unchanged, and containers of a routed network do not reach
 // them by the host.
 func (s *native) others() {
-	red := s.top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "red", Name: "vx"}, ID: "web1"})
-	port, _ := s.w.Desired["h1"].Ports.Get(compile.IfName(red.Key))
+	red := s.services.top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "red", Name: "vx"}, ID: "web1"})
+	port, _ := s.services.w.Desired["h1"].Ports.Get(compile.IfName(red.Key))
 	for _, private := range []netip.Addr{port.Private, port.Private6} {
 		client := clientOutside(private.Is6())
 		p := s.first(client, private, model.ProtoTCP)
-		v := s.Send(s.t, byStack(p))
+		v := s.services.Send(s.t, byStack(p))
 		if !slices.Equal(v.Ports, []string{port.IfName}) || v.Sent == nil || v.Sent.Dst != addrOf(red, private.Is6()) {
 			s.t.Fatalf("to a private address: %s (%+v)", v, v.Sent)
 		}
 		out := byPod(red, s.first(addrOf(red, private.Is6()), client, model.ProtoTCP))
-		if v = s.Send(s.t, out); !v.Host || v.Sent == nil || v.Sent.Src != private {
+		if v = s.services.Send(s.t, out); !v.Host || v.Sent == nil || v.Sent.Src != private {
 			s.t.Fatalf("from a private address: %s (%+v)", v, v.Sent)
 		}
-		s.denied("to a private address from the native network", byPod(s.at("web1"), s.first(addrOf(s.at("web1"), private.Is6()), private, model.ProtoTCP)))
+		s.services.denied("to a private address from the native network", byPod(s.services.at("web1"), s.first(addrOf(s.services.at("web1"), private.Is6()), private, model.ProtoTCP)))
 	}
-	for name, p := range s.w.Desired["h1"].Ports.All() {
-		if p.Network == s.top.Network(s.key).ID && (p.Private.IsValid() || p.Private6.IsValid()) {
+	for name, p := range s.services.w.Desired["h1"].Ports.All() {
+		if p.Network == s.services.top.Network(s.services.key).ID && (p.Private.IsValid() || p.Private6.IsValid()) {
 			s.t.Errorf("port %s of the native network has private addresses", name)
 		}
 	}
-	s.apply(s.t, s.w.Desired["h1"])
-	if st, err := s.drv.Stats(s.t.Context()); err != nil || st.Drops[driver.DropUnknownDest] == 0 {
+	s.services.apply(s.t, s.services.w.Desired["h1"])
+	if st, err := s.services.drv.Stats(s.t.Context()); err != nil || st.Drops[driver.DropUnknownDest] == 0 {
 		s.t.Errorf("drops %v, %v: what goes nowhere is counted", st.Drops, err)
 	}
 }

@@ -60,17 +60,20 @@ func tryOutside(t *testing.T, h Harness, can func(driver.Capabilities) bool, cas
 	b.interfaces(t, w.Desired["h1"])
 	for _, sub := range cases {
 		t.Run(sub.name, func(t *testing.T) {
-			sub.run(&outside{newServices(t, b, w, model.NetworkKey{Tenant: "blue", Name: "vx"})})
+			sub.run(&outside{newServices(t, b, w, model.NetworkKey{Tenant: "blue", Name: "vx"}), t})
 		})
 	}
 }
 
 // outside tries services for clients outside.
-type outside struct{ *services }
+type outside struct {
+	services *services
+	t        *testing.T
+}
 
 // six are the families that the data plane leads outside.
 func (s *outside) six() []bool {
-	if s.WayOut6 {
+	if s.services.WayOut6 {
 		return ipv4and6
 	}
 	return []bool{false}
@@ -85,8 +88,8 @@ func clientOutside(v6 bool) netip.Addr {
 
 // open makes the service, exposed.
 func (s *outside) open(ids ...model.EndpointID) desired.Service {
-	out := s.shop(ids...)
-	if out.Exposed = true; s.top.Network(s.key).Encap == model.EncapVLAN {
+	out := s.services.shop(ids...)
+	if out.Exposed = true; s.services.top.Network(s.services.key).Encap == model.EncapVLAN {
 		out.ExternalPolicy = desired.TrafficLocal
 	}
 	return out
@@ -95,8 +98,8 @@ func (s *outside) open(ids ...model.EndpointID) desired.Service {
 // from makes the first packet of a client's new connection, as the host's stack
 // sends it.
 func (s *outside) from(client netip.Addr, proto model.Protocol) reference.Packet {
-	s.sport++
-	p := reference.Packet{Host: true, Src: client, Dst: vipOf(s.top.Network(s.key), client.Is6()), Proto: proto, SrcPort: s.sport, DstPort: 80}
+	s.services.sport++
+	p := reference.Packet{Host: true, Src: client, Dst: vipOf(s.services.top.Network(s.services.key), client.Is6()), Proto: proto, SrcPort: s.services.sport, DstPort: 80}
 	if proto == model.ProtoUDP {
 		p.DstPort = 53
 	} else {
@@ -108,11 +111,11 @@ func (s *outside) from(client netip.Addr, proto model.Protocol) reference.Packet
 // came is reached, by the router.
 func (s *outside) came(what string, p reference.Packet, ids ...model.EndpointID) model.Endpoint {
 	s.t.Helper()
-	e, v := s.arrived(what, p, ids...)
+	e, v := s.services.arrived(what, p, ids...)
 	if v.Sent.SrcMAC != desired.RouterMAC {
 		s.t.Fatalf("%s: %s got it from %s, want it from the router", what, e.Key, v.Sent.SrcMAC)
 	}
-	if e.Host != "h1" && v.Network != s.top.Network(s.key).ID {
+	if e.Host != "h1" && v.Network != s.services.top.Network(s.services.key).ID {
 		s.t.Fatalf("%s: by the tunnel of network %d", what, v.Network)
 	}
 	return e
@@ -120,7 +123,7 @@ func (s *outside) came(what string, p reference.Packet, ids ...model.EndpointID)
 
 // back makes a backend's answer: of a container here, or as its host sends it here.
 func (s *outside) back(p reference.Packet, e model.Endpoint) reference.Packet {
-	r := s.replyOf(p, e)
+	r := s.services.replyOf(p, e)
 	r.DstMAC = desired.RouterMAC
 	if e.Host != "h1" {
 		r.SrcMAC = desired.RouterMAC
@@ -132,7 +135,7 @@ func (s *outside) back(p reference.Packet, e model.Endpoint) reference.Packet {
 // name.
 func (s *outside) answersAsService(what string, asked, r reference.Packet) *reference.Packet {
 	s.t.Helper()
-	v := s.Send(s.t, r)
+	v := s.services.Send(s.t, r)
 	got := v.Sent
 	if !v.Host || got == nil || got.Src != asked.Dst || got.Dst != asked.Src {
 		s.t.Fatalf("%s: %s (%+v), want it at the host, from %s to %s", what, v, got, asked.Dst, asked.Src)
@@ -145,27 +148,27 @@ func (s *outside) answersAsService(what string, asked, r reference.Packet) *refe
 
 func (s *outside) translated() {
 	for _, network := range []model.NetworkName{"vx", "vl"} {
-		s.key.Name = network
+		s.services.key.Name = network
 		backends := []model.EndpointID{"db1", "db2"}
 		if network == "vl" {
 			backends = []model.EndpointID{"lonely1"}
 		}
 		for _, id := range backends {
-			s.have(s.open(id))
+			s.services.have(s.open(id))
 			for _, v6 := range s.six() {
 				clients := []netip.Addr{clientOutside(v6)}
 				if !v6 {
-					clients = append(clients, s.top.Hosts[0].VTEP)
+					clients = append(clients, s.services.top.Hosts[0].VTEP)
 				}
 				for _, client := range clients {
 					for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 						what := fmt.Sprintf("%s, %s, %s %s", network, id, client, proto)
 						p := s.from(client, proto)
 						s.came(what, p, id)
-						s.answersAsService(what, p, s.back(p, s.at(id)))
+						s.answersAsService(what, p, s.back(p, s.services.at(id)))
 						p = goOn(p)
 						s.came(what+", later", p, id)
-						s.answersAsService(what+", later", p, s.back(p, s.at(id)))
+						s.answersAsService(what+", later", p, s.back(p, s.services.at(id)))
 					}
 				}
 			}
@@ -176,7 +179,7 @@ func (s *outside) translated() {
 func (s *outside) noProvider() {
 	refused := func(what string, p reference.Packet) {
 		s.t.Helper()
-		v := s.Send(s.t, p)
+		v := s.services.Send(s.t, p)
 		a := v.Answer
 		if !nowhere(v) || a == nil || a.Src != p.Dst || a.Dst != p.Src {
 			s.t.Errorf("%s: %s (%+v), want a refusal", what, v, a)
@@ -196,49 +199,49 @@ func (s *outside) noProvider() {
 	local := s.open("db2")
 	local.ExternalPolicy = desired.TrafficLocal
 	for what, have := range map[string]desired.Service{
-		"nobody": s.open(), "unhealthy": s.inState(s.open("db1"), "db1", desired.BackendUnhealthy), "none is here": local,
+		"nobody": s.open(), "unhealthy": s.services.inState(s.open("db1"), "db1", desired.BackendUnhealthy), "none is here": local,
 	} {
-		s.have(have)
+		s.services.have(have)
 		for _, v6 := range s.six() {
 			refused(what, s.from(clientOutside(v6), model.ProtoTCP))
 			refused(what, s.from(clientOutside(v6), model.ProtoUDP))
 		}
 	}
-	s.have(s.open("db1"))
+	s.services.have(s.open("db1"))
 	p := s.from(Outside, model.ProtoTCP)
 	p.DstPort = 81
 	refused("no such port", p)
 	p.TCPFlags = reference.FlagRST
-	if v := s.Send(s.t, p); !nowhere(v) || v.Answer != nil {
+	if v := s.services.Send(s.t, p); !nowhere(v) || v.Answer != nil {
 		s.t.Errorf("a reset: %s (%+v), want nothing", v, v.Answer)
 	}
 	p.TCPFlags, p.Damage = reference.FlagSYN, reference.NoHopsLeft
-	if v := s.Send(s.t, p); !nowhere(v) || v.Answer != nil {
+	if v := s.services.Send(s.t, p); !nowhere(v) || v.Answer != nil {
 		s.t.Errorf("no hop left: %s (%+v), want nothing", v, v.Answer)
 	}
-	s.key.Name = "vl"
-	s.have(s.open("lan2")) // whose host no tunnel leads to
+	s.services.key.Name = "vl"
+	s.services.have(s.open("lan2")) // whose host no tunnel leads to
 	refused("on a VLAN network, elsewhere", s.from(Outside, model.ProtoTCP))
 }
 
 // who: whose address is the cluster's is no client outside; and a service that is
 // not exposed has none.
 func (s *outside) who() {
-	s.have(s.open("db1"))
-	way := s.w.Desired["h1"].Private
+	s.services.have(s.open("db1"))
+	way := s.services.w.Desired["h1"].Private
 	var no []netip.Addr
 	for _, v6 := range s.six() {
-		n := s.top.Network(s.key)
+		n := s.services.top.Network(s.services.key)
 		if v6 {
-			no = append(no, s.at("web2").IPv6, s.at("db1").IPv6, host6(n, 77), vipOf(n, true), way.Addr6.Prev(),
+			no = append(no, s.services.at("web2").IPv6, s.services.at("db1").IPv6, host6(n, 77), vipOf(n, true), way.Addr6.Prev(),
 				netip.MustParseAddr("ff02::1"), netip.MustParseAddr("::1"), netip.MustParseAddr("fe80::7"), netip.MustParseAddr("::ffff:198.51.100.7"))
 		} else {
-			no = append(no, s.at("web2").IPv4, s.at("db1").IPv4, host4(n, 77), vipOf(n, false), way.Addr.Prev(),
+			no = append(no, s.services.at("web2").IPv4, s.services.at("db1").IPv4, host4(n, 77), vipOf(n, false), way.Addr.Prev(),
 				netip.MustParseAddr("224.0.0.5"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("0.0.0.1"), netip.MustParseAddr("255.255.255.255"), desired.RouterAddr)
 		}
 	}
 	spoofed := func() uint64 {
-		st, err := s.drv.Stats(context.Background())
+		st, err := s.services.drv.Stats(context.Background())
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -246,7 +249,7 @@ func (s *outside) who() {
 	}
 	before := spoofed()
 	for _, a := range no {
-		s.denied("from "+a.String(), s.from(a, model.ProtoTCP))
+		s.services.denied("from "+a.String(), s.from(a, model.ProtoTCP))
 	}
 	look := time.NewTicker(10 * time.Millisecond) // a data plane may count later
 	defer look.Stop()
@@ -257,7 +260,7 @@ func (s *outside) who() {
 			s.t.Fatalf("%d of %d counted as spoofed", spoofed()-before, len(no))
 		}
 	}
-	s.have(s.open("db1", "db2"))
+	s.services.have(s.open("db1", "db2"))
 	for range 16 { // other hosts do not know which host that is
 		for _, v6 := range s.six() {
 			own := way.Addr
@@ -269,8 +272,8 @@ func (s *outside) who() {
 	}
 	closed := s.open("db1")
 	closed.Exposed = false
-	s.have(closed)
-	s.denied("not exposed", s.from(Outside, model.ProtoTCP))
+	s.services.have(closed)
+	s.services.denied("not exposed", s.from(Outside, model.ProtoTCP))
 }
 
 // policy: for a local backend, `in` rules see the client's address as an external peer; for
@@ -299,29 +302,29 @@ func (s *outside) policy() {
 	} {
 		for _, id := range []model.EndpointID{"db1", "db2"} {
 			what := fmt.Sprintf("%s: %s", x.name, id)
-			s.have(s.open(id))
+			s.services.have(s.open(id))
 			old := s.from(Outside, model.ProtoTCP)
 			s.came(what+": before", old, id)
-			back := s.back(old, s.at(id))
+			back := s.back(old, s.services.at(id))
 			s.answersAsService(what+": before", old, back)
 			back.TCPFlags = reference.FlagACK
-			if err := s.w.Switch(rule(x.rule)); err != nil {
+			if err := s.services.w.Switch(rule(x.rule)); err != nil {
 				s.t.Fatal(err)
 			}
-			s.have(s.open(id))
+			s.services.have(s.open(id))
 			if x.deny && id == "db1" {
-				s.denied(what+": a new one", s.from(Outside, model.ProtoTCP))
-				s.denied(what+": a living one", goOn(old))
-				s.denied(what+": what comes back", back)
+				s.services.denied(what+": a new one", s.from(Outside, model.ProtoTCP))
+				s.services.denied(what+": a living one", goOn(old))
+				s.services.denied(what+": what comes back", back)
 			} else {
 				s.came(what+": a new one", s.from(Outside, model.ProtoTCP), id)
 				s.came(what+": a living one", goOn(old), id)
 				s.answersAsService(what+": what comes back", old, back)
 			}
-			if err := s.w.Switch(Case{}); err != nil {
+			if err := s.services.w.Switch(Case{}); err != nil {
 				s.t.Fatal(err)
 			}
-			s.have(s.open(id))
+			s.services.have(s.open(id))
 			s.came(what+": the rule is gone", goOn(old), id)
 		}
 	}
@@ -331,31 +334,31 @@ func (s *outside) connectionEnd() {
 	both := s.open("db1", "db2")
 	other := map[model.EndpointID]model.EndpointID{"db1": "db2", "db2": "db1"}
 	for _, v6 := range s.six() {
-		s.have(both)
+		s.services.have(both)
 		tcp, udp := s.from(clientOutside(v6), model.ProtoTCP), s.from(clientOutside(v6), model.ProtoUDP)
 		idTCP, idUDP := s.came("TCP", tcp, "db1", "db2").Key.ID, s.came("UDP", udp, "db1", "db2").Key.ID
-		s.answersAsService("TCP", tcp, s.back(tcp, s.at(idTCP))) // a connection needs an answer to go on
-		s.have(s.inState(both, idTCP, desired.BackendUnhealthy))
+		s.answersAsService("TCP", tcp, s.back(tcp, s.services.at(idTCP))) // a connection needs an answer to go on
+		s.services.have(s.services.inState(both, idTCP, desired.BackendUnhealthy))
 		s.came("TCP goes on", goOn(tcp), idTCP)
-		s.have(s.inState(both, idUDP, desired.BackendUnhealthy))
+		s.services.have(s.services.inState(both, idUDP, desired.BackendUnhealthy))
 		s.came("UDP is another one's", udp, other[idUDP])
-		s.have(both)
+		s.services.have(both)
 		s.came("TCP goes on still", goOn(tcp), idTCP)
 		closed := both
 		closed.Exposed = false
-		s.have(closed)
-		s.denied("not exposed any more", goOn(tcp))
-		back := s.back(goOn(tcp), s.at(idTCP))
-		if v := s.Send(s.t, back); v.Host && v.Sent != nil && v.Sent.Src == tcp.Dst {
+		s.services.have(closed)
+		s.services.denied("not exposed any more", goOn(tcp))
+		back := s.back(goOn(tcp), s.services.at(idTCP))
+		if v := s.services.Send(s.t, back); v.Host && v.Sent != nil && v.Sent.Src == tcp.Dst {
 			s.t.Errorf("not exposed any more: %s", v)
 		}
-		s.have(both)
+		s.services.have(both)
 		udp = s.from(clientOutside(v6), model.ProtoUDP)
 		idUDP = s.came("UDP, exposed", udp, "db1", "db2").Key.ID
-		s.answersAsService("UDP, exposed", udp, s.back(udp, s.at(idUDP)))
-		s.have(closed) // no packet comes meanwhile
-		s.have(both)
-		if v := s.Send(s.t, s.back(udp, s.at(idUDP))); v.Host && v.Sent != nil && v.Sent.Src == udp.Dst {
+		s.answersAsService("UDP, exposed", udp, s.back(udp, s.services.at(idUDP)))
+		s.services.have(closed) // no packet comes meanwhile
+		s.services.have(both)
+		if v := s.services.Send(s.t, s.back(udp, s.services.at(idUDP))); v.Host && v.Sent != nil && v.Sent.Src == udp.Dst {
 			s.t.Errorf("not exposed for a while: %s", v)
 		}
 	}
@@ -364,22 +367,22 @@ func (s *outside) connectionEnd() {
 func (s *outside) fragments() {
 	id := uint32(7000)
 	for _, backend := range []model.EndpointID{"db1", "db2"} {
-		s.have(s.open(backend))
+		s.services.have(s.open(backend))
 		for _, v6 := range s.six() {
 			what := fmt.Sprintf("%s %s", backend, ipText(v6))
 			id++
 			first, rest, stray := inParts(s.from(clientOutside(v6), model.ProtoUDP), id)
-			if s.SkipPacket != nil {
-				if why := s.SkipPacket(first); why != "" {
+			if s.services.SkipPacket != nil {
+				if why := s.services.SkipPacket(first); why != "" {
 					s.t.Skip(why)
 				}
 			}
-			s.denied(what+": without its first", stray)
+			s.services.denied(what+": without its first", stray)
 			s.came(what+": first", first, backend)
-			if v := s.Send(s.t, rest); s.cameTo(what+": last", v).Key.ID != backend || v.Sent.Src != first.Src {
+			if v := s.services.Send(s.t, rest); s.services.cameTo(what+": last", v).Key.ID != backend || v.Sent.Src != first.Src {
 				s.t.Errorf("%s: last: %s", what, v)
 			}
-			r := s.back(first, s.at(backend))
+			r := s.back(first, s.services.at(backend))
 			last := r
 			r.Frag = &reference.Fragment{ID: id, More: true}
 			last.SrcPort, last.DstPort, last.Frag = 0, 0, &reference.Fragment{ID: id, Offset: 1400}
@@ -392,11 +395,11 @@ func (s *outside) fragments() {
 // errors: ICMP errors both ways.
 func (s *outside) errors() {
 	for _, id := range []model.EndpointID{"db1", "db2"} {
-		s.have(s.open(id))
+		s.services.have(s.open(id))
 		for _, v6 := range s.six() {
 			what := fmt.Sprintf("%s %s", id, ipText(v6))
 			p := s.from(clientOutside(v6), model.ProtoUDP)
-			sent := s.Send(s.t, p).Sent
+			sent := s.services.Send(s.t, p).Sent
 			if sent == nil {
 				s.t.Fatalf("%s: nothing was sent", what)
 			}
@@ -404,26 +407,26 @@ func (s *outside) errors() {
 			if v6 {
 				proto, unreachable = model.ProtoICMPv6, 1
 			}
-			back := s.back(p, s.at(id))
+			back := s.back(p, s.services.at(id))
 			back.Proto, back.SrcPort, back.DstPort, back.ICMPType, back.ICMPCode = proto, 0, 0, unreachable, 4
 			back.Inner = &reference.Packet{Src: sent.Src, Dst: sent.Dst, Proto: sent.Proto, SrcPort: sent.SrcPort, DstPort: sent.DstPort}
 			got := s.answersAsService(what+": of the backend", p, back)
 			if q := got.Inner; q == nil || q.Src != p.Src || q.Dst != p.Dst || q.SrcPort != p.SrcPort || q.DstPort != p.DstPort {
 				s.t.Errorf("%s: of the backend: quotes %+v, want what the client sent", what, q)
 			}
-			if why := s.Differs[ClientsErrors]; why != "" {
+			if why := s.services.Differs[ClientsErrors]; why != "" {
 				s.t.Logf("%s: %s", ClientsErrors, why)
 				continue
 			}
 			mine := p
 			mine.Proto, mine.SrcPort, mine.DstPort, mine.ICMPType, mine.ICMPCode = proto, 0, 0, unreachable, 4
 			mine.Inner = &reference.Packet{Src: p.Dst, Dst: p.Src, Proto: p.Proto, SrcPort: p.DstPort, DstPort: p.SrcPort}
-			v := s.Send(s.t, mine)
-			if e := s.cameTo(what+": of the client", v); e.Key.ID != id || v.Sent.Inner == nil || v.Sent.Inner.Src != sent.Dst || v.Sent.Inner.SrcPort != sent.DstPort {
+			v := s.services.Send(s.t, mine)
+			if e := s.services.cameTo(what+": of the client", v); e.Key.ID != id || v.Sent.Inner == nil || v.Sent.Inner.Src != sent.Dst || v.Sent.Inner.SrcPort != sent.DstPort {
 				s.t.Errorf("%s: of the client: %s got %+v", what, e.Key, v.Sent.Inner)
 			}
 			mine.Inner.DstPort++
-			s.denied(what+": about nothing that is known", mine)
+			s.services.denied(what+": about nothing that is known", mine)
 		}
 	}
 }

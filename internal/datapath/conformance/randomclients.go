@@ -76,19 +76,19 @@ func (x *randomServices) packet() bool {
 // returns what became of it.
 func (x *randomServices) check(what string, p reference.Packet) reference.Verdict {
 	x.t.Helper()
-	if _, there := x.pic.Ports.Get(p.Port); p.Port != "" && !there || x.SkipPacket != nil && x.SkipPacket(p) != "" {
+	if _, there := x.pic.Ports.Get(p.Port); p.Port != "" && !there || x.bench.SkipPacket != nil && x.bench.SkipPacket(p) != "" {
 		return reference.Verdict{Drop: "skipped"}
 	}
 	p = x.odd(p)
 	var v, v2 reference.Verdict
-	if x.Differs[Chosen] == "" {
-		v, v2 = x.ref.Send(p), x.Send(x.t, p)
+	if x.bench.Differs[Chosen] == "" {
+		v, v2 = x.bench.ref.Send(p), x.bench.Send(x.t, p)
 	} else {
-		if v2 = x.Send(x.t, p); v2.Sent != nil {
-			x.ref.Prefer(v2.Sent.Dst)
+		if v2 = x.bench.Send(x.t, p); v2.Sent != nil {
+			x.bench.ref.Prefer(v2.Sent.Dst)
 		}
-		v = x.ref.Send(p)
-		x.ref.Prefer(netip.Addr{})
+		v = x.bench.ref.Send(p)
+		x.bench.ref.Prefer(netip.Addr{})
 	}
 	x.note("%s: %s form %d damage %d: %s", what, sentText(&p), p.Form, p.Damage, v)
 	if !same(x.t, what, p, v, v2) {
@@ -277,7 +277,7 @@ func (x *randomServices) tellsOf(c *served) bool {
 		return false
 	}
 	v6 := c.request.Src.Is6()
-	if v6 && c.request.Proto == model.ProtoTCP && x.Differs[QuotedTCP] != "" {
+	if v6 && c.request.Proto == model.ProtoTCP && x.bench.Differs[QuotedTCP] != "" {
 		return false
 	}
 	proto, types := model.ProtoICMP, []uint8{3, 11}
@@ -286,7 +286,7 @@ func (x *randomServices) tellsOf(c *served) bool {
 	}
 	kind := one(x.r, types...)
 	if x.r.IntN(3) == 0 { // the client, of what it got
-		if x.Differs[ClientsErrors] != "" {
+		if x.bench.Differs[ClientsErrors] != "" {
 			return false
 		}
 		p := c.request

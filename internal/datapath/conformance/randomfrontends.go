@@ -17,7 +17,7 @@ import (
 // randomFrontends are random services at few addresses, that share them and take ports from
 // each other, asked by containers, by the node's own processes and by clients outside.
 type randomFrontends struct {
-	*randomServices
+	random   *randomServices
 	six      bool // also by IPv6 from outside
 	network  model.Network
 	services []desired.Service
@@ -66,10 +66,10 @@ func testRandomFrontends(t *testing.T, h Harness) {
 	sport, sent, through := uint16(20000), 0, 0
 	foreign := b.withForeign(t, h, w)
 	for i := range n {
-		x := &randomFrontends{randomServices: newRandomServices(t, b, top, w), six: h.WayOut6, network: top.Networks[0]}
-		x.r, x.strange = rand.New(rand.NewPCG(seed, uint64(i))), rand.New(rand.NewPCG(seed, 1<<32|uint64(i)))
-		x.seed, x.world, x.sport, x.foreign = seed, uint64(i), &sport, foreign
-		for range 2 + x.r.IntN(3) {
+		x := &randomFrontends{random: newRandomServices(t, b, top, w), six: h.WayOut6, network: top.Networks[0]}
+		x.random.r, x.random.strange = rand.New(rand.NewPCG(seed, uint64(i))), rand.New(rand.NewPCG(seed, 1<<32|uint64(i)))
+		x.random.seed, x.random.world, x.random.sport, x.random.foreign = seed, uint64(i), &sport, foreign
+		for range 2 + x.random.r.IntN(3) {
 			x.services = append(x.services, desired.Service{Key: model.ServiceKey{Tenant: "blue", Name: fmt.Sprint("shop", len(x.services))}, Network: x.network.ID})
 			x.furnish(len(x.services) - 1)
 		}
@@ -95,7 +95,7 @@ func frontendAddrs() []netip.Addr {
 
 // furnish gives a service anything but its key.
 func (x *randomFrontends) furnish(i int) {
-	r, s := x.r, &x.services[i]
+	r, s := x.random.r, &x.services[i]
 	*s = desired.Service{Key: s.Key, Network: s.Network, Exposed: r.IntN(4) > 0, Affinity: one(r, 0, 0, 0, time.Hour)}
 	among := func() desired.TrafficPolicy {
 		return one(r, desired.TrafficCluster, desired.TrafficCluster, desired.TrafficLocal, desired.TrafficLocalDrop)
@@ -111,7 +111,7 @@ func (x *randomFrontends) furnish(i int) {
 			InternalPolicy: among(), ExternalPolicy: among(),
 		}
 		if r.IntN(4) == 0 {
-			for _, a := range []netip.Addr{one(r, x.clientsOf(f.Addr.Is6())...), addrOf(x.top.Endpoints[0], f.Addr.Is6())} {
+			for _, a := range []netip.Addr{one(r, x.clientsOf(f.Addr.Is6())...), addrOf(x.random.top.Endpoints[0], f.Addr.Is6())} {
 				f.Sources = append(f.Sources, netip.PrefixFrom(a, a.BitLen()))
 			}
 			slices.SortFunc(f.Sources, netip.Prefix.Compare)
@@ -120,62 +120,62 @@ func (x *randomFrontends) furnish(i int) {
 	}
 	slices.SortStableFunc(s.Frontends, desired.CompareFrontends)
 	s.Frontends = slices.CompactFunc(s.Frontends, func(a, b desired.Frontend) bool { return desired.CompareFrontends(a, b) == 0 })
-	for _, e := range append(slices.Clone(x.top.Endpoints), x.foreign...) {
+	for _, e := range append(slices.Clone(x.random.top.Endpoints), x.random.foreign...) {
 		if e.Key.Network != x.network.Key || r.IntN(3) > 0 || r.IntN(12) == 0 {
 			continue
 		}
-		b := &desired.Backend{IPv4: e.IPv4, IPv6: e.IPv6, State: x.state(), Port: one(r, uint16(0), 0, 7000)}
+		b := &desired.Backend{IPv4: e.IPv4, IPv6: e.IPv6, State: x.random.state(), Port: one(r, uint16(0), 0, 7000)}
 		if e.Host != "" {
 			b.Network, b.Identity, b.Local = x.network.ID, e.Identity, e.Host == "h1"
 			if !b.Local {
-				b.VTEP = x.top.vtep(e.Host)
+				b.VTEP = x.random.top.vtep(e.Host)
 			}
 		}
 		s.Backends = s.Backends.Set(e.Key, b)
 	}
-	x.note("%s: exposed %v affinity %s at %s %s inside %d outside %d, faces %+v", s.Key, s.Exposed, s.Affinity, s.IPv4, s.IPv6, s.InternalPolicy, s.ExternalPolicy, s.Frontends)
+	x.random.note("%s: exposed %v affinity %s at %s %s inside %d outside %d, faces %+v", s.Key, s.Exposed, s.Affinity, s.IPv4, s.IPv6, s.InternalPolicy, s.ExternalPolicy, s.Frontends)
 	for k, b := range s.Backends.All() {
-		x.note("     %s %s %s state %d local %v port %d", k, b.IPv4, b.IPv6, b.State, b.Local, b.Port)
+		x.random.note("     %s %s %s state %d local %v port %d", k, b.IPv4, b.IPv6, b.State, b.Local, b.Port)
 	}
 }
 
 // clientsOf are clients outside: beyond the host, and the host's own processes by its
 // address for tunnels, and by the private one.
 func (x *randomFrontends) clientsOf(v6 bool) []netip.Addr {
-	way := x.w.Desired["h1"].Private
+	way := x.random.w.Desired["h1"].Private
 	if v6 {
 		return []netip.Addr{Outside6, Outside6.Next(), way.Addr6}
 	}
-	return []netip.Addr{Outside, Outside.Next(), x.top.Hosts[0].VTEP, way.Addr}
+	return []netip.Addr{Outside, Outside.Next(), x.random.top.Hosts[0].VTEP, way.Addr}
 }
 
 // change changes a service, or policies, and applies the world.
 func (x *randomFrontends) change() {
-	x.t.Helper()
+	x.random.t.Helper()
 	was := x.owners()
-	i := x.r.IntN(len(x.services))
-	switch s := &x.services[i]; x.r.IntN(6) {
+	i := x.random.r.IntN(len(x.services))
+	switch s := &x.services[i]; x.random.r.IntN(6) {
 	case 0, 1:
 		x.furnish(i)
 	case 2:
 		s.Exposed = !s.Exposed
-		x.note("%s exposed %v", s.Key, s.Exposed)
+		x.random.note("%s exposed %v", s.Key, s.Exposed)
 	case 3:
-		x.setPolicies()
+		x.random.setPolicies()
 	case 4:
-		x.note("the driver starts anew")
-		x.restart(x.t)
+		x.random.note("the driver starts anew")
+		x.random.bench.restart(x.random.t)
 	case 5:
 		for k, b := range s.Backends.All() {
-			if x.r.IntN(3) == 0 {
+			if x.random.r.IntN(3) == 0 {
 				other := *b
-				other.State = x.state()
+				other.State = x.random.state()
 				s.Backends = s.Backends.Set(k, &other)
-				x.note("%s of %s is in state %d", k, s.Key, other.State)
+				x.random.note("%s of %s is in state %d", k, s.Key, other.State)
 			}
 		}
 	}
-	pic := x.w.Desired["h1"]
+	pic := x.random.w.Desired["h1"]
 	for _, s := range x.services {
 		pic.Services = pic.Services.Set(s.Key, &s)
 	}
@@ -183,9 +183,9 @@ func (x *randomFrontends) change() {
 		pic.NodeAddrs = pic.NodeAddrs.Set(node(v6), struct{}{})
 		pic.NodeAddrs = pic.NodeAddrs.Set(node(v6).Next(), struct{}{})
 	}
-	x.pic = pic
-	x.apply(x.t, pic)
-	if x.plain { // what tracking keeps of connections that end is its own affair
+	x.random.pic = pic
+	x.random.bench.apply(x.random.t, pic)
+	if x.random.plain { // what tracking keeps of connections that end is its own affair
 		now := x.owners()
 		x.asked = slices.DeleteFunc(x.asked, func(c *frontendConn) bool {
 			at := frontendOf(c.first)
@@ -245,12 +245,12 @@ func (x *randomFrontends) owner(at frontendAt) (has *desired.Service, face desir
 
 // packet sends a random packet; it tells whether that came through.
 func (x *randomFrontends) packet() bool {
-	x.t.Helper()
-	if len(x.asked) == 0 || x.r.IntN(2) == 0 {
+	x.random.t.Helper()
+	if len(x.asked) == 0 || x.random.r.IntN(2) == 0 {
 		return x.asks()
 	}
-	c := x.asked[x.r.IntN(len(x.asked))]
-	switch x.r.IntN(8) {
+	c := x.asked[x.random.r.IntN(len(x.asked))]
+	switch x.random.r.IntN(8) {
 	case 0, 1, 2:
 		return x.sends(c, goOn(c.first), "goes on")
 	case 3:
@@ -261,20 +261,20 @@ func (x *randomFrontends) packet() bool {
 
 // asks begins a connection.
 func (x *randomFrontends) asks() bool {
-	x.t.Helper()
-	at := frontendAt{one(x.r, x.clientTargets()...), one(x.r, model.ProtoTCP, model.ProtoUDP), one(x.r, uint16(53), 53, 80, 80, 443)}
-	*x.sport = max(*x.sport+1, 20000)
+	x.random.t.Helper()
+	at := frontendAt{one(x.random.r, x.clientTargets()...), one(x.random.r, model.ProtoTCP, model.ProtoUDP), one(x.random.r, uint16(53), 53, 80, 80, 443)}
+	*x.random.sport = max(*x.random.sport+1, 20000)
 	c := &frontendConn{}
 	v6 := at.addr.Is6()
-	if x.r.IntN(2) == 0 && (x.six || !v6) {
-		c.first = reference.Packet{Host: true, Src: one(x.r, x.clientsOf(v6)...), Proto: at.proto, SrcPort: *x.sport}
+	if x.random.r.IntN(2) == 0 && (x.six || !v6) {
+		c.first = reference.Packet{Host: true, Src: one(x.random.r, x.clientsOf(v6)...), Proto: at.proto, SrcPort: *x.random.sport}
 		if at.proto == model.ProtoTCP {
 			c.first.TCPFlags = reference.FlagSYN
 		}
 	} else {
-		here := slices.DeleteFunc(slices.Clone(x.top.Endpoints), func(e model.Endpoint) bool { return e.Host != "h1" || e.Key.Network != x.network.Key })
-		c.client = one(x.r, here...)
-		c.first = between(x.top, c.client, c.client, at.proto, v6, *x.sport, at.port)
+		here := slices.DeleteFunc(slices.Clone(x.random.top.Endpoints), func(e model.Endpoint) bool { return e.Host != "h1" || e.Key.Network != x.network.Key })
+		c.client = one(x.random.r, here...)
+		c.first = between(x.random.top, c.client, c.client, at.proto, v6, *x.random.sport, at.port)
 		c.first.DstMAC = desired.RouterMAC
 	}
 	c.first.Dst, c.first.DstPort = at.addr, at.port
@@ -282,29 +282,29 @@ func (x *randomFrontends) asks() bool {
 		return false
 	}
 	x.asked = append(x.asked, c)
-	return !x.plain || x.answers(c) // tracking knows it from then on
+	return !x.random.plain || x.answers(c) // tracking knows it from then on
 }
 
 // sends sends a client's packet; it tells whether a backend gets it.
 func (x *randomFrontends) sends(c *frontendConn, p reference.Packet, what string) bool {
-	x.t.Helper()
+	x.random.t.Helper()
 	what = fmt.Sprintf("%s %s %s", p.Src, what, askedText(p))
-	v := x.check(what, p)
+	v := x.random.check(what, p)
 	s, face := x.owner(frontendOf(p))
 	if nowhere(v) || v.Sent == nil || v.Sent.Dst == p.Dst {
 		return false
 	}
 	if s == nil {
-		x.t.Errorf("%s: it went to %s, and no service has a face there", what, v.Sent.Dst)
-		x.fail()
+		x.random.t.Errorf("%s: it went to %s, and no service has a face there", what, v.Sent.Dst)
+		x.random.fail()
 	}
 	for k, b := range s.Backends.All() {
 		if b.Addr(p.Src.Is6()) == v.Sent.Dst {
 			if v.Sent.DstPort != b.PortFor(face.Backend) && p.TCPFlags == reference.FlagSYN {
-				x.t.Errorf("%s: it went to port %d of %s", what, v.Sent.DstPort, k)
-				x.fail()
+				x.random.t.Errorf("%s: it went to port %d of %s", what, v.Sent.DstPort, k)
+				x.random.fail()
 			}
-			c.by, c.behind, c.service = x.whoIs(k), *v.Sent, s.Key
+			c.by, c.behind, c.service = x.random.whoIs(k), *v.Sent, s.Key
 			return true
 		}
 	}
@@ -314,9 +314,9 @@ func (x *randomFrontends) sends(c *frontendConn, p reference.Packet, what string
 // reply makes the backend's answer to the last packet that it got.
 func (x *randomFrontends) reply(c *frontendConn) reference.Packet {
 	if c.client.Host != "" {
-		return x.randomServices.reply(&served{client: c.client, behind: &c.behind, by: c.by})
+		return x.random.reply(&served{client: c.client, behind: &c.behind, by: c.by})
 	}
-	r := origin(x.top, c.by)
+	r := origin(x.random.top, c.by)
 	r.SrcMAC, r.DstMAC, r.Src, r.Dst, r.Proto, r.SrcPort, r.DstPort = c.by.MAC, desired.RouterMAC, c.behind.Dst, c.behind.Src, c.behind.Proto, c.behind.DstPort, c.behind.SrcPort
 	if c.by.Host != "h1" {
 		r.SrcMAC = desired.RouterMAC
@@ -331,16 +331,16 @@ func (x *randomFrontends) reply(c *frontendConn) reference.Packet {
 
 // answers sends the backend's answer.
 func (x *randomFrontends) answers(c *frontendConn) bool {
-	x.t.Helper()
-	v := x.check(fmt.Sprintf("%s answers %s", c.by.Key, c.first.Src), x.reply(c))
+	x.random.t.Helper()
+	v := x.random.check(fmt.Sprintf("%s answers %s", c.by.Key, c.first.Src), x.reply(c))
 	return !nowhere(v)
 }
 
 // tells sends the backend's error about what it got.
 func (x *randomFrontends) tells(c *frontendConn) bool {
-	x.t.Helper()
+	x.random.t.Helper()
 	v6 := c.first.Src.Is6()
-	if v6 && c.first.Proto == model.ProtoTCP && x.Differs[QuotedTCP] != "" {
+	if v6 && c.first.Proto == model.ProtoTCP && x.random.bench.Differs[QuotedTCP] != "" {
 		return false
 	}
 	r := x.reply(c)
@@ -349,5 +349,5 @@ func (x *randomFrontends) tells(c *frontendConn) bool {
 	}
 	r.SrcPort, r.DstPort, r.TCPFlags = 0, 0, 0
 	r.Inner = &reference.Packet{Src: c.behind.Src, Dst: c.behind.Dst, Proto: c.behind.Proto, SrcPort: c.behind.SrcPort, DstPort: c.behind.DstPort}
-	return !nowhere(x.check(fmt.Sprintf("%s tells %s of what it got", c.by.Key, c.first.Src), r))
+	return !nowhere(x.random.check(fmt.Sprintf("%s tells %s of what it got", c.by.Key, c.first.Src), r))
 }

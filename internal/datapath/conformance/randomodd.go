@@ -17,12 +17,12 @@ func (x *randomServices) odd(p reference.Packet) reference.Packet {
 		return p
 	}
 	all := slices.DeleteFunc(damaged(), func(d damagedCase) bool {
-		return x.Differs[d.name] != "" || d.proto != p.Proto || d.only4 && p.Src.Is6() ||
+		return x.bench.Differs[d.name] != "" || d.proto != p.Proto || d.only4 && p.Src.Is6() ||
 			p.Frag != nil && d.damage == reference.UDPTooLong // as each first fragment's is
 	})
 	later := p.Frag != nil && p.Frag.Offset > 0
 	if p.Proto == model.ProtoSCTP || !p.Proto.HasPorts() || later || len(all) == 0 {
-		if p.Damage = reference.NoHopsLeft; x.Differs[CutShort] == "" && x.strange.IntN(2) == 0 {
+		if p.Damage = reference.NoHopsLeft; x.bench.Differs[CutShort] == "" && x.strange.IntN(2) == 0 {
 			p.Damage = reference.CutShort // what IP's header says
 		}
 		return p

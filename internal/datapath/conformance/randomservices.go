@@ -22,7 +22,7 @@ var serviceWorlds = flag.Int("worlds", 0, "how many random worlds RandomServices
 // them. Each answer of the data plane has to be the reference's, and neither may break
 // what the rules of docs/design/services.md say in short (served.judge).
 type randomServices struct {
-	*bench
+	bench   *bench
 	t       *testing.T
 	r       *rand.Rand
 	strange *rand.Rand // which packets are odd
@@ -302,7 +302,7 @@ func (x *randomServices) applied() {
 		}
 	}
 	x.pic = pic
-	x.apply(x.t, pic)
+	x.bench.apply(x.t, pic)
 	for _, c := range x.clients {
 		c.forget(x)
 		c.ended = c.ended || x.plain && c.behind != nil && !c.bound
@@ -360,7 +360,7 @@ func (x *randomServices) change() {
 			return
 		}
 		x.note("the driver starts anew")
-		x.restart(x.t)
+		x.bench.restart(x.t)
 	}
 }
 
@@ -379,7 +379,7 @@ func (x *randomServices) setMode() {
 // setPolicies attaches random policies, or none.
 func (x *randomServices) setPolicies() {
 	c := Case{}
-	if x.r.IntN(3) > 0 && x.Differs[Chosen] == "" { // whose denial it was does not show
+	if x.r.IntN(3) > 0 && x.bench.Differs[Chosen] == "" { // whose denial it was does not show
 		c = LabelCases(x.top, x.r.Uint64(), 1)[0]
 	}
 	x.note("policies: %+v %+v %+v", c.Rules, c.General, c.GeneralRules)

@@ -1,10 +1,9 @@
 package conformance
 
 import (
-	"testing"
-
 	"fmt"
 	"net/netip"
+	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"

@@ -14,7 +14,7 @@ import (
 // service is first by name, and others of them stay as they are. Who loses a port there
 // loses its connections, and has them again with the port.
 func (s *frontends) asked() {
-	client := s.at("web1")
+	client := s.services.at("web1")
 	all := s.faced(nodes, "db1")
 	all.Exposed = false
 	own := s.faced([]netip.Addr{node(false), node(true)}, "web2")
@@ -24,7 +24,7 @@ func (s *frontends) asked() {
 		s.t.Helper()
 		for _, proto := range protos {
 			p := s.askAt(client, proto, at)
-			s.answered(what, client, p, s.replyOf(p, s.reached(what, p, id)))
+			s.services.answered(what, client, p, s.services.replyOf(p, s.services.reached(what, p, id)))
 			living = append(living, p)
 		}
 		return living
@@ -32,8 +32,8 @@ func (s *frontends) asked() {
 	goesOn := func(what string, living []reference.Packet, id model.EndpointID) {
 		s.t.Helper()
 		for _, p := range living {
-			e := s.reached(what, goOn(p), id)
-			s.answered(what, client, p, s.replyOf(goOn(p), e))
+			e := s.services.reached(what, goOn(p), id)
+			s.services.answered(what, client, p, s.services.replyOf(goOn(p), e))
 		}
 	}
 	for _, v6 := range ipv4and6 {
@@ -47,11 +47,11 @@ func (s *frontends) asked() {
 		for _, port := range []uint16{22, 81} { // neither has it there
 			p := s.askAt(client, model.ProtoTCP, a)
 			p.DstPort = port
-			if v := s.Send(s.t, p); !nowhere(v) && v.Sent != nil && v.Sent.Dst != a {
+			if v := s.services.Send(s.t, p); !nowhere(v) && v.Sent != nil && v.Sent.Dst != a {
 				s.t.Errorf("%s: port %d: %s (%+v), want nothing of the services'", a, port, v, v.Sent)
 			}
 		}
-		s.restart(s.t)
+		s.services.restart(s.t)
 		s.have(all, own)
 		goesOn("after a restart", at, "web2")
 		goesOn("another node's, after a restart", there, "db1")
@@ -69,13 +69,13 @@ func (s *frontends) asked() {
 		s.have(shut, own)
 		begin("all others are shut", a, "web2")
 		for _, proto := range protos {
-			if v := s.Send(s.t, s.askAt(client, proto, other)); !nowhere(v) || v.Answer != nil {
+			if v := s.services.Send(s.t, s.askAt(client, proto, other)); !nowhere(v) || v.Answer != nil {
 				s.t.Errorf("%s: shut: %s (%+v), want nothing", other, v, v.Answer)
 			}
 		}
 		s.have(own)
 		begin("no port at all nodes'", a, "web2")
-		if v := s.Send(s.t, s.askAt(client, model.ProtoTCP, other)); !nowhere(v) && v.Sent != nil && v.Sent.Dst != other {
+		if v := s.services.Send(s.t, s.askAt(client, model.ProtoTCP, other)); !nowhere(v) && v.Sent != nil && v.Sent.Dst != other {
 			s.t.Errorf("%s: nobody's: %s (%+v), want nothing of the services'", other, v, v.Sent)
 		}
 
@@ -83,21 +83,21 @@ func (s *frontends) asked() {
 		for _, with := range [][]desired.Service{{all}, {all, own}} {
 			gone := s.desiredState(with...)
 			gone.NodeAddrs = gone.NodeAddrs.Delete(a)
-			s.apply(s.t, gone)
+			s.services.apply(s.t, gone)
 			begin("a node has gone, another", other, "db1")
 			p := s.askAt(client, model.ProtoTCP, a)
 			if len(with) == 2 { // an address like any
-				s.reached("a node no more", p, "web2")
-			} else if v := s.Send(s.t, p); !nowhere(v) && v.Sent != nil && v.Sent.Dst != a {
+				s.services.reached("a node no more", p, "web2")
+			} else if v := s.services.Send(s.t, p); !nowhere(v) && v.Sent != nil && v.Sent.Dst != a {
 				s.t.Errorf("%s: a node no more: %s (%+v), want nothing of the services'", a, v, v.Sent)
 			}
 			s.have(all, own)
 			begin("a node is back", a, "web2")
 			begin("a node is back, another", other, "db1")
-			want := s.inspect(s.t)
-			s.restart(s.t)
+			want := s.services.inspect(s.t)
+			s.services.restart(s.t)
 			s.have(all, own)
-			if diff := cmp.Diff(want, s.inspect(s.t)); diff != "" {
+			if diff := cmp.Diff(want, s.services.inspect(s.t)); diff != "" {
 				s.t.Errorf("%s: state after a restart (-want +got):\n%s", a, diff)
 			}
 		}
@@ -110,19 +110,19 @@ func (s *frontends) asked() {
 		s.have(all)
 		goesOn("the same service, at all nodes'", at, "db1")
 	}
-	if !s.drv.Capabilities().ExternalServices {
+	if !s.services.drv.Capabilities().ExternalServices {
 		return
 	}
-	for _, v6 := range s.six() { // who is not exposed has no ports for them
+	for _, v6 := range s.outside.six() { // who is not exposed has no ports for them
 		s.have(all, own)
 		for _, proto := range protos {
-			p := s.from(clientOutside(v6), proto)
+			p := s.outside.from(clientOutside(v6), proto)
 			p.Dst = node(v6)
-			s.came("outside", p, "web2")
-			s.answersAsService("outside", p, s.back(p, s.at("web2")))
-			p = s.from(clientOutside(v6), proto)
+			s.outside.came("outside", p, "web2")
+			s.outside.answersAsService("outside", p, s.outside.back(p, s.services.at("web2")))
+			p = s.outside.from(clientOutside(v6), proto)
 			p.Dst = node(v6).Next()
-			if v := s.Send(s.t, p); !nowhere(v) || v.Answer != nil {
+			if v := s.services.Send(s.t, p); !nowhere(v) || v.Answer != nil {
 				s.t.Errorf("%s: outside, at another node: %s (%+v), want nothing", p.Dst, v, v.Answer)
 			}
 		}

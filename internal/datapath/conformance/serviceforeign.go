@@ -14,9 +14,11 @@ import (
 // foreign tries services with backends that are no endpoints: "Backends that are no
 // endpoints" of docs/design/services.md. The client is web1 of h1.
 type foreign struct {
-	*native
-	client model.Endpoint
-	six    bool // also by IPv6
+	services *services
+	native   *native
+	t        *testing.T
+	client   model.Endpoint
+	six      bool // also by IPv6
 }
 
 // place is where a backend that is no endpoint is.
@@ -85,8 +87,9 @@ func tryForeign(t *testing.T, b *bench, w *World, six bool) {
 		{"Counts", (*foreign).counts},
 	} {
 		t.Run(sub.name, func(t *testing.T) {
-			s := &foreign{native: &native{newServices(t, b, w, nativeKey)}, six: six}
-			s.client = s.at("web1")
+			of := newServices(t, b, w, nativeKey)
+			s := &foreign{services: of, native: &native{of, t}, t: t, six: six}
+			s.client = s.services.at("web1")
 			sub.run(s)
 		})
 	}
@@ -101,13 +104,13 @@ func (s *foreign) families() []bool {
 
 // isNative tells whether the client has no private address.
 func (s *foreign) isNative() bool {
-	n, _ := s.w.Desired["h1"].Networks.Get(s.top.Network(s.key).ID)
+	n, _ := s.services.w.Desired["h1"].Networks.Get(s.services.top.Network(s.services.key).ID)
 	return n.Routed
 }
 
 // own is the client as the world beyond its networks sees it.
 func (s *foreign) own(v6 bool) netip.Addr {
-	port, _ := s.w.Desired["h1"].Ports.Get(compile.IfName(s.client.Key))
+	port, _ := s.services.w.Desired["h1"].Ports.Get(compile.IfName(s.client.Key))
 	switch {
 	case s.isNative():
 		return addrOf(s.client, v6)
@@ -121,7 +124,7 @@ func (s *foreign) own(v6 bool) netip.Addr {
 func (s *foreign) places() []place {
 	out := []place{{name: "outside", v4: clientOutside(false), v6: clientOutside(true)}}
 	if s.isNative() {
-		out = append(out, place{name: "this host", v4: s.node(1, false), v6: s.node(1, true)}, place{"another host", s.node(2, false), s.node(2, true), true})
+		out = append(out, place{name: "this host", v4: s.native.node(1, false), v6: s.native.node(1, true)}, place{"another host", s.native.node(2, false), s.native.node(2, true), true})
 	}
 	return out
 }
@@ -140,14 +143,14 @@ func (p place) key() model.EndpointKey {
 // with adds backends to a service.
 func (s *foreign) with(of desired.Service, all ...place) desired.Service {
 	for _, p := range all {
-		of.Backends = of.Backends.Set(p.key(), &desired.Backend{IPv4: p.v4, IPv6: p.v6, Local: s.isNative() && p.v4 == s.node(1, false)})
+		of.Backends = of.Backends.Set(p.key(), &desired.Backend{IPv4: p.v4, IPv6: p.v6, Local: s.isNative() && p.v4 == s.native.node(1, false)})
 	}
 	return of
 }
 
 func (s *foreign) have(all ...desired.Service) {
 	s.t.Helper()
-	(&frontends{&outside{s.services}}).have(all...)
+	newFrontends(&outside{s.services, s.t}).have(all...)
 }
 
 // backendPort is where a packet to the service is translated to.
@@ -161,11 +164,11 @@ func backendPort(proto model.Protocol) uint16 {
 // led sends a client's packet, and wants it on its way to a place, in the client's name.
 func (s *foreign) led(what string, p reference.Packet, to place) *reference.Packet {
 	s.t.Helper()
-	v := s.Send(s.t, p)
+	v := s.services.Send(s.t, p)
 	got := v.Sent
 	at := v.Host && len(v.VTEPs) == 0
 	if to.byTunnel {
-		at = !v.Host && slices.Equal(v.VTEPs, []netip.Addr{s.top.Hosts[1].VTEP}) && v.Network == s.top.Network(s.key).ID && got != nil && got.SrcMAC == desired.RouterMAC
+		at = !v.Host && slices.Equal(v.VTEPs, []netip.Addr{s.services.top.Hosts[1].VTEP}) && v.Network == s.services.top.Network(s.services.key).ID && got != nil && got.SrcMAC == desired.RouterMAC
 	}
 	if !at || len(v.Ports) > 0 || got == nil || got.DstMAC != desired.RouterMAC {
 		s.t.Fatalf("%s: %s (%+v), want it on its way to %s, %s", what, v, got, to.name, to.addr(p.Src.Is6()))
@@ -183,7 +186,7 @@ func (s *foreign) led(what string, p reference.Packet, to place) *reference.Pack
 // came sends back what a place sends to the client.
 func (s *foreign) came(r reference.Packet, from place) reference.Packet {
 	if from.byTunnel {
-		return s.byHost(s.top.Hosts[1].VTEP, s.client, r)
+		return s.native.byHost(s.services.top.Hosts[1].VTEP, s.client, r)
 	}
 	return byStack(r)
 }
@@ -192,14 +195,14 @@ func (s *foreign) came(r reference.Packet, from place) reference.Packet {
 func (s *foreign) answerOf(p reference.Packet, from place) reference.Packet {
 	there := p
 	there.Src, there.Dst, there.DstPort = s.own(p.Src.Is6()), from.addr(p.Src.Is6()), backendPort(p.Proto)
-	return s.came(s.answer(there), from)
+	return s.came(s.native.answer(there), from)
 }
 
 // converse has a client's packet led to a place, and answered.
 func (s *foreign) converse(what string, p reference.Packet, to place) {
 	s.t.Helper()
 	s.led(what, p, to)
-	s.answered(what, s.client, p, s.answerOf(p, to))
+	s.services.answered(what, s.client, p, s.answerOf(p, to))
 }
 
 // everywhere calls fn with all places, families and protocols, the service having the
@@ -209,7 +212,7 @@ func (s *foreign) everywhere(fn func(what string, to place, v6 bool, proto model
 	for _, to := range s.places() {
 		for _, v6 := range s.families() {
 			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
-				s.have(s.with(s.shop(), to))
+				s.have(s.with(s.services.shop(), to))
 				fn(to.name+" "+ipText(v6)+" "+proto.String(), to, v6, proto)
 			}
 		}
@@ -219,7 +222,7 @@ func (s *foreign) everywhere(fn func(what string, to place, v6 bool, proto model
 // turn has a policy, and no service.
 func (s *foreign) turn(c Case) {
 	s.t.Helper()
-	if err := s.w.Switch(c); err != nil {
+	if err := s.services.w.Switch(c); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -14,11 +14,11 @@ import (
 
 func (s *foreign) translated() {
 	s.everywhere(func(what string, to place, v6 bool, proto model.Protocol) {
-		p := s.ask(s.client, proto, v6)
+		p := s.services.ask(s.client, proto, v6)
 		for range 3 { // no answer yet
 			s.led(what, p, to)
 		}
-		s.answered(what, s.client, p, s.answerOf(p, to))
+		s.services.answered(what, s.client, p, s.answerOf(p, to))
 		for range 2 {
 			s.converse(what+", later", goOn(p), to)
 		}
@@ -30,22 +30,22 @@ func (s *foreign) translated() {
 func (s *foreign) mixed() {
 	for _, v6 := range s.families() {
 		for _, affinity := range []bool{false, true} {
-			of := s.with(s.shop("db1", "db2"), s.places()...)
+			of := s.with(s.services.shop("db1", "db2"), s.places()...)
 			if affinity {
 				of.Affinity = desired.MaxAffinity
 			}
 			s.have(of)
 			got := map[netip.Addr]int{}
 			for range 150 {
-				p := s.ask(s.client, model.ProtoTCP, v6)
-				v := s.Send(s.t, p)
+				p := s.services.ask(s.client, model.ProtoTCP, v6)
+				v := s.services.Send(s.t, p)
 				if nowhere(v) || v.Sent == nil {
 					s.t.Fatalf("%s: %s (%+v), want it at a backend", ipText(v6), v, v.Sent)
 				}
 				got[v.Sent.Dst]++
 				i := slices.IndexFunc(s.places(), func(p place) bool { return p.addr(v6) == v.Sent.Dst })
 				if i >= 0 {
-					s.answered(ipText(v6), s.client, p, s.answerOf(p, s.places()[i]))
+					s.services.answered(ipText(v6), s.client, p, s.answerOf(p, s.places()[i]))
 				}
 			}
 			want := of.Backends.Len()
@@ -62,10 +62,10 @@ func (s *foreign) mixed() {
 // faces: a service as kubernetes.default is: one address, and a port that leads to a
 // machine's.
 func (s *foreign) externalFrontend() {
-	if !s.drv.Capabilities().Frontends {
+	if !s.services.drv.Capabilities().Frontends {
 		s.t.Skip("the driver makes no faces")
 	}
-	f := &frontends{&outside{s.services}}
+	f := newFrontends(&outside{s.services, s.t})
 	for _, to := range s.places() {
 		for _, v6 := range s.families() {
 			for _, at := range []netip.Addr{frontendAddr(1, v6), node(v6)} {
@@ -82,20 +82,20 @@ func (s *foreign) externalFrontend() {
 // local: a backend that is no endpoint is here if the picture says so.
 func (s *foreign) local() {
 	all := s.places()
-	of := s.with(s.shop(), all...)
+	of := s.with(s.services.shop(), all...)
 	of.InternalPolicy = desired.TrafficLocal
 	s.have(of)
 	for range 8 {
-		p := s.ask(s.client, model.ProtoTCP, false)
+		p := s.services.ask(s.client, model.ProtoTCP, false)
 		if s.isNative() {
 			s.converse("one is here", p, all[1])
-		} else if v := s.Send(s.t, p); !nowhere(v) || v.Answer == nil {
+		} else if v := s.services.Send(s.t, p); !nowhere(v) || v.Answer == nil {
 			s.t.Errorf("none is here: %s, want a reset", v)
 		}
 	}
 	of.InternalPolicy = desired.TrafficCluster
 	for _, state := range []desired.BackendState{desired.BackendUnhealthy, desired.BackendLeaving} {
-		x := s.with(s.shop(), all[0])
+		x := s.with(s.services.shop(), all[0])
 		b, _ := x.Backends.Get(all[0].key())
 		other := *b
 		other.State, other.Port = state, 8080
@@ -103,10 +103,10 @@ func (s *foreign) local() {
 		x.Ports[0].Backend = 9999
 		x.Backends = x.Backends.Set(all[0].key(), &other)
 		s.have(x)
-		p := s.ask(s.client, model.ProtoTCP, false)
+		p := s.services.ask(s.client, model.ProtoTCP, false)
 		if state == desired.BackendLeaving {
 			s.converse("it leaves, and has a port of its own", p, all[0])
-		} else if v := s.Send(s.t, p); !nowhere(v) || v.Answer == nil {
+		} else if v := s.services.Send(s.t, p); !nowhere(v) || v.Answer == nil {
 			s.t.Errorf("it is unhealthy: %s, want a reset", v)
 		}
 	}
@@ -126,15 +126,15 @@ func (s *foreign) policy() {
 				{"the backend's address", model.Rule{Addr: one(to.addr(v6))}, true},
 				{"the backend's port", model.Rule{Addr: one(to.addr(v6)), Protocol: model.ProtoTCP, Port: 8080}, true},
 				{"the service's port", model.Rule{Addr: one(to.addr(v6)), Protocol: model.ProtoTCP, Port: 80}, false},
-				{"the service's address", model.Rule{Addr: one(vipOf(s.top.Network(s.key), v6))}, false},
+				{"the service's address", model.Rule{Addr: one(vipOf(s.services.top.Network(s.services.key), v6))}, false},
 				{"another address", model.Rule{Addr: one(to.addr(v6).Next())}, false},
 				{"a group", model.Rule{Group: "web"}, false},
 				{"the network", model.Rule{Network: "vx"}, false},
 			} {
 				what := to.name + " " + ipText(v6) + ", " + x.name
 				s.turn(Case{})
-				s.have(s.with(s.shop(), to))
-				lives := s.ask(s.client, model.ProtoTCP, v6)
+				s.have(s.with(s.services.shop(), to))
+				lives := s.services.ask(s.client, model.ProtoTCP, v6)
 				s.converse(what+": before", lives, to)
 				c := denyAll(model.Out)
 				x.rule.Key, x.rule.Direction, x.rule.Priority, x.rule.Action = c.Rules[0].Key, model.Out, 10, model.Deny
@@ -143,21 +143,21 @@ func (s *foreign) policy() {
 				}
 				c.Rules[0] = x.rule
 				s.turn(c)
-				s.have(s.with(s.shop(), to))
-				p := s.ask(s.client, model.ProtoTCP, v6)
+				s.have(s.with(s.services.shop(), to))
+				p := s.services.ask(s.client, model.ProtoTCP, v6)
 				if !x.deny {
 					s.converse(what, p, to)
 					s.converse(what+": a living one", goOn(lives), to)
 					continue
 				}
-				s.denied(what, p)
-				s.denied(what+": its answer", s.answerOf(p, to))
-				s.denied(what+": a living one", goOn(lives))
-				s.denied(what+": a living one's answer", s.answerOf(goOn(lives), to))
+				s.services.denied(what, p)
+				s.services.denied(what+": its answer", s.answerOf(p, to))
+				s.services.denied(what+": a living one", goOn(lives))
+				s.services.denied(what+": a living one's answer", s.answerOf(goOn(lives), to))
 			}
 			s.turn(denyAll(model.In))
-			s.have(s.with(s.shop(), to))
-			s.converse(to.name+": nobody gets in but answers", s.ask(s.client, model.ProtoTCP, v6), to)
+			s.have(s.with(s.services.shop(), to))
+			s.converse(to.name+": nobody gets in but answers", s.services.ask(s.client, model.ProtoTCP, v6), to)
 		}
 	}
 }
@@ -165,66 +165,66 @@ func (s *foreign) policy() {
 // nowhere: a service leads a client neither to an address that the client could not reach
 // itself, nor to an endpoint that is not the backend.
 func (s *foreign) nowhere() {
-	way := s.w.Desired["h1"].Private
+	way := s.services.w.Desired["h1"].Private
 	for _, v6 := range s.families() {
-		n := s.top.Network(s.key)
+		n := s.services.top.Network(s.services.key)
 		bad := map[string]netip.Addr{
-			"an endpoint's": addrOf(s.at("db1"), v6), "an endpoint's elsewhere": addrOf(s.at("db2"), v6), "its own": addrOf(s.client, v6), "nobody's of the network": s.unusedAddr(v6),
+			"an endpoint's": addrOf(s.services.at("db1"), v6), "an endpoint's elsewhere": addrOf(s.services.at("db2"), v6), "its own": addrOf(s.client, v6), "nobody's of the network": s.native.unusedAddr(v6),
 			"another private one": way.Addr.Prev(), "loopback": netip.MustParseAddr("127.0.0.1"), "the virtual one": vipOf(n, v6),
 		}
 		if v6 {
 			bad["another private one"], bad["loopback"] = way.Addr6.Prev(), netip.MustParseAddr("::1")
 		}
 		if s.isNative() {
-			bad["another native network's"] = addrOf(s.other("app2"), v6)
+			bad["another native network's"] = addrOf(s.native.other("app2"), v6)
 		}
 		for name, a := range bad {
 			to := place{name: name, v4: a, v6: a}
-			s.have(s.with(s.shop(), to))
+			s.have(s.with(s.services.shop(), to))
 			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
-				p := s.ask(s.client, proto, v6)
-				s.denied("to an address that is "+name, p)
-				s.denied("to an address that is "+name+", again", p)
+				p := s.services.ask(s.client, proto, v6)
+				s.services.denied("to an address that is "+name, p)
+				s.services.denied("to an address that is "+name+", again", p)
 			}
 		}
 	}
-	of := s.with(s.shop(), s.places()...)
+	of := s.with(s.services.shop(), s.places()...)
 	of.Ports = slices.Clone(of.Ports)
 	for i := range of.Ports {
 		of.Ports[i].Backend = TunnelPort
 	}
 	s.have(of)
-	s.denied("to a tunnel's port", s.ask(s.client, model.ProtoUDP, false))
-	s.have(s.with(s.shop(), s.places()[0]))
-	p := s.ask(s.client, model.ProtoTCP, false)
+	s.services.denied("to a tunnel's port", s.services.ask(s.client, model.ProtoUDP, false))
+	s.have(s.with(s.services.shop(), s.places()[0]))
+	p := s.services.ask(s.client, model.ProtoTCP, false)
 	s.converse("before there is an endpoint", p, s.places()[0])
-	pic := s.w.Desired["h1"]
+	pic := s.services.w.Desired["h1"]
 	pic.Private = nil
-	x := s.with(s.shop(), s.places()[0])
+	x := s.with(s.services.shop(), s.places()[0])
 	pic.Services = pic.Services.Set(x.Key, &x)
-	s.apply(s.t, pic)
-	s.denied("without egress", goOn(p))
+	s.services.apply(s.t, pic)
+	s.services.denied("without egress", goOn(p))
 }
 
 // outsiders: clients outside do not get to such backends, whose answers would not come
 // by this host.
 func (s *foreign) outsiders() {
-	if !s.drv.Capabilities().ExternalServices {
+	if !s.services.drv.Capabilities().ExternalServices {
 		s.t.Skip("the driver knows no clients outside")
 	}
-	o := &outside{s.services}
+	o := &outside{s.services, s.t}
 	for _, v6 := range s.families() {
 		client := clientOutside(v6).Next()
 		of := s.with(o.open(), s.places()[0])
 		s.have(of)
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
-			if v := s.Send(s.t, o.from(client, proto)); !nowhere(v) || v.Answer != nil {
+			if v := s.services.Send(s.t, o.from(client, proto)); !nowhere(v) || v.Answer != nil {
 				s.t.Errorf("%s: %s (%+v), want it nowhere, unanswered", ipText(v6), v, v.Sent)
 			}
 		}
 		s.have(o.open("db1"))
 		p := o.from(client, model.ProtoTCP)
-		s.reached("an endpoint", p, "db1")
+		s.services.reached("an endpoint", p, "db1")
 	}
 }
 
@@ -233,22 +233,22 @@ func (s *foreign) fragments() {
 	for _, to := range s.places() {
 		for _, v6 := range s.families() {
 			what := to.name + " " + ipText(v6)
-			s.have(s.with(s.shop(), to))
+			s.have(s.with(s.services.shop(), to))
 			id += 10
-			p := s.ask(s.client, model.ProtoUDP, v6)
+			p := s.services.ask(s.client, model.ProtoUDP, v6)
 			first, rest, stray := inParts(p, id)
-			if s.SkipPacket != nil {
-				if why := s.SkipPacket(first); why != "" {
+			if s.services.SkipPacket != nil {
+				if why := s.services.SkipPacket(first); why != "" {
 					s.t.Skip(why)
 				}
 			}
-			s.denied(what+": without its first", stray)
+			s.services.denied(what+": without its first", stray)
 			s.led(what+": first", first, to)
 			s.led(what+": last", rest, to)
 			id += 10
 			back, last, _ := inParts(s.answerOf(p, to), id)
-			s.answered(what+": first back", s.client, p, back)
-			s.answered(what+": last back", s.client, p, last)
+			s.services.answered(what+": first back", s.client, p, back)
+			s.services.answered(what+": last back", s.client, p, last)
 		}
 	}
 }
@@ -259,38 +259,38 @@ func (s *foreign) errors() {
 	for _, to := range s.places() {
 		for _, v6 := range s.families() {
 			what := to.name + " " + ipText(v6)
-			s.have(s.with(s.shop(), to))
-			p := s.ask(s.client, model.ProtoUDP, v6)
+			s.have(s.with(s.services.shop(), to))
+			p := s.services.ask(s.client, model.ProtoUDP, v6)
 			sent := s.led(what, p, to)
-			e := s.about(*sent)
+			e := s.native.about(*sent)
 			for name, src := range map[string]netip.Addr{"the backend": e.Src, "a router": clientOutside(v6).Next()} {
 				x := e
 				x.Src = src
-				v := s.Send(s.t, s.came(x, to))
+				v := s.services.Send(s.t, s.came(x, to))
 				got := v.Sent
 				if !slices.Equal(v.Ports, []string{compile.IfName(s.client.Key)}) || got == nil || got.Inner == nil {
 					s.t.Fatalf("%s: error of %s: %s (%+v), want it at the client", what, name, v, got)
 				}
 				want := src
-				if src == e.Src || s.Differs[Tracked] != "" {
+				if src == e.Src || s.services.Differs[Tracked] != "" {
 					want = p.Dst
 				}
 				if got.Src != want || got.Dst != p.Src || got.Inner.Src != p.Src || got.Inner.Dst != p.Dst || got.Inner.SrcPort != p.SrcPort || got.Inner.DstPort != p.DstPort {
 					s.t.Errorf("%s: error of %s came as %s > %s about %+v", what, name, got.Src, got.Dst, got.Inner)
 				}
 			}
-			r := s.answered(what, s.client, p, s.answerOf(p, to))
-			if why := s.Differs[ClientsErrors]; why != "" {
+			r := s.services.answered(what, s.client, p, s.answerOf(p, to))
+			if why := s.services.Differs[ClientsErrors]; why != "" {
 				s.t.Logf("%s: %s", ClientsErrors, why)
 			} else {
-				got := s.led(what+": the client's error", byPod(s.client, s.about(*r)), to)
+				got := s.led(what+": the client's error", byPod(s.client, s.native.about(*r)), to)
 				if in := got.Inner; in == nil || in.Src != to.addr(v6) || in.Dst != s.own(v6) || in.SrcPort != backendPort(p.Proto) || in.DstPort != p.SrcPort {
 					s.t.Errorf("%s: the client's error went as %+v about %+v", what, got, in)
 				}
 			}
 			stray := *sent
 			stray.SrcPort += 7
-			s.denied(what+": error about nothing", s.came(s.about(stray), to))
+			s.services.denied(what+": error about nothing", s.came(s.native.about(stray), to))
 		}
 	}
 }
@@ -300,28 +300,28 @@ func (s *foreign) owner() {
 	for _, to := range s.places() {
 		for _, v6 := range s.families() {
 			what := to.name + " " + ipText(v6)
-			s.have(s.with(s.shop(), to))
-			p := s.ask(s.client, model.ProtoTCP, v6)
+			s.have(s.with(s.services.shop(), to))
+			p := s.services.ask(s.client, model.ProtoTCP, v6)
 			s.converse(what, p, to)
 			direct := goOn(p)
 			direct.Dst, direct.DstPort = to.addr(v6), 8080
-			s.denied(what+": the client, by the same tuple", direct)
+			s.services.denied(what+": the client, by the same tuple", direct)
 			request := s.answerOf(p, to)
 			request.TCPFlags = reference.FlagSYN
-			s.denied(what+": the backend asks by the same tuple", request)
+			s.services.denied(what+": the backend asks by the same tuple", request)
 			end := goOn(p)
 			end.TCPFlags |= reference.FlagRST
 			s.led(what+": reset", end, to)
 			direct.TCPFlags = reference.FlagSYN
-			if v := s.Send(s.t, direct); nowhere(v) || v.Sent == nil || v.Sent.Dst != direct.Dst {
+			if v := s.services.Send(s.t, direct); nowhere(v) || v.Sent == nil || v.Sent.Dst != direct.Dst {
 				s.t.Errorf("%s: the client asks there itself, once the connection is closed: %s (%+v)", what, v, v.Sent)
 			}
-			q := s.ask(s.client, model.ProtoTCP, v6) // the tuple is another connection's: another port
+			q := s.services.ask(s.client, model.ProtoTCP, v6) // the tuple is another connection's: another port
 			taken := q
 			taken.Dst, taken.DstPort = to.addr(v6), 8080
-			s.Send(s.t, taken)
-			v := s.Send(s.t, q)
-			if s.Differs[Tracked] != "" && nowhere(v) {
+			s.services.Send(s.t, taken)
+			v := s.services.Send(s.t, q)
+			if s.services.Differs[Tracked] != "" && nowhere(v) {
 				continue
 			}
 			if v.Sent == nil || v.Sent.Dst != to.addr(v6) || v.Sent.SrcPort == q.SrcPort {
@@ -331,70 +331,70 @@ func (s *foreign) owner() {
 	}
 	if s.isNative() { // by another host than the backend's
 		to := s.places()[2]
-		s.have(s.with(s.shop(), to))
-		p := s.ask(s.client, model.ProtoTCP, false)
+		s.have(s.with(s.services.shop(), to))
+		p := s.services.ask(s.client, model.ProtoTCP, false)
 		s.led("another host", p, to)
 		r := s.answerOf(p, to)
 		r.VTEP = ThirdVTEP
-		s.denied("its answer, by a third host", r)
+		s.services.denied("its answer, by a third host", r)
 	}
 }
 
 // ends: what becomes of connections when their backend, or the service, changes.
 func (s *foreign) connectionEnd() {
 	s.everywhere(func(what string, to place, v6 bool, proto model.Protocol) {
-		only := s.with(s.shop(), to)
+		only := s.with(s.services.shop(), to)
 		unhealthy := only
 		b, _ := only.Backends.Get(to.key())
 		sick := *b
 		sick.State = desired.BackendUnhealthy
 		unhealthy.Backends = unhealthy.Backends.Set(to.key(), &sick)
-		db := s.shop("db1").Backends
-		e, _ := db.Get(s.at("db1").Key)
-		unhealthy.Backends = unhealthy.Backends.Set(s.at("db1").Key, e)
-		for name, then := range map[string]desired.Service{"unhealthy": unhealthy, "no backend any more": s.shop("db1")} {
+		db := s.services.shop("db1").Backends
+		e, _ := db.Get(s.services.at("db1").Key)
+		unhealthy.Backends = unhealthy.Backends.Set(s.services.at("db1").Key, e)
+		for name, then := range map[string]desired.Service{"unhealthy": unhealthy, "no backend any more": s.services.shop("db1")} {
 			s.have(only)
-			p := s.ask(s.client, proto, v6)
+			p := s.services.ask(s.client, proto, v6)
 			s.converse(what, p, to)
 			s.have(then)
 			if proto == model.ProtoUDP {
-				s.reached(what+": "+name, goOn(p), "db1")
+				s.services.reached(what+": "+name, goOn(p), "db1")
 				continue
 			}
 			s.converse(what+": "+name+": goes on", goOn(p), to)
-			s.reached(what+": "+name+": a new one", s.ask(s.client, proto, v6), "db1")
+			s.services.reached(what+": "+name+": a new one", s.services.ask(s.client, proto, v6), "db1")
 		}
 		s.have(only)
-		p := s.ask(s.client, proto, v6)
+		p := s.services.ask(s.client, proto, v6)
 		s.converse(what, p, to)
 		for _, others := range [][]model.EndpointID{{"db1", "db2"}, {"db2"}, nil} {
-			s.have(s.with(s.shop(others...), to))
+			s.have(s.with(s.services.shop(others...), to))
 			s.converse(fmt.Sprintf("%s: beside %v it goes on", what, others), goOn(p), to)
 		}
 		s.have()
-		s.denied(what+": the service is gone", goOn(p))
+		s.services.denied(what+": the service is gone", goOn(p))
 		s.have(only)
 	})
 }
 
 // restarted: a driver that restarts keeps the connections it finds.
 func (s *foreign) restarted() {
-	of := s.with(s.shop(), s.places()[0])
+	of := s.with(s.services.shop(), s.places()[0])
 	s.have(of)
-	p := s.ask(s.client, model.ProtoTCP, false)
+	p := s.services.ask(s.client, model.ProtoTCP, false)
 	s.converse("before", p, s.places()[0])
-	s.restart(s.t)
+	s.services.restart(s.t)
 	s.have(of)
-	if r := s.apply(s.t, (&frontends{&outside{s.services}}).desiredState(of)); r.Changes != 0 {
+	if r := s.services.apply(s.t, newFrontends(&outside{s.services, s.t}).desiredState(of)); r.Changes != 0 {
 		s.t.Errorf("the second Apply after a restart made %d changes", r.Changes)
 	}
 	s.converse("after a restart", goOn(p), s.places()[0])
-	s.converse("after a restart, a new one", s.ask(s.client, model.ProtoTCP, false), s.places()[0])
+	s.converse("after a restart, a new one", s.services.ask(s.client, model.ProtoTCP, false), s.places()[0])
 }
 
 // counts: a connection to such a backend is counted as to any other.
 func (s *foreign) counts() {
-	if !s.drv.Capabilities().ServiceStats {
+	if !s.services.drv.Capabilities().ServiceStats {
 		s.t.Skip("the driver does not count connections to services")
 	}
 	s.everywhere(func(what string, to place, v6 bool, proto model.Protocol) {
@@ -402,14 +402,14 @@ func (s *foreign) counts() {
 		if proto == model.ProtoUDP {
 			port = 53
 		}
-		of := driver.ServiceOf{Service: s.shop().Key, Protocol: proto, Port: port, IPv6: v6, Backend: to.key()}
-		before := s.counted(s.client, of)
-		p := s.ask(s.client, proto, v6)
+		of := driver.ServiceOf{Service: s.services.shop().Key, Protocol: proto, Port: port, IPv6: v6, Backend: to.key()}
+		before := s.services.counted(s.client, of)
+		p := s.services.ask(s.client, proto, v6)
 		s.converse(what, p, to)
 		s.converse(what, goOn(p), to)
 		var now driver.ServiceStats
-		if !s.soon(func() bool {
-			now = s.counted(s.client, of)
+		if !s.services.soon(func() bool {
+			now = s.services.counted(s.client, of)
 			return now.Total == before.Total+1 && now.Connections == before.Connections+1 && now.PacketsOut == before.PacketsOut+2 && now.PacketsIn == before.PacketsIn+2
 		}) {
 			s.t.Errorf("%s: counted %+v after %+v, want one connection more, and two packets each way", what, now, before)

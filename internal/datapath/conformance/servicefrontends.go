@@ -16,7 +16,14 @@ import (
 
 // frontends tries services that answer at ports of addresses that they share, or that are
 // nodes': "Faces" of docs/design/services.md.
-type frontends struct{ *outside }
+type frontends struct {
+	services *services
+	outside  *outside
+	t        *testing.T
+}
+
+// newFrontends tries frontends on what clients outside have.
+func newFrontends(o *outside) *frontends { return &frontends{o.services, o, o.t} }
 
 // frontendAddr is an address that services have faces at, i = 1 or 2, and node one of a node.
 func frontendAddr(i byte, v6 bool) netip.Addr {
@@ -51,7 +58,7 @@ func testFrontends(t *testing.T, h Harness) {
 		{"Hidden", (*frontends).hidden},
 		{"Closed", (*frontends).closed},
 	} {
-		cases = append(cases, outsideCase{sub.name, func(s *outside) { sub.run(&frontends{s}) }})
+		cases = append(cases, outsideCase{sub.name, func(s *outside) { sub.run(newFrontends(s)) }})
 	}
 	tryOutside(t, h, func(c driver.Capabilities) bool { return c.Frontends }, cases)
 }
@@ -59,7 +66,7 @@ func testFrontends(t *testing.T, h Harness) {
 // faced makes a service that has faces only: TCP at port 80, UDP at port 53 of some
 // addresses.
 func (s *frontends) faced(at []netip.Addr, ids ...model.EndpointID) desired.Service {
-	out := s.shop(ids...)
+	out := s.services.shop(ids...)
 	out.IPv4, out.IPv6, out.Ports, out.Exposed = netip.Addr{}, netip.Addr{}, nil, true
 	for _, a := range at {
 		out.Frontends = append(out.Frontends, desired.Frontend{Addr: a, Protocol: model.ProtoTCP, Port: 80, Backend: 8080}, desired.Frontend{Addr: a, Protocol: model.ProtoUDP, Port: 53, Backend: 5353})
@@ -76,11 +83,11 @@ var nodes = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 // have applies the picture with services, and the nodes' addresses.
 func (s *frontends) have(all ...desired.Service) {
 	s.t.Helper()
-	s.apply(s.t, s.desiredState(all...))
+	s.services.apply(s.t, s.desiredState(all...))
 }
 
 func (s *frontends) desiredState(all ...desired.Service) desired.Host {
-	pic := s.w.Desired["h1"]
+	pic := s.services.w.Desired["h1"]
 	for _, x := range all {
 		pic.Services = pic.Services.Set(x.Key, &x)
 	}
@@ -93,30 +100,30 @@ func (s *frontends) desiredState(all ...desired.Service) desired.Host {
 
 // askAt makes the first packet of a container's new connection to a face.
 func (s *frontends) askAt(client model.Endpoint, proto model.Protocol, at netip.Addr) reference.Packet {
-	p := s.ask(client, proto, at.Is6())
+	p := s.services.ask(client, proto, at.Is6())
 	p.Dst = at
 	return p
 }
 
 func (s *frontends) translated() {
-	client := s.at("web1")
+	client := s.services.at("web1")
 	s.have(s.faced(append(both(1), both(2)...), "db1", "db2", "web1"))
 	for _, v6 := range ipv4and6 {
 		for i := range byte(2) {
 			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 				what := fmt.Sprintf("%s, protocol %d", frontendAddr(i+1, v6), proto)
 				p := s.askAt(client, proto, frontendAddr(i+1, v6))
-				e := s.cameTo(what, s.Send(s.t, p))
+				e := s.services.cameTo(what, s.services.Send(s.t, p))
 				if e.Key == client.Key {
 					continue // see Itself
 				}
-				s.answered(what, client, p, s.replyOf(p, e))
-				s.reached(what+", later", goOn(p), e.Key.ID)
+				s.services.answered(what, client, p, s.services.replyOf(p, e))
+				s.services.reached(what+", later", goOn(p), e.Key.ID)
 			}
 		}
 		p := s.askAt(client, model.ProtoTCP, frontendAddr(1, v6))
 		p.DstPort = 443
-		if v := s.Send(s.t, p); !nowhere(v) || v.Answer == nil {
+		if v := s.services.Send(s.t, p); !nowhere(v) || v.Answer == nil {
 			s.t.Errorf("%s: a port that nobody has: %s (%+v), want a refusal", ipText(v6), v, v.Answer)
 		}
 	}
@@ -124,15 +131,15 @@ func (s *frontends) translated() {
 
 // nodes: at a node's address the faces' ports are services', all else is not their affair.
 func (s *frontends) nodes() {
-	client := s.at("web1")
+	client := s.services.at("web1")
 	of := s.faced(nodes, "db1", "db2")
 	plain := func(what string, p reference.Packet) {
 		s.t.Helper()
-		s.apply(s.t, s.desiredState())
-		want := s.Send(s.t, p)
+		s.services.apply(s.t, s.desiredState())
+		want := s.services.Send(s.t, p)
 		s.have(of)
 		p.SrcPort++
-		if got := s.Send(s.t, p); got.Passed() != want.Passed() || !nowhere(got) && got.Sent != nil && got.Sent.Dst != p.Dst {
+		if got := s.services.Send(s.t, p); got.Passed() != want.Passed() || !nowhere(got) && got.Sent != nil && got.Sent.Dst != p.Dst {
 			s.t.Errorf("%s: %s (%+v), without the service %s: want the same", what, got, got.Sent, want)
 		}
 	}
@@ -141,9 +148,9 @@ func (s *frontends) nodes() {
 			s.have(of)
 			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 				p := s.askAt(client, proto, a)
-				e := s.reached(a.String(), p, "db1", "db2")
-				s.answered(a.String(), client, p, s.replyOf(p, e))
-				s.reached(a.String()+", later", goOn(p), e.Key.ID)
+				e := s.services.reached(a.String(), p, "db1", "db2")
+				s.services.answered(a.String(), client, p, s.services.replyOf(p, e))
+				s.services.reached(a.String()+", later", goOn(p), e.Key.ID)
 			}
 		}
 		for what, change := range map[string]func(*reference.Packet){
@@ -154,27 +161,27 @@ func (s *frontends) nodes() {
 			change(&p)
 			plain(what+", "+ipText(v6), p)
 		}
-		echo := between(s.top, client, client, model.ProtoICMP, v6, 7, 0)
+		echo := between(s.services.top, client, client, model.ProtoICMP, v6, 7, 0)
 		echo.DstMAC, echo.Dst = desired.RouterMAC, node(v6)
 		plain("echo, "+ipText(v6), echo)
 		s.have(of)
 		p := s.askAt(client, model.ProtoUDP, node(v6))
-		first, last, _ := inParts(p, uint32(s.sport))
-		if s.SkipPacket != nil && s.SkipPacket(first) != "" {
+		first, last, _ := inParts(p, uint32(s.services.sport))
+		if s.services.SkipPacket != nil && s.services.SkipPacket(first) != "" {
 			continue
 		}
-		e := s.reached("a first fragment", first, "db1", "db2")
-		if to := s.cameTo("the last fragment", s.Send(s.t, last)); to.Key != e.Key {
+		e := s.services.reached("a first fragment", first, "db1", "db2")
+		if to := s.services.cameTo("the last fragment", s.services.Send(s.t, last)); to.Key != e.Key {
 			s.t.Errorf("%s: the last fragment came to %s, the first to %s", ipText(v6), to.Key, e.Key)
 		}
-		s.answered("its answer", client, p, s.replyOf(p, e))
+		s.services.answered("its answer", client, p, s.services.replyOf(p, e))
 	}
 	own := of // which has these ports at nodes' addresses alone
-	own.IPv4, own.IPv6, own.Ports = s.shop().IPv4, s.shop().IPv6, []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 8088, Backend: 8080}}
+	own.IPv4, own.IPv6, own.Ports = s.services.shop().IPv4, s.services.shop().IPv6, []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 8088, Backend: 8080}}
 	s.have(own)
 	for _, v6 := range ipv4and6 {
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
-			if v := s.Send(s.t, s.ask(client, proto, v6)); !nowhere(v) || v.Answer == nil {
+			if v := s.services.Send(s.t, s.services.ask(client, proto, v6)); !nowhere(v) || v.Answer == nil {
 				s.t.Errorf("%s %s: a node's port at the virtual address: %s (%+v), want a refusal", ipText(v6), proto, v, v.Sent)
 			}
 		}
@@ -182,9 +189,9 @@ func (s *frontends) nodes() {
 	pic := s.desiredState(of)
 	pic.NodeAddrs = pic.NodeAddrs.Delete(node(false))
 	p := s.askAt(client, model.ProtoTCP, node(false))
-	s.reached("a node", p, "db1", "db2")
-	s.apply(s.t, pic)
-	if v := s.Send(s.t, goOn(p)); !nowhere(v) && v.Sent != nil && v.Sent.Dst != p.Dst {
+	s.services.reached("a node", p, "db1", "db2")
+	s.services.apply(s.t, pic)
+	if v := s.services.Send(s.t, goOn(p)); !nowhere(v) && v.Sent != nil && v.Sent.Dst != p.Dst {
 		s.t.Errorf("a node no more: %s (%+v), want the packet as it came, or nowhere", v, v.Sent)
 	}
 }
@@ -193,10 +200,10 @@ func (s *frontends) nodes() {
 // not.
 func (s *frontends) neighbours() {
 	s.have(s.faced(append(both(1), nodes...), "db1"))
-	client := s.at("web1")
+	client := s.services.at("web1")
 	for _, v6 := range ipv4and6 {
 		for _, a := range []netip.Addr{frontendAddr(1, v6), node(v6)} {
-			p := origin(s.top, client)
+			p := origin(s.services.top, client)
 			p.SrcMAC, p.DstMAC = client.MAC, reference.Broadcast
 			if v6 {
 				p.Src, p.Proto, p.ICMPType = client.IPv6, model.ProtoICMPv6, reference.NDNeighborSolicit
@@ -205,7 +212,7 @@ func (s *frontends) neighbours() {
 			} else {
 				p.ARP = &reference.ARP{Op: reference.ARPRequest, SenderMAC: p.SrcMAC, SenderIP: client.IPv4, TargetIP: a}
 			}
-			if v := s.Send(s.t, p); (v.Answer != nil) != (a != node(v6)) {
+			if v := s.services.Send(s.t, p); (v.Answer != nil) != (a != node(v6)) {
 				s.t.Errorf("asked for %s: %s (%+v)", a, v, v.Answer)
 			}
 		}
@@ -215,7 +222,7 @@ func (s *frontends) neighbours() {
 // shared: services have ports of one address, each its own; of two that want one port
 // the first by key has it, and neither loses what it has when the other one changes.
 func (s *frontends) shared() {
-	client := s.at("web1")
+	client := s.services.at("web1")
 	one, two := s.faced(both(1), "db1"), s.faced(both(1), "web2")
 	two.Key.Name = "zoo"
 	for i := range two.Frontends {
@@ -225,32 +232,32 @@ func (s *frontends) shared() {
 		s.have(one, two)
 		p, q := s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)), s.askAt(client, model.ProtoTCP, frontendAddr(1, v6))
 		q.DstPort++
-		s.reached("the first one", p, "db1")
-		s.answered("the first one", client, p, s.replyOf(p, s.at("db1")))
-		s.reached("the second one", q, "web2")
-		s.answered("the second one", client, q, s.replyOf(q, s.at("web2")))
+		s.services.reached("the first one", p, "db1")
+		s.services.answered("the first one", client, p, s.services.replyOf(p, s.services.at("db1")))
+		s.services.reached("the second one", q, "web2")
+		s.services.answered("the second one", client, q, s.services.replyOf(q, s.services.at("web2")))
 		s.have(two)
-		s.denied("the first one is gone", goOn(p))
-		s.reached("the second one stays", goOn(q), "web2")
+		s.services.denied("the first one is gone", goOn(p))
+		s.services.reached("the second one stays", goOn(q), "web2")
 		also := s.faced(both(1), "web2")
 		also.Key.Name = "zoo"
 		s.have(one, also)
-		s.denied("the second one has another port", goOn(q))
+		s.services.denied("the second one has another port", goOn(q))
 		r := s.askAt(client, model.ProtoTCP, frontendAddr(1, v6))
-		s.reached("both want a port", r, "db1")
-		s.answered("both want a port", client, r, s.replyOf(r, s.at("db1")))
+		s.services.reached("both want a port", r, "db1")
+		s.services.answered("both want a port", client, r, s.services.replyOf(r, s.services.at("db1")))
 		s.have(also)
-		if e := s.cameTo("the first one leaves it", s.Send(s.t, s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)))); e.Key.ID != "web2" {
+		if e := s.services.cameTo("the first one leaves it", s.services.Send(s.t, s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)))); e.Key.ID != "web2" {
 			s.t.Errorf("%s got it, want web2", e.Key)
 		}
 		s.have(one, also)
-		s.reached("the first one is back", s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)), "db1")
+		s.services.reached("the first one is back", s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)), "db1")
 	}
 }
 
 // sources: a face may take some clients only, and tells others nothing.
 func (s *frontends) sources() {
-	client := s.at("web1")
+	client := s.services.at("web1")
 	for _, v6 := range ipv4and6 {
 		own := client.IPv4
 		if v6 {
@@ -268,8 +275,8 @@ func (s *frontends) sources() {
 		elsewhere, _ := frontendAddr(9, v6).Prefix(own.BitLen() - 4)
 		s.have(of)
 		living := s.askAt(client, model.ProtoTCP, frontendAddr(1, v6))
-		s.reached("before", living, "db1")
-		s.answered("before", client, living, s.replyOf(living, s.at("db1")))
+		s.services.reached("before", living, "db1")
+		s.services.answered("before", client, living, s.services.replyOf(living, s.services.at("db1")))
 		for _, x := range []struct {
 			p     []netip.Prefix
 			taken bool
@@ -284,17 +291,17 @@ func (s *frontends) sources() {
 		} {
 			s.have(ranges(of, x.p...))
 			p := s.askAt(client, model.ProtoTCP, frontendAddr(1, v6))
-			if v := s.Send(s.t, p); nowhere(v) == x.taken || v.Answer != nil {
+			if v := s.services.Send(s.t, p); nowhere(v) == x.taken || v.Answer != nil {
 				s.t.Errorf("%s, of %s: %s (%+v), want it taken: %v", own, x.p, v, v.Answer, x.taken)
 			}
-			s.reached("what lives goes on", goOn(living), "db1")
+			s.services.reached("what lives goes on", goOn(living), "db1")
 		}
 	}
 }
 
 // policies: each face has its own traffic policy; so one choice serves several.
 func (s *frontends) policies() {
-	client := s.at("web1")
+	client := s.services.at("web1")
 	of := s.faced(append(both(1), both(2)...), "db1", "db2")
 	for i := range of.Frontends {
 		if f := &of.Frontends[i]; f.Addr == frontendAddr(2, f.Addr.Is6()) {
@@ -305,14 +312,14 @@ func (s *frontends) policies() {
 	local := func(v6 bool) {
 		s.t.Helper()
 		for range 16 {
-			s.reached("here", s.askAt(client, model.ProtoTCP, frontendAddr(2, v6)), "db1")
+			s.services.reached("here", s.askAt(client, model.ProtoTCP, frontendAddr(2, v6)), "db1")
 		}
 	}
 	all := func(v6 bool) {
 		s.t.Helper()
 		got := map[model.EndpointID]bool{}
 		for range 100 {
-			got[s.reached("all", s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)), "db1", "db2").Key.ID] = true
+			got[s.services.reached("all", s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)), "db1", "db2").Key.ID] = true
 		}
 		if len(got) != 2 {
 			s.t.Errorf("%s: only %v got some", ipText(v6), got)
@@ -322,11 +329,11 @@ func (s *frontends) policies() {
 		all(v6)
 		local(v6)
 	}
-	none := s.inState(of, "db1", desired.BackendUnhealthy)
+	none := s.services.inState(of, "db1", desired.BackendUnhealthy)
 	s.have(none)
 	for _, v6 := range ipv4and6 {
-		s.reached("elsewhere", s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)), "db2")
-		if v := s.Send(s.t, s.askAt(client, model.ProtoTCP, frontendAddr(2, v6))); !nowhere(v) || v.Answer == nil {
+		s.services.reached("elsewhere", s.askAt(client, model.ProtoTCP, frontendAddr(1, v6)), "db2")
+		if v := s.services.Send(s.t, s.askAt(client, model.ProtoTCP, frontendAddr(2, v6))); !nowhere(v) || v.Answer == nil {
 			s.t.Errorf("%s: none here: %s (%+v), want a refusal", ipText(v6), v, v.Answer)
 		}
 	}
@@ -334,7 +341,7 @@ func (s *frontends) policies() {
 
 // ends: what becomes of connections when their face changes.
 func (s *frontends) connectionEnd() {
-	client := s.at("web1")
+	client := s.services.at("web1")
 	for _, at := range [][]netip.Addr{both(1), nodes} {
 		of := s.faced(at, "db1")
 		for _, v6 := range ipv4and6 {
@@ -347,8 +354,8 @@ func (s *frontends) connectionEnd() {
 				s.have(of)
 				tcp, udp = s.askAt(client, model.ProtoTCP, a), s.askAt(client, model.ProtoUDP, a)
 				for _, p := range []reference.Packet{tcp, udp} {
-					s.reached("at first", p, "db1")
-					s.answered("at first", client, p, s.replyOf(p, s.at("db1")))
+					s.services.reached("at first", p, "db1")
+					s.services.answered("at first", client, p, s.services.replyOf(p, s.services.at("db1")))
 				}
 				return goOn(tcp), udp
 			}
@@ -359,8 +366,8 @@ func (s *frontends) connectionEnd() {
 				moved.Frontends[i].Backend++
 			}
 			s.have(moved)
-			s.reached("TCP, its face leads to another port", tcp, "db1")
-			if v := s.Send(s.t, udp); v.Sent == nil || v.Sent.DstPort != 5354 {
+			s.services.reached("TCP, its face leads to another port", tcp, "db1")
+			if v := s.services.Send(s.t, udp); v.Sent == nil || v.Sent.DstPort != 5354 {
 				s.t.Errorf("%s: UDP, its face leads to another port: %s (%+v), want it at 5354", a, v, v.Sent)
 			}
 			tcp, _ = living()
@@ -369,11 +376,11 @@ func (s *frontends) connectionEnd() {
 			s.have(less)
 			elsewhere := s.faced(at, "db2")
 			s.have(elsewhere)
-			s.reached("its face has gone and is back, for another backend", tcp, "db2")
+			s.services.reached("its face has gone and is back, for another backend", tcp, "db2")
 			tcp, _ = living()
 			s.have()
 			s.have(elsewhere)
-			s.reached("its service has gone and is back, for another backend", tcp, "db2")
+			s.services.reached("its service has gone and is back, for another backend", tcp, "db2")
 		}
 	}
 }
@@ -381,26 +388,26 @@ func (s *frontends) connectionEnd() {
 // claimed: an address that a service has altogether has no faces of others, nor has one
 // that an endpoint has.
 func (s *frontends) claimed() {
-	client, db1 := s.at("web1"), s.at("db1")
-	whole := s.shop("web2")
+	client, db1 := s.services.at("web1"), s.services.at("db1")
+	whole := s.services.shop("web2")
 	whole.Key.Name = "zoo"
 	for _, v6 := range ipv4and6 {
-		of := s.faced([]netip.Addr{vipOf(s.top.Network(s.key), v6)}, "db1")
+		of := s.faced([]netip.Addr{vipOf(s.services.top.Network(s.services.key), v6)}, "db1")
 		s.have(of)
-		p := s.ask(client, model.ProtoTCP, v6)
-		s.reached("a face", p, "db1")
-		s.answered("a face", client, p, s.replyOf(p, db1))
+		p := s.services.ask(client, model.ProtoTCP, v6)
+		s.services.reached("a face", p, "db1")
+		s.services.answered("a face", client, p, s.services.replyOf(p, db1))
 		s.have(of, whole)
-		s.reached("another one has the address", goOn(p), "web2")
+		s.services.reached("another one has the address", goOn(p), "web2")
 		s.have(of)
-		s.reached("it has the address no more", s.ask(client, model.ProtoTCP, v6), "db1")
-		own := s.at("web2").IPv4
+		s.services.reached("it has the address no more", s.services.ask(client, model.ProtoTCP, v6), "db1")
+		own := s.services.at("web2").IPv4
 		if v6 {
-			own = s.at("web2").IPv6
+			own = s.services.at("web2").IPv6
 		}
 		s.have(s.faced([]netip.Addr{own}, "db1"))
-		p = between(s.top, client, s.at("web2"), model.ProtoTCP, v6, 31000, 80)
-		if v := s.Send(s.t, p); nowhere(v) || v.Sent != nil && (v.Sent.Dst != own || v.Sent.DstPort != 80) {
+		p = between(s.services.top, client, s.services.at("web2"), model.ProtoTCP, v6, 31000, 80)
+		if v := s.services.Send(s.t, p); nowhere(v) || v.Sent != nil && (v.Sent.Dst != own || v.Sent.DstPort != 80) {
 			s.t.Errorf("%s: to an endpoint whose address a face wants: %s (%+v)", ipText(v6), v, v.Sent)
 		}
 	}
@@ -408,7 +415,7 @@ func (s *frontends) claimed() {
 
 // restarted: a driver that restarts keeps the frontends.
 func (s *frontends) restarted() {
-	client := s.at("web1")
+	client := s.services.at("web1")
 	one, two := s.faced(append(both(1), nodes...), "db1"), s.faced(both(1), "web2")
 	two.Key.Name = "zoo"
 	for i := range two.Frontends {
@@ -418,32 +425,32 @@ func (s *frontends) restarted() {
 	late := s.faced(both(1), "web2") // wants what one has
 	late.Key.Name = "zzz"
 	pic := s.desiredState(one, two, late)
-	s.apply(s.t, pic)
+	s.services.apply(s.t, pic)
 	p, n := s.askAt(client, model.ProtoTCP, frontendAddr(1, true)), s.askAt(client, model.ProtoTCP, node(false))
 	for _, p := range []reference.Packet{p, n} {
-		s.reached("before", p, "db1")
-		s.answered("before", client, p, s.replyOf(p, s.at("db1")))
+		s.services.reached("before", p, "db1")
+		s.services.answered("before", client, p, s.services.replyOf(p, s.services.at("db1")))
 	}
-	want := s.inspect(s.t)
-	s.restart(s.t)
-	s.apply(s.t, pic)
-	if diff := cmp.Diff(want, s.inspect(s.t)); diff != "" {
+	want := s.services.inspect(s.t)
+	s.services.restart(s.t)
+	s.services.apply(s.t, pic)
+	if diff := cmp.Diff(want, s.services.inspect(s.t)); diff != "" {
 		s.t.Errorf("state after a restart (-want +got):\n%s", diff)
 	}
-	if r := s.apply(s.t, pic); r.Changes != 0 {
+	if r := s.services.apply(s.t, pic); r.Changes != 0 {
 		s.t.Errorf("the second Apply after a restart made %d changes", r.Changes)
 	}
 	for range 4 {
-		s.answered("after a restart, its answer", client, p, s.replyOf(goOn(p), s.at("db1")))
-		s.restart(s.t)
-		s.apply(s.t, pic)
+		s.services.answered("after a restart, its answer", client, p, s.services.replyOf(goOn(p), s.services.at("db1")))
+		s.services.restart(s.t)
+		s.services.apply(s.t, pic)
 	}
-	s.reached("after a restart", goOn(p), "db1")
-	s.reached("after a restart, at a node", goOn(n), "db1")
-	s.restart(s.t)
-	s.apply(s.t, s.desiredState(two))
-	s.denied("its service has gone meanwhile", goOn(p))
+	s.services.reached("after a restart", goOn(p), "db1")
+	s.services.reached("after a restart, at a node", goOn(n), "db1")
+	s.services.restart(s.t)
+	s.services.apply(s.t, s.desiredState(two))
+	s.services.denied("its service has gone meanwhile", goOn(p))
 	q := s.askAt(client, model.ProtoTCP, frontendAddr(1, false))
 	q.DstPort++
-	s.reached("the other one", q, "web2")
+	s.services.reached("the other one", q, "web2")
 }
