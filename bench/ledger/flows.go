@@ -122,7 +122,7 @@ func (f *flows) connection(from *testcluster.Namespace, to netip.AddrPort) error
 }
 
 // judge writes down how the flows have fared since a time.
-func (f *flows) judge(r *report, since, until time.Time, aways []away) {
+func (f *flows) judge(r *traffic, since, until time.Time, aways []away) {
 	r.Outages = make([][2]int64, len(aways))
 	for i, a := range aways {
 		r.Outages[i][0] = a.back.Sub(a.killed).Milliseconds()
@@ -151,7 +151,7 @@ type series interface {
 // trace writes down how a flow fared, and to which kill each of its losses belongs: to that
 // from which on it was sent, or before which, when it was on its way still: nothing of the
 // flow that was sent after it was answered until the kill.
-func (r *report) trace(p series, flow string, since, until time.Time, aways []away) {
+func (r *traffic) trace(p series, flow string, since, until time.Time, aways []away) {
 	s := p.Between(since, until)
 	r.Sent, r.Lost = r.Sent+s.Sent, r.Lost+s.Lost()
 	r.Gap = max(r.Gap, s.Gap.Milliseconds())
@@ -179,7 +179,7 @@ func (r *report) trace(p series, flow string, since, until time.Time, aways []aw
 }
 
 // note names a loss in the report.
-func (r *report) note(what string) {
+func (r *traffic) note(what string) {
 	if len(r.Later) < later {
 		r.Later = append(r.Later, what)
 	}

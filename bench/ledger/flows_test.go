@@ -63,7 +63,7 @@ func TestTrace(t *testing.T) {
 		{name: "cut off long before a kill", lost: []int{590, 591, 592, 593, 594, 595, 596, 597, 598, 599, 600}, during: 10, outage: [2]int64{4899}, later: []string{"udp, 4899 ms after kill 0"}},
 	} {
 		p.lost = c.lost
-		r := report{Outages: make([][2]int64, len(aways))}
+		r := traffic{Outages: make([][2]int64, len(aways))}
 		r.trace(p, "udp", start, p.at(999), aways)
 		got := [2]int64{r.Outages[0][1], r.Outages[1][1]}
 		if r.Sent != 1000 || r.Lost != len(c.lost) || r.During != c.during || got != c.outage || !slices.Equal(r.Later, c.later) {

@@ -158,7 +158,7 @@ func (o *options) measure(ctx context.Context, r row, rep *report) (err error) {
 	f := w.flows
 	w.flows = nil
 	err = f.stop()
-	f.judge(rep, start, end, aways)
+	f.judge(&rep.traffic, start, end, aways)
 	return err
 }
 

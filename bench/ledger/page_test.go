@@ -59,13 +59,13 @@ func TestLineMarks(t *testing.T) {
 		report    report
 		bold      []string
 	}{
-		{"all well", "netmaster-leader-ebpf", report{Sent: 10, Refusal: 500}, nil},
-		{"lost", "netplugin-ebpf", report{Sent: 10, Lost: 1, During: 1}, []string{"**1 of 10**"}},
-		{"lost as it may be", "ovs-vswitchd-ovs", report{Sent: 10, Lost: 2, During: 2}, nil},
-		{"lost later", "ovs-vswitchd-ovs", report{Sent: 10, Lost: 3, During: 2}, []string{"**3 of 10, 1 of them later**"}},
-		{"refused for too long", "netmaster-leader-ovs", report{Refusal: 501}, []string{"**0.50 s, 0 of 0 failed**"}},
-		{"refused, not asked", "netplugin-ovs", report{Refusal: 5000}, nil},
-		{"broken and left", "store-leader-ovs", report{Broken: 1, Leaks: []string{"a", "b", "c"}}, []string{"**1**", "**3**"}},
+		{"all well", "netmaster-leader-ebpf", report{traffic: traffic{Sent: 10}, requests: requests{Refusal: 500}}, nil},
+		{"lost", "netplugin-ebpf", report{traffic: traffic{Sent: 10, Lost: 1, During: 1}}, []string{"**1 of 10**"}},
+		{"lost as it may be", "ovs-vswitchd-ovs", report{traffic: traffic{Sent: 10, Lost: 2, During: 2}}, nil},
+		{"lost later", "ovs-vswitchd-ovs", report{traffic: traffic{Sent: 10, Lost: 3, During: 2}}, []string{"**3 of 10, 1 of them later**"}},
+		{"refused for too long", "netmaster-leader-ovs", report{requests: requests{Refusal: 501}}, []string{"**0.50 s, 0 of 0 failed**"}},
+		{"refused, not asked", "netplugin-ovs", report{requests: requests{Refusal: 5000}}, nil},
+		{"broken and left", "store-leader-ovs", report{traffic: traffic{Broken: 1}, Leaks: []string{"a", "b", "c"}}, []string{"**1**", "**3**"}},
 	} {
 		got := lineOf(t, c.row, &c.report)
 		for _, b := range c.bold {
@@ -88,7 +88,7 @@ func TestPeersAreNamed(t *testing.T) {
 		"dockerd-ebpf":   {"| dockerd | ebpf |", "| 0.70 s, 0 of 9 failed |"},
 		"kubelet-ovs":    {"| kubelet | ovs |", "| 0.70 s, 0 of 9 failed |"},
 	} {
-		got := lineOf(t, name, &report{Refusal: 700, Requests: 9})
+		got := lineOf(t, name, &report{requests: requests{Refusal: 700, Requests: 9}})
 		for _, p := range parts {
 			if !strings.Contains(got, p) {
 				t.Errorf("%s: %q is not in %s", name, p, got)
@@ -117,7 +117,7 @@ func TestTableSaysWhatWasNotRun(t *testing.T) {
 // TestReportsAreKept checks that what is written is read again, under its row's name.
 func TestReportsAreKept(t *testing.T) {
 	dir := t.TempDir()
-	r := &report{Row: "netplugin-ebpf", Commit: "c", Sent: 7, Leaks: []string{}}
+	r := &report{Row: "netplugin-ebpf", Commit: "c", traffic: traffic{Sent: 7}, Leaks: []string{}}
 	if err := r.write(dir); err != nil {
 		t.Fatal(err)
 	}

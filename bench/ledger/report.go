@@ -27,6 +27,15 @@ type report struct {
 	Kills int   `json:"kills"`
 	Back  int64 `json:"longestBackMs"` // from a kill until the component was back
 
+	traffic
+	requests
+	attachments
+
+	Leaks []string `json:"leaks"` // what is there after all churn has been deleted, and was not before
+}
+
+// traffic is how the flows fared.
+type traffic struct {
 	Sent   int `json:"packetsSent"`
 	Lost   int `json:"packetsLost"`
 	During int `json:"packetsLostWhileAway"` // of these, those on their way at a kill, or sent from then until half a second after the component was back
@@ -37,19 +46,23 @@ type report struct {
 	Later   []string   `json:"lostLater,omitempty"`
 	Gap     int64      `json:"longestGapMs"` // between two answered packets with lost ones between them
 	Broken  int        `json:"connectionsBroken"`
+}
 
+// requests are what was asked of netmaster's API.
+type requests struct {
 	Requests int      `json:"apiRequests"`
 	Failed   int      `json:"apiFailed"`
 	Refusal  int64    `json:"longestRefusalMs"`
 	Errors   []string `json:"apiErrors,omitempty"` // the first of each kind
+}
 
+// attachments are the containers, or pods, that were added to hosts.
+type attachments struct {
 	Adds      int      `json:"adds"`
 	AddFailed int      `json:"addsFailed"`
 	Add       int64    `json:"longestAddMs"`   // one call that succeeded
 	Added     int64    `json:"longestAddedMs"` // from the first call until one succeeded
 	AddErrors []string `json:"addErrors,omitempty"`
-
-	Leaks []string `json:"leaks"` // what is there after all churn has been deleted, and was not before
 }
 
 // begin makes a row's report with what it is about.

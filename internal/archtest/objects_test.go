@@ -50,8 +50,7 @@ var flagStructs = regexp.MustCompile(`(?i)(flags|options|config|packet)$`)
 // A type has at most 40 methods and 20 fields, and a mutex guards at most 8 fields.
 // Functions of the package whose first parameter is a pointer to the type count as
 // methods, and so do methods that come by embedding. Generated types, api.Client, the
-// fields of REST objects, flag structs and plain rows without methods do not count. The types of
-// oversized may not grow; one that is small enough leaves the list.
+// fields of REST objects, flag structs and plain rows without methods do not count.
 func TestTypesAreSmall(t *testing.T) {
 	objects := map[string]*object{}
 	for _, f := range files(t) {
@@ -59,7 +58,6 @@ func TestTypesAreSmall(t *testing.T) {
 			countObjects(t, f, objects)
 		}
 	}
-	seen := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(objects)) {
 		o := objects[name]
 		if o.generated || name == "api.Client" {
@@ -69,20 +67,8 @@ func TestTypesAreSmall(t *testing.T) {
 		if !o.exempt && o.own > 0 {
 			s.Fields = o.fields
 		}
-		allowed, listed := oversized[name]
-		seen[name] = listed
-		switch {
-		case s.beyond(limits) && !listed:
+		if s.beyond(limits) {
 			t.Errorf("%s is too large: %s; at most %s", name, s, limits)
-		case listed && !s.beyond(limits):
-			t.Errorf("%s is small enough now (%s): take it from the list oversized", name, s)
-		case listed && s.beyond(size{max(allowed.Methods, maxMethods), max(allowed.Fields, maxFields), max(allowed.Guarded, maxGuarded)}):
-			t.Errorf("%s has grown: %s; the list oversized allows %s", name, s, allowed)
-		}
-	}
-	for name := range oversized {
-		if !seen[name] {
-			t.Errorf("oversized lists %s, which does not exist", name)
 		}
 	}
 }
@@ -230,9 +216,4 @@ func importedDirs(f *ast.File) map[string]string {
 		dirs[name] = dir
 	}
 	return dirs
-}
-
-// oversized are the types that are larger than allowed, with what they have. Never add one.
-var oversized = map[string]size{
-	"bench/ledger.report":                           {3, 27, 0},
 }
