@@ -42,7 +42,7 @@ test-lab: ## tests with real data planes, etcd and namespaces; needs root and `m
 	tools/test-lab.sh $(BINARIES)
 test-full: deps ## all that `make test` takes samples of: every test on every driver, in every way, all cases; needs root
 	go test -timeout 40m -count=1 -p 1 ./internal/datapath/ebpf ./internal/datapath/ovs ./internal/datapath/conformance -full
-	go test -timeout 40m -count=1 -p 1 -tags integration ./test/chaos ./test/slice -full
+	go test -timeout 50m -count=1 -p 1 -tags integration ./test/chaos ./test/slice -full
 test-race: ## unit tests under the race detector, without those that link etcd's server
 	CGO_ENABLED=1 go test -timeout 10m -race $(RACE)
 chaos-operator: deps ## COUNT (500) random operator mistakes by SEED (1) on a running lab, DRIVER=ebpf|ovs|ebpf,ovs, STORE=embedded|etcd; needs root
