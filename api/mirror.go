@@ -20,7 +20,7 @@ type MirrorAsk struct {
 	End      bool     `json:"end,omitempty"`      // of the mirror with this id
 }
 
-// MirrorMessage is what a stream tells. A mirror gets one list, in parts, of which the
+// MirrorMessage is what a stream tells. A mirror gets a list, in parts, of which the
 // last has a revision, then a message for each commit that touched it, in order.
 type MirrorMessage struct {
 	ID       int         `json:"id,omitempty"`       // of the mirror; 0 = of the stream
@@ -30,6 +30,10 @@ type MirrorMessage struct {
 	Place    string      `json:"place,omitempty"`    // in the store's journal, that the revision is of; none = it has no journal
 	Older    bool        `json:"older,omitempty"`    // with a list's revision: the store's history lacks Since, it went back
 	Identity *MirrorRow  `json:"identity,omitempty"` // with the latter: the store's record of itself; none = it has none
+	Partial  bool        `json:"partial,omitempty"`  // likewise: kinds of rows that do not concern this host are left out
+	// Withheld: what lies under the prefixes does not concern this host. A list comes once
+	// it does, and this again when it no longer does.
+	Withheld bool `json:"withheld,omitempty"`
 	// Fresh: all that was committed by a moment ago has been told. It comes at the
 	// beginning, and every two seconds while the netmaster hears the store.
 	Fresh bool `json:"fresh,omitempty"`

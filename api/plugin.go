@@ -70,6 +70,14 @@ type PodPlace struct {
 	IPv6Address string `json:"IPv6Address,omitempty"` // likewise
 }
 
+// EndpointPlace is where an endpoint is to be: POST /plugin/network answers with the group's
+// network where none is named. Group and network must exist and belong together.
+type EndpointPlace struct {
+	TenantName  string `json:"TenantName"`
+	NetworkName string `json:"NetworkName,omitempty"`
+	ServiceName string `json:"ServiceName,omitempty"` // group; empty = none
+}
+
 // CreateEndpointRequest creates an endpoint (POST /plugin/createEndpoint).
 // Sending it again for the same endpoint and container answers the same.
 type CreateEndpointRequest struct {

@@ -87,6 +87,7 @@ const (
 	pathAllocAddress   = "/plugin/allocAddress"
 	pathReleaseAddress = "/plugin/releaseAddress"
 	pathPod            = "/plugin/pod"
+	pathNetwork        = "/plugin/network"
 	pathCreateEndpoint = "/plugin/createEndpoint"
 	pathDeleteEndpoint = "/plugin/deleteEndpoint"
 	pathUpdateEndpoint = "/plugin/updateEndpoint"
@@ -105,6 +106,11 @@ func (c *Client) ReleaseAddress(ctx context.Context, req ReleaseAddressRequest) 
 // PlacePod asks where a pod of Kubernetes belongs.
 func (c *Client) PlacePod(ctx context.Context, p Pod) (PodPlace, error) {
 	return post[PodPlace](ctx, c, pathPod, p)
+}
+
+// PlaceEndpoint asks on which network an endpoint is to be.
+func (c *Client) PlaceEndpoint(ctx context.Context, p EndpointPlace) (EndpointPlace, error) {
+	return post[EndpointPlace](ctx, c, pathNetwork, p)
 }
 
 // CreateEndpoint creates an endpoint; repeating it is harmless.

@@ -70,6 +70,9 @@ func NewMirrorState(prefixes []string, commits bool) *MirrorState {
 	return m
 }
 
+// Forget has the next list be a snapshot: the consumer knows that it has nothing.
+func (m *MirrorState) Forget() { m.known, m.listed = map[string]KV{}, false }
+
 // Prefixes returns what to list: sorted, none under another.
 func (m *MirrorState) Prefixes() []string { return m.prefixes }
 

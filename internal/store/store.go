@@ -140,6 +140,9 @@ type Batch struct {
 	// history any more: a backup was put back, and what was committed then may have brought
 	// Revision beyond what it was. Only with Listed, and of stores with a journal.
 	Older bool
+	// Partial: kinds of rows that do not concern this host were left out of the newest list,
+	// and of what follows it. Only with Listed, and never of a store itself.
+	Partial bool
 	// Place names the newest commit in what was delivered so far, for Since; "" = the store
 	// has no journal: that it went back shows in Revision.
 	Place string
@@ -161,6 +164,8 @@ type MirrorOptions struct {
 	Commits bool
 	// Since returns what each list is judged by; see the function Since.
 	Since func() string
+	// Withheld is called when the prefixes do not concern this host; see OnWithheld.
+	Withheld func()
 }
 
 // FollowCommits makes a mirror deliver a Batch for every Update of anybody,
@@ -174,6 +179,11 @@ func FollowCommits() MirrorOption { return func(o *MirrorOptions) { o.Commits = 
 // the newest that the mirror itself has seen. When too much was committed since to say,
 // Older is false.
 func Since(since func() string) MirrorOption { return func(o *MirrorOptions) { o.Since = since } }
+
+// OnWithheld tells, in order with batches, that a mirror's source keeps the prefixes from
+// this reader: what was delivered before counts no more, and a snapshot comes once the
+// reader may have it. A store itself withholds nothing; netmasters do (package relay).
+func OnWithheld(f func()) MirrorOption { return func(o *MirrorOptions) { o.Withheld = f } }
 
 // Historian is a Store with a journal, by which it can be told whether a commit is in its
 // history. Those whose revisions go back with the data have none.

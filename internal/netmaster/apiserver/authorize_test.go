@@ -37,13 +37,13 @@ var want = map[string]string{
 	"GET /api/v1/networkPolicys/{key}/rules/{rule}": "vt", "PUT /api/v1/networkPolicys/{key}/rules/{rule}": "t", "DELETE /api/v1/networkPolicys/{key}/rules/{rule}": "t",
 	"GET /api/v1/clusterServices": "v", "GET /api/v1/clusterServices/{namespace}/{name}": "v", "GET /api/v1/serviceLBs/{key}/counts": "vt",
 	"DELETE /debug/epcleanup/tenant/{tenant}/{what}/{id}": "",
-	"POST /plugin/pod": "H", "POST /plugin/createEndpoint": "h", "POST /plugin/deleteEndpoint": "h", "POST /plugin/updateEndpoint": "h",
+	"POST /plugin/pod": "H", "POST /plugin/network": "H", "POST /plugin/createEndpoint": "h", "POST /plugin/deleteEndpoint": "h", "POST /plugin/updateEndpoint": "h",
 	"POST /plugin/allocAddress": "h", "POST /plugin/releaseAddress": "h", "POST /plugin/host": "h", "POST /plugin/hostStatus": "h", "POST /plugin/answer": "h",
 	"POST /plugin/monitor/{id}": "h", "POST /plugin/hostsHeard": "n", "POST /plugin/mirror": "H",
 }
 
 // observations are frequent reports, and are no changes by a user.
-var observations = []string{"POST /plugin/pod", "POST /plugin/host", "POST /plugin/hostStatus", "POST /plugin/answer", "POST /plugin/monitor/{id}", "POST /plugin/report/{id}", "POST /plugin/hostsHeard", "POST /plugin/mirror"}
+var observations = []string{"POST /plugin/pod", "POST /plugin/network", "POST /plugin/host", "POST /plugin/hostStatus", "POST /plugin/answer", "POST /plugin/monitor/{id}", "POST /plugin/report/{id}", "POST /plugin/hostsHeard", "POST /plugin/mirror"}
 
 // wanted is want, and the same for collections.
 func wanted(t *testing.T, route string) string {

@@ -48,9 +48,12 @@ var requestEffects = map[string]optioncoverage.Effect{
 	"NetworkPolicyRule.peers":     optioncoverage.By("TestNetworkPolicy"),
 	"NetworkPolicyRule.ports":     optioncoverage.By("TestNetworkPolicy"),
 
-	"Pod.Namespace": optioncoverage.By("TestPods"),
-	"Pod.Name":      optioncoverage.By("TestPods"),
-	"Pod.UID":       optioncoverage.By("TestPods"),
+	"EndpointPlace.TenantName":  optioncoverage.By("TestEndpointPlace"),
+	"EndpointPlace.NetworkName": optioncoverage.By("TestEndpointPlace"),
+	"EndpointPlace.ServiceName": optioncoverage.By("TestEndpointPlace"),
+	"Pod.Namespace":             optioncoverage.By("TestPods"),
+	"Pod.Name":                  optioncoverage.By("TestPods"),
+	"Pod.UID":                   optioncoverage.By("TestPods"),
 
 	"DeleteEndpointRequest.TenantName":  optioncoverage.By("TestEndpointLife"),
 	"DeleteEndpointRequest.NetworkName": optioncoverage.By("TestEndpointLife"),

@@ -62,6 +62,7 @@ var exchanges = map[string]exchange{
 	"GET /api/v1/endpoints":                               {"All endpoints, or the ones that ?tenant=, ?host=, ?network= and ?group= select (NAME or TENANT:NAME)", nil, []api.EndpointOper{}},
 	"POST /api/v1/endpoints/{key}/drain":                  {"Services send an endpoint no new connections, until its container ends; established connections go on. The key is as in an inspection", drainRequest{}, api.EndpointOper{}},
 	"DELETE /api/v1/endpoints/{key}/drain":                {"Services send an endpoint new connections again", nil, api.EndpointOper{}},
+	"POST /plugin/network":                                {"On which network an endpoint of a group is to be, for who creates it", api.EndpointPlace{}, api.EndpointPlace{}},
 	"POST /plugin/pod":                                    {"Where a pod of Kubernetes belongs, for who creates its endpoint", api.Pod{}, api.PodPlace{}},
 	"POST /plugin/createEndpoint":                         {"Create an endpoint; repeating it is harmless", api.CreateEndpointRequest{}, api.CreateEndpointResponse{}},
 	"POST /plugin/deleteEndpoint":                         {"Delete an endpoint", api.DeleteEndpointRequest{}, api.DeleteEndpointResponse{}},

@@ -19,6 +19,7 @@ import (
 func (s *server) handlePlugin() {
 	handleRead(s.router, "POST", "/plugin/createEndpoint", access.OwnHost, endpointBody[api.CreateEndpointRequest], ofCreateEndpoint, s.endpoints.createEndpoint)
 	s.router.handle("POST", "/plugin/pod", access.AnyHost, nil, s.endpoints.placePod).verb = verbReport
+	s.router.handle("POST", "/plugin/network", access.AnyHost, nil, s.endpoints.placeEndpoint).verb = verbReport
 	handleRead(s.router, "POST", "/plugin/deleteEndpoint", access.OwnHost, readBody[api.DeleteEndpointRequest], s.endpoints.ofDeleteEndpoint, s.endpoints.deleteEndpoint)
 	handleRead(s.router, "POST", "/plugin/updateEndpoint", access.OwnHost, endpointBody[api.UpdateEndpointRequest], s.endpoints.ofUpdateEndpoint, s.endpoints.updateEndpoint)
 	handleRead(s.router, "POST", "/plugin/allocAddress", access.OwnHost, readBody[api.AllocAddressRequest], ofAllocAddress, s.endpoints.allocAddress)

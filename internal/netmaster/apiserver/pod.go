@@ -51,6 +51,22 @@ func (s *endpointHandlers) placePod(w http.ResponseWriter, r *request) (any, err
 	return p, nil
 }
 
+// placeEndpoint answers on which network an endpoint is to be, before anybody makes it: a
+// host knows nothing of a tenant that it has no endpoint of.
+func (s *endpointHandlers) placeEndpoint(w http.ResponseWriter, r *request) (any, error) {
+	p, err := endpointBody[api.EndpointPlace](w, r)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.control.View(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	n, err := v.Groups.Place(model.GroupKey{Tenant: model.TenantName(p.TenantName), Name: model.GroupName(p.ServiceName)}, model.NetworkName(p.NetworkName), v.Networks)
+	p.NetworkName = string(n)
+	return p, err
+}
+
 // podEndpoint needs a pod's UID where an endpoint is made: between the question for its
 // place and that another pod may have got the name.
 func (s *endpointHandlers) podEndpoint(ctx context.Context, p api.Pod, needsUID bool) (model.Endpoint, error) {

@@ -103,7 +103,7 @@ func New(st store.Store, opts Options) *Controller {
 	c.Repair = &Repair{commits: m, addressView: v.Addresses, policies: c.Policies, services: c.Services}
 	c.follow = store.NewFollower(st, []string{tables.StatePrefix}, c.apply, store.Since(c.Store.identities.since))
 	c.follow.Ranges(tables.PendingScope) // which every write of what may be locked looks at
-	c.relay = relay.NewHub(c.follow, relayed, opts.RelayBeat)
+	c.relay = relay.NewHub(c.follow, relayed, v.HostRows, opts.RelayBeat)
 	return c
 }
 
@@ -114,6 +114,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	g.Go(func() error { return c.follow.Run(gctx) })
 	g.Go(func() error {
 		c.relay.Run(gctx)
+		return nil
+	})
+	g.Go(func() error {
+		for waiting.Pause(gctx, rowsLinger/10) == nil {
+			c.relay.Regrade(c.view.HostRows.takeChanged())
+		}
 		return nil
 	})
 	g.Go(func() error {
@@ -133,7 +139,7 @@ func (c *Controller) apply(b store.Batch) error {
 	if err := c.view.apply(b); err != nil {
 		return err
 	}
-	c.relay.Apply(b)
+	c.relay.Apply(b, c.view.HostRows.takeChanged())
 	c.Store.noteStore(b)
 	return nil
 }

@@ -77,6 +77,27 @@ func (gv *GroupView) List(t model.TenantName) []model.Group { return gv.groupRow
 // Get finds a group.
 func (gv *GroupView) Get(k model.GroupKey) (model.Group, bool) { return gv.groupRows.find(k) }
 
+// Place returns the network on which endpoints of a group, or of none, are: the one asked for,
+// or the group's. Both must exist and belong together.
+func (gv *GroupView) Place(g model.GroupKey, asked model.NetworkName, networks *NetworkView) (model.NetworkName, error) {
+	if g.Name != "" {
+		group, ok := gv.Get(g)
+		switch {
+		case !ok:
+			return "", model.Errorf(model.ErrNotFound, "endpoint group %q does not exist", g)
+		case asked == "":
+			asked = group.Network
+		case asked != group.Network:
+			return "", model.Errorf(model.ErrConflict, "endpoint group %q is on network %q, not on %q", g, group.Network, asked)
+		}
+	}
+	k := model.NetworkKey{Tenant: g.Tenant, Name: asked}
+	if _, ok := networks.Get(k); !ok {
+		return "", model.Errorf(model.ErrNotFound, "network %q does not exist", k)
+	}
+	return asked, nil
+}
+
 // OfNetwork returns the groups on a network.
 func (gv *GroupView) OfNetwork(k model.NetworkKey) []model.Group {
 	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfNetwork[k] })

@@ -17,6 +17,7 @@ type PendingView struct {
 	mu          *sync.RWMutex // the View's
 	pendingRows map[tables.PendingKey]tables.Pending
 	ends        map[tables.PendingKey]time.Time // by when changes must be confirmed; lists do not reset it
+	listing     bool                            // what is entered comes with a list
 }
 
 func newPendingView(mu *sync.RWMutex) *PendingView {
@@ -53,9 +54,9 @@ func (pv *PendingView) Waiting() []Waiting {
 	return out
 }
 
-// enterPending enters a change that waits to be confirmed, nil = it does no longer; listing
+// enterPending enters a change that waits to be confirmed, nil = it does no longer.
 // says that it comes with a list.
-func (pv *PendingView) enterPending(k tables.PendingKey, p *tables.Pending, listing bool) {
+func (pv *PendingView) enterPending(k tables.PendingKey, p *tables.Pending) {
 	if p == nil {
 		delete(pv.pendingRows, k)
 		delete(pv.ends, k)
@@ -66,7 +67,7 @@ func (pv *PendingView) enterPending(k tables.PendingKey, p *tables.Pending, list
 		return
 	}
 	left := p.Within
-	if listing { // it may be old: the time of day has to do, and if that has gone back, it is
+	if pv.listing { // it may be old: the time of day has to do, and if that has gone back, it is
 		if age := pv.clock().Sub(p.Began); age >= 0 {
 			left -= age
 		} else {

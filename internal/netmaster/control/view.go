@@ -34,10 +34,10 @@ type View struct {
 	Pending       *PendingView
 	Revisions     *RevisionView
 	own           map[reflect.Type]ownRows // of the kinds that need no part, by the type of the key
+	HostRows      *HostRowsView
 
-	mu      sync.RWMutex
-	rev     store.Revision
-	listing bool // what is entered comes with a list
+	mu  sync.RWMutex
+	rev store.Revision
 }
 
 func newView(log *slog.Logger) *View {
@@ -61,6 +61,7 @@ func newView(log *slog.Logger) *View {
 	for key, rows := range ownRowsOf {
 		v.own[key] = rows(&v.mu)
 	}
+	v.HostRows = newHostRowsView(&v.mu, v.Settings, v.Tenants)
 	return v
 }
 
@@ -84,6 +85,7 @@ func (v *View) reset() {
 	for _, rows := range v.own {
 		rows.reset()
 	}
+	v.HostRows.reset()
 }
 
 // apply enters a batch of the mirror.
@@ -100,7 +102,7 @@ func (v *View) apply(b store.Batch) error {
 		v.Revisions.globalRev, v.Revisions.tenantRevs = 0, map[model.TenantName]tenantRevisions{}
 	}
 	v.Revisions.storeID = b.Store.ID
-	v.listing = b.Snapshot || b.Listed
+	v.Pending.listing = b.Snapshot || b.Listed
 	for _, ev := range b.Events {
 		ch, err := v.Policies.rules.Decode(ev)
 		if err != nil {
@@ -155,8 +157,10 @@ func (v *View) enter(ch tables.Change) {
 		v.Settings.kubernetesCluster = either[model.KubernetesCluster](ch)
 	case tables.BgpKey:
 		v.Settings.bgpRows.enter(ch)
+		v.HostRows.changed[k.Host] = struct{}{}
 	case model.TenantName:
 		v.Tenants.enterTenant(ch)
+		v.HostRows.changedAll = true
 		v.Settings.intent.Tell()
 	case model.AppProfileKey:
 		v.Tenants.enterAppProfile(ch)
@@ -185,7 +189,7 @@ func (v *View) enter(ch tables.Change) {
 	case model.HostName, tables.HostAddressesKey, tables.HostDrainKey, tables.HostAbsenceKey, tables.AnswererKey, tables.AnsweredKey:
 		v.Hosts.enterHosts(ch)
 	case tables.PendingKey:
-		v.Pending.enterPending(k, value[tables.Pending](ch), v.listing)
+		v.Pending.enterPending(k, value[tables.Pending](ch))
 	default:
 		if rows := v.own[reflect.TypeOf(ch.Key)]; rows != nil {
 			rows.put(ch)
@@ -197,6 +201,7 @@ func (v *View) enter(ch tables.Change) {
 func (v *View) enterEndpointOf(k model.EndpointKey, ch tables.Change) {
 	old, now := v.Endpoints.enterEndpoint(ch)
 	v.Pods.enterPod(k, old, now)
+	v.HostRows.enterEndpoint(old, now)
 	if old != nil {
 		v.Services.indexLabels(*old, false)
 		v.Identities.countUser(old.Identity, false)

@@ -200,14 +200,30 @@ func sameNetns(a, b string) bool {
 	return err == nil && err2 == nil && os.SameFile(x, y)
 }
 
+// askNetwork asks netmaster for the network of an attachment, which has to exist with its
+// group: this host knows nothing of a tenant that it has no endpoint of.
+func (a *attacher) askNetwork(ctx context.Context, t target) (model.NetworkName, error) {
+	g := model.GroupKey{Tenant: t.tenant, Name: t.group}
+	if g.Name == "" {
+		t.network, _, _ = a.cluster.Lookup.Resolve(g, t.network)
+	}
+	return a.masters.Place(ctx, g, t.network)
+}
+
 // attachNew makes an attachment that the journal does not know. Whatever fails
 // is undone.
 func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (res attach.Result, err error) {
-	if err := a.cluster.Lookup.AwaitTenant(ctx, t.tenant); err != nil {
+	here, err := a.cluster.Lookup.HasTenant(ctx, t.tenant)
+	if err != nil {
 		return res, err
 	}
-	name, network, known := a.cluster.Lookup.Resolve(model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)
-	t.network = name
+	var network model.Network
+	var known bool
+	if here {
+		t.network, network, known = a.cluster.Lookup.Resolve(model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)
+	} else if t.network, err = a.askNetwork(ctx, t); err != nil {
+		return res, err
+	}
 	key := model.EndpointKey{
 		Network: model.NetworkKey{Tenant: t.tenant, Name: t.network},
 		ID:      endpointID(a.cfg.Host, r),
@@ -286,6 +302,11 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 		return res, veth.err
 	}
 	clock.mark("veth")
+	if !here { // netmaster passes the tenant on since it has the endpoint
+		if err = a.cluster.Lookup.AwaitPolicies(ctx, t.tenant); err != nil {
+			return res, err
+		}
+	}
 	if err = a.cluster.Lookup.AwaitEndpoints(ctx, key.Network); err != nil {
 		return res, err
 	}

@@ -16,7 +16,11 @@ const mirrorWait = 2 * time.Second
 // MTU: a container that has an interface keeps it then. The tenant must have been
 // acquired. What only netmaster knows, such as who has an address, is not looked at.
 func (a *attacher) admitted(ctx context.Context, r attach.Request, t target) error {
-	if err := a.cluster.Lookup.AwaitTenant(ctx, t.tenant); err != nil {
+	here, err := a.cluster.Lookup.HasTenant(ctx, t.tenant)
+	if err == nil && !here {
+		_, err = a.askNetwork(ctx, t)
+	}
+	if err != nil || !here {
 		return err
 	}
 	network, err := a.cluster.Lookup.AwaitAdmitted(ctx, mirrorWait, model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)

@@ -161,6 +161,21 @@ func (m *Client) PlacePod(ctx context.Context, p api.Pod) (api.PodPlace, error) 
 	return place, nil
 }
 
+// Place asks on which network an endpoint of a group, or of none, is to be: what a host asks
+// of a tenant that it has nothing of. Errors are of the kinds by which netmaster would refuse
+// the endpoint.
+func (m *Client) Place(ctx context.Context, g model.GroupKey, asked model.NetworkName) (model.NetworkName, error) {
+	c := m.API()
+	if c == nil {
+		return "", ErrNone
+	}
+	p, err := c.PlaceEndpoint(ctx, api.EndpointPlace{TenantName: string(g.Tenant), NetworkName: string(asked), ServiceName: string(g.Name)})
+	if err != nil {
+		return "", FromAPI("ask for the network of an endpoint of tenant "+string(g.Tenant), err)
+	}
+	return model.ParseNetworkName(p.NetworkName)
+}
+
 // Committed is up to where a host has to know the store to know an endpoint with all
 // policies that there were before it.
 type Committed struct {

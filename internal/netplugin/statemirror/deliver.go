@@ -3,6 +3,7 @@ package statemirror
 import (
 	"context"
 
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
@@ -25,8 +26,11 @@ func (c *State) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	}
 	if b.Listed {
 		c.Guard.listed(c.mirrors, m, b)
+		m.partial = b.Partial
+		c.Endpoints.newIdentity = true // endpoints may have waited for policies
 	}
 	first := !m.ready
+	m.withheld = false
 	c.mirrors.live = m.ready && !b.Snapshot && !b.Listed && c.Guard.follows()
 	defer func() { c.mirrors.live = false }()
 	matters := c.take(m, b)
@@ -61,6 +65,44 @@ func (c *State) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 		c.Soon("mirror")
 	}
 	return nil
+}
+
+// errWithheld: a mirror has nothing.
+var errWithheld = model.Errorf(model.ErrUnavailable, "netmaster does not pass it on: this host has no endpoint that it concerns")
+
+// withhold notes that a netmaster keeps a Scope from this host: what was known of it counts
+// no more. The lock is not held.
+func (c *State) withhold(ctx context.Context, m *mirror) {
+	if c.mirrors.waitUnpaused(ctx) != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mirrors.byScope[m.part] != m || ctx.Err() != nil {
+		return
+	}
+	was := m.ready
+	m.ready, m.withheld, m.err, m.rev = false, true, errWithheld, 0
+	m.rules = tables.NewInForce()
+	c.changes.Tell()
+	switch {
+	case !c.Guard.follows():
+		m.seen = map[any]any{}
+		c.judge()
+	case m.staged:
+		m.values = map[any]any{}
+	case was:
+		c.forget(m)
+		c.Kick("what does not concern this host any more")
+	}
+}
+
+// forget takes what a mirror has delivered from the desired state.
+func (c *State) forget(m *mirror) {
+	c.input.setFollowed(m, false)
+	for k := range m.values {
+		c.input.enter(m, tables.Change{Key: k})
+	}
 }
 
 // take reads the records of a batch, and enters or stages them.

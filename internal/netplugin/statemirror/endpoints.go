@@ -68,10 +68,11 @@ func (e *Endpoints) enter(m *mirror, k model.EndpointKey, ch tables.Change) urge
 	return whenQuiet
 }
 
-// set hands an endpoint to the Compiler, now or when its identity is known.
+// set hands an endpoint to the Compiler, now or when its identity is known; one of this host
+// when the policies of its tenant are, too.
 func (e *Endpoints) set(ep model.Endpoint) {
 	e.services.reopen(ep.IPv4, ep.IPv6)
-	if e.hasIdentity(ep) {
+	if e.hasIdentity(ep) && !e.lacksPolicies(ep) {
 		delete(e.pending, ep.Key)
 		e.comp.SetEndpoint(ep)
 		return
@@ -81,6 +82,13 @@ func (e *Endpoints) set(ep model.Endpoint) {
 
 func (e *Endpoints) hasIdentity(ep model.Endpoint) bool {
 	return ep.Identity < model.IdentityFirst || ep.Identity > model.IdentityLast || e.comp.Identities.Knows(ep.Key.Network.Tenant, ep.Identity)
+}
+
+// lacksPolicies reports whether an endpoint is of this host and the netmaster still leaves out
+// its tenant's policies: it has not seen the endpoint yet, or its list is on its way.
+func (e *Endpoints) lacksPolicies(ep model.Endpoint) bool {
+	rest := e.mirrors.byScope[TenantScope(ep.Key.Network.Tenant)]
+	return ep.Host == e.Host && rest != nil && rest.partial
 }
 
 func (e *Endpoints) remove(k model.EndpointKey) {
@@ -95,7 +103,7 @@ func (e *Endpoints) release() {
 	}
 	e.newIdentity = false
 	for _, p := range e.pending {
-		if e.hasIdentity(p.endpoint) {
+		if e.hasIdentity(p.endpoint) && !e.lacksPolicies(p.endpoint) {
 			e.set(p.endpoint)
 		}
 	}
@@ -104,7 +112,7 @@ func (e *Endpoints) release() {
 // giveUpIdentities hands over the endpoints that have waited for so long.
 func (e *Endpoints) giveUpIdentities(grace time.Duration) {
 	for k, p := range e.pending {
-		if time.Since(p.since) >= grace {
+		if time.Since(p.since) >= grace && !e.lacksPolicies(p.endpoint) {
 			delete(e.pending, k)
 			e.comp.SetEndpoint(p.endpoint)
 			e.Soon("an identity without a record")

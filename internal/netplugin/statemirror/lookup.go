@@ -36,24 +36,50 @@ func (l *Lookup) HasGroup(k model.GroupKey) bool {
 	return ok
 }
 
-// AsksForLabels reports whether a policy of a tenant selects by labels; no policy is
-// known of a tenant that is not mirrored.
+// AsksForLabels reports whether a policy of a tenant selects by labels. Of a tenant whose
+// policies are not mirrored it says yes.
 func (l *Lookup) AsksForLabels(t model.TenantName) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if m := l.mirrors.byScope[TenantScope(t)]; m != nil && (m.withheld || m.partial) {
+		return true
+	}
 	return l.comp.Identities.AsksForLabels(t)
 }
 
 // AwaitTenant waits for the snapshot of a tenant's rest, which must have been acquired.
 func (l *Lookup) AwaitTenant(ctx context.Context, t model.TenantName) error {
+	return l.awaitTenant(ctx, t, func(m *mirror) bool { return m.ready })
+}
+
+// AwaitPolicies is AwaitTenant, and waits until nothing of the rest is left out: netmaster has
+// seen that this host has an endpoint of the tenant.
+func (l *Lookup) AwaitPolicies(ctx context.Context, t model.TenantName) error {
+	return l.awaitTenant(ctx, t, func(m *mirror) bool { return m.ready && !m.partial })
+}
+
+// HasTenant waits for a tenant's rest, which must have been acquired, and reports whether all
+// of it is here. A netmaster withholds it, or a part, until this host has an endpoint of the
+// tenant.
+func (l *Lookup) HasTenant(ctx context.Context, t model.TenantName) (all bool, err error) {
+	err = l.awaitTenant(ctx, t, func(m *mirror) bool {
+		all = m.ready && !m.partial
+		return m.ready || m.withheld
+	})
+	return all, err
+}
+
+func (l *Lookup) awaitTenant(ctx context.Context, t model.TenantName, is func(*mirror) bool) error {
 	var why error
 	err := l.wait(ctx, func() (bool, error) {
 		m := l.mirrors.byScope[TenantScope(t)]
 		if m == nil {
 			return false, model.Errorf(model.ErrUnavailable, "tenant %s is not mirrored", t)
 		}
-		why = m.err
-		return m.ready, nil
+		if why = m.err; why == nil && m.partial {
+			why = errWithheld
+		}
+		return is(m), nil
 	})
 	if err != nil && why != nil {
 		return model.Errorf(model.ErrUnavailable, "read tenant %s from the store: %w", t, why)
@@ -115,7 +141,7 @@ func (l *Lookup) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error {
 			if p.Network != "" {
 				m = l.mirrors.endpoints(p.network())
 			}
-			if m == nil || !m.ready || m.staged {
+			if m == nil || !m.ready && !m.withheld || m.staged {
 				why = model.Errorf(model.ErrUnavailable, "%s have not been read", p)
 				return false, nil
 			}

@@ -11,15 +11,19 @@ import (
 
 // mirror is one watched prefix.
 type mirror struct {
-	part    Scope
-	cancel  context.CancelFunc // nil = it does not run yet
-	ready   bool               // the snapshot is in
-	err     error              // why it does not follow now; nil = it follows
-	warn    *time.Timer        // logs that it does not
-	rev     store.Revision     // of the last batch
-	place   string             // likewise
-	changed store.Revision     // of the last change, but for what a list has found deleted
-	unused  time.Time          // since when nothing needs it
+	part   Scope
+	cancel context.CancelFunc // nil = it does not run yet
+	ready  bool               // the snapshot is in
+	// withheld: the netmaster keeps it from this host, which has no endpoint that it
+	// concerns. Then it is not ready.
+	withheld bool
+	partial  bool           // kinds of rows are left out: this host has no endpoint that they concern
+	err      error          // why it does not follow now; nil = it follows
+	warn     *time.Timer    // logs that it does not
+	rev      store.Revision // of the last batch
+	place    string         // likewise
+	changed  store.Revision // of the last change, but for what a list has found deleted
+	unused   time.Time      // since when nothing needs it
 	listing
 
 	staged    bool        // one of all endpoints of a tenant that is not entered yet: others are

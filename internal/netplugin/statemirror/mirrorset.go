@@ -16,8 +16,9 @@ import (
 // says which there are, and enters what they deliver.
 type mirrorSet struct {
 	*shared
-	guard   *StoreGuard
-	deliver func(context.Context, *mirror, store.Batch) error // enters a batch; the lock is not held
+	guard    *StoreGuard
+	deliver  func(context.Context, *mirror, store.Batch) error // enters a batch; the lock is not held
+	withheld func(context.Context, *mirror)                    // notes that a netmaster withholds a Scope; likewise
 
 	ctx     context.Context // of Run; nil before
 	running sync.WaitGroup
@@ -94,6 +95,7 @@ func (s *mirrorSet) follow(m *mirror) {
 		err := s.Store.Mirror(ctx, prefixes,
 			func(b store.Batch) error { return s.deliver(ctx, m, b) },
 			store.OnState(func(err error) { s.onState(ctx, m, err) }),
+			store.OnWithheld(func() { s.withheld(ctx, m) }),
 			store.Since(func() string { return s.seenBy(m) }))
 		if ctx.Err() == nil { // the store gave up, or a batch could not be entered
 			s.onState(ctx, m, err)
@@ -235,7 +237,7 @@ func (s *mirrorSet) require(k model.NetworkKey) {
 // requiredReady reports whether all that is required has been read.
 func (s *mirrorSet) requiredReady() bool {
 	for p := range s.required {
-		if m := s.byScope[p]; m == nil || !m.ready {
+		if m := s.byScope[p]; m == nil || !m.ready && !m.withheld {
 			return false
 		}
 	}

@@ -33,7 +33,7 @@ func (e *Endpoints) Lost() []Owned {
 func (e *Endpoints) lost(own []Owned) (out []Owned) {
 	for _, o := range own {
 		m := e.mirrors.endpoints(o.Endpoint.Network)
-		if m == nil || !m.ready {
+		if m == nil || !m.ready && !m.withheld { // of a host without endpoints there it is withheld
 			continue
 		}
 		if ep, there := m.endpoint(o.Endpoint); !there || ep.Host != e.Host || !o.is(ep) {

@@ -52,7 +52,7 @@ func join(cfg Config, last StorePosition, comp *compile.Compiler) *State {
 	c := &State{shared: &shared{Config: cfg.withDefaults()}, comp: comp}
 	c.Guard = newStoreGuard(c.shared, last)
 	c.mirrors = newMirrorSet(c.shared, c.Guard)
-	c.mirrors.deliver = c.deliver
+	c.mirrors.deliver, c.mirrors.withheld = c.deliver, c.withhold
 	c.Settings = &Settings{shared: c.shared, comp: comp, tenants: map[model.TenantName]model.Tenant{}}
 	c.services = &closedServices{shared: c.shared, comp: comp, closed: map[model.ServiceKey]closedService{}}
 	c.Endpoints = &Endpoints{

@@ -7,7 +7,6 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // judge asks the guard whether to follow what the mirrors deliver, and does.
@@ -188,10 +187,7 @@ func (c *State) dropUnused(now time.Time, linger time.Duration) {
 		if m.staged {
 			continue
 		}
-		c.input.setFollowed(m, false)
-		for k := range m.values {
-			c.input.enter(m, tables.Change{Key: k})
-		}
+		c.forget(m)
 	}
 	if len(unused) > 0 {
 		c.Kick("what does not concern this host any more")

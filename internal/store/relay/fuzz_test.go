@@ -86,7 +86,7 @@ func FuzzAsks(f *testing.F) {
 	}
 	const last = 1 << 40 // of the mirror by which it is known that all was read
 	f.Fuzz(func(t *testing.T, data []byte) {
-		h := NewHub(rows, []string{state}, time.Hour)
+		h := NewHub(rows, []string{state}, Open{}, time.Hour)
 		under := map[int][]string{}
 		for l := range bytes.Lines(data) {
 			var ask api.MirrorAsk

@@ -52,10 +52,37 @@ type Source interface {
 	Older(ctx context.Context, place string) (bool, error)
 }
 
+// Grade says which of the rows under a mirror's prefixes its client may read: clients of one
+// grade get the same rows. The zero Grade is none.
+type Grade struct {
+	Name    string
+	Partial bool // kinds of rows are left out
+}
+
+// Access decides what clients may read. A Hub calls it with its lock held.
+type Access interface {
+	// Grade returns what a client may read under the prefixes of one mirror. Its errors are
+	// of prefixes that may not be mirrored together.
+	Grade(who string, prefixes []string) (Grade, error)
+	// Show returns a row, or its deletion, as clients of a grade may see it; false = they may
+	// not. What it hides of a grade it always hides.
+	Show(g Grade, kv store.KV) (store.KV, bool)
+}
+
+// Open is the Access of a store without secrets: everybody reads everything.
+type Open struct{}
+
+// Grade implements Access.
+func (Open) Grade(string, []string) (Grade, error) { return Grade{Name: "all"}, nil }
+
+// Show implements Access.
+func (Open) Show(_ Grade, kv store.KV) (store.KV, bool) { return kv, true }
+
 // Hub hands on what a Follower gets. Its methods may be called from any goroutine.
 type Hub struct {
 	source   Source
 	serves   []string
+	access   Access
 	bell     waiting.Bell // somebody has come
 	beat     time.Duration
 	listsFor time.Duration
@@ -78,10 +105,13 @@ type subscriptions struct {
 	lengths map[int]int         // of prefixes, and how many have it
 }
 
-// topic is who mirrors the same: a message for them is made once.
+// topic is who mirrors the same, and may read the same of it: a message for them is made
+// once. One without a grade gets none.
 type topic struct {
 	key      string
 	prefixes []string
+	commits  bool
+	grade    Grade
 	subs     map[sub]struct{}
 }
 
@@ -98,14 +128,14 @@ type Stats struct {
 	Cut     int // streams since the start whose clients did not read fast enough
 }
 
-// NewHub returns a Hub that hands on what lies under serves, and refuses the rest. beat 0
-// is Beat.
-func NewHub(source Source, serves []string, beat time.Duration) *Hub {
+// NewHub returns a Hub that hands on what lies under serves to those who may read it, and
+// refuses the rest. beat 0 is Beat.
+func NewHub(source Source, serves []string, access Access, beat time.Duration) *Hub {
 	if beat == 0 {
 		beat = Beat
 	}
 	return &Hub{
-		source: source, serves: serves, bell: waiting.NewBell(), beat: beat, listsFor: listsFor,
+		source: source, serves: serves, access: access, bell: waiting.NewBell(), beat: beat, listsFor: listsFor,
 		subscriptions: subscriptions{topics: map[string]*topic{}, heeding: map[*topic]struct{}{}, at: map[string][]*topic{}, lengths: map[int]int{}},
 		streams:       map[*stream]struct{}{}, named: map[string][]*stream{},
 	}
@@ -158,8 +188,9 @@ func (h *Hub) Stats() Stats {
 	return st
 }
 
-// Apply takes the next batch of the Follower, in order.
-func (h *Hub) Apply(b store.Batch) {
+// Apply takes the next batch of the Follower, in order, which changed what some clients may
+// read.
+func (h *Hub) Apply(b store.Batch, regraded []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -172,6 +203,7 @@ func (h *Hub) Apply(b store.Batch) {
 		}
 		return
 	case b.Revision <= h.rev: // the rows had it
+		h.regradeLocked(regraded)
 		return
 	}
 	h.rev, h.place = b.Revision, b.Place
@@ -191,7 +223,9 @@ func (h *Hub) Apply(b store.Batch) {
 				continue
 			}
 			for _, t := range h.at[e.KV.Key[:n]] {
-				touched[t] = append(touched[t], toWire(e.KV))
+				if kv, shown := h.access.Show(t.grade, e.KV); shown {
+					touched[t] = append(touched[t], toWire(kv))
+				}
 			}
 		}
 	}
@@ -204,6 +238,7 @@ func (h *Hub) Apply(b store.Batch) {
 	for t, rows := range touched {
 		t.tell(line(api.MirrorMessage{Rows: rows, Revision: int64(b.Revision), Place: b.Place}))
 	}
+	h.regradeLocked(regraded)
 }
 
 func (t *topic) tell(line []byte) {
@@ -244,22 +279,64 @@ func (h *Hub) begin(s *stream, ask api.MirrorAsk) error {
 			return model.Errorf(model.ErrInvalid, "mirror: keys under %q are not relayed", p)
 		}
 	}
+	state := store.NewMirrorState(ask.Prefixes, ask.Commits)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, is := s.mirrors[ask.ID]; is || ask.ID <= 0 || len(s.mirrors) == maxMirrors {
 		return model.Errorf(model.ErrInvalid, "mirror: %d is not the id of another mirror, or there are too many", ask.ID)
 	}
-	n := bytesOf(store.NewMirrorState(ask.Prefixes, ask.Commits).Prefixes())
+	n := bytesOf(state.Prefixes())
 	if s.asked+n > maxAskedBytes {
 		return model.Errorf(model.ErrInvalid, "mirror: prefixes of more than %d bytes are requested on one stream", maxAskedBytes)
 	}
+	grade, err := h.access.Grade(s.who, state.Prefixes())
+	if err != nil {
+		return err
+	}
 	h.readLocked()
 	s.asked += n
-	t := h.topicLocked(ask)
-	s.mirrors[ask.ID] = t
-	t.subs[sub{s, ask.ID}] = struct{}{}
-	s.pushLocked(item{id: ask.ID, list: h.rows, of: t, rev: h.rev, place: h.place, since: ask.Since})
+	h.enterMirrorLocked(s, ask.ID, h.topicLocked(state.Prefixes(), ask.Commits, grade), ask.Since)
 	return nil
+}
+
+// enterMirrorLocked has a mirror of a stream go on with a list of a topic.
+func (h *Hub) enterMirrorLocked(s *stream, id int, t *topic, since string) {
+	s.mirrors[id] = t
+	t.subs[sub{s, id}] = struct{}{}
+	if t.grade == (Grade{}) {
+		s.pushLocked(item{id: id, line: withheldLine})
+		return
+	}
+	s.pushLocked(item{id: id, list: h.rows, of: t, rev: h.rev, place: h.place, since: since})
+}
+
+var withheldLine = line(api.MirrorMessage{Withheld: true})
+
+// Regrade has the mirrors of some clients follow what these may read now: a mirror whose
+// grade changed gets a new list, or a message that its rows are withheld.
+func (h *Hub) Regrade(clients []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.regradeLocked(clients)
+}
+
+func (h *Hub) regradeLocked(clients []string) {
+	if h.rows == nil {
+		return
+	}
+	for _, who := range clients {
+		for _, s := range h.named[who] {
+			for id, was := range s.mirrors {
+				grade, err := h.access.Grade(who, was.prefixes)
+				if err != nil || grade == was.grade {
+					continue
+				}
+				now := h.topicLocked(was.prefixes, was.commits, grade)
+				h.unsubscribeLocked(was, sub{s, id})
+				h.enterMirrorLocked(s, id, now, "")
+			}
+		}
+	}
 }
 
 func bytesOf(prefixes []string) (n int) {
@@ -288,20 +365,22 @@ func (h *Hub) forgetLocked(s *stream) {
 	}
 }
 
-// topicLocked returns the topic of who asks for the same.
-func (h *Hub) topicLocked(ask api.MirrorAsk) *topic {
-	prefixes := store.NewMirrorState(ask.Prefixes, ask.Commits).Prefixes()
-	key := strings.Join(prefixes, "\x00")
-	if ask.Commits {
+// topicLocked returns the topic of who asks for the same, and may read the same.
+func (h *Hub) topicLocked(prefixes []string, commits bool, grade Grade) *topic {
+	key := grade.Name + "\x00" + strings.Join(prefixes, "\x00")
+	if commits {
 		key += "\x00commits"
 	}
 	t := h.topics[key]
 	if t != nil {
 		return t
 	}
-	t = &topic{key: key, prefixes: prefixes, subs: map[sub]struct{}{}}
+	t = &topic{key: key, prefixes: prefixes, commits: commits, grade: grade, subs: map[sub]struct{}{}}
 	h.topics[key] = t
-	if ask.Commits {
+	if grade == (Grade{}) {
+		return t
+	}
+	if commits {
 		h.heeding[t] = struct{}{}
 	}
 	for _, p := range prefixes {
@@ -319,12 +398,19 @@ func (h *Hub) leaveLocked(s *stream, id int) {
 	}
 	delete(s.mirrors, id)
 	s.asked -= bytesOf(t.prefixes)
-	delete(t.subs, sub{s, id})
+	h.unsubscribeLocked(t, sub{s, id})
+}
+
+func (h *Hub) unsubscribeLocked(t *topic, of sub) {
+	delete(t.subs, of)
 	if len(t.subs) > 0 {
 		return
 	}
 	delete(h.topics, t.key)
 	delete(h.heeding, t)
+	if t.grade == (Grade{}) {
+		return
+	}
 	for _, p := range t.prefixes {
 		if h.at[p] = slices.DeleteFunc(h.at[p], func(o *topic) bool { return o == t }); len(h.at[p]) == 0 {
 			delete(h.at, p)

@@ -76,7 +76,7 @@ func (f *fake) Fresh(context.Context) (store.Revision, error) { return f.rev, ni
 // of it, its streams end, and new lists are of its present state.
 func TestAnotherStore(t *testing.T) {
 	f := &fake{[]store.KV{{Key: state + "x", Value: []byte("1"), Create: 7, Mod: 7}}, 9}
-	h := NewHub(f, []string{state}, 0)
+	h := NewHub(f, []string{state}, Open{}, 0)
 	list := func(more func(l *link)) (rows []api.MirrorRow, rev int64) {
 		mine, theirs := net.Pipe()
 		var serving sync.WaitGroup
@@ -109,7 +109,7 @@ func TestAnotherStore(t *testing.T) {
 	}
 	list(func(l *link) {
 		f.rows, f.rev = []store.KV{{Key: state + "y", Value: []byte("2"), Create: 3, Mod: 3}}, 4
-		h.Apply(store.Batch{Revision: 4, Listed: true, Events: []store.Event{{KV: store.KV{Key: state + "x", Mod: 4}}, {KV: f.rows[0]}}})
+		h.Apply(store.Batch{Revision: 4, Listed: true, Events: []store.Event{{KV: store.KV{Key: state + "x", Mod: 4}}, {KV: f.rows[0]}}}, nil)
 		for {
 			if m, err := l.read(); err != nil {
 				if !containsAll(err.Error(), "it ended the stream", "again") {

@@ -246,6 +246,11 @@ func (l *link) follow(ctx context.Context, m *mirror) (following bool, reason, e
 				m.state.Reach(msg.Place, msg.Older)
 			}
 			switch {
+			case msg.Withheld:
+				m.state.Forget()
+				m.withheld()
+				list, following = nil, true
+				continue
 			case msg.List && rev == 0:
 				list = append(list, kvs...)
 				continue
@@ -255,6 +260,8 @@ func (l *link) follow(ctx context.Context, m *mirror) (following bool, reason, e
 					identity = fromWire(*msg.Identity)
 				}
 				b, deliver = m.state.Relist(append(list, kvs...), rev, identity)
+				b.Partial, deliver = msg.Partial, deliver || msg.Partial != m.partial
+				m.partial = msg.Partial
 				list = nil
 			case !following:
 				return following, errors.New("a relay sent a commit before its list"), nil

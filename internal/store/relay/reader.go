@@ -168,7 +168,10 @@ func (r *Reader) Mirror(ctx context.Context, prefixes []string, fn func(store.Ba
 	for _, opt := range opts {
 		opt(&o)
 	}
-	m := &mirror{state: nil, fn: fn, commits: o.Commits}
+	m := &mirror{fn: fn, commits: o.Commits, withheld: o.Withheld}
+	if m.withheld == nil {
+		m.withheld = func() {}
+	}
 	return store.KeepMirror(ctx, prefixes, opts, func(state *store.MirrorState, onState func(error)) (bool, error, error) {
 		m.state, m.onState = state, onState
 		src, err := r.await(ctx)
@@ -188,6 +191,9 @@ type mirror struct {
 	fn      func(store.Batch) error
 	commits bool
 	onState func(error)
+
+	withheld func()
+	partial  bool // the newest list was
 }
 
 // await returns the source once it is decided.

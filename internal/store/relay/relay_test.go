@@ -52,10 +52,10 @@ func newReplica(t *testing.T, base *memory.Store) *replica {
 	ctx, end := context.WithCancel(context.Background())
 	r := &replica{t: t, store: base.Client(), ctx: ctx, conns: map[net.Conn]struct{}{}}
 	r.follow = store.NewFollower(r.store, []string{state}, func(b store.Batch) error {
-		r.hub.Apply(b)
+		r.hub.Apply(b, nil)
 		return nil
 	})
-	r.hub = NewHub(r, []string{state}, 50*time.Millisecond)
+	r.hub = NewHub(r, []string{state}, Open{}, 50*time.Millisecond)
 	r.serves.Go(func() { r.hub.Run(ctx) })
 	r.serves.Go(func() { _ = r.follow.Run(ctx) }) // its error is ctx's end
 	t.Cleanup(func() {

@@ -219,7 +219,10 @@ func (h *Hub) put(ctx context.Context, s *stream, out []byte, it item, send func
 		rows := it.list.Root().Iterator()
 		rows.SeekPrefix([]byte(p))
 		for _, v, ok := rows.Next(); ok; _, v, ok = rows.Next() {
-			kv := v.(store.KV)
+			kv, shown := h.access.Show(it.of.grade, v.(store.KV))
+			if !shown {
+				continue
+			}
 			part.Rows = append(part.Rows, toWire(kv))
 			if size += len(kv.Key) + len(kv.Value); size < partBytes {
 				continue
@@ -231,7 +234,7 @@ func (h *Hub) put(ctx context.Context, s *stream, out []byte, it item, send func
 			part.Rows, size = part.Rows[:0], 0
 		}
 	}
-	part.Revision, part.Place = int64(it.rev), it.place
+	part.Revision, part.Place, part.Partial = int64(it.rev), it.place, it.of.grade.Partial
 	if it.since != "" {
 		// After the list: what the store has now, it had then, or this stream ends.
 		var err error

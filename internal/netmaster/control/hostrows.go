@@ -1,0 +1,203 @@
+package control
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/relay"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// rowsLinger is for how long a host goes on reading a tenant of which it has no endpoint any
+// more: the next container of the tenant then costs no list.
+const rowsLinger = 5 * time.Minute
+
+// HostRowsView is the View's part that says which rows concern each host: what its own
+// committed endpoints need, whatever the host asks for. It implements relay.Access.
+type HostRowsView struct {
+	settings *SettingsView
+	tenants  *TenantView
+
+	mu         *sync.RWMutex                                     // the View's
+	endpoints  map[model.HostName]map[model.TenantName]int       // how many a host has
+	left       map[model.HostName]map[model.TenantName]time.Time // tenants that a host has none of any more, and until when it reads them
+	changed    map[model.HostName]struct{}                       // hosts that may read something else since takeChanged
+	changedAll bool
+	now        func() time.Time
+}
+
+func newHostRowsView(mu *sync.RWMutex, settings *SettingsView, tenants *TenantView) *HostRowsView {
+	hv := &HostRowsView{mu: mu, settings: settings, tenants: tenants, now: time.Now}
+	hv.reset()
+	return hv
+}
+
+func (hv *HostRowsView) reset() {
+	hv.endpoints = map[model.HostName]map[model.TenantName]int{}
+	hv.left = map[model.HostName]map[model.TenantName]time.Time{}
+	hv.changed, hv.changedAll = map[model.HostName]struct{}{}, true
+}
+
+func (hv *HostRowsView) enterEndpoint(old, now *model.Endpoint) {
+	if now != nil && now.Host != "" {
+		hv.count(now.Host, now.Key.Network.Tenant, 1)
+	}
+	if old != nil && old.Host != "" {
+		hv.count(old.Host, old.Key.Network.Tenant, -1)
+	}
+}
+
+func (hv *HostRowsView) count(h model.HostName, t model.TenantName, by int) {
+	of := hv.endpoints[h]
+	if of == nil {
+		of = map[model.TenantName]int{}
+		hv.endpoints[h] = of
+	}
+	was := of[t]
+	if of[t] = was + by; of[t] == 0 {
+		if delete(of, t); len(of) == 0 {
+			delete(hv.endpoints, h)
+		}
+		if hv.left[h] == nil {
+			hv.left[h] = map[model.TenantName]time.Time{}
+		}
+		hv.left[h][t] = hv.now().Add(rowsLinger)
+		return
+	}
+	if was == 0 {
+		if delete(hv.left[h], t); len(hv.left[h]) == 0 {
+			delete(hv.left, h)
+		}
+		hv.changed[h] = struct{}{}
+	}
+}
+
+// takeChanged returns the hosts that may read something else since the last call, those
+// that a tenant left long enough ago included. Of a change that may concern every host it
+// returns all that have endpoints, or settings of their own.
+func (hv *HostRowsView) takeChanged() (out []string) {
+	hv.mu.Lock()
+	defer hv.mu.Unlock()
+	now := hv.now()
+	for h, of := range hv.left {
+		for t, until := range of {
+			if now.After(until) {
+				delete(of, t)
+				hv.changed[h] = struct{}{}
+			}
+		}
+		if len(of) == 0 {
+			delete(hv.left, h)
+		}
+	}
+	if hv.changedAll {
+		for h := range hv.endpoints {
+			hv.changed[h] = struct{}{}
+		}
+		for h := range hv.left {
+			hv.changed[h] = struct{}{}
+		}
+		for k := range hv.settings.bgpRows.all {
+			hv.changed[k.Host] = struct{}{}
+		}
+	}
+	for h := range hv.changed {
+		out = append(out, string(h))
+	}
+	clear(hv.changed)
+	hv.changedAll = false
+	return out
+}
+
+// Of returns how much of a tenant a host reads.
+func (hv *HostRowsView) Of(h model.HostName, t model.TenantName) tables.HostRows {
+	return read(hv.mu, func() tables.HostRows { return hv.of(h, t) })
+}
+
+func (hv *HostRowsView) of(h model.HostName, t model.TenantName) tables.HostRows {
+	if hv.isHere(h, t) {
+		return tables.AllRows
+	}
+	if t == model.DefaultTenant { // every host leads to the services that it has
+		return tables.PeerRows
+	}
+	row, known := hv.tenants.tenantRows.all[t]
+	if !known {
+		return tables.NoRows
+	}
+	for _, k := range row.Shared { // of others, which this one's containers reach
+		if hv.isHere(h, k.Tenant) {
+			return tables.PeerRows
+		}
+	}
+	if slices.ContainsFunc(row.Clients, func(client model.TenantName) bool { return hv.isHere(h, client) }) {
+		return tables.PeerRows
+	}
+	if _, speaks := hv.settings.bgpRows.all[tables.BgpKey{Host: h}]; speaks {
+		return tables.NetworkRows
+	}
+	return tables.NoRows
+}
+
+func (hv *HostRowsView) isHere(h model.HostName, t model.TenantName) bool {
+	_, left := hv.left[h][t]
+	return left || hv.endpoints[h][t] > 0
+}
+
+// The grades of mirrors. Those of rows outside of tenants name the host only where it has
+// secrets there, so that other hosts share what is made for them.
+var (
+	gradeEverything = relay.Grade{Name: "everything"} // of clients that are no hosts
+	gradeGlobal     = relay.Grade{Name: "global"}
+	tenantGrades    = map[tables.HostRows]relay.Grade{
+		tables.NetworkRows: {Name: "networks", Partial: true}, tables.PeerRows: {Name: "peer", Partial: true}, tables.AllRows: {Name: "tenant"},
+	}
+)
+
+const gradeGlobalOf = "global of "
+
+// Grade implements relay.Access.
+func (hv *HostRowsView) Grade(who string, prefixes []string) (relay.Grade, error) {
+	if who == "" {
+		return gradeEverything, nil
+	}
+	h := model.HostName(who)
+	var of []model.TenantName
+	for _, p := range prefixes {
+		t, one := tables.TenantOfPrefix(p)
+		if !one && !strings.HasPrefix(p, tables.GlobalPrefix) {
+			return relay.Grade{}, model.Errorf(model.ErrInvalid, "mirror: %q has rows of more than one tenant", p)
+		}
+		of = append(of, t)
+	}
+	if of = slices.Compact(of); len(of) > 1 {
+		return relay.Grade{}, model.Errorf(model.ErrInvalid, "mirror: %q have rows of more than one tenant", prefixes)
+	}
+	hv.mu.RLock()
+	defer hv.mu.RUnlock()
+	if len(of) == 1 && of[0] != "" {
+		return tenantGrades[hv.of(h, of[0])], nil
+	}
+	if _, speaks := hv.settings.bgpRows.all[tables.BgpKey{Host: h}]; speaks {
+		return relay.Grade{Name: gradeGlobalOf + who}, nil
+	}
+	return gradeGlobal, nil
+}
+
+// Show implements relay.Access.
+func (hv *HostRowsView) Show(g relay.Grade, kv store.KV) (store.KV, bool) {
+	if g == gradeEverything {
+		return kv, true
+	}
+	for rows, grade := range tenantGrades {
+		if grade == g {
+			return kv, rows.Shows(kv.Key)
+		}
+	}
+	host, _ := strings.CutPrefix(g.Name, gradeGlobalOf)
+	return tables.ShowGlobal(model.HostName(host), kv)
+}
