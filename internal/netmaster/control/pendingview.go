@@ -55,7 +55,6 @@ func (pv *PendingView) Waiting() []Waiting {
 }
 
 // enterPending enters a change that waits to be confirmed, nil = it does no longer.
-// says that it comes with a list.
 func (pv *PendingView) enterPending(k tables.PendingKey, p *tables.Pending) {
 	if p == nil {
 		delete(pv.pendingRows, k)
