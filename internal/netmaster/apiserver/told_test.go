@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,9 +81,20 @@ func TestTold(t *testing.T) {
 	}
 	f.must("POST", "/api/v1/pending", `{"within":"1h","objects":[{"kind":"global","name":"global","fwdMode":"routing"}]}`)
 	told(false, "is unconfirmed: in ", "netctl confirm ")
-	if _, text := f.do("GET", "/metrics", ""); !strings.Contains(text, "\ncontiv_changes_pending 1\n") || !strings.Contains(text, "\ncontiv_hosts_many_away 0\n") || !strings.Contains(text, "\ncontiv_host_evict_after_seconds 3600\n") {
-		t.Error(text)
+	awaitMetrics := func(lines ...string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		lacks := func(text string) bool {
+			return slices.ContainsFunc(lines, func(l string) bool { return !strings.Contains(text, "\n"+l+"\n") })
+		}
+		for text := ""; lacks(text); { // the registry's watch tells a moment later
+			if _, text = f.do("GET", "/metrics", ""); ctx.Err() != nil {
+				t.Fatal(text)
+			}
+		}
 	}
+	awaitMetrics("contiv_changes_pending 1", "contiv_hosts_many_away 0", "contiv_host_evict_after_seconds 3600")
 	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error {
 		return tables.ServiceRanges.Put(tx, model.ServiceRanges{Ranges: []netip.Prefix{netip.MustParsePrefix("10.1.1.128/25"), netip.MustParsePrefix("10.96.0.0/12")}})
 	}); err != nil {
@@ -92,12 +104,6 @@ func TestTold(t *testing.T) {
 	if err := reg.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for text := ""; !strings.Contains(text, "\ncontiv_hosts_many_away 1\n"); { // the registry's watch tells a moment later
-		if _, text = f.do("GET", "/metrics", ""); ctx.Err() != nil {
-			t.Fatal(text)
-		}
-	}
+	awaitMetrics("contiv_hosts_many_away 1")
 	told(true, "2 of 2 hosts are away: more than half, so")
 }
