@@ -38,9 +38,6 @@ func in[T any](set func(T) bool) func(any) bool {
 	}
 }
 
-// every is set in every object of a type.
-func every[T any](T) bool { return true }
-
 // NoEffects returns the table, or one collection's part of it.
 func NoEffects(kind string) []NoEffect {
 	var out []NoEffect

@@ -388,7 +388,11 @@ func (x *randomServices) judge(what string, c *served, p reference.Packet, v ref
 		}
 		to, _ := s.PortOf(p.Proto, p.DstPort)
 		old, there := s.Backends.Get(c.by.Key)
-		renewed := p.TCPFlags == reference.FlagSYN && c.bound && (!x.takes(s, c.by.Key, p) || !there || old.State != desired.BackendActive)
+		request := p.TCPFlags == reference.FlagSYN && c.bound
+		renewed := request && (!there || old.State != desired.BackendActive)
+		if request && e != c.by.Key && !x.takes(s, c.by.Key, p) {
+			renewed = true // an active backend that the traffic policy has put out of the pool may be kept, or not
+		}
 		switch was := c.bound && !renewed; {
 		case was && e != c.by.Key:
 			wrong("it was bound to " + c.by.Key.String())
