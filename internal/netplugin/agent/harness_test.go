@@ -54,6 +54,9 @@ type master struct {
 	reports map[string]api.UpdateEndpointRequest
 }
 
+// refusedAddr is an address that master gives to no endpoint.
+var refusedAddr = netip.MustParseAddr("10.1.1.78")
+
 func newMaster(t testing.TB, st store.Store) *master {
 	t.Helper()
 	m := &master{
@@ -182,6 +185,9 @@ func (m *master) create(ctx context.Context, r api.CreateEndpointRequest) (any, 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.created[r.EndpointID] = r
+	if r.ConfigEP.IPAddress == refusedAddr.String() {
+		return nil, model.Errorf(model.ErrConflict, "address %s belongs to another endpoint", refusedAddr)
+	}
 	all, _, err := m.st.Range(ctx, tables.TenantPrefix(nk.Tenant))
 	if err != nil {
 		return nil, err

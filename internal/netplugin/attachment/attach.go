@@ -88,7 +88,11 @@ func (a *attacher) attach(ctx context.Context, r attach.Request) (attach.Result,
 			return attach.Result{}, err
 		}
 	}
-	return a.attachNew(ctx, r, t)
+	res, err = a.attachNew(ctx, r, t)
+	if err != nil && former != nil && r.Source == attach.SourceProcess {
+		err = a.putBack(ctx, *former, err)
+	}
+	return res, err
 }
 
 // parseTarget checks the request's fields. Errors are of kind ErrInvalid.

@@ -2,6 +2,7 @@ package attachment
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -38,4 +39,24 @@ func (a *attacher) releaseReplaced(ctx context.Context, e Entry) error {
 		return model.Errorf(model.ErrUnavailable, "its previous attachment as %s is not released yet: %w", e.Endpoint, err)
 	}
 	return nil
+}
+
+// putBack attaches a process again as it was before it asked for something that is refused,
+// such as an address that another endpoint has: no runtime asks again for what it had. It returns
+// the refusal.
+func (a *attacher) putBack(ctx context.Context, was Entry, refusal error) error {
+	r := was.Request
+	r.Addresses = nil
+	for _, addr := range was.Result.Addresses {
+		r.Addresses = append(r.Addresses, addr.Prefix.Addr())
+	}
+	t, err := parseTarget(r)
+	if err == nil {
+		t.tenant, t.network, t.group = was.Endpoint.Network.Tenant, was.Endpoint.Network.Name, was.Group
+		_, err = a.attachNew(ctx, r, t)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; its previous attachment as %s is released, and could not be made again: %w", refusal, was.Endpoint, err)
+	}
+	return refusal
 }
