@@ -33,7 +33,7 @@ func (n NetworkPolicy) Validate() error {
 	case len(n.Rules) > MaxNetworkPolicyRules:
 		return InvalidField("rules", len(n.Rules), fmt.Sprintf("must be at most %d; several policies can have one order", MaxNetworkPolicyRules))
 	case len(n.Rules) == 0 && !p.Default.Decides():
-		return InvalidField("rules", len(n.Rules), "must not be empty in a policy that says nothing else: give it rules, or allow or deny as defaultIn or defaultOut")
+		return InvalidField("rules", "", "must not be empty in a policy that says nothing else: give it rules, or allow or deny as defaultIn or defaultOut")
 	}
 	ids := make(map[RuleID]bool, len(n.Rules))
 	for i, r := range n.Rules {

@@ -176,8 +176,11 @@ func (s Service) validateWishes() error {
 }
 
 func (s Service) validateSelectors() error {
-	if n := len(s.Selectors); n == 0 || n > MaxServiceSelectors {
-		return InvalidField("selectors", n, fmt.Sprintf("must be between 1 and %d; what has no selector has no providers", MaxServiceSelectors))
+	switch n := len(s.Selectors); {
+	case n == 0:
+		return InvalidField("selectors", "", "must not be empty: a service without selectors has no providers")
+	case n > MaxServiceSelectors:
+		return InvalidField("selectors", n, fmt.Sprintf("must be at most %d", MaxServiceSelectors))
 	}
 	for i, sel := range s.Selectors {
 		if p, err := ParseServiceSelector(sel.String()); err != nil || p != sel {
@@ -191,8 +194,11 @@ func (s Service) validateSelectors() error {
 }
 
 func (s Service) validatePortTexts() error {
-	if n := len(s.Ports); n == 0 || n > MaxServicePorts {
-		return InvalidField("ports", n, fmt.Sprintf("must be between 1 and %d, each service port:provider port:protocol", MaxServicePorts))
+	switch n := len(s.Ports); {
+	case n == 0:
+		return InvalidField("ports", "", "must not be empty: give service port:provider port:protocol, such as 80:8080:TCP")
+	case n > MaxServicePorts:
+		return InvalidField("ports", n, fmt.Sprintf("must be at most %d", MaxServicePorts))
 	}
 	for i, port := range s.Ports {
 		p, err := ParseServicePort(port.Text)

@@ -77,7 +77,7 @@ func newDetach(base common, getenv func(string) string) *command {
 	o := newProcessOptions(base, getenv)
 	c := &command{
 		name:     "detach",
-		short:    "Takes a process that was attached with 'netctl attach' off its network; one that is not attached is fine",
+		short:    "Takes a process that was attached with 'netctl attach' off its network",
 		examples: []string{"netctl detach --netns /run/netns/web", "netctl detach --pid 4711"},
 	}
 	o.which(&c.flags)

@@ -308,6 +308,9 @@ func TestChange(t *testing.T) {
 			furnish(m)
 			got := netctl(t, m.url, strings.Fields(tc.line)...)
 			warns := ""
+			if strings.HasPrefix(tc.line, "group create -t blue -r") {
+				warns = "note: no longer set, since no flag gives it: policies ([web-in, audit])\n"
+			}
 			if strings.Contains(tc.sent, `"action":"allow"`) && !strings.Contains(tc.sent, "Ip") {
 				warns = "warning: rule new allows everything in direction in: it names no peer, protocol or port; 'netctl policy rule-rm -t blue web-in new' deletes it\n"
 			}

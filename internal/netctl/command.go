@@ -145,7 +145,11 @@ func (c *command) checkArgs(positional []string) error {
 		if positional[most] == "" {
 			return flags.Usagef("unexpected argument \"\": a variable may be empty, or a switch that takes no value (such as --json, --token of login) has got one")
 		}
-		return flags.Usagef("unexpected argument %q", positional[most])
+		hint := ""
+		if slices.Contains(c.args, "TEXT") {
+			hint = ": write TEXT in quotes"
+		}
+		return flags.Usagef("unexpected argument %q%s", positional[most], hint)
 	}
 	return nil
 }

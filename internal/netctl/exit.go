@@ -76,7 +76,7 @@ func message(err error) string {
 		return "no netmaster answers there: what does, does not know the path (404 page not found); look at --netmaster URL or the environment variable NETMASTER: netmaster's port is " + api.DefaultPort
 	}
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Status == http.StatusBadRequest && strings.Contains(e.Message, "HTTP request to an HTTPS server") { // net/http's words
-		return "netmaster speaks TLS there: ask it at https://, and show a certificate with --tls-dir"
+		return "netmaster speaks TLS there: ask it at https://, with a certificate (--tls-dir) or a token (netctl login --token)"
 	}
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"

@@ -89,10 +89,24 @@ func runExport(ctx context.Context, o *exportOptions) error {
 	if !admin { // apply would refuse the whole list
 		docs = slices.DeleteFunc(docs, func(d exported) bool { return d.kind == "tenant" || d.kind == endpointKind })
 		fmt.Fprintln(o.stderr, "warning: left out the kinds tenant and endpoint: only a cluster-admin writes them")
+		docs = slices.DeleteFunc(docs, func(d exported) bool {
+			left := needsClusterAdmin(d.object)
+			if left {
+				fmt.Fprintf(o.stderr, "warning: left out %s %s: only a cluster-admin writes it\n", d.kind, d.key)
+			}
+			return left
+		})
 	}
 	// Endpoints come last, after the networks and groups that they are in.
 	slices.SortStableFunc(docs, func(a, b exported) int { return boolInt(a.kind == endpointKind) - boolInt(b.kind == endpointKind) })
 	return o.write(docs)
+}
+
+// needsClusterAdmin reports whether netmaster refuses an object of a tenant to its
+// administrators, even unchanged: they may only read it.
+func needsClusterAdmin(object any) bool {
+	p, ok := object.(api.NetworkPolicy)
+	return ok && p.Tier == "admin"
 }
 
 func boolInt(b bool) int {

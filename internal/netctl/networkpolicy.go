@@ -158,9 +158,11 @@ func parseRule(text string) (r api.NetworkPolicyRule, err error) {
 		return r, errors.New("must begin with a direction and an action: in allow")
 	}
 	r.Direction, r.Action = words[0], words[1]
-	for _, w := range words[2:] {
+	for i, w := range words[2:] {
 		n, isPriority := strings.CutPrefix(w, "priority=")
-		switch {
+		switch before := words[i+1]; {
+		case isNumber(w) && (before == "tcp" || before == "udp"):
+			return r, fmt.Errorf("%q after %q would be a protocol's number: write the port as %s/%s", w, before, before, w)
 		case w == "log":
 			r.Log = true
 		case isPriority && r.Priority != 0:
@@ -185,6 +187,8 @@ func parseRule(text string) (r api.NetworkPolicyRule, err error) {
 	}
 	return r, nil
 }
+
+func isNumber(w string) bool { return strings.Trim(w, "0123456789") == "" }
 
 // isPort tells a protocol, which may have ports, from a peer.
 func isPort(w string) bool {

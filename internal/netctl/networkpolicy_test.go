@@ -59,7 +59,7 @@ func TestNetworkPolicyCommand(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("stored (-want +got):\n%s", d)
 	}
-	for _, rule := range []string{"in", "in allow app=web app", "in allow tcp/80 priority=high", "in allow priority=7 priority=8", "in allow a=1,a=2", "in allow group: tcp/22", "in allow network:", "in allow 10.0.0.0/8!", "in allow app=web tcp/"} {
+	for _, rule := range []string{"in", "in allow app=web app", "in allow tcp/80 priority=high", "in allow priority=7 priority=8", "in allow a=1,a=2", "in allow group: tcp/22", "in allow network:", "in allow 10.0.0.0/8!", "in allow app=web tcp/", "in allow app=web tcp 22", "in allow udp 5353"} {
 		if r := netctl(t, url, "network-policy", "create", "-t", "blue", "--rule", rule, "q"); r.code == 0 || !strings.Contains(r.errOut, "--rule") {
 			t.Errorf("%q: %d %s", rule, r.code, r.errOut)
 		}
@@ -85,6 +85,21 @@ func TestNetworkPolicyCommand(t *testing.T) {
 	}
 	if out := run("diff", "-f", file); strings.Contains(out, "networkPolicy") {
 		t.Errorf("diff after apply: %s", out)
+	}
+}
+
+// TestCreateNamesWhatItClears: a write replaces all of an object, so that a flag that is left
+// out empties its field.
+func TestCreateNamesWhatItClears(t *testing.T) {
+	url := startNetmaster(t)
+	create := []string{"netprofile", "create", "--bandwidth", "50mbps", "gold"}
+	check(t, result{ExitOK, "Created netprofile default:gold\n", ""}, netctl(t, url, append(create, "--dscp", "46", "--receive-bandwidth", "100mbps")...))
+	check(t, result{ExitOK, "Unchanged: netprofile default:gold\n", ""}, netctl(t, url, append(create, "--dscp", "46", "--receive-bandwidth", "100mbps")...))
+	r := netctl(t, url, create...)
+	for _, part := range []string{"note: no longer set, since no flag gives it: ", "DSCP (46)", "receiveBandwidth (100mbps)"} {
+		if r.code != ExitOK || !strings.Contains(r.errOut, part) {
+			t.Errorf("%+v, want %q", r, part)
+		}
 	}
 }
 

@@ -153,7 +153,36 @@ func put(ctx context.Context, o *common, k *objectKind, name string, object api.
 	if err != nil {
 		return err
 	}
+	if existed && k.single == "" { // the commands of single objects keep what no flag names
+		if err := o.noteCleared(before, after); err != nil {
+			return err
+		}
+	}
 	return o.say(written(existed, reflect.DeepEqual(before, after))+" "+k.noun, name, object.ObjectKey(), after)
+}
+
+// noteCleared names the fields that had a value before a write, and have none after it: a
+// write replaces all of an object, and a flag that is left out means an empty field.
+func (o *common) noteCleared(before, after any) error {
+	names, was, err := fieldTexts(before)
+	if err != nil {
+		return err
+	}
+	_, is, err := fieldTexts(after)
+	if err != nil {
+		return err
+	}
+	var cleared []string
+	for _, n := range names {
+		if was[n] != "" && is[n] == "" {
+			cleared = append(cleared, n+" ("+was[n]+")")
+		}
+	}
+	if len(cleared) == 0 {
+		return nil
+	}
+	_, err = fmt.Fprintf(o.stderr, "note: no longer set, since no flag gives it: %s\n", strings.Join(cleared, ", "))
+	return err
 }
 
 // written says what a write did to an object.

@@ -154,12 +154,25 @@ func linked(set api.LinkSet) string {
 
 func lastPart(key string) string { return key[strings.LastIndexByte(key, ':')+1:] }
 
-// findKind finds a kind by its name or an alias, in upper or lower case.
+// sameKind compares names of kinds in the spellings that people use: "app-profiles" is
+// appProfile.
+func sameKind(a, b string) bool {
+	singular := func(s string) string {
+		s = strings.TrimSuffix(strings.ReplaceAll(strings.ToLower(s), "-", ""), "s")
+		if stem, plural := strings.CutSuffix(s, "ie"); plural {
+			return stem + "y"
+		}
+		return s
+	}
+	return singular(a) == singular(b)
+}
+
+// findKind finds a kind by its name or an alias, as sameKind compares them.
 func findKind(name string) (*objectKind, error) {
 	var all []string
 	for _, k := range objectKinds() {
 		for _, n := range append([]string{k.name}, k.aliases...) {
-			if strings.EqualFold(n, name) {
+			if sameKind(n, name) {
 				return k, nil
 			}
 		}
@@ -173,7 +186,7 @@ func findShown(name string) (*objectKind, error) {
 	var all []string
 	for _, k := range seenKinds() {
 		for _, n := range append([]string{k.name}, k.aliases...) {
-			if strings.EqualFold(n, name) {
+			if sameKind(n, name) {
 				return k, nil
 			}
 		}

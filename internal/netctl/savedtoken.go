@@ -230,6 +230,9 @@ func runLoginToken(ctx context.Context, o *loginOptions) error {
 		return err
 	}
 	s := savedToken{Token: text}
+	if last, there := all.Clusters[all.Current]; there && o.globals.netmaster == DefaultNetmaster {
+		o.globals.netmaster, s.CA = strings.Join(last.Netmasters, ","), last.CA
+	}
 	if o.caFile != "" {
 		pem, err := os.ReadFile(o.caFile)
 		if err != nil {

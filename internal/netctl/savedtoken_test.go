@@ -52,6 +52,9 @@ func TestLoginToken(t *testing.T) {
 	if r := run("", mine, "tenant", "ls", "-q"); r.code != ExitOK {
 		t.Errorf("with the kept token: %+v", r)
 	}
+	if r := run(right+"\n", "", "login", "--token"); r.code != ExitOK || !strings.Contains(r.out, mine) {
+		t.Errorf("login again, where --netmaster is the last login's: %+v", r)
+	}
 	for _, mode := range []os.FileMode{0o644, 0o660, 0o600} { // as ssh treats keys
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)

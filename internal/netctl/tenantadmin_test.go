@@ -92,7 +92,7 @@ func TestTenantAdminAppliesItsExport(t *testing.T) {
 	as := startScoped(t)
 	for _, line := range []string{
 		"tenant create blue", "network create -t blue -s 10.1.1.0/24 net", "network create -t blue -s 10.3.1.0/24 --nw-type infra storage", "policy create -t blue in", "group create -t blue -p in net web",
-		"service create -t blue --network net --selector app=web --port 80:8080:TCP shop",
+		"service create -t blue --network net --selector app=web --port 80:8080:TCP shop", "network-policy create -t blue --tier admin --default-in deny adm",
 	} {
 		if got := as("root", strings.Fields(line)...); got.code != ExitOK {
 			t.Fatalf("%s: %+v", line, got)

@@ -42,6 +42,9 @@ func awayRemedy(h api.Host) string {
 	if h.Age >= 0 && time.Duration(h.Age)*time.Second < restarts {
 		return "if it is not being restarted, start netplugin there"
 	}
+	if h.Endpoints > 0 {
+		return fmt.Sprintf("start netplugin there; once the host is gone for good, 'netctl host rm --force %s' releases its endpoints and forgets it", h.Name)
+	}
 	return fmt.Sprintf("start netplugin there; once the host is gone for good, 'netctl host rm %s' forgets it", h.Name)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,16 +42,32 @@ func warnings(m any) []string {
 		out = append(out, labelWarnings(m.Labels)...)
 	case model.NetProfile:
 		out = append(out, burstWarnings(m)...)
+	case model.Rule:
+		if p, err := netip.ParsePrefix(m.RawAddr); err == nil && p != m.Addr {
+			out = append(out, fmt.Sprintf("the rule's address %s means %s: address bits beyond the length do not count", m.RawAddr, m.Addr))
+		}
 	}
 	return out
 }
 
 // clusterWarnings names parts of an object that have no effect in the cluster as it is now.
 func clusterWarnings(v *control.View, m any) []string {
-	if p, ok := m.(model.NetworkPolicy); ok {
-		return selectorWarnings(v, p)
+	switch m := m.(type) {
+	case model.NetworkPolicy:
+		return selectorWarnings(v, m)
+	case model.Service:
+		return providerWarnings(v, m)
 	}
 	return fabricWarnings(v, m)
+}
+
+// providerWarnings says of a service that no endpoint provides it, whose selectors may be
+// misspelt. Where its network has no endpoints there is nothing to compare with.
+func providerWarnings(v *control.View, s model.Service) []string {
+	if len(s.Selectors) == 0 || len(v.Services.Providers(s)) > 0 || v.Endpoints.EndpointsOf(model.Owned{Kind: "network", Key: s.Network.String()}) == 0 {
+		return nil
+	}
+	return []string{"no endpoint of network " + s.Network.String() + " has all of its labels now, so that connections to it fail: check the spelling, unless such endpoints are still to come"}
 }
 
 // selectorWarnings names the selectors of a policy by labels that no endpoint has, which

@@ -118,7 +118,7 @@ func TestRefused(t *testing.T) {
 	try("an unfinished directory of another name", func(c *Config) { c.Dir, c.Token, c.Name = half, good, "x" }, model.ErrConflict, "keeps its name")
 	try("an unfinished directory at another address", func(c *Config) { c.Dir, c.Token, c.Peer = half, good, address(15, 23801) }, model.ErrConflict, "repeat the former command line")
 	foreign.Authority[0]++
-	try("an unfinished directory of another cluster", func(c *Config) { c.Dir, c.Token = half, foreign.Text() }, model.ErrConflict, "is joining another cluster")
+	try("an unfinished directory of another cluster", func(c *Config) { c.Dir, c.Token = half, foreign.Text() }, model.ErrConflict, "is joining a cluster by another authority")
 
 	// The data of a member is gone.
 	closed(t, b)

@@ -182,7 +182,7 @@ func (d *directory) check(cfg Config, t *Token) error {
 	case t == nil && unfinished:
 		return model.Errorf(model.ErrConflict, "%s is joining a cluster (as %s, by the token %s): repeat the command line with --join and --token, or delete the directory to create a new cluster", d.path, d.Name, d.Token)
 	case t != nil && d.Authority != t.Authority.String() && unfinished:
-		return model.Errorf(model.ErrConflict, "%s is joining another cluster (authority %s) than the token's (%s): delete it to give that up, or name an empty directory with --data-dir", d.path, d.Authority, t.Authority)
+		return model.Errorf(model.ErrConflict, "%s is joining a cluster by another authority (%s) than the token's (%s): it is another cluster, or its authorities were renewed since; delete the directory to give that up, or name an empty directory with --data-dir", d.path, d.Authority, t.Authority)
 	case t != nil && d.Authority != t.Authority.String():
 		return model.Errorf(model.ErrConflict, "%s belongs to another cluster (authority %s) than the token (%s): name an empty directory with --data-dir, or omit --join to stay in the former cluster", d.path, d.Authority, t.Authority)
 	case d.Name != cfg.Name:
