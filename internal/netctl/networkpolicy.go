@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,7 +134,25 @@ func runNetworkPolicyCreate(ctx context.Context, o *networkPolicyOptions) error 
 		r.RuleID = strconv.Itoa(i + 1)
 		p.Rules = append(p.Rules, r)
 	}
-	return put(ctx, &o.common, networkPolicies, p.NetworkPolicyName, *p)
+	return inRules(o.rules, put(ctx, &o.common, networkPolicies, p.NetworkPolicyName, *p))
+}
+
+var ruleField = regexp.MustCompile(`(^|: )rules\[(\d+)\]\.(?:(?:ports|peers)\[\d+\]\.)?`)
+
+// inRules names the text of --rule in netmaster's sentence about a rule's field.
+func inRules(texts []string, err error) error {
+	if e, ok := errors.AsType[*api.Error](err); !ok || e.Status == http.StatusForbidden {
+		return err
+	}
+	said := ruleField.ReplaceAllStringFunc(err.Error(), func(s string) string {
+		part := ruleField.FindStringSubmatch(s)
+		n, _ := strconv.Atoi(part[2])
+		if n >= len(texts) {
+			return s
+		}
+		return fmt.Sprintf("%s--rule %q: ", part[1], texts[n])
+	})
+	return &flagsError{err, said}
 }
 
 func addLabel(s *api.Selector, text string) error {

@@ -64,6 +64,9 @@ func TestNetworkPolicyCommand(t *testing.T) {
 			t.Errorf("%q: %d %s", rule, r.code, r.errOut)
 		}
 	}
+	if r := netctl(t, url, "network-policy", "create", "-t", "blue", "--rule", "in allow", "--rule", "in allow tcp/99999", "q"); r.code == 0 || !strings.Contains(r.errOut, `--rule "in allow tcp/99999": ports "99999"`) {
+		t.Errorf("a port that is none: %+v", r)
+	}
 	for _, flags := range [][]string{{"--group", ""}, {"--label", ""}, {"--network", " "}, {"--order", "0"}} { // an unset variable
 		r := netctl(t, url, append(append([]string{"network-policy", "create", "-t", "blue", "--default-in", "deny"}, flags...), "q")...)
 		if r.code == 0 || !strings.Contains(r.errOut, flags[0]) {
