@@ -45,16 +45,21 @@ func providerReplaced(t *testing.T, kind string) {
 	for i := range 4 {
 		r.begun(r.reached(r.vip, fmt.Sprint("p", i)))
 	}
+	// Each of what happens has to lose nothing in one of the rounds.
+	fine, most := map[string]bool{}, uint32(0) // most: sent again while no provider is replaced
 	r.rounds(func(round int) bool {
-		without := r.during("nobody is replaced", r.streams, comesOrGoes, func() {
+		most = max(most, r.during("nobody is replaced", r.streams, comesOrGoes, func() {
 			idle := func(i int) testcluster.ContainerSpec { return spec(fmt.Sprint("idle", i), "h2", "blue/net") }
 			r.add(idle(round + 1))
 			r.reached(r.vip, "p0").conn.Close()
 			r.del(idle(round))
-		})
-		with := r.drained(r.streams[1], provider(fmt.Sprint("d", round), "h2"))
-		with = max(with, r.atOnce(r.streams[1], provider(fmt.Sprint("e", round), "h2")))
-		return noMore(with, without)
+		}))
+		drains, goes := r.drained(r.streams[1], provider(fmt.Sprint("d", round), "h2"))
+		atOnce := r.atOnce(r.streams[1], provider(fmt.Sprint("e", round), "h2"))
+		for what, with := range map[string]uint32{"drains": drains, "goes": goes, "at once": atOnce} {
+			fine[what] = fine[what] || noMore(with, most)
+		}
+		return fine["drains"] && fine["goes"] && fine["at once"]
 	})
 	for _, h := range r.streams {
 		if err := h.finish(); err != nil {
@@ -98,9 +103,9 @@ func (r *replacing) without(h *heavy) []*heavy {
 
 // drained replaces the provider of a stream by another one: it drains, its stream
 // goes on, and when that has ended its container goes.
-func (r *replacing) drained(of *heavy, by testcluster.ContainerSpec) uint32 {
+func (r *replacing) drained(of *heavy, by testcluster.ContainerSpec) (drains, goes uint32) {
 	r.t.Helper()
-	drains := r.during(of.provider+" drains and another one comes", r.streams, comesOrGoes, func() {
+	drains = r.during(of.provider+" drains and another one comes", r.streams, comesOrGoes, func() {
 		r.netctl("endpoint drain " + r.endpointOf(of.provider))
 		r.begin(by)
 		r.begun(r.reached(r.vip, by.Name))
@@ -109,8 +114,8 @@ func (r *replacing) drained(of *heavy, by testcluster.ContainerSpec) uint32 {
 		r.t.Errorf("a stream to who drained: %v", err)
 	}
 	r.streams = r.without(of)
-	goes := r.during(of.provider+" goes", r.streams, comesOrGoes, func() { r.del(r.specs[of.provider]) })
-	return max(drains, goes)
+	goes = r.during(of.provider+" goes", r.streams, comesOrGoes, func() { r.del(r.specs[of.provider]) })
+	return drains, goes
 }
 
 // atOnce replaces the provider of a stream by another one at once. Its stream ends: packets
