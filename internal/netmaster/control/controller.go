@@ -118,6 +118,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		for waiting.Pause(gctx, rowsLinger/10) == nil {
+			c.view.HostRows.expire()
 			c.relay.Regrade(c.view.HostRows.takeChanged())
 		}
 		return nil

@@ -76,10 +76,8 @@ func (hv *HostRowsView) count(h model.HostName, t model.TenantName, by int) {
 	}
 }
 
-// takeChanged returns the hosts that may read something else since the last call, those
-// that a tenant left long enough ago included. Of a change that may concern every host it
-// returns all that have endpoints, or settings of their own.
-func (hv *HostRowsView) takeChanged() (out []string) {
+// expire ends what hosts read of tenants that have left them long enough ago.
+func (hv *HostRowsView) expire() {
 	hv.mu.Lock()
 	defer hv.mu.Unlock()
 	now := hv.now()
@@ -94,6 +92,13 @@ func (hv *HostRowsView) takeChanged() (out []string) {
 			delete(hv.left, h)
 		}
 	}
+}
+
+// takeChanged returns the hosts that may read something else since the last call. Of a change
+// that may concern every host it returns all that have endpoints, or settings of their own.
+func (hv *HostRowsView) takeChanged() (out []string) {
+	hv.mu.Lock()
+	defer hv.mu.Unlock()
 	if hv.changedAll {
 		for h := range hv.endpoints {
 			hv.changed[h] = struct{}{}

@@ -231,6 +231,7 @@ func TestEndpointBringsItsTenant(t *testing.T) {
 	h.view.mu.Lock()
 	now = now.Add(rowsLinger + time.Second)
 	h.view.mu.Unlock()
+	h.view.HostRows.expire()
 	h.relay.Regrade(h.view.HostRows.takeChanged())
 	for !s.next(t, 1).Withheld {
 		continue

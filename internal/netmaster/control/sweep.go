@@ -14,7 +14,8 @@ import (
 )
 
 // Sweep is the leader's garbage collection, until ctx ends or the leadership is lost:
-// objects of kinds that this version does not keep, expired reservations, unfinished replacements of rules, identities with labels that no
+// objects of kinds that this version does not keep, expired reservations, unfinished
+// replacements of rules, identities with labels that no
 // endpoint has, and services without an address of a family that their network has. Once in
 // generationRounds it also deletes generations of scopes without a change since the time
 // before.
