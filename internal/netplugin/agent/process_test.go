@@ -71,14 +71,19 @@ func TestProcess(t *testing.T) {
 	if res := attached(); res.Addresses[0].Prefix.Addr() != r.Addresses[0] {
 		t.Errorf("asked for %s, it has %v", r.Addresses[0], res.Addresses)
 	}
-	// What is refused leaves the process attached as it was.
-	r.Addresses = []netip.Addr{refusedAddr}
-	if _, err := b.client().Attach(t.Context(), r); !errors.Is(err, model.ErrConflict) {
-		t.Errorf("an address that another endpoint has: %v", err)
-	}
-	r.Addresses = []netip.Addr{netip.MustParseAddr("10.1.1.77")}
-	if e, there := b.agent.Attachments.Entry(r.Key); !there || e.Result == nil || e.Result.Addresses[0].Prefix.Addr() != r.Addresses[0] {
-		t.Errorf("after a refusal it is %+v", e)
+	// What is refused leaves the process attached as it was, also in another tenant.
+	b.network("red", "vault", 77)
+	refused := r
+	refused.Addresses = []netip.Addr{refusedAddr}
+	elsewhere := refused
+	elsewhere.Tenant, elsewhere.Network, elsewhere.Group = "red", "vault", ""
+	for _, r := range []attach.Request{refused, elsewhere} {
+		if _, err := b.client().Attach(t.Context(), r); !errors.Is(err, model.ErrConflict) {
+			t.Errorf("an address that another endpoint has: %v", err)
+		}
+		if e, there := b.agent.Attachments.Entry(r.Key); !there || e.Result == nil || e.Endpoint.Network.Tenant != "blue" || e.Result.Addresses[0].Prefix.Addr().String() != "10.1.1.77" {
+			t.Errorf("after a refusal it is %+v", e)
+		}
 	}
 	own := r
 	own.Addresses, own.Netns, own.Key = nil, "/proc/thread-self/ns/net", attach.PIDKey(1, "eth0")

@@ -53,6 +53,8 @@ func (a *attacher) putBack(ctx context.Context, was Entry, refusal error) error 
 	t, err := parseTarget(r)
 	if err == nil {
 		t.tenant, t.network, t.group = was.Endpoint.Network.Tenant, was.Endpoint.Network.Name, was.Group
+		a.cluster.AcquireTenant(t.tenant) // it may be another one than what was asked for
+		defer a.cluster.ReleaseTenant(t.tenant)
 		_, err = a.attachNew(ctx, r, t)
 	}
 	if err != nil {
