@@ -18,6 +18,14 @@ type MirrorAsk struct {
 	Commits  bool     `json:"commits,omitempty"`  // also tell of commits that touched nothing under them
 	Since    string   `json:"since,omitempty"`    // a place that the list is to be judged by
 	End      bool     `json:"end,omitempty"`      // of the mirror with this id
+
+	// What the client has of the mirror already, by an earlier stream: all up to At, of the
+	// Store and Grade that its newest list named. It gets only what it has missed, while a
+	// netmaster remembers that.
+	At      int64  `json:"at,omitempty"`
+	AtPlace string `json:"atPlace,omitempty"`
+	Store   string `json:"store,omitempty"`
+	Grade   string `json:"grade,omitempty"`
 }
 
 // MirrorMessage is what a stream tells. A mirror gets a list, in parts, of which the
@@ -31,12 +39,17 @@ type MirrorMessage struct {
 	Older    bool        `json:"older,omitempty"`    // with a list's revision: the store's history lacks Since, it went back
 	Identity *MirrorRow  `json:"identity,omitempty"` // with the latter: the store's record of itself; none = it has none
 	Partial  bool        `json:"partial,omitempty"`  // likewise: kinds of rows that do not concern this host are left out
+	Grade    string      `json:"grade,omitempty"`    // likewise: which rows of the prefixes it has, for MirrorAsk
+	Resumed  bool        `json:"resumed,omitempty"`  // Rows are what commits up to Revision have left
 	// Withheld: what lies under the prefixes does not concern this host. A list comes once
 	// it does, and this again when it no longer does.
 	Withheld bool `json:"withheld,omitempty"`
 	// Fresh: all that was committed by a moment ago has been told. It comes at the
-	// beginning, and every two seconds while the netmaster hears the store.
+	// beginning, and with Alive while the netmaster hears the store.
 	Fresh bool `json:"fresh,omitempty"`
+	// Alive comes every one and a half seconds, with the revision up to which all mirrors
+	// of the stream have been told everything.
+	Alive bool `json:"alive,omitempty"`
 	// End: nothing more comes, and why.
 	End string `json:"end,omitempty"`
 }

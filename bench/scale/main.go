@@ -92,7 +92,7 @@ func run(ctx context.Context) (err error) {
 	flag.StringVar(&o.real, "real", testcluster.DriverEBPF, "data plane of the real netplugin beside the simulated ones: ebpf, ovs or none")
 	flag.StringVar(&o.heap, "heap", "", "`file` for a profile of the simulated agents' heap (go tool pprof); of the last row that runs")
 	flag.Float64Var(&o.busyLoad, "busy", 2, "`load` of the machine, before a row, from which on its times are marked as not fair")
-	flag.BoolVar(&o.relay, "relay", false, "simulated agents mirror from netmaster (--mirror-from netmaster) in place of the store; rows are then called NAME-relay")
+	flag.BoolVar(&o.relay, "relay", false, "simulated agents mirror from netmaster, as hosts with a certificate do, in place of the store; rows are then called NAME-relay")
 	list := flag.Bool("list", false, "print the rows with their sizes, and run none")
 	var given sizes
 	flag.IntVar(&given.Agents, "agents", 0, "in place of the rows' own: simulated agents; on one network in row hard")

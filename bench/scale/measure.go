@@ -78,7 +78,11 @@ func (o *options) measure(ctx context.Context, r row, l *testcluster.Lab, dir st
 		return err
 	}
 	begun := time.Now()
-	s, err := start(ctx, l, orders{Sizes: r.sizes, Store: l.Store.StoreURL(), Dir: dir, Heap: o.heap, Relay: o.relay, First: r.first})
+	relay := ""
+	if o.relay {
+		relay = l.Masters.MasterURL()
+	}
+	s, err := start(ctx, l, orders{Sizes: r.sizes, Store: l.Store.StoreURL(), Dir: dir, Heap: o.heap, Relay: relay, First: r.first})
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ type orders struct {
 	Store string `json:"store"` // URL
 	Dir   string `json:"dir"`   // for state directories and sockets; short
 	Heap  string `json:"heap"`  // file for a profile of the heap; empty = none
-	Relay bool   `json:"relay"` // agents mirror from netmaster
+	Relay string `json:"relay"` // URL of the netmaster that agents mirror from; empty = from the store
 	First bool   `json:"first"` // only the first agent is begun, and the others are not there
 }
 
@@ -154,7 +154,7 @@ func (s *shared) beginAll(ctx context.Context, o orders) ([]*simulated, error) {
 func (s *shared) counts() counts {
 	c := counts{Batches: s.batches.Load(), Events: s.events.Load(), Payload: s.payload.Load(), Passes: s.passes.Load()}
 	c.Wire, c.Conns = received(storePort)
-	if s.relay { // answers to what agents tell netmaster are in it, some bytes a second each
+	if s.relay != "" { // answers to what agents tell netmaster are in it, some bytes a second each
 		wire, conns := received(netmasterPort)
 		c.Wire, c.Conns = c.Wire+wire, c.Conns+conns
 	}

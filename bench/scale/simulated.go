@@ -39,7 +39,7 @@ type counts struct {
 // shared is what all simulated agents of the process write to.
 type shared struct {
 	news                             *news
-	relay                            bool // agents mirror from netmaster
+	relay                            string // URL of the netmaster that agents mirror from; empty = from the store
 	batches, events, payload, passes atomic.Int64
 	said                             said
 }
@@ -95,13 +95,13 @@ func (d *timed) has() int {
 
 // counted counts the events that mirrors receive.
 type counted struct {
-	store.Reader
+	store.Mirrorer
 	shared *shared
 }
 
-// Mirror implements store.Reader.
+// Mirror implements store.Mirrorer.
 func (c counted) Mirror(ctx context.Context, prefixes []string, fn func(store.Batch) error, opts ...store.MirrorOption) error {
-	return c.Reader.Mirror(ctx, prefixes, func(b store.Batch) error {
+	return c.Mirrorer.Mirror(ctx, prefixes, func(b store.Batch) error {
 		c.shared.batches.Add(1)
 		c.shared.events.Add(int64(len(b.Events)))
 		bytes := 0
@@ -129,16 +129,22 @@ func (s *shared) begin(n int, z sizes, storeURL, dir string) (*simulated, error)
 		return nil, err
 	}
 	log := slog.New(&s.said)
-	client, err := etcd.New(etcd.Config{Endpoints: []string{storeURL}, Logger: log})
-	if err != nil {
-		return nil, err
+	cfg, closeStore := agent.Config{}, func() error { return nil }
+	if s.relay != "" {
+		cfg.FromNetmasters, cfg.Seeds = true, []string{s.relay}
+	} else {
+		client, err := etcd.New(etcd.Config{Endpoints: []string{storeURL}, Logger: log})
+		if err != nil {
+			return nil, err
+		}
+		cfg.Store, closeStore = client, client.Close
 	}
 	drv := &timed{Driver: reference.New(), shared: s}
 	at := z.vtep(n)
-	a, err := agent.New(context.Background(), agent.Config{
-		Host: host, Control: at, VTEP: at, DriverName: "fake", Driver: drv, Store: client, Mirrored: func(st store.Reader) store.Reader { return counted{st, s} }, FromNetmasters: s.relay, Log: log,
-		StateDir: dir, Socket: filepath.Join(dir, "s"), UnderlayMTU: 1500, NoDNS: true,
-	})
+	cfg.Host, cfg.Control, cfg.VTEP, cfg.DriverName, cfg.Driver, cfg.Log = host, at, at, "fake", drv, log
+	cfg.Mirrored = func(st store.Mirrorer) store.Mirrorer { return counted{st, s} }
+	cfg.StateDir, cfg.Socket, cfg.UnderlayMTU, cfg.NoDNS = dir, filepath.Join(dir, "s"), 1500, true
+	a, err := agent.New(context.Background(), cfg)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", host, err)
 	}
@@ -148,7 +154,7 @@ func (s *shared) begin(n int, z sizes, storeURL, dir string) (*simulated, error)
 	return &simulated{drv: drv, end: func() error {
 		cancel()
 		err := <-done
-		_ = client.Close() // it was read
+		_ = closeStore() // it was read
 		return err
 	}}, nil
 }

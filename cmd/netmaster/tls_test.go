@@ -122,7 +122,7 @@ func TestTLSPath(t *testing.T) {
 
 	log := slog.New(slog.DiscardHandler)
 	hosts := ca.of("host1", pki.Host)
-	st, err := etcd.New(etcd.Config{Endpoints: []string{"https://" + o.etcdListen}, TLS: hosts.StoreClient, Logger: log})
+	st, err := etcd.New(etcd.Config{Endpoints: []string{"https://" + o.etcdListen}, TLS: mine.StoreClient, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,8 +140,8 @@ func TestTLSPath(t *testing.T) {
 	dir := t.TempDir()
 	loopback := netip.MustParseAddr("127.0.0.1")
 	a, err := agent.New(ctx, agent.Config{
-		Host: "host1", Control: loopback, VTEP: loopback, DriverName: "fake", Driver: reference.New(), Store: st, Log: log, TLS: hosts,
-		StoreAddresses: st.Addresses, StateDir: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "s"), RESTAddress: "127.0.0.1:0", NoDNS: true,
+		Host: "host1", Control: loopback, VTEP: loopback, DriverName: "fake", Driver: reference.New(), FromNetmasters: true, Seeds: []string{"https://" + o.external}, Log: log, TLS: hosts,
+		StateDir: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "s"), RESTAddress: "127.0.0.1:0", NoDNS: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestTLSPath(t *testing.T) {
 	at := a.RESTAddr().String()
 	look := transport.OwnClient(mine.StoreClient, "127.0.0.1", 5*time.Second) // of servers of any role
 	// What it needs includes an answer of a netmaster, which it finds by the registry.
-	eventually(t, "the agent reaches a netmaster and the store", func() error { return ask(t.Context(), look, "https://"+at+"/readyz") })
+	eventually(t, "the agent learns of the cluster from a netmaster", func() error { return ask(t.Context(), look, "https://"+at+"/readyz") })
 
 	stranger := newAuthority(t).of("stranger", pki.ClusterAdmin)
 	for what, addr := range map[string]string{"inspection": at, "profiling": o.debug} {

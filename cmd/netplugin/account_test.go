@@ -55,8 +55,8 @@ func TestJoinByAccount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o.joining.dir != filepath.Join(state, joinedDir) || len(o.etcd) != 1 || o.etcd[0] != "https://127.0.0.1:"+storePort {
-			t.Errorf("its certificate is in %q, the store at %q", o.joining.dir, o.etcd)
+		if o.joining.dir != filepath.Join(state, joinedDir) || len(o.seeds) != 1 || o.seeds[0] != "https://127.0.0.1:9999" {
+			t.Errorf("its certificate is in %q, netmasters at %q", o.joining.dir, o.seeds)
 		}
 		if c := o.enrolment("d"); c.Account.TokenFile != token || c.Account.Authority != authority || c.Dir != "d" || c.Name != "host1" || len(c.Addresses) == 0 {
 			t.Errorf("its certificate is kept by %+v", c)

@@ -23,8 +23,8 @@ const (
 	// systemd starts it again.
 	joinTime = 30 * time.Second
 	// joinedDir is below the state directory.
-	joinedDir = "tls"
-	storePort = "2379"
+	joinedDir     = "tls"
+	netmasterPort = "9999"
 )
 
 // joining is how this host joins a cluster that is secure.
@@ -33,7 +33,7 @@ type joining struct {
 	token   string
 	account enrollment.Account // in place of token
 	dir     string             // of the certificate that was got; "" = none was
-	finds   bool               // the store at netmasters' addresses: none was given
+	finds   bool               // netmasters where they were joined: no other place was given
 	left    string             // where the certificate is that is not used any more
 }
 
@@ -96,16 +96,16 @@ func (o *options) join(ctx context.Context, fs *flags.Set) error {
 		return err
 	}
 	o.joining.dir = dir
-	if fs.Given("etcd-endpoints") != "" || len(o.etcd) == 0 || o.clusterStore != "" {
+	if fs.Given("etcd-endpoints") != "" || len(o.etcd) == 0 || o.clusterStore != "" || o.netmaster != "" {
 		return nil
 	}
 	doors, err := enrollment.Doors(dir)
 	if err != nil {
 		return err
 	}
-	o.joining.finds = true
-	if o.etcd = storeAt(doors); len(o.etcd) == 0 {
-		return errors.New("no netmaster's address is known: give the store's address with --etcd-endpoints")
+	o.joining.finds, o.etcd = true, nil
+	if o.seeds = netmastersAt(doors); len(o.seeds) == 0 {
+		return errors.New("no netmaster's address is known: give them with --netmaster")
 	}
 	return nil
 }
@@ -156,32 +156,31 @@ func (o *options) enrolment(dir string) enrollment.Config {
 	return enrollment.Config{Dir: dir, Name: string(o.hostName), Addresses: o.ownAddresses(), Doors: o.joining.doors, Token: o.joining.token, Account: o.joining.account}
 }
 
-// distrusted is what to do where this host and the store do not trust each other.
-func (o *options) distrusted() string {
-	if o.joining.dir == "" {
-		return ""
-	}
-	return "if the cluster was restored or created again, 'netctl cluster token --host " + string(o.hostName) + "' and start netplugin with --join and --token"
-}
-
-// follow returns what is to be done when the list of netmasters has changed.
-func (j *joining) follow(st any) func(doors []string) {
+// follow returns what is to be done when netmasters have come or gone: set takes their URLs.
+func (j *joining) follow(set func(urls []string)) func(doors []string) {
 	return func(doors []string) {
-		c, ok := st.(interface{ SetEndpoints(urls []string) })
-		if urls := storeAt(doors); ok && j.finds && len(urls) > 0 {
-			c.SetEndpoints(urls)
+		if urls := netmastersAt(doors); j.finds && len(urls) > 0 {
+			set(urls)
 		}
 	}
 }
 
-// storeAt is where netmasters with --secure serve their store unless told otherwise.
-func storeAt(doors []string) (urls []string) {
+// netmastersAt is where netmasters with --secure are asked unless told otherwise.
+func netmastersAt(doors []string) (urls []string) {
 	for _, d := range doors {
 		if host, _, err := net.SplitHostPort(d); err == nil {
-			urls = append(urls, transport.HTTPS+"://"+net.JoinHostPort(strings.Trim(host, "[]"), storePort))
+			urls = append(urls, netmasterAt(strings.Trim(host, "[]"), true))
 		}
 	}
 	return urls
+}
+
+func netmasterAt(host string, byTLS bool) string {
+	scheme := transport.HTTP
+	if byTLS {
+		scheme = transport.HTTPS
+	}
+	return scheme + "://" + net.JoinHostPort(host, netmasterPort)
 }
 
 // ownAddresses are those by which others connect to this host.

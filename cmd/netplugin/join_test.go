@@ -167,28 +167,22 @@ func TestJoinFlags(t *testing.T) {
 	}
 }
 
-// endpoints is a store client that records the endpoints it gets.
-type endpoints struct{ urls []string }
-
-func (e *endpoints) SetEndpoints(urls []string) { e.urls = urls }
-
-// TestFollow: a host that finds the store by the netmasters follows them, and one that
-// was told where the store is keeps to that.
+// TestFollow: a host that finds netmasters where it joined follows them, and one that was told
+// where they are keeps to that.
 func TestFollow(t *testing.T) {
 	for _, tc := range []struct {
 		finds bool
 		doors []string
 		want  string
 	}{
-		{true, []string{"10.0.0.2:9005", "[fd00::3]:9005"}, "https://10.0.0.2:2379 https://[fd00::3]:2379"},
+		{true, []string{"10.0.0.2:9005", "[fd00::3]:9005"}, "https://10.0.0.2:9999 https://[fd00::3]:9999"},
 		{false, []string{"10.0.0.2:9005"}, ""},
 		{true, []string{"rubbish"}, ""}, // a client without a server would be none
 	} {
-		e := new(endpoints)
-		(&joining{finds: tc.finds}).follow(e)(tc.doors)
-		if got := strings.Join(e.urls, " "); got != tc.want {
+		var got []string
+		(&joining{finds: tc.finds}).follow(func(urls []string) { got = urls })(tc.doors)
+		if got := strings.Join(got, " "); got != tc.want {
 			t.Errorf("%v %q: it asks at %q, want %q", tc.finds, tc.doors, got, tc.want)
 		}
 	}
-	(&joining{finds: true}).follow(struct{}{})([]string{"10.0.0.2:9005"}) // Consul's client has no endpoints to update
 }

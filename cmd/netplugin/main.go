@@ -76,10 +76,10 @@ type clusterStore interface {
 	Collectors() []prometheus.Collector
 }
 
-// openStore makes a client of the cluster's store.
+// openStore makes a client of the store of a cluster without TLS.
 func openStore(o options, log *slog.Logger) (clusterStore, error) {
 	if len(o.consul) == 0 {
-		st, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log, Agent: true, Distrusted: o.distrusted()})
+		st, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log, Agent: true})
 		if err != nil {
 			return nil, flags.Usagef("--etcd-endpoints: %w", err)
 		}
@@ -107,11 +107,17 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 		log.Debug("timers stay exact, which costs some processor time", "error", err)
 	}
 
-	st, err := openStore(o, log)
-	if err != nil {
-		return err
+	cfg := agent.Config{FromNetmasters: o.asksNetmasters(), Seeds: o.seeds}
+	if cfg.FromNetmasters {
+		cfg.StoreAddresses = func(context.Context) ([]string, error) { return o.storeAt, nil }
+	} else {
+		st, err := openStore(o, log)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, st.Close()) }()
+		cfg.Store, cfg.StoreAddresses, cfg.Metrics = st, st.Addresses, st.Collectors()
 	}
-	defer func() { err = errors.Join(err, st.Close()) }()
 	socket, err := listenDocker(ctx, o)
 	if err != nil {
 		return err
@@ -156,16 +162,17 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 	if err != nil {
 		return flags.Usagef("--dns-upstream: %w", err)
 	}
-	a, err := agent.New(ctx, agent.Config{
-		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, OwnIPv6: hoststack.Outwards6, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: chosen.Why, Predecessor: predecessor(ctx, o, log),
-		Store: st, FromNetmasters: o.mirrorFrom == mirrorNetmaster, Driver: drv, Log: log, TLS: o.tls, Joined: o.joining.dir != "", Netmasters: o.netmaster, Token: o.token.Source(), NetworkToken: o.dockerToken.Source(), FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward, TakeHost: o.takeHost,
-		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,
-		FlowLog: flowLog, Support: o.support(ring),
-		NoDNS: o.dns == dnsOff, DNSUpstreams: upstreams, Uplinks: o.uplinks,
-		Probe:          peerhealth.Ask(o.vtep, statemirror.DefaultRESTPort),
-		StoreAddresses: st.Addresses, Metrics: st.Collectors(), ContainersReachControl: o.reachControl, DebugAddress: o.debug,
-		FirstStart: firstStart, DebugHooks: o.debugHooks, Hook: killAt(o),
-	})
+	cfg.Host, cfg.Control, cfg.VTEP, cfg.OwnIPv6, cfg.VXLANPort = o.hostName, o.ctrl, o.vtep, hoststack.Outwards6, o.vxlanPort
+	cfg.DriverName, cfg.DriverWhy, cfg.Predecessor, cfg.Driver, cfg.Log = o.driver, chosen.Why, predecessor(ctx, o, log), drv, log
+	cfg.TLS, cfg.Joined, cfg.Netmasters, cfg.Token, cfg.NetworkToken = o.tls, o.joining.dir != "", o.netmaster, o.token.Source(), o.dockerToken.Source()
+	cfg.FwdMode, cfg.PvtSubnet, cfg.IPForward, cfg.TakeHost = o.fwd, o.pvt, o.ipForward, o.takeHost
+	cfg.StateDir, cfg.Socket, cfg.RESTAddress, cfg.Version = o.stateDir, o.cniSocket, o.restAddress, daemon.Build().Version
+	cfg.FlowLog, cfg.Support = flowLog, o.support(ring)
+	cfg.NoDNS, cfg.DNSUpstreams, cfg.Uplinks = o.dns == dnsOff, upstreams, o.uplinks
+	cfg.Probe = peerhealth.Ask(o.vtep, statemirror.DefaultRESTPort)
+	cfg.ContainersReachControl, cfg.DebugAddress = o.reachControl, o.debug
+	cfg.FirstStart, cfg.DebugHooks, cfg.Hook = firstStart, o.debugHooks, killAt(o)
+	a, err := agent.New(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -174,7 +181,7 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 			return errors.Join(err, a.Close())
 		}
 	}
-	log.Info("netplugin starts", "version", daemon.Build().Version, "host", o.hostName, "etcd", o.etcd,
+	log.Info("netplugin starts", "version", daemon.Build().Version, "host", o.hostName, "etcd", o.etcd, "netmasters", o.seeds,
 		"driver", o.driver, "control", o.ctrl, "vtep", o.vtep)
 	a.Handle("POST "+cni.Path, server.Handler(a.Runtime()))
 	if err := a.HandleAt(ctx, filepath.Join(filepath.Dir(o.cniSocket), mesos.SocketFile), "Mesos socket", mesos.Handler(a.Runtime())); err != nil {
@@ -201,7 +208,7 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 	})
 	if o.joining.dir != "" {
 		g.Go(func() error {
-			return enrollment.Keep(ctx, o.enrolment(o.joining.dir), o.joining.follow(st), log)
+			return enrollment.Keep(ctx, o.enrolment(o.joining.dir), o.joining.follow(a.SetSeeds), log)
 		})
 	}
 	g.Go(func() error { return a.Run(ctx) })

@@ -47,7 +47,6 @@ var flagEffects = map[string]optioncoverage.Effect{
 	"docker-endpoint":                optioncoverage.By("TestDocker").GivenBy("TestFlagSetsItsOption"),
 	"docker-token-file":              optioncoverage.By("TestDockerOnSecureCluster"),
 	"docker-scope":                   optioncoverage.By("TestSwarm").GivenBy("TestFlagSetsItsOption"),
-	"mirror-from":                    optioncoverage.By("TestFailover"),
 	"dns":                            optioncoverage.By("TestNameServerFollowsHome").GivenBy("TestFlagSetsItsOption"),
 	"dns-upstream":                   optioncoverage.By("TestResolvers"),
 	"uninstall":                      optioncoverage.By("TestUninstall"),

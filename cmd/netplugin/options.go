@@ -64,7 +64,7 @@ type options struct {
 	dns         string
 	dnsUpstream string
 
-	mirrorFrom string
+	seeds, storeAt []string // with a certificate: URLs of netmasters to begin with, and where the store was said to be
 
 	stateDir    string
 	cniSocket   string
@@ -96,9 +96,6 @@ const (
 	modeDocker = "docker"
 	modeSwarm  = "swarm-mode"
 
-	mirrorStore     = "store"
-	mirrorNetmaster = "netmaster"
-
 	scopeLocal  = "local"
 	scopeGlobal = "global"
 
@@ -110,7 +107,7 @@ func newFlags(o *options) *flags.Set {
 	*o = options{
 		etcd: []string{defaultEtcd}, vxlanPort: 4789, mode: modeNone, driver: driverAuto,
 		pluginName: "netplugin", dockerDir: docker.SocketDir, dockerEngine: "unix:///var/run/docker.sock",
-		dns: dnsOn, mirrorFrom: mirrorStore,
+		dns:      dnsOn,
 		stateDir: attach.StateDir, cniSocket: attach.SocketPath, restAddress: "127.0.0.1:9006",
 		log: daemon.DefaultLog(),
 	}
@@ -129,8 +126,8 @@ func newFlags(o *options) *flags.Set {
 }
 
 func storeFlags(fs *flags.Set, o *options) {
-	fs.Strings(&o.etcd, "etcd-endpoints, etcd", "urls", "etcd with the cluster's state, comma-separated").Must(func(v string) error { _, err := etcd.ParseFlag(flags.Split(v)); return err })
-	fs.Strings(&o.consul, "consul-endpoints, consul", "urls", "Consul with the cluster's state, comma-separated, such as http://127.0.0.1:8500; instead of etcd").Must(func(v string) error { _, err := consul.ParseFlag(flags.Split(v)); return err })
+	fs.Strings(&o.etcd, "etcd-endpoints, etcd", "urls", "etcd with the cluster's state, comma-separated; with a certificate this host asks no store, and netmasters at these machines, at port 9999").Must(func(v string) error { _, err := etcd.ParseFlag(flags.Split(v)); return err })
+	fs.Strings(&o.consul, "consul-endpoints, consul", "urls", "Consul with the cluster's state, comma-separated, such as http://127.0.0.1:8500; instead of etcd; with a certificate as --etcd-endpoints").Must(func(v string) error { _, err := consul.ParseFlag(flags.Split(v)); return err })
 	fs.String(&o.consulToken, "consul-token-file", "file", "file with the token that Consul's access control asks for; empty = none")
 	fs.String(&o.clusterStore, "cluster-store", "etcd|consul://host:port", "spelling of 2017 for --etcd-endpoints and --consul-endpoints").Must(func(v string) error {
 		if consul.IsClusterStore(v) {
@@ -138,8 +135,7 @@ func storeFlags(fs *flags.Set, o *options) {
 		}
 		return etcd.CheckClusterStore(v)
 	}).Old("--etcd-endpoints or --consul-endpoints")
-	fs.String(&o.netmaster, "netmaster", "urls", "netmasters to ask, comma-separated").Must(checkURLs).Else("those registered in the store")
-	fs.Enum(&o.mirrorFrom, "mirror-from", "store|netmaster", "where this host learns of the cluster's state: from the store, or from a netmaster that relays it, so that the store has fewer watches, and from the store while none does", mirrorStore, mirrorNetmaster)
+	fs.String(&o.netmaster, "netmaster", "urls", "netmasters to ask, comma-separated").Must(checkURLs).Else("those that are registered")
 	fs.String(&o.tokenFile, "token-file", "file", "file whose first line is the token that netmasters ask for, where they run with --token-file; read again when it changes; empty = none")
 	o.certs.Register(fs, "who asks netmasters, inspection and profiling", "of the clients of etcd or Consul")
 }
@@ -200,31 +196,21 @@ func (o *options) finish(ctx context.Context, fs *flags.Set) (err error) {
 	if err = o.certs.Open(fs); err != nil {
 		return err
 	}
-	given := o.etcd
-	if fs.Given("etcd-endpoints") == "" {
-		given = nil
-	}
-	if len(o.consul) > 0 {
-		given = o.consul
-		if o.consul, err = consul.ParseFlag(o.consul); err != nil {
-			return flags.Usagef("--consul-endpoints: %w", err)
+	if o.asksNetmasters() {
+		if err = o.findNetmasters(fs); err != nil {
+			return err
 		}
-		o.consul, err = o.certs.SecureStore(given, o.consul)
-	} else {
-		if o.etcd, err = etcd.ParseFlag(o.etcd); err != nil {
-			return flags.Usagef("--etcd-endpoints: %w", err)
-		}
-		o.etcd, err = o.certs.SecureStore(given, o.etcd)
-	}
-	if err != nil && o.joining.dir != "" {
-		return fmt.Errorf("%w; if the cluster is rolled back to connections without TLS, remove %s", err, o.joining.dir)
-	}
-	if err != nil {
+	} else if err = o.findStore(fs); err != nil {
 		return err
 	}
 	if o.netMode == "vlan" && len(o.uplinks) == 0 {
 		return flags.Usagef("%s vlan needs --vlan-uplinks: the interfaces that carry VLAN networks", fs.Given("netmode"))
 	}
+	return o.finishHost(ctx, fs)
+}
+
+// finishHost fills in what the kernel and the resolver know, and reads the tokens.
+func (o *options) finishHost(ctx context.Context, fs *flags.Set) (err error) {
 	if err = o.identify(ctx); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func TestTLSFlags(t *testing.T) {
 		part string // of the sentence; "" = taken
 	}{
 		{"--tls-dir HOST --netmaster master1,https://master2:1", ""},
-		{"--tls-dir HOST --store-tls-dir HOST", ""},
+		{"--tls-dir HOST --store-tls-dir HOST --etcd https://127.0.0.1:2379", ""},
 		{"--tls-dir HOST --host host2", "belongs to host host1, and this is host host2"},
 		{"--tls-dir MASTER", "one of [host]"},
 		{"--tls-dir /nowhere", "netctl pki issue"},
@@ -54,8 +54,8 @@ func TestTLSFlags(t *testing.T) {
 		if o.tls.APIClient == nil || o.tls.InspectionServer == nil || o.tls.DebugServer == nil {
 			t.Errorf("%s: some end is plain: %+v", tc.line, o.tls)
 		}
-		if store := strings.Contains(tc.line, "--store"); store != (o.tls.StoreClient != nil) || store != (o.etcd[0] == "https://127.0.0.1:2379") {
-			t.Errorf("%s: the store is %v", tc.line, o.etcd)
+		if len(o.seeds) != 1 || o.seeds[0] != "https://127.0.0.1:9999" {
+			t.Errorf("%s: netmasters are looked for at %v", tc.line, o.seeds)
 		}
 		if strings.Contains(tc.line, "--netmaster") && o.netmaster != "https://master1:9999,https://master2:1" {
 			t.Errorf("%s: netmasters are %s", tc.line, o.netmaster)
@@ -84,7 +84,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newClusterAt(t, "https", []api.Option{api.WithTLS(admin.Config().APIClient)}, "--tls-dir", dirs[pki.Netmaster], "--store-tls-dir", dirs[pki.Netmaster])
-	env := []string{"CONTIV_NETPLUGIN_TLS_DIR=" + dirs[pki.Host], "CONTIV_NETPLUGIN_STORE_TLS_DIR=" + dirs[pki.Host]}
+	env := []string{"CONTIV_NETPLUGIN_TLS_DIR=" + dirs[pki.Host]}
 	c.startPlugin(env...)
 	ns := newNetns(t)
 	round := func(what string) {

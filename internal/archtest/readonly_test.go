@@ -17,7 +17,7 @@ func TestAgentOnlyReads(t *testing.T) {
 		if !f.isGo() || f.isTest() || !strings.HasPrefix(f.name, "internal/netplugin/") {
 			continue
 		}
-		seen = seen || strings.Contains(f.text, "store.Reader")
+		seen = seen || strings.Contains(f.text, "store.Mirrorer")
 		if w := writers.FindString(f.text); w != "" {
 			t.Errorf("%s uses %s: an agent only reads the store; what it has to say it tells a netmaster", f.name, w)
 		}

@@ -47,9 +47,9 @@ func (i Incarnation) String() string {
 	return fmt.Sprintf("store %s, epoch %d", i.ID, i.Generation)
 }
 
-// incarnationOf reads the identity of a store from its record; one that cannot
+// IncarnationOf reads the identity of a store from its record; one that cannot
 // be read is none.
-func incarnationOf(kv KV) Incarnation {
+func IncarnationOf(kv KV) Incarnation {
 	if !kv.Exists() {
 		return Incarnation{}
 	}

@@ -16,20 +16,12 @@ const (
 	StoreIdentityKey = Root + "state/global/config/store"
 )
 
-// What agents read of a store is the one range [AgentsBegin, AgentsEnd): observed
-// status, the registry and the state. It lies after rows of access, of members and of
-// locks, so that a store's own access control can keep agents to it.
+// What agents of a cluster without TLS read of its store is the one range [AgentsBegin,
+// AgentsEnd): observed status, the registry and the state.
 const (
 	AgentsBegin = Root + "oper/"
 	AgentsEnd   = Root + "state0" // after all of state/
 )
-
-// OfAgents tells whether a key, or where end is not empty all keys of [key, end), are
-// what agents read. Etcd's forms of ends that mean something else, such as all the
-// rest, are not.
-func OfAgents(key, end string) bool {
-	return key >= AgentsBegin && key < AgentsEnd && (end == "" || key < end && end <= AgentsEnd)
-}
 
 // PrefixEnd returns the first key after all keys with the prefix, in byte
 // order; "" when there is none.

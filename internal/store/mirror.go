@@ -73,6 +73,21 @@ func NewMirrorState(prefixes []string, commits bool) *MirrorState {
 // Forget has the next list be a snapshot: the consumer knows that it has nothing.
 func (m *MirrorState) Forget() { m.known, m.listed = map[string]KV{}, false }
 
+// At returns up to where everything was delivered, and of which store; 0 = nothing was.
+func (m *MirrorState) At() (rev Revision, place string, of Incarnation) {
+	if !m.listed {
+		return 0, "", of
+	}
+	return m.last, m.place, m.of
+}
+
+// Advance notes that nothing was left to deliver up to a revision.
+func (m *MirrorState) Advance(rev Revision, place string) {
+	if m.listed && rev > m.last {
+		m.last, m.place = rev, place
+	}
+}
+
 // Prefixes returns what to list: sorted, none under another.
 func (m *MirrorState) Prefixes() []string { return m.prefixes }
 
@@ -154,7 +169,7 @@ func (m *MirrorState) Known(prefix string) []string {
 // one, has gone back in time, or is further than was delivered: something may have come
 // and gone meanwhile.
 func (m *MirrorState) Relist(kvs []KV, rev Revision, identity KV) (b Batch, deliver bool) {
-	return m.relist(kvs, rev, incarnationOf(identity))
+	return m.relist(kvs, rev, IncarnationOf(identity))
 }
 
 // Pass takes a batch of another mirror of the same prefixes and options, from its

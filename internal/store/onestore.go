@@ -135,7 +135,7 @@ func (o *OneStore) found(all []Told, why string) {
 		pause = lookSoon
 	default:
 		o.split = nil
-		if !slices.ContainsFunc(all, func(t Told) bool { return incarnationOf(t.Identity).ID != "" }) {
+		if !slices.ContainsFunc(all, func(t Told) bool { return IncarnationOf(t.Identity).ID != "" }) {
 			pause = lookSoon
 		}
 		for _, t := range all {
@@ -157,7 +157,7 @@ func (o *OneStore) differ(all []Told) string {
 			byCluster = append(byCluster, t.Endpoint+" of cluster "+t.Cluster)
 		}
 		if t.Read {
-			id := incarnationOf(t.Identity).ID
+			id := IncarnationOf(t.Identity).ID
 			ids[id] = true
 			if id == "" {
 				byID = append(byID, t.Endpoint+" of one without identity")

@@ -19,8 +19,21 @@ type KV struct {
 // Exists tells whether the key was there.
 func (kv KV) Exists() bool { return kv.Create != 0 }
 
+// Mirrorer is what those use who only follow what is stored.
+type Mirrorer interface {
+	// Mirror calls fn with one complete snapshot of the keys under the prefixes
+	// (Batch.Snapshot set), then with one Batch per transaction that touched
+	// them, in revision order, from one goroutine, until ctx ends or fn fails;
+	// it returns that error. After any gap (compaction, reconnect) it re-lists
+	// and delivers the difference, deletions included, as one Batch. While the
+	// store is away it keeps trying and calls onState, if given.
+	Mirror(ctx context.Context, prefixes []string, fn func(Batch) error, opts ...MirrorOption) error
+}
+
 // Reader is what those use who only read.
 type Reader interface {
+	Mirrorer
+
 	// Get reads one key, linearizably. A missing key is a KV that does not exist,
 	// without error.
 	Get(ctx context.Context, key string) (KV, error)
@@ -32,14 +45,6 @@ type Reader interface {
 	// committed by anybody: a mirror that has delivered it is as fresh as a read
 	// that starts now.
 	CommitRevision(ctx context.Context) (Revision, error)
-
-	// Mirror calls fn with one complete snapshot of the keys under the prefixes
-	// (Batch.Snapshot set), then with one Batch per transaction that touched
-	// them, in revision order, from one goroutine, until ctx ends or fn fails;
-	// it returns that error. After any gap (compaction, reconnect) it re-lists
-	// and delivers the difference, deletions included, as one Batch. While the
-	// store is away it keeps trying and calls onState, if given.
-	Mirror(ctx context.Context, prefixes []string, fn func(Batch) error, opts ...MirrorOption) error
 }
 
 // Store is a distributed (or, in tests, in-memory) transactional store.

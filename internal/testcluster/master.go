@@ -207,7 +207,7 @@ func (l *Masters) beginMembers(ctx context.Context, env ...string) error {
 		return err
 	}
 	for n := 2; n <= l.st.Config.Replicas; n++ {
-		token, err := l.netctlAt(ctx, l.masterURL(1), "cluster", "token", "-q")
+		token, err := l.NetctlAt(ctx, l.masterURL(1), "cluster", "token", "-q")
 		if err != nil {
 			return fmt.Errorf("a token for %s: %w: %s", replicaName("netmaster", n), err, token)
 		}
@@ -235,7 +235,7 @@ func (l *Masters) startReplica(ctx context.Context, n int, flags []string, env .
 		if err := l.certificates.issueAdmin(ctx); err != nil {
 			return err
 		}
-		out, err := l.netctlAt(ctx, l.masterURL(n), "tenant", "ls", "--quiet")
+		out, err := l.NetctlAt(ctx, l.masterURL(n), "tenant", "ls", "--quiet")
 		if err != nil {
 			err = fmt.Errorf("%w: %s", err, out)
 		}
@@ -285,11 +285,11 @@ func (l *Masters) API() (*api.Client, error) {
 
 // Netctl runs netctl in the master's namespace and returns what it prints.
 func (l *Masters) Netctl(ctx context.Context, args ...string) (string, error) {
-	return l.netctlAt(ctx, l.MasterURLs(), args...)
+	return l.NetctlAt(ctx, l.MasterURLs(), args...)
 }
 
-// netctlAt is Netctl that asks certain netmasters.
-func (l *Masters) netctlAt(ctx context.Context, urls string, args ...string) (string, error) {
+// NetctlAt is Netctl that asks certain netmasters.
+func (l *Masters) NetctlAt(ctx context.Context, urls string, args ...string) (string, error) {
 	argv := append([]string{"--netmaster", urls}, args...)
 	if l.certificates.restTLS() {
 		argv = append([]string{"--tls-dir", l.certificates.adminDir()}, argv...)

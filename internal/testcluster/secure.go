@@ -163,7 +163,7 @@ func (l *certificates) tlsFlags(name string) (flags []string) {
 	if l.st.Config.TLS == TLSOwn {
 		flags = append(flags, "--tls-dir", l.certificate(name))
 	}
-	if l.st.Config.TLS != "" && l.st.Config.Consul == "" {
+	if l.st.Config.TLS != "" && l.st.Config.Consul == "" && (l.st.Config.TLS != TLSOwn || strings.HasPrefix(name, "netmaster")) { // hosts with a certificate ask no store
 		flags = append(flags, "--store-tls-dir", l.certificate(name))
 	}
 	return flags

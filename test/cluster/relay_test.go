@@ -136,8 +136,8 @@ func (w *world) mirror(hosts int) (all []*mirroring, end func()) {
 			w.t.Fatal(err)
 		}
 		m.reader = relay.NewReader(relay.Config{
-			Store: st, Log: slog.New(slog.DiscardHandler), Serves: tables.Relayed(), Hubs: way.Hubs, Open: way.Relay,
-			Patience: 6 * relayBeat, AnswerFor: 6 * relayBeat, TryFor: 12 * relayBeat, BackAfter: 6 * relayBeat, Lasting: relayBeat,
+			Log: slog.New(slog.DiscardHandler), Hubs: way.Hubs, Open: way.Relay,
+			Patience: 6 * relayBeat, AnswerFor: 6 * relayBeat, NextAfter: relayBeat,
 		})
 		running.Go(func() { m.reader.Run(ctx) })
 		for i, p := range relayedPrefixes {

@@ -18,7 +18,14 @@ import (
 // about one without effect stands beside it in package api.
 var requestEffects = map[string]optioncoverage.Effect{
 	"Release.kind": optioncoverage.By("TestOwner"),
-	"MirrorAsk.id": optioncoverage.By("TestMirror"), "MirrorAsk.prefixes": optioncoverage.By("TestMirror"), "MirrorAsk.commits": optioncoverage.By("TestConformance"), "MirrorAsk.end": optioncoverage.By("TestMirror"), "MirrorAsk.since": optioncoverage.By("TestConformance"),
+	"MirrorAsk.id": optioncoverage.By("TestMirror"), "MirrorAsk.prefixes": optioncoverage.By("TestMirror"), "MirrorAsk.at": optioncoverage.By("TestHubsDie"),
+	"MirrorAsk.atPlace":         optioncoverage.By("TestHubsDie"),
+	"MirrorAsk.store":           optioncoverage.By("TestHubsDie"),
+	"MirrorAsk.grade":           optioncoverage.By("TestHubsDie"),
+	"EndpointPlace.TenantName":  optioncoverage.By("TestEndpointPlace"),
+	"EndpointPlace.NetworkName": optioncoverage.By("TestEndpointPlace"),
+	"EndpointPlace.ServiceName": optioncoverage.By("TestEndpointPlace"),
+	"MirrorAsk.commits":         optioncoverage.By("TestConformance"), "MirrorAsk.end": optioncoverage.By("TestMirror"), "MirrorAsk.since": optioncoverage.By("TestConformance"),
 	"TokenRequest.name": optioncoverage.By("TestWhoIsLetIn"), "TokenRequest.role": optioncoverage.By("TestWhoIsLetIn"), "TokenRequest.tenants": optioncoverage.By("TestWhoIsLetIn"), "TokenRequest.life": optioncoverage.By("TestLife"),
 
 	"CreateEndpointRequest.TenantName":   optioncoverage.By("TestEndpointLife"),
@@ -48,12 +55,9 @@ var requestEffects = map[string]optioncoverage.Effect{
 	"NetworkPolicyRule.peers":     optioncoverage.By("TestNetworkPolicy"),
 	"NetworkPolicyRule.ports":     optioncoverage.By("TestNetworkPolicy"),
 
-	"EndpointPlace.TenantName":  optioncoverage.By("TestEndpointPlace"),
-	"EndpointPlace.NetworkName": optioncoverage.By("TestEndpointPlace"),
-	"EndpointPlace.ServiceName": optioncoverage.By("TestEndpointPlace"),
-	"Pod.Namespace":             optioncoverage.By("TestPods"),
-	"Pod.Name":                  optioncoverage.By("TestPods"),
-	"Pod.UID":                   optioncoverage.By("TestPods"),
+	"Pod.Namespace": optioncoverage.By("TestPods"),
+	"Pod.Name":      optioncoverage.By("TestPods"),
+	"Pod.UID":       optioncoverage.By("TestPods"),
 
 	"DeleteEndpointRequest.TenantName":  optioncoverage.By("TestEndpointLife"),
 	"DeleteEndpointRequest.NetworkName": optioncoverage.By("TestEndpointLife"),

@@ -62,5 +62,11 @@ func (s *streams) relayMetrics() []prometheus.Collector {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "contiv_netmaster_relay_cut_off_total", Help: "Hosts that were cut off since they did not read fast enough what is relayed to them.",
 		}, func() float64 { return float64(s.control.Relayed().Cut) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "contiv_netmaster_relay_lists_total", Help: "Whole lists that hosts got of what they mirror from this netmaster.",
+		}, func() float64 { return float64(s.control.Relayed().Lists) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "contiv_netmaster_relay_resumes_total", Help: "Mirrors of hosts that went on with what they had missed.",
+		}, func() float64 { return float64(s.control.Relayed().Resumes) }),
 	}
 }

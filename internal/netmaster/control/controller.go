@@ -101,7 +101,7 @@ func New(st store.Store, opts Options) *Controller {
 	c.HostLeases = &HostLeases{commits: m, hostView: v.Hosts, ownerView: v.AddressOwners, networkView: v.Networks, heartbeats: c.Heartbeats, hosts: c.Hosts}
 	c.Ownership = &Ownership{commits: m, tenants: c.Tenants, networks: c.Networks, policies: c.Policies}
 	c.Repair = &Repair{commits: m, addressView: v.Addresses, policies: c.Policies, services: c.Services}
-	c.follow = store.NewFollower(st, []string{tables.StatePrefix}, c.apply, store.Since(c.Store.identities.since))
+	c.follow = store.NewFollower(st, append([]string{tables.StatePrefix}, tables.Registered...), c.apply, store.Since(c.Store.identities.since))
 	c.follow.Ranges(tables.PendingScope) // which every write of what may be locked looks at
 	c.relay = relay.NewHub(c.follow, relayed, v.HostRows, opts.RelayBeat)
 	return c

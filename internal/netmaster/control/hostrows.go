@@ -157,6 +157,7 @@ func (hv *HostRowsView) isHere(h model.HostName, t model.TenantName) bool {
 // secrets there, so that other hosts share what is made for them.
 var (
 	gradeEverything = relay.Grade{Name: "everything"} // of clients that are no hosts
+	gradeRegistered = relay.Grade{Name: "registered"} // of tables.Registered
 	gradeGlobal     = relay.Grade{Name: "global"}
 	tenantGrades    = map[tables.HostRows]relay.Grade{
 		tables.NetworkRows: {Name: "networks", Partial: true}, tables.PeerRows: {Name: "peer", Partial: true}, tables.AllRows: {Name: "tenant"},
@@ -171,6 +172,9 @@ func (hv *HostRowsView) Grade(who string, prefixes []string) (relay.Grade, error
 		return gradeEverything, nil
 	}
 	h := model.HostName(who)
+	if len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p string) bool { return !isRegistered(p) }) {
+		return gradeRegistered, nil
+	}
 	var of []model.TenantName
 	for _, p := range prefixes {
 		t, one := tables.TenantOfPrefix(p)
@@ -193,10 +197,17 @@ func (hv *HostRowsView) Grade(who string, prefixes []string) (relay.Grade, error
 	return gradeGlobal, nil
 }
 
+func isRegistered(key string) bool {
+	return slices.ContainsFunc(tables.Registered, func(p string) bool { return strings.HasPrefix(key, p) })
+}
+
 // Show implements relay.Access.
 func (hv *HostRowsView) Show(g relay.Grade, kv store.KV) (store.KV, bool) {
 	if g == gradeEverything {
 		return kv, true
+	}
+	if g == gradeRegistered {
+		return kv, isRegistered(kv.Key)
 	}
 	for rows, grade := range tenantGrades {
 		if grade == g {

@@ -16,10 +16,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// guard has the store's own port ask the role of who shows a certificate: netmasters
-// and cluster admins may all, hosts and other programs may read what agents read, and
-// change nothing. Who came in plainly, where plain says that it is let in, may all, but for
-// changing the rows by which somebody would be let in for longer than that.
+// guard has the store's own port check the role of a client's certificate: only netmasters
+// and cluster administrators are let in. Hosts learn of the cluster from netmasters. With
+// plain, a client without TLS may do everything, but not change the rows that would let it in
+// for longer than plain connections are.
 func guard(plain bool) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, i *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -29,16 +29,10 @@ func guard(plain bool) []grpc.ServerOption {
 			return next(ctx, q)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, s grpc.ServerStream, i *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			all, err := mayAll(s.Context(), plain)
-			switch {
-			case err != nil:
+			if err := mayAsk(s.Context(), nil, i.FullMethod, plain); err != nil {
 				return err
-			case all:
-				return next(srv, s)
-			case i.FullMethod != pb.Watch_Watch_FullMethodName:
-				return notTheirs(i.FullMethod)
 			}
-			return next(srv, watched{s})
+			return next(srv, s)
 		}),
 	}
 }
@@ -73,40 +67,12 @@ func mayAsk(ctx context.Context, q any, method string, plain bool) error {
 	switch {
 	case err != nil:
 		return err
-	case all && plainly(ctx) && letsIn(q):
+	case !all:
+		return status.Errorf(codes.PermissionDenied, "%s: a certificate of this role asks netmaster, and not the store", method)
+	case plainly(ctx) && letsIn(q):
 		return status.Errorf(codes.PermissionDenied, "%s: changes below %s need TLS, since they would outlast the time of connections without TLS", method, strings.Join(doors, " and "))
-	case all:
-		return nil
 	}
-	switch q := q.(type) {
-	case *pb.RangeRequest:
-		if ofAgents(q.Key, q.RangeEnd) {
-			return nil
-		}
-	case *pb.TxnRequest: // of reads at one revision
-		if len(q.Failure) == 0 && onlyReads(q) {
-			return nil
-		}
-	case *pb.MemberListRequest, *pb.StatusRequest:
-		return nil
-	}
-	return notTheirs(method)
-}
-
-// onlyReads tells whether a transaction compares and reads what agents read, and
-// nothing else.
-func onlyReads(q *pb.TxnRequest) bool {
-	for _, c := range q.Compare {
-		if !ofAgents(c.Key, c.RangeEnd) {
-			return false
-		}
-	}
-	for _, op := range q.Success {
-		if r := op.GetRequestRange(); r == nil || !ofAgents(r.Key, r.RangeEnd) {
-			return false
-		}
-	}
-	return true
+	return nil
 }
 
 // doors are the prefixes of the rows that let in: tokens of people, of new members and of
@@ -137,25 +103,4 @@ func ofDoors(key, end []byte) bool {
 		}
 		return string(key) < store.PrefixEnd(p) && (string(end) > p || string(end) == "\x00")
 	})
-}
-
-func ofAgents(key, end []byte) bool { return store.OfAgents(string(key), string(end)) }
-
-func notTheirs(method string) error {
-	return status.Errorf(codes.PermissionDenied, "%s: a certificate of this role only reads what agents read, in the embedded store: what a host changes goes through netmaster, and what users change through its REST interface", method)
-}
-
-// watched is a stream of watches of an agent.
-type watched struct{ grpc.ServerStream }
-
-func (w watched) RecvMsg(m any) error {
-	if err := w.ServerStream.RecvMsg(m); err != nil {
-		return err
-	}
-	if q, ok := m.(*pb.WatchRequest); ok {
-		if c := q.GetCreateRequest(); c != nil && !ofAgents(c.Key, c.RangeEnd) {
-			return notTheirs(pb.Watch_Watch_FullMethodName)
-		}
-	}
-	return nil
 }

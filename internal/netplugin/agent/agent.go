@@ -89,12 +89,12 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	if a.lease.installation, err = openInstallation(cfg.StateDir, cfg.Log); err != nil {
 		return err
 	}
-	if a.masters, err = masterclient.New(masterclient.Config{Host: cfg.Host, Fixed: cfg.Netmasters, TLS: cfg.TLS.APIClient, Token: cfg.Token, NetworkToken: cfg.NetworkToken, Joined: cfg.Joined, Allowed: a.mine}); err != nil {
+	if a.masters, err = masterclient.New(masterclient.Config{Host: cfg.Host, Fixed: cfg.Netmasters, Seeds: cfg.Seeds, TLS: cfg.TLS.APIClient, Token: cfg.Token, NetworkToken: cfg.NetworkToken, Joined: cfg.Joined, Allowed: a.mine}); err != nil {
 		return err
 	}
 	reannounce := waiting.NewBell()
 	from, reader := mirrored(cfg, a.masters)
-	a.mirror.relay = reader
+	a.mirror.source, a.mirror.relay = from, reader
 	a.mirror.cluster, err = statemirror.New(statemirror.Config{
 		Host: cfg.Host, Control: cfg.Control, VTEP: cfg.VTEP, Store: from, Log: cfg.Log, StateDir: cfg.StateDir, Grace: cfg.StoreGrace,
 		Kick: a.kick, Soon: func(reason string) { a.runner.Soon(reason) },
@@ -170,7 +170,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.names = newNameServer(cfg, a.mirror.way.SetNameServer)
 	a.Observer, err = observe.New(observe.Config{
 		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
-		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: cfg.Store, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog, Support: cfg.Support,
+		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: from, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog, Support: cfg.Support,
 		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.l2.getAnnouncing, "GET /inspect/bgp": a.bgp.getBGP, "GET /inspect/mirror": a.mirror.getMirroring},
 		Metrics: slices.Concat(a.names.metrics(), a.l2.answerMetrics(), a.mirror.mirrorMetrics(), a.probers.peerMetrics(), []prometheus.Collector{a.bgp.fabric.Collector(), members{a.listener}, a.probers.tunnels}, cfg.Metrics),
 		Cluster: a.mirror.cluster, WayOut: a.mirror.way, Underlay: &a.mirror.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Attachments, Agent: forParts{a},
@@ -211,6 +211,13 @@ func (a *Agent) Objects() masterclient.Objects { return a.masters.Objects() }
 // answers there, or a file that is no socket is there.
 func (a *Agent) HandleAt(ctx context.Context, path, what string, h http.Handler) error {
 	return a.sockets.add(ctx, path, what, h)
+}
+
+// SetSeeds takes netmasters that came or went, as Config.Seeds.
+func (a *Agent) SetSeeds(urls []string) {
+	if err := a.masters.SetSeeds(urls); err != nil {
+		a.cfg.Log.Warn("netmasters' addresses cannot be used", "error", err)
+	}
 }
 
 func (a *Agent) kick(reason string) { a.runner.Kick(reason) }
@@ -347,7 +354,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	inside.Go(func() { a.Observer.Observe(ctx, inner) })
 	inside.Go(func() { a.mirror.cluster.Guard.Remember(inner) })
 	inside.Go(func() { a.mirror.cluster.Guard.RememberHosts(inner, a.mirror.cluster.Hosts) })
-	inside.Go(func() { a.masters.Discover(inner, a.cfg.Store, a.cfg.Log) })
+	inside.Go(func() { a.masters.Discover(inner, a.mirror.source, a.cfg.Log) })
 	inside.Go(func() { a.mirror.control.Run(inner) })
 	compared := make(chan struct{})
 	inside.Go(func() {

@@ -17,13 +17,13 @@ import (
 
 // gatedReader is a store whose mirror of one prefix delivers nothing while gate is not nil.
 type gatedReader struct {
-	store.Reader
+	store.Mirrorer
 	prefix string
 	gate   atomic.Pointer[chan struct{}]
 }
 
 func (h *gatedReader) Mirror(ctx context.Context, prefixes []string, deliver func(store.Batch) error, opts ...store.MirrorOption) error {
-	return h.Reader.Mirror(ctx, prefixes, func(b store.Batch) error {
+	return h.Mirrorer.Mirror(ctx, prefixes, func(b store.Batch) error {
 		if gate := h.gate.Load(); gate != nil && slices.Contains(prefixes, h.prefix) {
 			select {
 			case <-*gate:
@@ -47,7 +47,7 @@ func TestMirrorsBehind(t *testing.T) {
 		t.Run(prefix, func(t *testing.T) {
 			var h *gatedReader
 			b := newBed(t, func(c *Config) {
-				h = &gatedReader{Reader: c.Store, prefix: prefix}
+				h = &gatedReader{Mirrorer: c.Store, prefix: prefix}
 				c.Store, c.AttachTimeout = h, 3*time.Second
 			})
 			b.ready()

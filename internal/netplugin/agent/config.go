@@ -29,7 +29,7 @@ type Config struct {
 	VXLANPort  int               // registered as netplugin.vtep; 0 = 4789
 	DriverName string            // as shown to people: ebpf, ovs, fake
 	DriverWhy  string            // as shown to people: why this one; optional
-	Store      store.Reader      // an agent only reads: netmasters write for it
+	Store      store.Mirrorer    // an agent only reads: netmasters write for it; not used with FromNetmasters
 	Driver     driver.Driver
 	Log        *slog.Logger
 	// TLS is how netmasters are asked and inspection is served; zero = plain.
@@ -50,12 +50,14 @@ type Config struct {
 	// Joined: TLS is of a cluster with --secure, so that no netmaster of the registry is
 	// asked plainly.
 	Joined bool
-	// FromNetmasters: mirror the cluster's state from a netmaster that relays the store,
-	// and from the store while there is none.
+	// FromNetmasters: follow the cluster by netmasters only, and not by Store.
 	FromNetmasters bool
+	// Seeds are base URLs of netmasters that tell of all others, until the registry has;
+	// optional, with FromNetmasters.
+	Seeds []string
 	// Mirrored, when set, comes between the picture and what is mirrored: measurements
 	// count there.
-	Mirrored func(store.Reader) store.Reader
+	Mirrored func(store.Mirrorer) store.Mirrorer
 	// StoreAddresses tells where the store answers, as host:port; nil = nowhere
 	// that containers could reach. With an error it tells what it knows.
 	StoreAddresses func(context.Context) ([]string, error)
@@ -133,7 +135,7 @@ func (c *Config) complete() error {
 	switch {
 	case c.Host == "":
 		return errors.New("agent: Host is required")
-	case c.Store == nil, c.Driver == nil, c.Log == nil:
+	case c.Store == nil && !c.FromNetmasters, c.Driver == nil, c.Log == nil:
 		return errors.New("agent: Store, Driver and Log are required")
 	}
 	or := func(d *time.Duration, v time.Duration) {

@@ -10,17 +10,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/relay"
-	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// mirrored is what the picture is made from: the store, or in front of it netmasters that
-// relay it; from is nil unless they do.
-func mirrored(cfg *Config, masters *masterclient.Client) (st store.Reader, from *relay.Reader) {
+// mirrored is all that this host follows of the cluster: the store, or netmasters that relay
+// it; from is nil unless they do.
+func mirrored(cfg *Config, masters *masterclient.Client) (st store.Mirrorer, from *relay.Reader) {
 	st = cfg.Store
 	if cfg.FromNetmasters {
-		from = relay.NewReader(relay.Config{
-			Store: st, Log: cfg.Log, Serves: tables.Relayed(), Hubs: masters.Hubs, Open: masters.Relay,
-		})
+		from = relay.NewReader(relay.Config{Log: cfg.Log, Hubs: masters.Hubs, Open: masters.Relay})
 		st = from
 	}
 	if cfg.Mirrored != nil {
@@ -36,15 +33,16 @@ type mirror struct {
 	way      *statemirror.Egress
 	control  *statemirror.ControlPlane
 	underlay statemirror.Underlay
-	relay    *relay.Reader // nil = netmasters are not mirrored from
+	source   store.Mirrorer // of all of it
+	relay    *relay.Reader  // nil = netmasters are not mirrored from
 }
 
 // Mirroring is what GET /inspect/mirror tells.
 type Mirroring struct {
-	From      string    `json:"from"` // store, netmaster, or nothing while that is not decided
+	From      string    `json:"from"` // store or netmaster
 	Netmaster string    `json:"netmaster,omitempty"`
 	Since     time.Time `json:"since,omitzero"`
-	Why       string    `json:"why,omitempty"` // of the store, where netmasters were asked for
+	Why       string    `json:"why,omitempty"` // no netmaster is mirrored from
 	Moves     int       `json:"moves"`         // how often it has changed since netplugin's start
 }
 
@@ -54,14 +52,7 @@ func (c *mirror) Mirroring() Mirroring {
 		return Mirroring{From: "store"}
 	}
 	f := c.relay.From()
-	m := Mirroring{Netmaster: f.Hub, Since: f.Since, Why: f.Why, Moves: max(0, f.Moves-1)}
-	switch {
-	case f.Hub != "":
-		m.From = "netmaster"
-	case !f.Since.IsZero():
-		m.From = "store"
-	}
-	return m
+	return Mirroring{From: "netmaster", Netmaster: f.Hub, Since: f.Since, Why: f.Why, Moves: max(0, f.Moves-1)}
 }
 
 func (c *mirror) getMirroring(w http.ResponseWriter, _ *http.Request) {
@@ -71,7 +62,7 @@ func (c *mirror) getMirroring(w http.ResponseWriter, _ *http.Request) {
 func (c *mirror) mirrorMetrics() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "contiv_netplugin_mirrors_from_netmaster", Help: "1 while the cluster's state is mirrored from a netmaster, 0 while it is from the store.",
+			Name: "contiv_netplugin_mirrors_from_netmaster", Help: "1 while the cluster's state is mirrored from a netmaster, 0 while none passes it on, and where it is from the store.",
 		}, func() float64 {
 			if c.Mirroring().Netmaster != "" {
 				return 1

@@ -21,6 +21,7 @@ import (
 type Config struct {
 	Host  model.HostName
 	Fixed string        // base URLs, separated by commas; empty = Discover finds them
+	Seeds []string      // base URLs to begin with where Fixed is empty
 	TLS   *tls.Config   // of https URLs; nil = the system's authorities
 	Token func() string // what is shown to netmasters; nil = nothing
 	// NetworkToken is shown instead when networks are created and deleted for a runtime;
@@ -45,6 +46,7 @@ type Client struct {
 	changes waiting.Changes
 	mu      sync.Mutex
 	fixed   bool
+	seeds   []string
 	bases   string
 	client  *api.Client
 	hasty   *api.Client // the same, for who cannot wait
@@ -59,13 +61,29 @@ const Timeout = 10 * time.Second
 func New(cfg Config) (*Client, error) {
 	m := &Client{host: cfg.Host, allowed: cfg.Allowed, tls: cfg.TLS, token: cfg.Token, networkToken: cfg.NetworkToken, joined: cfg.Joined}
 	if cfg.Fixed == "" {
-		return m, nil
+		return m, m.SetSeeds(cfg.Seeds)
 	}
 	if err := m.dial(cfg.Fixed); err != nil {
 		return nil, err
 	}
 	m.fixed = true
 	return m, nil
+}
+
+// SetSeeds takes the base URLs of netmasters that may pass the registry on, which tells of
+// all: they are asked for nothing else once it has.
+func (m *Client) SetSeeds(urls []string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fixed || len(urls) == 0 {
+		return nil
+	}
+	m.seeds = urls
+	if m.client != nil {
+		return nil
+	}
+	defer m.changes.Tell()
+	return m.dial(strings.Join(urls, ","))
 }
 
 // dial makes the clients of the netmasters at bases, separated by commas.

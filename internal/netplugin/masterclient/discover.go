@@ -14,7 +14,7 @@ import (
 // Discover follows the registry's list of netmasters until ctx ends. A list
 // that becomes empty keeps the last client: a netmaster whose lease was lost
 // with the store may still answer.
-func (m *Client) Discover(ctx context.Context, st store.Reader, log *slog.Logger) {
+func (m *Client) Discover(ctx context.Context, st store.Mirrorer, log *slog.Logger) {
 	if m.fixed {
 		return
 	}

@@ -4,16 +4,25 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 )
 
 // Hubs are the base URLs of the netmasters that are known, which may relay; while none
 // is, it waits until ctx ends.
 func (m *Client) Hubs(ctx context.Context) []string {
 	m.Await(ctx)
-	if c := m.API(); c != nil {
-		return c.URLs()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.client == nil {
+		return nil
 	}
-	return nil
+	urls := m.client.URLs()
+	for _, u := range m.seeds { // all that the registry told of may be gone
+		if !slices.Contains(urls, u) {
+			urls = append(urls, u)
+		}
+	}
+	return urls
 }
 
 // Relay opens the stream by which one netmaster relays the store (package relay): what is

@@ -31,7 +31,7 @@ type Config struct {
 	Log        *slog.Logger
 	Driver     driver.Driver
 	Can        driver.Capabilities    // of Driver
-	Store      store.Reader           // tells of netmasters' monitors
+	Store      store.Mirrorer         // tells of netmasters' monitors
 	Metrics    []prometheus.Collector // told beside the Observer's own
 	DebugHooks bool                   // enables the endpoints that pause the mirror: tests only
 	Support    *supportbundle.Support // what people who search for a fault get; nil = little

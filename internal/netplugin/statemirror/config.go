@@ -17,7 +17,7 @@ type Config struct {
 	Host     model.HostName
 	Control  netip.Addr // with VTEP, what the record of this host is to say; optional
 	VTEP     netip.Addr
-	Store    store.Reader
+	Store    store.Mirrorer
 	Log      *slog.Logger
 	StateDir string        // remembers which store is followed
 	Grace    time.Duration // how long others may take to put back what a restored store lacks; 0 = StoreGrace

@@ -71,7 +71,7 @@ func OpenMonitor(ctx context.Context, st store.Store, r MonitorRequest) (store.S
 
 // WatchMonitors calls fn with all requests, ordered by id, now and after every
 // change, until ctx ends or fn fails.
-func WatchMonitors(ctx context.Context, st store.Reader, fn func([]MonitorRequest) error) error {
+func WatchMonitors(ctx context.Context, st store.Mirrorer, fn func([]MonitorRequest) error) error {
 	known := map[string]MonitorRequest{}
 	return st.Mirror(ctx, []string{monitorsPrefix}, func(b store.Batch) error {
 		for _, e := range b.Events {

@@ -24,7 +24,7 @@ const ServiceTTL = 10 * time.Second
 // second late, and by ServiceTTL the entry is to be gone.
 const ServiceLease = ServiceTTL - 2*time.Second
 
-const servicesPrefix = store.Root + "service/"
+const servicesPrefix = store.Root + "service/" // one of tables.Registered
 
 // Service is an instance in the service registry, as stored under
 // /contiv.io/service/<name>/<host>:<port>: agents and operators' scripts look
@@ -266,7 +266,7 @@ func Services(ctx context.Context, st store.Reader, name string) ([]Service, err
 
 // WatchServices calls fn with all instances of a service ("" = of all), ordered
 // by name and address, now and after every change, until ctx ends or fn fails.
-func WatchServices(ctx context.Context, st store.Reader, name string, fn func([]Service) error, opts ...store.MirrorOption) error {
+func WatchServices(ctx context.Context, st store.Mirrorer, name string, fn func([]Service) error, opts ...store.MirrorOption) error {
 	prefix := servicesPrefix
 	if name != "" {
 		prefix = servicesOf(name)

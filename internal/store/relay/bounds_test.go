@@ -24,7 +24,7 @@ func (r *replica) begin(who string) *link {
 	if c, ok := conn.(net.Conn); ok { // what is waited for in vain is an error
 		_ = c.SetReadDeadline(time.Now().Add(patience))
 	}
-	l := &link{conn: conn, lines: newLines(conn)}
+	l := newLink("", conn)
 	if m, err := l.read(); err != nil || !m.Fresh {
 		r.t.Fatal(m, err)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -165,6 +164,9 @@ func FuzzMessages(f *testing.F) {
 		list + `{"id":1,"rows":[{"k":"/contiv.io/secret","c":6,"m":6}],"revision":6}` + "\n" + `{"id":2,"rows":[{"k":"/contiv.io/state/c","c":6,"m":6}],"revision":6}`,
 		`{"id":1,"rows":[{"k":"/contiv.io/state/c","c":6,"m":6}],"revision":6}`,
 		list + `{"id":1,"list":true,"rows":[{"k":"/contiv.io/state/a","c":2,"m":4,"t":"y"},{"k":"/contiv.io/state/a","c":2,"m":3,"t":"x"},{"kd":"L2NvbnRpdi5pby9zdGF0ZS//","c":2,"m":3}],"revision":6}`,
+		list + `{"id":1,"withheld":true}` + "\n" + `{"id":1,"rows":[{"k":"/contiv.io/state/c","c":6,"m":6}],"revision":6}`,
+		list + `{"id":1,"resumed":true,"rows":[{"k":"/contiv.io/state/c","c":6,"m":6}],"revision":5}` + "\n" + `{"id":1,"withheld":true}` + "\n" + list,
+		`{"id":1,"resumed":true,"revision":5}`,
 		list + `{"id":1,"list":true,"rows":[{"k":"/contiv.io/state/a","m":6},{"k":"/contiv.io/state/a","c":2,"m":3,"t":"x"},{"k":"/contiv.io/state/b","m":6}],"revision":6}`,
 	} {
 		f.Add([]byte(seed))
@@ -172,16 +174,19 @@ func FuzzMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		asked := make(lasts)
 		conn := &answers{Reader: io.MultiReader(asked, bytes.NewReader(data)), asked: asked}
-		l := &link{hub: "h", conn: conn, lines: newLines(conn), end: func() {}, done: make(chan struct{}), by: map[int]*follow{}, wake: waiting.NewBell()}
+		l := newLink("h", conn)
 		ran := make(chan error, 1)
 		go func() { ran <- l.run(time.Hour) }()
 		have, listed, last := map[string]store.KV{}, false, store.Revision(0)
 		m := &mirror{state: store.NewMirrorState([]string{state}, false), onState: func(error) {}}
+		m.withheld = func() { clear(have) }
 		m.fn = func(b store.Batch) error {
 			if !listed && !b.Snapshot || b.Revision <= last && !b.Listed {
 				t.Errorf("after %d comes %+v", last, b)
 			}
-			listed, last = true, b.Revision
+			if listed, last = true, b.Revision; b.Snapshot {
+				clear(have)
+			}
 			for _, e := range b.Events {
 				if !strings.HasPrefix(e.KV.Key, state) {
 					t.Errorf("%s is told of", e.KV.Key)
@@ -218,7 +223,11 @@ func plainly(data []byte) (have map[string]store.KV, ok bool) {
 		if m.ID != 1 {
 			continue
 		}
-		if !m.List && (!listed || m.Revision <= last) {
+		if m.Withheld {
+			have, list, listed = map[string]store.KV{}, nil, false
+			continue
+		}
+		if !m.List && (!listed || m.Revision < last || m.Revision == last && (!m.Resumed || len(m.Rows) > 0)) {
 			break
 		}
 		for _, kv := range allFromWire(m.Rows) {

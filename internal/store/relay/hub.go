@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	iradix "github.com/hashicorp/go-immutable-radix"
@@ -16,20 +17,21 @@ import (
 )
 
 const (
-	// Beat is how often streams get a message that they are fresh.
-	Beat = 2 * time.Second
+	// Beat is how often streams get a message that the hub lives, and is fresh if it is.
+	Beat = 1500 * time.Millisecond
 	// freshFor bounds how long the store may take to say how far it is.
 	freshFor = 3 * time.Second
 	// maxMirrors are those of one stream.
 	maxMirrors = 1024
-	// maxSince are bytes of a Place; ours have less than 60.
+	// maxSince are bytes of a Place, and of names that a client got from a hub; ours have
+	// less than 60.
 	maxSince = 256
 	// maxPrefixes are those of one mirror.
 	maxPrefixes = 64
 	// maxWaiting are messages that were not sent yet, of one stream, and maxWaitingBytes
-	// their bytes.
-	maxWaiting      = 4096
-	maxWaitingBytes = 8 << 20
+	// their bytes. Beyond that the client gets what they leave, as one message a mirror.
+	maxWaiting      = 1024
+	maxWaitingBytes = 1 << 20
 	// maxAskedBytes are those of the prefixes of one stream's mirrors: of 500 networks they
 	// are some 100 KiB.
 	maxAskedBytes = 1 << 20
@@ -86,15 +88,17 @@ type Hub struct {
 	bell     waiting.Bell // somebody has come
 	beat     time.Duration
 	listsFor time.Duration
+	freshAt  atomic.Int64 // Unix time in nanoseconds when it was found to be fresh
 
-	mu    sync.Mutex
-	rows  *iradix.Tree // of store.KV, by key; nil before the first client
-	rev   store.Revision
-	place string // likewise
+	mu      sync.Mutex
+	rows    *iradix.Tree // of store.KV, by key; nil before the first client
+	rev     store.Revision
+	place   string // likewise
+	history history
 	subscriptions
 	streams map[*stream]struct{}
 	named   map[string][]*stream // of clients that are known by name, oldest first
-	cut     int
+	counts  Stats                // since the start
 }
 
 // subscriptions finds the topics of a key.
@@ -125,7 +129,11 @@ type sub struct {
 type Stats struct {
 	Streams int // now
 	Mirrors int // on them
-	Cut     int // streams since the start whose clients did not read fast enough
+	// Since the start:
+	Cut       int // streams whose clients did not read fast enough
+	Lists     int // mirrors that got a whole list
+	Resumes   int // mirrors that went on with what they had missed
+	Collapsed int // times that much waited for a client, which got what that left
 }
 
 // NewHub returns a Hub that hands on what lies under serves to those who may read it, and
@@ -141,8 +149,23 @@ func NewHub(source Source, serves []string, access Access, beat time.Duration) *
 	}
 }
 
-// Run tells streams that they are fresh, while they are, until ctx ends.
+// Run tells streams that the hub lives, and whether it is fresh, until ctx ends.
 func (h *Hub) Run(ctx context.Context) {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	ask := waiting.NewBell()
+	asking.Go(func() { // a slow store does not delay heartbeats
+		for {
+			select {
+			case <-ask:
+			case <-ctx.Done():
+				return
+			}
+			if h.fresh(ctx) == nil {
+				h.freshAt.Store(time.Now().UnixNano())
+			}
+		}
+	})
 	for {
 		h.mu.Lock()
 		alone := len(h.streams) == 0
@@ -157,14 +180,21 @@ func (h *Hub) Run(ctx context.Context) {
 		if waiting.Pause(ctx, h.beat) != nil {
 			return
 		}
-		if h.fresh(ctx) != nil {
-			continue // clients hear nothing, and draw their conclusions
-		}
-		h.mu.Lock()
-		for s := range h.streams {
-			s.pushLocked(item{line: freshLine})
-		}
-		h.mu.Unlock()
+		ask.Ring()
+		h.beatAll()
+	}
+}
+
+func (h *Hub) beatAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := api.MirrorMessage{Fresh: time.Since(time.Unix(0, h.freshAt.Load())) < 2*h.beat, Alive: true, Revision: int64(h.rev), Place: h.place}
+	if h.rows == nil {
+		now.Revision, now.Place = 0, ""
+	}
+	beat := line(now)
+	for s := range h.streams {
+		h.pushLocked(s, item{line: beat})
 	}
 }
 
@@ -181,7 +211,8 @@ func (h *Hub) fresh(ctx context.Context) error {
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	st := Stats{Streams: len(h.streams), Cut: h.cut}
+	st := h.counts
+	st.Streams = len(h.streams)
 	for s := range h.streams {
 		st.Mirrors += len(s.mirrors)
 	}
@@ -193,19 +224,23 @@ func (h *Hub) Stats() Stats {
 func (h *Hub) Apply(b store.Batch, regraded []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.rows == nil:
-		return
-	case b.Listed: // what happened meanwhile is not known, and it may be another store
+	if !h.history.continues(b) || b.Listed && h.rows != nil && b.Revision < h.rev { // it may be another store, or an older state of it
+		h.history.begin(b)
 		h.rows = nil
 		for s := range h.streams {
 			s.endLocked("this netmaster has read the store again")
 		}
 		return
+	}
+	h.history.add(b, h.served)
+	switch {
+	case h.rows == nil:
+		return
 	case b.Revision <= h.rev: // the rows had it
 		h.regradeLocked(regraded)
 		return
 	}
+	before := h.rev
 	h.rev, h.place = b.Revision, b.Place
 	txn := h.rows.Txn()
 	touched := map[*topic][]api.MirrorRow{}
@@ -236,15 +271,12 @@ func (h *Hub) Apply(b store.Batch, regraded []string) {
 		}
 	}
 	for t, rows := range touched {
-		t.tell(line(api.MirrorMessage{Rows: rows, Revision: int64(b.Revision), Place: b.Place}))
+		told := line(api.MirrorMessage{Rows: rows, Revision: int64(b.Revision), Place: b.Place})
+		for to := range t.subs {
+			h.pushLocked(to.s, item{id: to.id, line: told, after: before})
+		}
 	}
 	h.regradeLocked(regraded)
-}
-
-func (t *topic) tell(line []byte) {
-	for to := range t.subs {
-		to.s.pushLocked(item{id: to.id, line: line})
-	}
 }
 
 func (h *Hub) served(key string) bool {
@@ -268,7 +300,7 @@ func (h *Hub) readLocked() {
 
 // begin begins a mirror on a stream with a list.
 func (h *Hub) begin(s *stream, ask api.MirrorAsk) error {
-	if len(ask.Since) > maxSince {
+	if max(len(ask.Since), len(ask.AtPlace), len(ask.Store), len(ask.Grade)) > maxSince {
 		return model.Errorf(model.ErrInvalid, "mirror: a position has at most %d bytes", maxSince)
 	}
 	if len(ask.Prefixes) > maxPrefixes {
@@ -295,19 +327,45 @@ func (h *Hub) begin(s *stream, ask api.MirrorAsk) error {
 	}
 	h.readLocked()
 	s.asked += n
-	h.enterMirrorLocked(s, ask.ID, h.topicLocked(state.Prefixes(), ask.Commits, grade), ask.Since)
+	t := h.topicLocked(state.Prefixes(), ask.Commits, grade)
+	if gap, ok := h.gapLocked(ask, grade); ok {
+		h.subscribeLocked(s, ask.ID, t)
+		h.counts.Resumes++
+		h.pushLocked(s, item{id: ask.ID, gap: gap, of: t, rev: h.rev, place: h.place, after: store.Revision(ask.At)})
+		return nil
+	}
+	h.enterMirrorLocked(s, ask.ID, t, ask.Since)
 	return nil
+}
+
+// gapLocked returns the commits that a client has missed which goes on with a mirror; false
+// = it has to list.
+func (h *Hub) gapLocked(ask api.MirrorAsk, grade Grade) ([]commit, bool) {
+	if ask.At == 0 || ask.Grade != grade.Name || h.history.rev != h.rev {
+		return nil, false
+	}
+	v, _ := h.rows.Get([]byte(store.StoreIdentityKey))
+	identity, _ := v.(store.KV)
+	if mark := store.IncarnationOf(identity).Mark(); mark == "" || mark != ask.Store {
+		return nil, false
+	}
+	return h.history.since(store.Revision(ask.At), ask.AtPlace)
+}
+
+func (h *Hub) subscribeLocked(s *stream, id int, t *topic) {
+	s.mirrors[id] = t
+	t.subs[sub{s, id}] = struct{}{}
 }
 
 // enterMirrorLocked has a mirror of a stream go on with a list of a topic.
 func (h *Hub) enterMirrorLocked(s *stream, id int, t *topic, since string) {
-	s.mirrors[id] = t
-	t.subs[sub{s, id}] = struct{}{}
+	h.subscribeLocked(s, id, t)
 	if t.grade == (Grade{}) {
-		s.pushLocked(item{id: id, line: withheldLine})
+		h.pushLocked(s, item{id: id, line: withheldLine})
 		return
 	}
-	s.pushLocked(item{id: id, list: h.rows, of: t, rev: h.rev, place: h.place, since: since})
+	h.counts.Lists++
+	h.pushLocked(s, item{id: id, list: h.rows, of: t, rev: h.rev, place: h.place, since: since})
 }
 
 var withheldLine = line(api.MirrorMessage{Withheld: true})

@@ -20,23 +20,31 @@ import (
 // maxUnread are messages that wait for one mirror whose consumer does not take them.
 const maxUnread = 4096
 
-// errStill: a hub says nothing.
-var errStill = model.Errorf(model.ErrUnavailable, "it has not confirmed for a while that it receives the store's changes")
+var (
+	// errNoHeartbeat: a hub says nothing.
+	errNoHeartbeat = model.Errorf(model.ErrUnavailable, "it has said nothing for a while")
+	// errStale: a hub lives, and does not hear the store.
+	errStale = model.Errorf(model.ErrUnavailable, "it has not heard the store for a while")
+)
 
 // link is a stream of a hub.
 type link struct {
 	hub   string
-	conn  io.ReadWriteCloser
+	conn  *heard
 	lines *bufio.Scanner
 	end   context.CancelFunc // of the stream
 	done  chan struct{}      // closed when it is of no more use, for the reason why
 	why   error
 
-	mu   sync.Mutex
-	last int // id given
-	by   map[int]*follow
-	asks []byte // to be sent
-	wake waiting.Bell
+	mu    sync.Mutex
+	last  int // id given
+	by    map[int]*follow
+	asks  []byte // to be sent
+	wake  waiting.Bell
+	fresh time.Time // when it was last
+	stale bool
+	rev   store.Revision // up to which all mirrors have been told everything
+	place string         // likewise
 }
 
 // follow is one mirror on a link.
@@ -70,10 +78,8 @@ func (r *Reader) dial(ctx context.Context, hub string) (*link, error) {
 		return refuse(err)
 	}
 	context.AfterFunc(ctx, func() { _ = conn.Close() }) // its reader gets an error
-	l := &link{
-		hub: hub, conn: conn, lines: newLines(conn), end: cancel, done: make(chan struct{}),
-		by: map[int]*follow{}, wake: waiting.NewBell(),
-	}
+	l := newLink(hub, conn)
+	l.end = cancel
 	first, err := l.read()
 	if err != nil {
 		return refuse(err)
@@ -85,6 +91,12 @@ func (r *Reader) dial(ctx context.Context, hub string) (*link, error) {
 		return refuse(context.DeadlineExceeded)
 	}
 	return l, nil
+}
+
+func newLink(hub string, conn io.ReadWriteCloser) *link {
+	l := &link{hub: hub, conn: &heard{ReadWriteCloser: conn}, end: func() {}, done: make(chan struct{}), by: map[int]*follow{}, wake: waiting.NewBell(), fresh: time.Now()}
+	l.lines = newLines(l.conn)
+	return l
 }
 
 func newLines(r io.Reader) *bufio.Scanner {
@@ -113,23 +125,41 @@ func (l *link) read() (m api.MirrorMessage, err error) {
 // run hands on what comes until the stream ends, or nothing comes for as long as patience
 // lasts, and returns why.
 func (l *link) run(patience time.Duration) error {
-	var still atomic.Bool
-	watch := time.AfterFunc(patience, func() {
-		still.Store(true)
-		l.end()
+	var silent atomic.Bool
+	ended, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { l.ask(ended.Done()) })
+	running.Go(func() {
+		if l.conn.awaitNoHeartbeat(ended, patience) == nil {
+			silent.Store(true)
+			l.end()
+		}
 	})
-	defer watch.Stop()
-	ended := make(chan struct{})
-	var asking sync.WaitGroup
-	asking.Go(func() { l.ask(ended) })
 	var err error
 	for {
 		var m api.MirrorMessage
 		if m, err = l.read(); err != nil {
 			break
 		}
-		watch.Reset(patience)
-		l.mu.Lock()
+		l.dispatch(m, patience)
+	}
+	if silent.Load() {
+		err = errNoHeartbeat
+	}
+	l.why = fmt.Errorf("netmaster %s: %w: %w", l.hub, store.ErrMoves, err)
+	close(l.done)
+	l.end()
+	_ = l.conn.Close() // its writers get an error
+	stop()
+	running.Wait()
+	return err
+}
+
+// dispatch gives a message to its mirror; one of the stream says how far all are.
+func (l *link) dispatch(m api.MirrorMessage, patience time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m.ID != 0 {
 		if f := l.by[m.ID]; f != nil && !f.full {
 			if len(f.queue) == maxUnread {
 				f.full, f.queue = true, nil
@@ -138,18 +168,27 @@ func (l *link) run(patience time.Duration) error {
 			}
 			f.wake.Ring()
 		}
-		l.mu.Unlock()
+		return
 	}
-	if still.Load() {
-		err = errStill
+	if m.Alive {
+		l.rev, l.place = store.Revision(m.Revision), m.Place
 	}
-	l.why = fmt.Errorf("netmaster %s: %w: %w", l.hub, store.ErrMoves, err)
-	close(l.done)
-	l.end()
-	_ = l.conn.Close() // its writers get an error
-	close(ended)
-	asking.Wait()
-	return err
+	if m.Fresh {
+		l.fresh = time.Now()
+	}
+	if stale := time.Since(l.fresh) > patience; stale != l.stale {
+		l.stale = stale
+		for _, f := range l.by {
+			f.wake.Ring()
+		}
+	}
+}
+
+// isStale reports whether the hub lives and does not hear the store.
+func (l *link) isStale() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stale
 }
 
 // ask sends what mirrors ask for.
@@ -180,13 +219,19 @@ func (l *link) putLocked(ask api.MirrorAsk) {
 	l.wake.Ring()
 }
 
-func (l *link) open(prefixes []string, commits bool, since string) *follow {
+// open begins a mirror where it is.
+func (l *link) open(m *mirror) *follow {
+	ask := api.MirrorAsk{Prefixes: m.state.Prefixes(), Commits: m.commits, Since: m.state.Since()}
+	if rev, place, of := m.state.At(); rev != 0 {
+		ask.At, ask.AtPlace, ask.Store, ask.Grade = int64(rev), place, of.Mark(), m.grade
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last++
 	f := &follow{id: l.last, wake: waiting.NewBell()}
 	l.by[f.id] = f
-	l.putLocked(api.MirrorAsk{ID: f.id, Prefixes: prefixes, Commits: commits, Since: since})
+	ask.ID = f.id
+	l.putLocked(ask)
 	return f
 }
 
@@ -197,91 +242,122 @@ func (l *link) close(f *follow) {
 	l.putLocked(api.MirrorAsk{ID: f.id, End: true})
 }
 
-// take returns what has come for a mirror, at least one message.
-func (l *link) take(ctx context.Context, f *follow) ([]api.MirrorMessage, error) {
+// take returns what has come for a mirror, at least one message, or whether the hub is stale
+// when that is not what it was.
+func (l *link) take(ctx context.Context, f *follow, wasStale bool) (queue []api.MirrorMessage, stale bool, err error) {
 	for ended := false; ; {
 		l.mu.Lock()
 		queue, full := f.queue, f.full
-		f.queue = nil
+		f.queue, stale = nil, l.stale
 		l.mu.Unlock()
 		switch {
 		case full:
-			return nil, model.Errorf(model.ErrUnavailable, "%d changes were queued here: the list is read again", maxUnread)
-		case len(queue) > 0:
-			return queue, nil
+			return nil, stale, model.Errorf(model.ErrUnavailable, "%d changes waited here: what they left is read again", maxUnread)
+		case len(queue) > 0 || stale != wasStale:
+			return queue, stale, nil
 		case ended:
-			return nil, l.why
+			return nil, stale, l.why
 		}
 		select {
 		case <-f.wake:
 		case <-l.done:
 			ended = true // and what came before is taken
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, stale, ctx.Err()
 		}
 	}
 }
 
 // follow mirrors over the link, in the terms of store.KeepMirror.
 func (l *link) follow(ctx context.Context, m *mirror) (following bool, reason, err error) {
-	f := l.open(m.state.Prefixes(), m.commits, m.state.Since())
+	f := l.open(m)
 	defer l.close(f)
-	var list []store.KV
+	stale := false
 	for {
-		queue, err := l.take(ctx, f)
+		queue, is, err := l.take(ctx, f, stale)
 		if err != nil {
 			if ctx.Err() != nil {
 				return following, nil, ctx.Err()
 			}
+			l.mu.Lock()
+			if m.listed && !f.full { // all that came was delivered
+				m.state.Advance(l.rev, l.place)
+			}
+			l.mu.Unlock()
 			return following, err, nil
 		}
 		for _, msg := range queue {
 			if ctx.Err() != nil {
 				return following, nil, ctx.Err()
 			}
-			kvs, rev := allFromWire(msg.Rows), store.Revision(msg.Revision)
-			var b store.Batch
-			var deliver bool
-			if rev != 0 {
-				m.state.Reach(msg.Place, msg.Older)
+			reason, err = m.enter(msg)
+			if reason != nil || err != nil {
+				return following, reason, err
 			}
-			switch {
-			case msg.Withheld:
-				m.state.Forget()
-				m.withheld()
-				list, following = nil, true
-				continue
-			case msg.List && rev == 0:
-				list = append(list, kvs...)
-				continue
-			case msg.List:
-				var identity store.KV
-				if msg.Identity != nil {
-					identity = fromWire(*msg.Identity)
-				}
-				b, deliver = m.state.Relist(append(list, kvs...), rev, identity)
-				b.Partial, deliver = msg.Partial, deliver || msg.Partial != m.partial
-				m.partial = msg.Partial
-				list = nil
-			case !following:
-				return following, errors.New("a relay sent a commit before its list"), nil
-			case rev <= m.state.Last():
-				return following, fmt.Errorf("a relay sent revision %d after %d", rev, m.state.Last()), nil
-			default:
-				if m.commits {
-					kvs = append(kvs, store.KV{Key: store.CommitKey})
-				}
-				b, deliver = m.state.Commit(kvs, rev)
-			}
-			if deliver {
-				if err := m.fn(b); err != nil {
-					return following, nil, err
-				}
-			}
-			if msg.List {
+			if m.known && !following {
 				following = true
 				m.onState(nil)
 			}
 		}
+		if stale != is {
+			if stale = is; stale {
+				m.onState(fmt.Errorf("netmaster %s: %w", l.hub, errStale))
+			} else if following {
+				m.onState(nil)
+			}
+		}
 	}
+}
+
+// enter delivers what a message tells. A reason is what is wrong with the message, an error
+// the consumer's.
+func (m *mirror) enter(msg api.MirrorMessage) (reason, err error) {
+	kvs, rev := allFromWire(msg.Rows), store.Revision(msg.Revision)
+	var b store.Batch
+	var deliver bool
+	if rev != 0 {
+		m.state.Reach(msg.Place, msg.Older)
+	}
+	switch {
+	case msg.Withheld:
+		m.state.Forget()
+		m.list, m.listed, m.known = nil, false, true
+		m.withheld()
+		return nil, nil
+	case msg.List && rev == 0:
+		m.list = append(m.list, kvs...)
+		return nil, nil
+	case msg.List:
+		var identity store.KV
+		if msg.Identity != nil {
+			identity = fromWire(*msg.Identity)
+		}
+		b, deliver = m.state.Relist(append(m.list, kvs...), rev, identity)
+		b.Partial, deliver = msg.Partial, deliver || msg.Partial != m.partial
+		m.partial, m.grade, m.list, m.listed = msg.Partial, msg.Grade, nil, true
+		m.known = true
+	case msg.Resumed:
+		if at, _, _ := m.state.At(); at == 0 || rev < at || rev == at && len(kvs) > 0 {
+			return fmt.Errorf("a relay goes on to revision %d where the mirror is at %d", rev, at), nil
+		}
+		m.listed, m.known = true, true
+		b, deliver = m.commit(kvs, rev)
+	case !m.listed:
+		return errors.New("a relay tells of a commit before its list"), nil
+	case rev <= m.state.Last():
+		return fmt.Errorf("a relay tells of revision %d after %d", rev, m.state.Last()), nil
+	default:
+		b, deliver = m.commit(kvs, rev)
+	}
+	if !deliver {
+		return nil, nil
+	}
+	return nil, m.fn(b)
+}
+
+func (m *mirror) commit(kvs []store.KV, rev store.Revision) (store.Batch, bool) {
+	if m.commits {
+		kvs = append(kvs, store.KV{Key: store.CommitKey})
+	}
+	return m.state.Commit(kvs, rev)
 }

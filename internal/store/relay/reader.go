@@ -2,13 +2,11 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,74 +16,59 @@ import (
 )
 
 const (
-	// Patience is how long a hub may say nothing until it is left: as long as the etcd
-	// client takes to leave a server that stands still.
+	// Patience is how long a hub may say nothing until it is left.
 	Patience = 3 * Beat
 	// answerFor is how long a netmaster may take to show that it relays.
-	answerFor = 2 * time.Second
-	// tryFor is for how long netmasters are tried before the store has to do.
-	tryFor = 4 * time.Second
-	// backAfter is for how long a Reader then stays with the store, more or less.
-	backAfter = time.Minute
-	// lasting is how long a stream has to have lived for another one to be worth trying at
-	// once.
-	lasting = 10 * time.Second
+	answerFor = 10 * time.Second
+	// nextAfter is how long a netmaster may take until the next one is asked too.
+	nextAfter = 500 * time.Millisecond
 )
 
 // Config is what a Reader needs. Zero durations get the constants above.
 type Config struct {
-	Store store.Reader
-	Log   *slog.Logger
-	// Serves are the prefixes of what is relayed; what lies elsewhere is the store's.
-	Serves []string
+	Log *slog.Logger
 	// Hubs tells where hubs may be, in any order; it may wait, until ctx ends, until there
 	// is any.
 	Hubs func(ctx context.Context) []string
 	// Open opens a stream, which ends with ctx.
 	Open func(ctx context.Context, hub string) (io.ReadWriteCloser, error)
 
-	Patience, AnswerFor, TryFor, BackAfter, Lasting time.Duration
+	Patience, AnswerFor, NextAfter time.Duration
 }
 
 // From tells where a Reader mirrors from.
 type From struct {
-	Hub   string    // empty = from the store
-	Since time.Time // zero = that is not decided yet
-	Why   string    // of mirroring from the store
+	Hub   string    // empty = from nowhere
+	Since time.Time // zero = no hub was found yet
+	Why   string    // there is none
 	Moves int       // how often it has changed
 }
 
-// Reader is a store.Reader whose mirrors are a hub's while there is one. Mirrors wait for
-// Run.
+// Reader is a store.Mirrorer whose mirrors are those of a hub. Mirrors wait for Run. From one
+// hub to another a mirror goes on with what it has missed.
 type Reader struct {
-	store.Reader
 	cfg Config
 
-	mu      sync.Mutex
-	source  *source // nil = it is being decided
-	from    From
-	changes waiting.Changes
-}
-
-// source is from where mirrors go on, until done.
-type source struct {
-	link *link // nil = the store
-	done chan struct{}
+	mu         sync.Mutex
+	link       *link          // nil = one is looked for
+	stragglers sync.WaitGroup // of hubs that were asked, and answer after another one
+	from       From
+	changes    waiting.Changes
 }
 
 var errNone = model.Errorf(model.ErrUnavailable, "no netmaster is known")
 
-// NewReader returns a Reader that has decided nothing yet.
+// NewReader returns a Reader that has found no hub yet.
 func NewReader(cfg Config) *Reader {
 	for _, d := range []struct {
 		to *time.Duration
 		is time.Duration
-	}{{&cfg.Patience, Patience}, {&cfg.AnswerFor, answerFor}, {&cfg.TryFor, tryFor}, {&cfg.BackAfter, backAfter}, {&cfg.Lasting, lasting}} {
+	}{{&cfg.Patience, Patience}, {&cfg.AnswerFor, answerFor}, {&cfg.NextAfter, nextAfter}} {
 		if *d.to == 0 {
 			*d.to = d.is
 		}
 	}
-	return &Reader{Reader: cfg.Store, cfg: cfg}
+	return &Reader{cfg: cfg}
 }
 
 // From returns where mirrors are from now.
@@ -97,73 +80,147 @@ func (r *Reader) From() From {
 
 // Run chooses where mirrors are from, until ctx ends.
 func (r *Reader) Run(ctx context.Context) {
-	defer r.move(nil, From{})
+	defer r.stragglers.Wait()
+	defer r.move(nil, nil)
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 2 * time.Second, Jitter: 0.5})
+	left, had := "", false
 	for ctx.Err() == nil {
-		l, err := r.connect(ctx)
-		if err == nil {
-			begun := time.Now()
-			r.move(&source{link: l, done: make(chan struct{})}, From{Hub: l.hub})
-			r.cfg.Log.Info("the store is mirrored from a netmaster", "netmaster", l.hub)
-			err = l.run(r.cfg.Patience)
-			if ctx.Err() == nil && time.Since(begun) >= r.cfg.Lasting && !errors.Is(err, errStill) {
-				r.cfg.Log.Warn("a netmaster stopped relaying the store; trying another one", "netmaster", l.hub, "error", err)
-				r.move(nil, From{})
-				continue
+		l, err := r.connect(ctx, left)
+		if err != nil {
+			if had && ctx.Err() == nil {
+				r.cfg.Log.Warn("no netmaster passes the cluster's state on: what this host has of it stays as it is", "error", err)
 			}
+			had = false
+			r.move(nil, err)
+			_ = retry.Pause(ctx) // the loop's condition tells
+			continue
 		}
-		if ctx.Err() != nil {
-			return
+		retry.Reset()
+		had = true
+		for l != nil {
+			left = l.hub
+			l = r.stay(ctx, l)
 		}
-		if from := r.From(); from.Hub != "" || from.Since.IsZero() {
-			r.cfg.Log.Warn("the store is mirrored directly, since no netmaster relays it", "error", err)
-			r.move(&source{done: make(chan struct{})}, From{Why: err.Error()})
-		}
-		// Not all hosts come back at a time. The store is not left before a hub is there.
-		_ = waiting.Pause(ctx, r.cfg.BackAfter*3/4+rand.N(r.cfg.BackAfter/2)) // the loop's condition tells
 	}
 }
 
-// move has all mirrors go on from somewhere else.
-func (r *Reader) move(to *source, from From) {
+// stay follows a hub until it is of no more use, and returns the one that it was left for,
+// if any. A hub that does not hear the store is left once another one is there that does.
+func (r *Reader) stay(ctx context.Context, l *link) (next *link) {
+	r.move(l, nil)
+	r.cfg.Log.Info("the cluster is mirrored from a netmaster", "netmaster", l.hub)
+	looking, stop := context.WithCancel(ctx)
+	found := make(chan *link, 1)
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer close(found)
+		for waiting.Pause(looking, r.cfg.Patience/2) == nil {
+			if !l.isStale() {
+				continue
+			}
+			if other, err := r.connect(ctx, l.hub); err == nil { // it outlives looking
+				found <- other
+				l.end()
+				return
+			}
+		}
+	})
+	err := l.run(r.cfg.Patience)
+	stop()
+	running.Wait()
+	if next = <-found; ctx.Err() == nil {
+		r.cfg.Log.Info("a netmaster does not pass the cluster's state on any more", "netmaster", l.hub, "error", err)
+	}
+	if next == nil {
+		r.move(nil, err)
+	}
+	return next
+}
+
+// move has all mirrors go on from another hub; nil = none, and why.
+func (r *Reader) move(to *link, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.source != nil {
-		close(r.source.done)
-	}
-	if r.source = to; to != nil {
-		from.Since, from.Moves = time.Now(), r.from.Moves+1
-		r.from = from
+	r.link, r.from.Hub, r.from.Why = to, "", ""
+	switch {
+	case to != nil:
+		r.from = From{Hub: to.hub, Since: time.Now(), Moves: r.from.Moves + 1}
+	case why != nil:
+		r.from.Why = why.Error()
 	}
 	r.changes.Tell()
 }
 
-// connect finds a hub that relays.
-func (r *Reader) connect(ctx context.Context) (*link, error) {
-	within, cancel := context.WithTimeout(ctx, r.cfg.TryFor)
-	defer cancel()
-	hubs := slices.Clone(r.cfg.Hubs(within))
+// connect finds a hub that relays, and asks the one that was left last of all.
+func (r *Reader) connect(ctx context.Context, left string) (*link, error) {
+	hubs := slices.Clone(r.cfg.Hubs(ctx))
 	rand.Shuffle(len(hubs), func(i, j int) { hubs[i], hubs[j] = hubs[j], hubs[i] }) // each has its share
-	err := errNone
-	for _, hub := range hubs {
-		if within.Err() != nil {
-			break
+	slices.SortStableFunc(hubs, func(a, b string) int {
+		switch {
+		case a != left && b == left:
+			return -1
+		case a == left && b != left:
+			return 1
 		}
-		var l *link
-		if l, err = r.dial(ctx, hub); err == nil {
-			return l, nil
+		return 0
+	})
+	type outcome struct {
+		n   int
+		l   *link
+		err error
+	}
+	answers := make(chan outcome, len(hubs))
+	ends := make([]context.CancelFunc, 0, len(hubs))
+	err, asked := errNone, 0
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for waits := 0; asked < len(hubs) || waits > 0; {
+		var after <-chan time.Time
+		if asked < len(hubs) {
+			after = next.C
 		}
-		err = fmt.Errorf("%s: %w", hub, err)
+		select {
+		case <-after:
+			n := asked
+			within, end := context.WithCancel(ctx)
+			ends = append(ends, end)
+			go func() {
+				l, err := r.dial(within, hubs[n])
+				answers <- outcome{n, l, err}
+			}()
+			asked++
+			waits++
+			next.Reset(r.cfg.NextAfter)
+		case a := <-answers:
+			waits--
+			if a.err == nil {
+				for n, end := range ends {
+					if n != a.n {
+						end()
+					}
+				}
+				r.stragglers.Go(func() {
+					for range waits {
+						<-answers
+					}
+				})
+				end := a.l.end
+				a.l.end = func() {
+					end()
+					ends[a.n]()
+				}
+				return a.l, nil
+			}
+			err = fmt.Errorf("%s: %w", hubs[a.n], a.err)
+			ends[a.n]()
+			next.Reset(0)
+		}
 	}
 	return nil, err
 }
 
-// Mirror implements store.Reader.
+// Mirror implements store.Mirrorer.
 func (r *Reader) Mirror(ctx context.Context, prefixes []string, fn func(store.Batch) error, opts ...store.MirrorOption) error {
-	for _, p := range prefixes {
-		if !slices.ContainsFunc(r.cfg.Serves, func(s string) bool { return strings.HasPrefix(p, s) }) {
-			return r.Reader.Mirror(ctx, prefixes, fn, opts...)
-		}
-	}
 	var o store.MirrorOptions
 	for _, opt := range opts {
 		opt(&o)
@@ -173,19 +230,16 @@ func (r *Reader) Mirror(ctx context.Context, prefixes []string, fn func(store.Ba
 		m.withheld = func() {}
 	}
 	return store.KeepMirror(ctx, prefixes, opts, func(state *store.MirrorState, onState func(error)) (bool, error, error) {
-		m.state, m.onState = state, onState
-		src, err := r.await(ctx)
-		switch {
-		case err != nil:
+		m.state, m.onState, m.list, m.listed, m.known = state, onState, nil, false, false
+		l, err := r.await(ctx)
+		if err != nil {
 			return false, nil, err
-		case src.link != nil:
-			return src.link.follow(ctx, m)
 		}
-		return r.fromStore(ctx, src, m)
+		return l.follow(ctx, m)
 	})
 }
 
-// mirror is one that goes on from source to source.
+// mirror is one that goes on from hub to hub.
 type mirror struct {
 	state   *store.MirrorState
 	fn      func(store.Batch) error
@@ -193,59 +247,22 @@ type mirror struct {
 	onState func(error)
 
 	withheld func()
-	partial  bool // the newest list was
+	partial  bool   // the newest list was
+	grade    string // of the newest list
+
+	// On this link:
+	list   []store.KV // what has come of a list
+	listed bool       // it is known what lies under the prefixes
+	known  bool       // likewise, or that it is withheld
 }
 
-// await returns the source once it is decided.
-func (r *Reader) await(ctx context.Context) (src *source, err error) {
+// await returns the link once there is one.
+func (r *Reader) await(ctx context.Context) (l *link, err error) {
 	err = r.changes.Until(ctx, func() (bool, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		src = r.source
-		return src != nil, nil
+		l = r.link
+		return l != nil, nil
 	})
-	return src, err
-}
-
-// fromStore mirrors from the store until the source is another.
-func (r *Reader) fromStore(ctx context.Context, src *source, m *mirror) (following bool, reason, err error) {
-	within, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	defer cancel()
-	watching.Go(func() {
-		select {
-		case <-src.done:
-			cancel()
-		case <-within.Done():
-		}
-	})
-	opts := []store.MirrorOption{store.OnState(func(err error) {
-		if within.Err() == nil {
-			following = following || err == nil
-			m.onState(err)
-		}
-	}), store.Since(m.state.Since)}
-	if m.commits {
-		opts = append(opts, store.FollowCommits())
-	}
-	var failed error
-	err = r.Reader.Mirror(within, m.state.Prefixes(), func(b store.Batch) error {
-		out, deliver := m.state.Pass(b)
-		if !deliver {
-			return nil
-		}
-		failed = m.fn(out)
-		return failed
-	}, opts...)
-	switch {
-	case failed != nil:
-		return following, nil, failed
-	case ctx.Err() != nil:
-		return following, nil, ctx.Err()
-	case within.Err() != nil:
-		return true, store.ErrMoves, nil
-	}
-	return following, nil, err
+	return l, err
 }

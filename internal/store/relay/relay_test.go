@@ -133,10 +133,10 @@ func (a *agent) Close() error {
 
 func newAgent(st *memory.Store, replicas map[string]*replica, change func(*Config)) *agent {
 	cfg := Config{
-		Store: st, Log: slog.New(slog.DiscardHandler), Serves: []string{state},
+		Log:      slog.New(slog.DiscardHandler),
 		Hubs:     func(context.Context) []string { return slices.Collect(maps.Keys(replicas)) },
 		Open:     func(ctx context.Context, hub string) (io.ReadWriteCloser, error) { return replicas[hub].open(ctx) },
-		Patience: patience, AnswerFor: patience, TryFor: patience, BackAfter: 20 * time.Millisecond, Lasting: time.Nanosecond,
+		Patience: patience, AnswerFor: patience,
 	}
 	if change != nil {
 		change(&cfg)
@@ -203,39 +203,6 @@ func TestConformance(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A mirror that has to go on from the store itself tells there, too, that the store went
-// back, as far as who mirrors knew it.
-func TestOlder(t *testing.T) {
-	base := memory.NewWith(memory.Consul)
-	backup := base.Data()
-	a := newAgent(base.Client(), nil, nil)
-	t.Cleanup(func() { _ = a.Close() })
-	rev := put(t, base, "x/n", "1")
-	mirrors := func(since string) store.Batch {
-		t.Helper()
-		ctx, end := context.WithCancel(t.Context())
-		defer end()
-		var first store.Batch
-		_ = a.Mirror(ctx, []string{state}, func(b store.Batch) error { // its error is ctx's end
-			first = b
-			end()
-			return nil
-		}, store.Since(func() string { return since }))
-		return first
-	}
-	known := mirrors("")
-	if known.Older || known.Revision != rev || known.Place == "" {
-		t.Fatalf("the first list: %+v", known)
-	}
-	base.Replace(backup, 1000)
-	if b := mirrors(known.Place); !b.Older || b.Revision <= rev {
-		t.Errorf("an older state, at %d after %d: %+v", b.Revision, rev, b)
-	}
-	if b := mirrors(""); b.Older {
-		t.Errorf("without knowing of it: %+v", b)
 	}
 }
 
@@ -322,10 +289,29 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// The end of a netmaster costs nothing: another one goes on, and after the last one the
-// store. A mirror gets each time what it has missed, and no second snapshot.
+// identify gives a store an identity, as every cluster's has: by it hosts go on elsewhere.
+func identify(t *testing.T, st store.Store) {
+	t.Helper()
+	if _, err := st.Update(t.Context(), func(tx store.Tx) error {
+		b, err := store.EncodeRecord(1, store.Incarnation{ID: "a", Generation: 1})
+		tx.Put(store.StoreIdentityKey, b, nil)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHubsDie: the end of a netmaster costs no list while there is another: that one goes on
+// with what the mirror has missed. It does so after all have been away, too.
 func TestHubsDie(t *testing.T) {
-	base := memory.New()
+	for name, base := range map[string]*memory.Store{"with revisions": memory.New(), "with a journal": memory.NewWith(memory.Consul)} {
+		t.Run(name, func(t *testing.T) { hubsDie(t, base) })
+	}
+}
+
+func hubsDie(t *testing.T, base *memory.Store) {
+	t.Helper()
+	identify(t, base)
 	replicas := map[string]*replica{"a": newReplica(t, base), "b": newReplica(t, base)}
 	a := newAgent(base.Client(), replicas, nil)
 	t.Cleanup(func() { _ = a.Close() })
@@ -335,7 +321,7 @@ func TestHubsDie(t *testing.T) {
 		return put(t, base, key, value)
 	}
 	rev := write("x/0", "0")
-	s := watch(t, a, state+"x/")
+	s, quiet := watch(t, a, state+"x/"), watch(t, a, state+"quiet/")
 	check := func(when string) {
 		t.Helper()
 		if diff := cmp.Diff(want, s.reaches(t, rev)); diff != "" {
@@ -343,9 +329,30 @@ func TestHubsDie(t *testing.T) {
 		}
 	}
 	check("at first")
+	quiet.reaches(t, 1)
 	first := a.From().Hub
-	if first == "" {
-		t.Fatal("it mirrors from the store while two netmasters relay")
+	for name := range replicas { // so that each knows what happens from here on
+		write("x/more", name)
+	}
+	eventually(t, "both have followed that", func() bool {
+		for _, r := range replicas {
+			r.hub.mu.Lock()
+			at := r.hub.history.rev
+			r.hub.mu.Unlock()
+			if at < rev {
+				return false
+			}
+		}
+		return true
+	})
+	lists := func() (n int) {
+		for _, r := range replicas {
+			n += r.hub.Stats().Lists
+		}
+		return n
+	}
+	if n := lists(); n != 2 {
+		t.Errorf("%d lists for two mirrors", n)
 	}
 	for _, dies := range []string{first, "all"} {
 		for name, r := range replicas {
@@ -356,36 +363,67 @@ func TestHubsDie(t *testing.T) {
 		for i := range 20 {
 			rev = write(fmt.Sprintf("x/%s-%d", dies, i), "1")
 		}
+		if dies == "all" {
+			eventually(t, "none is followed", func() bool { return a.From().Hub == "" && a.From().Why != "" })
+			replicas[first].cut(false)
+		}
 		check(dies + " died")
-		if from := a.From().Hub; from == first || dies == "all" && from != "" {
+		if from := a.From().Hub; (from == first) != (dies == "all") {
 			t.Errorf("%s died, and it mirrors from %q", dies, from)
 		}
 	}
-	replicas["a"].cut(false)
-	eventually(t, "a netmaster is followed again", func() bool { return a.From().Hub == "a" })
-	rev = write("x/last", "1")
-	check("back at a netmaster")
-	if s.snapshots != 1 {
-		t.Errorf("%d snapshots", s.snapshots)
+	if n := lists(); n != 2 || s.snapshots != 1 {
+		t.Errorf("%d lists for two mirrors, %d snapshots", n, s.snapshots)
 	}
 }
 
-// A netmaster that hears the store no more is left, though its connection stands.
-func TestStandsStill(t *testing.T) {
+// TestStaleHubIsLeftForAnother: a netmaster that lives and hears the store no more is left
+// once another one hears it. Alone it is not left, and its mirrors say so.
+func TestStaleHubIsLeftForAnother(t *testing.T) {
 	base := memory.New()
+	identify(t, base)
 	r := newReplica(t, base)
-	a := newAgent(base.Client(), map[string]*replica{"r": r}, func(c *Config) { c.Patience, c.BackAfter = 300*time.Millisecond, time.Hour })
+	replicas := map[string]*replica{"r": r}
+	var mu sync.Mutex
+	a := newAgent(base.Client(), replicas, func(c *Config) {
+		c.Patience = 300 * time.Millisecond
+		c.Hubs = func(context.Context) []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Collect(maps.Keys(replicas))
+		}
+		c.Open = func(ctx context.Context, hub string) (io.ReadWriteCloser, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return replicas[hub].open(ctx)
+		}
+	})
 	t.Cleanup(func() { _ = a.Close() })
+	told := waiting.Value[error]{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		_ = a.Mirror(ctx, []string{state + "y/"}, func(store.Batch) error { return nil }, store.OnState(told.Set)) // its error is ctx's end
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
 	s := watch(t, a, state+"x/")
 	s.reaches(t, put(t, base, "x/1", "1"))
-	if a.From().Hub != "r" {
-		t.Fatal("it does not mirror from the netmaster")
-	}
 	r.store.Pause(true) // the connection lives, and nothing comes
-	if diff := cmp.Diff(map[string]string{state + "x/1": "1", state + "x/2": "2"}, s.reaches(t, put(t, base, "x/2", "2"))); diff != "" {
+	rev := put(t, base, "x/2", "2")
+	if err := told.Until(t.Context(), func(err error) bool { return errors.Is(err, errStale) }); err != nil {
+		t.Fatal(err)
+	}
+	if from := a.From(); from.Hub != "r" || from.Moves != 1 {
+		t.Errorf("the only netmaster was left: %+v", from)
+	}
+	other := newReplica(t, base)
+	mu.Lock()
+	replicas["other"] = other
+	mu.Unlock()
+	if diff := cmp.Diff(map[string]string{state + "x/1": "1", state + "x/2": "2"}, s.reaches(t, rev)); diff != "" {
 		t.Error(diff)
 	}
-	if from := a.From(); from.Hub != "" || from.Why == "" {
+	if from := a.From(); from.Hub != "other" {
 		t.Errorf("it mirrors from %+v", from)
 	}
 }

@@ -39,28 +39,64 @@ type stream struct {
 	slow    bool   // that is its client's fault
 }
 
-// item is what waits to be sent: a line for a mirror (0 = for the stream), or a list.
+// item is what waits to be sent: a line for a mirror (0 = for the stream), a list, or what
+// commits have left.
 type item struct {
-	id   int
-	line []byte
-	list *iradix.Tree
-	of   *topic
-	rev  store.Revision
+	id    int
+	line  []byte
+	after store.Revision // of a line of a commit, or of gap: it follows the state of this revision; 0 = it is no commit's
+	list  *iradix.Tree
+	gap   []commit
+	of    *topic
+	rev   store.Revision // of list and gap
 
-	place, since string // of a list
+	place, since string // likewise; since of a list
 }
 
-func (s *stream) pushLocked(it item) {
+// pushLocked queues an item. Where much waits, the client gets what it leaves.
+func (h *Hub) pushLocked(s *stream, it item) {
 	if s.end != "" {
 		return
 	}
-	if len(s.queue) == maxWaiting || s.bytes+len(it.line) > maxWaitingBytes {
-		s.slow = true
-		s.endLocked(fmt.Sprintf("cut off: %d messages of %d bytes wait and are not read fast enough", len(s.queue), s.bytes))
-		return
-	}
 	s.queue, s.bytes = append(s.queue, it), s.bytes+len(it.line)
+	if len(s.queue) > maxWaiting+2*len(s.mirrors) || s.bytes > maxWaitingBytes {
+		h.collapseLocked(s)
+	}
 	s.wake.Ring()
+}
+
+// collapseLocked replaces the commits that wait for a client by what they leave.
+func (h *Hub) collapseLocked(s *stream) {
+	h.counts.Collapsed++
+	after := map[int]store.Revision{} // of the first commit of a mirror that waits
+	var kept []item
+	for _, it := range s.queue {
+		switch _, waits := after[it.id]; {
+		case it.id == 0: // it would tell of what is sent later now
+		case it.list != nil || it.after == 0: // a new beginning
+			delete(after, it.id)
+			kept = append(kept, it)
+		case !waits:
+			after[it.id] = it.after
+		}
+	}
+	s.queue, s.bytes = kept, 0
+	for _, it := range kept {
+		s.bytes += len(it.line)
+	}
+	for id, rev := range after {
+		t := s.mirrors[id]
+		if t == nil {
+			continue
+		}
+		gap, ok := h.history.after(rev)
+		if !ok || h.history.rev != h.rev {
+			h.counts.Lists++
+			s.queue = append(s.queue, item{id: id, list: h.rows, of: t, rev: h.rev, place: h.place})
+			continue
+		}
+		s.queue = append(s.queue, item{id: id, gap: gap, of: t, rev: h.rev, place: h.place, after: rev})
+	}
 }
 
 func (s *stream) endLocked(why string) {
@@ -84,7 +120,7 @@ func (h *Hub) Serve(ctx context.Context, who string, asks io.Reader, stop func()
 	s := &stream{wake: waiting.NewBell(), who: who, mirrors: map[int]*topic{}}
 	h.mu.Lock()
 	h.enterLocked(s)
-	s.pushLocked(item{line: freshLine})
+	h.pushLocked(s, item{line: freshLine})
 	h.mu.Unlock()
 	h.bell.Ring()
 	var reading sync.WaitGroup
@@ -99,7 +135,7 @@ func (h *Hub) Serve(ctx context.Context, who string, asks io.Reader, stop func()
 			h.leaveLocked(s, id)
 		}
 		if s.slow {
-			h.cut++
+			h.counts.Cut++
 		}
 	}()
 	reading.Go(func() {
@@ -204,7 +240,7 @@ func (h *Hub) put(ctx context.Context, s *stream, out []byte, it item, send func
 	case it.id == 0:
 		out = append(out, it.line...)
 		return out, flush()
-	case it.list == nil:
+	case it.line != nil:
 		out = addressed(out, strconv.AppendInt(nil, int64(it.id), 10), it.line)
 		return out, flush()
 	}
@@ -213,6 +249,11 @@ func (h *Hub) put(ctx context.Context, s *stream, out []byte, it item, send func
 	h.mu.Unlock()
 	if !wanted {
 		return out, nil
+	}
+	if it.list == nil {
+		rows := it.of.difference(it.gap, h.access.Show)
+		out = append(out, line(api.MirrorMessage{ID: it.id, Resumed: true, Rows: rows, Revision: int64(it.rev), Place: it.place})...)
+		return out, flush()
 	}
 	part, size := api.MirrorMessage{ID: it.id, List: true}, 0
 	for _, p := range it.of.prefixes {
@@ -235,6 +276,7 @@ func (h *Hub) put(ctx context.Context, s *stream, out []byte, it item, send func
 		}
 	}
 	part.Revision, part.Place, part.Partial = int64(it.rev), it.place, it.of.grade.Partial
+	part.Grade = it.of.grade.Name
 	if it.since != "" {
 		// After the list: what the store has now, it had then, or this stream ends.
 		var err error

@@ -21,10 +21,10 @@ func TestTakeLast(t *testing.T) {
 			l.mu.Unlock()
 			close(l.done)
 		}()
-		if got, err := l.take(t.Context(), f); err != nil || len(got) != 1 {
+		if got, _, err := l.take(t.Context(), f, false); err != nil || len(got) != 1 {
 			t.Fatalf("the %dth is lost: %v, %v", i, got, err)
 		}
-		if got, err := l.take(t.Context(), f); err == nil {
+		if got, _, err := l.take(t.Context(), f, false); err == nil {
 			t.Fatalf("after the end comes %v", got)
 		}
 	}

@@ -37,8 +37,12 @@ func TenantPrefix(t model.TenantName) string {
 	return tenantsPrefix + store.Segment(string(t)) + "/"
 }
 
-// Relayed are the prefixes of what agents mirror of the cluster's state.
-func Relayed() []string { return []string{GlobalPrefix, tenantsPrefix} }
+// Registered are the prefixes of what agents mirror beside the cluster's state: where the
+// control plane listens, and who monitors.
+var Registered = []string{OperPrefix + "monitor/", store.Root + "service/"}
+
+// Relayed are the prefixes of all that agents mirror.
+func Relayed() []string { return append([]string{GlobalPrefix, tenantsPrefix}, Registered...) }
 
 // tenantRest are the kinds of rows that TenantRest holds.
 var tenantRest = []string{"groups", "identities", "netprofiles", "networks", "policies", "replacements", "rules", "services", "staged", "trials"}

@@ -150,6 +150,7 @@ func TestTemplate(t *testing.T) {
 		{plain(address("10.0.0.1")), master, nil, "enroll"},
 		{with("netmaster", map[string]any{"joinPort": 7}), master, []string{"--join-listen=10.0.0.1:7 "}, "9005"},
 		{with("netmaster", map[string]any{"joinPort": 7}), plugin, []string{"--join=10.0.0.1:7 "}, "9005"},
+		{with("netmaster", map[string]any{"port": 7}), plugin, []string{"--netmaster=https://10.0.0.1:7"}, ""},
 		{with("netmaster", map[string]any{"dataDir": "/d"}), master, []string{"{NETMASTER_TLS_DIR /d/join/"}, "/var/lib"},
 		{address("10.0.0.1"), plugin, []string{
 			"--etcd-endpoints=https://10.0.0.1:9002", "--join=10.0.0.1:9005", "--join-token-file=/etc/contiv/join/token", "--join-authority=/etc/contiv/join/ca.crt", "--driver=auto", "--install-cni",
