@@ -11,7 +11,7 @@ const (
 
 var (
 	tenant = Field{Means: "the tenant", Allows: "must exist; " + name64, Required: true}
-	owner  = Field{Means: "told, not asked for: kubernetes for one that an object of Kubernetes has, where alone it is changed", Unset: "the users'"}
+	owner  = Field{Means: "read-only: kubernetes for one that belongs to an object of Kubernetes and is changed only there", Unset: "the users'"}
 	tag    = Field{Means: "name in other systems", Allows: name128, Unset: "none"}
 )
 

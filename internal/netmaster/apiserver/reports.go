@@ -203,7 +203,7 @@ func (s *streams) passBundle(ctx context.Context, a control.Actor, w http.Respon
 	}
 	ctx, cancel := context.WithTimeout(ctx, bundleRead)
 	defer cancel()
-	begun, ended := make(chan struct{}), make(chan error, 1)
+	begun, ended, refused := make(chan struct{}), make(chan error, 1), make(chan error, 1)
 	var once sync.Once
 	stop, err := s.ask(ctx, a, control.ReportBundle, host, 0, &report{
 		ctx: ctx,
@@ -226,7 +226,7 @@ func (s *streams) passBundle(ctx context.Context, a control.Actor, w http.Respon
 		},
 		old: func(string) {
 			once.Do(func() {
-				ended <- model.Errorf(model.ErrUnavailable, "netplugin on host %q is older than this netmaster and cannot make a bundle", host)
+				refused <- model.Errorf(model.ErrUnavailable, "netplugin on host %q is older than this netmaster and cannot make a bundle", host)
 			})
 		},
 	})
@@ -239,7 +239,7 @@ func (s *streams) passBundle(ctx context.Context, a control.Actor, w http.Respon
 	why := model.Errorf(model.ErrUnavailable, "host %q does not answer within %s: its netplugin is away, or cannot reach this netmaster", host, bundleAnswer)
 	select {
 	case <-begun:
-	case err := <-ended:
+	case err := <-refused:
 		return err
 	case <-late.C:
 	case <-ctx.Done():

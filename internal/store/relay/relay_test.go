@@ -321,6 +321,21 @@ func hubsDie(t *testing.T, base *memory.Store) {
 		return put(t, base, key, value)
 	}
 	rev := write("x/0", "0")
+	followed := func() {
+		t.Helper()
+		eventually(t, "both netmasters have followed that", func() bool {
+			for _, r := range replicas {
+				r.hub.mu.Lock()
+				at := r.hub.history.rev
+				r.hub.mu.Unlock()
+				if at < rev {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	followed() // each knows what happens from here on, and no mirror is older
 	s, quiet := watch(t, a, state+"x/"), watch(t, a, state+"quiet/")
 	check := func(when string) {
 		t.Helper()
@@ -331,20 +346,8 @@ func hubsDie(t *testing.T, base *memory.Store) {
 	check("at first")
 	quiet.reaches(t, 1)
 	first := a.From().Hub
-	for name := range replicas { // so that each knows what happens from here on
-		write("x/more", name)
-	}
-	eventually(t, "both have followed that", func() bool {
-		for _, r := range replicas {
-			r.hub.mu.Lock()
-			at := r.hub.history.rev
-			r.hub.mu.Unlock()
-			if at < rev {
-				return false
-			}
-		}
-		return true
-	})
+	rev = write("x/more", "1")
+	followed()
 	lists := func() (n int) {
 		for _, r := range replicas {
 			n += r.hub.Stats().Lists
