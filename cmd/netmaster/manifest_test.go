@@ -70,7 +70,7 @@ func TestManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !o.secure || o.acceptPlain || o.plainStore != "" || o.enroll != "kube-system/contiv-netplugin" || o.kubeconfig != inCluster || len(o.etcd) != 0 || o.dataDir != "/var/lib/contiv/etcd" {
+	if !o.secure || o.acceptPlain || o.plainStore != "" || o.enroll != "kube-system/contiv-netplugin" || o.kubeconfig != inCluster || len(o.store.Etcd) != 0 || o.dataDir != "/var/lib/contiv/etcd" {
 		t.Errorf("%v: %+v", args, o)
 	}
 	env := map[string]string{}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/cmd/internal/clusterstore"
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
@@ -17,25 +18,20 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 	"github.com/contiv/netplugin/v2/internal/security/token"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
-	"github.com/contiv/netplugin/v2/internal/store/consul"
-	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
 
 const envPrefix = "CONTIV_NETMASTER_"
 
 // options are netmaster's settings after validation.
 type options struct {
-	etcd         []string // endpoints of the cluster store; empty = embedded etcd
-	consul       []string
-	consulToken  string // file
-	clusterStore string // 2017 form of the two above
-	dataDir      string
-	flags        *flags.Set
-	restore      string // a backup to make dataDir of, instead of running
-	keepTokens   bool   // the backup's tokens stay good
-	newAuth      bool   // a restore makes new authorities
-	etcdListen   string
-	joining      joining // the embedded store's cluster
+	store      clusterstore.Flags // none = the embedded etcd
+	dataDir    string
+	flags      *flags.Set
+	restore    string // a backup to make dataDir of, instead of running
+	keepTokens bool   // the backup's tokens stay good
+	newAuth    bool   // a restore makes new authorities
+	etcdListen string
+	joining    joining // the embedded store's cluster
 
 	external string // REST
 	internal string // this replica's own address: election, registry
@@ -84,8 +80,7 @@ const (
 	modeMesos      = "mesos"
 	modeTest       = "test"
 
-	defaultEtcd = "http://127.0.0.1:2379"
-	agentPort   = "9001"
+	agentPort = "9001"
 )
 
 // newFlags binds every flag of netmaster 1.x, the 2017 spellings and ours.
@@ -96,15 +91,7 @@ func newFlags(o *options) *flags.Set {
 	}
 	fs := &flags.Set{Program: "netmaster", About: "the API server and controller of Contiv", Prefix: envPrefix, Settings: true}
 	o.flags = fs
-	fs.Strings(&o.etcd, "etcd-endpoints, etcd", "urls", "etcd to keep the cluster's state in, comma-separated, such as "+defaultEtcd).Must(func(v string) error { _, err := etcd.ParseFlag(flags.Split(v)); return err }).Else("an embedded etcd, see --etcd-listen")
-	fs.Strings(&o.consul, "consul-endpoints, consul", "urls", "Consul to keep the cluster's state in, comma-separated, such as http://127.0.0.1:8500; instead of etcd").Must(func(v string) error { _, err := consul.ParseFlag(flags.Split(v)); return err })
-	fs.String(&o.consulToken, "consul-token-file", "file", "file with the token that Consul's access control asks for; empty = none")
-	fs.String(&o.clusterStore, "cluster-store", "etcd|consul://host:port", "spelling of 2017 for --etcd-endpoints and --consul-endpoints").Must(func(v string) error {
-		if consul.IsClusterStore(v) {
-			return consul.CheckClusterStore(v)
-		}
-		return etcd.CheckClusterStore(v)
-	}).Old("--etcd-endpoints or --consul-endpoints")
+	o.store.Register(fs, "etcd to keep the cluster's state in, comma-separated, such as "+clusterstore.LocalEtcd, "Consul to keep the cluster's state in, comma-separated, such as http://127.0.0.1:8500; instead of etcd").Else("an embedded etcd, see --etcd-listen")
 	fs.String(&o.dataDir, "data-dir", "directory", "where the embedded etcd keeps its data").Must(notEmpty)
 	fs.String(&o.restore, "restore", "file", "make the data directory from a backup of 'netctl backup', and exit; existing data is kept beside it; no netmaster may be running on it").Must(notEmpty)
 	fs.Bool(&o.keepTokens, "keep-tokens", "with --restore: the backup's tokens stay valid, including those revoked after it; otherwise they are revoked")
@@ -150,40 +137,16 @@ func newFlags(o *options) *flags.Set {
 // finish checks what needs more than one flag, and fills in what the resolver
 // knows.
 func (o *options) finish(ctx context.Context, fs *flags.Set) error {
-	if err := fs.AtMostOne("a cluster store", "etcd-endpoints", "consul-endpoints", "cluster-store"); err != nil {
+	if err := o.store.Choose(fs); err != nil {
 		return err
-	}
-	switch {
-	case consul.IsClusterStore(o.clusterStore):
-		o.consul = []string{o.clusterStore}
-	case o.clusterStore != "":
-		o.etcd = []string{o.clusterStore}
-	}
-	if how := fs.Given("consul-token-file"); how != "" && len(o.consul) == 0 {
-		return flags.Usagef("%s is for a Consul; name it with --consul-endpoints", how)
 	}
 	if err := o.certs.Open(fs); err != nil {
 		return err
 	}
-	if len(o.consul) > 0 {
-		list, err := consul.ParseFlag(o.consul)
-		if err != nil {
-			return flags.Usagef("%s %s: %w", fs.Given("consul-endpoints"), strings.Join(o.consul, ","), err)
-		}
-		if o.consul, err = o.certs.SecureStore(o.consul, list); err != nil {
-			return err
-		}
+	if err := o.store.Resolve(fs, &o.certs); err != nil {
+		return err
 	}
-	if len(o.etcd) > 0 {
-		list, err := etcd.ParseFlag(o.etcd)
-		if err != nil {
-			return flags.Usagef("%s %s: %w", fs.Given("etcd-endpoints"), strings.Join(o.etcd, ","), err)
-		}
-		if o.etcd, err = o.certs.SecureStore(o.etcd, list); err != nil {
-			return err
-		}
-	}
-	if len(o.etcd)+len(o.consul) > 0 {
+	if o.store.External() {
 		for _, flag := range append([]string{"data-dir", "etcd-listen", "restore", "secure", "accept-plain"}, joinFlags...) {
 			if how := fs.Given(flag); how != "" {
 				return flags.Usagef("%s is for the embedded etcd, but a cluster store is given too; omit one", how)
@@ -284,7 +247,7 @@ func (o *options) checkCertificates(fs *flags.Set) error {
 			return flags.Usagef("%s: %w", fs.Given("tls-dir"), err)
 		}
 	}
-	if o.certs.Store != nil && len(o.etcd)+len(o.consul) == 0 {
+	if o.certs.Store != nil && !o.store.External() {
 		if err := o.certs.Store.Check(hostsOf(o.etcdListen), pki.Netmaster); err != nil {
 			return flags.Usagef("%s: %w", fs.Given("store-tls-dir"), err)
 		}

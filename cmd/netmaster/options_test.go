@@ -34,9 +34,9 @@ func TestFlagsOf1x(t *testing.T) {
 		get       func(options) string
 		want      string
 	}{
-		{[]string{"etcd-endpoints", "etcd"}, "ETCD_ENDPOINTS", "http://10.0.0.1:2379,etcd://10.0.0.2:2379", func(o options) string { return strings.Join(o.etcd, " ") }, "http://10.0.0.1:2379 http://10.0.0.2:2379"},
-		{[]string{"etcd-endpoints"}, "ETCD_ENDPOINTS", "http://127.0.0.1:2379", func(o options) string { return strings.Join(o.etcd, " ") }, "http://127.0.0.1:2379"},
-		{[]string{"cluster-store"}, "CLUSTER_STORE", "etcd://127.0.0.1:2379", func(o options) string { return strings.Join(o.etcd, " ") }, "http://127.0.0.1:2379"},
+		{[]string{"etcd-endpoints", "etcd"}, "ETCD_ENDPOINTS", "http://10.0.0.1:2379,etcd://10.0.0.2:2379", func(o options) string { return strings.Join(o.store.Etcd, " ") }, "http://10.0.0.1:2379 http://10.0.0.2:2379"},
+		{[]string{"etcd-endpoints"}, "ETCD_ENDPOINTS", "http://127.0.0.1:2379", func(o options) string { return strings.Join(o.store.Etcd, " ") }, "http://127.0.0.1:2379"},
+		{[]string{"cluster-store"}, "CLUSTER_STORE", "etcd://127.0.0.1:2379", func(o options) string { return strings.Join(o.store.Etcd, " ") }, "http://127.0.0.1:2379"},
 		{[]string{"external-address", "listen-url"}, "EXTERNAL_ADDRESS", "127.0.0.1:8888", func(o options) string { return o.external + " " + o.internal + " " + o.agent }, "127.0.0.1:8888 127.0.0.1:8888 127.0.0.1:9001"},
 		{[]string{"internal-address", "control-url"}, "INTERNAL_ADDRESS", "127.0.0.5:7777", func(o options) string { return o.internal + " " + o.agent }, "127.0.0.5:7777 127.0.0.5:9001"},
 		{[]string{"internal-address"}, "INTERNAL_ADDRESS", "10.0.0.1:7777", func(o options) string { return o.external }, "127.0.0.1:7777"},
@@ -170,7 +170,7 @@ func TestFlagsDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := []string{strings.Join(o.etcd, ","), o.external, o.agent, o.mode, o.dataDir, o.etcdListen, o.name}
+	got := []string{strings.Join(o.store.Etcd, ","), o.external, o.agent, o.mode, o.dataDir, o.etcdListen, o.name}
 	want := []string{"", "0.0.0.0:9999", "127.0.0.1:9001", "none", "/var/lib/contiv/etcd", "127.0.0.1:2379", "netplugin"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -27,12 +27,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/docker"
-	"github.com/contiv/netplugin/v2/internal/security/token"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
-	"github.com/contiv/netplugin/v2/internal/store/consul"
-	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
 
 // sweepEvery is how often the leader collects garbage.
@@ -105,7 +102,7 @@ func (o *options) explain(log *slog.Logger) {
 		log.Warn("this host has no address that others could reach, so this netmaster can be found on this host only",
 			"address", o.internal, "why", o.loopback, "remedy", "give --internal-address, or the host an address and start again")
 	}
-	if host, _, err := net.SplitHostPort(o.etcdListen); err == nil && o.certs.Own != nil && o.certs.Store == nil && len(o.etcd)+len(o.consul) == 0 && !isLoopback(host) {
+	if host, _, err := net.SplitHostPort(o.etcdListen); err == nil && o.certs.Own != nil && o.certs.Store == nil && !o.store.External() && !isLoopback(host) {
 		log.Warn("the embedded store is served beyond this host without TLS: anyone who can reach it controls the cluster, whatever authentication the REST API has",
 			"address", o.etcdListen, "remedy", "give --store-tls-dir too, and https:// in the agents' --etcd-endpoints")
 	}
@@ -128,7 +125,7 @@ func (o *options) machines() map[netip.Addr]string {
 	for _, h := range hostsOf(o.external, o.internal, o.agent) {
 		add(h, "is the address of a netmaster")
 	}
-	for _, text := range slices.Concat(o.etcd, o.consul) {
+	for _, text := range slices.Concat(o.store.Etcd, o.store.Consul) {
 		if u, err := url.Parse(text); err == nil {
 			add(u.Hostname(), "is the address of the store")
 		}
@@ -146,19 +143,8 @@ func (o *options) sameHost() bool {
 // openStore opens the cluster's store: the etcd or the Consul that is named, or an
 // embedded etcd, which is server.
 func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, server *membership.Member, err error) {
-	if len(o.etcd) > 0 {
-		client, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log})
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		return client, client.Close, nil, nil
-	}
-	if len(o.consul) > 0 {
-		shown, err := token.Open(o.consulToken)
-		if err != nil {
-			return nil, nil, nil, fmt.Errorf("--consul-token-file: %w", err)
-		}
-		client, err := consul.New(consul.Config{Endpoints: o.consul, Token: shown.Source(), TLS: o.tls.StoreClient, Logger: log, Reap: true})
+	if o.store.External() {
+		client, err := o.store.Open(o.tls.StoreClient, false, log)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -235,7 +221,7 @@ func (o options) listening() []string {
 	if o.debug != "" {
 		at = append(at, o.debug)
 	}
-	if len(o.etcd) == 0 && len(o.consul) == 0 {
+	if !o.store.External() {
 		at = append(append(at, o.etcdListen), o.joining.listening()...)
 	}
 	return at

@@ -14,7 +14,7 @@ import (
 // support is what people who search for a fault get of this netmaster.
 func (o *options) support(log *supportbundle.Ring, server *membership.Member) *supportbundle.Support {
 	s := &supportbundle.Support{
-		Version: daemon.Build().Version, Log: log, SecretFiles: []string{o.tokenFile, o.consulToken, o.aci.password},
+		Version: daemon.Build().Version, Log: log, SecretFiles: []string{o.tokenFile, o.store.TokenFile, o.aci.password},
 		Certificates: supportbundle.Certificates(o.certs.Certificates(), o.certs.Unusable, supportbundle.Manual), Dirs: map[string]string{},
 	}
 	if server != nil {

@@ -250,7 +250,7 @@ func TestTLSFlags(t *testing.T) {
 		}
 	}
 	o, err := parse(t, map[string]string{"CONTIV_NETMASTER_STORE_TLS_DIR": host}, "--cluster-store", "etcd://10.9.9.9:2379")
-	if err != nil || len(o.etcd) != 1 || o.etcd[0] != "https://10.9.9.9:2379" {
-		t.Errorf("the store is %v, %v", o.etcd, err)
+	if err != nil || len(o.store.Etcd) != 1 || o.store.Etcd[0] != "https://10.9.9.9:2379" {
+		t.Errorf("the store is %v, %v", o.store.Etcd, err)
 	}
 }

@@ -64,8 +64,8 @@ func TestJoinByAccount(t *testing.T) {
 	}
 	// The cluster was rolled back to plain: the pod gets a store without TLS and no join
 	// flags.
-	if o, err := finish("--etcd-endpoints http://127.0.0.1:9002"); err != nil || o.joining.dir != "" || o.joining.left == "" || o.tls.StoreClient != nil || o.etcd[0] != "http://127.0.0.1:9002" {
-		t.Errorf("a pod of a plain cluster: %+v, at %q, %v", o.joining, o.etcd, err)
+	if o, err := finish("--etcd-endpoints http://127.0.0.1:9002"); err != nil || o.joining.dir != "" || o.joining.left == "" || o.tls.StoreClient != nil || o.store.Etcd[0] != "http://127.0.0.1:9002" {
+		t.Errorf("a pod of a plain cluster: %+v, at %q, %v", o.joining, o.store.Etcd, err)
 	}
 	for _, line := range []string{"", "--etcd-endpoints https://127.0.0.1:9002"} {
 		if o, err := finish(line); err != nil || o.joining.dir == "" || o.joining.left != "" {

@@ -70,7 +70,7 @@ func (o *options) join(ctx context.Context, fs *flags.Set) error {
 	switch {
 	case how != "" && own != "":
 		return flags.Usagef("%s gets this host a certificate, and %s names another; omit one", how, own)
-	case how != "" && len(o.consul) > 0:
+	case how != "" && len(o.store.Consul) > 0:
 		return flags.Usagef("%s is for the embedded store, and a Consul is named; omit one", how)
 	case o.joining.account != (enrollment.Account{}):
 		if err := o.joining.checkAccount(fs); err != nil {
@@ -96,14 +96,14 @@ func (o *options) join(ctx context.Context, fs *flags.Set) error {
 		return err
 	}
 	o.joining.dir = dir
-	if fs.Given("etcd-endpoints") != "" || len(o.etcd) == 0 || o.clusterStore != "" || o.netmaster != "" {
+	if fs.Given("etcd-endpoints") != "" || !o.store.External() || o.store.Old != "" || o.netmaster != "" {
 		return nil
 	}
 	doors, err := enrollment.Doors(dir)
 	if err != nil {
 		return err
 	}
-	o.joining.finds, o.etcd = true, nil
+	o.joining.finds, o.store.Etcd = true, nil
 	if o.seeds = netmastersAt(doors); len(o.seeds) == 0 {
 		return errors.New("no netmaster's address is known: give them with --netmaster")
 	}
@@ -115,7 +115,7 @@ func (o *options) join(ctx context.Context, fs *flags.Set) error {
 // cluster was rolled back to plain. Other hosts get their flags once, so for them http://
 // is a mistake.
 func (o *options) toldPlain(fs *flags.Set) bool {
-	return fs.Given("etcd-endpoints") != "" && !slices.ContainsFunc(o.etcd, func(u string) bool { return !strings.HasPrefix(u, transport.HTTP+"://") })
+	return fs.Given("etcd-endpoints") != "" && !slices.ContainsFunc(o.store.Etcd, func(u string) bool { return !strings.HasPrefix(u, transport.HTTP+"://") })
 }
 
 // getCertificate gets this host's first certificate. A pod waits for it as long as it

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/internal/base/flags"
@@ -28,10 +26,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/mesos"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 	"github.com/contiv/netplugin/v2/internal/security/enrollment"
-	"github.com/contiv/netplugin/v2/internal/security/token"
-	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/store/consul"
-	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
 
 func main() {
@@ -69,33 +63,6 @@ func main() {
 // that a wrong address is noticed soon.
 const firstStart = 15 * time.Second
 
-// clusterStore is a client of the cluster's store, and what it tells of itself.
-type clusterStore interface {
-	store.Store
-	Addresses(ctx context.Context) ([]string, error)
-	Collectors() []prometheus.Collector
-}
-
-// openStore makes a client of the store of a cluster without TLS.
-func openStore(o options, log *slog.Logger) (clusterStore, error) {
-	if len(o.consul) == 0 {
-		st, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log, Agent: true})
-		if err != nil {
-			return nil, flags.Usagef("--etcd-endpoints: %w", err)
-		}
-		return st, nil
-	}
-	shown, err := token.Open(o.consulToken)
-	if err != nil {
-		return nil, fmt.Errorf("--consul-token-file: %w", err)
-	}
-	st, err := consul.New(consul.Config{Endpoints: o.consul, Token: shown.Source(), TLS: o.tls.StoreClient, Logger: log, Agent: true})
-	if err != nil {
-		return nil, flags.Usagef("--consul-endpoints: %w", err)
-	}
-	return st, nil
-}
-
 func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err error) {
 	ring := supportbundle.NewRing(stderr, supportbundle.RingSize)
 	log, closeLog, err := o.log.Open("netplugin", ring)
@@ -111,7 +78,7 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 	if cfg.FromNetmasters {
 		cfg.StoreAddresses = func(context.Context) ([]string, error) { return o.storeAt, nil }
 	} else {
-		st, err := openStore(o, log)
+		st, err := o.store.Open(o.tls.StoreClient, true, log)
 		if err != nil {
 			return err
 		}
@@ -181,7 +148,7 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 			return errors.Join(err, a.Close())
 		}
 	}
-	log.Info("netplugin starts", "version", daemon.Build().Version, "host", o.hostName, "etcd", o.etcd, "netmasters", o.seeds,
+	log.Info("netplugin starts", "version", daemon.Build().Version, "host", o.hostName, "etcd", o.store.Etcd, "netmasters", o.seeds,
 		"driver", o.driver, "control", o.ctrl, "vtep", o.vtep)
 	a.Handle("POST "+cni.Path, server.Handler(a.Runtime()))
 	if err := a.HandleAt(ctx, filepath.Join(filepath.Dir(o.cniSocket), mesos.SocketFile), "Mesos socket", mesos.Handler(a.Runtime())); err != nil {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/cmd/internal/clusterstore"
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -18,18 +19,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 	"github.com/contiv/netplugin/v2/internal/security/token"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
-	"github.com/contiv/netplugin/v2/internal/store/consul"
-	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
 
 const envPrefix = "CONTIV_NETPLUGIN_"
 
 // options are netplugin's settings; the lower part is filled in by finish.
 type options struct {
-	etcd         []string
-	consul       []string
-	consulToken  string // file
-	clusterStore string // 2017 form of the two above
+	store        clusterstore.Flags
 	host         string
 	takeHost     bool
 	ctrlIP       string
@@ -98,14 +94,12 @@ const (
 
 	scopeLocal  = "local"
 	scopeGlobal = "global"
-
-	defaultEtcd = "http://127.0.0.1:2379"
 )
 
 // newFlags binds every flag of netplugin 1.x, the 2017 spellings and ours.
 func newFlags(o *options) *flags.Set {
 	*o = options{
-		etcd: []string{defaultEtcd}, vxlanPort: 4789, mode: modeNone, driver: driverAuto,
+		store: clusterstore.Flags{Etcd: []string{clusterstore.LocalEtcd}}, vxlanPort: 4789, mode: modeNone, driver: driverAuto,
 		pluginName: "netplugin", dockerDir: docker.SocketDir, dockerEngine: "unix:///var/run/docker.sock",
 		dns:      dnsOn,
 		stateDir: attach.StateDir, cniSocket: attach.SocketPath, restAddress: "127.0.0.1:9006",
@@ -126,15 +120,8 @@ func newFlags(o *options) *flags.Set {
 }
 
 func storeFlags(fs *flags.Set, o *options) {
-	fs.Strings(&o.etcd, "etcd-endpoints, etcd", "urls", "etcd with the cluster's state, comma-separated; with a certificate this host asks no store, and netmasters at these machines, at port 9999").Must(func(v string) error { _, err := etcd.ParseFlag(flags.Split(v)); return err })
-	fs.Strings(&o.consul, "consul-endpoints, consul", "urls", "Consul with the cluster's state, comma-separated, such as http://127.0.0.1:8500; instead of etcd; with a certificate as --etcd-endpoints").Must(func(v string) error { _, err := consul.ParseFlag(flags.Split(v)); return err })
-	fs.String(&o.consulToken, "consul-token-file", "file", "file with the token that Consul's access control asks for; empty = none")
-	fs.String(&o.clusterStore, "cluster-store", "etcd|consul://host:port", "spelling of 2017 for --etcd-endpoints and --consul-endpoints").Must(func(v string) error {
-		if consul.IsClusterStore(v) {
-			return consul.CheckClusterStore(v)
-		}
-		return etcd.CheckClusterStore(v)
-	}).Old("--etcd-endpoints or --consul-endpoints")
+	o.store.Register(fs, "etcd with the cluster's state, comma-separated; with a certificate this host asks no store, and netmasters at these machines, at port 9999",
+		"Consul with the cluster's state, comma-separated, such as http://127.0.0.1:8500; instead of etcd; with a certificate as --etcd-endpoints")
 	fs.String(&o.netmaster, "netmaster", "urls", "netmasters to ask, comma-separated").Must(checkURLs).Else("those that are registered")
 	fs.String(&o.tokenFile, "token-file", "file", "file whose first line is the token that netmasters ask for, where they run with --token-file; read again when it changes; empty = none")
 	o.certs.Register(fs, "who asks netmasters, inspection and profiling", "of the clients of etcd or Consul")
@@ -178,17 +165,8 @@ func localFlags(fs *flags.Set, o *options) {
 // finish checks what needs more than one flag, and fills in what the kernel and
 // the resolver know.
 func (o *options) finish(ctx context.Context, fs *flags.Set) (err error) {
-	if err = fs.AtMostOne("a cluster store", "etcd-endpoints", "consul-endpoints", "cluster-store"); err != nil {
+	if err = o.store.Choose(fs); err != nil {
 		return err
-	}
-	switch {
-	case consul.IsClusterStore(o.clusterStore):
-		o.consul = []string{o.clusterStore}
-	case o.clusterStore != "":
-		o.etcd = []string{o.clusterStore}
-	}
-	if how := fs.Given("consul-token-file"); how != "" && len(o.consul) == 0 {
-		return flags.Usagef("%s is for a Consul; name it with --consul-endpoints", how)
 	}
 	if err = o.join(ctx, fs); err != nil {
 		return err
@@ -196,12 +174,16 @@ func (o *options) finish(ctx context.Context, fs *flags.Set) (err error) {
 	if err = o.certs.Open(fs); err != nil {
 		return err
 	}
+	if err = o.store.Resolve(fs, &o.certs); err != nil {
+		if o.joining.dir != "" {
+			err = fmt.Errorf("%w; if the cluster is rolled back to connections without TLS, remove %s", err, o.joining.dir)
+		}
+		return err
+	}
 	if o.asksNetmasters() {
-		if err = o.findNetmasters(fs); err != nil {
+		if err = o.findNetmasters(); err != nil {
 			return err
 		}
-	} else if err = o.findStore(fs); err != nil {
-		return err
 	}
 	if o.netMode == "vlan" && len(o.uplinks) == 0 {
 		return flags.Usagef("%s vlan needs --vlan-uplinks: the interfaces that carry VLAN networks", fs.Given("netmode"))

@@ -119,7 +119,7 @@ func TestEnvironment(t *testing.T) {
 	if o.hostName != "fromargs" || o.vtep.String() != "10.0.0.9" || o.ctrl.String() != "10.0.0.8" {
 		t.Errorf("host %s, vtep %s, control %s", o.hostName, o.vtep, o.ctrl)
 	}
-	if got := strings.Join(o.etcd, " "); got != "http://10.0.0.1:2379 http://10.0.0.2:2379" {
+	if got := strings.Join(o.store.Etcd, " "); got != "http://10.0.0.1:2379 http://10.0.0.2:2379" {
 		t.Errorf("etcd endpoints %q", got)
 	}
 }

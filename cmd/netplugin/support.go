@@ -10,7 +10,7 @@ import (
 // support is what people who search for a fault get of this netplugin.
 func (o *options) support(log *supportbundle.Ring) *supportbundle.Support {
 	s := &supportbundle.Support{
-		Version: daemon.Build().Version, Log: log, SecretFiles: []string{o.tokenFile, o.consulToken},
+		Version: daemon.Build().Version, Log: log, SecretFiles: []string{o.tokenFile, o.store.TokenFile},
 		Certificates: supportbundle.Certificates(o.certs.Certificates(), o.certs.Unusable, o.renewal()), Dirs: map[string]string{"state": o.stateDir},
 	}
 	if filepath.IsAbs(o.flowLog) {
