@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -65,7 +66,7 @@ func (ns *Networks) vlans(ctx context.Context, tx store.Tx) (out []model.Network
 
 // apartOf refuses a new network that has an address in common with another tenant's, of
 // which routers would be told too.
-func (ns *Networks) apartOf(ctx context.Context, a Actor, tx store.Tx, n model.Network) error {
+func (ns *Networks) apartOf(ctx context.Context, s Scope, tx store.Tx, n model.Network) error {
 	if n.Encap != model.EncapVLAN {
 		return nil
 	}
@@ -81,7 +82,7 @@ func (ns *Networks) apartOf(ctx context.Context, a Actor, tx store.Tx, n model.N
 	}
 	for _, o := range all {
 		if p, q, common := inCommon(n, o); common {
-			return model.Errorf(model.ErrConflict, "subnet %s: overlaps %s of %s, and hosts announce both tenants' containers by BGP ('netctl bgp ls'), so that routers would send packets of one to the other; choose another subnet, or encap vxlan", p, q, a.Scope().network(o.Key))
+			return s.taken("subnet", p, fmt.Sprintf("overlaps %s of network %q, and hosts announce both tenants' containers by BGP ('netctl bgp ls'), so that routers would send packets of one to the other; choose another subnet, or encap vxlan", q, o.Key))
 		}
 	}
 	return nil

@@ -34,8 +34,8 @@ func TestApart(t *testing.T) {
 	c.ok(c.remove(netKey("red:v")))
 	c.put(one)
 
-	refused(`subnet 10.70.0.0/22: overlaps 10.70.1.0/24 of network "blue:v"`, vlan("red:v", "10.70.0.0/22"))
-	refused(`subnet fd70:1::/64: overlaps fd70:1::/64 of network "blue:v"`, vlan("red:v", "10.71.1.0/24", "fd70:1::/64"))
+	refused(`subnet "10.70.0.0/22": overlaps 10.70.1.0/24 of network "blue:v"`, vlan("red:v", "10.70.0.0/22"))
+	refused(`subnet "fd70:1::/64": overlaps fd70:1::/64 of network "blue:v"`, vlan("red:v", "10.71.1.0/24", "fd70:1::/64"))
 	c.put(vlan("red:v", "10.71.1.0/24"), network("red:x", "10.70.1.0/25"), vlan("blue:v", "10.70.1.0/24", "fd70:1::/64"))
 
 	c.put(bridge, vlan("red:w", "10.70.1.128/25"))

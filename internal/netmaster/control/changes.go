@@ -89,7 +89,7 @@ func deleteRow[K comparable, V any](ctx context.Context, c *Committer, table *ta
 			}
 		}
 		if target != nil {
-			if err := unreferenced(tx, *target); err != nil {
+			if err := unreferenced(Scope{}, tx, *target); err != nil {
 				return err
 			}
 			tables.References.DeleteScope(tx, target.Scope())

@@ -207,7 +207,7 @@ func (ts *Tenants) deleteGroup(ctx context.Context, a Author, k model.GroupKey) 
 		if err := a.mayDelete(tx, ownGroup(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(tx, tables.TargetGroup(k)); err != nil {
+		if err := unreferenced(Scope{}, tx, tables.TargetGroup(k)); err != nil {
 			return err
 		}
 		if g.Pool.IsValid() {

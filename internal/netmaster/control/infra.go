@@ -20,7 +20,7 @@ func (ns *Networks) enterInfra(tx store.Tx, n model.Network) error {
 	if n.Type != model.NetworkInfra {
 		return nil
 	}
-	if err := ns.farFromMachines(tx, n); err != nil {
+	if err := ns.farFromMachines(Scope{}, tx, n); err != nil {
 		return err
 	}
 	all, err := tables.Tenants.List(tx, tables.TenantsScope)
@@ -94,7 +94,7 @@ func (ns *Networks) deleteInfra(ctx context.Context, a Actor, by Author, k model
 		return eps, len(eps) == len(all)
 	}
 	if _, only := own(); !only {
-		return ns.dropNetwork(ctx, by, k) // which says who is on it
+		return ns.dropNetwork(ctx, a.Scope(), by, k) // which says who is on it
 	}
 	if err := a.mayChangeHosts("networkName", string(k.Name), "deleting an infra network"); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (ns *Networks) deleteInfra(ctx context.Context, a Actor, by Author, k model
 		if err := by.mayDelete(tx, ownNetwork(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(tx, tables.TargetNetwork(k)); err != nil {
+		if err := unreferenced(Scope{}, tx, tables.TargetNetwork(k)); err != nil {
 			return err
 		}
 		return indexInfra(tx, k, false)
@@ -122,7 +122,7 @@ func (ns *Networks) deleteInfra(ctx context.Context, a Actor, by Author, k model
 		if _, err = ns.endpoints.deleteEndpoints(ctx, eps, nil); err != nil {
 			break
 		}
-		if err = ns.dropNetwork(ctx, by, k); !errors.Is(err, model.ErrInUse) {
+		if err = ns.dropNetwork(ctx, a.Scope(), by, k); !errors.Is(err, model.ErrInUse) {
 			break
 		}
 	}

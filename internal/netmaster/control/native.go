@@ -37,7 +37,7 @@ func (ns *Networks) MakePodNetwork(ctx context.Context, subnets []netip.Prefix) 
 
 // roomForNative refuses a native network in which an address of a host or of a service
 // would be. Others of its kind are of the same tenant, whose subnets never overlap.
-func (ns *Networks) roomForNative(tx store.Tx, n model.Network) error {
+func (ns *Networks) roomForNative(s Scope, tx store.Tx, n model.Network) error {
 	ranges, err := tables.ServiceRanges.Find(tx, tables.ServiceRangesKey{})
 	if err != nil {
 		return err
@@ -47,12 +47,12 @@ func (ns *Networks) roomForNative(tx store.Tx, n model.Network) error {
 			return model.Errorf(model.ErrConflict, "subnet %q: overlaps the range %s of service addresses; choose another subnet", p, r)
 		}
 	}
-	return ns.farFromMachines(tx, n)
+	return ns.farFromMachines(s, tx, n)
 }
 
 // roomOnHosts refuses a network in which an address of the cluster's machines would be:
 // its containers would not reach them, and hosts would not where they have a route to it.
-func (ns *Networks) roomOnHosts(tx store.Tx, n model.Network) error {
+func (ns *Networks) roomOnHosts(s Scope, tx store.Tx, n model.Network) error {
 	masters, err := netmastersAt(tx)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (ns *Networks) roomOnHosts(tx store.Tx, n model.Network) error {
 			if !a.IsValid() || !p.Contains(a.Unmap()) {
 				return nil
 			}
-			return model.Errorf(model.ErrConflict, "subnet %q: contains the address %s of %s, which its containers could not reach: choose another subnet", p, a, whose)
+			return s.taken("subnet", p, fmt.Sprintf("contains the address %s of %s, which its containers could not reach: choose another subnet", a, whose))
 		}
 		for _, h := range ns.hostView.List() {
 			for _, a := range []netip.Addr{h.Control, h.VTEP, h.IPv6} {
@@ -94,7 +94,7 @@ func (ns *Networks) roomOnHosts(tx store.Tx, n model.Network) error {
 
 // farFromMachines refuses a network to which hosts have a route, and that would lead them
 // away from a gateway, a name server or a router of BGP.
-func (ns *Networks) farFromMachines(tx store.Tx, n model.Network) error {
+func (ns *Networks) farFromMachines(s Scope, tx store.Tx, n model.Network) error {
 	routers, err := tables.Bgps.List(tx, tables.BgpsScope)
 	if err != nil {
 		return err
@@ -106,13 +106,13 @@ func (ns *Networks) farFromMachines(tx store.Tx, n model.Network) error {
 	for _, p := range subnetsOf(n) {
 		for a, what := range near {
 			if p.Contains(a) {
-				return model.Errorf(model.ErrConflict, "subnet %q: contains the address %s of %s, and hosts get a route to the network: choose another subnet", p, a, what)
+				return s.taken("subnet", p, fmt.Sprintf("contains the address %s of %s, and hosts get a route to the network: choose another subnet", a, what))
 			}
 		}
 		for _, b := range routers {
 			for _, q := range []netip.Prefix{b.RouterIP, b.RouterIP6} {
 				if q.IsValid() && q.Overlaps(p) {
-					return model.Errorf(model.ErrConflict, "subnet %q: overlaps %s, where host %q runs BGP, and hosts get a route to the network: choose another subnet", p, q.Masked(), b.Host)
+					return s.taken("subnet", p, fmt.Sprintf("overlaps %s, where host %q runs BGP, and hosts get a route to the network: choose another subnet", q.Masked(), b.Host))
 				}
 			}
 		}

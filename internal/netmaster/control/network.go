@@ -102,22 +102,22 @@ func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n mo
 		}
 	}
 	if t.Shares() {
-		if err := planNetwork(tx, n); err != nil {
+		if err := planNetwork(cl.actor.Scope(), tx, n); err != nil {
 			return err
 		}
 	}
-	if err := ns.roomOnHosts(tx, n); err != nil {
+	if err := ns.roomOnHosts(cl.actor.Scope(), tx, n); err != nil {
 		return err
 	}
 	if err := limit(cl.actor, tx, &n); err != nil {
 		return err
 	}
 	if n.Native {
-		if err := ns.roomForNative(tx, n); err != nil {
+		if err := ns.roomForNative(cl.actor.Scope(), tx, n); err != nil {
 			return err
 		}
 	}
-	if err := ns.apartOf(ctx, cl.actor, tx, n); err != nil {
+	if err := ns.apartOf(ctx, cl.actor.Scope(), tx, n); err != nil {
 		return err
 	}
 	if n.Tag, err = takeTag(ctx, tx, cl, n); err != nil {
@@ -249,10 +249,10 @@ func (ns *Networks) deleteNetwork(ctx context.Context, a Actor, by Author, k mod
 	if n, _ := v.Networks.Get(k); n.Type == model.NetworkInfra {
 		return ns.deleteInfra(ctx, a, by, k)
 	}
-	return ns.dropNetwork(ctx, by, k)
+	return ns.dropNetwork(ctx, a.Scope(), by, k)
 }
 
-func (ns *Networks) dropNetwork(ctx context.Context, a Author, k model.NetworkKey) error {
+func (ns *Networks) dropNetwork(ctx context.Context, s Scope, a Author, k model.NetworkKey) error {
 	_, err := ns.commits.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
 		ik, err := internKey(model.IdentityRecord{Network: k})
 		if err != nil {
@@ -268,7 +268,7 @@ func (ns *Networks) dropNetwork(ctx context.Context, a Author, k model.NetworkKe
 		if err := a.mayDelete(tx, ownNetwork(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(tx, tables.TargetNetwork(k), tables.AddressesOf(k)); err != nil {
+		if err := unreferenced(s, tx, tables.TargetNetwork(k), tables.AddressesOf(k)); err != nil {
 			return err
 		}
 		if err := ns.unused(tx, k); err != nil {

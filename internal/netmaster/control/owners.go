@@ -126,7 +126,7 @@ func wantPlanned(n model.Network, p netip.Prefix) want {
 			plan, ok := value.(tables.Plan)
 			return ok && plan.Subnets[p.String()] == n.Key
 		},
-		put: func(_ context.Context, tx store.Tx, _ *claim) error { return planNetwork(tx, n) },
+		put: func(_ context.Context, tx store.Tx, _ *claim) error { return planNetwork(Scope{}, tx, n) },
 	}
 }
 

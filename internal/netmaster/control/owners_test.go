@@ -161,7 +161,7 @@ func TestOwnedByNobody(t *testing.T) {
 			return putPool(tx, pooled("gone", "n1", "10.1.3.1-10.1.3.9"))
 		}},
 		{"subnet 10.8.0.0/24 in the plan of shared networks", func(tx store.Tx) error {
-			return planNetwork(tx, network("gone", "10.8.0.0/24"))
+			return planNetwork(Scope{}, tx, network("gone", "10.8.0.0/24"))
 		}},
 	}
 	_, err := c.st.Client().Update(testContext(t), func(tx store.Tx) error {

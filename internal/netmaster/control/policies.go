@@ -96,7 +96,7 @@ func (ps *Policies) deletePolicy(ctx context.Context, a Actor, by Author, k mode
 		if err := by.mayDelete(tx, ownPolicy(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(tx, tables.TargetPolicy(k), tables.RulesOf(k), tables.PendingScope); err != nil {
+		if err := unreferenced(Scope{}, tx, tables.TargetPolicy(k), tables.RulesOf(k), tables.PendingScope); err != nil {
 			return err
 		}
 		for _, t := range policyTargets(p) {

@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -55,7 +56,7 @@ var namedByGroups = map[string]bool{"policy": true, "netprofile": true, "extcont
 // Deleting a policy leaves references of its rules behind when they are many;
 // they count as gone when the rule is, or names something else by now.
 // next are scopes that the caller looks at after that: they are read at once with these.
-func unreferenced(tx store.Tx, t tables.Target, next ...string) error {
+func unreferenced(s Scope, tx store.Tx, t tables.Target, next ...string) error {
 	scopes := []string{t.Scope()}
 	if namedByGroups[t.Kind] {
 		scopes = append(scopes, tables.GroupRefs(t.Tenant))
@@ -82,6 +83,9 @@ func unreferenced(tx store.Tx, t tables.Target, next ...string) error {
 				return err
 			}
 			if text, ok := usedBy[row.Value.Kind]; ok {
+				if tenant, _, _ := strings.Cut(row.Value.From, ":"); !s.Has(model.TenantName(tenant)) {
+					return model.Errorf(model.ErrInUse, "other %s; ask a cluster administrator", text)
+				}
 				return model.Errorf(model.ErrInUse, "%s, for one %q", text, row.Value.From)
 			}
 		}

@@ -38,21 +38,22 @@ func (s Scope) Names() (names []string) {
 // String names the tenants to people.
 func (s Scope) String() string { return strings.Join(s.Names(), ", ") }
 
-// network names a network, unless it is of a tenant of which who asks may know nothing.
-func (s Scope) network(k model.NetworkKey) string {
-	if !s.Has(k.Tenant) {
-		return "a network of another tenant"
-	}
-	return fmt.Sprintf("network %q", k)
-}
-
-// tagOwner likewise names who has a tag.
+// tagOwner names who has a tag, unless that is a tenant outside of the scope.
 func (s Scope) tagOwner(n tables.Number) string {
 	tenant, _, _ := strings.Cut(strings.TrimPrefix(n.Owner, groupOwner), ":")
 	if !s.Has(model.TenantName(tenant)) {
 		return "another tenant"
 	}
 	return tagOwner(n)
+}
+
+// taken refuses a value that collides with what others have. why names that: it is for
+// clients who may read the whole cluster.
+func (s Scope) taken(field string, value any, why string) error {
+	if s.limited {
+		why = "cannot be used in this cluster: choose another, or ask a cluster administrator, who sees why"
+	}
+	return model.Errorf(model.ErrConflict, "%s %q: %s", field, fmt.Sprint(value), why)
 }
 
 // noHost says that a host is not there for who asks.

@@ -56,8 +56,8 @@ func (p plan) write(tx store.Tx) error {
 }
 
 // enter takes networks in. It fails with model.ErrConflict, with one overlap by its
-// names and how many there are; the plan is of no use then.
-func (p plan) enter(nets []model.Network) error {
+// names, as far as the scope shows them, and how many there are; the plan is of no use then.
+func (p plan) enter(s Scope, nets []model.Network) error {
 	var first error
 	overlaps := 0
 	for _, n := range nets {
@@ -68,7 +68,7 @@ func (p plan) enter(nets []model.Network) error {
 				}
 				overlaps++
 				if first == nil {
-					first = model.Errorf(model.ErrConflict, "subnet %s of network %q overlaps %s of network %q; networks of tenants that share networks must not overlap", x, n.Key, o, p.subnets[o])
+					first = s.taken("subnet", x, fmt.Sprintf("subnet of network %q overlaps %s of network %q; networks of tenants that share networks must not overlap", n.Key, o, p.subnets[o]))
 				}
 			}
 			p.subnets[x] = n.Key
@@ -86,12 +86,12 @@ func (p plan) leave(owned func(model.NetworkKey) bool) {
 }
 
 // planNetwork enters a new network of a tenant that shares networks into the plan.
-func planNetwork(tx store.Tx, n model.Network) error {
+func planNetwork(s Scope, tx store.Tx, n model.Network) error {
 	p, err := readPlan(tx)
 	if err != nil {
 		return err
 	}
-	if err := p.enter([]model.Network{n}); err != nil {
+	if err := p.enter(s, []model.Network{n}); err != nil {
 		return err
 	}
 	return p.write(tx)
@@ -185,7 +185,7 @@ func replan(tx store.Tx, join, leave []model.TenantName) error {
 		}
 		nets = append(nets, of...)
 	}
-	if err := p.enter(nets); err != nil {
+	if err := p.enter(Scope{}, nets); err != nil {
 		return fmt.Errorf("sharedNetworks: %w", err)
 	}
 	return p.write(tx)
