@@ -28,7 +28,7 @@ func TestHostCertificateAddsNoAddressOfOthers(t *testing.T) {
 	s.things(admin)
 	const stranger = "198.51.100.7"
 	own := report("h1", "10.0.0.1")
-	listens := strings.Replace(own, `{`, `{"listening":["10.0.0.1:9090","`+stranger+`:443"],"ipv6":"2001:db8::7",`, 1)
+	listens := strings.Replace(own, `{`, `{"listening":["10.0.0.1:9090","127.0.0.1:443","[::ffff:127.0.0.1]:444","[::1]:443","0.0.0.0:443","224.0.0.1:443","169.254.1.1:443","`+stranger+`:443"],"ipv6":"2001:db8::7",`, 1)
 	if answer := s.must(200, thief, "POST", "/plugin/host", listens, ""); strings.Contains(answer, "taken") {
 		t.Fatal(answer)
 	}

@@ -60,6 +60,7 @@ func HostReport(req api.HostReport) (r control.HostReport, err error) {
 		if *f.to, err = netip.ParseAddr(f.text); err != nil {
 			return r, model.InvalidField(f.name, clip([]byte(f.text)), "must be an address")
 		}
+		*f.to = f.to.Unmap()
 	}
 	if r.IPv6, err = apiconv.Optional(req.IPv6, func(s string) (netip.Addr, error) { return model.ParseAddr6("ipv6", s) }); err != nil {
 		return r, err
@@ -72,7 +73,7 @@ func HostReport(req api.HostReport) (r control.HostReport, err error) {
 		if err != nil {
 			return r, model.InvalidField("listening", clip([]byte(text)), "must be address:port")
 		}
-		r.Listening = append(r.Listening, at)
+		r.Listening = append(r.Listening, netip.AddrPortFrom(at.Addr().Unmap(), at.Port()))
 	}
 	r.Installation, r.Driver, r.Store, r.Format = req.Installation, req.Driver, req.Store, req.Format
 	r.Confirms, r.AnswersProbes = req.Confirms, req.AnswersProbes

@@ -78,7 +78,7 @@ func (hl *HostLeases) enrol(a Actor, tx store.Tx, r *HostReport, record tables.R
 			return e, Taken{Text: fmt.Sprintf("%s %s of host %q %s: %s", x.name, x.at, r.Name, why, what)}
 		}
 	}
-	r.Listening = slices.DeleteFunc(slices.Clone(r.Listening), func(at netip.AddrPort) bool { return !e.now.Has(at.Addr()) && !at.Addr().IsLoopback() })
+	r.Listening = slices.DeleteFunc(slices.Clone(r.Listening), func(at netip.AddrPort) bool { return !e.now.Has(at.Addr()) })
 	if len(e.added) > 0 {
 		if err := hl.disenrol(tx, r.Name, e.added); err != nil {
 			return e, err

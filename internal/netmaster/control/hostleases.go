@@ -64,26 +64,6 @@ func registration(c tables.HostLease, version string) cluster.Service {
 	}
 }
 
-// listening are a claim's entries of cluster.ListenService.
-func listening(c tables.HostLease, version string) []cluster.Service {
-	var out []cluster.Service
-	for text := range strings.SplitSeq(c.Listening, ",") {
-		if ap, err := netip.ParseAddrPort(text); err == nil {
-			out = append(out, cluster.Service{
-				ServiceName: cluster.ListenService, Role: "netplugin", Version: version, Hostname: string(c.Host),
-				HostAddr: ap.Addr().String(), Port: int(ap.Port()),
-			})
-		}
-	}
-	return out
-}
-
-// MaxListening bounds the addresses at which one agent says that it listens.
-const MaxListening = 1024
-
-// listeningPart is how many of them one transaction changes: it reads them too.
-const listeningPart = 16
-
 // Taken says that a name, or a tunnel's address, is not for who asked: mostly,
 // since somebody else has it.
 type Taken struct {
@@ -107,10 +87,12 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 	if err := hl.heartbeats.isDeaf(); err != nil {
 		return kept, err
 	}
-	reported := r.claim()
 	if len(r.Listening) > MaxListening {
 		return kept, model.InvalidField("listening", len(r.Listening), fmt.Sprintf("must be at most %d addresses", MaxListening))
 	}
+	// Other hosts would take a loopback address for their own.
+	r.Listening = slices.DeleteFunc(slices.Clone(r.Listening), func(at netip.AddrPort) bool { return !at.Addr().IsGlobalUnicast() })
+	reported := r.claim()
 	if hl.heartbeats.hears(reported) && !r.Look {
 		return kept, nil
 	}
@@ -191,6 +173,9 @@ func (k *HostKept) write(tx store.Tx, was, claim tables.HostLease, row tables.Ro
 			return err
 		}
 	}
+	if was.Listening != claim.Listening {
+		wrote = append(wrote, listens(claim))
+	}
 	if was.VTEP != claim.VTEP || was.VXLANPort != claim.VXLANPort {
 		if was.Kept {
 			registration(was, "").Delete(tx)
@@ -203,49 +188,6 @@ func (k *HostKept) write(tx store.Tx, was, claim tables.HostLease, row tables.Ro
 		}
 	}
 	k.Wrote = strings.Join(wrote, ", ")
-	return nil
-}
-
-// keepListening makes the entries of cluster.ListenService be a claim's.
-func (hl *HostLeases) keepListening(ctx context.Context, was, claim tables.HostLease, version string) error {
-	now := listening(claim, version)
-	left := slices.DeleteFunc(listening(was, ""), func(s cluster.Service) bool {
-		return slices.ContainsFunc(now, func(x cluster.Service) bool { return x.HostAddr == s.HostAddr && x.Port == s.Port })
-	})
-	if err := hl.forgetListening(ctx, store.Fence{}, left); err != nil {
-		return err
-	}
-	for part := range slices.Chunk(now, listeningPart) {
-		_, err := hl.commits.store.Update(ctx, func(tx store.Tx) error {
-			for _, s := range part {
-				if err := s.Keep(tx); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (hl *HostLeases) forgetListening(ctx context.Context, fence store.Fence, all []cluster.Service) error {
-	for part := range slices.Chunk(all, listeningPart) {
-		_, err := hl.commits.store.Update(ctx, func(tx store.Tx) error {
-			if fence.Key != "" {
-				fence.Require(tx)
-			}
-			for _, s := range part {
-				s.Delete(tx)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

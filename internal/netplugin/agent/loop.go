@@ -33,6 +33,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	}
 	pic.Problems = append(pic.Problems, a.names.follow(ctx, pic.Want)...)
 	pic.Problems = append(pic.Problems, a.mirror.underlay.Problems(pic.Want)...)
+	pic.Problems = append(pic.Problems, a.mirror.control.Problems()...)
 	pic.Problems = append(pic.Problems, a.l2.answerProblems()...)
 	pic.Problems = append(pic.Problems, a.bgp.fabric.Problems()...)
 	pic.Problems = append(pic.Problems, a.dataPlane.unsupported.Problems(pic.Want)...)

@@ -282,7 +282,7 @@ func hasOwnCondition(object string) bool {
 // remarkKinds are the kinds of problems that cut nothing off.
 var remarkKinds = []string{
 	"net profile", "bandwidth", "policies that wait", "node ports of Kubernetes at other nodes", "contivk8s of 1.x",
-	"Docker networks", "flow log", "spool", "journal", "BGP",
+	"Docker networks", "flow log", "spool", "journal", "BGP", statemirror.ObjectInspection,
 }
 
 // isRemark reports whether an object's problem cuts nothing off: it is of such a kind,

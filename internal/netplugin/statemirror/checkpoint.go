@@ -63,7 +63,7 @@ type checkpointScope struct {
 
 // checkpointControl is where the control plane answers, by what tells of it, and by machine.
 type checkpointControl struct {
-	Sources  map[string][]netip.AddrPort `json:"sources"`
+	Sources  map[string][]listener       `json:"sources"`
 	Machines map[netip.Addr][]netip.Addr `json:"machines"`
 }
 

@@ -34,7 +34,7 @@ func TestCutOffAgain(t *testing.T) {
 		for source := range p.waiting {
 			p.set(source, nil)
 		}
-		p.set(cluster.ServiceMaster, []netip.AddrPort{netip.MustParseAddrPort(at)})
+		p.set(cluster.ServiceMaster, []listener{{At: netip.MustParseAddrPort(at)}})
 		follow(t, h.State)
 		h.has(t, "at first", model.FwdBridge)
 		put(t, st, begin(tr))

@@ -27,9 +27,6 @@ const (
 	// controlEvery is how often the store is asked for its members, and names
 	// of hosts are resolved again.
 	controlEvery = time.Minute
-	// maxPast bounds how many addresses ports of VLAN networks deny: each takes
-	// room in the policy of every such port.
-	maxPast = 256
 )
 
 // ControlPlane knows where the cluster's control plane answers, which this
@@ -43,10 +40,10 @@ type ControlPlane struct {
 	ready  chan struct{} // closed once all sources have been heard
 
 	mu      sync.Mutex
-	sources map[string][]netip.AddrPort  // by what tells of them
-	waiting map[string]bool              // sources that have not been heard yet
-	left    map[netip.AddrPort]time.Time // named by no source any more, since
-	version uint64                       // of sources
+	sources map[string][]listener  // by what tells of them, sorted
+	waiting map[string]bool        // sources that have not been heard yet
+	left    map[listener]time.Time // named by no source any more, since
+	version uint64                 // of sources
 	// machines has, by each address of a machine that tells what it listens on, all
 	// of that machine's: an etcd beside a netmaster is reached by all of them.
 	machines map[netip.Addr][]netip.Addr
@@ -57,7 +54,7 @@ type ControlPlane struct {
 	// Of the runner's goroutine.
 	hostAddrs [][2]netip.Addr    // of each host, for control and for tunnels
 	built     *hoststack.Control // nil = not yet
-	past      []netip.AddrPort   // what containers of VLAN networks could reach past their host, so their ports deny it
+	past      pastHost           // what containers of VLAN networks could reach past their host, so their ports deny it
 	known     []netip.Addr       // of all machines that the control plane is on, sorted; each built has a list of its own
 	of        [2]uint64          // versions of sources and hosts that built and hosts are of
 }
@@ -89,7 +86,7 @@ type ControlConfig struct {
 func NewControlPlane(c *State, cfg ControlConfig) *ControlPlane {
 	p := &ControlPlane{
 		ControlConfig: cfg, config: &c.Config, hosts: c.Hosts, input: c.HostInput, ready: make(chan struct{}),
-		sources: map[string][]netip.AddrPort{}, left: map[netip.AddrPort]time.Time{},
+		sources: map[string][]listener{}, left: map[listener]time.Time{},
 		waiting: map[string]bool{sourceStore: true, sourceFlag: true},
 	}
 	for _, name := range controlServices {
@@ -116,14 +113,19 @@ func (p *ControlPlane) Run(ctx context.Context) {
 	for _, name := range controlServices {
 		running.Go(func() {
 			err := cluster.WatchServices(ctx, p.config.Store, name, func(list []cluster.Service) error {
-				var at []string
-				for _, s := range list {
-					at = append(at, net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port)))
-				}
 				if name == cluster.ListenService {
+					list = reachable(list)
 					p.setMachines(list)
 				}
-				p.set(name, p.resolve(ctx, at))
+				var now []listener
+				for _, s := range list {
+					host := ""
+					if s.Role == cluster.RoleAgent {
+						host = s.Hostname
+					}
+					now = append(now, p.resolve(ctx, host, net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port)))...)
+				}
+				p.set(name, now)
 				return nil
 			})
 			if ctx.Err() == nil {
@@ -132,7 +134,7 @@ func (p *ControlPlane) Run(ctx context.Context) {
 		})
 	}
 	for ctx.Err() == nil {
-		p.set(sourceFlag, p.resolve(ctx, hostsOfURLs(p.Netmasters)))
+		p.set(sourceFlag, p.resolve(ctx, "", hostsOfURLs(p.Netmasters)...))
 		var at []string
 		if ask := p.Addresses; ask != nil {
 			var err error
@@ -140,7 +142,7 @@ func (p *ControlPlane) Run(ctx context.Context) {
 				p.config.Log.Debug("not all addresses of the store are known", "error", err)
 			}
 		}
-		p.set(sourceStore, p.resolve(ctx, at))
+		p.set(sourceStore, p.resolve(ctx, "", at...))
 		_ = waiting.Pause(ctx, controlEvery) // the loop sees the end
 	}
 	running.Wait()
@@ -168,9 +170,19 @@ func hostsOfURLs(list string) (at []string) {
 	return at
 }
 
-// resolve returns the addresses of host:port. A name that has none now is
-// passed over: the next time may tell.
-func (p *ControlPlane) resolve(ctx context.Context, at []string) (out []netip.AddrPort) {
+// reachable leaves out addresses that other machines do not reach. No part of the control
+// plane enters any, but earlier netmasters entered what a host reported.
+func reachable(list []cluster.Service) []cluster.Service {
+	return slices.DeleteFunc(slices.Clone(list), func(s cluster.Service) bool {
+		a, err := netip.ParseAddr(s.HostAddr)
+		return err == nil && !a.Unmap().IsGlobalUnicast()
+	})
+}
+
+// resolve returns the addresses of host:port, where the netplugin of a host listens, or with
+// "" another part of the control plane. A name that has none now is passed over: the next
+// time may tell.
+func (p *ControlPlane) resolve(ctx context.Context, agent string, at ...string) (out []listener) {
 	for _, text := range at {
 		host, service, err := net.SplitHostPort(text)
 		port, bad := strconv.ParseUint(service, 10, 16)
@@ -184,18 +196,18 @@ func (p *ControlPlane) resolve(ctx context.Context, at []string) (out []netip.Ad
 			p.config.Log.Debug("a host of the control plane has no address", "host", host, "error", err)
 		}
 		for _, a := range addrs {
-			out = append(out, netip.AddrPortFrom(a.Unmap().WithZone(""), uint16(port)))
+			out = append(out, listener{netip.AddrPortFrom(a.Unmap().WithZone(""), uint16(port)), agent})
 		}
 	}
 	return out
 }
 
 // set takes what a source names now.
-func (p *ControlPlane) set(source string, now []netip.AddrPort) { p.take(source, now, false) }
+func (p *ControlPlane) set(source string, now []listener) { p.take(source, now, false) }
 
 // take is set; with onlyFirst it does nothing when the source has told already.
-func (p *ControlPlane) take(source string, now []netip.AddrPort, onlyFirst bool) {
-	slices.SortFunc(now, netip.AddrPort.Compare)
+func (p *ControlPlane) take(source string, now []listener, onlyFirst bool) {
+	slices.SortFunc(now, listener.compare)
 	now = slices.Compact(now)
 	p.mu.Lock()
 	first := p.waiting[source]
@@ -205,11 +217,9 @@ func (p *ControlPlane) take(source string, now []netip.AddrPort, onlyFirst bool)
 	}
 	changed := first || !slices.Equal(p.sources[source], now)
 	if changed {
-		for _, ap := range p.sources[source] {
-			p.left[ap] = time.Now()
-		}
-		for _, ap := range now {
-			delete(p.left, ap)
+		p.leaveLocked(p.sources[source])
+		for _, l := range now {
+			delete(p.left, l)
 		}
 		p.sources[source] = now
 		p.version++
@@ -284,8 +294,8 @@ func (p *ControlPlane) addressesOf(sources ...string) (out []netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, source := range sources {
-		for _, ap := range p.sources[source] {
-			out = append(out, ap.Addr())
+		for _, l := range p.sources[source] {
+			out = append(out, l.At.Addr())
 		}
 	}
 	slices.SortFunc(out, netip.Addr.Compare)
@@ -298,89 +308,6 @@ func (p *ControlPlane) OwnPorts() []uint16 {
 		return k.Ports
 	}
 	return nil
-}
-
-func (p *ControlPlane) buildLocked() *hoststack.Control {
-	at := map[netip.AddrPort]bool{}
-	for _, list := range p.sources {
-		for _, ap := range list {
-			at[ap] = true
-		}
-	}
-	for ap, since := range p.left {
-		if time.Since(since) > controlLinger {
-			delete(p.left, ap)
-			continue
-		}
-		at[ap] = true
-	}
-	// A host protects all of its own addresses, whatever the registry has of them.
-	for _, ap := range cluster.Reachable(p.Listening()) {
-		at[ap] = true
-	}
-	k := &hoststack.Control{}
-	inspection := []uint16{DefaultRESTPort}
-	for i, text := range p.Listening() {
-		if _, port, err := net.SplitHostPort(text); err == nil {
-			if n, err := strconv.ParseUint(port, 10, 16); err == nil {
-				k.Ports = append(k.Ports, uint16(n))
-				if i == 0 { // other hosts' inspection ports are likely to be the same, also where a host does not tell
-					inspection = append(inspection, uint16(n))
-				}
-			}
-		}
-	}
-	inspection = slices.Compact(inspection)
-	// Where a machine is a host as well, it answers at both of its addresses. Hosts are
-	// many and such machines are few, so only these are kept.
-	twins := map[netip.Addr][]netip.Addr{}
-	for ap := range at {
-		twins[ap.Addr()] = nil
-	}
-	k.Targets = make([]netip.AddrPort, 0, len(p.hostAddrs)*len(inspection)+len(at))
-	for _, h := range p.hostAddrs {
-		for i, a := range h {
-			if !a.IsValid() || i == 1 && a == h[0] {
-				continue
-			}
-			if all, ours := twins[a]; ours {
-				twins[a] = append(all, h[1-i])
-			}
-			for _, port := range inspection {
-				k.Targets = append(k.Targets, netip.AddrPortFrom(a, port))
-			}
-		}
-	}
-	local := localAddresses()
-	p.past = nil
-	for ap := range at {
-		same := slices.Concat([]netip.Addr{ap.Addr()}, twins[ap.Addr()], p.machines[ap.Addr()])
-		for _, a := range same {
-			switch {
-			case !a.IsValid():
-			case a.IsLoopback(), a.IsUnspecified():
-				k.Ports = append(k.Ports, ap.Port())
-			case local[a]:
-				k.Ports = append(k.Ports, ap.Port())
-				fallthrough
-			default:
-				k.Targets = append(k.Targets, netip.AddrPortFrom(a, ap.Port()))
-				p.past = append(p.past, netip.AddrPortFrom(a, ap.Port()))
-			}
-		}
-	}
-	if len(p.past) > maxPast { // netplugins that listen beyond their hosts are many
-		p.past = slices.DeleteFunc(p.past, func(ap netip.AddrPort) bool {
-			_, told := slices.BinarySearchFunc(p.sources[cluster.ListenService], ap, netip.AddrPort.Compare)
-			return told
-		})
-		p.past = p.past[:min(len(p.past), maxPast)]
-	}
-	slices.Sort(k.Ports)
-	k.Ports = slices.Compact(k.Ports)
-	slices.SortFunc(k.Targets, netip.AddrPort.Compare)
-	k.Targets = slices.Compact(k.Targets)
-	return k
 }
 
 // localAddresses are this host's; none where they cannot be read.
@@ -407,7 +334,7 @@ func (p *ControlPlane) Refresh(look bool) {
 	if p.want(look); p.Off {
 		return
 	}
-	p.input.setControl(p.past)
+	p.input.setControl(p.past.denied)
 }
 
 // Targets are where the control plane answers, as of the last sync.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
@@ -104,6 +105,30 @@ func TestControlPlaneFollowed(t *testing.T) {
 		t.Errorf("what is gone for long is still kept: %v", k.Targets)
 	}
 
+	// What another host reports is never a port of this one.
+	registry := []cluster.Service{
+		{ServiceName: cluster.ListenService, Role: "netplugin", HostAddr: "127.0.0.1", Port: 8080, Hostname: "h3"},
+		{ServiceName: cluster.ListenService, Role: "netplugin", HostAddr: "198.51.100.3", Port: 8081, Hostname: "h3"},
+	}
+	if _, err := st.Update(t.Context(), func(tx store.Tx) error {
+		for _, s := range registry {
+			if err := s.Put(tx, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	c.Hosts.hosts["h3"] = model.Host{Name: "h3", Control: netip.MustParseAddr("127.0.0.1"), VTEP: netip.MustParseAddr("198.51.100.3")}
+	c.Hosts.version++
+	c.mu.Unlock()
+	have("another host", nil, "198.51.100.3:8081")
+	if k, _ := p.want(true); slices.Contains(k.Ports, 8080) || slices.Contains(k.Ports, 8081) {
+		t.Errorf("another host's ports count as this one's: %v", k.Ports)
+	}
+
 	c.mu.Lock()
 	c.Hosts.hosts["h2"] = model.Host{Name: "h2", Control: netip.MustParseAddr("198.51.100.2"), VTEP: netip.MustParseAddr("203.0.113.2")}
 	c.Hosts.version++
@@ -122,8 +147,8 @@ func TestHostProtectsItsOwnAddresses(t *testing.T) {
 	p := NewControlPlane(newCluster(t, memory.New()), ControlConfig{Listening: func() []string { return listens }})
 	k, _ := p.want(true)
 	for _, ap := range own {
-		if !slices.Contains(k.Targets, ap) || !slices.Contains(p.past, ap) {
-			t.Errorf("containers reach %s: targets %v, past the host %v", ap, k.Targets, p.past)
+		if !slices.Contains(k.Targets, ap) || !slices.Contains(p.past.denied, ap) {
+			t.Errorf("containers reach %s: targets %v, past the host %v", ap, k.Targets, p.past.denied)
 		}
 	}
 }

@@ -18,6 +18,9 @@ import (
 // that agents keep containers from it. Role says whose it is.
 const ListenService = "contiv.listen"
 
+// RoleAgent is the Role of a host's netplugin.
+const RoleAgent = "netplugin"
+
 // listeningEvery is how often a machine's addresses are looked at, beside when they change.
 const listeningEvery = time.Second
 
@@ -126,7 +129,7 @@ func enterListening(ctx context.Context, st store.Store, session store.Session, 
 func Reachable(listen []string) []netip.AddrPort {
 	var out []netip.AddrPort
 	add := func(a netip.Addr, port uint16) {
-		if a = a.Unmap().WithZone(""); a.IsValid() && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !a.IsUnspecified() {
+		if a = a.Unmap().WithZone(""); a.IsGlobalUnicast() {
 			out = append(out, netip.AddrPortFrom(a, port))
 		}
 	}
