@@ -39,6 +39,9 @@ func TestMatrix(t *testing.T) {
 	t.Logf("%d rows have all of %d pairs and %d triples of values", len(rows), met[2], met[3])
 	bin, code, begun := binaries(t), machine.Code(t.Context(), "test/matrix"), time.Now()
 	var rep report
+	if *reportAt != "" && code == "" {
+		t.Fatal("a report is of committed code: commit what has changed below api, cmd, internal and test/matrix")
+	}
 	if *reportAt != "" {
 		if rep, err = readReport(*reportAt); err != nil {
 			t.Fatal(err)
