@@ -90,6 +90,17 @@ func TestOwnersOfAll(t *testing.T) {
 	checkInvariants(t, c)
 }
 
+// Addresses of Kubernetes' services are Kubernetes' own: no allocation is missed.
+func TestServicesOfKubernetesOwnNothing(t *testing.T) {
+	c := newCluster(t)
+	c.ok(c.Kubernetes.PutClusterRows(testContext(t), c.leader(), ClusterRows{
+		Services: []model.Valid[model.Service]{valid(clusterService("a", "10.96.0.1"))},
+		Slices:   []model.Valid[model.ServiceSlice]{valid(slice("a-1", "a", "10.1.0.1"))},
+		Nodes:    []model.Valid[model.ClusterNode]{valid(model.ClusterNode{Name: "n1", Addrs: []netip.Addr{addr("192.168.7.1")}})},
+	}))
+	checkOwners(t, c)
+}
+
 // repairAll repairs, and checks that all is well then.
 func (c *harness) repairAll(t *testing.T) (done []Repaired) {
 	t.Helper()

@@ -75,6 +75,9 @@ func wantsOf(o any) []want {
 	case model.Endpoint:
 		return wantsOfEndpoint(o)
 	case model.Service:
+		if o.Owner == model.OwnerKubernetes { // its addresses are Kubernetes' own
+			return nil
+		}
 		out := []want{wantReference(tables.TargetNetwork(o.Network), "service", o.Key.String())}
 		for _, a := range o.Addrs {
 			out = append(out, wantRow(tables.Addresses, tables.Address{AddressKey: tables.AddressKey{Network: o.Network, Addr: a}, Service: o.Key.Name},
@@ -267,6 +270,9 @@ func needed(o any) map[string]string {
 			out[tables.Groups.Key(k)] = "endpoint group " + k.String()
 		}
 	case model.Service:
+		if o.Owner == model.OwnerKubernetes { // netmaster's copy follows Kubernetes, whatever is there
+			break
+		}
 		tenant(o.Key.Tenant)
 		network(o.Network)
 	case model.Policy:
