@@ -99,7 +99,7 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		say("the router's address, routes and nftables tables of BGP")
 	}
 	had := hoststack.Present()
-	problems := hoststack.New(slog.New(slog.DiscardHandler), false).Apply(ctx, hoststack.Want{}, true)
+	problems := hoststack.New(slog.New(slog.DiscardHandler), false, nil).Apply(ctx, hoststack.Want{}, true)
 	if err := hoststack.NewFrontends(slog.New(slog.DiscardHandler)).Apply(ctx, hoststack.Place{}, true); err != nil {
 		problems["services of Kubernetes from this host"] = err
 	}

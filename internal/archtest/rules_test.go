@@ -95,7 +95,7 @@ var rules = []rule{
 		pkg: "internal/netplugin/statemirror",
 		may: []string{
 			"internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/datapath/compile", "internal/datapath/desired",
-			"internal/datapath/driver", "internal/base/waiting", "internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/base/durable", "internal/netplugin/hoststack",
+			"internal/datapath/driver", "internal/base/waiting", "internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/base/durable", "internal/netplugin/hostchanges", "internal/netplugin/hoststack",
 		},
 		why: "what a host should look like needs neither a netmaster nor to know how containers are attached",
 	},
@@ -109,14 +109,14 @@ var rules = []rule{
 	{pkg: "internal/netplugin/multicast", may: []string{"internal/base/checksum", "internal/datapath/desired", "internal/datapath/driver", "internal/base/durable", "internal/model", "internal/base/waiting"}, why: "who hears what is one host's own matter: it knows neither the store nor netmaster"},
 	{
 		pkg: "internal/netplugin/fabric",
-		may: []string{"internal/netplugin/bgp", "internal/datapath/compile", "internal/datapath/desired", "internal/base/durable", "internal/netplugin/hoststack", "internal/model", "internal/store/tables", "internal/base/waiting"},
+		may: []string{"internal/netplugin/bgp", "internal/datapath/compile", "internal/datapath/desired", "internal/base/durable", "internal/netplugin/hostchanges", "internal/netplugin/hoststack", "internal/model", "internal/store/tables", "internal/base/waiting"},
 		why: "the speaker and the host's stack are told what a host has; who knows it is another",
 	},
 	{
 		pkg: "internal/netplugin/attachment",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/tables", "internal/datapath/compile", "internal/datapath/desired", "internal/datapath/driver", "internal/base/waiting",
-			"internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/base/durable", "internal/netplugin/hoststack", "internal/netplugin/masterclient", "internal/netplugin/statemirror",
+			"internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/base/durable", "internal/netplugin/hostchanges", "internal/netplugin/hoststack", "internal/netplugin/masterclient", "internal/netplugin/statemirror",
 		},
 		why: "attachments know the picture and netmaster, not who runs them",
 	},
@@ -132,11 +132,12 @@ var rules = []rule{
 		pkg: "internal/netplugin/agent",
 		may: []string{
 			"api", "internal/security/connlimit", "internal/security/origin", "internal/security/strictjson", "internal/model", "internal/store", "internal/store/cluster", "internal/store/relay", "internal/store/tables", "internal/datapath/compile", "internal/datapath/desired", "internal/datapath/driver",
-			"internal/netplugin/attachment", "internal/netplugin/fabric", "internal/netplugin/l2announce", "internal/netplugin/masterclient", "internal/netplugin/observe", "internal/netplugin/peerhealth", "internal/netplugin/statemirror", "internal/netplugin/tunnelprobe", "internal/daemon/supportbundle", "internal/netplugin/multicast", "internal/base/reconcile", "internal/base/waiting", "internal/netplugin/attach", "internal/netplugin/attach/*", "internal/base/durable", "internal/netplugin/hoststack", "internal/netplugin/dns", "internal/netplugin/bgp", "internal/security/transport",
+			"internal/netplugin/attachment", "internal/netplugin/fabric", "internal/netplugin/l2announce", "internal/netplugin/masterclient", "internal/netplugin/observe", "internal/netplugin/peerhealth", "internal/netplugin/statemirror", "internal/netplugin/tunnelprobe", "internal/daemon/supportbundle", "internal/netplugin/multicast", "internal/base/reconcile", "internal/base/waiting", "internal/netplugin/attach", "internal/netplugin/attach/*", "internal/base/durable", "internal/netplugin/hostchanges", "internal/netplugin/hoststack", "internal/netplugin/dns", "internal/netplugin/bgp", "internal/security/transport",
 		},
 		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",
 	},
-	{pkg: "internal/netplugin/hoststack", may: []string{"internal/netplugin/attach", "internal/datapath/desired", "internal/model"}, why: "the host's stack knows private addresses and ports, nothing of the cluster"},
+	{pkg: "internal/netplugin/hostchanges", may: []string{"internal/base/durable", "internal/base/waiting", "internal/model"}, why: "remembers changes of the host, and makes none"},
+	{pkg: "internal/netplugin/hoststack", may: []string{"internal/netplugin/hostchanges", "internal/netplugin/attach", "internal/datapath/desired", "internal/model"}, why: "the host's stack knows private addresses and ports, nothing of the cluster"},
 	{pkg: "internal/netplugin/runtimes/cni", may: []string{"internal/netplugin/attach", "internal/model"}, why: "the plugin hands verbs to netplugin by attach's client, nothing more"},
 	{pkg: "internal/netplugin/runtimes/cni/server", may: []string{"internal/base/durable", "internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes; Install places files where runtimes look"},
 	{pkg: "internal/netplugin/runtimes/mesos", may: []string{"internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/netplugin/runtimes/cni/server"}, why: "1.x's calls become invocations of the CNI plugin, nothing more"},

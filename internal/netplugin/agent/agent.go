@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 	"github.com/contiv/netplugin/v2/internal/netplugin/l2announce"
 	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
 	"github.com/contiv/netplugin/v2/internal/netplugin/multicast"
@@ -96,7 +97,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	from, reader := mirrored(cfg, a.masters)
 	a.mirror.source, a.mirror.relay = from, reader
 	a.mirror.cluster, err = statemirror.New(statemirror.Config{
-		Host: cfg.Host, Control: cfg.Control, VTEP: cfg.VTEP, Store: from, Log: cfg.Log, StateDir: cfg.StateDir, Grace: cfg.StoreGrace,
+		Host: cfg.Host, Control: cfg.Control, VTEP: cfg.VTEP, Store: from, Log: cfg.Log, StateDir: cfg.StateDir, HostChanges: hostchanges.Open(cfg.StateDir, cfg.Log), Grace: cfg.StoreGrace,
 		Kick: a.kick, Soon: func(reason string) { a.runner.Soon(reason) },
 		Own:       func() []statemirror.Owned { return a.Attachments.Standing() },
 		OnOwnHost: reannounce.Ring,
@@ -181,7 +182,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	}
 	a.registration = &registration{
 		cfg: cfg, answersProbes: a.can.TunnelProber != nil, masters: a.masters, mirror: a.mirror, lease: a.lease,
-		attachments: a.Attachments, observer: a.Observer, changes: a.hostChanges(), listening: a.listening, kick: a.kick,
+		attachments: a.Attachments, observer: a.Observer, way: a.newLifeline(), listening: a.listening, kick: a.kick,
 		reannounce: reannounce, since: since,
 	}
 	if err := a.HandleAt(ctx, cfg.Socket, "CNI socket", nil); err != nil {

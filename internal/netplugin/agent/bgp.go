@@ -33,7 +33,7 @@ type bgpRoutes struct {
 func newBGPRoutes(cfg *Config, takesUplinks bool, m *mirror, kick func(reason string)) *bgpRoutes {
 	return &bgpRoutes{cfg: cfg, takesUplinks: takesUplinks, mirror: m, fabric: fabric.New(fabric.Config{
 		StateDir: cfg.StateDir, Uplinks: cfg.Uplinks, Log: cfg.Log,
-		Tell: func() { kick("BGP") },
+		Tell: func() { kick("BGP") }, Changes: m.cluster.HostChanges,
 	})}
 }
 

@@ -72,7 +72,7 @@ type registration struct {
 	lease         *hostLease
 	attachments   *attachment.Service
 	observer      *observe.Observer
-	changes       []hostChanges       // of this host's networking, which can be taken back
+	way           *lifeline
 	listening     func() []string     // where this process listens
 	kick          func(reason string) // requests a sync of the data plane
 	reannounce    waiting.Bell        // the host's record has changed
@@ -90,7 +90,7 @@ func (g *registration) announce(ctx context.Context) error {
 	ever, held, told := false, false, false
 	var looked time.Time
 	var said api.HostReport // that a netmaster kept
-	way := lifeline{path: g.mirror.path, changes: g.changes, log: g.cfg.Log, now: time.Now}
+	defer g.way.changes.Save()
 	tick := time.NewTimer(0)
 	defer tick.Stop()
 	for {
@@ -102,6 +102,9 @@ func (g *registration) announce(ctx context.Context) error {
 			if held {
 				continue
 			}
+		case <-g.way.changes.Noted:
+			g.way.changes.Save()
+			continue
 		case <-g.reannounce:
 			look = true
 		case <-ctx.Done():
@@ -110,12 +113,12 @@ func (g *registration) announce(ctx context.Context) error {
 		report := g.report()
 		same := reflect.DeepEqual(report, said)
 		report.Look = look || time.Since(looked) >= lookEvery
-		way.ask()
+		g.way.ask()
 		kept, err := g.keep(ctx, report)
 		if err == nil {
-			way.answered()
+			g.way.answered()
 		} else if ctx.Err() == nil {
-			way.noAnswer()
+			g.way.noAnswer()
 		}
 		tick.Reset(leaseRetry)
 		switch {

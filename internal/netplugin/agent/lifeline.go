@@ -2,7 +2,13 @@ package agent
 
 import (
 	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 )
 
 const (
@@ -16,86 +22,92 @@ const (
 
 // lifeline keeps the host's way to its netmasters. When none answers and the path to them
 // has changed since one did, it takes back the newest change of the host's own interfaces,
-// routes and forwarding mode. If a netmaster then answers, the change stays back; otherwise
-// it is applied again. Rules for containers are never taken back. Only announce's goroutine
-// uses it.
+// routes and forwarding mode since then. If a netmaster then answers, the change stays back.
+// Otherwise it is applied again, and the next older one is tried. Each is tried once. Rules
+// for containers are never taken back. Only announce's goroutine uses it.
 type lifeline struct {
-	path    func() string // to netmasters
-	changes []hostChanges
-	log     *slog.Logger
-	now     func() time.Time
+	netmasters func() []netip.Addr
+	path       func(to []netip.Addr) map[netip.Addr]string
+	changes    *hostchanges.History
+	follow     func(hostchanges.Change) error // makes a change what its state says
+	log        *slog.Logger
+	now        func() time.Time
 
-	asked    time.Time // when the report was sent that was answered last
-	known    string    // the path before that report
-	begun    time.Time // of the report that is under way
-	before   string    // the path then
-	trial    *suspended
-	harmless time.Time // of the newest change that was applied again
+	unanswered time.Time // since when no netmaster answers, or this process runs
+	trial      time.Time // since when a change is on trial, or this process runs
+	begun      time.Time // of the report that is under way
+	before     map[netip.Addr]string
+	mark       uint64
 }
 
-// suspended is a change that is taken back.
-type suspended struct {
-	of   hostChanges
-	what string
-	made time.Time
-	at   time.Time // when it was taken back
-}
-
-// hostChanges are changes of one kind that can be taken back.
-type hostChanges interface {
-	// Newest returns the newest change after since that is not taken back, by its time
-	// and in words; zero = there is none.
-	Newest(since time.Time) (made time.Time, what string)
-	// Suspend takes the change back that was made then; a problem tells of it.
-	Suspend(made time.Time) error
-	// Resume applies it again.
-	Resume(made time.Time) error
+// newLifeline returns a lifeline that goes on with what its History has of the process before.
+func newLifeline(l lifeline) *lifeline {
+	l.unanswered, l.trial = l.now(), l.now()
+	return &l
 }
 
 // ask notes that a report is about to be sent.
-func (l *lifeline) ask() { l.begun, l.before = l.now(), l.path() }
+func (l *lifeline) ask() {
+	l.begun, l.before, l.mark = l.now(), l.path(l.netmasters()), l.changes.Mark()
+}
 
 // answered notes that a netmaster has answered it.
 func (l *lifeline) answered() {
-	l.asked, l.known = l.begun, l.before
-	if l.trial != nil {
-		l.log.Warn("a netmaster answers since a change of this host's own networking was rolled back: it stays rolled back", "change", l.trial.what)
-		l.trial = nil
+	if c, is := l.changes.OnTrial(); is {
+		l.log.Warn("a netmaster answers since a change of this host's own networking was rolled back: it stays rolled back", "change", words(c))
 	}
+	l.unanswered = l.begun
+	l.changes.Answered(l.mark, l.before)
+	l.changes.Save()
 }
 
 // noAnswer notes that none has.
 func (l *lifeline) noAnswer() {
 	now := l.now()
-	if t := l.trial; t != nil {
-		if now.Sub(t.at) < trialTime {
-			return
+	if c, is := l.changes.OnTrial(); is {
+		if now.Sub(l.trial) >= trialTime {
+			l.log.Warn("no netmaster answers without a change of this host's own networking either: it is applied again", "change", words(c))
+			l.become(c, hostchanges.Tried)
 		}
-		if err := t.of.Resume(t.made); err != nil {
-			l.log.Warn("a reverted change is not applied again", "change", t.what, "error", err)
-		}
-		l.trial = nil
 		return
 	}
-	if l.asked.IsZero() || now.Sub(l.asked) < rollbackAfter || l.path() == l.known {
+	if now.Sub(l.unanswered) < rollbackAfter || !l.pathChanged() {
 		return
 	}
-	since := l.asked
-	if l.harmless.After(since) {
-		since = l.harmless
-	}
-	newest := suspended{at: now}
-	for _, c := range l.changes {
-		if made, what := c.Newest(since); made.After(newest.made) {
-			newest.of, newest.made, newest.what = c, made, what
-		}
-	}
-	if newest.of == nil {
+	c, is := l.changes.Newest()
+	if !is {
 		return
 	}
-	l.log.Warn("no netmaster answers since a change of this host's own networking, and the path there has changed: the change is rolled back", "change", newest.what)
-	l.trial, l.harmless = &newest, newest.made
-	if err := newest.of.Suspend(newest.made); err != nil {
-		l.log.Warn("the change cannot be reverted", "change", newest.what, "error", err)
+	l.log.Warn("no netmaster answers since a change of this host's own networking, and the path there has changed: the change is rolled back", "change", words(c))
+	l.trial = now
+	l.become(c, hostchanges.Trial)
+}
+
+// become has a change be rolled back, or applied again.
+func (l *lifeline) become(c hostchanges.Change, s hostchanges.State) {
+	c.State = s
+	l.changes.Set(c.Number, s)
+	l.changes.Save()
+	if err := l.follow(c); err != nil {
+		l.log.Warn("a change of this host's own networking cannot be rolled back, or not be applied again", "change", words(c), "error", err)
 	}
+}
+
+// pathChanged reports whether the path to a netmaster is another than when one answered last.
+func (l *lifeline) pathChanged() bool {
+	known := l.changes.Path()
+	return !maps.Equal(l.path(slices.Collect(maps.Keys(known))), known)
+}
+
+// words says what a change is.
+func words(c hostchanges.Change) string {
+	what := map[hostchanges.Kind]string{
+		hostchanges.Infra: "interface on infra network", hostchanges.Routes: "routes to services and native networks",
+		hostchanges.Learned: "routes that were learned by BGP", hostchanges.Mode: "forwarding mode, before",
+	}[c.Kind]
+	const most = 8
+	if len(c.Objects) > most {
+		return what + " " + strings.Join(c.Objects[:most], ", ") + " and more"
+	}
+	return what + " " + strings.Join(c.Objects, ", ")
 }

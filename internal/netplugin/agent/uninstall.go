@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
@@ -92,7 +93,7 @@ func (h *Idle) Detach(all []vethpair.Veth) (int, error) {
 // store may share with it.
 var stateFiles = []string{
 	"attach", attach.SpoolDir, "docker", "driver.json",
-	installationFile, installationFile + ".bad", groupsFile, statemirror.MemoryFile, statemirror.MemoryFile + ".bad", statemirror.UnconfirmedFile, statemirror.CheckpointFile, statemirror.HostsFile, peersFile, "lock",
+	installationFile, installationFile + ".bad", groupsFile, statemirror.MemoryFile, statemirror.MemoryFile + ".bad", statemirror.UnconfirmedFile, statemirror.CheckpointFile, statemirror.HostsFile, hostchanges.File, peersFile, "lock",
 }
 
 // Forget removes what an agent keeps in files, and directories that are empty

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
@@ -55,7 +56,6 @@ type InfraNetworks struct {
 	releaser *releaser
 	veths    *Interfaces
 	infra    waiting.Bell // calls keepInfra
-	changes  infraChanges
 	// infraProblems are those of the host's own endpoints, by what they are of; nil = none.
 	infraProblems atomic.Pointer[map[string]string]
 }
@@ -105,7 +105,11 @@ func (f *infraFollower) follow(ctx context.Context) {
 			delete(wanted, k)
 		}
 	}
-	f.changes.keep(wanted)
+	f.cluster.HostChanges.Keep(hostchanges.Infra, func(network string) bool {
+		k, err := model.ParseNetworkKey(network)
+		return err == nil && wanted[k]
+	})
+	rolledBack := f.cluster.HostChanges.Suspended(hostchanges.Infra)
 	var names []string
 	for k := range wanted {
 		names = append(names, string(k.Name))
@@ -129,8 +133,8 @@ func (f *infraFollower) follow(ctx context.Context) {
 	var failed []attach.Key
 	made := false
 	for _, k := range slices.SortedFunc(maps.Keys(wanted), compareNetworks) {
-		if why := f.changes.why(k); why != "" {
-			problems["infra network "+k.String()] = why
+		if slices.Contains(rolledBack, k.String()) {
+			problems["infra network "+k.String()] = "this host's interface on it is down: since it was made no netmaster answered, and without it one does; delete the network, and choose another subnet; " + hostchanges.ApplyAgain
 			continue
 		}
 		if f.retries.At(infraKey(k)).After(time.Now()) {
@@ -141,7 +145,7 @@ func (f *infraFollower) follow(ctx context.Context) {
 		did, err := f.ensureInfra(ctx, k)
 		made = made || did
 		if did && err == nil {
-			f.changes.note(k)
+			f.cluster.HostChanges.Note(hostchanges.Infra, k.String())
 		}
 		if err != nil && ctx.Err() == nil {
 			failed = append(failed, infraKey(k))

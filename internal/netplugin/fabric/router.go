@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/bgp"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
 
@@ -39,7 +40,8 @@ type Config struct {
 	StateDir string
 	Uplinks  []string // the first that exists is the one on which routers are
 	Log      *slog.Logger
-	Tell     func() // what Problems or State say has changed
+	Tell     func()               // what Problems or State say has changed
+	Changes  *hostchanges.History // of the routes that are learned; nil = none are noted
 }
 
 // Router is this host's part of the physical network's routing. Its methods are safe for
@@ -83,7 +85,8 @@ type bgpRun struct {
 func New(cfg Config) *Router {
 	return &Router{
 		cfg: cfg, wanted: waiting.NewBell(), lost: make(chan netip.Prefix, 64), heard: waiting.NewBell(), problems: map[string]string{}, fresh: true,
-		retry: waiting.NewRetry(waiting.BackoffConfig{}),
+		kernel: hoststack.Fabric{Changes: cfg.Changes},
+		retry:  waiting.NewRetry(waiting.BackoffConfig{}),
 	}
 }
 
@@ -100,21 +103,8 @@ func (r *Router) Follow(in Input) {
 	}
 }
 
-// NewestRoutes returns when this host last learned a route, of the routes that it learned
-// after since and uses; zero = there are none.
-func (r *Router) NewestRoutes(since time.Time) time.Time { return r.kernel.Changes.Newest(since) }
-
-// SuspendRoutes takes back the routes that were learned at a time.
-func (r *Router) SuspendRoutes(at time.Time) {
-	r.kernel.Changes.Suspend(at)
-	r.wanted.Ring()
-}
-
-// ResumeRoutes ends a SuspendRoutes.
-func (r *Router) ResumeRoutes(at time.Time) {
-	r.kernel.Changes.Resume(at)
-	r.wanted.Ring()
-}
+// FollowChanges takes routes back, and adds them again, as Config.Changes says now.
+func (r *Router) FollowChanges() { r.wanted.Ring() }
 
 // LostTable tells that somebody else has taken something from hoststack.FabricTable, which is
 // put back.
@@ -271,8 +261,8 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 	if err := r.running.speaker.Announce(ctx, announced); err != nil {
 		return err
 	}
-	for _, p := range r.kernel.Changes.Suspended() {
-		problems["BGP route "+p.String()] = hoststack.Suspended
+	for _, p := range r.cfg.Changes.Suspended(hostchanges.Learned) {
+		problems["BGP route "+p] = hoststack.RolledBack
 	}
 	if missing != nil {
 		return missing

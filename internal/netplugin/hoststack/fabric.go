@@ -10,6 +10,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 )
 
 // FabricTable is our table of nftables, of families ip and ip6, in which containers
@@ -40,8 +42,8 @@ type FabricWant struct {
 type Fabric struct {
 	routes map[netip.Prefix]string // as in the kernel, by what they lead to; nil = not known
 	tables [2]fabricTable
-	// Changes are those of the routes.
-	Changes RouteChanges
+	// Changes are those of the routes; nil = none are noted.
+	Changes *hostchanges.History
 }
 
 type fabricTable struct {

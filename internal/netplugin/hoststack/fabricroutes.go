@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 )
 
 // read notes what routes of ours the kernel has.
@@ -127,11 +128,13 @@ func (f *Fabric) ensureRoutes(ctx context.Context, want FabricWant) error {
 	}
 	count := 0
 	var added []netip.Prefix
-	defer func() { f.Changes.note(added) }()
-	f.Changes.forget(func(p netip.Prefix) bool { return want.Keep || want.Routes[p] != nil })
+	defer func() {
+		f.Changes.NoteRoutes(hostchanges.Learned, added, func(p netip.Prefix) bool { return want.Keep || want.Routes[p] != nil })
+	}()
+	suspended := f.Changes.SuspendedRoutes(hostchanges.Learned)
 	for p, hops := range want.Routes {
 		text := hopsText(index, nil, hops)
-		if f.routes[p] == text || f.Changes.suspends(p) {
+		if f.routes[p] == text || suspended[p] {
 			continue
 		}
 		if count++; count%256 == 0 && ctx.Err() != nil {
@@ -145,7 +148,7 @@ func (f *Fabric) ensureRoutes(ctx context.Context, want FabricWant) error {
 		added = append(added, p)
 	}
 	for p := range f.routes {
-		if _, stays := want.Routes[p]; (stays || want.Keep) && !f.Changes.suspends(p) {
+		if _, stays := want.Routes[p]; (stays || want.Keep) && !suspended[p] {
 			continue
 		}
 		r := &netlink.Route{Dst: ipNet(p), Protocol: fabricProtocol, Priority: fabricMetric, Table: unix.RT_TABLE_MAIN}

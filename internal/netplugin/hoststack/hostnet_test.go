@@ -135,7 +135,7 @@ func (s *site) wireContainers() {
 }
 
 // restart begins with a stack that knows nothing.
-func (s *site) restart(forward bool) { s.stack = New(slog.New(slog.DiscardHandler), forward) }
+func (s *site) restart(forward bool) { s.stack = New(slog.New(slog.DiscardHandler), forward, nil) }
 
 func (s *site) apply() map[string]error { return s.applyLooking(true) }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -68,21 +69,25 @@ func Lifelines() map[netip.Addr]string {
 	return out
 }
 
-// Path says by which interfaces, gateways and own addresses this host reaches others.
-func Path(to []netip.Addr) string {
+// Path says by which interface, gateway and own address this host reaches each of others.
+func Path(to []netip.Addr) map[netip.Addr]string {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		return ""
+		return nil
 	}
 	defer h.Close()
-	var b strings.Builder
+	out := map[netip.Addr]string{}
 	for _, a := range to {
 		routes, err := h.RouteGet(a.AsSlice())
 		if err != nil || len(routes) == 0 {
-			fmt.Fprintf(&b, "%s: none; ", a)
+			out[a] = "none"
 			continue
 		}
-		fmt.Fprintf(&b, "%s: dev %d via %s src %s; ", a, routes[0].LinkIndex, routes[0].Gw, routes[0].Src)
+		by := strconv.Itoa(routes[0].LinkIndex)
+		if link, err := h.LinkByIndex(routes[0].LinkIndex); err == nil {
+			by = link.Attrs().Name // which is the same after a restart of the machine
+		}
+		out[a] = fmt.Sprintf("dev %s via %s src %s", by, routes[0].Gw, routes[0].Src)
 	}
-	return b.String()
+	return out
 }

@@ -2,18 +2,24 @@ package hoststack
 
 import (
 	"context"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 )
 
 // TestSuspendedRoutesAreTakenBack: the routes that came last are taken back together, are
 // told of, and are there again when they are resumed; earlier ones stay.
 func TestSuspendedRoutesAreTakenBack(t *testing.T) {
 	s := newSite6(t)
+	dir := t.TempDir()
+	changes := hostchanges.Open(dir, slog.New(slog.DiscardHandler))
+	s.restart(true)
+	s.stack.changes = changes
 	routes := func(want ...string) {
 		t.Helper()
 		all := run(t, "ip", "-n", s.host, "route") + run(t, "ip", "-n", s.host, "-6", "route")
@@ -30,35 +36,45 @@ func TestSuspendedRoutesAreTakenBack(t *testing.T) {
 	s.want.Services = []Service{{Name: "default:first", Addr: netip.MustParseAddr("10.96.0.10")}}
 	s.want.Source = near
 	s.good()
-	began := time.Now()
+	changes.Answered(changes.Mark(), nil)
 	s.want.Services = append(s.want.Services, Service{Name: "default:second", Addr: netip.MustParseAddr("10.96.0.11")})
 	s.want.Natives = []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")}
 	s.good()
 	routes("10.96.0.10", "10.96.0.11", "10.97.0.0/16")
-	c := s.stack.Changes()
-	at := c.Newest(began)
-	if at.IsZero() || !c.Newest(at).IsZero() {
-		t.Fatalf("the newest change was at %v", at)
+	c, is := changes.Newest()
+	if !is || len(c.Objects) != 2 {
+		t.Fatalf("the newest change: %v", c)
 	}
-	c.Suspend(at)
+	changes.Set(c.Number, hostchanges.Trial)
+	changes.Save()
 	problems := s.apply()
 	for _, object := range []string{"service default:second", "native network 10.97.0.0/16"} {
 		if err := problems[object]; err == nil || !strings.Contains(err.Error(), "rolled back") {
 			t.Errorf("%s: %v", object, err)
 		}
 	}
-	if len(problems) != 2 || !c.Newest(began).IsZero() {
-		t.Errorf("problems %v, the newest change is now of %v", problems, c.Newest(began))
+	if _, is := changes.Newest(); len(problems) != 2 || is {
+		t.Errorf("problems %v, there is another change: %v", problems, is)
 	}
 	routes("10.96.0.10")
-	c.Resume(at)
+	changes = hostchanges.Open(dir, slog.New(slog.DiscardHandler))
+	s.restart(true)
+	s.stack.changes = changes
+	if problems := s.apply(); len(problems) != 2 {
+		t.Errorf("after a restart: problems %v", problems)
+	}
+	routes("10.96.0.10")
+	changes.Set(c.Number, hostchanges.Tried)
 	s.good()
 	routes("10.96.0.10", "10.96.0.11", "10.97.0.0/16")
+	if c, is := changes.Newest(); is {
+		t.Errorf("what was applied again is a change: %v", c)
+	}
 
-	c.Suspend(at)
+	changes.Set(c.Number, hostchanges.RolledBack)
 	s.want.Services, s.want.Natives = s.want.Services[:1], nil
 	s.good() // what is not wanted is not missed
-	if left := c.Suspended(); len(left) > 0 {
+	if left := changes.Suspended(hostchanges.Routes); len(left) > 0 {
 		t.Errorf("suspended for ever: %v", left)
 	}
 }
@@ -67,7 +83,7 @@ func TestSuspendedRoutesAreTakenBack(t *testing.T) {
 // while not all is known of it.
 func TestSuspendedLearnedRoutesAreTakenBack(t *testing.T) {
 	s := newSite6(t)
-	var f Fabric
+	f := Fabric{Changes: hostchanges.Open(t.TempDir(), slog.New(slog.DiscardHandler))}
 	first, second := netip.MustParsePrefix("10.50.0.0/16"), netip.MustParsePrefix("10.51.0.0/16")
 	want := FabricWant{Device: "up0", Private: s.want.Private.Interface, Routes: map[netip.Prefix][]netip.Addr{first: {far}}}
 	apply := func(there ...netip.Prefix) {
@@ -86,13 +102,46 @@ func TestSuspendedLearnedRoutesAreTakenBack(t *testing.T) {
 		}
 	}
 	apply(first)
-	began := time.Now()
+	f.Changes.Answered(f.Changes.Mark(), nil)
 	want.Routes[second] = []netip.Addr{far}
 	apply(first, second)
-	at := f.Changes.Newest(began)
-	f.Changes.Suspend(at)
+	c, _ := f.Changes.Newest()
+	f.Changes.Set(c.Number, hostchanges.Trial)
 	want.Keep = true
 	apply(first)
-	f.Changes.Resume(at)
+	f.Changes.Set(c.Number, hostchanges.Tried)
 	apply(first, second)
+}
+
+// TestRoutesAreRemovedBeforeTheDesiredStateIsKnown: after a restart without a netmaster no
+// Apply removes routes; those of others stay.
+func TestRoutesAreRemovedBeforeTheDesiredStateIsKnown(t *testing.T) {
+	s := newSite6(t)
+	s.want.Natives = []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16"), netip.MustParsePrefix("fd00:97::/64")}
+	s.want.Source = near
+	s.good()
+	run(t, "ip", "-n", s.host, "route", "add", "10.98.0.0/16", "via", far.String())
+	count := func() int {
+		all := run(t, "ip", "-n", s.host, "route") + run(t, "ip", "-n", s.host, "-6", "route")
+		return strings.Count(all, "10.97.0.0/16") + strings.Count(all, "fd00:97::/64")
+	}
+	before := count()
+	var removed RemovedRoutes
+	if err := in(t, s.host, func() error {
+		return removed.Remove(append(s.want.Natives, netip.MustParsePrefix("10.98.0.0/16")))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(); before != 2 || n != 0 {
+		t.Errorf("%d routes before, %d after", before, n)
+	}
+	if !strings.Contains(run(t, "ip", "-n", s.host, "route"), "10.98.0.0/16") {
+		t.Error("another's route is removed")
+	}
+	if err := in(t, s.host, func() error { return removed.Restore() }); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(); n != before {
+		t.Errorf("%d routes are there again", n)
+	}
 }

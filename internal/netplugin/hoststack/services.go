@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 )
 
 // Service is a virtual address of a service.
@@ -142,11 +143,11 @@ func (s *Stack) leadTo(h *netlink.Handle, link netlink.Link, family int, want *W
 	if len(all) > 0 {
 		near = Lifelines()
 	}
-	wanted := map[netip.Prefix]bool{}
+	wanted, suspended := map[netip.Prefix]bool{}, s.changes.SuspendedRoutes(hostchanges.Routes)
 	var added []netip.Prefix
 	for _, x := range all {
-		if wanted[x.to] = true; s.changes.suspends(x.to) {
-			note(x.what, errSuspended)
+		if wanted[x.to] = true; suspended[x.to] {
+			note(x.what, errRolledBack)
 			continue
 		}
 		if why := taken(h, x.to, others, own, want.Machines, near); why != "" {
@@ -171,8 +172,7 @@ func (s *Stack) leadTo(h *netlink.Handle, link netlink.Link, family int, want *W
 			added = append(added, x.to)
 		}
 	}
-	s.changes.note(added)
-	s.changes.forget(func(p netip.Prefix) bool { return wanted[p] || p.Addr().Is4() != (family == netlink.FAMILY_V4) })
+	s.changes.NoteRoutes(hostchanges.Routes, added, func(p netip.Prefix) bool { return wanted[p] || p.Addr().Is4() != (family == netlink.FAMILY_V4) })
 	for a, r := range ours {
 		if err := h.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
 			failed = append(failed, fmt.Errorf("remove route %s: %w", a, err))

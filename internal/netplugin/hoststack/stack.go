@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 )
 
 // Want is what the host's stack has to be.
@@ -76,14 +77,13 @@ type Stack struct {
 	replaced func()     // called before a table is replaced
 	refused  refused
 	firewall firewall
-	changes  RouteChanges // of routes to services and native networks
+	changes  *hostchanges.History // of routes to services and native networks; nil = none are noted
 }
 
-// Changes are those of the routes to services and native networks.
-func (s *Stack) Changes() *RouteChanges { return &s.changes }
-
 // New returns the stack. forward lets it switch IP forwarding on.
-func New(log *slog.Logger, forward bool) *Stack { return &Stack{log: log, forward: forward} }
+func New(log *slog.Logger, forward bool, changes *hostchanges.History) *Stack {
+	return &Stack{log: log, forward: forward, changes: changes}
+}
 
 // Source6 is the IPv6 address by which this host speaks to services and native networks;
 // zero = none, or there are none of IPv6.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -19,7 +20,7 @@ import (
 func newCluster(t *testing.T, st store.Store, own ...Owned) *State {
 	t.Helper()
 	c, err := New(Config{
-		Host: "h1", Store: st, Log: slog.New(slog.DiscardHandler), StateDir: t.TempDir(),
+		Host: "h1", Store: st, Log: slog.New(slog.DiscardHandler), StateDir: t.TempDir(), HostChanges: hostchanges.Open(t.TempDir(), slog.New(slog.DiscardHandler)),
 		Kick: func(string) {}, Soon: func(string) {}, Own: func() []Owned { return own },
 		OnOwnHost: func() {}, OnLost: func() {}, OnFreeze: func(string) {},
 	})

@@ -9,18 +9,20 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
 // Config is what a State needs; all of it, unless it says otherwise.
 type Config struct {
-	Host     model.HostName
-	Control  netip.Addr // with VTEP, what the record of this host is to say; optional
-	VTEP     netip.Addr
-	Store    store.Mirrorer
-	Log      *slog.Logger
-	StateDir string        // remembers which store is followed
-	Grace    time.Duration // how long others may take to put back what a restored store lacks; 0 = StoreGrace
+	Host        model.HostName
+	Control     netip.Addr // with VTEP, what the record of this host is to say; optional
+	VTEP        netip.Addr
+	Store       store.Mirrorer
+	Log         *slog.Logger
+	StateDir    string               // remembers which store is followed
+	HostChanges *hostchanges.History // of this host's own networking; nil = none are noted
+	Grace       time.Duration        // how long others may take to put back what a restored store lacks; 0 = StoreGrace
 
 	SinceBoot func() time.Duration // nil = the kernel's
 	Boot      string               // which run of the kernel that counts from; empty = the present one

@@ -73,7 +73,7 @@ func NewEgress(c *State, control *ControlPlane, cfg EgressConfig) *Egress {
 	}
 	return &Egress{
 		Addresses:    newPrivateAddresses(c.Log, c.Settings, c.HostInput, cfg),
-		EgressConfig: cfg, config: &c.Config, control: control, net: hoststack.New(c.Log, cfg.IPForward), guard: hoststack.NewGuard(c.Log),
+		EgressConfig: cfg, config: &c.Config, control: control, net: hoststack.New(c.Log, cfg.IPForward, c.HostChanges), guard: hoststack.NewGuard(c.Log),
 		fronts: newFrontends(c.Log, uint16(cfg.VXLANPort)), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Kick("health check port") }),
 	}
 }
@@ -205,9 +205,6 @@ func (w *Egress) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	}
 	return append(problems, led...), failed, len(unmade) == 0
 }
-
-// Changes are those of the host's routes to services and native networks.
-func (w *Egress) Changes() *hoststack.RouteChanges { return w.net.Changes() }
 
 // guardEvery is how often Guard asks whether the host's connection tracking has
 // room; the kernel fills a fifth of it in about as long.

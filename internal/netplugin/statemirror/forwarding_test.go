@@ -2,9 +2,9 @@ package statemirror
 
 import (
 	"testing"
-	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -29,24 +29,37 @@ func TestForwardingModeIsTakenBack(t *testing.T) {
 		}
 	}
 	set(model.FwdBridge)
-	began := time.Now()
-	if !c.Settings.NewestMode(time.Time{}).IsZero() {
+	if _, is := c.HostChanges.Newest(); is {
 		t.Error("the first mode counts as a change")
 	}
 	set(model.FwdRouting)
 	wants("it changes", model.FwdRouting, 0)
-	if c.Settings.NewestMode(began).IsZero() {
+	change, is := c.HostChanges.Newest()
+	if !is {
 		t.Error("the change is unknown")
 	}
-	c.SuspendMode(true)
+	become := func(s hostchanges.State) {
+		c.HostChanges.Set(change.Number, s)
+		c.FollowMode()
+	}
+	become(hostchanges.Trial)
 	wants("it is taken back", model.FwdBridge, 1)
 	set(model.FwdRouting)
 	wants("something else of the settings changes", model.FwdBridge, 1)
-	c.SuspendMode(false)
+	become(hostchanges.Tried)
 	wants("it is applied again", model.FwdRouting, 0)
-	c.SuspendMode(true)
+	become(hostchanges.RolledBack)
 	set(model.FwdBridge)
 	wants("it is changed back", model.FwdBridge, 0)
 	set(model.FwdRouting)
 	wants("it changes again", model.FwdRouting, 0)
+	if change, is = c.HostChanges.Newest(); !is {
+		t.Fatal("the change is unknown")
+	}
+	become(hostchanges.RolledBack)
+	again := newCluster(t, nil)
+	again.HostChanges = c.HostChanges
+	c, m = again, again.mirrors.start(Scope{})
+	set(model.FwdRouting)
+	wants("netplugin was restarted", model.FwdBridge, 1)
 }

@@ -131,7 +131,7 @@ func (i *recordInput) setInput(m *mirror, ch tables.Change) urgency {
 		return i.setTenant(k, ch)
 	case tables.GlobalKey:
 		i.settings.global = nil
-		enter(ch, nil, k, func(g model.Global) { i.settings.setGlobal(i.settings.mode.follow(g)) }, func(tables.GlobalKey) { comp.DeleteGlobal() })
+		enter(ch, nil, k, func(g model.Global) { i.settings.setGlobal(i.settings.follow(g)) }, func(tables.GlobalKey) { comp.DeleteGlobal() })
 	}
 	return atOnce
 }

@@ -96,7 +96,7 @@ func (i interests) partners(isHere func(model.TenantName) bool) map[model.Tenant
 		return out
 	}
 	values := i.mirrors.rows(global)
-	if g, known := i.unconfirmed.effective(tables.GlobalKey{}, values[tables.GlobalKey{}]).(model.Global); !known || i.settings.mode.effective(g).FwdMode != model.FwdRouting {
+	if g, known := i.unconfirmed.effective(tables.GlobalKey{}, values[tables.GlobalKey{}]).(model.Global); !known || i.settings.effective(g).FwdMode != model.FwdRouting {
 		return out
 	}
 	for p := range i.mirrors.byScope {

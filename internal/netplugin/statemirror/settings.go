@@ -1,43 +1,38 @@
 package statemirror
 
 import (
-	"time"
-
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 )
 
-// Settings owns the cluster's settings and the tenants' records, and whether this host has
-// taken back the last change of the forwarding mode. The State enters them.
+// Settings owns the cluster's settings and the tenants' records. The State enters them. The
+// last change of the forwarding mode may be rolled back.
 type Settings struct {
 	*shared
 	comp    *compile.Compiler
-	global  *model.Global // nil = not known
-	mode    modeChange
+	global  *model.Global // as this host goes by them; nil = not known
+	mode    model.FwdMode // by the store; empty = not known
 	tenants map[model.TenantName]model.Tenant
 }
 
-// modeChange is the last change of the forwarding mode, and whether this host has taken
-// it back.
-type modeChange struct {
-	wanted    model.FwdMode // by the store
-	before    model.FwdMode // empty = it has not changed
-	at        time.Time
-	suspended bool
-}
-
-// follow takes settings of the store, and returns them as this host follows them.
-func (m *modeChange) follow(g model.Global) model.Global {
-	if m.wanted != g.FwdMode {
-		*m = modeChange{wanted: g.FwdMode, before: m.wanted, at: time.Now()}
+// follow takes settings of the store, and returns them as this host goes by them.
+func (s *Settings) follow(g model.Global) model.Global {
+	was := s.effective(model.Global{FwdMode: s.mode}).FwdMode
+	s.mode = g.FwdMode
+	now := s.effective(g)
+	s.HostChanges.Keep(hostchanges.Mode, func(before string) bool { return before != string(g.FwdMode) })
+	if was != "" && was != now.FwdMode {
+		s.HostChanges.Note(hostchanges.Mode, string(was))
 	}
-	return m.effective(g)
+	return now
 }
 
-// effective returns settings as this host follows them.
-func (m *modeChange) effective(g model.Global) model.Global {
-	if m.suspended {
-		g.FwdMode = m.before
+// effective returns settings as this host goes by them: with the mode before the last
+// change while that is rolled back.
+func (s *Settings) effective(g model.Global) model.Global {
+	for _, before := range s.HostChanges.Suspended(hostchanges.Mode) {
+		g.FwdMode = model.FwdMode(before)
 	}
 	return g
 }
@@ -47,37 +42,13 @@ func (s *Settings) setGlobal(g model.Global) {
 	s.comp.SetGlobal(g)
 }
 
-// suspendMode has this host go by the forwarding mode before the last change, or by the
-// present one again. It reports whether there is such a change.
-func (s *Settings) suspendMode(suspend bool) bool {
-	if s.mode.before == "" || s.global == nil {
-		return false
-	}
-	s.mode.suspended = suspend
-	g := *s.global
-	g.FwdMode = s.mode.wanted
-	s.setGlobal(s.mode.effective(g))
-	return true
-}
-
-// NewestMode returns when the forwarding mode changed last, if that was after since and
-// this host follows it; zero otherwise.
-func (s *Settings) NewestMode(since time.Time) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if m := s.mode; m.before != "" && !m.suspended && m.at.After(since) {
-		return m.at
-	}
-	return time.Time{}
-}
-
-// problems says whether this host has taken the forwarding mode back.
+// problems says whether this host has rolled the forwarding mode back.
 func (s *Settings) problems() []compile.Problem {
-	if !s.mode.suspended {
+	if s.global == nil || s.global.FwdMode == s.mode {
 		return nil
 	}
-	return []compile.Problem{{Object: "forwarding mode", Text: "this host stays in mode " + string(s.mode.before) +
-		": since it went to " + string(s.mode.wanted) + " no netmaster answered, and without it one does; change the mode back, or restart netplugin to apply it"}}
+	return []compile.Problem{{Object: "forwarding mode", Text: "this host stays in mode " + string(s.global.FwdMode) +
+		": since it went to " + string(s.mode) + " no netmaster answered, and without it one does; change the mode back; " + hostchanges.ApplyAgain}}
 }
 
 // Global returns the cluster's settings, and whether they are known.

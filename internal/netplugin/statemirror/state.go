@@ -189,14 +189,17 @@ func (c *State) Refuse(k model.EndpointKey, is bool) {
 	c.judge()
 }
 
-// SuspendMode has this host go by the forwarding mode before the last change, or by the
-// present one again.
-func (c *State) SuspendMode(suspend bool) {
+// FollowMode has this host go by the forwarding mode before the last change, or by the
+// present one again, as Config.HostChanges says now.
+func (c *State) FollowMode() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.Settings.suspendMode(suspend) {
+	if c.Settings.global == nil {
 		return
 	}
+	g := *c.Settings.global
+	g.FwdMode = c.Settings.mode
+	c.Settings.setGlobal(c.Settings.effective(g))
 	c.subscribe()
 	c.changes.Tell()
 	c.Kick("forwarding mode")
