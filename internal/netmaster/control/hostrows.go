@@ -124,28 +124,9 @@ func (hv *HostRowsView) Of(h model.HostName, t model.TenantName) tables.HostRows
 }
 
 func (hv *HostRowsView) of(h model.HostName, t model.TenantName) tables.HostRows {
-	if hv.isHere(h, t) {
-		return tables.AllRows
-	}
-	if t == model.DefaultTenant { // every host leads to the services that it has
-		return tables.PeerRows
-	}
 	row, known := hv.tenants.tenantRows.all[t]
-	if !known {
-		return tables.NoRows
-	}
-	for _, k := range row.Shared { // of others, which this one's containers reach
-		if hv.isHere(h, k.Tenant) {
-			return tables.PeerRows
-		}
-	}
-	if slices.ContainsFunc(row.Clients, func(client model.TenantName) bool { return hv.isHere(h, client) }) {
-		return tables.PeerRows
-	}
-	if _, speaks := hv.settings.bgpRows.all[tables.BgpKey{Host: h}]; speaks {
-		return tables.NetworkRows
-	}
-	return tables.NoRows
+	_, speaks := hv.settings.bgpRows.all[tables.BgpKey{Host: h}]
+	return tables.HostRowsOf(t, row, known, speaks, func(t model.TenantName) bool { return hv.isHere(h, t) })
 }
 
 func (hv *HostRowsView) isHere(h model.HostName, t model.TenantName) bool {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -29,7 +31,7 @@ func (c *harness) openStream(host model.HostName) *hostStream {
 	c.t.Helper()
 	asked, asks := io.Pipe()
 	out, sent := io.Pipe()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(testContext(c.t))
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		_ = c.Relay(ctx, Agent(host), asked, func() { _ = asked.Close() }, func(b []byte) error { // the client sees the end
@@ -50,7 +52,12 @@ func (c *harness) openStream(host model.HostName) *hostStream {
 
 func (s *hostStream) ask(t *testing.T, id int, prefixes ...string) {
 	t.Helper()
-	b, err := json.Marshal(api.MirrorAsk{ID: id, Prefixes: prefixes})
+	s.askFor(t, api.MirrorAsk{ID: id, Prefixes: prefixes})
+}
+
+func (s *hostStream) askFor(t *testing.T, ask api.MirrorAsk) {
+	t.Helper()
+	b, err := json.Marshal(ask)
 	if err == nil {
 		_, err = s.asks.Write(append(b, '\n'))
 	}
@@ -67,7 +74,7 @@ func (s *hostStream) next(t *testing.T, id int) api.MirrorMessage {
 		if err := json.Unmarshal(s.lines.Bytes(), &m); err != nil || m.End != "" {
 			t.Fatalf("%s: %v", s.lines.Bytes(), err)
 		}
-		if m.List && m.Revision != 0 || m.Withheld {
+		if m.List && m.Revision != 0 || m.Withheld || m.Resumed {
 			s.rows[m.ID] = map[string]string{}
 		}
 		for _, r := range m.Rows {
@@ -159,6 +166,49 @@ func TestStolenHostCertificateReadsNoOtherTenant(t *testing.T) {
 	}
 }
 
+// TestStolenHostCertificateResumesNoOtherTenant: where a host goes on with what it missed, it
+// gets no rows of others, whatever grade it says that it had.
+func TestStolenHostCertificateResumesNoOtherTenant(t *testing.T) {
+	h := newCluster(t)
+	h.write(func(tx store.Tx) error {
+		return errors.Join(tables.Endpoints.Put(tx, endpointOf("red", "e1", "h1")), tables.Bgps.Put(tx, model.Bgp{Host: "h1", Password: "former"}))
+	})
+	identity, err := h.st.Get(t.Context(), store.StoreIdentityKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, at, _ := h.follow.Rows()
+	h.secretCluster()
+	prefixes := []string{tables.GlobalPrefix, tables.BgpsScope, tables.TenantPrefix("red"), tables.TenantPrefix("blue"), tables.TenantPrefix("default")}
+	resumed := map[string]int{}
+	for _, host := range []model.HostName{"h1", "h3"} {
+		for _, grade := range []string{"", "everything", "registered", "global", "global of h1", "global of h2", "tenant", "peer", "networks"} {
+			s := h.openStream(host)
+			for n, p := range prefixes {
+				s.askFor(t, api.MirrorAsk{ID: n + 1, Prefixes: []string{p}, At: int64(at), Store: store.IncarnationOf(identity).Mark(), Grade: grade})
+				m := s.next(t, n+1)
+				for m.List && m.Revision == 0 {
+					m = s.next(t, n+1)
+				}
+				if m.Resumed {
+					resumed[string(host)+" "+grade]++
+				}
+			}
+			for _, rows := range s.rows {
+				for key, value := range rows {
+					if strings.Contains(value, "secret") || host == "h3" && strings.Contains(value, "own") {
+						t.Errorf("%s, which says that it had grade %q, reads %s: %s", host, grade, key, value)
+					}
+				}
+			}
+		}
+	}
+	want := map[string]int{"h1 global of h1": 2, "h1 tenant": 1, "h1 peer": 1, "h3 global": 2, "h3 peer": 1}
+	if diff := cmp.Diff(want, resumed); diff != "" {
+		t.Error("mirrors that went on:", diff)
+	}
+}
+
 // TestHostMayNotMirrorTenantsTogether: prefixes that cover more than one tenant, and what lies
 // outside of the state, end the stream.
 func TestHostMayNotMirrorTenantsTogether(t *testing.T) {
@@ -188,6 +238,39 @@ func TestHostMayNotMirrorTenantsTogether(t *testing.T) {
 		if !strings.Contains(m.End, "mirror:") {
 			t.Errorf("%q: ended by %q", prefixes, m.End)
 		}
+	}
+}
+
+// TestHostReadsOnlyTenantsOfItsEndpoints: how much of each tenant a host reads, by where its
+// endpoints are.
+func TestHostReadsOnlyTenantsOfItsEndpoints(t *testing.T) {
+	h := newCluster(t)
+	shared := func(t model.TenantName) []model.NetworkKey { return []model.NetworkKey{{Tenant: t, Name: "x"}} }
+	h.write(func(tx store.Tx) error {
+		return errors.Join(
+			tables.Tenants.Put(tx, model.Tenant{Name: "red", Shared: shared("infra")}),
+			tables.Tenants.Put(tx, model.Tenant{Name: "infra", Clients: []model.TenantName{"red"}}),
+			tables.Tenants.Put(tx, model.Tenant{Name: "blue"}),
+			tables.Endpoints.Put(tx, endpointOf("red", "e1", "client")),
+			tables.Endpoints.Put(tx, endpointOf("infra", "e2", "server")),
+			tables.Bgps.Put(tx, model.Bgp{Host: "speaker"}), tables.Bgps.Put(tx, model.Bgp{Host: "client"}),
+		)
+	})
+	got := map[model.HostName]map[model.TenantName]tables.HostRows{}
+	for _, host := range []model.HostName{"client", "server", "speaker", "idle"} {
+		got[host] = map[model.TenantName]tables.HostRows{}
+		for _, tenant := range []model.TenantName{"red", "infra", "blue", model.DefaultTenant, "unknown"} {
+			got[host][tenant] = h.view.HostRows.Of(host, tenant)
+		}
+	}
+	want := map[model.HostName]map[model.TenantName]tables.HostRows{
+		"client":  {"red": tables.AllRows, "infra": tables.PeerRows, "blue": tables.NetworkRows, model.DefaultTenant: tables.PeerRows, "unknown": tables.NoRows},
+		"server":  {"red": tables.PeerRows, "infra": tables.AllRows, "blue": tables.NoRows, model.DefaultTenant: tables.PeerRows, "unknown": tables.NoRows},
+		"speaker": {"red": tables.NetworkRows, "infra": tables.NetworkRows, "blue": tables.NetworkRows, model.DefaultTenant: tables.PeerRows, "unknown": tables.NoRows},
+		"idle":    {"red": tables.NoRows, "infra": tables.NoRows, "blue": tables.NoRows, model.DefaultTenant: tables.PeerRows, "unknown": tables.NoRows},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

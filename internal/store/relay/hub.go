@@ -339,9 +339,9 @@ func (h *Hub) begin(s *stream, ask api.MirrorAsk) error {
 }
 
 // gapLocked returns the commits that a client has missed which goes on with a mirror; false
-// = it has to list.
+// = it has to list, or its rows are withheld.
 func (h *Hub) gapLocked(ask api.MirrorAsk, grade Grade) ([]commit, bool) {
-	if ask.At == 0 || ask.Grade != grade.Name || h.history.rev != h.rev {
+	if ask.At == 0 || grade == (Grade{}) || ask.Grade != grade.Name || h.history.rev != h.rev {
 		return nil, false
 	}
 	v, _ := h.rows.Get([]byte(store.StoreIdentityKey))

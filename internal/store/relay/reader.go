@@ -231,7 +231,7 @@ func (r *Reader) Mirror(ctx context.Context, prefixes []string, fn func(store.Ba
 	}
 	return store.KeepMirror(ctx, prefixes, opts, func(state *store.MirrorState, onState func(error)) (bool, error, error) {
 		m.state, m.onState, m.list, m.listed, m.known = state, onState, nil, false, false
-		l, err := r.await(ctx)
+		l, err := r.await(ctx, onState)
 		if err != nil {
 			return false, nil, err
 		}
@@ -256,12 +256,16 @@ type mirror struct {
 	known  bool       // likewise, or that it is withheld
 }
 
-// await returns the link once there is one.
-func (r *Reader) await(ctx context.Context) (l *link, err error) {
+// await returns the link once there is one. It reports why there is none.
+func (r *Reader) await(ctx context.Context, onState func(error)) (l *link, err error) {
 	err = r.changes.Until(ctx, func() (bool, error) {
 		r.mu.Lock()
-		defer r.mu.Unlock()
+		why := r.from.Why
 		l = r.link
+		r.mu.Unlock()
+		if l == nil && why != "" {
+			onState(model.Errorf(model.ErrUnavailable, "no netmaster passes the cluster's state on: %s", why))
+		}
 		return l != nil, nil
 	})
 	return l, err

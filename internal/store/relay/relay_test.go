@@ -456,3 +456,22 @@ func TestListIsFresh(t *testing.T) {
 		t.Errorf("the list is of revision %d, and %d was committed before", s.rev, rev)
 	}
 }
+
+// TestMirrorWithoutHubSaysSo: a mirror that begins while no netmaster is reachable reports why.
+func TestMirrorWithoutHubSaysSo(t *testing.T) {
+	r := newReplica(t, memory.New())
+	r.cut(true)
+	a := newAgent(memory.New(), map[string]*replica{"r": r}, nil)
+	t.Cleanup(func() { _ = a.Close() })
+	eventually(t, "no netmaster was found", func() bool { return a.From().Why != "" })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var told error
+	_ = a.Mirror(ctx, []string{state}, func(store.Batch) error { return nil }, store.OnState(func(err error) { // its error is ctx's end
+		told = err
+		cancel()
+	}))
+	if told == nil || !containsAll(told.Error(), "no netmaster", "nobody is there") {
+		t.Errorf("it reports %v", told)
+	}
+}

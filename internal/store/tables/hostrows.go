@@ -22,6 +22,25 @@ const (
 	AllRows              // it has containers here
 )
 
+// HostRowsOf returns how much a host reads of a tenant: row is the tenant's, if that is known,
+// speaks whether the host has BGP settings, and isHere whether it has endpoints of a tenant.
+func HostRowsOf(t model.TenantName, row model.Tenant, known, speaks bool, isHere func(model.TenantName) bool) HostRows {
+	switch {
+	case isHere(t):
+		return AllRows
+	case t == model.DefaultTenant: // every host leads to the services that it has
+		return PeerRows
+	case !known:
+		return NoRows
+	case slices.ContainsFunc(row.Shared, func(k model.NetworkKey) bool { return isHere(k.Tenant) }),
+		slices.ContainsFunc(row.Clients, isHere):
+		return PeerRows
+	case speaks:
+		return NetworkRows
+	}
+	return NoRows
+}
+
 // hostKinds are the kinds of a tenant's rows that hosts read, by who reads them.
 var hostKinds = map[string]HostRows{
 	"networks": NetworkRows, "trials": NetworkRows,
