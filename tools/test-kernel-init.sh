@@ -22,8 +22,8 @@ echo "test-kernel: Linux $(uname -r), $(nproc) processors"
 code=0
 fail() { code=1; echo "test-kernel: $*"; }
 
-if [ "$suite" = bandwidth ] || [ "$suite" = edt ]; then
-  "./$suite.test" -rows "$run" -pairs 0 "-stamped=$([ "$suite" = edt ] && echo true || echo false)" || fail "$run"
+if [ "$suite" = bandwidth ]; then
+  "./$suite.test" -rows "$run" -pairs 0 || fail "$run"
   echo "test-kernel: exit $code"
   poweroff -f
 fi

@@ -4,11 +4,10 @@
 # KVM where /dev/kvm can be opened, else emulated) on an initramfs of busybox,
 # the compiled tests, and the few programs that these call.
 #
-#   tools/test-kernel.sh [-suite ebpf|ovs|bandwidth|edt] [-run REGEXP] [SERIES | vmlinuz-package.deb]...
+#   tools/test-kernel.sh [-suite ebpf|ovs|bandwidth] [-run REGEXP] [SERIES | vmlinuz-package.deb]...
 #
 # The suite ovs is the Open vSwitch driver's on the kernel's datapath; bandwidth is
-# bench/bandwidth, of which REGEXP names the rows: what queues do there, not how fast; edt is
-# that with each row once more by earliest departure time (-stamped), as ADR 26 tried. SERIES is
+# bench/bandwidth, of which REGEXP names the rows: what queues do there, not how fast. SERIES is
 # a prefix of a Debian kernel version, such as 6.1 (the default).
 # The guest's serial console is the output; its tests' exit code is the
 # script's. On failure the log stays, and its place is named.
@@ -30,8 +29,8 @@ done
 case $suite in
   ebpf) programs=(ip tc nstat ping iperf3 ethtool modprobe) processors=2 ;;
   ovs) programs=(ip tc ping ethtool modprobe ovsdb-tool ovsdb-server ovs-vswitchd ovs-vsctl ovs-ofctl ovs-appctl ovs-dpctl) processors=1 ;;
-  bandwidth | edt) programs=(ip tc ethtool modprobe) processors=2 ;;
-  *) echo "test-kernel: unknown suite $suite; ebpf, ovs, bandwidth and edt are known" >&2; exit 2 ;;
+  bandwidth) programs=(ip tc ethtool modprobe) processors=2 ;;
+  *) echo "test-kernel: unknown suite $suite; ebpf, ovs and bandwidth are known" >&2; exit 2 ;;
 esac
 for p in qemu-system-x86_64 busybox dpkg-deb depmod xz "${programs[@]}"; do
   command -v "$p" >/dev/null || { echo "test-kernel: $p is missing; tools/deps.sh kernel installs it" >&2; exit 1; }
@@ -41,7 +40,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$cache"
 
-if [[ $suite == bandwidth || $suite == edt ]]; then
+if [[ $suite == bandwidth ]]; then
   CGO_ENABLED=0 go build -o "$work/$suite.test" ./bench/bandwidth
 else
   CGO_ENABLED=0 go test -c -o "$work/$suite.test" "./internal/datapath/$suite"

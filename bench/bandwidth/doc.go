@@ -11,7 +11,6 @@
 //
 // It prints Markdown and says of each figure whether it is within the limits of issue 16. A
 // run takes some six minutes; -profiles and -rows select some, -repeat measures each
-// several times, and -stamped measures each once more by earliest departure time, for which
-// the kernel needs fq. It needs root. It makes its own namespaces and its own pin directory
+// several times. It needs root. It makes its own namespaces and its own pin directory
 // or switch, and removes them.
 package main

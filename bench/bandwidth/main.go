@@ -42,7 +42,6 @@ type options struct {
 	pairs    int            // of figures without a profile
 	rows     *regexp.Regexp // of what a row begins with
 	repeat   int            // of each row
-	stamped  bool           // each row once more, with fq
 }
 
 func execute(ctx context.Context, args []string, w io.Writer) error {
@@ -54,7 +53,6 @@ func execute(ctx context.Context, args []string, w io.Writer) error {
 	f.IntVar(&o.fairness, "fairness", 10, "seconds over which eight streams are compared; 0 = not")
 	f.IntVar(&o.pairs, "pairs", 4, "pairs of figures of endpoints without a profile; 0 = none")
 	f.IntVar(&o.repeat, "repeat", 1, "times that each row is measured")
-	f.BoolVar(&o.stamped, "stamped", false, "each row once more with fq, and a program that stamps packets with their departure, in the place of each token bucket; on ebpf")
 	o.profiles = []float64{1, 10, 100, 1000}
 	f.Func("profiles", "Mbit/s, with commas between; 1,10,100,1000 if left out", func(s string) error {
 		o.profiles = nil
@@ -80,8 +78,6 @@ func execute(ctx context.Context, args []string, w io.Writer) error {
 	switch {
 	case o.driver != rig.EBPF && o.driver != rig.OVS:
 		return errors.New("-driver is ebpf or ovs")
-	case o.stamped && o.driver != rig.EBPF:
-		return errors.New("-stamped is for -driver ebpf")
 	case o.seconds < 1 || o.repeat < 1:
 		return errors.New("-seconds and -repeat are at least 1")
 	}
@@ -104,7 +100,6 @@ type want struct {
 	streams      int // of TCP; 0 = UDP
 	control      string
 	seconds      int
-	stamped      bool
 }
 
 // named tells whether a row is to be measured.
@@ -115,23 +110,13 @@ func (o options) named(x want) bool {
 // wanted lists the rows of one profile and direction.
 func (o options) wanted(mbit float64, way string) (out []want) {
 	for _, x := range runs {
-		out = append(out, want{mbit, way, fmt.Sprintf("%s, %d", x.control, x.streams), x.streams, x.control, o.seconds, false})
+		out = append(out, want{mbit, way, fmt.Sprintf("%s, %d", x.control, x.streams), x.streams, x.control, o.seconds})
 	}
-	out = append(out, want{mbit, way, "UDP", 0, "", o.seconds, false})
+	out = append(out, want{mbit, way, "UDP", 0, "", o.seconds})
 	if way == sends && o.fairness > 0 {
-		out = append(out, want{mbit, way, fmt.Sprintf("cubic, 8, over %d s", o.fairness), 8, "cubic", o.fairness, false})
+		out = append(out, want{mbit, way, fmt.Sprintf("cubic, 8, over %d s", o.fairness), 8, "cubic", o.fairness})
 	}
-	out = slices.DeleteFunc(out, func(x want) bool { return !o.named(x) })
-	if !o.stamped {
-		return out
-	}
-	var both []want
-	for _, x := range out {
-		again := x
-		again.traffic, again.stamped = x.traffic+", stamped", true
-		both = append(both, x, again)
-	}
-	return both
+	return slices.DeleteFunc(out, func(x want) bool { return !o.named(x) })
 }
 
 // Directions, as rows name them.
@@ -187,20 +172,14 @@ func one(ctx context.Context, w io.Writer, r host, at int, rate desired.Rate, x 
 	if err := r.Rate(ctx, at, &rate); err != nil {
 		return err
 	}
-	undo := func() error { return nil }
 	var res result
 	var err error
-	if x.stamped {
-		if undo, err = r.stamped(x.mbit); err != nil {
-			return err
-		}
-	}
 	if x.streams > 0 {
 		res, err = r.tcp(ctx, 0, 1, x.streams, x.control, x.seconds)
 	} else {
 		res, err = r.udp(ctx, 0, 1, x.mbit, x.seconds)
 	}
-	if err = errors.Join(err, undo(), r.Rate(ctx, at, nil)); err != nil {
+	if err = errors.Join(err, r.Rate(ctx, at, nil)); err != nil {
 		return err
 	}
 	if err := bare(); err != nil {
@@ -284,7 +263,7 @@ func pair(w io.Writer, what string, figures [2][]float64) {
 func together(ctx context.Context, w io.Writer, r host, o options) error {
 	rows := []want{{mbit: 20}, {mbit: 200}}
 	for i := range rows {
-		rows[i] = want{rows[i].mbit, sends, "cubic, 1, beside the other of these two", 1, "cubic", o.seconds, false}
+		rows[i] = want{rows[i].mbit, sends, "cubic, 1, beside the other of these two", 1, "cubic", o.seconds}
 	}
 	if !slices.ContainsFunc(rows, o.named) {
 		return nil

@@ -1,6 +1,6 @@
 // Package reconcile is the loop that makes actual state follow desired state,
 // whatever either of them is: Runner wakes for every reason there is and runs
-// one pass at a time, Delta keeps the difference between two maps.
+// one pass at a time.
 //
 // It guarantees that a wake-up is never lost, that any number of them while a
 // pass runs cause exactly one more, that passes never overlap, and that Run

@@ -44,12 +44,6 @@ func (s *Numbers) Next(lo, hi uint32) (uint32, bool) {
 	return uint32(n), ok
 }
 
-// FirstFree returns the lowest free number in [lo, hi] without moving the search.
-func (s *Numbers) FirstFree(lo, hi uint32) (uint32, bool) {
-	n, ok := s.used.NextFree(uint64(lo), uint64(hi))
-	return uint32(n), ok
-}
-
 // Outside returns a used number outside [lo, hi], if there is one.
 func (s *Numbers) Outside(lo, hi uint32) (uint32, bool) {
 	if n, ok := s.used.NextUsed(0, uint64(lo)-1); lo > 0 && ok {

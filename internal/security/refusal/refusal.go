@@ -34,11 +34,6 @@ func refuse(status int, kind, format string, args []any) *Refusal {
 	return &Refusal{Status: status, Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
-// Invalid says that a request cannot be read: 400.
-func Invalid(format string, args ...any) *Refusal {
-	return refuse(http.StatusBadRequest, api.KindInvalid, format, args)
-}
-
 // Unauthorized says that the client is not authenticated: 401.
 func Unauthorized(format string, args ...any) *Refusal {
 	return refuse(http.StatusUnauthorized, api.KindUnauthorized, format, args)

@@ -50,14 +50,6 @@ func (f *File) Source() func() string {
 	return f.Show
 }
 
-// Gate returns Accepts, or nil where there is no file.
-func (f *File) Gate() func(string) bool {
-	if f == nil {
-		return nil
-	}
-	return f.Accepts
-}
-
 // Accepts tells whether what was shown is one of the tokens.
 func (f *File) Accepts(shown string) bool {
 	got := sha256.Sum256([]byte(shown)) // so that lengths tell nothing either

@@ -95,7 +95,7 @@ func TestBadFiles(t *testing.T) {
 	if _, err := Open(filepath.Join(dir, "none")); err == nil {
 		t.Error("a file that is not there was opened")
 	}
-	if f, err := Open(""); f != nil || err != nil || f.Source() != nil || f.Gate() != nil || f.Err() != nil {
+	if f, err := Open(""); f != nil || err != nil || f.Source() != nil || f.Err() != nil {
 		t.Errorf("no file: %v, %v", f, err)
 	}
 }
