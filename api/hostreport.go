@@ -68,6 +68,14 @@ type HostStatusReport struct {
 	Kinds        map[string]int       `json:"kinds,omitempty"`      // how many problems, by kind
 	Tables       map[string]TableFill `json:"tables,omitempty"`
 	BGP          *BgpStatus           `json:"bgp,omitempty"` // nil = the host has no BGP settings
+
+	Surroundings *Surroundings `json:"surroundings,omitempty"`
+}
+
+// Surroundings are the networks around a host that tenants' networks must not meet.
+type Surroundings struct {
+	Addresses []string `json:"addresses,omitempty"` // gateways and name servers, at most 64
+	VLANs     []int    `json:"vlans,omitempty"`     // of which the host itself has interfaces, at most 64
 }
 
 // BgpStatus is how a host's BGP speaker fares.

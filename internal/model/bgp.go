@@ -60,6 +60,19 @@ func (b Bgp) Routers() (out []BgpRouter) {
 	return append(out, b.More...)
 }
 
+// Networks returns the networks in which the host speaks BGP, and its routers' addresses.
+func (b Bgp) Networks() (out []netip.Prefix) {
+	for _, p := range []netip.Prefix{b.RouterIP, b.RouterIP6} {
+		if p.IsValid() {
+			out = append(out, p.Masked())
+		}
+	}
+	for _, r := range b.Routers() {
+		out = append(out, netip.PrefixFrom(r.Address, r.Address.BitLen()))
+	}
+	return out
+}
+
 // ParseAS parses an autonomous system's number. The error is of kind ErrInvalid.
 func ParseAS(field, s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)

@@ -126,6 +126,7 @@ var requestEffects = map[string]optioncoverage.Effect{
 	"HostStatusReport.kinds":        optioncoverage.By("TestAgentsTell"),
 	"HostStatusReport.tables":       optioncoverage.By("TestAgentsTell"),
 	"HostStatusReport.bgp":          optioncoverage.By("TestAgentsTell"),
+	"HostStatusReport.surroundings": optioncoverage.By("TestTenantAdminChangesNoHost"),
 
 	"AnswerReport.version":      optioncoverage.By("TestAnswerNeighbours"),
 	"AnswerReport.host":         optioncoverage.By("TestAnswerNeighbours"),

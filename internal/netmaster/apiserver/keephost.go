@@ -124,7 +124,33 @@ func HostStatus(req api.HostStatusReport) (control.HostStatus, error) {
 		bgp := control.BGPStatus(*req.BGP)
 		st.BGP = &bgp
 	}
-	return st, nil
+	st.Surroundings, err = surroundings(req.Surroundings)
+	return st, err
+}
+
+// surroundings reads the networks around a host.
+func surroundings(in *api.Surroundings) (*control.Surroundings, error) {
+	if in == nil {
+		return nil, nil
+	}
+	if n := max(len(in.Addresses), len(in.VLANs)); n > control.MaxSurroundings {
+		return nil, model.InvalidField("surroundings", n, fmt.Sprintf("must be at most %d addresses and VLANs", control.MaxSurroundings))
+	}
+	out := &control.Surroundings{}
+	for _, text := range in.Addresses {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Zone() != "" || a.Is4In6() {
+			return nil, model.InvalidField("surroundings.addresses", clip([]byte(text)), "must be an address")
+		}
+		out.Addresses = append(out.Addresses, a)
+	}
+	for _, tag := range in.VLANs {
+		if tag < 1 || tag > 4094 {
+			return nil, model.InvalidField("surroundings.vlans", tag, "must be 1 to 4094")
+		}
+		out.VLANs = append(out.VLANs, uint16(tag))
+	}
+	return out, nil
 }
 
 func (s *hostHandlers) hostsHeard(w http.ResponseWriter, r *request) (any, error) {

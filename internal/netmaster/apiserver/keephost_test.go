@@ -2,7 +2,10 @@ package apiserver
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,8 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/condition"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
 // TestAgentsTell: what agents tell of their hosts is shown, by who has the host's
@@ -84,7 +89,19 @@ func TestAgentsTell(t *testing.T) {
 		Tables: map[string]api.TableFill{"conns": {Entries: 4, Capacity: 5}},
 		BGP:    &api.BgpStatus{Admin: "enabled", Neighbors: "50.1.1.1 established", Routes: 7, First: []string{"10.50.0.0/16"}, Announced: 3},
 	}
+	status.Surroundings = &api.Surroundings{Addresses: []string{"10.0.0.1"}, VLANs: []int{10}}
 	tell("/plugin/hostStatus", status, nil)
+	seen, err := f.ctrl.Hosts.HostStatuses(t.Context())
+	if want := (control.Surroundings{Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, VLANs: []uint16{10}}); err != nil || len(seen) != 1 || !reflect.DeepEqual(seen[0].Surroundings, &want) {
+		t.Errorf("surroundings: %+v, %v", seen, err)
+	}
+	for _, bad := range []api.Surroundings{{Addresses: []string{"x"}}, {VLANs: []int{4095}}, {VLANs: make([]int, 65)}} {
+		wrong := status
+		wrong.Surroundings = &bad
+		if _, err := HostStatus(wrong); !errors.Is(err, model.ErrInvalid) {
+			t.Errorf("surroundings %+v: %v", bad, err)
+		}
+	}
 	h = host()
 	want := api.Host{
 		LastWord: status.Updated, DriverWhy: "asked for", Version: "2.0", Attachments: 3, Ports: 2, Pending: 1, Revision: 7,

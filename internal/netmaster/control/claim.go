@@ -20,6 +20,7 @@ type claim struct {
 	actor   Actor // of the use-case
 	addrs   held[tables.AddressKey]
 	numbers held[tables.NumberKey]
+	around  *hostSurroundings // nil = not read yet
 	// What this run adds of services.
 	services, fronts int
 	named            map[model.ServiceKey][]model.ServiceKey // new ones, by asAsked

@@ -13,6 +13,12 @@ type HostStatus = tables.HostStatus
 // BGPStatus is how a host's BGP speaker fares.
 type BGPStatus = tables.BGPStatus
 
+// Surroundings are the networks around a host.
+type Surroundings = tables.Surroundings
+
+// MaxSurroundings bounds what a host reports of them.
+const MaxSurroundings = tables.MaxSurroundings
+
 // HostCondition is a condition of a host's health that does not hold.
 type HostCondition = tables.HostCondition
 

@@ -16,11 +16,11 @@ import (
 
 // enterInfra notes a new infra network in its tenant's record, unless it cannot be on a
 // host beside what is there: its name is an interface's, and its subnets are routes.
-func (ns *Networks) enterInfra(tx store.Tx, n model.Network) error {
+func (ns *Networks) enterInfra(ctx context.Context, cl *claim, tx store.Tx, n model.Network) error {
 	if n.Type != model.NetworkInfra {
 		return nil
 	}
-	if err := ns.farFromMachines(Scope{}, tx, n); err != nil {
+	if err := ns.farFromMachines(ctx, cl, tx, n); err != nil {
 		return err
 	}
 	all, err := tables.Tenants.List(tx, tables.TenantsScope)

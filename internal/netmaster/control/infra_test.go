@@ -74,6 +74,10 @@ func TestInfraIndex(t *testing.T) {
 	}
 }
 
+func vlanNetwork(key string, tag uint32, subnets ...string) model.Network {
+	return with(network(key, subnets...), func(n *model.Network) { n.Encap, n.ReqTag = model.EncapVLAN, tag })
+}
+
 // TestTenantAdminChangesNoHost: objects of a user who is no cluster administrator give
 // hosts no route, address or interface, unless a cluster administrator allowed the prefix.
 // No user creates a network to which hosts have a route, or whose containers need one,
@@ -105,7 +109,8 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 		host := model.Host{Name: "h1", Control: addr("10.30.0.5"), VTEP: addr("10.31.0.5")}
 		master := cluster.Service{ServiceName: cluster.ServiceMaster, HostAddr: "10.32.0.9", Port: 9999}
 		router := model.Bgp{Host: "h1", AS: 65001, RouterIP: netip.MustParsePrefix("10.42.0.2/24")}
-		return errors.Join(tables.Hosts.Put(tx, host), master.Put(tx, nil), tables.Bgps.Put(tx, router))
+		status := tables.HostStatus{Host: "h1", Surroundings: &tables.Surroundings{Addresses: []netip.Addr{addr("10.43.0.1"), addr("10.44.0.53")}, VLANs: []uint16{10}}}
+		return errors.Join(tables.Hosts.Put(tx, host), master.Put(tx, nil), tables.Bgps.Put(tx, router), tables.HostStatuses.Put(tx, status))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -124,6 +129,22 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 	for subnet, says := range map[string]string{"10.40.0.0/16": "the gateway", "10.41.0.0/24": "a name server", "10.42.0.0/16": "runs BGP"} {
 		refused(admin, infraNetwork("blue:i", subnet), model.ErrConflict, says)
 		refused(admin, nativeNetwork("n", subnet), model.ErrConflict, says)
+	}
+	// Nor does a tenant administrator where its containers could answer on the physical
+	// network for what hosts need: also by what hosts report.
+	for subnet, says := range map[string]string{
+		"10.30.0.0/24": "cluster administrator", "10.40.0.0/16": "cluster administrator", "10.41.0.0/24": "cluster administrator", "10.42.0.0/25": "cluster administrator",
+		"10.43.0.0/24": "cluster administrator", "10.44.0.0/24": "cluster administrator",
+	} {
+		refused(tenantAdmin, vlanNetwork("blue:v", 0, subnet), model.ErrConflict, says)
+	}
+	refused(tenantAdmin, vlanNetwork("blue:v", 10, "10.45.0.0/24"), model.ErrConflict, `pktTag "10": cannot be used`)
+	c.put(model.Global{VLANs: model.TagRange{Lo: 10, Hi: 12}})
+	if n, err := try(tenantAdmin, vlanNetwork("blue:v", 0, "10.45.0.0/24")); err != nil || n.Tag != 11 {
+		t.Errorf("a VLAN that netmaster chooses beside a host's own: %+v, %v", n, err)
+	}
+	if n, err := try(admin, vlanNetwork("blue:vc", 10, "10.43.0.0/24", "fd43::/64")); err != nil || n.Tag != 10 {
+		t.Errorf("a cluster administrator's network in a host's VLAN: %+v, %v", n, err)
 	}
 	for _, name := range []string{"docker0", "eth0", "br-1a2b3c", "cali1a2b3c4d5e6"} {
 		if _, err := model.Check(infraNetwork("blue:"+name, "10.50.0.0/16")); !errors.Is(err, model.ErrInvalid) {

@@ -37,7 +37,7 @@ func (ns *Networks) MakePodNetwork(ctx context.Context, subnets []netip.Prefix) 
 
 // roomForNative refuses a native network in which an address of a host or of a service
 // would be. Others of its kind are of the same tenant, whose subnets never overlap.
-func (ns *Networks) roomForNative(s Scope, tx store.Tx, n model.Network) error {
+func (ns *Networks) roomForNative(ctx context.Context, cl *claim, tx store.Tx, n model.Network) error {
 	ranges, err := tables.ServiceRanges.Find(tx, tables.ServiceRangesKey{})
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (ns *Networks) roomForNative(s Scope, tx store.Tx, n model.Network) error {
 			return model.Errorf(model.ErrConflict, "subnet %q: overlaps the range %s of service addresses; choose another subnet", p, r)
 		}
 	}
-	return ns.farFromMachines(s, tx, n)
+	return ns.farFromMachines(ctx, cl, tx, n)
 }
 
 // roomOnHosts refuses a network in which an address of the cluster's machines would be:
@@ -86,34 +86,6 @@ func (ns *Networks) roomOnHosts(s Scope, tx store.Tx, n model.Network) error {
 		for a, whose := range ns.ownerView.reservedAddresses() {
 			if err := holds(a, strings.TrimPrefix(whose, "is the address of ")); err != nil {
 				return err
-			}
-		}
-	}
-	return nil
-}
-
-// farFromMachines refuses a network to which hosts have a route, and that would lead them
-// away from a gateway, a name server or a router of BGP.
-func (ns *Networks) farFromMachines(s Scope, tx store.Tx, n model.Network) error {
-	routers, err := tables.Bgps.List(tx, tables.BgpsScope)
-	if err != nil {
-		return err
-	}
-	var near map[netip.Addr]string
-	if ns.surroundings != nil {
-		near = ns.surroundings()
-	}
-	for _, p := range subnetsOf(n) {
-		for a, what := range near {
-			if p.Contains(a) {
-				return s.taken("subnet", p, fmt.Sprintf("contains the address %s of %s, and hosts get a route to the network: choose another subnet", a, what))
-			}
-		}
-		for _, b := range routers {
-			for _, q := range []netip.Prefix{b.RouterIP, b.RouterIP6} {
-				if q.IsValid() && q.Overlaps(p) {
-					return s.taken("subnet", p, fmt.Sprintf("overlaps %s, where host %q runs BGP, and hosts get a route to the network: choose another subnet", q.Masked(), b.Host))
-				}
 			}
 		}
 	}

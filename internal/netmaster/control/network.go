@@ -113,7 +113,12 @@ func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n mo
 		return err
 	}
 	if n.Native {
-		if err := ns.roomForNative(cl.actor.Scope(), tx, n); err != nil {
+		if err := ns.roomForNative(ctx, cl, tx, n); err != nil {
+			return err
+		}
+	}
+	if n.Encap == model.EncapVLAN && n.ByTenant {
+		if err := ns.farFromMachines(ctx, cl, tx, n); err != nil {
 			return err
 		}
 	}
@@ -134,7 +139,7 @@ func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n mo
 	if n.Identity, err = intern(ctx, tx, cl, model.IdentityRecord{Network: n.Key}); err != nil {
 		return err
 	}
-	if err := ns.enterInfra(tx, n); err != nil {
+	if err := ns.enterInfra(ctx, cl, tx, n); err != nil {
 		return err
 	}
 	return tables.Networks.Create(tx, n)
@@ -217,7 +222,10 @@ func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint
 	if n.Encap == model.EncapVLAN {
 		field, within = "vlans", g.VLANs
 	}
-	if n.ReqTag == 0 {
+	switch {
+	case n.ReqTag == 0 && n.Encap == model.EncapVLAN:
+		return cl.freeVLAN(ctx, tx, within, n.Key.String())
+	case n.ReqTag == 0:
 		return cl.freeNumber(ctx, tx, kind, within.Lo, within.Hi, n.Key.String())
 	}
 	if !within.Contains(n.ReqTag) {
@@ -230,6 +238,11 @@ func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint
 	}
 	if row.Exists() {
 		return 0, model.Errorf(model.ErrConflict, "pktTag \"%d\": is used by %s", n.ReqTag, cl.actor.Scope().tagOwner(row.Value))
+	}
+	if n.Encap == model.EncapVLAN {
+		if err := cl.mayTakeVLAN(ctx, n.ReqTag); err != nil {
+			return 0, err
+		}
 	}
 	return n.ReqTag, tables.Numbers.Create(tx, tables.Number{NumberKey: k, Owner: n.Key.String()})
 }

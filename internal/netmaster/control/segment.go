@@ -24,7 +24,7 @@ func takeSegment(ctx context.Context, tx store.Tx, cl *claim, n model.Network, g
 		return err
 	}
 	owner := groupOwner + g.Key.String()
-	tag, err := cl.freeNumber(ctx, tx, tables.NumberVLAN, s.VLANs.Lo, s.VLANs.Hi, owner)
+	tag, err := cl.freeVLAN(ctx, tx, s.VLANs, owner)
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,7 @@ func (f *bgpRoutes) followBGP(pic statemirror.Compilation, report driver.Report)
 	if in.Settings, in.Rivals = f.mirror.cluster.Hosts.Bgp(); in.Settings != nil {
 		in.Machines = append(f.mirror.cluster.Hosts.Addresses(), f.mirror.control.Targets()...)
 		in.Networks, in.VLANs = f.mirror.cluster.Lookup.Subnets(), f.mirror.cluster.Lookup.VLANs()
+		in.Routers = f.mirror.cluster.Hosts.Routers()
 		in.Allowed, in.Underlay = f.mirror.cluster.Settings.TenantPrefixes(), f.nearby()
 	}
 	for name, st := range report.Ports.All() {

@@ -274,5 +274,14 @@ func (g *registration) writeStatus(ctx context.Context, now tables.HostStatus) e
 		bgp := api.BgpStatus(*now.BGP)
 		r.BGP = &bgp
 	}
+	if s := now.Surroundings; s != nil {
+		r.Surroundings = &api.Surroundings{}
+		for _, at := range s.Addresses {
+			r.Surroundings.Addresses = append(r.Surroundings.Addresses, at.String())
+		}
+		for _, tag := range s.VLANs {
+			r.Surroundings.VLANs = append(r.Surroundings.VLANs, int(tag))
+		}
+	}
 	return g.masters.TellStatus(ctx, r)
 }

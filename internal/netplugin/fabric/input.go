@@ -21,6 +21,7 @@ type Input struct {
 	Machines []netip.Addr     // of the cluster: hosts', the control plane's
 	Networks []netip.Prefix   // of the cluster: the subnets of all tenants' networks
 	VLANs    []model.Network  // of the cluster: those of encap vlan, in order
+	Routers  []netip.Prefix   // of the cluster: networks in which hosts speak BGP, and routers
 	Allowed  model.Prefixes   // what may be announced; none = what networks of cluster administrators have
 	Underlay []netip.Prefix   // this host's underlay, and its gateways and name servers
 }
@@ -130,10 +131,8 @@ func (in Input) whyNot(n *desired.Network, a netip.Addr) string {
 	switch {
 	case slices.Contains(in.Machines, a):
 		return "it is the address of a machine of the cluster"
-	case within(in.Settings.RouterIP), within(in.Settings.RouterIP6):
-		return "it lies in the routers' network"
-	case slices.ContainsFunc(in.Settings.Routers(), func(r model.BgpRouter) bool { return r.Address == a }):
-		return "it is a router's address"
+	case slices.ContainsFunc(in.Settings.Networks(), within), slices.ContainsFunc(in.Routers, within):
+		return "it lies in a network in which hosts speak BGP, or is a router's address"
 	case slices.ContainsFunc(in.Underlay, within):
 		return "this host needs its own way there: it is the underlay, a gateway or a name server"
 	case len(in.Allowed) > 0 && !in.Allowed.Contains(netip.PrefixFrom(a, a.BitLen())):

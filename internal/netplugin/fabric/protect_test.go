@@ -66,12 +66,13 @@ func TestOnlyAllowedAddressesAreAnnounced(t *testing.T) {
 		"of a tenant admin, allowed": {func(n *desired.Network, in *Input) {
 			n.ByTenant, in.Allowed = true, model.Prefixes{prefix("10.1.0.0/16")}
 		}, 1},
-		"outside of what is allowed": {func(_ *desired.Network, in *Input) { in.Allowed = model.Prefixes{prefix("10.2.0.0/16")} }, 0},
-		"a machine's address":        {func(_ *desired.Network, in *Input) { in.Machines = []netip.Addr{addr("10.1.1.5")} }, 0},
-		"in the routers' network":    {func(_ *desired.Network, in *Input) { in.Settings.RouterIP = prefix("10.1.1.2/24") }, 0},
-		"a router's address":         {func(_ *desired.Network, in *Input) { in.Settings.Neighbor = addr("10.1.1.5") }, 0},
-		"in the underlay":            {func(_ *desired.Network, in *Input) { in.Underlay = []netip.Prefix{prefix("10.1.0.0/16")} }, 0},
-		"beside the underlay":        {func(_ *desired.Network, in *Input) { in.Underlay = []netip.Prefix{prefix("10.0.0.0/16")} }, 1},
+		"outside of what is allowed":  {func(_ *desired.Network, in *Input) { in.Allowed = model.Prefixes{prefix("10.2.0.0/16")} }, 0},
+		"a machine's address":         {func(_ *desired.Network, in *Input) { in.Machines = []netip.Addr{addr("10.1.1.5")} }, 0},
+		"in the routers' network":     {func(_ *desired.Network, in *Input) { in.Settings.RouterIP = prefix("10.1.1.2/24") }, 0},
+		"a router's address":          {func(_ *desired.Network, in *Input) { in.Settings.Neighbor = addr("10.1.1.5") }, 0},
+		"in another's router network": {func(_ *desired.Network, in *Input) { in.Routers = []netip.Prefix{prefix("10.1.0.0/16")} }, 0},
+		"in the underlay":             {func(_ *desired.Network, in *Input) { in.Underlay = []netip.Prefix{prefix("10.1.0.0/16")} }, 0},
+		"beside the underlay":         {func(_ *desired.Network, in *Input) { in.Underlay = []netip.Prefix{prefix("10.0.0.0/16")} }, 1},
 	} {
 		in := Input{Settings: settings(), Desired: desired.Host{Name: "h1", FwdMode: model.FwdRouting, Private: desired.NewPrivate(prefix("172.19.0.0/16"))}}
 		n := network(1, "blue", model.EncapVLAN)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -67,6 +68,28 @@ func Lifelines() map[netip.Addr]string {
 		}
 	}
 	return out
+}
+
+// VLANs returns the VLANs of which this host itself has interfaces, in order: Contiv makes
+// no such interface. What cannot be read is left out.
+func VLANs() []uint16 {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil
+	}
+	defer h.Close()
+	links, _ := h.LinkList() // of a list that is interrupted, what there is
+	return vlansOf(links)
+}
+
+func vlansOf(links []netlink.Link) (out []uint16) {
+	for _, l := range links {
+		if v, ok := l.(*netlink.Vlan); ok && v.VlanId > 0 {
+			out = append(out, uint16(v.VlanId))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Path says by which interface, gateway and own address this host reaches each of others.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/condition"
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -30,6 +31,7 @@ func (s *status) run(ctx context.Context) {
 	var last tables.HostStatus
 	var said, at time.Time // of the last write, and the time of day then
 	var master error       // as of the last beat while one answers: asking costs it a request
+	var around *tables.Surroundings
 	look := time.NewTicker(s.a.cfg.StatusLook)
 	defer look.Stop()
 	for {
@@ -52,7 +54,11 @@ func (s *status) run(ctx context.Context) {
 			master = s.a.cfg.Netmasters.Ping(actx)
 			cancel()
 		}
+		if beat {
+			around = statemirror.Surroundings()
+		}
 		now := s.a.Status(ctx, master)
+		now.Surroundings = around
 		if beat || !sameStatus(now, last) {
 			day := s.a.cfg.Now().Round(0)
 			now.Updated = day.UTC().Format(time.RFC3339)

@@ -35,6 +35,16 @@ func TestBgpOfHost(t *testing.T) {
 	if _, rivals := hosts.Bgp(); !slices.Equal(rivals, []model.HostName{"h1"}) {
 		t.Errorf("rivals %v", rivals)
 	}
+	b := hosts.bgps[tables.BgpKey{Host: "h3"}]
+	b.RouterIP, b.Neighbor = netip.MustParsePrefix("10.61.0.3/24"), netip.MustParseAddr("10.62.0.1")
+	hosts.bgps[tables.BgpKey{Host: "h3"}] = b
+	var want []netip.Prefix
+	for _, p := range []string{"10.61.0.0/24", "10.62.0.1/32", "50.1.1.0/24", "50.1.1.0/25"} {
+		want = append(want, netip.MustParsePrefix(p))
+	}
+	if got := hosts.Routers(); !slices.Equal(got, want) {
+		t.Errorf("networks of routers: %v", got)
+	}
 }
 
 // A host that speaks BGP knows the subnets of all tenants' networks, whatever it has of

@@ -168,6 +168,18 @@ func (t *HostTable) Bgp() (own *model.Bgp, rivals []model.HostName) {
 	return own, rivals
 }
 
+// Routers returns the networks in which hosts speak BGP, and their routers' addresses; each
+// once.
+func (t *HostTable) Routers() (out []netip.Prefix) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, b := range t.bgps {
+		out = append(out, b.Networks()...)
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out)
+}
+
 // Addresses are those of the cluster's hosts.
 func (t *HostTable) Addresses() (out []netip.Addr) {
 	t.mu.Lock()

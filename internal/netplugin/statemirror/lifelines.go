@@ -2,10 +2,13 @@ package statemirror
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // Endangers says which address that this host needs would be led away by a route to a
@@ -30,4 +33,12 @@ func (c *State) Endangers(k model.NetworkKey) string {
 		}
 	}
 	return ""
+}
+
+// Surroundings returns what this host reports of the networks around it.
+func Surroundings() *tables.Surroundings {
+	s := &tables.Surroundings{Addresses: slices.SortedFunc(maps.Keys(hoststack.Lifelines()), netip.Addr.Compare), VLANs: hoststack.VLANs()}
+	s.Addresses = s.Addresses[:min(len(s.Addresses), tables.MaxSurroundings)]
+	s.VLANs = s.VLANs[:min(len(s.VLANs), tables.MaxSurroundings)]
+	return s
 }

@@ -1,6 +1,10 @@
 package tables
 
-import "github.com/contiv/netplugin/v2/internal/model"
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
 
 // HostStatusScope is the scope of all hosts' status.
 const HostStatusScope = OperPrefix + "host/"
@@ -26,7 +30,18 @@ type HostStatus struct {
 	Kinds       map[string]int       `json:"kinds,omitempty"`      // how many problems, by the kind of their object
 	Tables      map[string]TableFill `json:"tables,omitempty"`     // of the data plane, as of the last word
 	BGP         *BGPStatus           `json:"bgp,omitempty"`        // nil = the host has no BGP settings, or its agent knows of none
+
+	Surroundings *Surroundings `json:"surroundings,omitempty"` // nil from agents that tell none
 }
+
+// Surroundings are the networks around a host that its containers' networks must not meet.
+type Surroundings struct {
+	Addresses []netip.Addr `json:"addresses,omitempty"` // gateways of its default routes, and name servers
+	VLANs     []uint16     `json:"vlans,omitempty"`     // of which the host itself has interfaces
+}
+
+// MaxSurroundings is how many addresses, and how many VLANs, a host reports at most.
+const MaxSurroundings = 64
 
 // BGPStatus is how a host's BGP speaker fares.
 type BGPStatus struct {
