@@ -20,10 +20,6 @@ import (
 // MaxAddedAddresses bounds the addresses that administrators add to one host.
 const MaxAddedAddresses = 64
 
-// maxEnrolled is how many enrolled addresses a host may have before unused ones are
-// forgotten.
-const maxEnrolled = 32
-
 // enrolment is what a report makes of a host's addresses.
 type enrolment struct {
 	now   tables.HostAddresses
@@ -42,34 +38,31 @@ func (hl *HostLeases) enrol(a Actor, tx store.Tx, r *HostReport, record tables.R
 		return e, err
 	}
 	e.now = row.Value
-	e.now.Host, e.now.Enrolled = r.Name, slices.Clone(e.now.Enrolled)
-	proved := func(a netip.Addr) bool {
-		if a == origin.From {
-			return true
-		}
-		// A certificate, and a record of a version without enrolment, count once.
-		return len(row.Value.Enrolled) == 0 && (slices.Contains(origin.Certified, a) ||
-			record.Exists() && (a == record.Value.Control || a == record.Value.VTEP || a == record.Value.IPv6))
-	}
+	e.now.Host, e.now.Enrolled, e.now.Certified = r.Name, slices.Clone(e.now.Enrolled), true
+	// A certificate, and a record of a version without enrolment, count once.
+	first := !row.Value.Certified && len(row.Value.Enrolled) == 0
+	uses := func(h model.Host, a netip.Addr) bool { return a == h.Control || a == h.VTEP || a == h.IPv6 }
 	for _, x := range []struct {
 		name string
 		at   netip.Addr
-	}{{"control address", r.Control}, {"tunnel address", r.VTEP}, {"IPv6 address", r.IPv6}} {
-		if !x.at.IsValid() || x.at.IsLoopback() || e.now.Has(x.at) {
+		may  bool // be left out: others do without it
+	}{{"control address", r.Control, false}, {"tunnel address", r.VTEP, false}, {"IPv6 address", r.IPv6, true}} {
+		known := slices.Contains(e.now.Enrolled, x.at)
+		if !x.at.IsValid() || x.at.IsLoopback() || slices.Contains(e.now.Added, x.at) || slices.Contains(e.added, x.at) ||
+			known && uses(record.Value, x.at) {
 			continue
 		}
 		why := "is not enrolled for this host, and the connection comes from " + origin.From.String()
-		if proved(x.at) {
-			if why, err = hl.whoseHostAddress(tx, r.Name, x.at, len(row.Value.Enrolled) == 0); err != nil {
+		if known || x.at == origin.From || first && (slices.Contains(origin.Certified, x.at) || uses(record.Value, x.at)) {
+			if why, err = hl.whoseHostAddress(tx, r.Name, x.at, first); err != nil {
 				return e, err
 			}
 		}
 		switch {
 		case why == "":
-			e.now.Enrolled = append(e.now.Enrolled, x.at)
 			e.added = append(e.added, x.at)
-		case x.at == r.IPv6:
-			r.IPv6 = netip.Addr{} // others do without it
+		case x.may:
+			r.IPv6 = netip.Addr{}
 		default:
 			what := fmt.Sprintf("if it is right, an administrator adds it with 'netctl host address-add %s %s'", r.Name, x.at)
 			if n, in := hl.networkAt(x.at); in {
@@ -78,18 +71,23 @@ func (hl *HostLeases) enrol(a Actor, tx store.Tx, r *HostReport, record tables.R
 			return e, Taken{Text: fmt.Sprintf("%s %s of host %q %s: %s", x.name, x.at, r.Name, why, what)}
 		}
 	}
-	r.Listening = slices.DeleteFunc(slices.Clone(r.Listening), func(at netip.AddrPort) bool { return !e.now.Has(at.Addr()) })
-	if len(e.added) > 0 {
-		if err := hl.disenrol(tx, r.Name, e.added); err != nil {
-			return e, err
-		}
-		if len(e.now.Enrolled) > maxEnrolled {
-			e.now.Enrolled = slices.DeleteFunc(e.now.Enrolled, func(a netip.Addr) bool { return a != r.Control && a != r.VTEP && a != r.IPv6 })
-		}
-		slices.SortFunc(e.now.Enrolled, netip.Addr.Compare)
-		return e, tables.HostAddressRows.Put(tx, e.now)
+	r.Listening = slices.DeleteFunc(slices.Clone(r.Listening), func(at netip.AddrPort) bool {
+		return !uses(r.Host, at.Addr()) && !slices.Contains(e.now.Added, at.Addr())
+	})
+	// An address that the host has moved away from may be another machine's. An IPv6 address
+	// may be missing for a while only.
+	e.now.Enrolled = slices.DeleteFunc(append(e.now.Enrolled, e.added...), func(a netip.Addr) bool {
+		return !uses(r.Host, a) && (a.Is4() || r.IPv6.IsValid() || a == record.Value.Control || a == record.Value.VTEP)
+	})
+	slices.SortFunc(e.now.Enrolled, netip.Addr.Compare)
+	e.now.Enrolled = slices.Compact(e.now.Enrolled)
+	if row.Value.Certified && slices.Equal(e.now.Enrolled, row.Value.Enrolled) {
+		return e, nil
 	}
-	return e, nil
+	if err := hl.disenrol(tx, r.Name, e.added); err != nil {
+		return e, err
+	}
+	return e, tables.HostAddressRows.Put(tx, e.now)
 }
 
 // disenrol takes addresses from hosts that had them before and use them no more, such as

@@ -14,8 +14,12 @@ type HostAddressesKey struct{ Host model.HostName }
 // A host that authenticates itself may report no others as its own.
 type HostAddresses struct {
 	Host model.HostName `json:"host"`
-	// Enrolled came with the host's certificate, or from its authenticated connections.
+	// Enrolled came with the host's certificate, or from its authenticated connections. They
+	// are the addresses that the host uses, and its last IPv6 address while it has none.
 	Enrolled []netip.Addr `json:"enrolled,omitempty"`
+	// Certified: the addresses of the host's certificate have counted once, and count by
+	// themselves no more.
+	Certified bool `json:"certified,omitempty"`
 	// Added are those of an administrator.
 	Added []netip.Addr `json:"added,omitempty"`
 }
