@@ -34,7 +34,7 @@ test: deps ## lint (it vets too), unit and integration tests: all that CI runs b
 	$(MAKE) -Oline -j2 test-unit lint # the longest unit tests mostly wait for the kernel
 	$(MAKE) test-lab
 test-unit: ## tests that need neither root nor packages
-	tools/gotest.sh -timeout 20m -p $$(($$(nproc)+3)) -parallel $$(($$(nproc)+2)) -- $(LONGEST) $(PKG)
+	tools/gotest.sh -timeout 20m -p $$(($$(nproc)+3)) -parallel $$(($$(nproc)+2)) -- $(LONGEST) $(PKG) && go -C internal/netmaster/aci/acitest/clienttest test ./...
 test-matrix: deps ## clusters of all runtimes, securities, stores, drivers ... in rows that have all pairs of them, on a Consul and a Kubernetes that are built first: each run goes on for FOR (25m) where test/matrix/report.json ends, or ROW="runtime=docker driver=ovs" alone; needs root
 	@tools/deps.sh podman
 	CONTIV_KUBE=$${CONTIV_KUBE:-$$(tools/kube.sh -nodes)} CONTIV_CONSUL=$${CONTIV_CONSUL:-$$(go tool -modfile=tools/consul/go.mod -n consul)} go test -timeout 60m -count=1 -v -tags integration -run '^TestMatrix$$' ./test/matrix -args $(if $(ROW),-row "$(ROW)",-for $(or $(FOR),25m) -report report.json)

@@ -31,9 +31,9 @@ func (m *members) badDisk() []fault {
 	}
 	fails := func(errno syscall.Errno) func(*seat, *rand.Rand) func() {
 		return func(s *seat, _ *rand.Rand) func() {
-			m.disk.fails.Store(int64(errno))
+			m.disk.fails(errno)
 			return func() {
-				m.disk.fails.Store(0)
+				m.disk.fails(0)
 				p, _ := s.now()
 				p.kill()
 				m.w.sit(s)
@@ -69,9 +69,9 @@ func TestMemberDisk(t *testing.T) {
 		for _, leads := range []bool{false, true} {
 			what := fmt.Sprintf("%s-%t", c.name, leads)
 			m.haveLead(what, leads)
-			met := d.failed.Load() + d.slowed.Load()
-			d.fails.Store(int64(c.errno))
-			d.slow.Store(int64(c.slow))
+			met := d.faults(t)
+			d.fails(c.errno)
+			d.slowDown(c.slow)
 			begin := time.Now()
 			for n := range 6 {
 				path := fmt.Sprintf("/api/v1/tenants/%s-%d/", what, n)
@@ -81,14 +81,14 @@ func TestMemberDisk(t *testing.T) {
 				written = append(written, path)
 			}
 			m.w.eventually(what+": the disk is met", func() error {
-				if d.failed.Load()+d.slowed.Load() == met {
+				if d.faults(t) == met {
 					return errors.New("nothing was asked of it")
 				}
 				return nil
 			})
 			t.Logf("%s: the others acknowledged 6 writes in %s", what, time.Since(begin).Round(time.Millisecond))
-			d.fails.Store(0)
-			d.slow.Store(0)
+			d.fails(0)
+			d.slowDown(0)
 			m.w.eventually(what+": the member is back", func() error {
 				m.at(onDisk).process.comeBack()
 				return m.w.ready(t.Context())

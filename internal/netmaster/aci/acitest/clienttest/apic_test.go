@@ -1,4 +1,4 @@
-package acitest_test
+package clienttest
 
 import (
 	"bytes"
@@ -102,13 +102,13 @@ func TestClient(t *testing.T) {
 	if _, err := c.ReadContract("c", "T"); err == nil {
 		t.Error("a contract of no tenant")
 	}
-	if _, err := stranger(sim).CreateTenant("U", "", models.TenantAttributes{}); err == nil {
+	if _, err := withWrongPassword(sim).CreateTenant("U", "", models.TenantAttributes{}); err == nil {
 		t.Error("logged in with a wrong password")
 	}
 }
 
-// stranger returns a client of sim's with a wrong password.
-func stranger(sim *acitest.APIC) *client.Client {
+// withWrongPassword returns a client of sim's with a wrong password.
+func withWrongPassword(sim *acitest.APIC) *client.Client {
 	return client.NewClient("https://apic", sim.User, client.Password("wrong"), client.HttpClient(&http.Client{Transport: acitest.Direct(sim)}), client.SkipLoggingPayload(true))
 }
 
