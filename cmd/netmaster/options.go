@@ -69,6 +69,7 @@ type options struct {
 	acceptPlain bool
 	plainStore  string // ip:port where the embedded store does
 	givenInfra  bool
+	unresolved  error // why --internal-address is not that of the host's name by default
 	loopback    error // why --internal-address is loopback by default
 }
 
@@ -213,7 +214,7 @@ func (o *options) finish(ctx context.Context, fs *flags.Set) error {
 	if host == "" {
 		if ip, err := netip.ParseAddr(extHost); err == nil && !ip.IsUnspecified() {
 			host = extHost
-		} else if host, err = daemon.LocalAddress(ctx); err != nil {
+		} else if host, err = daemon.LocalAddress(ctx, func(why error) { o.unresolved = why }); err != nil {
 			host, o.loopback = "127.0.0.1", err
 		}
 	}

@@ -98,6 +98,7 @@ func (o *options) explain(log *slog.Logger) {
 			break
 		}
 	}
+	daemon.ExplainAddress(log, o.unresolved, o.internal, "internal-address")
 	if o.loopback != nil {
 		log.Warn("this host has no address that others could reach, so this netmaster can be found on this host only",
 			"address", o.internal, "why", o.loopback, "remedy", "give --internal-address, or the host an address and start again")

@@ -70,6 +70,7 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
+	daemon.ExplainAddress(log, o.unresolved, o.ctrl.String(), "ctrl-ip")
 	if err := daemon.CoalesceTimers(); err != nil {
 		log.Debug("timers stay exact, which costs some processor time", "error", err)
 	}

@@ -81,6 +81,7 @@ type options struct {
 	token      *token.File // nil = none is shown
 	hostName   model.HostName
 	ctrl, vtep netip.Addr
+	unresolved error // why these are not of the host's name by default
 	fwd        model.FwdMode
 	pvt        netip.Prefix
 }
@@ -241,7 +242,7 @@ func (o *options) identify(ctx context.Context) (err error) {
 			text = o.ctrlIP
 		}
 		if text == "" {
-			if text, err = daemon.LocalAddress(ctx); err != nil {
+			if text, err = daemon.LocalAddress(ctx, func(why error) { o.unresolved = why }); err != nil {
 				return flags.Usagef("--%s must be given: %w", a.flag, err)
 			}
 		}

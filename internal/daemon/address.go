@@ -4,38 +4,60 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 )
+
+// resolveTime bounds how long the resolver is asked for this host's own name: by itself it
+// asks each name server several times.
+const resolveTime = 5 * time.Second
 
 // LocalAddress returns the address that the local resolver gives for this host's
 // name, if an interface has it, or else the source address of the default route.
-func LocalAddress(ctx context.Context) (string, error) {
+// unresolved then gets the reason, for the log.
+func LocalAddress(ctx context.Context, unresolved func(why error)) (string, error) {
 	name, err := os.Hostname()
 	if err != nil {
 		return "", fmt.Errorf("find the host's name: %w", err)
 	}
-	ips, resolveErr := net.DefaultResolver.LookupNetIP(ctx, "ip4", name)
+	return addressOf(ctx, name, unresolved)
+}
+
+func addressOf(ctx context.Context, name string, unresolved func(why error)) (string, error) {
+	asked, cancel := context.WithTimeout(ctx, resolveTime)
+	defer cancel()
+	ips, resolveErr := net.DefaultResolver.LookupNetIP(asked, "ip4", name)
 	for _, ip := range ips {
 		if ip = ip.Unmap(); ip.IsGlobalUnicast() && isLocal(ip) {
 			return ip.String(), nil
 		}
 	}
+	if resolveErr == nil {
+		resolveErr = errors.New("it has no address there that an interface other than loopback has")
+	}
+	resolveErr = fmt.Errorf("the resolver does not know an address of host %q: %w", name, resolveErr)
 	// Connecting a datagram socket sends nothing; it asks the routing table.
 	// 192.0.2.1 is an address for documentation (RFC 5737).
 	c, err := (&net.Dialer{}).DialContext(ctx, "udp4", "192.0.2.1:9")
 	if err == nil {
 		defer func() { _ = c.Close() }() // nothing was sent
 		if a, ok := c.LocalAddr().(*net.UDPAddr); ok && !a.IP.IsLoopback() {
+			unresolved(resolveErr)
 			return a.IP.String(), nil
 		}
 	}
-	if resolveErr == nil {
-		resolveErr = errors.New("it has no address other than loopback")
+	return "", resolveErr
+}
+
+// ExplainAddress says that an address was chosen by the default route.
+func ExplainAddress(log *slog.Logger, why error, address, flag string) {
+	if why != nil {
+		log.Info("this host is found at the address of its default route, since its name has none", "address", address, "why", why, "remedy", "give --"+flag)
 	}
-	return "", fmt.Errorf("the resolver does not know an address of host %q: %w", name, resolveErr)
 }
 
 // HasAddress refuses an address that no interface of this host has; the error lists

@@ -79,6 +79,9 @@ func newClusterToken(base common) *command {
 	return c
 }
 
+// ownAddress explains the commands that join.
+const ownAddress = "ADDRESS is that host's own, by which netmasters and hosts reach it."
+
 func runClusterToken(ctx context.Context, o *clusterOptions) error {
 	if o.life != 0 && o.life < time.Second || o.life > 7*24*time.Hour {
 		return flags.Usagef("--expires %s: must be from 1s to 168h", o.life)
@@ -98,17 +101,17 @@ func runClusterToken(ctx context.Context, o *clusterOptions) error {
 	case o.quiet:
 		return printLines(o.out, []string{t.Token})
 	case o.host != "":
-		_, err = fmt.Fprintf(o.out, "On host %s, once, before %s:\n\n  netplugin --join %s --token %s\n", t.Host, t.Expires, strings.Join(t.Addresses, ","), t.Token)
+		_, err = fmt.Fprintf(o.out, "On host %s, once, before %s:\n\n  netplugin --host %s --ctrl-ip ADDRESS --join %s --token %s\n\n%s\n", t.Host, t.Expires, t.Host, strings.Join(t.Addresses, ","), t.Token, ownAddress)
 		if h, failed := client.Host(ctx, t.Host); err == nil && failed == nil && h.State == api.HostAlive { // else nothing is said
 			_, err = fmt.Fprintf(o.out, "\nA host of that name is alive, at %s. If another host joins with the token, the certificate of %s can no longer be renewed, and the other host is refused its name: give each host its own name.\n", h.Control, t.Host)
 		}
 		return err
 	}
-	secure := ""
+	how := "--etcd-listen ADDRESS:2379" // with --secure it is that by itself
 	if t.Secure {
-		secure = "--secure "
+		how = "--secure"
 	}
-	_, err = fmt.Fprintf(o.out, "On the host that is to join, once, before %s:\n\n  netmaster %s--join %s --token %s\n", t.Expires, secure, strings.Join(t.Addresses, ","), t.Token)
+	_, err = fmt.Fprintf(o.out, "On the host that is to join, once, before %s:\n\n  netmaster --internal-address ADDRESS:9999 %s --join %s --token %s\n\n%s\n", t.Expires, how, strings.Join(t.Addresses, ","), t.Token, ownAddress)
 	return err
 }
 

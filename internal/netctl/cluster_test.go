@@ -57,6 +57,7 @@ host2  voter    10.0.0.2:9004  9f    0.0 of 0.0   it is away
 host3  learner  10.0.0.3:9004  a0    0.0 of 0.0   full
 Warning: host2: no answer
 `
+	const whose = "\nADDRESS is that host's own, by which netmasters and hosts reach it.\n"
 	for _, tt := range []struct {
 		args []string
 		asks string
@@ -66,11 +67,11 @@ Warning: host2: no answer
 		{[]string{"members", "-q"}, "GET /api/v1/cluster/members ", "host1\nhost2\nhost3\n"},
 		{[]string{"relieve"}, "POST /api/v1/cluster/relieve {}", table},
 		{[]string{"renew-authorities"}, "POST /api/v1/cluster/authorities/renew {}", table},
-		{[]string{"token"}, "POST /api/v1/cluster/tokens {}", "On the host that is to join, once, before 2026-11-27T03:00:00Z:\n\n  netmaster --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n"},
-		{[]string{"token", "--host", "host4"}, `POST /api/v1/cluster/tokens {"host":"host4"}; GET /api/v1/hosts/host4 `, "On host host4, once, before 2026-11-27T03:00:00Z:\n\n  netplugin --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n"},
-		{[]string{"token", "--host", "host1"}, `POST /api/v1/cluster/tokens {"host":"host1"}; GET /api/v1/hosts/host1 `, "On host host1, once, before 2026-11-27T03:00:00Z:\n\n  netplugin --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n\nA host of that name is alive, at 10.0.0.11. If another host joins with the token, the certificate of host1 can no longer be renewed, and the other host is refused its name: give each host its own name.\n"},
+		{[]string{"token"}, "POST /api/v1/cluster/tokens {}", "On the host that is to join, once, before 2026-11-27T03:00:00Z:\n\n  netmaster --internal-address ADDRESS:9999 --etcd-listen ADDRESS:2379 --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n" + whose},
+		{[]string{"token", "--host", "host4"}, `POST /api/v1/cluster/tokens {"host":"host4"}; GET /api/v1/hosts/host4 `, "On host host4, once, before 2026-11-27T03:00:00Z:\n\n  netplugin --host host4 --ctrl-ip ADDRESS --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n" + whose},
+		{[]string{"token", "--host", "host1"}, `POST /api/v1/cluster/tokens {"host":"host1"}; GET /api/v1/hosts/host1 `, "On host host1, once, before 2026-11-27T03:00:00Z:\n\n  netplugin --host host1 --ctrl-ip ADDRESS --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n" + whose + "\nA host of that name is alive, at 10.0.0.11. If another host joins with the token, the certificate of host1 can no longer be renewed, and the other host is refused its name: give each host its own name.\n"},
 		{[]string{"token", "--host", "host1", "-q"}, `POST /api/v1/cluster/tokens {"host":"host1"}`, "contiv1.x\n"},
-		{[]string{"token", "--expires", "1m"}, `POST /api/v1/cluster/tokens {"expiresInSeconds":60}`, "On the host that is to join, once, before 2026-11-27T03:00:00Z:\n\n  netmaster --secure --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n"},
+		{[]string{"token", "--expires", "1m"}, `POST /api/v1/cluster/tokens {"expiresInSeconds":60}`, "On the host that is to join, once, before 2026-11-27T03:00:00Z:\n\n  netmaster --internal-address ADDRESS:9999 --secure --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n" + whose},
 		{[]string{"token", "--expires", "10m", "-q"}, `POST /api/v1/cluster/tokens {"expiresInSeconds":600}`, "contiv1.x\n"},
 		{[]string{"remove", "host2"}, "DELETE /api/v1/cluster/members/host2 ", "Removed member host2\nWarning: host2: no answer\n"},
 		{[]string{"remove", "--force", "10.0.0.2:9004"}, "DELETE /api/v1/cluster/members/10.0.0.2:9004?force=true ", "Removed member 10.0.0.2:9004\nWarning: host2: no answer\n"},

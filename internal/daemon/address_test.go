@@ -1,0 +1,35 @@
+package daemon
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestNameThatDoesNotResolveDelaysTheStartBriefly: name servers that do not answer hold up a
+// start for a few seconds, and why the name counted for nothing is told.
+func TestNameThatDoesNotResolveDelaysTheStartBriefly(t *testing.T) {
+	before := net.DefaultResolver
+	t.Cleanup(func() { net.DefaultResolver = before })
+	synctest.Test(t, func(t *testing.T) {
+		net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		began := time.Now()
+		var why error
+		_, err := addressOf(t.Context(), "no-such-host.invalid", func(err error) { why = err })
+		if (err == nil) == (why == nil) { // without a default route there is no address either
+			t.Errorf("error %v, told %v", err, why)
+		}
+		if err != nil {
+			why = err
+		}
+		if took := time.Since(began); took > resolveTime || !strings.Contains(why.Error(), "no-such-host") {
+			t.Errorf("after %v it is told: %v", took, why)
+		}
+	})
+}
