@@ -124,7 +124,7 @@ var rules = []rule{
 		pkg: "internal/netplugin/observe",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/datapath/desired", "internal/datapath/driver", "internal/base/waiting",
-			"internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/netplugin/attachment", "internal/netplugin/masterclient", "internal/netplugin/statemirror", "internal/daemon/supportbundle", "internal/condition", "internal/security/pki",
+			"internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/netplugin/attachment", "internal/netplugin/masterclient", "internal/netplugin/statemirror", "internal/daemon/supportbundle", "internal/security/strictjson", "internal/condition", "internal/security/pki",
 		},
 		why: "who tells of a host decides nothing",
 	},
@@ -139,8 +139,8 @@ var rules = []rule{
 	{pkg: "internal/netplugin/hostchanges", may: []string{"internal/base/durable", "internal/base/waiting", "internal/model"}, why: "remembers changes of the host, and makes none"},
 	{pkg: "internal/netplugin/hoststack", may: []string{"internal/netplugin/hostchanges", "internal/netplugin/attach", "internal/datapath/desired", "internal/model"}, why: "the host's stack knows private addresses and ports, nothing of the cluster"},
 	{pkg: "internal/netplugin/runtimes/cni", may: []string{"internal/netplugin/attach", "internal/model"}, why: "the plugin hands verbs to netplugin by attach's client, nothing more"},
-	{pkg: "internal/netplugin/runtimes/cni/server", may: []string{"internal/base/durable", "internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes; Install places files where runtimes look"},
-	{pkg: "internal/netplugin/runtimes/mesos", may: []string{"internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/netplugin/runtimes/cni/server"}, why: "1.x's calls become invocations of the CNI plugin, nothing more"},
+	{pkg: "internal/netplugin/runtimes/cni/server", may: []string{"internal/base/durable", "internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/model", "internal/security/strictjson"}, why: "verbs become attach requests, and kinds of error become codes; Install places files where runtimes look"},
+	{pkg: "internal/netplugin/runtimes/mesos", may: []string{"internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/netplugin/runtimes/cni/server", "internal/security/strictjson"}, why: "1.x's calls become invocations of the CNI plugin, nothing more"},
 	{pkg: "internal/netplugin/runtimes/docker", may: []string{"internal/netplugin/attach", "internal/base/durable", "internal/model", "internal/base/waiting"}, why: "verbs become attach requests, nothing more"},
 	{pkg: "internal/netctl", may: []string{"api", "internal/base/flags", "internal/fields", "internal/netplugin/attach", "internal/daemon/supportbundle", "internal/condition", "internal/base/durable", "internal/security/pki", "internal/security/token", "internal/security/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
 

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/security/strictjson"
 )
 
 // exchange says what a route beside the collections takes and gives.
@@ -243,25 +243,7 @@ var queries = map[string][]string{
 
 // checkQuery refuses query parameters that would have no effect; pattern is the mux's.
 func checkQuery(pattern string, r *http.Request) error {
-	if r.URL.RawQuery == "" {
-		return nil
-	}
-	given, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return model.Errorf(model.ErrInvalid, "the query %q cannot be read: %w", clip([]byte(r.URL.RawQuery)), err)
-	}
-	known := queries[strings.TrimSuffix(pattern, "/{$}")]
-	for _, name := range sortedKeys(given) {
-		if slices.Contains(known, name) {
-			continue
-		}
-		are := "this path has none"
-		if len(known) > 0 {
-			are = "possible are " + strings.Join(known, ", ")
-		}
-		return model.Errorf(model.ErrInvalid, "query parameter %q is not known; %s", clip([]byte(name)), are)
-	}
-	return nil
+	return strictjson.CheckQuery(r.URL.RawQuery, queries[strings.TrimSuffix(pattern, "/{$}")]...)
 }
 
 func operation(r *route, summary string) map[string]any {

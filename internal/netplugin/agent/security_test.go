@@ -426,7 +426,7 @@ func TestInspect(t *testing.T) {
 	base := "http://" + b.agent.RESTAddr().String()
 	for path, want := range map[string]string{
 		"/svcstats?": `"tables":{"conns"`, "/inspect/driver?": `"tables":{"conns"`, "/metrics?": `contiv_netplugin_table_evictions_total{table="conns"} 0`,
-		"/svcstats": `"ports"`, "/svcstats??": `"services":[]`, "/inspect/driver": "blue:net1", "/inspect/bgp": "not configured", "/inspect/nameserver": `"names":{}`,
+		"/svcstats": `"ports"`, "/svcstats?&": `"services":[]`, "/inspect/driver": "blue:net1", "/inspect/bgp": "not configured", "/inspect/nameserver": `"names":{}`,
 		"/debug/state": `"programmed":true`, "/debug/state?": `"networks":{"blue:net1":0}`, "/healthz": "ok", "/livez": "ok\n", "/metrics": "contiv_netplugin_ports 1\n",
 	} {
 		status, body := do(t, http.DefaultClient, http.MethodGet, base+path, "")

@@ -52,7 +52,10 @@ func noResult[In any](f func(context.Context, In) error) func(context.Context, I
 func call[In, Out any](f func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in In
-		err := strictjson.Read(r.Body, maxRequest, &in)
+		err := strictjson.CheckQuery(r.URL.RawQuery)
+		if err == nil {
+			err = strictjson.Read(r.Body, maxRequest, &in)
+		}
 		var out Out
 		if err == nil {
 			out, err = f(r.Context(), in)
@@ -199,7 +202,10 @@ func (l *legacyPods) del(w http.ResponseWriter, r *http.Request) {
 }
 
 func decodeLegacy(w http.ResponseWriter, r *http.Request, p *legacyPod) bool {
-	err := strictjson.Read(r.Body, maxRequest, p)
+	err := strictjson.CheckQuery(r.URL.RawQuery)
+	if err == nil {
+		err = strictjson.Read(r.Body, maxRequest, p)
+	}
 	if err == nil && strings.TrimSpace(p.ContainerID) == "" {
 		err = errors.New("K8S_POD_INFRA_CONTAINER_ID must not be empty")
 	}

@@ -137,8 +137,6 @@ func watchQuery(r *http.Request) (want cluster.MonitorRequest, err error) {
 			want.FromTenant, want.From = splitGroup(v[0])
 		case "to":
 			want.ToTenant, want.To = splitGroup(v[0])
-		default:
-			return want, model.Errorf(model.ErrInvalid, "query parameter %q is not known; possible are drops, from, to", k)
 		}
 	}
 	return want, nil

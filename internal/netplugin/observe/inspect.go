@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
+	"github.com/contiv/netplugin/v2/internal/security/strictjson"
 )
 
 // Handler serves inspection (1.x: port 9090), health and metrics, and more by
@@ -50,9 +51,24 @@ func (a *Observer) Handler(more map[string]http.HandlerFunc) http.Handler {
 		})
 	}
 	mux.HandleFunc("GET /livez", a.getLive)
-	return certified(mux, newScrapers(a.cfg.Netmasters.MayView), func(ctx context.Context, path string) bool {
+	return knownQueries(mux, certified(mux, newScrapers(a.cfg.Netmasters.MayView), func(ctx context.Context, path string) bool {
 		h := a.Health(ctx)
 		return h.Ready && (path != "/healthz" || h.Well())
+	}))
+}
+
+// queries are the query parameters of routes that have some; others are refused.
+var queries = map[string][]string{"GET /monitor": {"drops", "from", "to"}, "GET /healthz": {"format"}, "GET /readyz": {"format"}}
+
+// knownQueries refuses query parameters that would have no effect on a route of mux.
+func knownQueries(mux *http.ServeMux, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, pattern := mux.Handler(r)
+		if err := strictjson.CheckQuery(r.URL.RawQuery, queries[pattern]...); err != nil {
+			failHTTP(w, err)
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -41,6 +41,9 @@ func (i Invocation) target() string {
 	}.Encode()
 }
 
+// Parameters are the query parameters of an invocation.
+var Parameters = []string{"verb", "container", "netns", "ifname", "args"}
+
 // ParseInvocation reads an Invocation at netplugin's end; fields that the query does
 // not name are empty.
 func ParseInvocation(query url.Values, conf []byte) Invocation {

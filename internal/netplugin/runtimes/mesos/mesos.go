@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni"
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni/server"
+	"github.com/contiv/netplugin/v2/internal/security/strictjson"
 )
 
 // SocketFile is the name of the socket; it lies beside the CNI plugin's.
@@ -55,8 +56,12 @@ func Handler(svc attach.Service) http.Handler {
 
 func call(svc attach.Service, verb string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		in, err := invocation(verb, http.MaxBytesReader(w, r.Body, maxRequest))
+		var in cni.Invocation
 		var out []byte
+		err := strictjson.CheckQuery(r.URL.RawQuery)
+		if err == nil {
+			in, err = invocation(verb, r.Body)
+		}
 		if err == nil {
 			out, err = server.Do(r.Context(), svc, in)
 		}
@@ -71,7 +76,7 @@ func call(svc attach.Service, verb string) http.Handler {
 // invocation is what the CNI plugin would have handed over.
 func invocation(verb string, body io.Reader) (cni.Invocation, error) {
 	var req request
-	if err := json.NewDecoder(body).Decode(&req); err != nil {
+	if err := strictjson.Read(body, maxRequest, &req); err != nil {
 		return cni.Invocation{}, fmt.Errorf("decode request: %w", err)
 	}
 	for _, f := range []struct{ name, value string }{{"cni_containerid", req.Container}, {"cni_ifname", req.IfName}, {"cni_netns", req.Netns}} {

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni"
+	"github.com/contiv/netplugin/v2/internal/security/strictjson"
 )
 
 // Error codes of specification 1.1 that libcni has no names for, and our own
@@ -35,7 +36,7 @@ func Handler(svc attach.Service) http.Handler {
 		var out []byte
 		if err != nil {
 			err = types.NewError(types.ErrIOFailure, "read network configuration", err.Error())
-		} else {
+		} else if err = strictjson.CheckQuery(r.URL.RawQuery, cni.Parameters...); err == nil {
 			out, err = Do(r.Context(), svc, cni.ParseInvocation(r.URL.Query(), conf))
 		}
 		status := cni.StatusDone

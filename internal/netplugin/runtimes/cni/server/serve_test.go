@@ -75,6 +75,16 @@ var attached = attach.Result{
 	Routes: []attach.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.1.1.254")}},
 }
 
+// TestUnknownParametersAreRefused: nothing is done of an invocation with one.
+func TestUnknownParametersAreRefused(t *testing.T) {
+	s := &service{res: attached}
+	w := httptest.NewRecorder()
+	Handler(s).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, cni.Path+"?verb=DEL&container=c1&ifname=eth0&dryRun=true", strings.NewReader(`{"name":"n"}`)))
+	if s.asked != nil || w.Code != cni.StatusRefused || !strings.Contains(w.Body.String(), `query parameter \"dryRun\" is not known`) {
+		t.Errorf("%d %s; asked for %v", w.Code, w.Body, s.asked)
+	}
+}
+
 // TestResultVersions: ADD answers in each version of the specification, none
 // given means the first, and the library's own parser reads it.
 func TestResultVersions(t *testing.T) {
