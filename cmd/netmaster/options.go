@@ -69,7 +69,7 @@ type options struct {
 	acceptPlain bool
 	plainStore  string // ip:port where the embedded store does
 	givenInfra  bool
-	unresolved  error // why --internal-address is not that of the host's name by default
+	unresolved  error // why the host's name gives no default for --internal-address
 	loopback    error // why --internal-address is loopback by default
 }
 

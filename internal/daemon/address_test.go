@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestNameThatDoesNotResolveDelaysTheStartBriefly: name servers that do not answer hold up a
-// start for a few seconds, and why the name counted for nothing is told.
+// TestNameThatDoesNotResolveDelaysTheStartBriefly: a start waits some seconds for a silent name
+// server, and tells why the host's name gave no address.
 func TestNameThatDoesNotResolveDelaysTheStartBriefly(t *testing.T) {
 	before := net.DefaultResolver
 	t.Cleanup(func() { net.DefaultResolver = before })
