@@ -2,6 +2,7 @@ package compile
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
@@ -10,7 +11,8 @@ import (
 
 // TestLabelsLater: the port of an endpoint whose labels come later is closed while any
 // policy of its tenant selects by labels, on this host or on others; a rule that denies by
-// labels takes it for a peer, one that allows does not.
+// labels takes it for a peer, one that allows does not, and one that passes has another beside
+// it that denies it.
 func TestLabelsLater(t *testing.T) {
 	blue := model.TenantName("blue")
 	network := model.NetworkKey{Tenant: blue, Name: "n1"}
@@ -26,6 +28,8 @@ func TestLabelsLater(t *testing.T) {
 	all := model.Selector{Tenant: blue}
 	elsewhere := model.Selector{Tenant: blue, Network: "n2", MatchLabels: app.MatchLabels}
 	here := model.Selector{Tenant: blue, Group: "g1"}
+	either := rule(model.Pass, not)
+	either.Peers = append(either.Peers, model.Peer{Selector: &all})
 	for name, test := range map[string]struct {
 		applies model.Selector
 		rule    model.PolicyRule
@@ -38,6 +42,7 @@ func TestLabelsLater(t *testing.T) {
 		"allow by a label":             {here, rule(model.Allow, app), true, nil},
 		"allow by a label's absence":   {here, rule(model.Allow, not), true, []model.Identity{known}},
 		"pass by a label's absence":    {here, rule(model.Pass, not), true, []model.Identity{known}},
+		"pass all, named twice":        {here, either, true, []model.Identity{known, later}},
 		"allow all":                    {here, rule(model.Allow, all), false, []model.Identity{known, later}},
 		"applies by a label":           {app, rule(model.Allow, all), true, nil},
 		"applies by a label elsewhere": {elsewhere, rule(model.Allow, all), true, nil},
@@ -74,10 +79,23 @@ func TestLabelsLater(t *testing.T) {
 			}
 			if o, _ := pic.Ports.Get(first); o.Policies != 0 {
 				s, _ := pic.PolicySets.Get(o.Policies)
+				denied := slices.DeleteFunc([]model.Identity{later}, func(model.Identity) bool {
+					return test.rule.Action != model.Pass || slices.Contains(test.peers, later)
+				})
 				for _, r := range s.In[0].Rules.All() {
+					if r.ID == test.rule.Key.String()+" unknown peers" {
+						if r.Action != model.Deny || !r.Identities.Equal(desired.IdentitiesOf(denied...)) {
+							t.Errorf("rule %+v, want one that denies %d", r, denied)
+						}
+						denied = nil
+						continue
+					}
 					if r.Action != test.rule.Action || !r.Identities.Equal(desired.IdentitiesOf(test.peers...)) {
 						t.Errorf("rule %+v, want %s of %d", r, test.rule.Action, test.peers)
 					}
+				}
+				if len(denied) > 0 {
+					t.Errorf("no rule denies %d", denied)
 				}
 			}
 			c.SetIdentity(model.IdentityRecord{ID: later, Network: network})

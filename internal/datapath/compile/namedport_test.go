@@ -14,7 +14,7 @@ import (
 
 // TestNamedPortsOut: a rule for what goes out, to whomever, means by a port's name
 // what each peer calls so, as peers come and go, and all ports of a peer without
-// record if it denies.
+// record if it denies or passes: it denies these.
 func TestNamedPortsOut(t *testing.T) {
 	network := model.NetworkKey{Tenant: "blue", Name: "n1"}
 	c := New("h1")
@@ -53,7 +53,11 @@ func TestNamedPortsOut(t *testing.T) {
 					if r.Ports[0].Lo == 25 {
 						continue // by number: to any peer, throughout
 					}
-					out = append(out, fmt.Sprint(r.ID, " any:", r.AnyPeer, " ", slices.Collect(r.Identities.All()), " ", r.Ports[0].Lo, "-", r.Ports[0].Hi))
+					action := ""
+					if r.Action != rule.Action {
+						action = string(r.Action) + " "
+					}
+					out = append(out, action+fmt.Sprint(r.ID, " any:", r.AnyPeer, " ", slices.Collect(r.Identities.All()), " ", r.Ports[0].Lo, "-", r.Ports[0].Hi))
 				}
 			}
 		}
@@ -75,6 +79,10 @@ func TestNamedPortsOut(t *testing.T) {
 			rule.Action = model.Allow
 			c.SetRule(rule)
 		}, []string{a81 + "[258 259] 81-81"}},
+		{func() {
+			rule.Action = model.Pass
+			c.SetRule(rule)
+		}, []string{a81 + "[258 259] 81-81", "deny " + every + "[257] 0-65535"}},
 		{func() {
 			rule.Action = model.Deny
 			c.SetRule(rule)

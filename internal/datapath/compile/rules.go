@@ -34,7 +34,7 @@ func (rs *rules) compile() {
 }
 
 // byPeer resolves named ports for egress rules. The named ports of a peer without a record
-// are unknown: a deny rule then takes all of its ports.
+// are unknown: a rule that denies or passes then denies all of its ports.
 func (rs *rules) byPeer(r *rule, all []*desired.Rule) (out []*desired.Rule) {
 	t := rs.inv.tenant(r.key.Tenant)
 	for _, x := range all {
@@ -55,8 +55,11 @@ func (rs *rules) byPeer(r *rule, all []*desired.Rule) (out []*desired.Rule) {
 			}
 			with[port].Identities = with[port].Identities.With(id)
 		}
-		if x.Action.Denies() {
+		if x.Action != model.Allow {
 			every := numbered(x, m, 0, 65535)
+			if x.Action == model.Pass {
+				every.Action = model.Deny
+			}
 			every.AnyPeer, every.CIDRs, every.Identities = false, nil, desired.Identities{}
 			for _, id := range t.compiledOrphans {
 				if x.AnyPeer || x.Identities.Has(id) {
@@ -154,10 +157,15 @@ func (rs *rules) compileOne(r *rule) {
 			in, out = []*desired.Rule{next}, []*desired.Rule{next}
 		} else {
 			next.Ports = r.rec.Ports
-			if text = rs.resolvePeers(r, next); r.rec.Direction == model.In {
-				in = byName(next)
+			text = rs.resolvePeers(r, next)
+			all := byName(next)
+			if unknown := r.unknownPeers(next); unknown != nil {
+				all = append(all, byName(unknown)...)
+			}
+			if r.rec.Direction == model.In {
+				in = all
 			} else {
-				out = rs.byPeer(r, byName(next))
+				out = rs.byPeer(r, all)
 			}
 		}
 	}
@@ -294,9 +302,6 @@ func (rs *rules) resolvePeers(r *rule, next *desired.Rule) (problem string) {
 			now = append(now, desired.Identities{})
 		case r.rec.Action.Denies():
 			now = append(now, s.denied)
-		case r.rec.Action == model.Pass && len(s.tenant.compiledOrphans) > 0:
-			next.Action = model.Deny // or what comes after it in its tier would allow whom it should have passed on
-			now = append(now, s.denied)
 		default:
 			now = append(now, s.ids)
 		}
@@ -308,6 +313,30 @@ func (rs *rules) resolvePeers(r *rule, next *desired.Rule) (problem string) {
 	}
 	next.Identities = r.union
 	return problem
+}
+
+// unknownPeers returns a rule that denies the peers which a rule that passes may mean; nil =
+// there are none. What comes after that in its tier would allow them.
+func (r *rule) unknownPeers(pass *desired.Rule) *desired.Rule {
+	if pass.Action != model.Pass {
+		return nil
+	}
+	var unknown desired.Identities
+	for _, s := range r.peers {
+		for _, ids := range [][]model.Identity{s.tenant.compiledOrphans, s.tenant.compiledLater} {
+			for _, id := range ids {
+				if s.denied.Has(id) && !pass.Identities.Has(id) {
+					unknown = unknown.With(id)
+				}
+			}
+		}
+	}
+	if unknown.Len() == 0 {
+		return nil
+	}
+	deny := *pass
+	deny.ID, deny.Action, deny.CIDRs, deny.Identities = pass.ID+" unknown peers", model.Deny, nil, unknown
+	return &deny
 }
 
 // unite makes the union of what a rule's selections are now: of one, the very set

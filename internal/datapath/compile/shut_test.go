@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -81,7 +82,21 @@ func TestMissingReferences(t *testing.T) {
 			r.Action = model.Pass
 			c.SetRule(r)
 			c.DeleteIdentity(blue, 300)
-		}, []desired.Rule{{ID: id, Priority: 10005, Action: model.Deny, Identities: desired.IdentitiesOf(300)}}, model.Pass, "tenant blue: identities [300]"},
+		}, []desired.Rule{
+			{ID: id, Priority: 10005, Action: model.Pass}, {ID: id + " unknown peers", Priority: 10005, Action: model.Deny, Identities: desired.IdentitiesOf(300)},
+		}, model.Pass, "tenant blue: identities [300]"},
+		{
+			"protocol below any", func(c *Compiler) {
+				c.SetRule(rule(model.Allow, func(r *model.Rule) { r.Protocol = model.AnyProtocol - 1 }))
+			},
+			[]desired.Rule{{ID: id, Priority: 10005, Action: model.Deny, AnyPeer: true}},
+			model.Pass, fmt.Sprintf("rule blue:p1:r1: protocol %d is not known", int(model.AnyProtocol-1)),
+		},
+		{"ports that end before they begin", func(c *Compiler) {
+			r := rule(model.Allow, func(*model.Rule) {})
+			r.Ports = []model.PortMatch{{Protocol: model.ProtoTCP, Lo: 81, Hi: 80}}
+			c.SetRule(r)
+		}, []desired.Rule{{ID: id, Priority: 10005, Action: model.Deny, AnyPeer: true}}, model.Pass, "rule blue:p1:r1: ports 81-80 end before they begin"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := New("h1")
@@ -118,6 +133,54 @@ func TestMissingReferences(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMalformedPolicyDeniesItsSubjects: whom a policy applies to that has what this
+// version does not know gets and sends nothing, and there is a problem that says so.
+func TestMalformedPolicyDeniesItsSubjects(t *testing.T) {
+	blue := model.TenantName("blue")
+	n1 := model.NetworkKey{Tenant: blue, Name: "n1"}
+	e := model.Endpoint{Key: model.EndpointKey{Network: n1, ID: "e1"}, Identity: 300, Host: "h1", MAC: model.MAC{2, 2, 10, 0, 0, 1}}
+	for problem, edit := range map[string]func(*model.Policy){
+		"its tier is not known":                          func(p *model.Policy) { p.Tier = 99 },
+		"order -1 is not known":                          func(p *model.Policy) { p.Order = -1 },
+		fmt.Sprintf("order %d is not", model.MaxOrder+1): func(p *model.Policy) { p.Order = model.MaxOrder + 1 },
+		"it selects in another tenant":                   func(p *model.Policy) { p.Applies.Tenant = "red" },
+		`default "log" is not known`:                     func(p *model.Policy) { p.Default.In = "log" },
+		`default "drop" is not known`:                    func(p *model.Policy) { p.Default.Out = "drop" },
+		`operator "like" is not known`:                   func(p *model.Policy) { p.Applies.MatchExpressions = []model.Requirement{{Key: "a", Operator: "like"}} },
+	} {
+		t.Run(problem, func(t *testing.T) {
+			c := New("h1")
+			c.SetGlobal(model.Global{FwdMode: model.FwdBridge, ArpMode: model.ArpProxy})
+			c.SetHost(model.Host{Name: "h1", VTEP: netip.MustParseAddr("192.168.0.1")})
+			c.SetNetwork(model.Network{Key: n1, Encap: model.EncapVXLAN, Tag: 7, ID: 7})
+			c.SetIdentity(model.IdentityRecord{ID: 300, Network: n1})
+			c.SetEndpoint(e)
+			p := model.Policy{Key: model.PolicyKey{Tenant: blue, Name: "p"}, Kind: model.KindNetwork, Owner: model.OwnerUser, Tier: model.TierAdmin, Order: model.MaxOrder, Applies: model.Selector{Tenant: blue}}
+			c.SetPolicy(p)
+			if pic, problems := c.Compile(1); len(problems) > 0 || shutOf(pic, e) {
+				t.Fatalf("what is known denies: %v", problems)
+			}
+			edit(&p)
+			c.SetPolicy(p)
+			pic, problems := c.Compile(2)
+			if len(problems) != 1 || !strings.HasPrefix(problems[0].String(), "policy blue:p: "+problem) {
+				t.Errorf("problems %v, want %q", problems, problem)
+			}
+			if !shutOf(pic, e) {
+				t.Error("the port of its subject is not shut")
+			}
+		})
+	}
+}
+
+// shutOf reports whether an endpoint's port denies everything, both ways.
+func shutOf(pic desired.Host, e model.Endpoint) bool {
+	port, _ := pic.Ports.Get(IfName(e.Key))
+	set, ok := pic.PolicySets.Get(port.Policies)
+	denies := func(tiers []desired.Tier) bool { return len(tiers) > 0 && tiers[0].Default == model.Deny }
+	return ok && port.Policies != 0 && denies(set.In) && denies(set.Out)
 }
 
 // TestIfName checks the limits of an interface name and that keys do not share one.
