@@ -121,6 +121,14 @@ func (s *outside) notByTunnel() {
 	} {
 		try("from "+a.String(), func(p *reference.Packet) { p.Src = a })
 	}
+	for what, kind := range map[string]uint8{"neighbor solicitation": reference.NDNeighborSolicit, "neighbor advertisement": reference.NDNeighborAdvert} {
+		try(what, func(p *reference.Packet) {
+			*p = reference.Packet{
+				VTEP: h2, Network: n.ID, SrcMAC: desired.RouterMAC, DstMAC: web.MAC, Src: Outside6, Dst: web.IPv6, Proto: model.ProtoICMPv6, ICMPType: kind,
+				ND: &reference.ND{Target: map[uint8]netip.Addr{reference.NDNeighborSolicit: web.IPv6, reference.NDNeighborAdvert: Outside6}[kind], LinkAddr: desired.RouterMAC, HasLink: true},
+			}
+		})
+	}
 	try("ARP", func(p *reference.Packet) {
 		*p = reference.Packet{VTEP: h2, Network: n.ID, SrcMAC: desired.RouterMAC, DstMAC: web.MAC, ARP: &reference.ARP{
 			Op: reference.ARPRequest, SenderMAC: desired.RouterMAC, SenderIP: Outside, TargetIP: web.IPv4,
