@@ -4,25 +4,18 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 )
 
-// Hubs are the base URLs of the netmasters that are known, which may relay; while none
-// is, it waits until ctx ends.
-func (m *Client) Hubs(ctx context.Context) []string {
+// Hubs are the base URLs of the netmasters that are known, which may relay, and seeds: all
+// that the registry told of may be gone. While none is known, it waits until ctx ends.
+func (m *Client) Hubs(ctx context.Context) (known, seeds []string) {
 	m.Await(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.client == nil {
-		return nil
+	if m.client != nil {
+		known = m.client.URLs()
 	}
-	urls := m.client.URLs()
-	for _, u := range m.seeds { // all that the registry told of may be gone
-		if !slices.Contains(urls, u) {
-			urls = append(urls, u)
-		}
-	}
-	return urls
+	return known, m.seeds
 }
 
 // Relay opens the stream by which one netmaster relays the store (package relay): what is

@@ -27,9 +27,10 @@ const (
 // Config is what a Reader needs. Zero durations get the constants above.
 type Config struct {
 	Log *slog.Logger
-	// Hubs tells where hubs may be, in any order; it may wait, until ctx ends, until there
-	// is any.
-	Hubs func(ctx context.Context) []string
+	// Hubs tells where hubs are, in any order, and where others may be, which are asked when
+	// none of these answers: a wrong guess may be somebody else's machine. It may wait, until
+	// ctx ends, until there is any.
+	Hubs func(ctx context.Context) (known, guessed []string)
 	// Open opens a stream, which ends with ctx.
 	Open func(ctx context.Context, hub string) (io.ReadWriteCloser, error)
 
@@ -85,7 +86,7 @@ func (r *Reader) Run(ctx context.Context) {
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 2 * time.Second, Jitter: 0.5})
 	left, had := "", false
 	for ctx.Err() == nil {
-		l, err := r.connect(ctx, left)
+		l, err := r.connect(ctx, left, true)
 		if err != nil {
 			if had && ctx.Err() == nil {
 				r.cfg.Log.Warn("no netmaster passes the cluster's state on: what this host has of it stays as it is", "error", err)
@@ -118,7 +119,7 @@ func (r *Reader) stay(ctx context.Context, l *link) (next *link) {
 			if !l.isStale() {
 				continue
 			}
-			if other, err := r.connect(ctx, l.hub); err == nil { // it outlives looking
+			if other, err := r.connect(ctx, l.hub, false); err == nil { // it outlives looking
 				found <- other
 				l.end()
 				return
@@ -151,9 +152,10 @@ func (r *Reader) move(to *link, why error) {
 	r.changes.Tell()
 }
 
-// connect finds a hub that relays, and asks the one that was left last of all.
-func (r *Reader) connect(ctx context.Context, left string) (*link, error) {
-	hubs := slices.Clone(r.cfg.Hubs(ctx))
+// connect finds a hub that relays: a known one, left last, or else, if guess, a guessed one.
+func (r *Reader) connect(ctx context.Context, left string, guess bool) (*link, error) {
+	known, guessed := r.cfg.Hubs(ctx)
+	hubs := slices.Clone(known)
 	rand.Shuffle(len(hubs), func(i, j int) { hubs[i], hubs[j] = hubs[j], hubs[i] }) // each has its share
 	slices.SortStableFunc(hubs, func(a, b string) int {
 		switch {
@@ -164,6 +166,13 @@ func (r *Reader) connect(ctx context.Context, left string) (*link, error) {
 		}
 		return 0
 	})
+	if guess {
+		for _, u := range guessed {
+			if !slices.Contains(hubs, u) {
+				hubs = append(hubs, u)
+			}
+		}
+	}
 	type outcome struct {
 		n   int
 		l   *link
@@ -190,7 +199,11 @@ func (r *Reader) connect(ctx context.Context, left string) (*link, error) {
 			}()
 			asked++
 			waits++
-			next.Reset(r.cfg.NextAfter)
+			if asked == len(known) {
+				next.Reset(r.cfg.Patience)
+			} else {
+				next.Reset(r.cfg.NextAfter)
+			}
 		case a := <-answers:
 			waits--
 			if a.err == nil {

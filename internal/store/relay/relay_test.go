@@ -134,7 +134,7 @@ func (a *agent) Close() error {
 func newAgent(st *memory.Store, replicas map[string]*replica, change func(*Config)) *agent {
 	cfg := Config{
 		Log:      slog.New(slog.DiscardHandler),
-		Hubs:     func(context.Context) []string { return slices.Collect(maps.Keys(replicas)) },
+		Hubs:     func(context.Context) ([]string, []string) { return slices.Collect(maps.Keys(replicas)), nil },
 		Open:     func(ctx context.Context, hub string) (io.ReadWriteCloser, error) { return replicas[hub].open(ctx) },
 		Patience: patience, AnswerFor: patience,
 	}
@@ -390,10 +390,10 @@ func TestStaleHubIsLeftForAnother(t *testing.T) {
 	var mu sync.Mutex
 	a := newAgent(base.Client(), replicas, func(c *Config) {
 		c.Patience = 300 * time.Millisecond
-		c.Hubs = func(context.Context) []string {
+		c.Hubs = func(context.Context) ([]string, []string) {
 			mu.Lock()
 			defer mu.Unlock()
-			return slices.Collect(maps.Keys(replicas))
+			return slices.Collect(maps.Keys(replicas)), nil
 		}
 		c.Open = func(ctx context.Context, hub string) (io.ReadWriteCloser, error) {
 			mu.Lock()
