@@ -32,9 +32,9 @@ type Options struct {
 	// relay.Beat.
 	RelayBeat time.Duration
 
-	// Surroundings are what this machine needs to reach others, such as its gateway, and
-	// what it is in words: no network that hosts have a route to may hold it. nil = nothing.
-	Surroundings func() map[netip.Addr]string
+	// Surroundings are what this machine needs to reach others, netmasters among them, such
+	// as its gateways, and what it is in words: no network that hosts have a route to may hold it. nil = nothing.
+	Surroundings func(to []netip.Addr) map[netip.Addr]string
 
 	uptime func() time.Duration // a monotonic clock; nil = Now's
 }

@@ -84,7 +84,7 @@ func vlanNetwork(key string, tag uint32, subnets ...string) model.Network {
 // around the addresses of hosts, netmasters, the store, gateways, name servers or routers.
 func TestTenantAdminChangesNoHost(t *testing.T) {
 	c := newCluster(t, func(o *Options) {
-		o.Surroundings = func() map[netip.Addr]string {
+		o.Surroundings = func([]netip.Addr) map[netip.Addr]string {
 			return map[netip.Addr]string{addr("10.40.0.1"): "the gateway", addr("10.41.0.53"): "a name server"}
 		}
 	})

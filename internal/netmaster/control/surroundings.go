@@ -29,7 +29,11 @@ func (ns *Networks) farFromMachines(ctx context.Context, cl *claim, tx store.Tx,
 		maps.Copy(near, around.needed)
 	}
 	if ns.surroundings != nil {
-		maps.Copy(near, ns.surroundings())
+		masters, err := netmastersAt(tx)
+		if err != nil {
+			return err
+		}
+		maps.Copy(near, ns.surroundings(masters))
 	}
 	why := "hosts get a route to the network"
 	if n.Encap == model.EncapVLAN {

@@ -174,7 +174,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: from, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog, Support: cfg.Support,
 		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.l2.getAnnouncing, "GET /inspect/bgp": a.bgp.getBGP, "GET /inspect/mirror": a.mirror.getMirroring},
 		Metrics: slices.Concat(a.names.metrics(), a.l2.answerMetrics(), a.mirror.mirrorMetrics(), a.probers.peerMetrics(), []prometheus.Collector{a.bgp.fabric.Collector(), members{a.listener}, a.probers.tunnels}, cfg.Metrics),
-		Cluster: a.mirror.cluster, WayOut: a.mirror.way, Underlay: &a.mirror.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Attachments, Agent: forParts{a},
+		Cluster: a.mirror.cluster, Control: a.mirror.control, WayOut: a.mirror.way, Underlay: &a.mirror.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Attachments, Agent: forParts{a},
 		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat, Now: cfg.Now,
 	})
 	if err != nil {

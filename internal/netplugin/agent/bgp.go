@@ -81,7 +81,7 @@ func (f *bgpRoutes) nearby() (out []netip.Prefix) {
 			out = append(out, netip.PrefixFrom(at, ones).Masked())
 		}
 	}
-	for at := range hoststack.Lifelines() {
+	for at := range hoststack.Lifelines(f.mirror.control.WayAddresses()) {
 		out = append(out, netip.PrefixFrom(at, at.BitLen()))
 	}
 	return out

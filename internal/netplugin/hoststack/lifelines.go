@@ -21,9 +21,9 @@ const nameServer = "a name server"
 var resolvConfs = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
 
 // Lifelines are the addresses by which this host reaches others, and what each is in
-// words: the gateways of its default routes, and its name servers. What cannot be read is
-// left out.
-func Lifelines() map[netip.Addr]string {
+// words: its name servers, and the gateways of its default routes and of its routes to some
+// addresses, such as netmasters'. What cannot be read is left out.
+func Lifelines(to []netip.Addr) map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	add := func(a netip.Addr, what string) {
 		if a = a.Unmap().WithZone(""); a.IsValid() && !a.IsLoopback() && !a.IsUnspecified() && !a.IsLinkLocalUnicast() {
@@ -55,15 +55,36 @@ func Lifelines() map[netip.Addr]string {
 			continue
 		}
 		for _, r := range routes {
-			if dst, ok := prefixOf(r); ok && dst.Bits() != 0 {
-				continue
-			}
-			hops := []*netlink.NexthopInfo{{Gw: r.Gw}}
-			hops = append(hops, r.MultiPath...)
-			for _, hop := range hops {
-				if a, ok := netip.AddrFromSlice(hop.Gw); ok {
+			if dst, ok := prefixOf(r); !ok || dst.Bits() == 0 {
+				for _, a := range gatewaysOf(r) {
 					add(a, "the gateway")
 				}
+			}
+		}
+	}
+	for _, a := range to {
+		routes, err := h.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+		if err != nil {
+			continue // it has none
+		}
+		for _, r := range routes {
+			for _, g := range gatewaysOf(r) {
+				add(g, "the gateway to "+a.String())
+			}
+		}
+	}
+	return out
+}
+
+// gatewaysOf returns the gateways of a route, of which it may have several.
+func gatewaysOf(r netlink.Route) (out []netip.Addr) {
+	for _, hop := range append([]*netlink.NexthopInfo{{Gw: r.Gw, Via: r.Via}}, r.MultiPath...) {
+		if a, ok := netip.AddrFromSlice(hop.Gw); ok {
+			out = append(out, a)
+		}
+		if via, ok := hop.Via.(*netlink.Via); ok { // of the other family
+			if a, ok := netip.AddrFromSlice(via.Addr); ok {
+				out = append(out, a)
 			}
 		}
 	}

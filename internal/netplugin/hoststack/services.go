@@ -141,7 +141,7 @@ func (s *Stack) leadTo(h *netlink.Handle, link netlink.Link, family int, want *W
 	var failed []error
 	var near map[netip.Addr]string
 	if len(all) > 0 {
-		near = Lifelines()
+		near = Lifelines(want.Way)
 	}
 	wanted, suspended := map[netip.Prefix]bool{}, s.changes.SuspendedRoutes(hostchanges.Routes)
 	var added []netip.Prefix

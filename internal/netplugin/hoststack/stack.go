@@ -48,6 +48,9 @@ type Want struct {
 	// Machines are the addresses of the cluster's own machines, sorted: a service that
 	// has one is not led, or the host would take netmaster or the store for it.
 	Machines []netip.Addr
+	// Way are the addresses of netmasters and the store, sorted: the gateways to them are not
+	// led elsewhere either.
+	Way []netip.Addr
 	// Control is what containers are kept from; nil = nothing.
 	Control *Control `json:"-"` // has a table of its own
 

@@ -38,6 +38,7 @@ type Config struct {
 	FlowLog    FlowSink               // where the flow log goes; nil = there is none
 
 	Cluster     *statemirror.State
+	Control     *statemirror.ControlPlane
 	WayOut      *statemirror.Egress
 	Underlay    *statemirror.Underlay
 	Reached     *statemirror.SyncTracker

@@ -7,7 +7,6 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/condition"
-	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -55,7 +54,7 @@ func (s *status) run(ctx context.Context) {
 			cancel()
 		}
 		if beat {
-			around = statemirror.Surroundings()
+			around = s.a.cfg.Control.Surroundings()
 		}
 		now := s.a.Status(ctx, master)
 		now.Surroundings = around

@@ -120,6 +120,7 @@ func (w *Egress) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	}
 	want := hoststack.Want{Private: pic.Private}
 	want.Control, want.Machines = w.control.want(false)
+	want.Way = w.control.WayAddresses()
 	six := false // some container or service has IPv6, or is about to: nothing of it is touched, or missed, before
 	if w.RoutedNetworks {
 		w.natives.follow(pic.Networks)

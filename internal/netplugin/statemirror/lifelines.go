@@ -16,14 +16,16 @@ import (
 // Netmasters refuse such networks too, but each knows its own surroundings alone.
 func (c *State) Endangers(k model.NetworkKey) string {
 	n := c.Lookup.network(k)
-	near := hoststack.Lifelines()
+	var way []netip.Addr
+	if c.control != nil {
+		way = c.control.WayAddresses()
+	}
+	near := hoststack.Lifelines(way)
 	for _, a := range c.Hosts.Addresses() {
 		near[a.Unmap()] = "a host"
 	}
-	if c.control != nil {
-		for _, a := range c.control.WayAddresses() {
-			near[a] = "a netmaster or the store"
-		}
+	for _, a := range way {
+		near[a] = "a netmaster or the store"
 	}
 	for a, what := range near {
 		for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
@@ -36,8 +38,8 @@ func (c *State) Endangers(k model.NetworkKey) string {
 }
 
 // Surroundings returns what this host reports of the networks around it.
-func Surroundings() *tables.Surroundings {
-	s := &tables.Surroundings{Addresses: slices.SortedFunc(maps.Keys(hoststack.Lifelines()), netip.Addr.Compare), VLANs: hoststack.VLANs()}
+func (p *ControlPlane) Surroundings() *tables.Surroundings {
+	s := &tables.Surroundings{Addresses: slices.SortedFunc(maps.Keys(hoststack.Lifelines(p.WayAddresses())), netip.Addr.Compare), VLANs: hoststack.VLANs()}
 	s.Addresses = s.Addresses[:min(len(s.Addresses), tables.MaxSurroundings)]
 	s.VLANs = s.VLANs[:min(len(s.VLANs), tables.MaxSurroundings)]
 	return s
