@@ -60,7 +60,7 @@ var rules = []rule{
 	{pkg: "internal/security/jointoken", may: []string{"internal/model"}, why: "hosts have it too, and no etcd"},
 	{pkg: "internal/security/pki/pkitest", may: []string{"internal/security/pki"}, why: "is for tests of whatever has certificates"},
 	{pkg: "internal/security/enrollment", may: []string{"internal/base/durable", "internal/security/jointoken", "internal/model", "internal/security/pki", "internal/security/transport"}, why: "a host gets a certificate, whatever for, and without etcd"},
-	{pkg: "internal/netmaster/membership", may: []string{"internal/base/durable", "internal/security/strictjson", "internal/security/jointoken", "internal/model", "internal/security/pki", "internal/security/quota", "internal/store", "internal/store/etcd", "internal/store/tables", "internal/security/transport"}, why: "members are etcd's own matter: it knows that one store, and no program"},
+	{pkg: "internal/netmaster/membership", may: []string{"internal/security/origin", "internal/security/connlimit", "internal/base/durable", "internal/security/strictjson", "internal/security/jointoken", "internal/model", "internal/security/pki", "internal/security/quota", "internal/store", "internal/store/etcd", "internal/store/tables", "internal/security/transport"}, why: "members are etcd's own matter: it knows that one store, and no program"},
 	{pkg: "internal/datapath/compile", may: []string{"internal/model", "internal/datapath/desired"}, why: "compile is a pure function of the cluster's state"},
 	{pkg: "internal/netmaster/control", may: []string{"internal/condition", "internal/model", "internal/netmaster/ipam", "internal/store", "internal/store/cluster", "internal/store/engine", "internal/store/relay", "internal/store/tables", "internal/base/waiting"}, why: "use-cases know neither wire shapes nor hosts"},
 	{
@@ -94,6 +94,7 @@ var rules = []rule{
 	{
 		pkg: "internal/netplugin/statemirror",
 		may: []string{
+			"internal/security/transport",
 			"internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/datapath/compile", "internal/datapath/desired",
 			"internal/datapath/driver", "internal/base/waiting", "internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/base/durable", "internal/netplugin/hostchanges", "internal/netplugin/hoststack",
 		},
@@ -141,7 +142,7 @@ var rules = []rule{
 	{pkg: "internal/netplugin/runtimes/cni", may: []string{"internal/netplugin/attach", "internal/model"}, why: "the plugin hands verbs to netplugin by attach's client, nothing more"},
 	{pkg: "internal/netplugin/runtimes/cni/server", may: []string{"internal/base/durable", "internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/model", "internal/security/strictjson"}, why: "verbs become attach requests, and kinds of error become codes; Install places files where runtimes look"},
 	{pkg: "internal/netplugin/runtimes/mesos", may: []string{"internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/netplugin/runtimes/cni/server", "internal/security/strictjson"}, why: "1.x's calls become invocations of the CNI plugin, nothing more"},
-	{pkg: "internal/netplugin/runtimes/docker", may: []string{"internal/netplugin/attach", "internal/base/durable", "internal/model", "internal/base/waiting"}, why: "verbs become attach requests, nothing more"},
+	{pkg: "internal/netplugin/runtimes/docker", may: []string{"internal/security/transport", "internal/netplugin/attach", "internal/base/durable", "internal/model", "internal/base/waiting"}, why: "verbs become attach requests, nothing more"},
 	{pkg: "internal/netctl", may: []string{"api", "internal/base/flags", "internal/fields", "internal/netplugin/attach", "internal/daemon/supportbundle", "internal/condition", "internal/base/durable", "internal/security/pki", "internal/security/token", "internal/security/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
 
 	{

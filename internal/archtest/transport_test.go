@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -19,7 +20,7 @@ var ownTransport = map[string]string{
 }
 
 // Every client and listener of store, REST interface and inspection takes its TLS
-// from internal/security/transport: no other package makes a TLS configuration or an HTTP
+// from internal/security/transport: no other package makes a TLS configuration, an HTTP server or
 // transport, or listens on TCP. Labs, suites and benchmarks stand outside.
 func TestTransport(t *testing.T) {
 	used := map[string]bool{}
@@ -43,7 +44,7 @@ func TestTransport(t *testing.T) {
 			switch n := n.(type) {
 			case *ast.CompositeLit:
 				if s, ok := n.Type.(*ast.SelectorExpr); ok {
-					if x, ok := s.X.(*ast.Ident); ok && (x.Name+"."+s.Sel.Name == "tls.Config" || x.Name+"."+s.Sel.Name == "http.Transport") {
+					if x, ok := s.X.(*ast.Ident); ok && slices.Contains([]string{"tls.Config", "http.Transport", "http.Server"}, x.Name+"."+s.Sel.Name) {
 						what = "makes a " + x.Name + "." + s.Sel.Name
 					}
 				}

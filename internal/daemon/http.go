@@ -32,15 +32,9 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 func ServeNoting(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger, distrust *Distrust) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	srv := &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       time.Minute,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          stdlog.New(&refusals{log: log, now: time.Now, distrust: distrust}, "", 0),
-	}
+	srv := transport.NewServer(h)
+	srv.BaseContext = func(net.Listener) context.Context { return base }
+	srv.ErrorLog = stdlog.New(&refusals{log: log, now: time.Now, distrust: distrust}, "", 0)
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(ln) }()
 	select {

@@ -186,6 +186,9 @@ func TestTrace(t *testing.T) {
 			t.Errorf("%d %s %s: %d %s", x.N, x.Method, x.Path, resp.StatusCode, answer)
 			continue
 		}
+		if strings.Contains(string(answer), noField) != (x.N == unknownField) {
+			t.Errorf("%d %s %s: %s", x.N, x.Method, x.Path, answer)
+		}
 		found := differs(x, resp.StatusCode, answer, state)
 		if slices.Contains(filled.at, x.N) && found != "" {
 			if more := differs(x, resp.StatusCode, answer, state, filledFields...); more != "" {

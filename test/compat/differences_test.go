@@ -122,6 +122,9 @@ take 404 of a deletion for done. A netmaster with --legacy-errors answers 500 an
 no Accept header, as they do. The two calls of 1.x's contivk8s (/ContivCNI.AddPod, /ContivCNI.DelPod) are answered
 as by 1.x, failures with status 500; pods' labels choose where netmaster follows Kubernetes.
 
+Unknown fields and query parameters are refused at once, without a time of warnings: this version knows all fields
+that 1.x's netctl, Go client, user interface and contivk8s send. So none of them sends one that is refused.
+
 Services have fields that 1.x had not: ipv6Address, affinity, and a name behind a port. A service without them is as
 in 1.x: its clients are told apart by their addresses, and stay with a provider for 3 hours after their last connection.
 

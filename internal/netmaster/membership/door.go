@@ -3,14 +3,15 @@ package membership
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/security/connlimit"
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
+	"github.com/contiv/netplugin/v2/internal/security/origin"
 	"github.com/contiv/netplugin/v2/internal/security/quota"
 	"github.com/contiv/netplugin/v2/internal/security/strictjson"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
@@ -97,17 +98,25 @@ func (m *Member) open(ln net.Listener) *door {
 		jointoken.Reply(w, http.StatusOK, m.Health.Status())
 	})
 	m.Enrolment.handleHosts(mux, strangers)
-	d := &door{http: &http.Server{
-		Handler:     http.TimeoutHandler(mux, doorTime, `{"kind":"unavailable","error":"the cluster did not answer in time"}`),
-		ReadTimeout: doorTime, WriteTimeout: doorTime + 5*time.Second, IdleTimeout: doorTime, MaxHeaderBytes: 8 << 10,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // what strangers do to a listener
-	}}
+	d := &door{http: transport.NewServer(guarded(http.TimeoutHandler(mux, doorTime, `{"kind":"unavailable","error":"the cluster did not answer in time"}`)))}
+	d.http.ReadTimeout, d.http.WriteTimeout, d.http.IdleTimeout, d.http.MaxHeaderBytes = doorTime, doorTime+5*time.Second, doorTime, 8<<10
 	d.done.Go(func() {
 		if err := d.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			m.cfg.Logger.Error("no host can join here any more", "error", err)
 		}
 	})
 	return d
+}
+
+// guarded has the checks of every listener before next. Hosts may ask by any name: the
+// certificate is of an authority that no browser knows, so that no web page gets here by one.
+func guarded(next http.Handler) http.Handler {
+	return connlimit.New(connlimit.Config{Body: 1 << 20}).Handler(origin.Handler(origin.Config{
+		IsOurs: func(string) bool { return true },
+		Refuse: func(w http.ResponseWriter, _ *http.Request, sentence string) {
+			jointoken.Refuse(w, model.Errorf(model.ErrInvalid, "%s", sentence))
+		},
+	}, next))
 }
 
 func (d *door) close() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net"
 	"net/http"
@@ -117,7 +116,8 @@ func (p *ports) serve(s *etcdserver.EtcdServer, lg *zap.Logger) error {
 		if err != nil {
 			return err
 		}
-		p.peers = quiet(&http.Server{Handler: etcdhttp.NewPeerHandler(lg, s), TLSConfig: t, ReadTimeout: peerTime})
+		p.peers = transport.NewServer(etcdhttp.NewPeerHandler(lg, s))
+		p.peers.TLSConfig, p.peers.ReadTimeout, p.peers.IdleTimeout = t, peerTime, peerTime
 		p.peers.Protocols = new(http.Protocols) // not HTTP/2, whose streams would share a connection
 		p.peers.Protocols.SetHTTP1(true)
 		p.run("other members", func() error { return p.peers.ServeTLS(timed{p.peer}, "", "") })
@@ -165,7 +165,7 @@ func (p *ports) serveClients(l *clientPort, s *etcdserver.EtcdServer, lg *zap.Lo
 	mux := cmux.New(l)
 	mux.SetReadTimeout(helloTime)
 	if l.plain {
-		web, rpc := quiet(&http.Server{Handler: told}), v3rpc.Server(s, nil, nil, p.options()...)
+		web, rpc := transport.NewServer(told), v3rpc.Server(s, nil, nil, p.options()...)
 		p.served = append(p.served, served{web: web, rpc: rpc})
 		http1, http2 := mux.Match(cmux.HTTP1()), mux.Match(cmux.HTTP2())
 		p.run("clients", func() error { return web.Serve(http1) })
@@ -177,17 +177,15 @@ func (p *ports) serveClients(l *clientPort, s *etcdserver.EtcdServer, lg *zap.Lo
 			return err
 		}
 		rpc := v3rpc.Server(s, nil, nil, p.options()...) // TLS is the HTTP server's
-		web := quiet(&http.Server{
-			TLSConfig: t,
-			HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: int(min(p.config.MaxConcurrentStreams, math.MaxInt32))},
-			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
-					rpc.ServeHTTP(w, r)
-					return
-				}
-				told.ServeHTTP(w, r)
-			}),
-		})
+		web := transport.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+				rpc.ServeHTTP(w, r)
+				return
+			}
+			told.ServeHTTP(w, r)
+		}))
+		web.TLSConfig, web.HTTP2 = t, &http.HTTP2Config{MaxConcurrentStreams: int(min(p.config.MaxConcurrentStreams, math.MaxInt32))}
+		web.ReadTimeout, web.IdleTimeout = 0, 0 // watches have no end
 		p.served = append(p.served, served{web: web, rpc: rpc, within: true})
 		var ln net.Listener = l
 		if l.plain {
@@ -252,13 +250,6 @@ func (p *ports) close() {
 	}
 	p.shut()
 	p.runs.Wait()
-}
-
-// quiet bounds how long a stranger keeps a connection, and logs nothing of what strangers
-// do to a listener.
-func quiet(s *http.Server) *http.Server {
-	s.ReadHeaderTimeout, s.ErrorLog = helloTime, slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
-	return s
 }
 
 // timed is a listener for members: who hears nothing, or takes nothing, for as long as

@@ -428,10 +428,8 @@ const shutdownGrace = 5 * time.Second
 func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		BaseContext: func(net.Listener) context.Context { return base },
-	}
+	srv := transport.NewServer(h)
+	srv.BaseContext = func(net.Listener) context.Context { return base }
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()
 	select {

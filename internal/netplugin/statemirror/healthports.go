@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 // healthPorts are the health check ports of Kubernetes' services: each tells load
@@ -156,9 +157,8 @@ func (h *healthPorts) listen(ctx context.Context, port uint16) (*http.Server, er
 		return nil, err
 	}
 	const slow = 5 * time.Second
-	s := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { h.answer(w, port) }), ReadTimeout: slow, WriteTimeout: slow, MaxHeaderBytes: 1 << 13,
-	}
+	s := transport.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { h.answer(w, port) }))
+	s.ReadTimeout, s.WriteTimeout, s.IdleTimeout, s.MaxHeaderBytes = slow, slow, slow, 1<<13
 	go func() {
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			h.stopped(port, s, err)

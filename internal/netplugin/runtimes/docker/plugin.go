@@ -19,6 +19,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 // Config is what a Plugin needs.
@@ -163,7 +164,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	if p.engine != nil {
 		all.Go(func() { p.followNames(ctx) })
 	}
-	srv := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute}
+	srv := transport.NewServer(p.handler())
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(p.socket) }()
 	p.log.Info("serving Docker", "socket", p.path, "scope", p.scope(), "networks", len(p.networks.ids()))
