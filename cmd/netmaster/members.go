@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -36,6 +37,9 @@ func (m members) api() apiserver.Members {
 // Members implements apiserver.Members.
 func (m members) Members(ctx context.Context) (api.Members, error) {
 	all, err := m.self.Roster.List(ctx)
+	if errors.Is(err, membership.ErrRemoved) { // it answers who removed it, and ends
+		return api.Members{Members: []api.Member{}, Warnings: []string{"this netmaster was removed and ends: ask another one for the members"}}, nil
+	}
 	if err != nil {
 		return api.Members{}, err
 	}

@@ -286,7 +286,7 @@ func (m *Member) vote(ctx context.Context) error {
 				m.cfg.at("promoted")
 				return nil
 			case errors.Is(err, rpctypes.ErrMemberNotFound):
-				return errRemoved
+				return ErrRemoved
 			case errors.Is(err, rpctypes.ErrMemberLearnerNotReady), strings.Contains(err.Error(), rpctypes.ErrMemberLearnerNotReady.Error()):
 				wait = "catching up with the leader"
 			default:
@@ -302,7 +302,7 @@ func (m *Member) vote(ctx context.Context) error {
 		case <-m.server.died:
 			return m.server.ended()
 		case <-m.server.etcd.Server.StopNotify():
-			return errRemoved
+			return ErrRemoved
 		case <-ctx.Done():
 			return model.Errorf(model.ErrUnavailable, "this member waits for %s: %w; repeat the command line", told, ctx.Err())
 		}

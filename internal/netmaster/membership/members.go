@@ -48,10 +48,13 @@ func (i Info) lives() bool { return i.Err == nil && i.Status.Leader != 0 }
 // askStatus bounds the question to one member.
 const askStatus = 2 * time.Second
 
-// List returns all members, asked how they are, by name. An error is of kind
+// List returns all members, asked how they are, by name. An error is ErrRemoved, or of kind
 // ErrUnavailable: there is no majority.
 func (m *Roster) List(ctx context.Context) ([]Info, error) {
 	all, err := m.etcdMembers(ctx)
+	if s := m.server.etcd.Server; err != nil && s.Cluster().Member(s.MemberID()) == nil {
+		return nil, ErrRemoved
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +259,27 @@ func (m *Roster) Remove(ctx context.Context, who string, force bool) error {
 	if self {
 		return nil
 	}
-	return m.forget(ctx, gone)
+	if err := m.forget(ctx, gone); err != nil || gone.Status.Leader != gone.ID {
+		return err
+	}
+	m.awaitLeader(ctx, live)
+	return nil
+}
+
+// awaitLeader waits, for as long as ctx lasts, until as many voters know a leader as lived
+// before the former one was removed: until then they seem to be lost.
+func (m *Roster) awaitLeader(ctx context.Context, live int) {
+	for {
+		all, err := m.List(ctx)
+		if _, now, _ := voters(all); err == nil && now >= live {
+			return
+		}
+		select {
+		case <-time.After(voteEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // forget deletes the row of a member.

@@ -187,7 +187,7 @@ func (s *server) ended() error {
 	case <-s.died:
 		return model.Errorf(model.ErrUnavailable, "the store has failed: %w; %s", s.why, s.advice(s.why))
 	default:
-		return errRemoved
+		return ErrRemoved
 	}
 }
 
@@ -201,8 +201,8 @@ func (s *server) broken() bool {
 	}
 }
 
-// errRemoved is why etcd stops in order, but for Close.
-var errRemoved = model.Errorf(model.ErrConflict, "this member was removed from its cluster: to add the host again, make a token there and join with an empty directory")
+// ErrRemoved is why etcd stops in order, but for Close.
+var ErrRemoved = model.Errorf(model.ErrConflict, "this member was removed from its cluster: to add the host again, make a token there and join with an empty directory")
 
 // close ends etcd and waits for it.
 func (s *server) close() {
