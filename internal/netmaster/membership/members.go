@@ -52,7 +52,7 @@ const askStatus = 2 * time.Second
 // ErrUnavailable: there is no majority.
 func (m *Roster) List(ctx context.Context) ([]Info, error) {
 	all, err := m.etcdMembers(ctx)
-	if s := m.server.etcd.Server; err != nil && s.Cluster().Member(s.MemberID()) == nil {
+	if err != nil && m.removed() {
 		return nil, ErrRemoved
 	}
 	if err != nil {
@@ -251,7 +251,7 @@ func (m *Roster) Remove(ctx context.Context, who string, force bool) error {
 			return err
 		}
 	}
-	if _, err := m.server.client.MemberRemove(ctx, gone.ID); err != nil && !errors.Is(err, rpctypes.ErrMemberNotFound) {
+	if _, err := m.server.client.MemberRemove(ctx, gone.ID); err != nil && !errors.Is(err, rpctypes.ErrMemberNotFound) && !m.removed() {
 		return unavailable(err)
 	}
 	m.cfg.Logger.Warn("a member was removed from the cluster", "name", gone.Name, "address", gone.Peer, "forced", force)
@@ -264,6 +264,13 @@ func (m *Roster) Remove(ctx context.Context, who string, force bool) error {
 	}
 	m.awaitLeader(ctx, live)
 	return nil
+}
+
+// removed reports whether this member was removed. Its etcd ends then, maybe before it has
+// answered who removed it.
+func (m *Roster) removed() bool {
+	s := m.server.etcd.Server
+	return s.Cluster().Member(s.MemberID()) == nil
 }
 
 // awaitLeader waits, for as long as ctx lasts, until as many voters know a leader as lived

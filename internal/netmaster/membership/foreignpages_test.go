@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestForeignPagesAreRefusedAtTheDoor: before anything is read, in the words that members and
+// TestForeignPagesAreRefusedWhereHostsJoin: before anything is read, in the words that members and
 // hosts read; hosts may ask by any name.
-func TestForeignPagesAreRefusedAtTheDoor(t *testing.T) {
+func TestForeignPagesAreRefusedWhereHostsJoin(t *testing.T) {
 	read := 0
 	h := guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.Copy(io.Discard, r.Body)
