@@ -80,35 +80,33 @@ func (as *Addresses) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 	return got, err
 }
 
-// How many addresses of a network one host may have reserved at a time, for endpoints that
-// do not exist yet: an eighth of the network, within these bounds; or half of the network where
-// it reserves for endpoints of any host, as the manager of a swarm does.
+// How many addresses one host may have reserved at a time, for endpoints that do not exist
+// yet, of those that a group's pool or else the network has for it: an eighth, within these
+// bounds; or, for endpoints of any host, as the manager of a swarm does, the bound of all.
+// Any agent can claim to be a manager. So each leaves at least as many free as it has.
 const (
-	minReserved = 16
-	maxReserved = 256
+	minReserved    = 16
+	maxReserved    = 256
+	maxReservedAny = 4096
 )
 
-// mayReserve refuses another address to a host that has reserved its share of a network.
-// It looks at the view, so requests at the same moment may get a few more.
+// mayReserve refuses another address to a host that has reserved its share. It looks at the
+// view, so requests at the same moment may get a few more.
 func (as *Addresses) mayReserve(r AddressRequest, n model.Network) error {
-	h := r.Host
-	if h == "" {
+	if r.Host == "" {
 		return nil
 	}
-	most := maxReserved
-	switch bits := n.Subnet.Addr().BitLen() - n.Subnet.Bits(); {
-	case n.Subnet.IsValid() && r.AnyHost:
-		most = max(minReserved, 1<<bits/2)
-	case n.Subnet.IsValid() && bits < 12:
-		most = max(minReserved, 1<<bits/8)
+	has, free, size := as.addressView.reservedFor(r, n)
+	most := uint64(maxReservedAny)
+	if !r.AnyHost {
+		most = min(max(minReserved, size/8+1), maxReserved)
 	}
-	has := as.addressView.reservedFor(n.Key, h)
-	if has < most {
+	if has < min(most, max(free, 1)) {
 		return nil
 	}
 	as.overQuota.Add(1)
-	as.commits.log.Warn("a host gets no more addresses of a network: it has reserved its share without attaching endpoints", "host", string(h), "network", n.Key.String(), "reserved", has)
-	return model.Errorf(model.ErrExhausted, "host %q has %d addresses of network %q reserved without an endpoint, the limit: attach its containers, or release the addresses", h, has, n.Key)
+	as.commits.log.Warn("a host gets no more addresses of a network: it has reserved its share without attaching endpoints", "host", string(r.Host), "network", n.Key.String(), "reserved", has)
+	return model.Errorf(model.ErrExhausted, "host %q has %d addresses of network %q reserved without an endpoint, the limit, and %d are free: attach its containers, or release the addresses", r.Host, has, n.Key, free)
 }
 
 // OverQuota is how many addresses mayReserve has refused.

@@ -64,15 +64,48 @@ func TestHostReservesOnlyItsShare(t *testing.T) {
 		}
 	}
 	refused("again")
-	// A swarm's manager reserves for all hosts.
-	manager := AddressRequest{Network: n, Host: "h3", AnyHost: true}
-	for i := range 128 {
-		if _, err := c.Addresses.AllocAddress(ctx, manager); err != nil {
-			t.Fatalf("address %d of a manager: %v", i, err)
+}
+
+// TestHostEmptiesNoPoolByReservations: whatever a host reserves, and also where it says that
+// endpoints of any host may take the addresses, it leaves others as many as it has, of small
+// networks, ranges and groups' pools too. A network's last address it can have.
+func TestHostEmptiesNoPoolByReservations(t *testing.T) {
+	c := newCluster(t)
+	ctx := testContext(t)
+	ranged := network("blue:ranged", "10.4.0.0/16")
+	ranged.Range = model.AddrRange{First: addr("10.4.0.10"), Last: addr("10.4.0.29")}
+	group := pooled("blue:web", "large", "10.2.0.100-10.2.0.107")
+	one := network("blue:one", "10.5.0.0/16")
+	one.Range = model.AddrRange{First: addr("10.5.0.9"), Last: addr("10.5.0.9")}
+	c.put(model.Tenant{Name: "blue"}, network("blue:small", "10.1.0.0/28"), network("blue:large", "10.2.0.0/19"), network("blue:vast", "10.6.0.0/18"), ranged, one, group)
+	for _, test := range []struct {
+		network, group string
+		any            bool
+		want           int
+	}{
+		{"small", "", false, 7},
+		{"ranged", "", false, 10},
+		{"large", "web", false, 4},
+		{"one", "", false, 1},
+		{"large", "", false, 256},
+		{"small", "", true, 4},
+		{"ranged", "", true, 5},
+		{"large", "web", true, 2},
+		{"vast", "", true, 4096},
+	} {
+		h := model.HostName("h1")
+		if test.any {
+			h = "h2"
 		}
-		c.fresh()
-	}
-	if _, err := c.Addresses.AllocAddress(ctx, manager); !errors.Is(err, model.ErrExhausted) {
-		t.Errorf("a manager has half of the network, and gets more: %v", err)
+		r := AddressRequest{Network: netKey("blue:" + test.network), Group: model.GroupName(test.group), Host: h, AnyHost: test.any}
+		got := 0
+		var err error
+		for ; err == nil && got <= test.want; got++ {
+			_, err = c.Addresses.AllocAddress(ctx, r)
+			c.fresh()
+		}
+		if got--; got != test.want || !errors.Is(err, model.ErrExhausted) {
+			t.Errorf("%+v: it gets %d, %v", test, got, err)
+		}
 	}
 }

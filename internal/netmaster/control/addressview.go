@@ -44,14 +44,28 @@ func (av *AddressView) reset() {
 	}
 }
 
-// reservedFor returns how many addresses of a network are reserved for endpoints of a host.
-func (av *AddressView) reservedFor(k model.NetworkKey, h model.HostName) int {
-	return read(av.mu, func() int {
-		if s := av.spaces[k]; s != nil {
-			return s.kept[h]
+// reservedFor returns of the addresses that a request can get how many its host has reserved,
+// how many are free, and how many there are. Without reservations of the host the free ones
+// are not counted, and are 0.
+func (av *AddressView) reservedFor(r AddressRequest, n model.Network) (has, free, size uint64) {
+	av.mu.Lock()
+	defer av.mu.Unlock()
+	ranges, _ := allowed(n, r.IPv6, av.pools[n.Key].Groups, r.Group)
+	size = ranges.Size()
+	s := av.space(n.Key)
+	for a := range s.reserved[r.Host] {
+		if a.Is6() == r.IPv6 && ranges.Contains(a) {
+			has++
 		}
-		return 0
-	})
+	}
+	if s.build(n); has == 0 || s.family(r.IPv6) == nil {
+		return has, 0, size
+	}
+	free = size
+	for _, x := range ranges {
+		free -= min(free, ipam.Ranges(s.family(r.IPv6).Used(x)).Size())
+	}
+	return has, free, size
 }
 
 // expired tells whether an address is kept by a reservation that has run out.
@@ -98,7 +112,7 @@ func (av *AddressView) Addresses(k model.NetworkKey) []netip.Addr {
 func (av *AddressView) space(k model.NetworkKey) *space {
 	s := av.spaces[k]
 	if s == nil {
-		s = &space{owners: map[netip.Addr]owned{}, held: map[netip.Addr]int{}, kept: map[model.HostName]int{}}
+		s = &space{owners: map[netip.Addr]owned{}, held: map[netip.Addr]int{}, reserved: map[model.HostName]map[netip.Addr]struct{}{}}
 		av.spaces[k] = s
 	}
 	return s

@@ -14,11 +14,11 @@ import (
 // whose commit the mirror has not delivered yet. v4 and v6 contain both. The
 // view's lock guards it.
 type space struct {
-	owners map[netip.Addr]owned
-	held   map[netip.Addr]int     // by how many use-cases
-	kept   map[model.HostName]int // addresses that are reserved for an endpoint of a host
-	net    model.Network          // that v4 and v6 were made for
-	v4, v6 *ipam.Space            // nil before build, or without such a subnet
+	owners   map[netip.Addr]owned
+	held     map[netip.Addr]int                         // by how many use-cases
+	reserved map[model.HostName]map[netip.Addr]struct{} // by a host, without an endpoint
+	net      model.Network                              // that v4 and v6 were made for
+	v4, v6   *ipam.Space                                // nil before build, or without such a subnet
 }
 
 type owned struct {
@@ -28,23 +28,23 @@ type owned struct {
 
 // enter records what the mirror says of an address.
 func (s *space) enter(a netip.Addr, owner *tables.Address, create store.Revision) {
-	s.count(s.owners[a].Reservation, -1)
+	if r := s.owners[a].Reservation; r != nil {
+		if delete(s.reserved[r.Host], a); len(s.reserved[r.Host]) == 0 {
+			delete(s.reserved, r.Host)
+		}
+	}
 	if owner != nil {
-		s.count(owner.Reservation, 1)
+		if r := owner.Reservation; r != nil {
+			if s.reserved[r.Host] == nil {
+				s.reserved[r.Host] = map[netip.Addr]struct{}{}
+			}
+			s.reserved[r.Host][a] = struct{}{}
+		}
 		s.owners[a] = owned{*owner, create}
 	} else {
 		delete(s.owners, a)
 	}
 	s.mark(a)
-}
-
-func (s *space) count(r *tables.Reservation, by int) {
-	if r == nil || r.Host == "" {
-		return
-	}
-	if s.kept[r.Host] += by; s.kept[r.Host] == 0 {
-		delete(s.kept, r.Host)
-	}
 }
 
 // mark brings v4 or v6 in line with owners and held.

@@ -1,6 +1,9 @@
 package ipam
 
 import (
+	"encoding/binary"
+	"math"
+	"math/bits"
 	"net/netip"
 	"slices"
 	"strings"
@@ -73,6 +76,21 @@ func (r Ranges) Minus(cut Ranges) Ranges {
 func (r Ranges) Contains(a netip.Addr) bool {
 	i, found := slices.BinarySearchFunc(r, a, func(x model.AddrRange, a netip.Addr) int { return x.First.Compare(a) })
 	return found || i > 0 && r[i-1].Contains(a)
+}
+
+// Size returns how many addresses are in the set, at most the largest number.
+func (r Ranges) Size() (n uint64) {
+	for _, x := range r {
+		first, last := x.First.As16(), x.Last.As16()
+		low, borrow := bits.Sub64(binary.BigEndian.Uint64(last[8:]), binary.BigEndian.Uint64(first[8:]), 0)
+		high, _ := bits.Sub64(binary.BigEndian.Uint64(last[:8]), binary.BigEndian.Uint64(first[:8]), borrow)
+		sum, carry := bits.Add64(n, low, 1)
+		if high != 0 || carry != 0 {
+			return math.MaxUint64
+		}
+		n = sum
+	}
+	return n
 }
 
 // String is the form that clients know: "10.1.1.1-10.1.1.3, 10.1.1.9".

@@ -7,7 +7,9 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -221,7 +223,7 @@ func (i *ipam) requestAddress(ctx context.Context, r requestAddressRequest) (req
 	if gateway {
 		return i.requestGateway(ctx, pl, want, answer)
 	}
-	a, err := i.backend.ReserveAddress(ctx, AddressRequest{Network: pl.Network, Group: pl.Group, Pool: pl.prefix, Preferred: want, AnyHost: i.global})
+	a, err := i.reserve(ctx, AddressRequest{Network: pl.Network, Group: pl.Group, Pool: pl.prefix, Preferred: want, AnyHost: i.global})
 	if i.global && want.IsValid() && errors.Is(err, model.ErrConflict) {
 		// A swarm's manager reserves addresses for its workers, and each worker asks for
 		// the address that it was given; whether it is free shows when the endpoint is made.
@@ -232,6 +234,23 @@ func (i *ipam) requestAddress(ctx context.Context, r requestAddressRequest) (req
 	}
 	i.reserved.add(pl.Network, a)
 	return answer(a)
+}
+
+// reserveTime is how long a reservation is tried for that finds no address.
+const reserveTime = 3 * time.Second
+
+// reserve reserves an address. Containers that start at once may reserve all that this host
+// gets of a small pool: when one of them is attached, the next one gets its address.
+func (i *ipam) reserve(ctx context.Context, r AddressRequest) (a netip.Addr, err error) {
+	began := time.Now()
+	for {
+		if a, err = i.backend.ReserveAddress(ctx, r); !errors.Is(err, model.ErrExhausted) || time.Since(began) > reserveTime {
+			return a, err
+		}
+		if waiting.Pause(ctx, reserveTime/20) != nil {
+			return a, err
+		}
+	}
 }
 
 // requestGateway never allocates. Where the network has no gateway, libnetwork still
