@@ -75,7 +75,8 @@ type Network struct {
 	Object string `json:"object,omitempty"`
 	// ByTenant: who created it is no cluster administrator. It changes no routes of hosts,
 	// and BGP announces nothing of it, unless Allowed: its subnets lay in a prefix that
-	// cluster administrators allow to tenants (Global.TenantPrefixes). Control writes both.
+	// cluster administrators allowed to tenants (Global.TenantPrefixes) when it was created;
+	// BGP goes by the present ones. Control writes both.
 	ByTenant bool `json:"byTenant,omitempty"`
 	Allowed  bool `json:"allowed,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -49,19 +50,21 @@ func routes(tx store.Tx) (bool, error) {
 }
 
 // vlans are the networks of encap vlan. The commit fails when there are others by then.
-func (ns *Networks) vlans(ctx context.Context, tx store.Tx) (out []model.Network, err error) {
+func (ns *Networks) vlans(ctx context.Context, tx store.Tx) ([]model.Network, error) {
+	all, err := ns.present(ctx, tx, "")
+	return slices.DeleteFunc(all, func(n model.Network) bool { return n.Encap != model.EncapVLAN }), err
+}
+
+// present are the networks of a tenant, or of all. The commit fails when there are others by
+// then.
+func (ns *Networks) present(ctx context.Context, tx store.Tx, t model.TenantName) ([]model.Network, error) {
 	if err := tx.Observe(tables.NumbersOf(tables.NumberNetwork)); err != nil {
 		return nil, err
 	}
 	if _, err := ns.commits.follow.Fresh(ctx); err != nil {
 		return nil, err
 	}
-	for _, n := range ns.networkView.List("") {
-		if n.Encap == model.EncapVLAN {
-			out = append(out, n)
-		}
-	}
-	return out, nil
+	return slices.Clone(ns.networkView.List(t)), nil
 }
 
 // apartOf refuses a new network that has an address in common with another tenant's, of

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -94,6 +95,11 @@ func (st *Settings) putGlobal(ctx context.Context, tx store.Tx, old, g model.Glo
 	}
 	if err := checkRange(tx, "vxlans", tables.NumberVNI, old.VXLANs, g.VXLANs); err != nil {
 		return err
+	}
+	if !slices.Equal(old.TenantPrefixes, g.TenantPrefixes) {
+		if err := st.networks.withinPrefixes(ctx, tx, g.TenantPrefixes); err != nil {
+			return err
+		}
 	}
 	return tables.Globals.Put(tx, g)
 }

@@ -163,6 +163,17 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 		t.Errorf("within a prefix that is allowed: %+v, %v", n, err)
 	}
 
+	// A prefix that such a network needs is not taken away; one that none needs is.
+	if n, err := try(tenantAdmin, network("blue:o", "10.60.2.0/24")); err != nil || !n.Allowed {
+		t.Errorf("another tenant's network within a prefix that is allowed: %+v, %v", n, err)
+	}
+	for _, less := range []model.Prefixes{{}, {netip.MustParsePrefix("10.60.2.0/24")}} {
+		c.refused(model.ErrInUse, `10.60.1.0/24 of network "default:n"`, func() error { return c.try(model.Global{TenantPrefixes: less}) })
+	}
+	c.put(model.Global{TenantPrefixes: model.Prefixes{netip.MustParsePrefix("10.60.1.0/24"), netip.MustParsePrefix("10.61.0.0/16")}})
+	c.ok(c.remove(netKey("n")))
+	c.put(model.Global{TenantPrefixes: model.Prefixes{}})
+
 	c.put(infraNetwork("blue:i", "10.50.0.0/16"))
 	valid, err := model.Check(model.Endpoint{Key: model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "i"}, ID: "h1-native-intf"}, Host: "h1"})
 	if err == nil {

@@ -193,6 +193,23 @@ func limit(a Actor, tx store.Tx, n *model.Network) error {
 	return nil
 }
 
+// withinPrefixes refuses prefixes for tenants that leave out a network to which hosts have
+// routes because a former list allowed it.
+func (ns *Networks) withinPrefixes(ctx context.Context, tx store.Tx, allowed model.Prefixes) error {
+	all, err := ns.present(ctx, tx, model.DefaultTenant) // hosts have routes to no other tenant's
+	if err != nil {
+		return err
+	}
+	for _, n := range all {
+		for _, p := range subnetsOf(n) {
+			if n.ByTenant && n.Allowed && !allowed.Contains(p) {
+				return model.Errorf(model.ErrInUse, "tenantPrefixes: must contain subnet %s of network %q of a tenant administrator, to which hosts have routes: delete the network first", p, n.Key)
+			}
+		}
+	}
+	return nil
+}
+
 // takeName gives a name of the space that networks and groups of a tenant share.
 func takeName(tx store.Tx, k tables.NameKey, kind string) error {
 	row, err := tables.Names.Find(tx, k)
