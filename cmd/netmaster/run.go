@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access/token"
 	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
@@ -305,6 +306,11 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 			})
 			telling.Go(func() { leadFabric(ctx, fabric, term, log) })
 			telling.Go(func() { ctrl.Networks.IndexInfra(ctx, term) })
+			telling.Go(func() {
+				if err := token.NewStore(st).BindFormer(ctx); err != nil && ctx.Err() == nil {
+					log.Warn("tokens of an earlier version are not bound to their tenants yet; each is when it is used", "error", err)
+				}
+			})
 			telling.Go(func() { k8s.lead(ctx, term, log) })
 			if err := ctrl.Repair.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
 				return err

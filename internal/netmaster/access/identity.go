@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
@@ -128,6 +129,9 @@ func (s Shared) Identify(_ context.Context, token string) (Identity, error) {
 
 // ofCertificate makes an identity of a certificate whose chain was verified.
 func ofCertificate(cert *x509.Certificate) (Identity, error) {
+	if now := time.Now(); now.After(cert.NotAfter) { // the connection is older
+		return Identity{}, refusal.Unauthorized("the certificate of the connection expired at %s: connect again with a renewed one", cert.NotAfter.UTC().Format(time.RFC3339))
+	}
 	role, err := pki.RoleOf(cert)
 	if err != nil {
 		return Identity{}, refusal.Unauthorized("%v", err)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -126,10 +127,11 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// A certificate of the authority without a role, or without a name, gives no access.
+// A certificate of the authority without a role, or without a name, gives no access; nor does
+// one that has expired since the connection was made.
 func TestStrangeCertificates(t *testing.T) {
 	leaf := func(ou []string, cn string) *x509.Certificate {
-		c := &x509.Certificate{}
+		c := &x509.Certificate{NotAfter: time.Now().Add(time.Hour)}
 		c.Subject.OrganizationalUnit, c.Subject.CommonName = ou, cn
 		c.SerialNumber = big.NewInt(1)
 		return c
@@ -141,6 +143,11 @@ func TestStrangeCertificates(t *testing.T) {
 	}
 	if id, err := ofCertificate(leaf([]string{"x", "host"}, "a")); err != nil || id.Grants[0].Role != Host {
 		t.Errorf("%+v, %v", id, err)
+	}
+	expired := leaf([]string{"host"}, "a")
+	expired.NotAfter = time.Now().Add(-time.Second)
+	if id, err := ofCertificate(expired); err == nil || id.Grants != nil || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("a connection that is older than its certificate: %+v, %v", id, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -65,8 +66,9 @@ func (s *router) serveTo(rt *route, w http.ResponseWriter, hr *http.Request, ide
 		}
 		r = s.known(hr, id)
 	}
+	leaveExpiring(w, hr)
 	if rt.lasts {
-		ctx, end := s.whileLetIn(r.Context(), hr)
+		ctx, end := s.whileLetIn(r.Context(), hr, r.client)
 		defer end()
 		r.Request = r.WithContext(ctx)
 	}
@@ -239,6 +241,7 @@ func (s *router) deny(w http.ResponseWriter, r *http.Request, e audit.Entry, err
 	if s.audit != nil {
 		s.audit.Record(e)
 	}
+	leaveExpiring(w, r)
 	no.Write(w, r)
 }
 
@@ -298,9 +301,10 @@ func (x *reportRefusals) again(e audit.Entry, refused string) bool {
 const lookAgain = 10 * time.Second
 
 // whileLetIn returns a context that ends when the client's credentials are no longer valid,
-// such as a revoked token: the refusal is the context's cause. end ends it, and the checks.
-// A check that fails because the store is away ends nothing.
-func (s *router) whileLetIn(ctx context.Context, shown *http.Request) (_ context.Context, end func()) {
+// such as a revoked token or an expired certificate, or are good for something else, such as
+// a token one of whose tenants was deleted: the refusal is the context's cause. end ends it,
+// and the checks. A check that fails because the store is away ends nothing.
+func (s *router) whileLetIn(ctx context.Context, shown *http.Request, client access.Identity) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -308,18 +312,39 @@ func (s *router) whileLetIn(ctx context.Context, shown *http.Request) (_ context
 		tick := time.NewTicker(lookAgain)
 		defer tick.Stop()
 		for {
+			var tenants <-chan struct{} // closed when one comes, changes or goes; nil = it does not matter
+			if client.Scope() != nil {
+				tenants = s.control.Settings.IntentChanged()
+			}
+			now, err := s.identify(shown.WithContext(ctx))
+			switch {
+			case err != nil && refusal.Of(err).Status == http.StatusUnauthorized:
+				cancel(refusal.Of(err))
+				return
+			case err == nil && !reflect.DeepEqual(now.Grants, client.Grants):
+				cancel(refusal.Unauthorized("what the client may see has changed; ask again"))
+				return
+			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-			}
-			if _, err := s.identify(shown.WithContext(ctx)); err != nil && refusal.Of(err).Status == http.StatusUnauthorized {
-				cancel(refusal.Of(err))
-				return
+			case <-tenants:
 			}
 		}
 	}()
 	return ctx, func() { cancel(nil); <-done }
+}
+
+// leaveBefore is how long before the end of its certificate a connection is closed after the
+// next answer: a client whose certificate was renewed comes with that.
+const leaveBefore = time.Hour
+
+// leaveExpiring has the connection closed after the answer if its certificate expires soon.
+func leaveExpiring(w http.ResponseWriter, r *http.Request) {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && time.Until(r.TLS.PeerCertificates[0].NotAfter) < leaveBefore {
+		w.Header().Set("Connection", "close")
+	}
 }
 
 func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }

@@ -1,17 +1,24 @@
 package apiserver
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access/token"
 	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
 // lookup is a Bearer whose tokens are good unless there is an error.
@@ -74,4 +81,133 @@ func TestStreamEndsWithToken(t *testing.T) {
 			t.Errorf("the stream ends because of %v", why)
 		}
 	})
+}
+
+// answersAtOnce are the routes that answer by themselves and whose answers end by
+// themselves.
+var answersAtOnce = []string{
+	"GET /api/v1/backup", "GET /api/v1/bundle", "GET /api/v1/hosts/{name}/bundle", "POST /plugin/report/{id}",
+	"GET /readyz", "GET /metrics", "GET /openapi.json",
+}
+
+// TestStreamsEndWithWhatLetThemIn: every route that answers for as long as the client likes
+// ends when the client is no longer let in, or may see something else.
+func TestStreamsEndWithWhatLetThemIn(t *testing.T) {
+	f := startAsking(t, nil)
+	streams := 0
+	for _, rt := range f.s.router.routes {
+		name := rt.method + " " + rt.path
+		if rt.limit != 0 || slices.Contains(answersAtOnce, name) {
+			continue
+		}
+		streams++
+		for what, then := range map[string]access.Identity{"it is let in no more": {}, "it may see less": somebody("anna", access.Grant{Role: access.TenantAdmin, Tenants: []string{"blue"}})} {
+			synctest.Test(t, func(t *testing.T) {
+				var changed atomic.Bool
+				s := &router{core: f.s.router.core, requests: f.s.router.requests, durations: f.s.router.durations}
+				s.authenticate = func(*http.Request) (access.Identity, error) {
+					switch {
+					case !changed.Load():
+						return somebody("h1", access.Grant{Role: access.ClusterAdmin}), nil
+					case then.How == "":
+						return then, refusal.Unauthorized("it was revoked")
+					}
+					return then, nil
+				}
+				began, done := make(chan struct{}), make(chan struct{})
+				lasting := *rt
+				lasting.prepare = func(_ http.ResponseWriter, r *request) (access.Resource, func() (any, error), error) {
+					return access.Resource{Hosts: []string{"h1"}}, func() (any, error) {
+						close(began)
+						<-r.Context().Done()
+						return nil, nil
+					}, nil
+				}
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				go func() {
+					defer close(done)
+					s.serve(&lasting, httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, rt.method, "/", nil))
+				}()
+				<-began
+				changed.Store(true)
+				select {
+				case <-done:
+				case <-time.After(2 * lookAgain):
+					t.Errorf("%s goes on though %s", name, what)
+				}
+			})
+		}
+	}
+	if streams != 3 {
+		t.Errorf("%d routes are streams", streams)
+	}
+}
+
+// TestMonitorEndsWhenOneOfItsTenantsGoes: the monitor of a token for two tenants ends as soon
+// as one of them is deleted, so that it shows nothing of one that comes under that name.
+func TestMonitorEndsWhenOneOfItsTenantsGoes(t *testing.T) {
+	mem := memory.New()
+	tokens := token.NewStore(mem)
+	f := startAskingOn(t, mem, func(c *Config) {
+		c.Address = "127.0.0.1:1"
+		c.Authenticate = func(r *http.Request) (access.Identity, error) {
+			return access.Identify(r, []access.Bearer{everybody, tokens})
+		}
+	})
+	for _, name := range []string{"red", "blue"} {
+		if w := f.ask("root", http.MethodPost, "/api/v1/tenants/"+name, `{"tenantName":"`+name+`"}`); w.Code != http.StatusOK {
+			t.Fatal(w.Code, w.Body)
+		}
+	}
+	secret, _, err := tokens.Create(t.Context(), token.Wish{Name: "anna", Life: time.Hour, Grant: access.Grant{Role: access.TenantAdmin, Tenants: []string{"red", "blue"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(f.h)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), lookAgain-time.Second) // it does not wait for the next look
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/monitor", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+secret)
+	got, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = got.Body.Close() }()
+	lines := bufio.NewScanner(got.Body)
+	if !lines.Scan() {
+		t.Fatalf("the monitor does not begin: %s %v", got.Status, lines.Err())
+	}
+	if w := f.ask("root", http.MethodDelete, "/api/v1/tenants/red", ""); w.Code != http.StatusOK {
+		t.Fatal(w.Code, w.Body)
+	}
+	last := ""
+	for lines.Scan() {
+		last = lines.Text()
+	}
+	if lines.Err() != nil || !strings.Contains(last, "has changed") {
+		t.Errorf("it ends with %q, %v", last, lines.Err())
+	}
+}
+
+// TestConnectionEndsBeforeItsCertificate: a client whose certificate expires soon is told to
+// connect again, so that it comes with a renewed one; others keep their connection.
+func TestConnectionEndsBeforeItsCertificate(t *testing.T) {
+	f := startAsking(t, nil)
+	for left, want := range map[time.Duration]string{-time.Minute: "close", time.Minute: "close", 2 * leaveBefore: ""} {
+		for _, path := range []string{"/version", "/api/v1/backup"} { // one that it may ask for, and one that it may not
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+			r.Header.Set("Authorization", "Bearer is-viewer")
+			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{NotAfter: time.Now().Add(left)}}}
+			w := httptest.NewRecorder()
+			f.h.ServeHTTP(w, r)
+			if got := w.Header().Get("Connection"); got != want {
+				t.Errorf("%s, %v before the end: Connection %q, %d", path, left, got, w.Code)
+			}
+		}
+	}
 }

@@ -301,12 +301,15 @@ func (s *streams) deliver(w http.ResponseWriter, r *request) {
 	defer stream.finish(string(host))
 	rc := http.NewResponseController(w)
 	// When the monitor ends, so does the reading.
-	defer context.AfterFunc(stream.ctx, func() { _ = rc.SetReadDeadline(time.Unix(1, 0)) })()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(stream.ctx, cancel)()
+	defer context.AfterFunc(ctx, func() { _ = rc.SetReadDeadline(time.Unix(1, 0)) })()
 	lines := bufio.NewScanner(r.Body)
 	lines.Buffer(nil, api.MaxMonitorLine)
 	for {
 		_ = rc.SetReadDeadline(time.Now().Add(monitorSilence))
-		if stream.ctx.Err() != nil || !lines.Scan() {
+		if ctx.Err() != nil || !lines.Scan() {
 			break
 		}
 		if len(bytes.TrimSpace(lines.Bytes())) == 0 {

@@ -177,8 +177,12 @@ func newServer(cfg Config) (*server, error) {
 	s.handleTokens()
 	s.handleDoctor()
 	s.router.handleStream("GET", "/api/v1/monitor", access.View|access.WithinScope, nil, s.streams.watch).lasts = true
-	s.router.handleStream("POST", "/plugin/monitor/{id}", access.OwnHost, ofHostQuery, s.streams.deliver).verb = verbReport // under an id that only asked agents know
-	s.router.handleStream("POST", "/plugin/mirror", access.AnyHost, nil, s.streams.relay).verb = verbReport                 // what the store lets every host read, and less
+	for _, rt := range []*route{
+		s.router.handleStream("POST", "/plugin/monitor/{id}", access.OwnHost, ofHostQuery, s.streams.deliver), // under an id that only asked agents know
+		s.router.handleStream("POST", "/plugin/mirror", access.AnyHost, nil, s.streams.relay),                 // what the store lets every host read, and less
+	} {
+		rt.verb, rt.lasts = verbReport, true
+	}
 	s.handleMembers()
 	s.handleApply()
 	s.handlePending()

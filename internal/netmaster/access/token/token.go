@@ -172,7 +172,7 @@ func (s *Store) List(ctx context.Context) ([]Record, error) {
 		}
 		shown := row.Value.shown()
 		for _, name := range shown.Grant.Tenants {
-			if of := row.Value.Since[name]; of != 0 && since[tables.Tenants.Key(model.TenantName(name))] != of {
+			if of, bound := row.Value.Since[name]; bound && (of == 0 || since[tables.Tenants.Key(model.TenantName(name))] != of) {
 				shown.Gone = append(shown.Gone, name)
 			}
 		}
@@ -235,8 +235,13 @@ func (s *Store) Identify(ctx context.Context, shown string) (access.Identity, er
 	}
 	r := row.Value
 	id := access.Identity{Name: r.Name, How: access.ByToken, ID: string(r.ID), Grants: []access.Grant{r.Grant}}
-	if len(r.Since) == 0 {
+	if r.Grant.Role != access.TenantAdmin {
 		return id, nil
+	}
+	if len(r.Since) == 0 {
+		if r, err = s.bind(ctx, r.ID); err != nil {
+			return claimed, refusal.Unavailable(time.Second, err, "the tenants of the token %s cannot be looked up now: the cluster store does not answer", t.id)
+		}
 	}
 	if id.Grants[0].Tenants, err = s.standing(ctx, r); err != nil {
 		return claimed, refusal.Unavailable(time.Second, err, "the tenants of the token %s cannot be looked up now: the cluster store does not answer", t.id)
@@ -245,6 +250,44 @@ func (s *Store) Identify(ctx context.Context, shown string) (access.Identity, er
 		return claimed, refusal.Unauthorized("the token %s is not accepted: its tenants were deleted; one that was created under the same name later needs a new token", t.id)
 	}
 	return id, nil
+}
+
+// BindFormer has tokens of versions that did not note which tenants they are for be for the
+// tenants that exist now under their names.
+func (s *Store) BindFormer(ctx context.Context) error {
+	kvs, _, err := s.store.Range(ctx, scope)
+	if err != nil {
+		return fmt.Errorf("read tokens: %w", err)
+	}
+	for _, kv := range kvs {
+		row, bad := records.Decode(kv)
+		if r := row.Value; bad == nil && r.Grant.Role == access.TenantAdmin && len(r.Since) == 0 {
+			if _, bad := s.bind(ctx, r.ID); bad != nil && !errors.Is(bad, model.ErrNotFound) {
+				err = errors.Join(err, bad)
+			}
+		}
+	}
+	return err
+}
+
+// bind notes of which tenants a token is, unless that is noted. A tenant that does not exist
+// has revision 0: the token is not for one that comes later.
+func (s *Store) bind(ctx context.Context, id ID) (r Record, err error) {
+	_, err = s.store.Update(ctx, func(tx store.Tx) error {
+		if r, err = records.Get(tx, id); err != nil || len(r.Since) > 0 {
+			return err
+		}
+		now, err := tenantsSince(tx, r.Grant.Tenants)
+		if err != nil {
+			return err
+		}
+		r.Since = map[string]store.Revision{}
+		for _, name := range r.Grant.Tenants {
+			r.Since[name] = now[name]
+		}
+		return records.Put(tx, r)
+	})
+	return r, err
 }
 
 // standing returns the tenants of a token that are those for which it was made.
