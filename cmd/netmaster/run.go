@@ -307,7 +307,7 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 			telling.Go(func() { leadFabric(ctx, fabric, term, log) })
 			telling.Go(func() { ctrl.Networks.IndexInfra(ctx, term) })
 			telling.Go(func() {
-				if err := token.NewStore(st).BindFormer(ctx); err != nil && ctx.Err() == nil {
+				if err := token.NewStore(st).BindEarlier(ctx); err != nil && ctx.Err() == nil {
 					log.Warn("tokens of an earlier version are not bound to their tenants yet; each is when it is used", "error", err)
 				}
 			})

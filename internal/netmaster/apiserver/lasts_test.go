@@ -144,9 +144,9 @@ func TestStreamsEndWithWhatLetThemIn(t *testing.T) {
 	}
 }
 
-// TestMonitorEndsWhenOneOfItsTenantsGoes: the monitor of a token for two tenants ends as soon
+// TestMonitorStopsWhenOneOfItsTenantsIsDeleted: the monitor of a token for two tenants ends as soon
 // as one of them is deleted, so that it shows nothing of one that comes under that name.
-func TestMonitorEndsWhenOneOfItsTenantsGoes(t *testing.T) {
+func TestMonitorStopsWhenOneOfItsTenantsIsDeleted(t *testing.T) {
 	mem := memory.New()
 	tokens := token.NewStore(mem)
 	f := startAskingOn(t, mem, func(c *Config) {
@@ -194,9 +194,9 @@ func TestMonitorEndsWhenOneOfItsTenantsGoes(t *testing.T) {
 	}
 }
 
-// TestConnectionEndsBeforeItsCertificate: a client whose certificate expires soon is told to
-// connect again, so that it comes with a renewed one; others keep their connection.
-func TestConnectionEndsBeforeItsCertificate(t *testing.T) {
+// TestConnectionClosesBeforeItsCertificateExpires: answers in the last hour of a certificate
+// close the connection, so that the client connects with a renewed one. Earlier answers do not.
+func TestConnectionClosesBeforeItsCertificateExpires(t *testing.T) {
 	f := startAsking(t, nil)
 	for left, want := range map[time.Duration]string{-time.Minute: "close", time.Minute: "close", 2 * leaveBefore: ""} {
 		for _, path := range []string{"/version", "/api/v1/backup"} { // one that it may ask for, and one that it may not
@@ -204,7 +204,7 @@ func TestConnectionEndsBeforeItsCertificate(t *testing.T) {
 			r.Header.Set("Authorization", "Bearer is-viewer")
 			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{NotAfter: time.Now().Add(left)}}}
 			w := httptest.NewRecorder()
-			f.h.ServeHTTP(w, r)
+			f.s.router.ServeHTTP(w, r)
 			if got := w.Header().Get("Connection"); got != want {
 				t.Errorf("%s, %v before the end: Connection %q, %d", path, left, got, w.Code)
 			}

@@ -80,10 +80,10 @@ func (as *Addresses) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 	return got, err
 }
 
-// How many addresses one host may have reserved at a time, for endpoints that do not exist
-// yet, of those that a group's pool or else the network has for it: an eighth, within these
-// bounds; or, for endpoints of any host, as the manager of a swarm does, the bound of all.
-// Any agent can claim to be a manager. So each leaves at least as many free as it has.
+// A host may reserve some addresses of a network, or of a group's pool, for endpoints that do
+// not exist yet: an eighth, within these bounds. With AnyHost, as the manager of a swarm
+// reserves, only the last bound counts. Any agent can claim to be a manager, so each host
+// leaves at least as many addresses free as it has reserved.
 const (
 	minReserved    = 16
 	maxReserved    = 256

@@ -252,9 +252,9 @@ func (s *Store) Identify(ctx context.Context, shown string) (access.Identity, er
 	return id, nil
 }
 
-// BindFormer has tokens of versions that did not note which tenants they are for be for the
+// BindEarlier has tokens of versions that did not note which tenants they are for be for the
 // tenants that exist now under their names.
-func (s *Store) BindFormer(ctx context.Context) error {
+func (s *Store) BindEarlier(ctx context.Context) error {
 	kvs, _, err := s.store.Range(ctx, scope)
 	if err != nil {
 		return fmt.Errorf("read tokens: %w", err)

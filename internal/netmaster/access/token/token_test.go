@@ -69,10 +69,10 @@ func setTenant(t *testing.T, mem *memory.Store, name model.TenantName, is bool) 
 	}
 }
 
-// TestFormerTokenIsBoundToItsTenants: a token of a version that noted no tenants' creation is
+// TestEarlierTokenIsBoundToItsTenants: a token of a version that noted no tenants' creation is
 // for the tenants that exist when it is bound, by the upgrade or by its first use; a later one
 // under the same name it does not rule.
-func TestFormerTokenIsBoundToItsTenants(t *testing.T) {
+func TestEarlierTokenIsBoundToItsTenants(t *testing.T) {
 	for _, by := range []string{"the upgrade", "its use"} {
 		mem := memoryStore(t)
 		s, _ := newStore(t, mem)
@@ -90,7 +90,7 @@ func TestFormerTokenIsBoundToItsTenants(t *testing.T) {
 			return records.Put(tx, r)
 		})
 		if err == nil && by == "the upgrade" {
-			err = s.BindFormer(t.Context())
+			err = s.BindEarlier(t.Context())
 		} else if err == nil {
 			_, err = s.Identify(t.Context(), secret)
 		}
