@@ -178,7 +178,10 @@ func (s *hostHandlers) answerNeighbours(_ http.ResponseWriter, r *request, req a
 	if err != nil {
 		return nil, err
 	}
-	held, err := s.control.L2Announcers.Answer(r.Context(), report)
+	held, taken, err := s.control.L2Announcers.Answer(r.Context(), report)
+	if len(taken) > 0 {
+		r.changed = "answers neighbours for " + strings.Join(addrTexts(taken), ", ")
+	}
 	out := api.Answers{Held: addrTexts(held)}
 	if out.Held == nil {
 		out.Held = []string{}

@@ -128,8 +128,9 @@ func preferred(h, other model.HostName, a netip.Addr) bool {
 }
 
 // Answer keeps the addresses that a host answers for, gives it unassigned ones, and returns
-// all that it has: for model.AnswerFor from the moment before it asked.
-func (la *L2Announcers) Answer(ctx context.Context, r AnswerReport) (held []netip.Addr, err error) {
+// all that it has: for model.AnswerFor from the moment before it asked. taken are the
+// unassigned ones.
+func (la *L2Announcers) Answer(ctx context.Context, r AnswerReport) (held, taken []netip.Addr, err error) {
 	pooled := read(la.ownerView.mu, func() []netip.Addr {
 		return slices.DeleteFunc(slices.Clone(r.Able), func(a netip.Addr) bool { _, is := la.ownerView.balancedAddrs.by[a]; return !is })
 	})
@@ -152,18 +153,23 @@ func (la *L2Announcers) Answer(ctx context.Context, r AnswerReport) (held []neti
 			return known
 		})
 		if !known && len(want) == 0 && len(held) == 0 {
-			return nil, nil
+			return nil, nil, nil
 		}
 		if len(want) == 0 {
 			if held, err = la.keepTogether(ctx, r); !errors.Is(err, errAlone) {
-				return held, err
+				return held, taken, err
 			}
 		}
 		if held, more, err = la.keepAnswers(ctx, r, want); err != nil {
-			return nil, err
+			return nil, taken, err
+		}
+		for _, a := range want {
+			if slices.Contains(held, a) {
+				taken = append(taken, a)
+			}
 		}
 	}
-	return held, nil
+	return held, taken, nil
 }
 
 // keepAnswers is one transaction of Answer; more tells that something is left to do.

@@ -23,6 +23,7 @@ type answerHosts struct {
 	masters []*Controller
 	seq     map[model.HostName]uint64
 	until   map[model.HostName]map[netip.Addr]time.Time // by their own clocks
+	taken   []netip.Addr                                // by the last report
 }
 
 func newAnswerHosts(t *testing.T, masters int, addrs []netip.Addr, hosts ...model.HostName) *answerHosts {
@@ -78,7 +79,9 @@ func (h *answerHosts) follow(ctx context.Context) {
 func (h *answerHosts) ask(master int, host model.HostName, able ...netip.Addr) ([]netip.Addr, error) {
 	h.seq[host]++
 	r := AnswerReport{Host: host, Installation: "i-" + string(host), Run: 1, Seq: h.seq[host], Able: able}
-	return h.masters[master].L2Announcers.Answer(h.t.Context(), r)
+	held, taken, err := h.masters[master].L2Announcers.Answer(h.t.Context(), r)
+	h.taken = taken
+	return held, err
 }
 
 // tell has a host report to a netmaster, and holds that no two hosts answer.
@@ -196,6 +199,37 @@ func TestAnswer(t *testing.T) {
 	})
 }
 
+// TestHostTakesNoAddressThatAnotherAnswersFor: a host gets the load balancers' addresses that
+// no living host has, which are reported for the audit log, and no other addresses.
+func TestHostTakesNoAddressThatAnotherAnswersFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		all := poolOf(4)
+		h := newAnswerHosts(t, 1, all, "h1", "h2")
+		h.follow(ctx)
+		defer synctest.Wait()
+		defer cancel()
+		for range 3 {
+			h.tell(0, "h1", all[:3]...)
+			time.Sleep(model.AnswerEvery)
+		}
+		stranger := netip.MustParseAddr("198.51.100.1")
+		var taken []netip.Addr
+		for range 20 {
+			h.tell(0, "h1", all[:3]...)
+			held := h.tell(0, "h2", append(slices.Clone(all), stranger)...)
+			taken = append(taken, h.taken...)
+			if !slices.Equal(held, taken) {
+				t.Fatalf("h2 has %v, and took %v", held, taken)
+			}
+			time.Sleep(model.AnswerEvery)
+		}
+		if !slices.Equal(taken, all[3:]) {
+			t.Errorf("h2 took %v, want %v", taken, all[3:])
+		}
+	})
+}
+
 // TestAnswerOrder: what is heard late changes nothing, and neither does who has not the
 // host's name.
 func TestAnswerOrder(t *testing.T) {
@@ -215,7 +249,7 @@ func TestAnswerOrder(t *testing.T) {
 			"an earlier run":       {Host: "h1", Installation: "i-h1", Run: 0, Seq: 9},
 			"another installation": {Host: "h1", Installation: "x", Run: 1, Seq: 9},
 		} {
-			if held, err := h.masters[1].L2Announcers.Answer(ctx, r); err == nil {
+			if held, _, err := h.masters[1].L2Announcers.Answer(ctx, r); err == nil {
 				t.Errorf("%s: %v", what, held)
 			}
 		}
@@ -223,7 +257,7 @@ func TestAnswerOrder(t *testing.T) {
 			t.Errorf("it has %v", held)
 		}
 		r := AnswerReport{Host: "h1", Installation: "i-h1", Run: 2, Seq: 1, Able: all}
-		if held, err := h.masters[1].L2Announcers.Answer(ctx, r); err != nil || len(held) != 1 {
+		if held, _, err := h.masters[1].L2Announcers.Answer(ctx, r); err != nil || len(held) != 1 {
 			t.Errorf("the next run has %v, %v", held, err)
 		}
 	})

@@ -187,7 +187,7 @@ func (g *StoreGuard) awaited(set *mirrorSet, of store.Incarnation, older bool, p
 			switch v := v.(type) {
 			case model.Endpoint:
 				now, there := m.seen[k].(model.Endpoint)
-				if v.Host != g.Host && (!there || now.MAC != v.MAC || now.IPv4 != v.IPv4 || now.Host != v.Host) {
+				if v.Host != g.Host && (!there || now.MAC != v.MAC || now.IPv4 != v.IPv4 || now.IPv6 != v.IPv6 || now.Host != v.Host) {
 					losing[v.Host] = true
 				}
 			case model.Host:
