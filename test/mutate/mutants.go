@@ -27,6 +27,9 @@ func (m mutant) name(src []byte) string {
 	return fmt.Sprintf("%s\t%s\tcolumn %d: %s -> %s", m.file, m.was, column, oneLine(string(src[m.begin:m.end])), oneLine(m.text))
 }
 
+// inC reports whether it is of a program for the kernel.
+func (m mutant) inC() bool { return !strings.HasSuffix(m.file, ".go") }
+
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // swaps are the operators that are easily confused.
@@ -49,11 +52,27 @@ func goMutants(file string, src []byte) ([]mutant, error) {
 	source := func(n ast.Node) string {
 		return string(src[fset.Position(n.Pos()).Offset:fset.Position(n.End()).Offset])
 	}
+	always := func(cond ast.Expr) { // what it uses stays in use
+		add(cond.Pos(), cond.End(), "("+source(cond)+") || true")
+		add(cond.Pos(), cond.End(), "("+source(cond)+") && false")
+	}
+	drop := func(list []ast.Expr) { // each but the only one
+		for i, e := range list[:max(len(list)-1, 0)] {
+			add(e.Pos(), list[i+1].Pos(), "")
+		}
+		if n := len(list); n > 1 {
+			add(list[n-2].End(), list[n-1].End(), "")
+		}
+	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.BinaryExpr:
 			if to := swaps[n.Op.String()]; to != "" && !isText(n.X) && !isText(n.Y) {
 				add(n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), to)
+			}
+			if n.Op == token.LAND || n.Op == token.LOR {
+				add(n.X.Pos(), n.Y.Pos(), "")
+				add(n.X.End(), n.Y.End(), "")
 			}
 		case *ast.UnaryExpr:
 			if n.Op == token.NOT {
@@ -61,6 +80,16 @@ func goMutants(file string, src []byte) ([]mutant, error) {
 			}
 		case *ast.IfStmt:
 			add(n.Cond.Pos(), n.Cond.End(), "!("+source(n.Cond)+")")
+			always(n.Cond)
+		case *ast.CaseClause:
+			if n.List != nil {
+				add(n.Pos(), n.End(), "")
+			}
+			drop(n.List)
+		case *ast.CompositeLit:
+			if isList(n.Type) {
+				drop(n.Elts)
+			}
 		case *ast.Ident:
 			if to := map[string]string{"true": "false", "false": "true"}[n.Name]; to != "" {
 				add(n.Pos(), n.End(), to)
@@ -77,6 +106,9 @@ func goMutants(file string, src []byte) ([]mutant, error) {
 			}
 		case *ast.ReturnStmt: // an error that is lost
 			if k := len(n.Results); k > 0 {
+				if isCondition(n.Results[k-1]) {
+					always(n.Results[k-1])
+				}
 				if last := source(n.Results[k-1]); last == "err" || strings.HasPrefix(last, "fmt.Errorf(") || strings.HasPrefix(last, "model.Errorf(") {
 					add(n.Results[k-1].Pos(), n.Results[k-1].End(), "nil")
 				}
@@ -85,6 +117,21 @@ func goMutants(file string, src []byte) ([]mutant, error) {
 		return true
 	})
 	return out, nil
+}
+
+// isCondition reports whether an expression is one by its operator.
+func isCondition(e ast.Expr) bool {
+	b, ok := e.(*ast.BinaryExpr)
+	return ok && slices.Contains([]token.Token{token.LAND, token.LOR, token.EQL, token.NEQ, token.LSS, token.LEQ, token.GTR, token.GEQ}, b.Op)
+}
+
+// isList reports whether literals of a type are lists or sets.
+func isList(e ast.Expr) bool {
+	switch e.(type) {
+	case *ast.ArrayType, *ast.MapType:
+		return true
+	}
+	return false
 }
 
 func isText(e ast.Expr) bool {
@@ -136,13 +183,48 @@ func cMutants(file string, src []byte) (out []mutant) {
 	}
 	for _, m := range cIf.FindAllStringIndex(code, -1) {
 		if end := closing(code, m[1]-1); end > 0 {
-			add(m[1]-1, end+1, "(!("+code[m[1]:end]+"))")
+			cond := code[m[1]:end]
+			add(m[1]-1, end+1, "(!("+cond+"))")
+			for _, part := range operands(cond) {
+				add(m[1]+part[0], m[1]+part[1], "")
+			}
 		}
 	}
 	for _, m := range cCall.FindAllStringIndex(code, -1) {
 		add(m[0], m[1], ";")
 	}
 	return out
+}
+
+// operands returns where the operands of a condition's own && or || are, each with one of
+// the operators beside it; none if it has both.
+func operands(cond string) (parts [][2]int) {
+	var at []int
+	op, depth := "", 0
+	for i := 0; i+1 < len(cond); i++ {
+		switch two := cond[i : i+2]; {
+		case cond[i] == '(':
+			depth++
+		case cond[i] == ')':
+			depth--
+		case depth == 0 && (two == "&&" || two == "||"):
+			if op != "" && op != two {
+				return nil
+			}
+			op, at = two, append(at, i)
+		}
+	}
+	for i, n := range at {
+		begin := 0
+		if i > 0 {
+			begin = at[i-1] + 2
+		}
+		parts = append(parts, [2]int{begin, n + 2})
+	}
+	if n := len(at); n > 0 {
+		parts = append(parts, [2]int{at[n-1], len(cond)})
+	}
+	return parts
 }
 
 // closing returns where the parenthesis at open ends, -1 if nowhere.

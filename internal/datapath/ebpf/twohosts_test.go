@@ -210,7 +210,7 @@ func TestTunnelSource(t *testing.T) {
 		run(t, "ip", "-n", ns, "route", "add", "10.77.0."+o+"/32", "dev", "u0", "via", "192.168.7."+o)
 		run(t, "ip", "-n", ns, "addr", "add", "fd00:7::"+n+"/64", "dev", "u0", "nodad")
 		run(t, "ip", "-n", ns, "addr", "add", "fd00:7::10"+n+"/64", "dev", "u0", "nodad")
-		run(t, "ip", "-n", ns, "addr", "add", "c0a8:70"+n+"::1/24", "dev", "u0", "nodad") // 192.168.7.n by its first bytes
+		run(t, "ip", "-n", ns, "addr", "add", "107:a8c0::"+n+"/64", "dev", "u0", "nodad") // begins as the kernel writes 192.168.7.1
 	}
 	for _, x := range []struct {
 		name       string
@@ -220,7 +220,7 @@ func TestTunnelSource(t *testing.T) {
 		{"another address of it", addrs("192.168.7.101", "192.168.7.102"), pair{vtep1, vtep2}},
 		{"an address of the loopback", addrs("10.77.0.1", "10.77.0.2"), pair{vtep1, vtep2}},
 		{"IPv6", addrs("fd00:7::1", "fd00:7::2"), addrs("fd00:7::101", "fd00:7::102")},
-		{"an IPv6 address that begins with the other one's IPv4 address", addrs("c0a8:701::1", "c0a8:702::1"), pair{vtep1, vtep2}},
+		{"an IPv6 address that begins with the other one's IPv4 address", addrs("107:a8c0::1", "107:a8c0::2"), pair{vtep1, vtep2}},
 		{"another IPv6 address", addrs("fd00:7::101", "fd00:7::102"), addrs("fd00:7::1", "fd00:7::2")},
 	} {
 		for i := range w.hosts {
