@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/controller"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
 )
 
@@ -66,4 +67,9 @@ func parsePrefixes(all []string) (out []netip.Prefix) {
 	}
 	slices.SortFunc(out, netip.Prefix.Compare)
 	return out
+}
+
+// config is what the controller of Kubernetes' services takes from flags.
+func (k *kubeServices) config() controller.ServicesConfig {
+	return controller.ServicesConfig{Ranges: k.ranges, MoreRanges: len(k.ranges) == 0, External: k.external, Pool: k.pool}
 }

@@ -138,9 +138,9 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	}
 	k.intent = controller.NewObjects(controller.ObjectsConfig{Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(intent, k.ours.Check), Tell: k.tell})
 	k.keeper = controller.New(controller.Config{Control: ctrl, Intent: k.intent, Ours: k.ours, Sources: mirror.Guarded(sources, k.ours.Check), Choices: choices(o), Tell: k.tell})
-	k.services = controller.NewServices(controller.ServicesConfig{
-		Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(served, k.ours.Check), Ranges: o.services.ranges, MoreRanges: len(o.services.ranges) == 0, External: o.services.external, Pool: o.services.pool, Tell: k.tell,
-	})
+	services := o.services.config()
+	services.Control, services.Ours, services.Sources, services.Tell = ctrl, k.ours, mirror.Guarded(served, k.ours.Check), k.tell
+	k.services = controller.NewServices(services)
 	if k.kubeadm, err = newKubeadm(config, o, ctrl, k.ours.Check, k.services.AddRanges, log); err != nil {
 		return nil, err
 	}

@@ -168,9 +168,13 @@ func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store
 	}, server, nil
 }
 
+func (o *options) restoreConfig(log *slog.Logger) membership.RestoreConfig {
+	return membership.RestoreConfig{File: o.restore, DataDir: o.dataDir, Logger: log, Now: time.Now(), KeepTokens: o.keepTokens, NewAuthorities: o.newAuth}
+}
+
 // restore makes the data directory of a backup.
 func restore(ctx context.Context, o options, log *slog.Logger) error {
-	r, err := membership.Restore(ctx, membership.RestoreConfig{File: o.restore, DataDir: o.dataDir, Logger: log, Now: time.Now(), KeepTokens: o.keepTokens, NewAuthorities: o.newAuth})
+	r, err := membership.Restore(ctx, o.restoreConfig(log))
 	if err != nil {
 		return err
 	}

@@ -59,6 +59,18 @@ func main() {
 	}))
 }
 
+// configure sets what the agent takes from flags as they are.
+func (o *options) configure(cfg *agent.Config) {
+	cfg.Host, cfg.Control, cfg.VTEP, cfg.OwnIPv6, cfg.VXLANPort = o.hostName, o.ctrl, o.vtep, hoststack.Outwards6, o.vxlanPort
+	cfg.DriverName, cfg.Uplinks, cfg.NoDNS = o.driver, o.uplinks, o.dns == dnsOff
+	cfg.TLS, cfg.Joined, cfg.Netmasters, cfg.Token, cfg.NetworkToken = o.tls, o.joining.dir != "", o.netmaster, o.token.Source(), o.dockerToken.Source()
+	cfg.FwdMode, cfg.PvtSubnet, cfg.IPForward, cfg.TakeHost = o.fwd, o.pvt, o.ipForward, o.takeHost
+	cfg.StateDir, cfg.Socket, cfg.RESTAddress, cfg.Version = o.stateDir, o.cniSocket, o.restAddress, daemon.Build().Version
+	cfg.Probe = peerhealth.Ask(o.vtep, statemirror.DefaultRESTPort)
+	cfg.ContainersReachControl, cfg.DebugAddress = o.reachControl, o.debug
+	cfg.DebugHooks, cfg.Hook = o.debugHooks, killAt(*o)
+}
+
 // firstStart is how long a host without any state waits for the store. Then it exits, so
 // that a wrong address is noticed soon.
 const firstStart = 15 * time.Second
@@ -130,16 +142,9 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 	if err != nil {
 		return flags.Usagef("--dns-upstream: %w", err)
 	}
-	cfg.Host, cfg.Control, cfg.VTEP, cfg.OwnIPv6, cfg.VXLANPort = o.hostName, o.ctrl, o.vtep, hoststack.Outwards6, o.vxlanPort
-	cfg.DriverName, cfg.DriverWhy, cfg.Predecessor, cfg.Driver, cfg.Log = o.driver, chosen.Why, predecessor(ctx, o, log), drv, log
-	cfg.TLS, cfg.Joined, cfg.Netmasters, cfg.Token, cfg.NetworkToken = o.tls, o.joining.dir != "", o.netmaster, o.token.Source(), o.dockerToken.Source()
-	cfg.FwdMode, cfg.PvtSubnet, cfg.IPForward, cfg.TakeHost = o.fwd, o.pvt, o.ipForward, o.takeHost
-	cfg.StateDir, cfg.Socket, cfg.RESTAddress, cfg.Version = o.stateDir, o.cniSocket, o.restAddress, daemon.Build().Version
-	cfg.FlowLog, cfg.Support = flowLog, o.support(ring)
-	cfg.NoDNS, cfg.DNSUpstreams, cfg.Uplinks = o.dns == dnsOff, upstreams, o.uplinks
-	cfg.Probe = peerhealth.Ask(o.vtep, statemirror.DefaultRESTPort)
-	cfg.ContainersReachControl, cfg.DebugAddress = o.reachControl, o.debug
-	cfg.FirstStart, cfg.DebugHooks, cfg.Hook = firstStart, o.debugHooks, killAt(o)
+	o.configure(&cfg)
+	cfg.DriverWhy, cfg.Predecessor, cfg.Driver, cfg.Log = chosen.Why, predecessor(ctx, o, log), drv, log
+	cfg.FlowLog, cfg.Support, cfg.DNSUpstreams, cfg.FirstStart = flowLog, o.support(ring), upstreams, firstStart
 	a, err := agent.New(ctx, cfg)
 	if err != nil {
 		return err
