@@ -22,7 +22,7 @@ LONGEST = $(if $(filter ./...,$(PKG)),./internal/datapath/ebpf ./internal/datapa
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
 
-.PHONY: help deps build test test-unit test-lab test-matrix test-full test-race check chaos-operator lint fmt mutate mutate-decisions vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin clean
+.PHONY: help deps build test test-unit test-lab test-matrix test-full test-race check chaos-operator lint fmt mutate vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin clean
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -69,10 +69,8 @@ check: ## vet, lint and -short tests of what changed since BASE (main), or of PK
 	@nice tools/check.sh $(filter-out ./...,$(PKG))
 fmt: ## format with gofumpt and gci
 	$(call tool,golangci-lint) fmt $(PKG)
-mutate: ## change the lines of PKG that changed since BASE (empty: all) one by one, and run the tests of PKG, or TESTS="./x ./y": prints the changes that no test fails on
-	nice go run ./test/mutate -base "$(BASE)" -tests "$(TESTS)" -only "$(or $(ONLY),.)" $(PKG)
-mutate-decisions: ## mutate the files that decide what may pass and who may do what (test/mutate/decisions.txt), or those of them that fit ONLY: each run goes on for FOR (1h) where test/mutate/report.tsv ends; needs root
-	nice go run ./test/mutate -decisions -report test/mutate/report.tsv -for $(or $(FOR),1h) -only "$(or $(ONLY),.)"
+mutate: ## change the lines of PKG that changed since BASE (empty: all) one by one, and run the tests of PKG, or TESTS="./x ./y": prints the changes that no test fails on; DECISIONS=1: the files of test/mutate/decisions.txt (that fit ONLY), each run going on for FOR (1h) where test/mutate/report.tsv ends; needs root
+	nice go run ./test/mutate -only "$(or $(ONLY),.)" $(if $(DECISIONS),-decisions -report test/mutate/report.tsv -for $(or $(FOR),1h),-base "$(BASE)" -tests "$(TESTS)" $(PKG))
 vulncheck: ## known vulnerabilities in what the binaries call; needs network
 	$(call tool,govulncheck) ./cmd/...
 generate: ## rewrite generated files and goldens; `git diff` then shows the drift

@@ -1,7 +1,7 @@
 // Command mutate changes the lines of packages one by one, as a small mistake would, and
 // runs the tests: a mutant that no test fails on shows what no test holds. It mutates Go
 // and the eBPF programs' C. `make mutate PKG=./internal/netmaster/access BASE=main` mutates what
-// changed since a commit. `make mutate-decisions` mutates the files of decisions.txt in parts,
+// changed since a commit. `make mutate DECISIONS=1` mutates the files of decisions.txt in parts,
 // each of which goes on where the report of the former ones ends.
 //
 // A mutant is killed if a test fails on it. One that hangs until the tests' time is over is
