@@ -47,9 +47,11 @@ func (r *refusals) Write(line []byte) (int, error) {
 const (
 	// distrustFor is how long a client that refused the certificate counts.
 	distrustFor = time.Minute
-	// distrustTries is how often it has to do so: a client that tries again and again is
-	// unattended.
+	// distrustTries is how often it has to do so, and distrustSpan over how long: a client
+	// that tries again and again is unattended, and one that looks for netmasters at the
+	// addresses of the store meets this one by an address that its certificate lacks.
 	distrustTries = 3
+	distrustSpan  = 10 * time.Second
 	// distrustAddresses bounds how many clients are known.
 	distrustAddresses = 1024
 )
@@ -62,8 +64,8 @@ type Distrust struct {
 }
 
 type tries struct {
-	n    int
-	last time.Time
+	n           int
+	first, last time.Time
 }
 
 func (d *Distrust) note(client netip.Addr, now time.Time) {
@@ -74,8 +76,11 @@ func (d *Distrust) note(client netip.Addr, now time.Time) {
 	}
 	d.forget(now)
 	t, known := d.seen[client]
+	if !known {
+		t.first = now
+	}
 	if known || len(d.seen) < distrustAddresses {
-		d.seen[client] = tries{t.n + 1, now}
+		d.seen[client] = tries{t.n + 1, t.first, now}
 	}
 }
 
@@ -96,7 +101,7 @@ func (d *Distrust) err(now time.Time) error {
 	d.forget(now)
 	var clients []string
 	for client, t := range d.seen {
-		if t.n >= distrustTries {
+		if t.n >= distrustTries && t.last.Sub(t.first) >= distrustSpan {
 			clients = append(clients, client.String())
 		}
 	}

@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -36,41 +38,56 @@ func TestRefusals(t *testing.T) {
 }
 
 // TestDistrust: clients that trust another authority are named once they have refused the
-// certificate several times, and no longer when they have not for a minute.
+// certificate several times over some seconds, and no longer when they have not for a minute.
 func TestDistrust(t *testing.T) {
 	d := new(Distrust)
+	begin := time.Now()
+	var passed atomic.Int64 // seconds
+	now := func() time.Time { return begin.Add(time.Duration(passed.Load()) * time.Second) }
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
-	s.Config.ErrorLog = stdlog.New(&refusals{log: slog.New(slog.DiscardHandler), now: time.Now, distrust: d}, "", 0)
+	s.Config.ErrorLog = stdlog.New(&refusals{log: slog.New(slog.DiscardHandler), now: now, distrust: d}, "", 0)
 	s.StartTLS()
 	defer s.Close()
-	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: x509.NewCertPool()}}}
-	for _, c := range []*http.Client{s.Client(), stranger} {
-		for n := range distrustTries {
-			if err := d.Err(); err != nil {
-				t.Errorf("after %d tries: %v", n, err)
-			}
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r, err := c.Do(req); err == nil {
-				_ = r.Body.Close()
+	unknowing := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: x509.NewCertPool()}}}
+	refusals := func() int {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.seen[netip.MustParseAddr("127.0.0.1")].n
+	}
+	try := func(c *http.Client) {
+		t.Helper()
+		before := refusals()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := c.Do(req); err == nil {
+			_ = r.Body.Close()
+			return
+		}
+		deadline := time.After(10 * time.Second)
+		for refusals() == before { // the server hears of it a moment later
+			select {
+			case <-deadline:
+				t.Fatal("a refusal is not counted")
+			default:
+				runtime.Gosched()
 			}
 		}
 	}
-	deadline := time.After(10 * time.Second)
-	for d.Err() == nil { // the server hears of it a moment later
-		select {
-		case <-deadline:
-			t.Fatal("nobody is named")
-		default:
-			runtime.Gosched()
+	for range 2 * distrustTries {
+		try(s.Client())
+		try(unknowing)
+		if err := d.err(now()); err != nil {
+			t.Errorf("at once: %v", err)
 		}
 	}
-	if err := d.Err(); !strings.HasPrefix(err.Error(), "127.0.0.1 keep refusing the certificate") {
+	passed.Store(int64(distrustSpan / time.Second))
+	try(unknowing)
+	if err := d.err(now()); err == nil || !strings.HasPrefix(err.Error(), "127.0.0.1 keep refusing the certificate") {
 		t.Error(err)
 	}
-	if err := d.err(time.Now().Add(distrustFor)); err != nil {
+	if err := d.err(now().Add(distrustFor)); err != nil {
 		t.Errorf("a minute later: %v", err)
 	}
 }
