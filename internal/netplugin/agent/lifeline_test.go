@@ -26,6 +26,7 @@ type wayOf struct {
 var netmaster = netip.MustParseAddr("10.9.0.1")
 
 func newWay(t *testing.T) *wayOf {
+	t.Helper()
 	w := &wayOf{t: t, dir: t.TempDir(), now: time.Unix(1_000_000, 0), made: map[string]bool{}, down: map[string]int{}}
 	w.start()
 	return w

@@ -14,6 +14,7 @@ import (
 // Kind is what a change is of.
 type Kind string
 
+// The kinds of changes.
 const (
 	Infra   Kind = "infra"   // the host's interface on an infra network; objects are networks, as tenant:network
 	Routes  Kind = "routes"  // to services and routed networks; objects are prefixes
@@ -24,6 +25,7 @@ const (
 // State is what became of a change.
 type State string
 
+// The states of a change.
 const (
 	Applied    State = "applied"    // as it was made
 	Trial      State = "trial"      // rolled back, and no netmaster has answered since

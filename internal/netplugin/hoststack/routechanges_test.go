@@ -138,7 +138,7 @@ func TestRoutesAreRemovedBeforeTheDesiredStateIsKnown(t *testing.T) {
 	if !strings.Contains(run(t, "ip", "-n", s.host, "route"), "10.98.0.0/16") {
 		t.Error("another's route is removed")
 	}
-	if err := in(t, s.host, func() error { return removed.Restore() }); err != nil {
+	if err := in(t, s.host, removed.Restore); err != nil {
 		t.Fatal(err)
 	}
 	if n := count(); n != before {
