@@ -1,8 +1,11 @@
 package ebpf
 
 import (
+	"bytes"
+	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -209,13 +212,44 @@ func TestClientLosesItsBackendAfterTheAffinityTimeout(t *testing.T) {
 	}
 }
 
-// TestFullAffinityTableIsReported: clients that lose their provider for want of room are
-// an operator's affair.
+// TestFullAffinityTableIsReported: when more clients ask than the table has room for, all of
+// them have a backend, and the table says that it is full, with each client that lost its
+// entry. The log says so once. Netmaster's condition table-fills is of the same figures.
 func TestFullAffinityTableIsReported(t *testing.T) {
-	r := newRig(t)
-	drv := r.open(t)
-	defer drv.Close()
-	if s := r.drv.dp.services.affinities.lru.stats(); s.Quiet || !s.Evicts || s.Capacity != 65536 {
-		t.Errorf("%+v", s)
+	const room, clients = 2048, 5000
+	c := newAsking(t, map[string]uint32{"affines": room, "halfopen": 65536})
+	now, err := monotonic()
+	if err == nil {
+		err = c.rig.drv.sweepAffinities(now)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []netip.Addr
+	for i := range clients {
+		all = append(all, netip.AddrFrom4([4]byte{203, 10, byte(i >> 8), byte(i)}))
+	}
+	c.ask(all[:room/4]...)
+	if err := c.rig.drv.sweepAffinities(now); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.rig.drv.Tables()["affines"]; got.Quiet || !got.Evicts || got.Capacity != room || got.Entries != room/4 || got.Evicted != 0 {
+		t.Errorf("a quarter full: %+v", got)
+	}
+	c.ask(all[room/4:]...)
+	var log bytes.Buffer
+	f := &c.rig.drv.dp.services.affinities.lru.fill
+	for range 2 { // the second time there is nothing new to tell
+		if err := c.rig.drv.sweepAffinities(now); err != nil {
+			t.Fatal(err)
+		}
+		f.warn(slog.New(slog.NewTextHandler(&log, nil)), time.Now().Add(2*warnEvery))
+	}
+	got := c.rig.drv.Tables()["affines"]
+	if got.Entries < room*8/10 || got.Entries != uint64(len(c.known())) || got.Entries+got.Evicted != clients {
+		t.Errorf("full: %+v, of %d clients %d are known", got, clients, len(c.known()))
+	}
+	if n := strings.Count(log.String(), "map=affines "); n != 1 {
+		t.Errorf("the log tells %d times of evictions, want once:\n%s", n, log.String())
 	}
 }

@@ -63,7 +63,7 @@ func (av *AddressView) reservedFor(r AddressRequest, n model.Network) (has, free
 	}
 	free = size
 	for _, x := range ranges {
-		free -= min(free, ipam.Ranges(s.family(r.IPv6).Used(x)).Size())
+		free -= min(free, s.family(r.IPv6).Used(x).Size())
 	}
 	return has, free, size
 }
