@@ -20,6 +20,7 @@ type certifiedHosts struct {
 }
 
 func newCertifiedHosts(t *testing.T) *certifiedHosts {
+	t.Helper()
 	return &certifiedHosts{harness: newCluster(t), ctx: testContext(t)}
 }
 
