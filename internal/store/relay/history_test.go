@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -109,14 +110,14 @@ func TestDifferenceIsTheLastOfEachRow(t *testing.T) {
 	var h history
 	h.begin(store.Batch{Revision: 1})
 	for i, key := range []string{"a/1", "b/1", "a/2", "a/1", "c/1"} {
-		h.add(commitOf(store.Revision(i+2), key, fmt.Sprint(i)), func(key string) bool { return key != "c/1" })
+		h.add(commitOf(store.Revision(i+2), key, strconv.Itoa(i)), func(key string) bool { return key != "c/1" })
 	}
 	commits, _ := h.after(1)
-	got := ""
+	got := map[string]string{}
 	for _, r := range (&topic{prefixes: []string{"a/", "c/"}}).difference(commits, Open{}.Show) {
-		got += r.Key + "=" + r.Text + " "
+		got[r.Key] = r.Text
 	}
-	if got != "a/1=3 a/2=2 " {
-		t.Errorf("it sends %s", got)
+	if fmt.Sprint(got) != "map[a/1:3 a/2:2]" {
+		t.Errorf("it sends %v", got)
 	}
 }
