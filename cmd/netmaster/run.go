@@ -410,7 +410,7 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 		return nil
 	})
 	if o.debug != "" {
-		web.Go(func() error { return daemon.ServeDebug(wctx, o.debug, o.tls.DebugServer, log) })
+		web.Go(func() error { return daemon.ServeDebug(wctx, o.debug, o.tls, log) })
 	}
 	all.Go(func() error {
 		err := web.Wait() // returns when gctx has ended and requests are done

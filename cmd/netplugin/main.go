@@ -170,7 +170,7 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 		return nil
 	})
 	if o.debug != "" {
-		g.Go(func() error { return daemon.ServeDebug(ctx, o.debug, o.tls.DebugServer, log) })
+		g.Go(func() error { return daemon.ServeDebug(ctx, o.debug, o.tls, log) })
 	}
 	if docker != nil {
 		g.Go(func() error { return docker.Run(ctx) })

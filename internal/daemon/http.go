@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	stdlog "log" //nolint:depguard // http.Server takes no other one for its errors
@@ -68,10 +67,10 @@ func RegisterDebug(mux *http.ServeMux) {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 }
 
-// ServeDebug serves the debug endpoints on addr until ctx ends, with TLS unless
-// server is nil.
-func ServeDebug(ctx context.Context, addr string, server *tls.Config, log *slog.Logger) error {
-	ln, err := transport.Listen(ctx, addr, server, log)
+// ServeDebug serves the debug endpoints on addr until ctx ends, with TLS, for cluster
+// administrators alone, where the daemon has a certificate.
+func ServeDebug(ctx context.Context, addr string, with transport.Config, log *slog.Logger) error {
+	ln, err := transport.Listen(ctx, addr, with.DebugServer, log)
 	if err != nil {
 		return fmt.Errorf("listen for debugging on %s: %w", addr, err)
 	}
