@@ -1,12 +1,8 @@
-// Command datapath measures what the eBPF driver makes of a packet's way: one
-// host and two, beside a bare veth pair, Linux' and Docker's bridges, the
-// kernel's VXLAN device and the ovs driver; how much 10,000 rules and 10,000
-// remote endpoints cost; CNI ADD; and netplugin's memory. All that is compared
-// is measured in one run, in turn, in rounds; the ratios are medians of the
-// rounds' ratios. See bench/README.md.
-//
-// It guarantees that traffic of every way is made by the same code on the same
-// processors, and that it takes away what it built, when interrupted too.
-//
-// It must not touch links, rules or sysctls outside its own namespaces.
+// Command datapath measures the path of a packet through the eBPF driver, on one host and
+// on two, beside veth pairs, Linux and Docker bridges, the kernel's VXLAN device and driver
+// ovs. It also measures many rules and endpoints, CNI ADD, and netplugin's memory. All
+// paths that it compares are measured in one run, in turn, by the same code on the same
+// processors. It changes nothing outside its own namespaces, and removes what it built,
+// also when interrupted. `make bench-datapath` runs it; bench/README.md lists its sections.
+// Start with run.
 package main

@@ -1,7 +1,6 @@
-// Package machine says what machine a benchmark ran on, so that its figures can
-// be judged, and what processor time it took.
-//
-// It guarantees a text, if only "unknown", for what it cannot find out.
-//
-// It must not be imported but by benchmarks and tests that keep reports.
+// Package machine describes the machine on which a benchmark ran, its load, and the
+// processor time that the benchmark took. It guarantees a text, at least "unknown", for
+// everything that it cannot find out. It must not be imported except by benchmarks and by
+// tests that write reports. It is called by the programs in bench and by a few tests. Start
+// with Processor.
 package machine

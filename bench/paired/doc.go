@@ -1,6 +1,5 @@
-// Command paired runs a benchmark of this repository at two commits, in turn,
-// and says what the newer makes of each figure of the older: machines differ by
-// half and more from hour to hour, so that two runs after each other compare
-// the hours. It guarantees that both commits are built before the first turn
-// and that turns alternate in who begins. It must not be run beside other work.
+// Command paired runs a benchmark of this repository at two commits in turn, and compares
+// each figure of the newer with the older. The speed of a machine changes from hour to
+// hour, so separate runs would compare the hours. Both commits are built before the first
+// turn, and the order alternates. Nothing else may run beside it. Start with execute.
 package main

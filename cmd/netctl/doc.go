@@ -1,4 +1,4 @@
-// Command netctl steers Contiv from the command line: it calls netmaster's REST
-// API and prints what that answers. All of it is in internal/netctl; this package
-// only ends the process, with the exit code that internal/netctl documents.
+// Command netctl is Contiv's command line: it calls netmaster's REST API and prints the
+// answer. This package only gives the process's arguments and streams to package netctl,
+// and ends with the exit code that it returns. Start with run.
 package main

@@ -59,28 +59,69 @@ func files(t *testing.T) []file {
 	return all
 }
 
-// Every package says in doc.go what it is, what it guarantees and what it must
-// not do; commands say it at their main.
+// maxComment is how many lines a package comment has at most.
+const maxComment = 7
+
+// packageSays is how the sentences of a package comment begin, beside the one that says
+// what the package is. The comment of a command has only that one, and where to start.
+var packageSays = []string{"It guarantees ", "It must not ", "It is called by "}
+
+// startWith finds where to start: a file below the package's directory, or what it declares.
+var startWith = regexp.MustCompile(`\bStart with ([\w./-]*\w)`)
+
+// modules are directories with modules of their own, whose packages no program imports.
+var modules = regexp.MustCompile(`^(internal/netmaster/aci/acitest/clienttest|packaging/kubernetes/render|test/cluster/disk|test/kube/(coredns|kubernetes|policyapi))/`)
+
+// Every package says in doc.go, in a few lines, what it is, what it guarantees, what it
+// must not do, who calls it and where to start; commands may say it at their main.
 func TestPackageComments(t *testing.T) {
-	docs, dirs, programs := map[string]string{}, map[string]bool{}, map[string]bool{}
+	docs, sources, programs, names := map[string]file{}, map[string]string{}, map[string]bool{}, map[string]bool{}
 	for _, f := range files(t) {
-		if !f.isGo() || f.isTest() || strings.Contains(f.name, "testdata/") || strings.HasPrefix(f.name, "tools/") {
+		names[f.name] = true
+		if !f.isGo() || strings.Contains(f.name, "testdata/") || strings.HasPrefix(f.name, "tools/") || modules.MatchString(f.name) {
 			continue
 		}
 		dir := path.Dir(f.name)
-		dirs[dir] = true
+		sources[dir] += f.text
 		programs[dir] = programs[dir] || f.isMain()
-		if base := path.Base(f.name); base == "doc.go" || base == "main.go" && f.isMain() && docs[dir] == "" {
-			docs[dir] = f.text
+		if base := path.Base(f.name); base == "doc.go" || base == "main.go" && f.isMain() && docs[dir].name == "" {
+			docs[dir] = f
 		}
 	}
-	for dir := range dirs {
-		text, want := docs[dir], "// Package "
-		if programs[dir] {
-			want = "// Command "
+	for dir, source := range sources {
+		f, found := docs[dir]
+		if !found {
+			t.Errorf("%s: no doc.go", dir)
+			continue
 		}
-		if !strings.HasPrefix(text, want) && !strings.Contains(text, "\n"+want) {
-			t.Errorf("%s: no doc.go with a comment that begins %q", dir, want)
+		tree, err := parser.ParseFile(token.NewFileSet(), f.name, f.text, parser.ParseComments|parser.PackageClauseOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(tree.Doc.Text(), "\n"); n > maxComment {
+			t.Errorf("%s: the package comment has %d lines, %d are allowed", f.name, n, maxComment)
+		}
+		text, begin, says := strings.Join(strings.Fields(tree.Doc.Text()), " "), "Package "+tree.Name.Name+" ", packageSays
+		if programs[dir] {
+			begin, says = "Command "+path.Base(dir)+" ", nil
+		}
+		if !strings.HasPrefix(text, begin) {
+			t.Errorf("%s: the package comment does not begin with %q", f.name, begin)
+		}
+		for _, s := range says {
+			if !strings.Contains(text, s) {
+				t.Errorf("%s: the package comment lacks a sentence that begins with %q", f.name, s)
+			}
+		}
+		start := startWith.FindStringSubmatch(text)
+		if start == nil {
+			t.Errorf("%s: the package comment lacks a sentence that begins with %q", f.name, "Start with ")
+			continue
+		}
+		name := start[1][strings.LastIndex(start[1], ".")+1:]
+		declaration := regexp.MustCompile(`(?m)^(type |func |func \([^)]*\) |\t)` + name + `\b`)
+		if !names[path.Join(dir, start[1])] && !declaration.MatchString(source) {
+			t.Errorf("%s: the package comment says to start with %s, which is not there", f.name, start[1])
 		}
 	}
 }

@@ -1,9 +1,7 @@
-// Package condition is the registry of conditions: everything that can be wrong with a
-// cluster and that hosts, netmasters, netctl status, netctl doctor, metrics and alerts
-// report.
-//
-// Each condition is one variable of this package, with its name, severity, object, meaning
-// and remedy. Only these variables make findings and parts of a daemon's health, so that a
-// condition which is not in the registry cannot be reported. docs/user/conditions.md is
-// generated from it. A new condition needs its variable here, and the code that checks it.
+// Package condition is the registry of everything that can be wrong with a cluster: each
+// condition is one variable with its name, severity, object, meaning and remedy. It
+// guarantees that a condition outside this registry cannot be reported, and
+// docs/user/conditions.md is generated from it. A new condition needs a variable here, and
+// code that checks it. It must not check anything itself. It is called by netmaster,
+// netplugin's observer and netctl, which report conditions. Start with Condition.
 package condition

@@ -1,11 +1,8 @@
-// Package model holds the validated values of the domain: names and keys,
-// tenants, networks, endpoint groups, policies, rules, endpoints, hosts,
-// identities, and the general policy model that all data planes enforce.
-//
-// It guarantees that a value obtained from one of its parsers or accepted by a
-// Validate method satisfies the invariants written at its fields, and that
-// every parser and String method form a round trip.
-//
-// It must not do I/O, must not know wire formats of any API, and imports no
-// other package of this module.
+// Package model holds the validated values of the domain: names and keys, tenants,
+// networks, groups, policies, rules, endpoints, hosts, identities, and the general policy
+// that all data planes enforce. It guarantees that a value from a parser or accepted by
+// Validate has the invariants written at its fields, and that every parser and String
+// method form a round trip. It must not do I/O, know wire formats, or import other packages
+// of this module. It is called by nearly every package of netmaster and netplugin. Start
+// with Tenant, Network, Group and Endpoint.
 package model

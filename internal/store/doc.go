@@ -1,14 +1,8 @@
-// Package store is the transactional key-value contract that the whole system
-// stands on: Store and Tx, what a backend has to offer for them, the batches
-// of a mirror, and views kept by one (Follower).
-//
-// It guarantees what it says of each method to every implementation that
-// passes storetest: Update is serializable and returns its commit revision;
-// Mirror delivers one complete snapshot and then whole transactions in revision
-// order, re-listing by itself after any gap; a list inside a transaction is
-// protected against phantoms.
-//
-// It must not know which keys there are but its own two (those are tables'
-// business), nor how transactions are made (engine's), nor what is elected or
-// registered (cluster's).
+// Package store is the transactional key-value contract of the whole system: Store and Tx,
+// the Backend that an implementation offers, mirrors, and views kept by one (Follower). It
+// guarantees for each implementation that passes storetest: Update is serializable, Mirror
+// delivers a snapshot, then whole transactions in order, and lists again after a gap. Lists
+// in a transaction see no phantoms. It must not know keys beside its own two, or how
+// transactions are made (engine). It is called by control, membership, netplugin's state
+// mirror and all packages below it. Start with Store; docs/design/store.md explains it.
 package store

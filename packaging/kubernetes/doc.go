@@ -1,7 +1,7 @@
-// Package kubernetes holds the manifests and the chart with which Contiv is installed
-// on a Kubernetes. The chart is the one source: the manifests are made of it.
-//
-// It has tests only.
+// Package kubernetes holds the manifests and the Helm chart that install Contiv on
+// Kubernetes. It guarantees by its test that the manifests are made from the chart as it
+// is. It must not hold code: the module render makes the manifests. It is called by `go
+// generate`, which runs render, and by `go test`. Start with chart/values.yaml.
 package kubernetes
 
 //go:generate go -C render run .

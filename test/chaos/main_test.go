@@ -69,8 +69,20 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// TestOperator makes the mistakes, puts all right, and asks for the status;
-// then it leaves one fault in and asks again.
+// TestOperator makes mistakes, one after another: wrong flags, a host's name taken, deleted
+// files, devices, filters, rules, flows and pins, daemons killed and paused, a full disk,
+// another store, restored backups, bad requests. A seed decides which, on which host and for
+// how long. Then it puts all right and asks for the status; then it leaves each kind of
+// mistake in once and asks again.
+//
+// Containers that no mistake touches are watched all the while, by a ping every 10 ms and a
+// TCP connection, on one host and across hosts. Failures are:
+//   - an outage longer than the documentation says of a mistake, reported with the mistakes
+//     around it,
+//   - a packet that arrives although policy denies it or another tenant sent it,
+//   - a `netctl status` that 10 seconds after the last mistake does not say what is wrong, or
+//     says more,
+//   - a status that says all is well while allowed packets had no answer for 10 seconds.
 func TestOperator(t *testing.T) {
 	chosen := []string{testcluster.DriverEBPF, testcluster.DriverOVS}
 	switch {

@@ -1,9 +1,6 @@
-// Package docker tests Contiv with real Docker Engines: each simulated host of
-// internal/testcluster runs a dockerd of its own, in the host's network namespace and in
-// mount and process namespaces of its own (internal/testcluster/docker).
-//
-// It needs root and the packages of tools/deps.sh (docker.io, openvswitch-switch,
-// etcd-server, busybox-static,
-// docker-compose, systemd); run it with go test -tags integration. It starts
-// no service of the machine and changes neither its network nor its iptables.
+// Package docker tests Contiv with real Docker engines on the hosts of a test cluster. It
+// guarantees that it starts no service of the machine, and changes neither its network nor
+// its iptables. It must not run without root and the packages of tools/deps.sh: its tests
+// have the build tag integration. It is called by `make test-lab` and `make test-compose`.
+// Start with TestDocker.
 package docker

@@ -1,6 +1,6 @@
-// Package clusterstore has the flags by which netmaster and netplugin find the etcd or the
-// Consul with the cluster's state, and opens it. It guarantees that both programs take the
-// same spellings, those of 1.x included, and refuse the same ones. It must not start a store:
-// the embedded etcd is netmaster's. The callers are cmd/netmaster and cmd/netplugin; start
-// reading at Flags.
+// Package clusterstore has the flags by which netmaster and netplugin find the etcd or
+// Consul with the cluster's state, and opens it. It guarantees that both programs accept
+// the same spellings, also those of 1.x, and refuse the same ones. It must not start a
+// store: the embedded etcd belongs to netmaster. It is called by cmd/netmaster and
+// cmd/netplugin. Start with Flags.
 package clusterstore

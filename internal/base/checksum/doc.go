@@ -1,7 +1,5 @@
-// Package checksum has the Internet's checksum (RFC 1071) of headers and of messages
-// that count their addresses too.
-//
-// It guarantees nothing about what it sums; bytes are in network order.
-//
-// It must not know packets: who calls says where they begin and end.
+// Package checksum computes the Internet checksum (RFC 1071) of headers, and of messages
+// with a pseudo-header. It guarantees the same sum on every machine: bytes are in network
+// order. It must not parse packets: the caller says where they begin and end. It is called
+// by the Open vSwitch driver, the L2 announcer and the multicast listener. Start with Sum.
 package checksum

@@ -1,9 +1,7 @@
-// Package durable writes files so that they survive a crash of the machine: after
-// the crash a file has its whole old contents or its whole new contents; once the
-// write has returned without an error, the new.
-//
-// Lock keeps a file or directory to one process, for as long as that lives.
-//
-// It must not wait for a lock, know what it writes or locks, nor import anything but the standard library: it
-// is linked into contivk8s, which starts for every container.
+// Package durable writes files that survive a crash of the machine, and locks files and
+// directories. It guarantees that a file has its whole old or its whole new contents after
+// a crash, and the new contents once a write returned without an error. A lock ends with
+// the process that took it. It must not wait for a lock, know what it writes, or import
+// anything but the standard library, because contivk8s starts for every container. It is
+// called by netmaster, netplugin, netctl and contivk8s. Start with Write.
 package durable

@@ -1,9 +1,6 @@
-// Package waiting lets goroutines wait for each other and for time: Changes and Value for a
-// condition, Bell for work that one goroutine does, Turns for one at a time by key, Pause
-// for time alone, Retry and Backoff for the next attempt.
-//
-// It guarantees that no change is missed between looking and waiting, that notifying never
-// blocks, and that every wait ends with its context.
-//
-// It must not know what is waited for: it imports nothing of this module.
+// Package waiting lets goroutines wait for a condition, for each other, for time, and for
+// the next attempt. It guarantees that no change is missed between a check and the wait,
+// that notifying never blocks, and that every wait ends with its context. It must not know
+// what is waited for: it imports nothing of this module. It is called by netmaster,
+// netplugin and the stores, wherever a goroutine waits. Start with Changes.
 package waiting

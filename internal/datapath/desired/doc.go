@@ -1,9 +1,6 @@
-// Package desired is the picture of one host's data plane: what compile makes
-// and a driver makes true. It is data only.
-//
-// It guarantees that a Host is immutable once published and made of shared
-// parts (Map), so that two pictures that differ in one object can be compared
-// at a cost that does not grow with what they have in common.
-//
-// It must not do I/O and must not know how any data plane works.
+// Package desired is the desired state of one host's data plane: data only, made by compile
+// and enforced by a driver. It guarantees that a published Host never changes, and that
+// comparing two costs only their difference, because they share their maps. It must not do
+// I/O or know how any data plane works. It is called by compile, the drivers and netplugin.
+// Start with Host.
 package desired

@@ -1,17 +1,8 @@
-// Package ebpf is the driver that needs a kernel and nothing else: TC programs
-// on the host side of every container's veth, on one VXLAN device in
-// collect-metadata mode, and on the uplink (bpf/ holds their C sources).
-//
-// It guarantees that the data plane goes on without the process (programs,
-// links and maps are pinned below one directory of its own), that a new process
-// takes it over without losing a packet or a connection, and that programs,
-// devices and filters of others stay as they are.
-//
-// Driver is the facade. It owns the lock, the goroutines and the events. Its parts (type
-// datapath) own the tables and the state, one subject each: ports, networks, endpoints,
-// policies, services and others.
-//
-// It must not change anything outside its pin directory, its VXLAN device
-// (recognised by its alias) and its own program attachments, and it must not
-// turn off offloads.
+// Package ebpf is the driver on the kernel alone: TC programs (bpf/) on containers' veths,
+// one VXLAN device and the uplink. It guarantees that the data plane keeps forwarding
+// without the process, from pinned programs, links and maps, and that a new process takes
+// over without losing a packet or a connection. It must not change anything outside its pin
+// directory, its VXLAN device and its own attachments, or turn off offloads. It is called
+// by netplugin, by benchmarks and by test clusters. Start with Driver, the facade;
+// datapath.go has its parts, and docs/design/ebpf-datapath.md explains them.
 package ebpf

@@ -1,17 +1,8 @@
-// Package ovs is the data plane on Open vSwitch: it makes one bridge forward
-// and police as a desired.Host says, on the kernel's datapath and on the one in
-// user space.
-//
-// It guarantees that a packet sees either the old or the new policy and never a
-// part of one (flows change in one atomic bundle), that a port without flows
-// drops everything, that a restarted agent finds its flows by reading them back
-// and changes only what differs, and that bridges, ports and flows that do not
-// carry its mark are left alone.
-//
-// Driver is the facade. It owns the lock, the goroutines and the order of an Apply. Its
-// parts own the state, one subject each: connections, bridge, underlay, bandwidth, ports,
-// flows and others.
-//
-// It must not decide policy, nor know where a picture comes from.
-// docs/design/ovs-pipeline.md describes the flows.
+// Package ovs is the driver on Open vSwitch, on the kernel's datapath and on the one in
+// user space: it makes one bridge match a desired.Host. It guarantees that a packet sees
+// either the old or the new policy, that a port without flows drops everything, and that a
+// restarted agent changes only what differs. It must not decide policy, or touch bridges,
+// ports and flows without its mark. It is called by netplugin and by benchmarks. Start with
+// Driver, the facade, in ovs.go; docs/design/ovs-pipeline.md explains its parts and the
+// flows.
 package ovs

@@ -1,8 +1,6 @@
 // Package apiconv converts objects of package api into values of package model, for the
-// REST interface and for Kubernetes' objects, whose specs are the same objects. It fills in
-// defaults, and refuses what cannot be parsed, with the field's name in the API.
-//
-// Its results need not be valid as a whole: model.Check checks that. It is pure, and has
-// the kinds that both interfaces take. Package apiserver parses the kinds that REST alone
-// has.
+// kinds that both REST and Kubernetes' objects have. It fills in defaults. It guarantees
+// that a refusal names the field as the API calls it. It must not do I/O, or decide whether
+// a value is valid as a whole, which model.Check does. It is called by netmaster's API
+// server and by package objects of Kubernetes. Start with Network.
 package apiconv

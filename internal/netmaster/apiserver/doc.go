@@ -1,13 +1,8 @@
-// Package apiserver answers netmaster's HTTP interface: the objects under
-// /api/v1, their operational views, the runtimes' requests under /plugin,
-// health, metrics and information about the cluster.
-//
-// It guarantees that a request is parsed into model values before anything
-// happens, that no handler runs before the client is authorised for what those values are
-// about, that every refusal is a plain sentence with the status code of its
-// kind, that 500 means a fault of ours, logged under the id that the answer
-// names, and that answers have the shapes of the recorded 1.x exchanges.
-//
-// It must not decide anything about the objects: validation belongs to model,
-// use-cases to control.
+// Package apiserver is netmaster's HTTP interface: the objects under /api/v1, their
+// operational views, the runtimes' requests under /plugin, health and metrics. It
+// guarantees that a request is parsed to model values and authorized before a handler runs,
+// that a refusal is a sentence with its status, that 500 is a logged bug with an id, and
+// that answers look like 1.x. It must not decide anything about objects: model validates,
+// control decides. It is called by cmd/netmaster. Start with New; route.go says what a
+// route declares.
 package apiserver

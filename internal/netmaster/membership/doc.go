@@ -1,18 +1,8 @@
-// Package membership makes one replicated etcd of netmasters. The first one founds it, and
-// others join it by a token. Lost members are removed. A cluster that lost its majority is
-// founded again from one member.
-//
-// It guarantees:
-//   - Members speak to each other by mutual TLS only, with an authority of their own.
-//   - A token admits one directory, once, before it expires, and is shown only to the
-//     cluster that made it.
-//   - A kill at any step leaves a directory that records how far it came, so that the same
-//     command line goes on from there.
-//   - A directory of another cluster, or one that has lost its data, is never taken for a
-//     new one.
-//   - No member is removed, and no learner gets a vote, where one more loss would stop
-//     writes. The second member is the exception, and a warning says so.
-//
-// It must not read flags, nor know what the store holds beside its own rows and the store's
-// identity.
+// Package membership makes one replicated etcd of netmasters: the first one founds it,
+// others join by a token, and a cluster without a majority is founded again from one
+// member. It guarantees mutual TLS between members, tokens that admit one directory once,
+// that the same command line goes on after a kill at any step, and that no directory of
+// another cluster is taken for a new one. It must not read flags, or know what the store
+// holds beside its own rows. It is called by cmd/netmaster, and by test/kube/cluster. Start
+// with Member; docs/design/join.md explains it.
 package membership

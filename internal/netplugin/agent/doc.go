@@ -1,17 +1,8 @@
-// Package agent is the loop of one host: it mirrors what concerns the host
-// (picture), compiles it, hands the picture to the driver, tells how the host is,
-// and lets runtimes attach and detach containers (attachment).
-//
-// An Agent joins parts, each of which owns its state: what the host knows of the
-// cluster (mirror), its name (hostLease, registration), the driver (dataPlane),
-// attachments, observer, sockets, and what announces and probes. They ask the Agent
-// through interfaces and functions.
-//
-// It guarantees: no write to the data plane before the first complete snapshot;
-// with the store away the last picture stays, Attach fails clearly and Detach
-// works; at the end, requests under way finish and the data plane keeps
-// forwarding.
-//
-// It must not know how the control plane decides (it asks netmaster over REST),
-// which orchestrator asks, or which store and driver it was given.
+// Package agent is the loop of one host: it mirrors what concerns the host, compiles it,
+// applies it by the driver, reports status, and lets runtimes attach containers. It
+// guarantees no write to the data plane before the first complete snapshot. Without a store
+// the last desired state stays, Attach fails clearly and Detach works. At the end the data
+// plane keeps forwarding. It must not know which orchestrator asks, or which store and
+// driver it was given. It asks netmaster by REST only. It is called by cmd/netplugin and
+// bench/scale. Start with Agent, which joins its parts; its loop is in loop.go.
 package agent

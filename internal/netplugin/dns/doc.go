@@ -1,14 +1,8 @@
-// Package dns is the name server of one host: it answers the names and
-// addresses of containers, groups and services to the containers of the same
-// tenant, over UDP and TCP, and forwards everything else to the host's
-// resolvers. It is fed by desired.DNS. The asker is known by its source address,
-// the host-private address of a local port.
-//
-// It guarantees that no answer holds a name or an address of another tenant,
-// that questions from any other address are refused, that memory, time and the number of
-// questions under way are bounded whatever is asked, and that no message makes
-// it fail.
-//
-// It must not know the store or how packets get here, and reads and writes
-// DNS messages by the library only (github.com/miekg/dns).
+// Package dns is the name server of one host: it answers names of containers, groups and
+// services to containers of the same tenant, and forwards other questions to the host's
+// resolvers. It guarantees that no answer has another tenant's name or address, that
+// questions from unknown addresses are refused, and that memory, time and open questions
+// are bounded. It must not know the store, or decode DNS messages by itself
+// (github.com/miekg/dns does). It is called by netplugin's agent, which gives it
+// desired.DNS. Start with Server.
 package dns

@@ -1,12 +1,7 @@
-// Package fabric is this host's part of the physical network's routing: by the
-// host's BGP settings it runs the speaker, tells it what this host has, and has the
-// host's stack follow what it learns.
-//
-// It guarantees that nothing is announced before the stack leads there, that routes
-// of an earlier process stay until the neighbors have told all, that a process which
-// ends leaves routes and announcements for the one that follows, and that all goes
-// when the settings go. What keeps it from that is a problem in a sentence.
-//
-// It must not know how containers are attached, ask a netmaster, or decide what
-// data planes do.
+// Package fabric is the host's part of the physical network's routing: it runs the BGP
+// speaker by the host's settings, announces what the host has, and gives the host's stack
+// the learned routes. It guarantees that it announces only what the stack already reaches,
+// that routes and announcements survive a restart of the process, and that all are removed
+// with the settings. It must not know how containers are attached, ask a netmaster, or
+// decide what data planes do. It is called by netplugin's agent. Start with Router.
 package fabric

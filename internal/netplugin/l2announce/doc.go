@@ -1,11 +1,7 @@
-// Package l2announce answers ARP and neighbour discovery for addresses of load
-// balancers, on the interfaces of this host that have an address of their subnet.
-//
-// It guarantees that it answers for an address only while it was told to, and for no
-// longer than model.AnswerFor after it asked: by its own clock, whatever becomes of who
-// told it. It announces an address that it has got to all neighbours.
-//
-// Besides, it announces the endpoints of this host to VLAN networks (Announcer).
-//
-// It must not know services, nor who decides which host has an address.
+// Package l2announce answers ARP and neighbour discovery for load balancers' addresses
+// (L2Announcer), and announces this host's endpoints to VLAN networks (Announcer). It
+// guarantees that it answers for an address only while it is assigned to this host, and by
+// its own clock no longer than model.AnswerFor after it last asked. It must not know
+// services, or who decides which host has an address. It is called by netplugin's agent.
+// Start with L2Announcer.
 package l2announce

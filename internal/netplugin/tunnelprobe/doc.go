@@ -1,11 +1,7 @@
-// Package tunnelprobe tests the tunnels to the hosts that this host's containers send to:
-// whether packets come back, small ones and those of full size.
-//
-// It guarantees: a host is reported after three lost probes in a row, or, before it has
-// ever answered, after ten seconds without an answer; three rounds of answers in a row end
-// that; a report outlasts that the host is away for some minutes; what the driver could not
-// send yet says nothing; all probes together are at most 200 a second.
-//
-// It must not know the store, or which driver there is: who is asked, and what follows, is
-// its caller's.
+// Package tunnelprobe tests the tunnels to the hosts that this host's containers send to,
+// with small packets and full-size ones. It guarantees that a host is reported after three
+// lost rounds, or ten seconds if it never answered, that three answered rounds end that,
+// and at most 200 packets a second. It must not know the store, or which driver there is.
+// It is called by netplugin's agent, which says which hosts to test. Start with Prober;
+// docs/design/driver.md explains the probes.
 package tunnelprobe

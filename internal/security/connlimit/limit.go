@@ -15,7 +15,7 @@ type Config struct {
 	Burst      int     // requests that it may have made less before; default 1000
 	Running    int     // requests of one client answered at a time; default 64
 	RunningAll int     // of all clients; default 1024
-	Clients    int     // with an entry of their own; default 10000
+	Clients    int     // with an entry of their own; default 10000. All others share one
 	// Streams tells of requests whose bodies have no end, and no limit; nil = there are
 	// none.
 	Streams func(*http.Request) bool

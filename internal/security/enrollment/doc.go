@@ -1,12 +1,7 @@
-// Package enrollment gets and renews a host's certificate: the first by a one-time token,
-// later ones by the certificate itself. The key is made on the host and never leaves it.
-//
-// It guarantees:
-//   - The token is shown only to the cluster that made it.
-//   - A kill at any moment leaves a directory with which the same command line goes on. A
-//     process that reads the directory (transport.Directory) finds a whole certificate: the
-//     new one or the previous one.
-//   - Refusals name the remedy.
-//
-// It must not know etcd, nor what the certificate is for.
+// Package enrollment gets and renews a host's certificate: first by a one-time token or a
+// service account, later by the certificate itself. It guarantees that the key never leaves
+// the host, and that the token is shown only to the cluster that made it. After a kill at
+// any moment the same command line goes on, and the directory has a whole certificate. It
+// must not know etcd, or what the certificate is for. It is called by cmd/netplugin. Start
+// with Join, then Keep.
 package enrollment

@@ -1,10 +1,7 @@
-// Package jointoken is what those who are let in to a cluster show at the door of its
-// members: one-time tokens that carry the fingerprint of the members' authority, the
-// client that speaks to that authority only, and the shapes of questions and answers.
-//
-// It guarantees that a token's text is taken whole or not at all, that no error or
-// String shows its secret, and that nothing is sent to who does not show the authority
-// of the fingerprint.
-//
-// It must not know etcd: netplugin has it, too.
+// Package jointoken is how new members and hosts join a cluster: one-time tokens with the
+// fingerprint of the members' authority, a client that trusts that authority only, and the
+// messages. It guarantees that no error or String shows a token's secret, and that nothing
+// is sent to a server that does not have the authority. It must not know etcd, because
+// netplugin links it. It is called by membership in netmaster and by enrollment in
+// netplugin. Start with Token.
 package jointoken

@@ -1,11 +1,8 @@
-// Package pki makes certificates for a cluster that has no authority of its own: an
-// authority in a directory, certificates with a role, and their renewal, including the
-// authority's.
-//
-// It guarantees that keys are readable by their owner only, that a file has its whole old
-// or its whole new contents, that existing files are replaced only by Renew and
-// RenewAuthority, and that during the renewal of an authority certificates of the new and
-// of the former one are both accepted, in whatever order hosts get them.
-//
-// It must not open connections, nor know who checks a certificate.
+// Package pki makes certificates for a cluster without an authority of its own: an
+// authority in a directory, certificates with a role, and their renewal. It guarantees keys
+// that only their owner can read, whole files, that only Renew and RenewAuthority replace
+// files, and that old and new certificates are both accepted while the authority is
+// renewed. It must not open connections, or know who checks a certificate. It is called by
+// `netctl pki`, netmaster's membership, enrollment, and checks of roles. Start with
+// Authority.
 package pki

@@ -1,9 +1,6 @@
-// Package token reads the secret by which netmaster knows who may ask it: a file
-// with a token a line, of which the first is shown and each is accepted.
-//
-// It guarantees that a file that changes counts within a second, without a
-// restart, that one which cannot be read any more leaves what was read before, and
-// that how long a comparison takes tells nothing of a token.
-//
-// It must not log or return a token in an error, nor know where one is shown.
+// Package token reads the shared tokens of a file, one a line: clients send the first, and
+// servers accept each. It guarantees that a changed file counts within a second, that the
+// last readable contents stay if it cannot be read, and that the time of a comparison
+// reveals nothing. It must not log a token, return one in an error, or know where one is
+// shown. It is called by netmaster, netplugin and netctl. Start with File.
 package token

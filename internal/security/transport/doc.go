@@ -1,14 +1,8 @@
-// Package transport is the one place where a process of Contiv gets its TLS
-// from: which end of which connection uses which configuration.
-//
-// It guarantees that the zero Config is plain at every end, as programs are
-// today, and that no listener on TCP and no client of the REST interface or of
-// the store is made anywhere else with a TLS configuration of its own.
-//
-// NewServer makes each HTTP server, so that none is without time limits.
-//
-// A Directory makes a Config of a certificate's files, and follows them.
-//
-// It must not read flags, nor know what is spoken on a connection. Unix sockets are
-// no part of it.
+// Package transport is the one place that makes TLS configurations and HTTP servers: which
+// end of which connection uses which. It guarantees that the zero Config is plain at every
+// end, that a Directory of certificates is read again when its files change, and that each
+// HTTP server (NewServer) has time limits. It must not read flags, know what is spoken on a
+// connection, or handle unix sockets. It is called by netmaster, netplugin, netctl and the
+// stores, wherever they listen or connect on TCP. Start with Config;
+// docs/design/transport.md lists the ends.
 package transport

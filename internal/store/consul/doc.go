@@ -1,11 +1,8 @@
-// Package consul is the store on Consul's KV: reads and compare-and-commit by its
-// transactions, mirrors that follow a journal, and leases of its own making.
-//
-// It guarantees what storetest asks of any store: a mirror hears of every Update
-// as a whole, one change costs it what changed and not what there is, and who
-// holds a lease knows that it is over no later than anybody else.
-//
-// It must not rely on Consul's sessions (they live ten seconds at least, up to
-// twice as long as asked for, and what they delete no journal tells), nor on
-// keys that others write under its prefixes by hand.
+// Package consul implements store.Store on Consul's KV store: transactions with
+// compare-and-commit, mirrors that follow a journal, and its own leases. It guarantees what
+// storetest tests: a mirror sees whole Updates, a change costs only its size, and a lease's
+// holder knows no later than others that it has ended. It must not rely on Consul's
+// sessions, which end late and leave no trace in the journal, or on keys written by others
+// under its prefixes. It is called by package clusterstore in cmd/internal, for netmaster
+// and netplugin. Start with Client.
 package consul

@@ -1,8 +1,6 @@
-// Package memory is the in-memory store: the reference for what the others must
-// do, and the store of tests, with hooks for faults (conflicts, absence, pause,
-// lost watches, compaction, sessions that expire, other data).
-//
-// It guarantees what storetest asks of any store.
-//
-// It must not be used by programs: nothing of it outlives the process.
+// Package memory is the store in memory: the reference for the others, with hooks for
+// faults such as conflicts, absence, lost watches, compaction and expired sessions. It
+// guarantees what storetest tests of any store. It must not be used by programs: its data
+// end with the process. It is called by tests of netmaster, netplugin and packages of the
+// store. Start with Store.
 package memory

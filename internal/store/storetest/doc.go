@@ -1,7 +1,6 @@
-// Package storetest is the conformance suite of store.Store: what it tests is
-// what the rest of the system relies on, and each implementation has to pass it
-// whole.
-//
-// It knows implementations only through Harness; a test that needs to know
-// more belongs beside that implementation.
+// Package storetest is the conformance suite of store.Store: it tests what the rest of the
+// system relies on. It guarantees that every implementation passes the same tests as a
+// whole. It must not know an implementation except by its Harness. It is called by the
+// tests of the stores and the relay; other tests use its proxy and processes. Start with
+// Run.
 package storetest

@@ -1,12 +1,7 @@
-// Package docker runs real Docker Engines on the simulated hosts of package
-// lab: each host has a dockerd of its own, in the host's network namespace and
-// in a mount and process namespace (the box) in which /run/docker is the
-// engine's own.
-//
-// It guarantees that an engine finds only its own host's plugins, that its box
-// outlives dockerd as a machine does, and that everything inside ends with the
-// box: engines, containers, mounts.
-//
-// It must not start or configure the machine's own engine, and changes neither
-// its network nor its iptables.
+// Package docker runs real Docker engines on the hosts of package testcluster, each in its
+// host's network namespace and in its own mount and process namespaces (the box). It
+// guarantees that an engine finds only its own host's plugins, that the box outlives
+// dockerd as a machine does, and that everything inside ends with the box. It must not
+// touch the machine's own engine, its network or its iptables. It is called by contivlab,
+// test/docker, test/matrix, the chaos ledger and the Kubernetes demo. Start with Engine.
 package docker

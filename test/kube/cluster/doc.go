@@ -1,14 +1,8 @@
-// Package cluster runs Kubernetes for tests on one machine. Start runs the part that
-// keeps objects, an etcd and an API server, where a pod stays as it is written and a
-// namespace gets no service account; Schedule adds the controllers and the scheduler.
-// StartNodes runs a whole cluster: all that, netmaster, and nodes with netplugin,
-// containerd and a kubelet, on the hosts of a lab.
-//
-// It guarantees that all listen on loopback, or in the lab's network namespaces, which
-// lead nowhere else; that no image is pulled and no setting of the machine is changed;
-// that everything is kept below the directories that it is given, but for nodes' control
-// groups; and that Close ends what it started and waits for it. All ends too when the
-// test's process is killed: control groups without processes are left then.
-//
-// It must not be imported by anything but tests and benchmarks.
+// Package cluster runs Kubernetes on one machine for tests: Start runs etcd and an API
+// server, Schedule adds controllers and the scheduler, and StartNodes runs netmaster and
+// nodes with netplugin, containerd and kubelets on a test cluster. It guarantees listeners
+// on loopback or in the cluster's namespaces only, files in the given directories only, no
+// pulled images, and that Close ends what it started. It must not be imported except by
+// tests and benchmarks. It is called by the suites in test/kube, test/matrix and
+// benchmarks. Start with Control and Nodes.
 package cluster

@@ -1,11 +1,8 @@
-// Package upstream runs the tests that Kubernetes itself has for networks, e2e.test of
-// the version that test/kube/kubernetes pins, on a cluster of test/kube/cluster, and
-// keeps what came of each spec as a report in test/kube/reports.
-//
-// It guarantees that a spec which fails and is not in expected.json fails the run, that
-// one of that list which passes fails it too, and that a report tells the commit, the
-// date, and by a sum the code that it is of. Its test of age fails when that code is
-// another one by now.
-//
-// It must not be imported by anything but tests, and knows no spec by itself.
+// Package upstream runs Kubernetes' own network tests, e2e.test of the pinned version, on a
+// cluster of test/kube/cluster, and keeps the result of each spec in test/kube/reports. It
+// guarantees that a run fails if a spec fails that is not in expected.json, or one passes
+// that is. Each report has the commit, the date and a sum of the code, and
+// TestReportsAreOfThisCode fails when that code has changed. It must not know any spec by
+// itself, or be imported outside of tests. It is called by `make test-kube`. Start with
+// TestSuite.
 package upstream

@@ -23,7 +23,8 @@ type Sink interface {
 	Write(line []byte) (int, error)
 }
 
-// Log writes entries, one a line. It is safe for concurrent use.
+// Log writes entries, one a line. It is safe for concurrent use. A line is not synced to
+// disk. A process that is killed between a commit and its line leaves none.
 type Log struct {
 	log *slog.Logger
 	now func() time.Time

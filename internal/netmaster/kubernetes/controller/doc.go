@@ -1,7 +1,7 @@
-// Package controller keeps the cluster's store in step with a Kubernetes API server:
-// namespaces' labels and policies, in each tenant that has pods they could select (Keeper),
-// and services, their slices, nodes and the addresses of load balancers (Services). The
-// leader among the netmasters runs it, through use cases of control under its fence, and
-// writes differences only. Package translate interprets the objects. The keeper's user gets
-// a report of each object that cannot be realised as written.
+// Package controller keeps the store in step with a Kubernetes API server: policies and
+// namespaces (Keeper), services and nodes (Services), and Contiv's own objects (Objects).
+// It guarantees that only the leading netmaster writes, by use cases of control under its
+// fence, and only differences. Each object that cannot be realized as written is reported.
+// It must not decide what an object means, which package translate does. It is called by
+// cmd/netmaster, which tells it when it leads. Start with Keeper.
 package controller

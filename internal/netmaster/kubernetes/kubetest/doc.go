@@ -1,8 +1,6 @@
-// Package kubetest holds what Kubernetes' policies come to in Contiv against what their
-// specifications say: a naive judge, and random clusters for it.
-//
-// It guarantees that the judge is written from the texts of the two APIs' types alone, on
-// Kubernetes' own objects, and shares nothing with the translation.
-//
-// It is for tests only; it must not import anything of ours.
+// Package kubetest decides what Kubernetes' policies should allow, by a simple evaluation
+// of their specification, and makes random clusters to compare it with Contiv. It
+// guarantees that it follows the text of the two policy APIs alone, on Kubernetes' own
+// objects. It must not import anything of ours, or be imported outside of tests. It is
+// called by the tests of package translate and by test/kube. Start with World.
 package kubetest

@@ -1,12 +1,7 @@
-// Package mirror is a copy of some kinds of a Kubernetes API server, kept by watches, that
-// can say whether all of it is up to a moment.
-//
-// A moment is a resource version. The mirror has reached one when, for each kind, a list,
-// an event or a bookmark has shown that or a later one. A watch without events shows
-// nothing, so a waiting caller has the kinds that lag listed: where the list equals the
-// mirror, the mirror is as late as the list. One such question runs at a time, and all
-// callers that waited when it began share its answer.
-//
-// It does not interpret objects, and writes nothing. Sources and ServiceSources say where
-// the kinds for policy and services come from; a test's Source may be anything.
+// Package mirror is a copy of some kinds of objects of a Kubernetes API server, kept by
+// watches. It guarantees that it knows whether it is complete up to a resource version:
+// when each kind has shown that version by a list, an event or a bookmark. It lists kinds
+// that lag, once for all callers that wait. It must not interpret objects or write
+// anything. It is called by the Kubernetes controller and cmd/netmaster. Start with Mirror;
+// docs/design/kubernetes.md explains how it stays in step.
 package mirror

@@ -1,9 +1,7 @@
-// Package objects has the objects of Kubernetes in which Contiv's intent can be written:
-// Tenant, Network, EndpointGroup, Policy and NetProfile of contiv.io/v1alpha1. It is the
-// one source of their schemas (Definitions), from which the manifests are made, and says
-// in values of model what they mean.
-//
-// A spec is the object as the REST interface takes it, by the same names, so that there
-// is one vocabulary and one parser (package apiconv). The package is pure, and trusts no API
-// server to have validated what it reads.
+// Package objects holds Contiv's custom resources of contiv.io/v1alpha1: Tenant, Network,
+// EndpointGroup, Policy and NetProfile, with their schemas and their translation to package
+// model. It guarantees that a spec has the same fields as the REST object, parsed by
+// package apiconv, and that its results do not rely on the API server's validation. It must
+// not do I/O: no watch, no store. It is called by the Kubernetes controller, mirror and
+// status report, and by cmd/netmaster. Start with Kinds.
 package objects

@@ -1,9 +1,7 @@
-// Package statusreport reports to Kubernetes what became of its objects. An object that the
-// cluster's store does not have as written gets an event. A ClusterNetworkPolicy gets a
-// condition, also when all is well. A Service gets its load balancer's addresses in its
-// status.
-//
-// It guarantees that one problem of one object is one event, however often and by whichever
-// replica it is reported; that it makes at most a few requests a second; and that it never
-// delays its callers.
+// Package statusreport writes to Kubernetes what became of its objects: events for
+// problems, conditions of policies and of Contiv's objects, and load balancers' addresses.
+// It guarantees one event for one problem of an object, from whichever replica and however
+// often it is reported, at most a few requests a second, and that its callers never wait.
+// It must not decide what to report. It is called by cmd/netmaster, with the results of the
+// Kubernetes controller. Start with Notices.
 package statusreport

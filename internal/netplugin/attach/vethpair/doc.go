@@ -1,11 +1,7 @@
-// Package vethpair makes, configures, checks and removes the veth pairs that
-// connect containers to the host's data plane.
-//
-// It guarantees that every pair it makes can be recognised by a process without
-// memory (name and alias of the host side), that removal of an absent pair
-// succeeds, that nothing remains of a pair that could not be made, and that calls
-// for different containers run in parallel: each opens its own netlink sockets,
-// and a thread that enters a namespace is locked, and ended if it cannot return.
-//
-// It must not know the store, the data plane, or who asked; it runs no programs.
+// Package vethpair creates, configures, checks and deletes the veth pairs between
+// containers and the host's data plane. It guarantees that a later process recognizes a
+// pair by the name and alias of its host side, that deleting an absent pair succeeds, that
+// a failed creation leaves nothing, and that calls for different containers run in
+// parallel. It must not know the store, the data plane or who asked, or run programs. It is
+// called by netplugin's attachment, agent, observer and state mirror. Start with Create.
 package vethpair

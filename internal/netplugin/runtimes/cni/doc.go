@@ -1,14 +1,7 @@
-// Package cni is the plugin of the Container Network Interface (specification 1.1 and the
-// older versions that libcni knows). It passes a runtime's verb and configuration to
-// netplugin over its unix socket, and netplugin's answer to the runtime. Package server, in
-// netplugin, interprets them.
-//
-// It guarantees that every invocation is answered in the specification's terms on stdout,
-// and that DEL succeeds with netplugin down: the deletion is spooled, and netplugin replays
-// it.
-//
-// It must not touch namespaces, the store or netmaster: netplugin does. Nor must it decode
-// configurations, which netplugin decodes: runtimes start the plugin for every verb, and
-// each new process would have to build the decoder's tables of every type. A test in
-// cmd/contivk8s holds the list of packages that it links.
+// Package cni is the CNI plugin (specification 1.1 and older): it passes a runtime's verb
+// and configuration to netplugin's socket, and the answer to the runtime. It guarantees an
+// answer on stdout in the specification's terms, and that DEL succeeds without netplugin:
+// the deletion is spooled and replayed. It must not touch namespaces, the store or
+// netmaster, or decode configurations, which would slow each start. It is called by
+// contivk8s, and in netplugin by the packages server and mesos. Start with Run.
 package cni
