@@ -1,12 +1,7 @@
 // Command disk mounts a file system over a directory, which is slow, fails or is full on
-// request. It guarantees that what it does not refuse is kept as the directory keeps it. It is
-// a module of its own, so that no program of ours depends on a FUSE library. Start with main.
-//
-// Usage: disk DATA MOUNTPOINT. It prints a line when it is mounted. Each line on its standard
-// input, "SLOW ERRNO", sets how many nanoseconds an fsync takes more, and with which error
-// (errno(3), 0 = none) writes and fsyncs fail; the answer, "REFUSED SLOWED", is how many
-// calls it has refused and how many fsyncs it has slowed down. It unmounts at the end of its
-// input.
+// request. What it does not refuse is kept as the directory keeps it. It is a module of its
+// own, so that no program of ours depends on a FUSE library. test/cluster starts it. Start
+// with main, whose comment has its usage.
 package main
 
 import (
@@ -23,6 +18,11 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
+// Usage: disk DATA MOUNTPOINT. It prints a line when it is mounted. Each line on its standard
+// input, "SLOW ERRNO", sets how many nanoseconds an fsync takes more, and with which error
+// (errno(3), 0 = none) writes and fsyncs fail; the answer, "REFUSED SLOWED", is how many
+// calls it has refused and how many fsyncs it has slowed down. It unmounts at the end of its
+// input.
 func main() {
 	if len(os.Args) != 3 {
 		fmt.Fprintln(os.Stderr, "usage: disk DATA MOUNTPOINT")

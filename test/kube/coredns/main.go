@@ -1,5 +1,5 @@
-// Command coredns is CoreDNS with the plugins that a cluster of the tests uses; those of
-// cloud providers, with their clients, are left out.
+// Command coredns is CoreDNS for the clusters of the tests, without the plugins of cloud
+// providers and their clients. tools/kube.sh builds it. Start with main.
 package main
 
 import (

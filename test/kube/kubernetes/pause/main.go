@@ -1,5 +1,5 @@
-// Command pause is the first process of each pod's containers in tests. It holds the pod's
-// namespaces, reaps processes that lost their parent, and ends on a signal.
+// Command pause is the first process of each pod in tests: it holds the pod's namespaces,
+// reaps orphaned processes, and ends on a signal. tools/kube.sh builds it. Start with main.
 package main
 
 import (
