@@ -359,8 +359,8 @@ func (o *naive) matches(r model.PolicyRule, e, peer party, c conn) (model.Action
 		switch {
 		case !ok || asked.Host == "":
 		case !known:
-			if r.Direction == model.Out && action == model.Deny {
-				return action, true
+			if r.Direction == model.Out && action != model.Allow {
+				return model.Deny, true
 			}
 		default:
 			for _, p := range rec.Ports {
@@ -373,31 +373,19 @@ func (o *naive) matches(r model.PolicyRule, e, peer party, c conn) (model.Action
 	return "", false
 }
 
-// unrecorded tells whether an endpoint of the tenant has an identity without record.
-func (o *naive) unrecorded(t model.TenantName) bool {
-	for _, e := range o.parties() {
-		if _, recorded := o.identities[e.Identity]; e.Host != "" && e.Key.Network.Tenant == t && !recorded {
-			return true
-		}
-	}
-	return false
-}
-
 // peerMatches reports whether a rule matches a peer, and with which action. Unknown names
 // and peers fail closed:
 //   - A rule that denies or passes denies all peers if a group or network that it names is
 //     unknown, and a peer whose identity has no record. A rule that allows does not match then.
-//   - A rule that passes peers by identity denies them while the tenant has an identity
-//     without record.
 //   - A rule that denies by labels matches peers whose labels are unknown, as far as network
-//     and group match.
+//     and group match. A rule that passes by labels denies those.
 //
 // Unless byAddress, peers by address match none.
 func (o *naive) peerMatches(r model.PolicyRule, p party, byAddress bool) (model.Action, bool) {
 	if len(r.Peers) == 0 {
 		return r.Action, true
 	}
-	matches, unknown, byIdentity := false, false, false
+	matches, unknown, byIdentity, identified, unsure := false, false, false, false, false
 	record, recorded := o.identities[p.Identity]
 	for _, x := range r.Peers {
 		group, network := model.GroupKey{Tenant: r.Key.Tenant}, model.NetworkKey{Tenant: r.Key.Tenant}
@@ -427,11 +415,11 @@ func (o *naive) peerMatches(r model.PolicyRule, p party, byAddress bool) (model.
 			continue
 		}
 		if x.Selector == nil {
-			matches = matches || record.Network == network
+			identified = identified || record.Network == network
 		} else {
-			matches = matches || o.selected(*x.Selector, record)
-			if s := *x.Selector; r.Action == model.Deny && o.unsure(record) {
-				matches = matches || o.selected(model.Selector{Tenant: s.Tenant, Network: s.Network, Group: s.Group}, record)
+			identified = identified || o.selected(*x.Selector, record)
+			if s := *x.Selector; r.Action != model.Allow && o.unsure(record) {
+				unsure = unsure || o.selected(model.Selector{Tenant: s.Tenant, Network: s.Network, Group: s.Group}, record)
 			}
 		}
 	}
@@ -440,8 +428,8 @@ func (o *naive) peerMatches(r model.PolicyRule, p party, byAddress bool) (model.
 		return model.Deny, true
 	case byIdentity && r.Action != model.Allow && p.Host != "" && !recorded:
 		return model.Deny, true
-	case byIdentity && r.Action == model.Pass && o.unrecorded(r.Key.Tenant):
-		return model.Deny, matches
+	case unsure && !identified:
+		return model.Deny, true
 	}
-	return r.Action, matches
+	return r.Action, matches || identified
 }
