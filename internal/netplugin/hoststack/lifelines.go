@@ -13,8 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nameServer is what Lifelines calls one.
-const nameServer = "a name server"
+// nameServer is what Lifelines calls one, and Gateway what it calls a gateway, before it says
+// which.
+const (
+	nameServer = "a name server"
+	Gateway    = "the gateway"
+)
 
 // resolvConfs name this host's name servers; systemd-resolved keeps the real ones in the
 // second.
@@ -57,7 +61,7 @@ func Lifelines(to []netip.Addr) map[netip.Addr]string {
 		for _, r := range routes {
 			if dst, ok := prefixOf(r); !ok || dst.Bits() == 0 {
 				for _, a := range gatewaysOf(r) {
-					add(a, "the gateway")
+					add(a, Gateway)
 				}
 			}
 		}
@@ -69,7 +73,7 @@ func Lifelines(to []netip.Addr) map[netip.Addr]string {
 		}
 		for _, r := range routes {
 			for _, g := range gatewaysOf(r) {
-				add(g, "the gateway to "+a.String())
+				add(g, Gateway+" to "+a.String())
 			}
 		}
 	}
@@ -122,16 +126,36 @@ func Path(to []netip.Addr) map[netip.Addr]string {
 	defer h.Close()
 	out := map[netip.Addr]string{}
 	for _, a := range to {
-		routes, err := h.RouteGet(a.AsSlice())
-		if err != nil || len(routes) == 0 {
+		if by, r := deviceTo(h, a); by == "" {
 			out[a] = "none"
-			continue
+		} else {
+			out[a] = fmt.Sprintf("dev %s via %s src %s", by, r.Gw, r.Src)
 		}
-		by := strconv.Itoa(routes[0].LinkIndex)
-		if link, err := h.LinkByIndex(routes[0].LinkIndex); err == nil {
-			by = link.Attrs().Name // which is the same after a restart of the machine
-		}
-		out[a] = fmt.Sprintf("dev %s via %s src %s", by, routes[0].Gw, routes[0].Src)
 	}
 	return out
+}
+
+// DeviceTo names the interface by which this host sends to an address; empty = none.
+func DeviceTo(a netip.Addr) string {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return ""
+	}
+	defer h.Close()
+	by, _ := deviceTo(h, a)
+	return by
+}
+
+// deviceTo names the interface, which has the same name after a restart of the machine, and
+// returns the route.
+func deviceTo(h *netlink.Handle, a netip.Addr) (string, netlink.Route) {
+	routes, err := h.RouteGet(a.AsSlice())
+	if err != nil || len(routes) == 0 {
+		return "", netlink.Route{}
+	}
+	by := strconv.Itoa(routes[0].LinkIndex)
+	if link, err := h.LinkByIndex(routes[0].LinkIndex); err == nil {
+		by = link.Attrs().Name
+	}
+	return by, routes[0]
 }

@@ -43,6 +43,17 @@ func TestGatewaysOfTheWayAreLifelines(t *testing.T) {
 			t.Errorf("%s is no lifeline: %v", a, got)
 		}
 	}
+	if err := in(t, s.host, func() error {
+		if by := DeviceTo(netip.MustParseAddr("10.77.0.9")); by != "" && by != "up0" {
+			return fmt.Errorf("10.77.0.9 is reached by %q", by)
+		}
+		if by := DeviceTo(netip.MustParseAddr("198.51.100.9")); by != "up0" {
+			return fmt.Errorf("198.51.100.9 is reached by %q", by)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
 	s.want.Way = way
 	s.want.Services = []Service{{Addr: netip.MustParseAddr("10.77.0.9"), Name: "default/web"}}
 	if problems := s.apply(); len(problems) != 1 || !strings.Contains(fmt.Sprint(problems), "that of the gateway to 203.0.113.2 of this host, 10.77.0.9") {

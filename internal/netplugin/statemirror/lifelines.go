@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
@@ -13,7 +14,9 @@ import (
 
 // Endangers says which address that this host needs would be led away by a route to a
 // network: of another machine of the cluster, a gateway or a name server; empty = none.
-// Netmasters refuse such networks too, but each knows its own surroundings alone.
+// Netmasters refuse such networks too, but each knows its own surroundings alone. A gateway
+// to which this host sends by its interface on that very network is not led away: without
+// the interface the host would lose it.
 func (c *State) Endangers(k model.NetworkKey) string {
 	n := c.Lookup.network(k)
 	var way []netip.Addr
@@ -29,7 +32,7 @@ func (c *State) Endangers(k model.NetworkKey) string {
 	}
 	for a, what := range near {
 		for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
-			if p.IsValid() && p.Contains(a) {
+			if p.IsValid() && p.Contains(a) && (!strings.HasPrefix(what, hoststack.Gateway) || hoststack.DeviceTo(a) != string(k.Name)) {
 				return fmt.Sprintf("its subnet %s contains the address %s of %s, which this host must reach by its own routes: delete the network, and choose another subnet", p, a, what)
 			}
 		}
