@@ -52,34 +52,30 @@ func (hl *HostLeases) keepListening(ctx context.Context, was, claim tables.HostL
 	if err := hl.forgetListening(ctx, store.Fence{}, left); err != nil {
 		return err
 	}
-	for part := range slices.Chunk(now, listeningPart) {
-		_, err := hl.commits.store.Update(ctx, func(tx store.Tx) error {
-			for _, s := range part {
-				if err := s.Keep(tx); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return hl.inParts(ctx, store.Fence{}, now, func(tx store.Tx, s cluster.Service) error { return s.Keep(tx) })
 }
 
 func (hl *HostLeases) forgetListening(ctx context.Context, fence store.Fence, all []cluster.Service) error {
+	return hl.inParts(ctx, fence, all, func(tx store.Tx, s cluster.Service) error {
+		s.Delete(tx)
+		return nil
+	})
+}
+
+// inParts writes entries, some in each transaction, under a fence if it has a key.
+func (hl *HostLeases) inParts(ctx context.Context, fence store.Fence, all []cluster.Service, write func(store.Tx, cluster.Service) error) error {
 	for part := range slices.Chunk(all, listeningPart) {
-		_, err := hl.commits.store.Update(ctx, func(tx store.Tx) error {
+		if _, err := hl.commits.store.Update(ctx, func(tx store.Tx) error {
 			if fence.Key != "" {
 				fence.Require(tx)
 			}
 			for _, s := range part {
-				s.Delete(tx)
+				if err := write(tx, s); err != nil {
+					return err
+				}
 			}
 			return nil
-		})
-		if err != nil {
+		}); err != nil {
 			return err
 		}
 	}

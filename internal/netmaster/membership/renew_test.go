@@ -54,7 +54,7 @@ func as(t *testing.T, m *Member, role pki.Role) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{cert}}
 }
 
-// asks tells whether the store of a member and its door know a host.
+// asks reports whether the store of a member and its enrolment server know a host.
 func asks(t *testing.T, host *tls.Config, members Fingerprint, m *Member) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patient)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -176,6 +178,44 @@ func TestHostKeepsItsWayToTheCluster(t *testing.T) {
 		return errors.New("nothing says why")
 	})
 	b.put(func(tx store.Tx) error { tables.Hosts.Delete(tx, "h9"); return nil })
+	interfaces(true)
+
+	// A gateway to netmasters on the network itself, which the host reaches by its interface
+	// there, is no reason to take that away; one that it reaches otherwise is.
+	master := netip.MustParseAddr("198.51.100.77")
+	b.put(func(tx store.Tx) error {
+		return cluster.Service{ServiceName: cluster.ServiceMaster, HostAddr: master.String(), Port: 9999}.Keep(tx)
+	})
+	b.eventually("the netmaster is known", func() error {
+		if !slices.Contains(b.agent.mirror.control.WayAddresses(), master) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	for _, device := range []string{"stor", "lo"} {
+		endangered := device == "lo"
+		l, err := netlink.LinkByName(device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := &net.IPNet{IP: master.AsSlice(), Mask: net.CIDRMask(32, 32)}
+		gateway := net.IPv4(10, 1, 9, 200)
+		direct := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: &net.IPNet{IP: gateway.To4(), Mask: to.Mask}, Scope: netlink.SCOPE_LINK}
+		by := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: to, Gw: gateway}
+		if err := errors.Join(netlink.RouteAdd(direct), netlink.RouteAdd(by)); err != nil {
+			t.Fatalf("%s: %v", device, err)
+		}
+		if why := b.agent.mirror.cluster.Endangers(model.NetworkKey{Tenant: "blue", Name: "stor"}); (why != "") != endangered {
+			t.Errorf("the gateway is reached by %s, and the network endangers %q", device, why)
+		}
+		if err := errors.Join(netlink.RouteDel(by), netlink.RouteDel(direct)); err != nil {
+			t.Errorf("%s: %v", device, err)
+		}
+	}
+	b.put(func(tx store.Tx) error {
+		cluster.Service{ServiceName: cluster.ServiceMaster, HostAddr: master.String(), Port: 9999}.Delete(tx)
+		return nil
+	})
 	interfaces(true)
 
 	// One that is taken back stays down until it is applied again.

@@ -34,7 +34,7 @@ type lifeline struct {
 	now        func() time.Time
 
 	unanswered time.Time // since when no netmaster answers, or this process runs
-	trial      time.Time // since when a change is on trial, or this process runs
+	trial      time.Time // since when a change is in state Trial, or this process runs
 	begun      time.Time // of the report that is under way
 	before     map[netip.Addr]string
 	mark       uint64
@@ -53,7 +53,7 @@ func (l *lifeline) ask() {
 
 // answered notes that a netmaster has answered it.
 func (l *lifeline) answered() {
-	if c, is := l.changes.OnTrial(); is {
+	if c, is := l.changes.Trying(); is {
 		l.log.Warn("a netmaster answers since a change of this host's own networking was rolled back: it stays rolled back", "change", words(c))
 	}
 	l.unanswered = l.begun
@@ -64,7 +64,7 @@ func (l *lifeline) answered() {
 // noAnswer notes that none has.
 func (l *lifeline) noAnswer() {
 	now := l.now()
-	if c, is := l.changes.OnTrial(); is {
+	if c, is := l.changes.Trying(); is {
 		if now.Sub(l.trial) >= trialTime {
 			l.log.Warn("no netmaster answers without a change of this host's own networking either: it is applied again", "change", words(c))
 			l.become(c, hostchanges.Tried)

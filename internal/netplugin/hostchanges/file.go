@@ -1,17 +1,16 @@
 package hostchanges
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/netip"
 	"os"
 
 	"github.com/contiv/netplugin/v2/internal/base/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/security/strictjson"
 )
 
 // File, in the state directory, has the changes.
@@ -45,20 +44,9 @@ func read(path string) (content, error) {
 	if err != nil {
 		return c, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	err = strictjson.Read(f, maxFile, &c)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return c, err
-	}
-	if len(data) > maxFile {
-		return c, fmt.Errorf("it is larger than %d bytes", maxFile)
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
 		return content{}, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return content{}, errors.New("something follows the changes")
 	}
 	if err := c.validate(); err != nil {
 		return content{}, err
@@ -93,7 +81,7 @@ func (c content) validate() error {
 		}
 	}
 	if trials > 1 {
-		return fmt.Errorf("%d changes are on trial", trials)
+		return fmt.Errorf("%d changes have state %q", trials, Trial)
 	}
 	return nil
 }

@@ -153,8 +153,8 @@ func (h *History) NoteRoutes(kind Kind, added []netip.Prefix, wanted func(netip.
 // Newest returns the newest change that was neither rolled back nor tried.
 func (h *History) Newest() (Change, bool) { return h.last(Applied) }
 
-// OnTrial returns the change that is rolled back while no netmaster has answered.
-func (h *History) OnTrial() (Change, bool) { return h.last(Trial) }
+// Trying returns the change that is rolled back while no netmaster has answered.
+func (h *History) Trying() (Change, bool) { return h.last(Trial) }
 
 func (h *History) last(s State) (Change, bool) {
 	h.mu.Lock()
@@ -187,7 +187,7 @@ func (h *History) Mark() uint64 {
 }
 
 // Answered notes that a netmaster answered what was asked at a mark, by a path: the changes
-// before did not cut it, and the one on trial did.
+// before did not cut it, and the one in state Trial did.
 func (h *History) Answered(mark uint64, path map[netip.Addr]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

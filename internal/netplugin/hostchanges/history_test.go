@@ -46,7 +46,7 @@ func TestHistoryIsTheSameAfterARestart(t *testing.T) {
 	h.Set(c.Number, Trial)
 	h.Save()
 	again := open(dir)
-	if got, is := again.OnTrial(); !is || got.Number != c.Number || len(again.SuspendedRoutes(Routes)) != maxObjects || len(again.Path()) != 1 {
+	if got, is := again.Trying(); !is || got.Number != c.Number || len(again.SuspendedRoutes(Routes)) != maxObjects || len(again.Path()) != 1 {
 		t.Errorf("on trial: %v, change %d, want %d", is, got.Number, c.Number)
 	}
 	if c, is := again.Newest(); is {
@@ -73,7 +73,7 @@ func TestUnusableFileIsIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := open(dir)
-		if c, is := h.OnTrial(); is || h.Path() != nil {
+		if c, is := h.Trying(); is || h.Path() != nil {
 			t.Errorf("%.100q: %v", text, c)
 		}
 	}

@@ -64,7 +64,7 @@ func TestProblemsOfEachKindFailTheirCondition(t *testing.T) {
 			"router of tenant blue", "shared networks of tenant blue", "service blue:s", "services of Kubernetes", "services of Kubernetes from this host",
 			"record x", "control plane", "infra network blue:n1", "infra networks", "forwarding mode", "health check port 80",
 			"addresses of load balancers", "native networks", "tunnels of other hosts", "programs", "pin directory /x",
-			"addresses of the cluster's machines", "bridge contivVlanBridge", "counts of services", "former uplink", "a kind that nobody foresaw", "",
+			"addresses of the cluster's machines", "bridge contivVlanBridge", "counts of services", "former uplink", "an unknown kind", "",
 			"BGPs", "journals", "net profiles", "Docker networks2",
 		},
 		"remarks": {

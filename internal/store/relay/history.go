@@ -86,7 +86,7 @@ func (h *history) after(rev store.Revision) ([]commit, bool) {
 }
 
 // since is after of who knows a revision by its place in the store's journal; empty = the
-// store has none. A revision of another place is one of a store that went back.
+// store has none. A revision of another place is one of a store at an older state.
 func (h *history) since(rev store.Revision, place string) ([]commit, bool) {
 	commits, ok := h.after(rev)
 	n := len(h.commits) - len(commits)
