@@ -96,6 +96,11 @@ func WithInsecureTLS() Option {
 // replica that is stopped: its kernel still takes connections.
 const defaultPatience = 2 * time.Second
 
+// idleTime is how long an unused connection is kept. It is less than the 10 s that a netmaster
+// gives a new connection until its first request. package http dials ahead of need, and does
+// not repeat a request that such a connection loses when the server closes it at that moment.
+const idleTime = 8 * time.Second
+
 // NewClient returns a client for the replicas at the base URLs in base,
 // separated by commas: "http://10.0.0.1:9999,http://10.0.0.2:9999". A missing
 // scheme means http, a missing port DefaultPort (https: 443).
@@ -110,7 +115,7 @@ func NewClient(base string, opts ...Option) (*Client, error) {
 			TLSHandshakeTimeout:   dialTimeout,
 			MaxIdleConns:          64,
 			MaxIdleConnsPerHost:   32,
-			IdleConnTimeout:       90 * time.Second,
+			IdleConnTimeout:       idleTime,
 			ExpectContinueTimeout: time.Second,
 		}},
 	}
