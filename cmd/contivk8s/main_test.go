@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+	"github.com/contiv/netplugin/v2/internal/archtest"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/deps.txt")
@@ -73,7 +73,7 @@ func TestEveryFlagHasEffect(t *testing.T) {
 	for _, m := range regexp.MustCompile(`case "(-[^"]+)"`).FindAllStringSubmatch(string(source), -1) {
 		accepted = append(accepted, m[1])
 	}
-	optioncoverage.Check(t, "this test", accepted, map[string]optioncoverage.Effect{
-		"-version": optioncoverage.By("TestVersionText"), "-h": optioncoverage.By("TestNoHTTP"),
+	archtest.CheckEffects(t, "this test", accepted, map[string]archtest.Effect{
+		"-version": archtest.By("TestVersionText"), "-h": archtest.By("TestNoHTTP"),
 	}, nil, nil)
 }

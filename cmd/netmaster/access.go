@@ -17,7 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/oidc"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/token"
 	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
-	"github.com/contiv/netplugin/v2/internal/security/connlimit"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -122,7 +122,7 @@ type gate struct {
 	authenticate func(*http.Request) (access.Identity, error) // nil = everybody is let in
 	tokens       *token.Store                                 // nil = there are none
 	audit        *audit.Log                                   // nil = nothing is recorded
-	limit        *connlimit.Limiter
+	limit        *httpguard.Limiter
 	// distrust knows the clients that do not trust this netmaster.
 	distrust *daemon.Distrust
 	close    func() error
@@ -131,7 +131,7 @@ type gate struct {
 func (o *options) newGate(st store.Store, log *slog.Logger) (g gate, err error) {
 	rate := float64(o.access.rate)
 	g.close, g.distrust = func() error { return nil }, new(daemon.Distrust)
-	g.limit = connlimit.New(connlimit.Config{
+	g.limit = httpguard.NewLimiter(httpguard.Limits{
 		Rate: rate, Burst: 4 * o.access.rate, Running: 2048, RunningAll: 8192,
 		Streams: func(r *http.Request) bool {
 			return strings.HasPrefix(r.URL.Path, "/plugin/monitor/") || r.URL.Path == "/plugin/mirror"

@@ -11,13 +11,13 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // TestNewAddressIsToldAtOnce: agents hear at once of an address that netmaster's machine
 // gets, and keep containers from it.
 func TestNewAddressIsToldAtOnce(t *testing.T) {
-	netnstest.Need(t)
+	testenv.Need(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	st := memory.New()
 	heard, done := make(chan []cluster.Service, 100), make(chan struct{}, 2)

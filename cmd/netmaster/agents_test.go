@@ -22,7 +22,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // host is an agent with a data plane in memory.
@@ -117,7 +117,7 @@ func (l *losses) all() []string {
 // and only a new one has to wait; when they come back, elsewhere, nothing is lost,
 // and what was owed is released.
 func TestAgentsThroughLeaders(t *testing.T) {
-	netnstest.Need(t)
+	testenv.Need(t)
 	server := startEtcd(t, "127.0.0.1:0", t.TempDir())
 	st, err := etcd.New(etcd.Config{Endpoints: []string{server.Endpoint()}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

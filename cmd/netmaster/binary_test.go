@@ -28,7 +28,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // patience is how long a test waits for what should happen at once.
@@ -52,7 +52,7 @@ var built = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	os.Exit(netnstest.Run(m, func() error { return os.RemoveAll(binaryDir) }))
+	os.Exit(testenv.Run(m, func() error { return os.RemoveAll(binaryDir) }))
 }
 
 // command is a run of the built binary, with nothing of our environment.

@@ -14,14 +14,14 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // TestDiskFull: a netmaster whose disk is full warns before, ends with a
 // sentence that says what to do, and has all that it answered when it starts
 // again with space.
 func TestDiskFull(t *testing.T) {
-	netnstest.Need(t)
+	testenv.Need(t)
 	t.Parallel()
 	disk := t.TempDir()
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=160m"); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
 	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
-	"github.com/contiv/netplugin/v2/internal/security/token"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 // clusterAPI answers the API's questions about the cluster.
@@ -22,8 +22,8 @@ type clusterAPI struct {
 	*member
 	ctrl       *control.Controller
 	kubernetes *kubernetes
-	token      *token.File // nil = none is asked for
-	audit      *audit.Log  // nil = nothing is recorded
+	token      *transport.TokenFile // nil = none is asked for
+	audit      *audit.Log           // nil = nothing is recorded
 	distrust   *daemon.Distrust
 }
 

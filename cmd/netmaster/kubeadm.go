@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
-	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/apiclient"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
 )
 
@@ -46,7 +46,7 @@ func newKubeadm(config *rest.Config, o options, ctrl *control.Controller, ours f
 		return nil, nil
 	}
 	var err error
-	k.client, err = apiclient.New(config, corev1.SchemeGroupVersion, corev1.AddToScheme, kubeadmPerSecond)
+	k.client, err = mirror.NewClient(config, corev1.SchemeGroupVersion, corev1.AddToScheme, kubeadmPerSecond)
 	return k, err
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/docker"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
-	"github.com/contiv/netplugin/v2/internal/security/token"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
@@ -57,8 +56,8 @@ type options struct {
 	infra      string
 	log        daemon.LogConfig
 	tokenFile  string
-	token      *token.File         // nil = everybody is let in
-	ring       *supportbundle.Ring // the newest lines of the log
+	token      *transport.TokenFile // nil = everybody is let in
+	ring       *supportbundle.Ring  // the newest lines of the log
 	certs      daemon.TLS
 	tls        transport.Config // of certs
 	access     accessOptions
@@ -188,7 +187,7 @@ func (o *options) finish(ctx context.Context, fs *flags.Set) error {
 			return flags.Usagef("--pod-cidr: %s overlaps %s of --service-cidr: pods and services need addresses of their own", p, o.services.ranges[k])
 		}
 	}
-	if o.token, err = token.Open(o.tokenFile); err != nil {
+	if o.token, err = transport.OpenTokens(o.tokenFile); err != nil {
 		return flags.Usagef("%s: %w", fs.Given("token-file"), err)
 	}
 	extHost, extPort, err := net.SplitHostPort(o.external)

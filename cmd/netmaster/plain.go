@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
@@ -49,7 +49,7 @@ func plainToo(identify func(*http.Request) (access.Identity, error), asked bool)
 		case r.TLS != nil:
 			return identify(r)
 		case r.Method == http.MethodPost && strings.HasSuffix(strings.TrimSuffix(r.URL.Path, "/"), "/tokens"):
-			return access.Identity{}, refusal.Forbidden("tokens are made by TLS only: 'netctl --netmaster https://ADDRESS login --token' with an administrator's token, and then again")
+			return access.Identity{}, httpguard.Forbidden("tokens are made by TLS only: 'netctl --netmaster https://ADDRESS login --token' with an administrator's token, and then again")
 		case asked:
 			return identify(r)
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // authority makes certificates of a test, as 'netctl pki' does.
@@ -73,7 +73,7 @@ func (ca *authority) of(name string, role pki.Role) transport.Config {
 // a client speak TLS with each other at every port, find each other by the registry, and
 // refuse clients without a certificate.
 func TestTLSPath(t *testing.T) {
-	netnstest.Need(t)
+	testenv.Need(t)
 	ca := newAuthority(t)
 	// flags are a netmaster's as its command line has them.
 	flags := func(name string, more ...string) options {

@@ -14,8 +14,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
-	"github.com/contiv/netplugin/v2/internal/security/token"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
@@ -175,12 +174,12 @@ func TestPlainGate(t *testing.T) {
 	if err := os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	known, err := token.Open(file)
+	known, err := transport.OpenTokens(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
-		file        *token.File
+		file        *transport.TokenFile
 		shown, path string
 		want        int
 	}{
@@ -207,7 +206,7 @@ func TestPlainGate(t *testing.T) {
 		got := http.StatusOK
 		id, err := g.authenticate(r)
 		if err != nil {
-			got = refusal.Of(err).Status
+			got = httpguard.RefusalOf(err).Status
 		}
 		if got != tt.want || err == nil && !id.Has(access.ClusterAdmin) {
 			t.Errorf("%s %s, token asked for: %t, shown: %q: %v as %v, want %d", r.Method, tt.path, tt.file != nil, tt.shown, err, id, tt.want)

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // TestSecureCluster: a netmaster with only --secure refuses clients without credentials.
@@ -22,7 +22,7 @@ import (
 // joins with it, attaches a container, and starts again without the token. The token works
 // once, and the certificate works under no other name.
 func TestSecureCluster(t *testing.T) {
-	netnstest.Need(t)
+	testenv.Need(t)
 	c := noCluster(t)
 	dir := c.dir
 	data := filepath.Join(dir, "etcd")

@@ -17,7 +17,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/docker"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
-	"github.com/contiv/netplugin/v2/internal/security/token"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
@@ -55,7 +54,7 @@ type options struct {
 	dockerEngine    string
 	dockerScope     string
 	dockerTokenFile string
-	dockerToken     *token.File
+	dockerToken     *transport.TokenFile
 
 	dns         string
 	dnsUpstream string
@@ -78,7 +77,7 @@ type options struct {
 	certs       daemon.TLS
 	tls         transport.Config // of certs
 
-	token      *token.File // nil = none is shown
+	token      *transport.TokenFile // nil = none is shown
 	hostName   model.HostName
 	ctrl, vtep netip.Addr
 	unresolved error // why these are not of the host's name by default
@@ -205,10 +204,10 @@ func (o *options) finishHost(ctx context.Context, fs *flags.Set) (err error) {
 			return flags.Usagef("--private-subnet %q: %w", o.pvtSubnet, err)
 		}
 	}
-	if o.token, err = token.Open(o.tokenFile); err != nil {
+	if o.token, err = transport.OpenTokens(o.tokenFile); err != nil {
 		return flags.Usagef("%s: %w", fs.Given("token-file"), err)
 	}
-	if o.dockerToken, err = token.Open(o.dockerTokenFile); err != nil {
+	if o.dockerToken, err = transport.OpenTokens(o.dockerTokenFile); err != nil {
 		return flags.Usagef("%s: %w", fs.Given("docker-token-file"), err)
 	}
 	o.tls = o.certs.Config()

@@ -26,7 +26,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
 	"github.com/contiv/netplugin/v2/internal/netplugin/observe"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // cluster is one netmaster with its embedded etcd, and one host: real
@@ -124,7 +124,7 @@ func noInterfaces(t *testing.T) {
 
 func newClusterAt(t *testing.T, scheme string, opts []api.Option, flags ...string) *cluster {
 	t.Helper()
-	netnstest.Need(t)
+	testenv.Need(t)
 	c := noCluster(t)
 	c.spawn("netmaster", nil, append(flags, "--data-dir", filepath.Join(c.dir, "etcd"), "--external-address", "127.0.0.1:9999",
 		"--internal-address", "127.0.0.1:9999")...)

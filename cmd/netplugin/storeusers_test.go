@@ -17,14 +17,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // TestStoreUsers: with a real etcd that has authentication on, and the users and roles of
 // docs/user/tls.md, netmaster works, and netplugin, which has no user; netmaster's does not
 // leave its prefix.
 func TestStoreUsers(t *testing.T) {
-	netnstest.Need(t)
+	testenv.Need(t)
 	const etcd = "/usr/bin/etcd"
 	if _, err := os.Stat(etcd); err != nil {
 		t.Skip("the package etcd-server is missing")

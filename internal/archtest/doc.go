@@ -1,6 +1,7 @@
 // Package archtest tests the structure of the module: which package may import which,
-// names, package comments, sizes, and habits that no linter knows. It guarantees that every
-// package has an import rule, and that every rule names a package and a reason. It must not
-// be imported: it has tests only. It is called by `go test` and by `make lint`. Start with
-// rules_test.go.
+// names, package comments, sizes, and habits that no linter knows; and that each accepted
+// field, flag and option has an effect, which a test shows (CheckEffects). It guarantees
+// that every package has an import rule, and every rule and exception a reason. It must not
+// be imported outside of tests. It is called by `go test`, by `make lint`, and by tests of
+// the programs, netctl, the API server and the CNI server. Start with rules_test.go.
 package archtest

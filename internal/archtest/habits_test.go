@@ -132,6 +132,40 @@ func TestFileLength(t *testing.T) {
 	}
 }
 
+// minPackage is how many lines a package of the programs has at least; a smaller one is part
+// of its user or of a sibling.
+const minPackage = 150
+
+// smallPackages are exceptions, with their reasons.
+var smallPackages = map[string]string{
+	"cmd/internal/clusterstore":         "both programs have its flags, and only cmd may choose a store",
+	"internal/base/checksum":            "a driver and two packages of netplugin sum headers, and share no package that knows any",
+	"internal/base/durable":             "contivk8s links it, which has to stay small",
+	"internal/netplugin/runtimes/mesos": "each runtime is a package",
+}
+
+// Packages are not so small that a reader opens many to find one thing.
+func TestPackagesHaveASize(t *testing.T) {
+	lines := map[string]int{}
+	for _, f := range files(t) {
+		if dir := path.Dir(f.name); f.isGo() && !f.isTest() && !f.isMain() && !testOnly(dir) && regexp.MustCompile(`^(cmd|internal)/`).MatchString(dir) && !strings.Contains(dir, "testdata") {
+			lines[dir] += strings.Count(f.text, "\n")
+		}
+	}
+	for dir, n := range lines {
+		if reason := smallPackages[dir]; n < minPackage && reason == "" {
+			t.Errorf("%s has %d lines, fewer than %d: move it into a package that uses it, or into a sibling", dir, n, minPackage)
+		} else if n >= minPackage && reason != "" {
+			t.Errorf("%s has %d lines, and is still an exception", dir, n)
+		}
+	}
+	for dir := range smallPackages {
+		if lines[dir] == 0 {
+			t.Errorf("%s is an exception, and does not exist", dir)
+		}
+	}
+}
+
 // Packages return errors: only commands and tests end the process.
 func TestNoExit(t *testing.T) {
 	banned := map[string][]string{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -85,9 +86,9 @@ func within(a, b string) bool {
 	return of(a) == of(b) && strings.Count(of(a), "/") == 2
 }
 
-// testOnly packages are conformance suites.
+// testOnly packages are conformance suites, and what is around tests.
 func testOnly(pkg string) bool {
-	return strings.HasSuffix(pkg, "test") && strings.HasPrefix(pkg, "internal/")
+	return strings.HasPrefix(pkg, "internal/") && (strings.HasSuffix(pkg, "test") || path.Base(pkg) == "testenv")
 }
 
 // violations says which imports the rules forbid.

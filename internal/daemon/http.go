@@ -11,8 +11,7 @@ import (
 	"net/http/pprof"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/security/connlimit"
-	"github.com/contiv/netplugin/v2/internal/security/origin"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
@@ -77,7 +76,7 @@ func ServeDebug(ctx context.Context, addr string, with transport.Config, log *sl
 	mux := http.NewServeMux()
 	RegisterDebug(mux)
 	log.Info("serving debug endpoints", "address", ln.Addr().String())
-	return Serve(ctx, ln, connlimit.New(connlimit.Config{Body: 1 << 20}).Handler(origin.Handler(origin.Config{}, mux)), log)
+	return Serve(ctx, ln, httpguard.NewLimiter(httpguard.Limits{Body: 1 << 20}).Handler(httpguard.CheckOrigin(httpguard.OriginConfig{}, mux)), log)
 }
 
 // CheckHostPort is a Flag.Check for ip:port, :port or host:port.

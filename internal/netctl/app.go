@@ -17,7 +17,6 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/fields"
-	"github.com/contiv/netplugin/v2/internal/security/token"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
@@ -136,7 +135,7 @@ func Run(ctx context.Context, env Env, args []string) int {
 		if err != nil {
 			return nil, err
 		}
-		shown, err := token.Open(g.tokenFile)
+		shown, err := transport.OpenTokens(g.tokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}

@@ -7,99 +7,99 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/internal/archtest"
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/fields"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
 )
 
 // anywhere are flags that mean the same wherever they stand.
-var anywhere = map[string]optioncoverage.Effect{
-	"--json":      optioncoverage.By("TestShow"),
-	"--output":    optioncoverage.By("TestEveryListTakesEveryForm"),
-	"--quiet":     optioncoverage.By("TestEveryCommand"),
-	"--tenant":    optioncoverage.By("TestShow"),
-	"--all":       optioncoverage.By("TestShow"),
-	"--netmaster": optioncoverage.By("TestNetmaster"),
-	"--tls-dir":   optioncoverage.By("TestTLSDir"),
-	"--insecure":  optioncoverage.By("TestInsecure"),
-	"--timeout":   optioncoverage.By("TestUnreachable"),
-	"--help":      optioncoverage.By("TestHelp"),
+var anywhere = map[string]archtest.Effect{
+	"--json":      archtest.By("TestShow"),
+	"--output":    archtest.By("TestEveryListTakesEveryForm"),
+	"--quiet":     archtest.By("TestEveryCommand"),
+	"--tenant":    archtest.By("TestShow"),
+	"--all":       archtest.By("TestShow"),
+	"--netmaster": archtest.By("TestNetmaster"),
+	"--tls-dir":   archtest.By("TestTLSDir"),
+	"--insecure":  archtest.By("TestInsecure"),
+	"--timeout":   archtest.By("TestUnreachable"),
+	"--help":      archtest.By("TestHelp"),
 }
 
 const accepted1x = "accepted, as in 1.x"
 
 // flagEffects are the flags of single commands, but for the ones that fill in a
 // field of an object: the field has its effect, or none.
-var flagEffects = map[string]optioncoverage.Effect{
-	"login --token": optioncoverage.By("TestLoginToken"), "login --ca-file": optioncoverage.By("TestLoginAuthority"),
-	"token create --days": optioncoverage.By("TestTokenCreate"), "token create --role": optioncoverage.By("TestTokenCreate"), "token create --tenants": optioncoverage.By("TestTokenCreate"),
-	"global info --tenant":       optioncoverage.None(accepted1x),
-	"global info --all":          optioncoverage.None(accepted1x),
-	"aci-gw info --tenant":       optioncoverage.None(accepted1x),
-	"aci-gw info --all":          optioncoverage.None(accepted1x),
-	"app-profile group-ls --all": optioncoverage.None(accepted1x),
+var flagEffects = map[string]archtest.Effect{
+	"login --token": archtest.By("TestLoginToken"), "login --ca-file": archtest.By("TestLoginAuthority"),
+	"token create --days": archtest.By("TestTokenCreate"), "token create --role": archtest.By("TestTokenCreate"), "token create --tenants": archtest.By("TestTokenCreate"),
+	"global info --tenant":       archtest.None(accepted1x),
+	"global info --all":          archtest.None(accepted1x),
+	"aci-gw info --tenant":       archtest.None(accepted1x),
+	"aci-gw info --all":          archtest.None(accepted1x),
+	"app-profile group-ls --all": archtest.None(accepted1x),
 
-	"external-contracts create --consumed": optioncoverage.By("TestHistories").GivenBy("TestEveryCommand"),
-	"external-contracts create --provided": optioncoverage.By("TestHistories").GivenBy("TestEveryCommand"),
+	"external-contracts create --consumed": archtest.By("TestHistories").GivenBy("TestEveryCommand"),
+	"external-contracts create --provided": archtest.By("TestHistories").GivenBy("TestEveryCommand"),
 
-	"attach --netns":     optioncoverage.By("TestAttachCommand"),
-	"attach --pid":       optioncoverage.By("TestAttachCommand"),
-	"attach --ifname":    optioncoverage.By("TestAttachCommand"),
-	"attach --socket":    optioncoverage.By("TestAttachCommand"),
-	"attach --network":   optioncoverage.By("TestAttachCommand"),
-	"attach --group":     optioncoverage.By("TestAttachCommand"),
-	"attach --name":      optioncoverage.By("TestAttachCommand"),
-	"attach --label":     optioncoverage.By("TestAttachCommand"),
-	"attach --ip":        optioncoverage.By("TestAttachCommand"),
-	"detach --netns":     optioncoverage.By("TestAttachCommand"),
-	"detach --pid":       optioncoverage.By("TestAttachCommand"),
-	"detach --ifname":    optioncoverage.By("TestAttachCommand"),
-	"detach --socket":    optioncoverage.By("TestAttachCommand"),
-	"detach --state-dir": optioncoverage.By("TestAttachWithoutAgent"),
+	"attach --netns":     archtest.By("TestAttachCommand"),
+	"attach --pid":       archtest.By("TestAttachCommand"),
+	"attach --ifname":    archtest.By("TestAttachCommand"),
+	"attach --socket":    archtest.By("TestAttachCommand"),
+	"attach --network":   archtest.By("TestAttachCommand"),
+	"attach --group":     archtest.By("TestAttachCommand"),
+	"attach --name":      archtest.By("TestAttachCommand"),
+	"attach --label":     archtest.By("TestAttachCommand"),
+	"attach --ip":        archtest.By("TestAttachCommand"),
+	"detach --netns":     archtest.By("TestAttachCommand"),
+	"detach --pid":       archtest.By("TestAttachCommand"),
+	"detach --ifname":    archtest.By("TestAttachCommand"),
+	"detach --socket":    archtest.By("TestAttachCommand"),
+	"detach --state-dir": archtest.By("TestAttachWithoutAgent"),
 
-	"network-policy create --group":   optioncoverage.By("TestNetworkPolicyCommand"),
-	"network-policy create --label":   optioncoverage.By("TestNetworkPolicyCommand"),
-	"network-policy create --network": optioncoverage.By("TestNetworkPolicyCommand"),
-	"network-policy create --rule":    optioncoverage.By("TestNetworkPolicyCommand"),
+	"network-policy create --group":   archtest.By("TestNetworkPolicyCommand"),
+	"network-policy create --label":   archtest.By("TestNetworkPolicyCommand"),
+	"network-policy create --network": archtest.By("TestNetworkPolicyCommand"),
+	"network-policy create --rule":    archtest.By("TestNetworkPolicyCommand"),
 
-	"endpoint ls --group":              optioncoverage.By("TestEndpoints").GivenBy("TestFlagsAreInTheRequest"),
-	"endpoint ls --host":               optioncoverage.By("TestEndpoints").GivenBy("TestFlagsAreInTheRequest"),
-	"endpoint ls --network":            optioncoverage.By("TestEndpoints").GivenBy("TestFlagsAreInTheRequest"),
-	"host rm --force":                  optioncoverage.By("TestUninstall"),
-	"store adopt --keep-tokens":        optioncoverage.By("TestAdoptStore").GivenBy("TestFlagsAreInTheRequest"),
-	"host evict --force":               optioncoverage.By("TestEvictHost"),
-	"doctor --repair":                  optioncoverage.By("TestDoctor"),
-	"bugtool --host":                   optioncoverage.By("TestBugtool"),
-	"apply --file":                     optioncoverage.By("TestApplyFiles"),
-	"apply --prune":                    optioncoverage.By("TestPruneDeletesWhatTheSetCreated"),
-	"apply --set":                      optioncoverage.By("TestPruneDeletesWhatTheSetCreated"),
-	"delete --file":                    optioncoverage.By("TestDeleteFileDeletesWhatItNames"),
-	"delete --dry-run":                 optioncoverage.By("TestDeleteFileDeletesWhatItNames"),
-	"apply --dry-run":                  optioncoverage.By("TestApplyDiffExport"),
-	"diff --file":                      optioncoverage.By("TestApplyDiffExport"),
-	"export --from":                    optioncoverage.By("TestExportFromLegacy"),
-	"export --in-use":                  optioncoverage.By("TestApplyDiffExport"),
-	"export --skip-broken":             optioncoverage.By("TestExportBrokenLegacy"),
-	"get --watch":                      optioncoverage.By("TestGetWatch"),
-	"get --interval":                   optioncoverage.By("TestGetWatch"),
-	"monitor --drops":                  optioncoverage.By("TestMonitorTable").GivenBy("TestFlagsAreInTheRequest"),
-	"monitor --from":                   optioncoverage.By("TestMonitorTable").GivenBy("TestFlagsAreInTheRequest"),
-	"monitor --to":                     optioncoverage.By("TestMonitorTable").GivenBy("TestFlagsAreInTheRequest"),
-	"pki authority --retire":           optioncoverage.By("TestPKI"),
-	"pki issue --addresses":            optioncoverage.By("TestPKI"),
-	"pki issue --days":                 optioncoverage.By("TestPKI"),
-	"pki issue --role":                 optioncoverage.By("TestPKI"),
-	"pki renew --days":                 optioncoverage.By("TestPKI"),
-	"monitor --host":                   optioncoverage.By("TestMonitorTable").GivenBy("TestFlagsAreInTheRequest"),
-	"monitor --count":                  optioncoverage.By("TestMonitorTable"),
-	"cluster remove --force":           optioncoverage.By("TestCluster"),
-	"cluster token --host":             optioncoverage.By("TestCluster"),
-	"cluster token --expires":          optioncoverage.By("TestCluster"),
-	"apply --confirm-within":           optioncoverage.By("TestConfirmWithin"),
-	"global set --confirm-within":      optioncoverage.By("TestConfirmWithin"),
-	"policy rule-add --confirm-within": optioncoverage.By("TestConfirmWithin"),
-	"group create --confirm-within":    optioncoverage.By("TestConfirmWithin"),
+	"endpoint ls --group":              archtest.By("TestEndpoints").GivenBy("TestFlagsAreInTheRequest"),
+	"endpoint ls --host":               archtest.By("TestEndpoints").GivenBy("TestFlagsAreInTheRequest"),
+	"endpoint ls --network":            archtest.By("TestEndpoints").GivenBy("TestFlagsAreInTheRequest"),
+	"host rm --force":                  archtest.By("TestUninstall"),
+	"store adopt --keep-tokens":        archtest.By("TestAdoptStore").GivenBy("TestFlagsAreInTheRequest"),
+	"host evict --force":               archtest.By("TestEvictHost"),
+	"doctor --repair":                  archtest.By("TestDoctor"),
+	"bugtool --host":                   archtest.By("TestBugtool"),
+	"apply --file":                     archtest.By("TestApplyFiles"),
+	"apply --prune":                    archtest.By("TestPruneDeletesWhatTheSetCreated"),
+	"apply --set":                      archtest.By("TestPruneDeletesWhatTheSetCreated"),
+	"delete --file":                    archtest.By("TestDeleteFileDeletesWhatItNames"),
+	"delete --dry-run":                 archtest.By("TestDeleteFileDeletesWhatItNames"),
+	"apply --dry-run":                  archtest.By("TestApplyDiffExport"),
+	"diff --file":                      archtest.By("TestApplyDiffExport"),
+	"export --from":                    archtest.By("TestExportFromLegacy"),
+	"export --in-use":                  archtest.By("TestApplyDiffExport"),
+	"export --skip-broken":             archtest.By("TestExportBrokenLegacy"),
+	"get --watch":                      archtest.By("TestGetWatch"),
+	"get --interval":                   archtest.By("TestGetWatch"),
+	"monitor --drops":                  archtest.By("TestMonitorTable").GivenBy("TestFlagsAreInTheRequest"),
+	"monitor --from":                   archtest.By("TestMonitorTable").GivenBy("TestFlagsAreInTheRequest"),
+	"monitor --to":                     archtest.By("TestMonitorTable").GivenBy("TestFlagsAreInTheRequest"),
+	"pki authority --retire":           archtest.By("TestPKI"),
+	"pki issue --addresses":            archtest.By("TestPKI"),
+	"pki issue --days":                 archtest.By("TestPKI"),
+	"pki issue --role":                 archtest.By("TestPKI"),
+	"pki renew --days":                 archtest.By("TestPKI"),
+	"monitor --host":                   archtest.By("TestMonitorTable").GivenBy("TestFlagsAreInTheRequest"),
+	"monitor --count":                  archtest.By("TestMonitorTable"),
+	"cluster remove --force":           archtest.By("TestCluster"),
+	"cluster token --host":             archtest.By("TestCluster"),
+	"cluster token --expires":          archtest.By("TestCluster"),
+	"apply --confirm-within":           archtest.By("TestConfirmWithin"),
+	"global set --confirm-within":      archtest.By("TestConfirmWithin"),
+	"policy rule-add --confirm-within": archtest.By("TestConfirmWithin"),
+	"group create --confirm-within":    archtest.By("TestConfirmWithin"),
 }
 
 // fieldOf sets the flag and returns the JSON name of the field that it has filled in
@@ -158,7 +158,7 @@ func TestEveryFlagHasEffect(t *testing.T) {
 				spellings[name] = append(spellings[name], "-"+n, "--"+n)
 			}
 			if field := fieldOf(d, c.fills); field != "" {
-				effects[name] = optioncoverage.By("TestEveryFieldHasEffect") // of the field, which fieldOf has set by the flag
+				effects[name] = archtest.By("TestEveryFieldHasEffect") // of the field, which fieldOf has set by the flag
 				if means := fields.Of(c.fills)[field].Means; d.To != nil && (means == "" || !strings.HasPrefix(d.Usage, means)) {
 					t.Errorf("%s: its help is %q, want what package fields says: %q", name, d.Usage, means)
 				}
@@ -170,7 +170,7 @@ func TestEveryFlagHasEffect(t *testing.T) {
 				}
 			}
 			notes[name] = c.note + "\n" + d.Help()
-			if e, ok := anywhere["--"+d.Names[0]]; ok && effects[name] == (optioncoverage.Effect{}) {
+			if e, ok := anywhere["--"+d.Names[0]]; ok && effects[name] == (archtest.Effect{}) {
 				if !strings.Contains(d.Usage, "accepted") || d.Names[0] == "json" { // JSON is what they print anyway
 					effects[name] = e
 				}
@@ -181,7 +181,7 @@ func TestEveryFlagHasEffect(t *testing.T) {
 		}
 	}
 	walk(testTree(), "")
-	optioncoverage.Check(t, "flagEffects in internal/netctl/effects_test.go", accepted, effects,
+	archtest.CheckEffects(t, "flagEffects in internal/netctl/effects_test.go", accepted, effects,
 		func(flag, sentence string) bool { return strings.Contains(notes[flag], sentence) },
 		func(flag string) []string { return spellings[flag] })
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/security/token"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
@@ -22,7 +22,7 @@ func TestTokenFile(t *testing.T) {
 		return path
 	}
 	right, wrong, empty := file("right", "0123456789abcdef\n"), file("wrong", "0123456789abcdeX\n"), file("empty", "")
-	tokens, err := token.Open(right)
+	tokens, err := transport.OpenTokens(right)
 	if err != nil {
 		t.Fatal(err)
 	}

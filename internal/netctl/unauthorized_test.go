@@ -11,7 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
-	deny "github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
@@ -21,7 +21,7 @@ type noTokens struct{}
 func (noTokens) Takes(string) bool { return true }
 
 func (noTokens) Identify(context.Context, string) (access.Identity, error) {
-	return access.Identity{}, deny.Unauthorized("the token T1 is not accepted: it was revoked")
+	return access.Identity{}, httpguard.Unauthorized("the token T1 is not accepted: it was revoked")
 }
 
 // A token that no netmaster accepts is what every command says, with one netmaster and with

@@ -23,7 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // deadline bounds what a test waits for, on a machine under any load.
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		os.Exit(speak())
 	}
 	// One goroutine of the library may outlive a neighbor: see docs/design/bgp.md.
-	os.Exit(netnstest.Run(m, nil, goleak.IgnoreTopFunction("github.com/eapache/channels.(*InfiniteChannel).infiniteBuffer")))
+	os.Exit(testenv.Run(m, nil, goleak.IgnoreTopFunction("github.com/eapache/channels.(*InfiniteChannel).infiniteBuffer")))
 }
 
 // segment is a switch with the host (this process's namespace), FRR and BIRD on it.
@@ -89,7 +89,7 @@ link set lan0 up
 // need skips where there are no routers or no namespaces.
 func need(t *testing.T) {
 	t.Helper()
-	netnstest.Need(t)
+	testenv.Need(t)
 	for _, f := range []string{"/usr/lib/frr/bgpd", "/usr/sbin/bird"} {
 		if _, err := os.Stat(f); err != nil {
 			if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {

@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 
 	"github.com/contiv/netplugin/v2/internal/security/pki"
-	"github.com/contiv/netplugin/v2/internal/security/pki/pkitest"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // What a secure cluster may be (-secure).
@@ -63,7 +63,7 @@ var spoiled = []struct {
 	says string // of a daemon that goes on with what it has read before
 }{
 	{"has ended", func(w *world, dir, _ string, _ pki.Role) error {
-		pkitest.End(w.t, w.authority(), dir)
+		testenv.ExpireCertificate(w.t, w.authority(), dir)
 		return nil
 	}, false, "ended on"},
 	{"is of another authority", foreignCertificate, false, ""},

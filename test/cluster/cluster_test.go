@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // What runs. make test-cluster gives SEED, OPS and STORE.
@@ -29,7 +29,7 @@ const few = 500
 
 // TestCluster: three netmasters and five agents on a store, under faults.
 func TestCluster(t *testing.T) {
-	netnstest.Need(t)
+	testenv.Need(t)
 	for left, plan := cmp.Or(*ops, few), *seed; left > 0; left, plan = left-perRun, plan+1 {
 		t.Logf("-plan %d -ops %d goes on from here", plan, left)
 		if !t.Run(*kindOf, func(t *testing.T) { underFaults(t, plan, min(left, perRun)) }) {

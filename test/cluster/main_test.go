@@ -5,12 +5,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 var seed = flag.Uint64("plan", 1, "the seed that decides what is asked for and which faults come")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(netnstest.Run(m, nil))
+	os.Exit(testenv.Run(m, nil))
 }

@@ -14,7 +14,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // onDisk is the seat whose member has its data on the disk that fails.
@@ -55,7 +55,7 @@ func TestMemberDisk(t *testing.T) {
 	if *kindOf != "members" {
 		t.Skip("it takes minutes: make test-cluster STORE=members")
 	}
-	netnstest.Need(t)
+	testenv.Need(t)
 	d := newDisk(t)
 	m := newMembers(t, installed(t), d)
 	m.w.start(false)

@@ -22,7 +22,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 var moves = flag.Int("moves", 0, "how often the netmaster that leads is killed, stopped in order and made to stand still, each, in TestMoves; 0 = it is skipped")
@@ -43,7 +43,7 @@ func TestMoves(t *testing.T) {
 	if *moves == 0 {
 		t.Skip("it takes minutes: make test-cluster MOVES=20")
 	}
-	netnstest.Need(t)
+	testenv.Need(t)
 	w, open := threePrograms(t)
 	w.start(false)
 	w.eventually("all netmasters answer", func() error { return w.ready(t.Context()) })

@@ -10,7 +10,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/security/token"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
@@ -106,7 +106,7 @@ func (f *Flags) Open(conf *tls.Config, agent bool, log *slog.Logger) (Client, er
 		}
 		return st, nil
 	}
-	shown, err := token.Open(f.TokenFile)
+	shown, err := transport.OpenTokens(f.TokenFile)
 	if err != nil {
 		return nil, fmt.Errorf("--consul-token-file: %w", err)
 	}

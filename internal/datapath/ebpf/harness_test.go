@@ -26,7 +26,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/datapath/reference"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // The outside world of the host under test: its interfaces' far ends are in another
@@ -70,7 +70,7 @@ type rig struct {
 // require skips the test, or fails it in CI, where it cannot run.
 func require(t testing.TB, programs ...string) {
 	t.Helper()
-	netnstest.SkipShort(t)
+	testenv.SkipShort(t)
 	var missing []string
 	if os.Geteuid() != 0 {
 		missing = append(missing, "root")

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 )
 
 // Capability is what a route requires of the client. Cluster admins have every capability;
@@ -88,16 +88,16 @@ func (i Identity) MayAsk(c Capability) (Role, error) {
 		}
 	}
 	if len(i.Grants) == 0 {
-		return "", refusal.Forbidden("%s has no right to anything: %s", i, i.Note)
+		return "", httpguard.Forbidden("%s has no right to anything: %s", i, i.Note)
 	}
-	return "", refusal.Forbidden("%s has no right to this; it needs the role %s", i, i.needed(c))
+	return "", httpguard.Forbidden("%s has no right to this; it needs the role %s", i, i.needed(c))
 }
 
 // MayAskUnknown refuses all but cluster admins what is no route.
 func (i Identity) MayAskUnknown() (Role, error) {
 	role, err := i.MayAsk(AdminOnly)
 	if err != nil && len(i.Grants) > 0 {
-		err = refusal.Forbidden("%s has no right to this: there is no such route for its role; it needs the role %s", i, ClusterAdmin)
+		err = httpguard.Forbidden("%s has no right to this: there is no such route for its role; it needs the role %s", i, ClusterAdmin)
 	}
 	return role, err
 }
@@ -125,7 +125,7 @@ func (i Identity) Authorize(c Capability, r Resource) (Role, error) {
 		}
 		why = append(why, no)
 	}
-	return "", refusal.Forbidden("%s has no right to this: %s; it needs the role %s", i, strings.Join(why, "; "), i.needed(c))
+	return "", httpguard.Forbidden("%s has no right to this: %s; it needs the role %s", i, strings.Join(why, "; "), i.needed(c))
 }
 
 // notOwnTenants says why a Resource is not of the admin's tenants alone; empty = it is.
@@ -147,7 +147,7 @@ func (i Identity) notOwnHost(r Resource) string {
 	}
 	for _, h := range r.Hosts {
 		if h != i.Name {
-			return fmt.Sprintf("it is about host %q, and an agent may change what its own host has", refusal.Clip(h))
+			return fmt.Sprintf("it is about host %q, and an agent may change what its own host has", httpguard.Clip(h))
 		}
 	}
 	return ""

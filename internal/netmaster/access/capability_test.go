@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 )
 
 // people is a Bearer whose tokens are names.
@@ -18,7 +18,7 @@ func (p people) Takes(token string) bool { return strings.HasPrefix(token, "is-"
 func (p people) Identify(r context.Context, token string) (Identity, error) {
 	id, ok := p[strings.TrimPrefix(token, "is-")]
 	if !ok {
-		return Identity{How: "people"}, refusal.Unauthorized("nobody has that name")
+		return Identity{How: "people"}, httpguard.Unauthorized("nobody has that name")
 	}
 	return id, r.Err()
 }
@@ -101,7 +101,7 @@ func TestAuthorize(t *testing.T) {
 		if role != tc.want || (err == nil) != (tc.want != "") {
 			t.Errorf("%s %b %+v: %q %v, want %q", tc.who, tc.need, tc.res, role, err, tc.want)
 		}
-		if err != nil && (refusal.Of(err).Status != http.StatusForbidden || !strings.Contains(err.Error(), "has no right to")) {
+		if err != nil && (httpguard.RefusalOf(err).Status != http.StatusForbidden || !strings.Contains(err.Error(), "has no right to")) {
 			t.Errorf("%s: %v", tc.who, err)
 		}
 		if _, err := everybody[tc.who].MayAsk(tc.need); err != nil && tc.want != "" {

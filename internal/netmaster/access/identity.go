@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
 )
 
 // Role is what somebody may do, as the table of routes has it.
@@ -41,7 +41,7 @@ type Grant struct {
 // Check tells whether the grant is one.
 func (g Grant) Check() error {
 	if !slices.Contains(Roles, g.Role) {
-		return fmt.Errorf("role %q: must be one of %s", refusal.Clip(string(g.Role)), join(Roles))
+		return fmt.Errorf("role %q: must be one of %s", httpguard.Clip(string(g.Role)), join(Roles))
 	}
 	if g.Role != TenantAdmin && len(g.Tenants) > 0 {
 		return fmt.Errorf("tenants: must be omitted, as role %s is not a tenant role", g.Role)
@@ -95,7 +95,7 @@ func (i Identity) String() string {
 	if len(grants) == 0 {
 		grants = []string{"without a role"}
 	}
-	return refusal.Clip(i.Name) + " (" + i.How + ", " + strings.Join(grants, "; ") + ")"
+	return httpguard.Clip(i.Name) + " (" + i.How + ", " + strings.Join(grants, "; ") + ")"
 }
 
 // Everyone is the identity of clients where authentication is off: they may do all.
@@ -122,7 +122,7 @@ func (s Shared) Takes(token string) bool { return s(token) }
 // Identify implements Bearer.
 func (s Shared) Identify(_ context.Context, token string) (Identity, error) {
 	if !s(token) {
-		return Identity{}, refusal.Unauthorized("the token is not accepted")
+		return Identity{}, httpguard.Unauthorized("the token is not accepted")
 	}
 	return Identity{Name: "token-file", How: ByShared, Grants: []Grant{{Role: ClusterAdmin}}}, nil
 }
@@ -130,16 +130,16 @@ func (s Shared) Identify(_ context.Context, token string) (Identity, error) {
 // ofCertificate makes an identity of a certificate whose chain was verified.
 func ofCertificate(cert *x509.Certificate) (Identity, error) {
 	if now := time.Now(); now.After(cert.NotAfter) { // the connection is older
-		return Identity{}, refusal.Unauthorized("the certificate of the connection expired at %s: connect again with a renewed one", cert.NotAfter.UTC().Format(time.RFC3339))
+		return Identity{}, httpguard.Unauthorized("the certificate of the connection expired at %s: connect again with a renewed one", cert.NotAfter.UTC().Format(time.RFC3339))
 	}
 	role, err := pki.RoleOf(cert)
 	if err != nil {
-		return Identity{}, refusal.Unauthorized("%v", err)
+		return Identity{}, httpguard.Unauthorized("%v", err)
 	}
 	grants := map[pki.Role]Role{pki.ClusterAdmin: ClusterAdmin, pki.Netmaster: Netmaster, pki.Host: Host, pki.Client: Viewer}
 	id := Identity{Name: cert.Subject.CommonName, How: ByCertificate, ID: cert.SerialNumber.Text(16), Grants: []Grant{{Role: grants[role]}}}
 	if id.Name == "" || id.Grants[0].Check() != nil {
-		return Identity{}, refusal.Unauthorized("the certificate %s has no name, or the role %q of which nothing is known here", id.ID, role)
+		return Identity{}, httpguard.Unauthorized("the certificate %s has no name, or the role %q of which nothing is known here", id.ID, role)
 	}
 	return id, nil
 }
@@ -149,25 +149,25 @@ func ofCertificate(cert *x509.Certificate) (Identity, error) {
 func Identify(r *http.Request, bearers []Bearer) (Identity, error) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) > 1 {
-		return Identity{}, refusal.Unauthorized("there must be one header Authorization, not %d", len(headers))
+		return Identity{}, httpguard.Unauthorized("there must be one header Authorization, not %d", len(headers))
 	}
 	if len(headers) == 1 {
 		scheme, shown, _ := strings.Cut(headers[0], " ")
 		if !strings.EqualFold(scheme, "Bearer") {
-			return Identity{}, refusal.Unauthorized("the header Authorization must be: Bearer TOKEN")
+			return Identity{}, httpguard.Unauthorized("the header Authorization must be: Bearer TOKEN")
 		}
 		for _, b := range bearers {
 			if b.Takes(shown) {
 				return b.Identify(r.Context(), shown)
 			}
 		}
-		return Identity{}, refusal.Unauthorized("the token is not accepted: it is of no kind that this netmaster knows, nor in its --token-file")
+		return Identity{}, httpguard.Unauthorized("the token is not accepted: it is of no kind that this netmaster knows, nor in its --token-file")
 	}
 	// A certificate that was not verified says nothing.
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.VerifiedChains[0]) > 0 {
 		return ofCertificate(r.TLS.VerifiedChains[0][0])
 	}
-	return Identity{}, refusal.Unauthorized("who asks is not known: show a certificate (netctl and netplugin have --tls-dir), or a token (netctl has login and --token-file), in a header: Authorization: Bearer TOKEN")
+	return Identity{}, httpguard.Unauthorized("who asks is not known: show a certificate (netctl and netplugin have --tls-dir), or a token (netctl has login and --token-file), in a header: Authorization: Bearer TOKEN")
 }
 
 func join(roles []Role) string {

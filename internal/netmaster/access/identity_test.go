@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
 )
 
 // TestCertificates: over a real connection a certificate of netctl pki gives its role; an
@@ -51,7 +51,7 @@ func TestCertificates(t *testing.T) {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			id, err := Identify(r, []Bearer{everybody})
 			if err != nil {
-				refusal.Of(err).Write(w, r)
+				httpguard.RefusalOf(err).Write(w, r)
 				return
 			}
 			asks <- id
@@ -155,7 +155,7 @@ func TestHeaders(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/version", http.NoBody)
 	r.Header["Authorization"] = []string{"Bearer is-root", "Bearer is-viewer"}
 	id, err := Identify(r, []Bearer{everybody})
-	if refusal.Of(err).Status != http.StatusUnauthorized || !strings.Contains(refusal.Of(err).Text, "one header Authorization, not 2") || id.How != "" {
+	if httpguard.RefusalOf(err).Status != http.StatusUnauthorized || !strings.Contains(httpguard.RefusalOf(err).Text, "one header Authorization, not 2") || id.How != "" {
 		t.Errorf("two tokens: %v %v", id, err)
 	}
 }

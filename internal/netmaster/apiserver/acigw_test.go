@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/archtest"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
-	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
 )
 
 var _ = tested("aciGws", kindCases{
@@ -23,15 +23,15 @@ var _ = tested("aciGws", kindCases{
 		"enforcePolicies":     {[]string{`{"enforcePolicies":""}`, `{"enforcePolicies":"yes"}`, `{"enforcePolicies":"no"}`}, []string{`{"enforcePolicies":"maybe"}`, `{"enforcePolicies":true}`}},
 		"includeCommonTenant": {[]string{`{"includeCommonTenant":""}`, `{"includeCommonTenant":"yes"}`, `{"includeCommonTenant":"no"}`}, []string{`{"includeCommonTenant":"Yes"}`}},
 	},
-	effects: map[string]optioncoverage.Effect{
-		"name":                    optioncoverage.By("TestFields"),
-		"physicalDomain":          optioncoverage.By("TestFabricHistories"),
-		"pathBindings":            optioncoverage.By("TestState"),
-		"nodeBindings":            optioncoverage.By("TestHistories"),
-		"enforcePolicies=yes":     optioncoverage.By("TestHistories"),
-		"enforcePolicies=no":      optioncoverage.By("TestHistories"),
-		"includeCommonTenant=yes": optioncoverage.By("TestGateway"),
-		"includeCommonTenant=no":  optioncoverage.By("TestGateway"),
+	effects: map[string]archtest.Effect{
+		"name":                    archtest.By("TestFields"),
+		"physicalDomain":          archtest.By("TestFabricHistories"),
+		"pathBindings":            archtest.By("TestState"),
+		"nodeBindings":            archtest.By("TestHistories"),
+		"enforcePolicies=yes":     archtest.By("TestHistories"),
+		"enforcePolicies=no":      archtest.By("TestHistories"),
+		"includeCommonTenant=yes": archtest.By("TestGateway"),
+		"includeCommonTenant=no":  archtest.By("TestGateway"),
 	},
 })
 

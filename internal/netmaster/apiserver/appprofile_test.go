@@ -1,6 +1,6 @@
 package apiserver
 
-import "github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+import "github.com/contiv/netplugin/v2/internal/archtest"
 
 var _ = tested("appProfiles", kindCases{
 	object: `{"tenantName":"blue","appProfileName":"x"}`, key: []string{"tenantName", "appProfileName"},
@@ -12,9 +12,9 @@ var _ = tested("appProfiles", kindCases{
 			[]string{`{"endpointGroups":["none"]}`, `{"endpointGroups":["web","none"]}`, `{"endpointGroups":["web","web"]}`, `{"endpointGroups":[""]}`, `{"endpointGroups":["a_b"]}`, `{"endpointGroups":"web"}`},
 		},
 	},
-	effects: map[string]optioncoverage.Effect{
-		"tenantName":     optioncoverage.By("TestFabricHistories"),
-		"appProfileName": optioncoverage.By("TestFabricHistories"),
-		"endpointGroups": optioncoverage.By("TestFabricHistories"),
+	effects: map[string]archtest.Effect{
+		"tenantName":     archtest.By("TestFabricHistories"),
+		"appProfileName": archtest.By("TestFabricHistories"),
+		"endpointGroups": archtest.By("TestFabricHistories"),
 	},
 })

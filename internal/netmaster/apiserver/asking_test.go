@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
@@ -26,7 +26,7 @@ func (p people) Takes(token string) bool { return strings.HasPrefix(token, "is-"
 func (p people) Identify(r context.Context, token string) (access.Identity, error) {
 	id, ok := p[strings.TrimPrefix(token, "is-")]
 	if !ok {
-		return access.Identity{How: "people"}, refusal.Unauthorized("nobody has that name")
+		return access.Identity{How: "people"}, httpguard.Unauthorized("nobody has that name")
 	}
 	return id, r.Err()
 }

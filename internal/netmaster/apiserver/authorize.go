@@ -18,7 +18,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 )
 
 // Recorder keeps what was done and refused: an *audit.Log.
@@ -86,7 +86,7 @@ func (s *router) serveTo(rt *route, w http.ResponseWriter, hr *http.Request, ide
 		}
 	}}
 	do, err := s.decide(rt, sw, r, &e)
-	if no, ok := errors.AsType[*refusal.Refusal](err); ok {
+	if no, ok := errors.AsType[*httpguard.Refusal](err); ok {
 		s.deny(w, hr, e, no)
 		return
 	}
@@ -118,7 +118,7 @@ func (s *router) serveTo(rt *route, w http.ResponseWriter, hr *http.Request, ide
 }
 
 // decide reads a request and decides whether the client may do it. It returns what does
-// it; a *refusal.Refusal says that the client may not.
+// it; a *httpguard.Refusal says that the client may not.
 func (s *router) decide(rt *route, w http.ResponseWriter, r *request, e *audit.Entry) (do func() (any, error), err error) {
 	defer recovered(&err)
 	pattern := rt.method + " " + rt.path
@@ -232,7 +232,7 @@ func (s *router) serveUnknown(w http.ResponseWriter, r *http.Request, answer fun
 
 // deny answers a client that is not let in, and records it.
 func (s *router) deny(w http.ResponseWriter, r *http.Request, e audit.Entry, err error) {
-	no := refusal.Of(err)
+	no := httpguard.RefusalOf(err)
 	if no.Cause != nil {
 		s.log.Warn("a client could not be identified", "method", r.Method, "route", e.Route, "error", no.Cause)
 	}
@@ -318,11 +318,11 @@ func (s *router) whileLetIn(ctx context.Context, shown *http.Request, client acc
 			}
 			now, err := s.identify(shown.WithContext(ctx))
 			switch {
-			case err != nil && refusal.Of(err).Status == http.StatusUnauthorized:
-				cancel(refusal.Of(err))
+			case err != nil && httpguard.RefusalOf(err).Status == http.StatusUnauthorized:
+				cancel(httpguard.RefusalOf(err))
 				return
 			case err == nil && !reflect.DeepEqual(now.Grants, client.Grants):
-				cancel(refusal.Unauthorized("what the client may see has changed; ask again"))
+				cancel(httpguard.Unauthorized("what the client may see has changed; ask again"))
 				return
 			}
 			select {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/internal/archtest"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
 )
 
 var _ = tested("Bgps", kindCases{
@@ -27,19 +27,19 @@ var _ = tested("Bgps", kindCases{
 		"defaultRoute": {[]string{`{"defaultRoute":true}`, `{"defaultRoute":false}`}, []string{`{"defaultRoute":"yes"}`}},
 		"bfd":          {[]string{`{"bfd":""}`, `{"bfd":"on"}`, `{"bfd":"off"}`}, []string{`{"bfd":"no"}`}},
 	},
-	effects: map[string]optioncoverage.Effect{
-		"hostname":     optioncoverage.By("TestBgpOfHost"),
-		"routerip":     optioncoverage.By("TestRouter"),
-		"as":           optioncoverage.By("TestRouter"),
-		"neighbor":     optioncoverage.By("TestRouter"),
-		"neighbor-as":  optioncoverage.By("TestWrong"),
-		"neighbors":    optioncoverage.By("TestRouter"),
-		"password":     optioncoverage.By("TestRouter"),
-		"routerip6":    optioncoverage.By("TestOptions"),
-		"maxPrefixes":  optioncoverage.By("TestOptions"),
-		"bfd=on":       optioncoverage.By("TestOptions"),
-		"bfd=off":      optioncoverage.By("TestOptions"),
-		"defaultRoute": optioncoverage.By("TestConfig"),
+	effects: map[string]archtest.Effect{
+		"hostname":     archtest.By("TestBgpOfHost"),
+		"routerip":     archtest.By("TestRouter"),
+		"as":           archtest.By("TestRouter"),
+		"neighbor":     archtest.By("TestRouter"),
+		"neighbor-as":  archtest.By("TestWrong"),
+		"neighbors":    archtest.By("TestRouter"),
+		"password":     archtest.By("TestRouter"),
+		"routerip6":    archtest.By("TestOptions"),
+		"maxPrefixes":  archtest.By("TestOptions"),
+		"bfd=on":       archtest.By("TestOptions"),
+		"bfd=off":      archtest.By("TestOptions"),
+		"defaultRoute": archtest.By("TestConfig"),
 	},
 })
 

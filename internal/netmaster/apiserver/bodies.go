@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 )
 
 // How many bytes of bodies are seen at a time. A list that is read takes some ten times
@@ -31,7 +31,7 @@ func (b *bodies) take(id access.Identity, r *http.Request, limit int64) (done fu
 	n := r.ContentLength
 	switch {
 	case n > limit:
-		return nil, refusal.TooLarge(limit)
+		return nil, httpguard.TooLarge(limit)
 	case n < 0:
 		n = limit
 	}
@@ -42,10 +42,10 @@ func (b *bodies) take(id access.Identity, r *http.Request, limit int64) (done fu
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.of[who]+n > bodiesOfOne {
-		return nil, refusal.TooMany(time.Second, "body: large requests of yours are being answered: %d bytes of them are taken at a time; try again", bodiesOfOne)
+		return nil, httpguard.TooMany(time.Second, "body: large requests of yours are being answered: %d bytes of them are taken at a time; try again", bodiesOfOne)
 	}
 	if b.all+n > bodiesOfAll {
-		return nil, refusal.TooMany(time.Second, "body: large requests are being answered: %d bytes of them are taken at a time; try again", bodiesOfAll)
+		return nil, httpguard.TooMany(time.Second, "body: large requests are being answered: %d bytes of them are taken at a time; try again", bodiesOfAll)
 	}
 	if b.of == nil {
 		b.of = map[string]int64{}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 )
 
 // TestDoor: no route answers whom the door does not let in, and they are counted.
@@ -20,7 +20,7 @@ func TestDoor(t *testing.T) {
 	f := serveWith(t, func(c *Config) {
 		c.Authenticate = func(r *http.Request) (access.Identity, error) {
 			if r.Header.Get("Authorization") != "Bearer "+right {
-				return access.Identity{}, refusal.Unauthorized("no")
+				return access.Identity{}, httpguard.Unauthorized("no")
 			}
 			return access.Everyone(), nil
 		}

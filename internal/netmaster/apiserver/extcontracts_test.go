@@ -3,7 +3,7 @@ package apiserver
 import (
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+	"github.com/contiv/netplugin/v2/internal/archtest"
 )
 
 var _ = tested("extContractsGroups", kindCases{
@@ -14,11 +14,11 @@ var _ = tested("extContractsGroups", kindCases{
 		"contractsType":      {[]string{`{"contractsType":"provided"}`, `{"contractsType":"consumed"}`}, []string{`{"contractsType":""}`, `{"contractsType":"both"}`}},
 		"contracts":          {[]string{`{"contracts":[]}`, `{"contracts":["uni/tn-common/brc-c1","uni/tn-common/brc-c2"]}`}, []string{`{"contracts":[""]}`, `{"contracts":["a b"]}`, `{"contracts":["a,b"]}`, `{"contracts":["a","a"]}`, `{"contracts":["` + strings.Repeat("x", 513) + `"]}`}},
 	},
-	effects: map[string]optioncoverage.Effect{
-		"tenantName":             optioncoverage.By("TestFabricHistories"),
-		"contractsGroupName":     optioncoverage.By("TestFabricHistories"),
-		"contractsType=provided": optioncoverage.By("TestHistories"),
-		"contractsType=consumed": optioncoverage.By("TestHistories"),
-		"contracts":              optioncoverage.By("TestHistories"),
+	effects: map[string]archtest.Effect{
+		"tenantName":             archtest.By("TestFabricHistories"),
+		"contractsGroupName":     archtest.By("TestFabricHistories"),
+		"contractsType=provided": archtest.By("TestHistories"),
+		"contractsType=consumed": archtest.By("TestHistories"),
+		"contracts":              archtest.By("TestHistories"),
 	},
 })

@@ -3,7 +3,7 @@ package apiserver
 import (
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+	"github.com/contiv/netplugin/v2/internal/archtest"
 )
 
 // kindCases are the cases of one collection: a valid object, the fields that
@@ -17,7 +17,7 @@ type kindCases struct {
 	// effects shows of each field, or of each value where there is a choice
 	// ("encap=vlan"), the test that fails when it does nothing. What does nothing is
 	// in internal/model instead, as the kind's NoEffects.
-	effects map[string]optioncoverage.Effect
+	effects map[string]archtest.Effect
 }
 
 // fieldCases has every collection, entered by the kinds' test files.

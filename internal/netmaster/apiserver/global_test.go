@@ -3,7 +3,7 @@ package apiserver
 import (
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+	"github.com/contiv/netplugin/v2/internal/archtest"
 )
 
 var _ = tested("globals", kindCases{
@@ -30,18 +30,18 @@ var _ = tested("globals", kindCases{
 			},
 		},
 	},
-	effects: map[string]optioncoverage.Effect{
-		"name":                     optioncoverage.By("TestFields"),
-		"networkInfraType=default": optioncoverage.By("TestFields"),
-		"networkInfraType=aci":     optioncoverage.By("TestACI"),
-		"fwdMode=bridge":           optioncoverage.By("TestConformance"),
-		"fwdMode=routing":          optioncoverage.By("TestRouting"),
-		"arpMode=proxy":            optioncoverage.By("TestConformance"),
-		"arpMode=flood":            optioncoverage.By("TestConformance"),
-		"vlans":                    optioncoverage.By("TestTags"),
-		"vxlans":                   optioncoverage.By("TestTags"),
-		"pvtSubnet":                optioncoverage.By("TestPrivateAddresses"),
-		"tenantPrefixes":           optioncoverage.By("TestOnlyAllowedAddressesAreAnnounced"),
-		"generatedLabels":          optioncoverage.By("TestLabelFilter"),
+	effects: map[string]archtest.Effect{
+		"name":                     archtest.By("TestFields"),
+		"networkInfraType=default": archtest.By("TestFields"),
+		"networkInfraType=aci":     archtest.By("TestACI"),
+		"fwdMode=bridge":           archtest.By("TestConformance"),
+		"fwdMode=routing":          archtest.By("TestRouting"),
+		"arpMode=proxy":            archtest.By("TestConformance"),
+		"arpMode=flood":            archtest.By("TestConformance"),
+		"vlans":                    archtest.By("TestTags"),
+		"vxlans":                   archtest.By("TestTags"),
+		"pvtSubnet":                archtest.By("TestPrivateAddresses"),
+		"tenantPrefixes":           archtest.By("TestOnlyAllowedAddressesAreAnnounced"),
+		"generatedLabels":          archtest.By("TestLabelFilter"),
 	},
 })

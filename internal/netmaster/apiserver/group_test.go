@@ -1,6 +1,6 @@
 package apiserver
 
-import "github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+import "github.com/contiv/netplugin/v2/internal/archtest"
 
 var _ = tested("endpointGroups", kindCases{
 	object: `{"tenantName":"blue","groupName":"x","networkName":"n"}`, key: []string{"tenantName", "groupName"},
@@ -24,14 +24,14 @@ var _ = tested("endpointGroups", kindCases{
 		},
 		"cfgdTag": tagCases(),
 	},
-	effects: map[string]optioncoverage.Effect{
-		"owner":            optioncoverage.By("TestOwner"),
-		"tenantName":       optioncoverage.By("TestMatrix"),
-		"groupName":        optioncoverage.By("TestMatrix"),
-		"networkName":      optioncoverage.By("TestGroupNetwork"),
-		"extContractsGrps": optioncoverage.By("TestFabricHistories"),
-		"policies":         optioncoverage.By("TestGroupChangesLive"),
-		"netProfile":       optioncoverage.By("TestNetProfiles"),
-		"ipPool":           optioncoverage.By("TestEndpointsBesidePools"),
+	effects: map[string]archtest.Effect{
+		"owner":            archtest.By("TestOwner"),
+		"tenantName":       archtest.By("TestMatrix"),
+		"groupName":        archtest.By("TestMatrix"),
+		"networkName":      archtest.By("TestGroupNetwork"),
+		"extContractsGrps": archtest.By("TestFabricHistories"),
+		"policies":         archtest.By("TestGroupChangesLive"),
+		"netProfile":       archtest.By("TestNetProfiles"),
+		"ipPool":           archtest.By("TestEndpointsBesidePools"),
 	},
 })

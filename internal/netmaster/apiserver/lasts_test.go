@@ -17,7 +17,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/token"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
@@ -39,9 +39,9 @@ func TestStreamEndsWithToken(t *testing.T) {
 		bearer := lookup(func() error {
 			switch {
 			case unknown.Load():
-				return refusal.Unavailable(0, nil, "the store is away")
+				return httpguard.Unavailable(0, nil, "the store is away")
 			case revoked.Load():
-				return refusal.Unauthorized("it was revoked")
+				return httpguard.Unauthorized("it was revoked")
 			}
 			return nil
 		})
@@ -77,7 +77,7 @@ func TestStreamEndsWithToken(t *testing.T) {
 		case <-time.After(lookAgain + time.Second):
 			t.Fatal("it goes on with a token that was revoked")
 		}
-		if no, ok := errors.AsType[*refusal.Refusal](why); !ok || no.Status != http.StatusUnauthorized {
+		if no, ok := errors.AsType[*httpguard.Refusal](why); !ok || no.Status != http.StatusUnauthorized {
 			t.Errorf("the stream ends because of %v", why)
 		}
 	})
@@ -110,7 +110,7 @@ func TestStreamsEndWithWhatLetThemIn(t *testing.T) {
 					case !changed.Load():
 						return somebody("h1", access.Grant{Role: access.ClusterAdmin}), nil
 					case then.How == "":
-						return then, refusal.Unauthorized("it was revoked")
+						return then, httpguard.Unauthorized("it was revoked")
 					}
 					return then, nil
 				}

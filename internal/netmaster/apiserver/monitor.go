@@ -19,7 +19,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/apiconv"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 )
 
 // streams owns the monitors and reports that hosts are asked for and deliver, and hands the
@@ -209,7 +209,7 @@ func (s *streams) stream(ctx context.Context, stream *monitorStream, m *control.
 		line := []byte("\n")
 		select {
 		case <-ctx.Done():
-			if no, ok := errors.AsType[*refusal.Refusal](context.Cause(ctx)); ok {
+			if no, ok := errors.AsType[*httpguard.Refusal](context.Cause(ctx)); ok {
 				return api.FlowEvent{Reason: no.Kind, Text: no.Text}
 			}
 			return end

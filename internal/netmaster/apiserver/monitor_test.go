@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
@@ -293,7 +293,7 @@ func TestMonitorTellsWhyItWasEnded(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, end := context.WithCancelCause(r.Context())
 		defer end(nil)
-		no := refusal.Unauthorized("the token T1 is not accepted: it was revoked")
+		no := httpguard.Unauthorized("the token T1 is not accepted: it was revoked")
 		h.ServeHTTP(&firstWrite{ResponseWriter: w, then: func() { end(no) }}, r.WithContext(ctx))
 	}))
 	defer s.Close()

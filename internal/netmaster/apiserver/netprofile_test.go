@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+	"github.com/contiv/netplugin/v2/internal/archtest"
 )
 
 var _ = tested("netprofiles", kindCases{
@@ -26,15 +26,15 @@ var _ = tested("netprofiles", kindCases{
 		},
 		"receiveBurst": {[]string{`{"receiveBurst":0}`, `{"receiveBurst":2}`, `{"receiveBurst":10486}`}, []string{`{"receiveBurst":-1}`, `{"receiveBurst":1}`, `{"receiveBurst":10487}`}},
 	},
-	effects: map[string]optioncoverage.Effect{
-		"owner":            optioncoverage.By("TestOwner"),
-		"tenantName":       optioncoverage.By("TestMatrix"),
-		"profileName":      optioncoverage.By("TestMatrix"),
-		"bandwidth":        optioncoverage.By("TestNetProfiles"),
-		"burst":            optioncoverage.By("TestRates"),
-		"DSCP":             optioncoverage.By("TestNetProfiles"),
-		"receiveBandwidth": optioncoverage.By("TestNetProfiles"),
-		"receiveBurst":     optioncoverage.By("TestRates"),
+	effects: map[string]archtest.Effect{
+		"owner":            archtest.By("TestOwner"),
+		"tenantName":       archtest.By("TestMatrix"),
+		"profileName":      archtest.By("TestMatrix"),
+		"bandwidth":        archtest.By("TestNetProfiles"),
+		"burst":            archtest.By("TestRates"),
+		"DSCP":             archtest.By("TestNetProfiles"),
+		"receiveBandwidth": archtest.By("TestNetProfiles"),
+		"receiveBurst":     archtest.By("TestRates"),
 	},
 })
 

@@ -1,6 +1,6 @@
 package apiserver
 
-import "github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+import "github.com/contiv/netplugin/v2/internal/archtest"
 
 var _ = tested("networks", kindCases{
 	object: `{"tenantName":"blue","networkName":"x","encap":"vxlan","subnet":"10.77.1.0/24"}`, key: []string{"tenantName", "networkName"},
@@ -36,19 +36,19 @@ var _ = tested("networks", kindCases{
 			[]string{`{"native":true}`, `{"tenantName":"default","encap":"vlan","native":true}`, `{"native":"true"}`, `{"native":1}`},
 		},
 	},
-	effects: map[string]optioncoverage.Effect{
-		"owner":        optioncoverage.By("TestOwner"),
-		"tenantName":   optioncoverage.By("TestMatrix"),
-		"networkName":  optioncoverage.By("TestMatrix"),
-		"nwType=data":  optioncoverage.By("TestMatrix"),
-		"nwType=infra": optioncoverage.By("TestInfra"),
-		"encap=vlan":   optioncoverage.By("TestMatrix"),
-		"encap=vxlan":  optioncoverage.By("TestMatrix"),
-		"pktTag":       optioncoverage.By("TestTags"),
-		"subnet":       optioncoverage.By("TestAddresses"),
-		"gateway":      optioncoverage.By("TestRoutes"),
-		"ipv6Subnet":   optioncoverage.By("TestMatrix"),
-		"ipv6Gateway":  optioncoverage.By("TestRoutes"),
-		"native":       optioncoverage.By("TestNative"),
+	effects: map[string]archtest.Effect{
+		"owner":        archtest.By("TestOwner"),
+		"tenantName":   archtest.By("TestMatrix"),
+		"networkName":  archtest.By("TestMatrix"),
+		"nwType=data":  archtest.By("TestMatrix"),
+		"nwType=infra": archtest.By("TestInfra"),
+		"encap=vlan":   archtest.By("TestMatrix"),
+		"encap=vxlan":  archtest.By("TestMatrix"),
+		"pktTag":       archtest.By("TestTags"),
+		"subnet":       archtest.By("TestAddresses"),
+		"gateway":      archtest.By("TestRoutes"),
+		"ipv6Subnet":   archtest.By("TestMatrix"),
+		"ipv6Gateway":  archtest.By("TestRoutes"),
+		"native":       archtest.By("TestNative"),
 	},
 })

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/archtest"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
-	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
 )
 
 // ruled is a network policy's rules with one rule, on which a change is laid.
@@ -76,15 +76,15 @@ var _ = tested("networkPolicys", kindCases{
 			},
 		},
 	},
-	effects: map[string]optioncoverage.Effect{
-		"tenantName": optioncoverage.By("TestNetworkPolicy"), "networkPolicyName": optioncoverage.By("TestNetworkPolicy"),
-		"tier=admin": optioncoverage.By("TestNetworkPolicy"), "tier=contiv": optioncoverage.By("TestNetworkPolicy"), "tier=baseline": optioncoverage.By("TestNetworkPolicy"),
-		"order":        optioncoverage.By("TestNetworkPolicy"),
-		"mode=enforce": optioncoverage.By("TestNetworkPolicy"), "mode=audit": optioncoverage.By("TestNetworkPolicy"),
-		"applies":         optioncoverage.By("TestNetworkPolicy"),
-		"defaultIn=allow": optioncoverage.By("TestNetworkPolicy"), "defaultIn=deny": optioncoverage.By("TestNetworkPolicy"), "defaultIn=pass": optioncoverage.By("TestNetworkPolicy"),
-		"defaultOut=allow": optioncoverage.By("TestNetworkPolicy"), "defaultOut=deny": optioncoverage.By("TestNetworkPolicy"), "defaultOut=pass": optioncoverage.By("TestNetworkPolicy"),
-		"rules": optioncoverage.By("TestNetworkPolicy"), "owner": optioncoverage.By("TestFields"),
+	effects: map[string]archtest.Effect{
+		"tenantName": archtest.By("TestNetworkPolicy"), "networkPolicyName": archtest.By("TestNetworkPolicy"),
+		"tier=admin": archtest.By("TestNetworkPolicy"), "tier=contiv": archtest.By("TestNetworkPolicy"), "tier=baseline": archtest.By("TestNetworkPolicy"),
+		"order":        archtest.By("TestNetworkPolicy"),
+		"mode=enforce": archtest.By("TestNetworkPolicy"), "mode=audit": archtest.By("TestNetworkPolicy"),
+		"applies":         archtest.By("TestNetworkPolicy"),
+		"defaultIn=allow": archtest.By("TestNetworkPolicy"), "defaultIn=deny": archtest.By("TestNetworkPolicy"), "defaultIn=pass": archtest.By("TestNetworkPolicy"),
+		"defaultOut=allow": archtest.By("TestNetworkPolicy"), "defaultOut=deny": archtest.By("TestNetworkPolicy"), "defaultOut=pass": archtest.By("TestNetworkPolicy"),
+		"rules": archtest.By("TestNetworkPolicy"), "owner": archtest.By("TestFields"),
 	},
 })
 

@@ -1,6 +1,6 @@
 package apiserver
 
-import "github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+import "github.com/contiv/netplugin/v2/internal/archtest"
 
 var _ = tested("rules", kindCases{
 	object: `{"tenantName":"blue","policyName":"p","ruleId":"x","direction":"in","action":"allow"}`, key: []string{"tenantName", "policyName", "ruleId"},
@@ -14,23 +14,23 @@ var _ = tested("rules", kindCases{
 		"protocol":   {[]string{`{"protocol":""}`, `{"protocol":"tcp"}`, `{"protocol":"udp"}`, `{"protocol":"icmp"}`, `{"protocol":"0"}`, `{"protocol":"255"}`}, []string{`{"protocol":"999"}`, `{"protocol":"256"}`, `{"protocol":"-1"}`, `{"protocol":"TCP"}`, `{"protocol":"sctp"}`, `{"protocol":6}`}},
 		"port":       {[]string{`{"port":0}`, `{"protocol":"tcp","port":65535}`, `{"protocol":"udp","port":1}`, `{"protocol":"132","port":7}`}, []string{`{"protocol":"tcp","port":-1}`, `{"protocol":"tcp","port":65536}`, `{"port":80}`, `{"protocol":"icmp","port":8}`, `{"protocol":"47","port":8}`, `{"protocol":"tcp","port":"80"}`}},
 	}),
-	effects: map[string]optioncoverage.Effect{
-		"tenantName":        optioncoverage.By("TestMatrix"),
-		"policyName":        optioncoverage.By("TestMatrix"),
-		"ruleId":            optioncoverage.By("TestMatrix"),
-		"direction=in":      optioncoverage.By("TestMatrix"),
-		"direction=out":     optioncoverage.By("TestMatrix"),
-		"priority":          optioncoverage.By("TestMatrix"),
-		"action=allow":      optioncoverage.By("TestMatrix"),
-		"action=deny":       optioncoverage.By("TestMatrix"),
-		"protocol":          optioncoverage.By("TestMatrix"),
-		"port":              optioncoverage.By("TestMatrix"),
-		"fromEndpointGroup": optioncoverage.By("TestMatrix"),
-		"fromNetwork":       optioncoverage.By("TestMatrix"),
-		"fromIpAddress":     optioncoverage.By("TestMatrix"),
-		"toEndpointGroup":   optioncoverage.By("TestMatrix"),
-		"toNetwork":         optioncoverage.By("TestMatrix"),
-		"toIpAddress":       optioncoverage.By("TestMatrix"),
+	effects: map[string]archtest.Effect{
+		"tenantName":        archtest.By("TestMatrix"),
+		"policyName":        archtest.By("TestMatrix"),
+		"ruleId":            archtest.By("TestMatrix"),
+		"direction=in":      archtest.By("TestMatrix"),
+		"direction=out":     archtest.By("TestMatrix"),
+		"priority":          archtest.By("TestMatrix"),
+		"action=allow":      archtest.By("TestMatrix"),
+		"action=deny":       archtest.By("TestMatrix"),
+		"protocol":          archtest.By("TestMatrix"),
+		"port":              archtest.By("TestMatrix"),
+		"fromEndpointGroup": archtest.By("TestMatrix"),
+		"fromNetwork":       archtest.By("TestMatrix"),
+		"fromIpAddress":     archtest.By("TestMatrix"),
+		"toEndpointGroup":   archtest.By("TestMatrix"),
+		"toNetwork":         archtest.By("TestMatrix"),
+		"toIpAddress":       archtest.By("TestMatrix"),
 	},
 })
 

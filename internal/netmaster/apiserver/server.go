@@ -21,7 +21,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
-	"github.com/contiv/netplugin/v2/internal/security/origin"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 )
 
 // DefaultTimeout bounds the work for one request: long enough for an etcd that
@@ -107,7 +107,7 @@ func New(cfg Config) (http.Handler, error) {
 
 // guarded is the server behind the checks that all requests pass.
 func (s *server) guarded() http.Handler {
-	return s.router.plainPaths(origin.Handler(origin.Config{
+	return s.router.plainPaths(httpguard.CheckOrigin(httpguard.OriginConfig{
 		IsOurs: s.router.isOurName, Remedy: "have netmaster started with --allowed-hosts %s",
 		Refuse: func(w http.ResponseWriter, r *http.Request, sentence string) {
 			s.router.refuse(w, r, model.Errorf(errForbidden, "%s", sentence))

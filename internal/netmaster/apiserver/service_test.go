@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+	"github.com/contiv/netplugin/v2/internal/archtest"
 )
 
 var _ = tested("serviceLBs", kindCases{
@@ -38,15 +38,15 @@ var _ = tested("serviceLBs", kindCases{
 			[]string{`{"ports":[]}`, `{"ports":["80"]}`, `{"ports":["80:8080"]}`, `{"ports":["0:80:tcp"]}`, `{"ports":["80:0:tcp"]}`, `{"ports":["70000:8080:tcp"]}`, `{"ports":["80:x:TCP"]}`, `{"ports":["80:80:icmp"]}`, `{"ports":["80:80:tcp:"]}`, `{"ports":["80:80:tcp:80"]}`, `{"ports":["80:80:tcp:HTTP"]}`, `{"ports":["80:80:tcp:-a"]}`, `{"ports":["80:80:tcp:a--b"]}`, `{"ports":["80:80:tcp:sixteencharacter"]}`, `{"ports":["80:80:tcp:a:b"]}`, `{"ports":["80:80:sctp","80:81:132"]}`, `{"ports":["80:80:tcp:http","81:80:tcp:http"]}`, `{"ports":["80:80:"]}`, `{"ports":["080:80:tcp"]}`, `{"ports":["80:8080:tcp","garbage"]}`, `{"ports":["80:1:tcp","80:2:TCP"]}`, `{"ports":["1:2:3:4"]}`},
 		},
 	},
-	effects: map[string]optioncoverage.Effect{
-		"tenantName":  optioncoverage.By("TestServices"),
-		"serviceName": optioncoverage.By("TestServices"),
-		"networkName": optioncoverage.By("TestServiceAddress"),
-		"ipAddress":   optioncoverage.By("TestServiceAddress"),
-		"ipv6Address": optioncoverage.By("TestServiceFamilies"),
-		"affinity":    optioncoverage.By("TestServices"),
-		"ports":       optioncoverage.By("TestServed"),
-		"selectors":   optioncoverage.By("TestProviders"),
+	effects: map[string]archtest.Effect{
+		"tenantName":  archtest.By("TestServices"),
+		"serviceName": archtest.By("TestServices"),
+		"networkName": archtest.By("TestServiceAddress"),
+		"ipAddress":   archtest.By("TestServiceAddress"),
+		"ipv6Address": archtest.By("TestServiceFamilies"),
+		"affinity":    archtest.By("TestServices"),
+		"ports":       archtest.By("TestServed"),
+		"selectors":   archtest.By("TestProviders"),
 	},
 })
 

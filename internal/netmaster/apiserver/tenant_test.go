@@ -1,6 +1,6 @@
 package apiserver
 
-import "github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+import "github.com/contiv/netplugin/v2/internal/archtest"
 
 var _ = tested("tenants", kindCases{
 	object: `{"tenantName":"t"}`, key: []string{"tenantName"},
@@ -10,10 +10,10 @@ var _ = tested("tenants", kindCases{
 		"sharedNetworks": {[]string{`{"sharedNetworks":[]}`, `{"sharedNetworks":["blue:n"]}`}, []string{`{"sharedNetworks":["blue:none"]}`, `{"sharedNetworks":["back"]}`, `{"sharedNetworks":["t:back"]}`, `{"sharedNetworks":"blue:back"}`}},
 		"defaultNetwork": {[]string{`{"defaultNetwork":""}`}, []string{`{"defaultNetwork":"none"}`, `{"defaultNetwork":"a_b"}`}},
 	},
-	effects: map[string]optioncoverage.Effect{
-		"owner":          optioncoverage.By("TestOwner"),
-		"tenantName":     optioncoverage.By("TestMatrix"),
-		"defaultNetwork": optioncoverage.By("TestAttachDetach"),
-		"sharedNetworks": optioncoverage.By("TestReachability"),
+	effects: map[string]archtest.Effect{
+		"owner":          archtest.By("TestOwner"),
+		"tenantName":     archtest.By("TestMatrix"),
+		"defaultNetwork": archtest.By("TestAttachDetach"),
+		"sharedNetworks": archtest.By("TestReachability"),
 	},
 })

@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/security/connlimit"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
-	"github.com/contiv/netplugin/v2/internal/security/origin"
-	"github.com/contiv/netplugin/v2/internal/security/quota"
 	"github.com/contiv/netplugin/v2/internal/security/strictjson"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
@@ -54,7 +52,7 @@ func (m *Member) listen(ctx context.Context) (net.Listener, error) {
 // open serves the door until it is closed.
 func (m *Member) open(ln net.Listener) *door {
 	mux := http.NewServeMux()
-	strangers := quota.New(atOnce, atOnce) // who show a token of the cluster's
+	strangers := transport.NewPlaces(atOnce, atOnce) // who show a token of the cluster's
 	mux.HandleFunc("POST "+joinPath, func(w http.ResponseWriter, r *http.Request) {
 		var q request
 		if err := strictjson.Read(r.Body, maxBody, &q); err != nil {
@@ -65,7 +63,7 @@ func (m *Member) open(ln net.Listener) *door {
 			jointoken.Refuse(w, err)
 			return
 		}
-		end, ok := strangers.Take(quota.OfRemote(r.RemoteAddr))
+		end, ok := strangers.Take(transport.ClientAtRemote(r.RemoteAddr))
 		if !ok {
 			jointoken.Refuse(w, errTooMany)
 			return
@@ -111,7 +109,7 @@ func (m *Member) open(ln net.Listener) *door {
 // guarded has the checks of every listener before next. Hosts may ask by any name: the
 // certificate is of an authority that no browser knows, so that no web page gets here by one.
 func guarded(next http.Handler) http.Handler {
-	return connlimit.New(connlimit.Config{Body: 1 << 20}).Handler(origin.Handler(origin.Config{
+	return httpguard.NewLimiter(httpguard.Limits{Body: 1 << 20}).Handler(httpguard.CheckOrigin(httpguard.OriginConfig{
 		IsOurs: func(string) bool { return true },
 		Refuse: func(w http.ResponseWriter, _ *http.Request, sentence string) {
 			jointoken.Refuse(w, model.Errorf(model.ErrInvalid, "%s", sentence))

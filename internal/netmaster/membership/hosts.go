@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
-	"github.com/contiv/netplugin/v2/internal/security/quota"
 	"github.com/contiv/netplugin/v2/internal/security/strictjson"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -40,8 +40,8 @@ type hostRow struct {
 // handleHosts serves hosts. Accounts have their own limit, since another server checks
 // their tokens and may be slow: they take no slot from hosts with the cluster's
 // credentials.
-func (m *Enrolment) handleHosts(mux *http.ServeMux, strangers *quota.Places) {
-	accounts, known := quota.New(atOnce, accountsOne), quota.New(atOnce, atOnce)
+func (m *Enrolment) handleHosts(mux *http.ServeMux, strangers *transport.Places) {
+	accounts, known := transport.NewPlaces(atOnce, accountsOne), transport.NewPlaces(atOnce, atOnce)
 	handle := func(path string, do func(r *http.Request, q jointoken.HostRequest) (jointoken.HostAnswer, error)) {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 			var q jointoken.HostRequest
@@ -56,7 +56,7 @@ func (m *Enrolment) handleHosts(mux *http.ServeMux, strangers *quota.Places) {
 			case q.Account != "":
 				of = accounts
 			}
-			end, ok := of.Take(quota.OfRemote(r.RemoteAddr))
+			end, ok := of.Take(transport.ClientAtRemote(r.RemoteAddr))
 			if !ok {
 				jointoken.Refuse(w, errTooMany)
 				return

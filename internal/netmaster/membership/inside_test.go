@@ -23,7 +23,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // numbers maps numbers of members in this process to the tests that use them: tests run at
@@ -48,7 +48,7 @@ func config(t *testing.T, n int, name string) Config {
 // start starts a member in this process.
 func start(t *testing.T, cfg Config) *Member {
 	t.Helper()
-	netnstest.SkipShort(t)
+	testenv.SkipShort(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	m, err := Start(ctx, cfg)

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // patient is how long anything may take on a machine that is very busy.
@@ -172,7 +172,7 @@ type node struct {
 
 func newNode(t *testing.T, n int, name string) *node {
 	t.Helper()
-	netnstest.SkipShort(t)
+	testenv.SkipShort(t)
 	return &node{t: t, cfg: Config{
 		Dir: filepath.Join(t.TempDir(), name), Name: name,
 		Client: address(n, 23790), Peer: address(n, 23800), Door: address(n, 23780),

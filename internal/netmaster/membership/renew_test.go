@@ -21,9 +21,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
-	"github.com/contiv/netplugin/v2/internal/security/pki/pkitest"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // asHost is a host that gets its certificate and its trusted authorities now.
@@ -191,9 +191,9 @@ func TestEnded(t *testing.T) {
 	a, b := pair(t, secured(t, 96, "a"), &bCfg)
 	host, members := asHost(t, a), fingerprint(a.peers.auth.Load())
 	closed(t, b)
-	pkitest.End(t, b.dir.own(authorityDir), b.peers.own)
+	testenv.ExpireCertificate(t, b.dir.own(authorityDir), b.peers.own)
 	for _, dir := range []string{ClientsDir(b.dir.path), AdminDir(b.dir.path)} {
-		pkitest.End(t, AuthorityDir(b.dir.path), dir)
+		testenv.ExpireCertificate(t, AuthorityDir(b.dir.path), dir)
 	}
 	b = start(t, bCfg)
 	if d, err := transport.OpenDirectory(AdminDir(b.dir.path)); err != nil || d.Trouble() != nil {

@@ -29,8 +29,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/multicast"
 	"github.com/contiv/netplugin/v2/internal/netplugin/observe"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
-	"github.com/contiv/netplugin/v2/internal/security/connlimit"
-	"github.com/contiv/netplugin/v2/internal/security/origin"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
@@ -406,7 +405,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.sockets.rest != nil {
 		isOurs := func(name string) bool { return strings.EqualFold(name, string(a.cfg.Host)) }
-		serve(a.sockets.rest, connlimit.New(connlimit.Config{Body: 1 << 20}).Handler(origin.Handler(origin.Config{IsOurs: isOurs}, a.Observer.Handler(a.Observer.More()))), "inspection")
+		serve(a.sockets.rest, httpguard.NewLimiter(httpguard.Limits{Body: 1 << 20}).Handler(httpguard.CheckOrigin(httpguard.OriginConfig{IsOurs: isOurs}, a.Observer.Handler(a.Observer.More()))), "inspection")
 	}
 	a.cfg.Log.Info("netplugin is running", "host", a.cfg.Host, "vtep", a.cfg.VTEP, "driver", a.cfg.DriverName, "why", a.cfg.DriverWhy,
 		"socket", a.cfg.Socket, "attachments", len(a.Attachments.Entries()))

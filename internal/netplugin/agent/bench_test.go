@@ -20,7 +20,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // benchCluster is a store of one tenant with n endpoints on 25 hosts, a network
@@ -39,7 +39,7 @@ func benchHost(i int) model.HostName { return model.HostName(fmt.Sprint("h", i%b
 
 func newBenchCluster(b *testing.B, st store.Store, n int) *benchCluster {
 	b.Helper()
-	netnstest.Need(b)
+	testenv.Need(b)
 	const perNetwork = 40
 	name := func(i int) string { return fmt.Sprint("n", i) }
 	network := func(i int) model.NetworkKey {

@@ -31,7 +31,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // master is a netmaster reduced to the calls that an agent makes, so that
@@ -279,7 +279,7 @@ const testHost = "n-host1"
 
 func newBed(t *testing.T, change ...func(*Config)) *bed {
 	t.Helper()
-	netnstest.Need(t)
+	testenv.Need(t)
 	st := memory.New()
 	b := &bed{t: t, st: st, agentS: st.Client(), fake: reference.New(), dir: shortDir(t)}
 	b.fake.Interfaces(func(name string) bool { _, err := net.InterfaceByName(name); return err == nil })

@@ -4,10 +4,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // TestMain runs the tests in a network namespace of their own: they make veths.
 func TestMain(m *testing.M) {
-	os.Exit(netnstest.Run(m, func() error { return os.RemoveAll(pluginDir) }))
+	os.Exit(testenv.Run(m, func() error { return os.RemoveAll(pluginDir) }))
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // The library does not always empty the queue of a neighbor that ends, whose
@@ -38,7 +38,7 @@ type host struct {
 // start makes a speaker with neighbors at 127.0.0.2 and so on, in routerAS, which dial it.
 func start(t testing.TB, neighbors int, change func(*Config), opts Options) *host {
 	t.Helper()
-	netnstest.SkipShort(t)
+	testenv.SkipShort(t)
 	port := freePort(t)
 	cfg := Config{AS: hostAS, RouterID: netip.MustParseAddr("127.0.0.1"), Listen: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Port: port}
 	silent := freePort(t)

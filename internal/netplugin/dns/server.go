@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
-	"github.com/contiv/netplugin/v2/internal/security/quota"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 // Config is what a Server needs. Log is required.
@@ -191,11 +191,11 @@ type connLimit struct {
 	net.Listener
 	names *names
 
-	open *quota.Places
+	open *transport.Places
 }
 
 func newConnLimit(l net.Listener, n *names) *connLimit {
-	return &connLimit{Listener: l, names: n, open: quota.New(maxConns, maxConnsPerAsker)}
+	return &connLimit{Listener: l, names: n, open: transport.NewPlaces(maxConns, maxConnsPerAsker)}
 }
 
 // Accept implements net.Listener.

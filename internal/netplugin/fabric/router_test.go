@@ -21,7 +21,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/bgp"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // deadline bounds what a test waits for, on a machine under any load.
@@ -39,7 +39,7 @@ var (
 
 func TestMain(m *testing.M) {
 	// One goroutine of the library may outlive a neighbor: see docs/design/bgp.md.
-	os.Exit(netnstest.Run(m, nil, goleak.IgnoreTopFunction("github.com/eapache/channels.(*InfiniteChannel).infiniteBuffer")))
+	os.Exit(testenv.Run(m, nil, goleak.IgnoreTopFunction("github.com/eapache/channels.(*InfiniteChannel).infiniteBuffer")))
 }
 
 // bench is a host with an uplink, whose routers' addresses are on its loopback interface.
@@ -54,7 +54,7 @@ type bench struct {
 // newBench makes a host on which routers have addresses.
 func newBench(t *testing.T, routers ...string) *bench {
 	t.Helper()
-	netnstest.Need(t)
+	testenv.Need(t)
 	b := &bench{T: t, dir: t.TempDir(), in: Input{Desired: desired.Host{
 		Name: "h1", FwdMode: model.FwdRouting, Private: desired.NewPrivate(prefix("172.19.0.0/16")), VTEP: addr("10.0.0.1"),
 	}}}

@@ -27,7 +27,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 func run(t testing.TB, args ...string) string {
@@ -87,7 +87,7 @@ var (
 
 func newSite(t testing.TB) *site {
 	t.Helper()
-	netnstest.SkipShort(t)
+	testenv.SkipShort(t)
 	var missing []string
 	if os.Geteuid() != 0 {
 		missing = append(missing, "root")

@@ -22,10 +22,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(netnstest.Run(m, nil)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Run(m, nil)) }
 
 // patience is what a busy machine may take; TestAnswer of control holds the times.
 const patience = 20 * time.Second
@@ -67,7 +67,7 @@ func (m *machine) in(f func() error) {
 // newMachines makes a bridge and a machine with addresses for each number.
 func newMachines(t *testing.T, n int) (out []*machine) {
 	t.Helper()
-	netnstest.Need(t)
+	testenv.Need(t)
 	try := func(err error) {
 		t.Helper()
 		if err != nil {

@@ -4,11 +4,11 @@ import (
 	"os"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // TestMain runs the tests in a network namespace of their own: they look at, and
 // make, interfaces.
 func TestMain(m *testing.M) {
-	os.Exit(netnstest.Run(m, func() error { return nil }))
+	os.Exit(testenv.Run(m, func() error { return nil }))
 }

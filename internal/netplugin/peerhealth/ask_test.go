@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // TestMain runs the tests in a network namespace of their own; the hosts are addresses of
 // it, or addresses without a host.
-func TestMain(m *testing.M) { os.Exit(netnstest.Run(m, nil)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Run(m, nil)) }
 
 func ip(t *testing.T, name string, args ...string) {
 	t.Helper()

@@ -21,9 +21,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
-	"github.com/contiv/netplugin/v2/internal/security/pki/pkitest"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // vouching is a member that knows of which host tokens are.
@@ -145,7 +145,7 @@ func TestAccount(t *testing.T) {
 		t.Error(err)
 	}
 	// One that has ended, at the start.
-	pkitest.End(t, membership.AuthorityDir(m.Dir()), cfg.Dir)
+	testenv.ExpireCertificate(t, membership.AuthorityDir(m.Dir()), cfg.Dir)
 	if err := Join(ctx, cfg); err != nil || Renew(ctx, cfg.Dir, nil) != nil {
 		t.Errorf("one that has ended is kept: %v", err)
 	}
@@ -161,7 +161,7 @@ func TestAccount(t *testing.T) {
 		if k.look(ctx); k.replaced {
 			t.Errorf("it would end because of %s", why)
 		}
-		pkitest.End(t, membership.AuthorityDir(m.Dir()), former)
+		testenv.ExpireCertificate(t, membership.AuthorityDir(m.Dir()), former)
 		k.last = time.Time{}
 	}
 	k.look(ctx)

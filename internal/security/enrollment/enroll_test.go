@@ -18,9 +18,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
-	"github.com/contiv/netplugin/v2/internal/security/pki/pkitest"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -156,7 +156,7 @@ func TestRenew(t *testing.T) {
 		return string(b)
 	}
 	ended := copyDir(t, dir)
-	pkitest.End(t, membership.AuthorityDir(m.Dir()), ended)
+	testenv.ExpireCertificate(t, membership.AuthorityDir(m.Dir()), ended)
 	refused(t, "one that has ended", Renew(ctx, ended, nil), "refuses this host's certificate", "expired", "netctl cluster token --host host1", "--join and --token")
 	if err := Join(ctx, Config{Dir: ended, Name: "host2", Token: token(t, m, "host2", 0)}); err != nil { // as the sentence says
 		t.Error(err)

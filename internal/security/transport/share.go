@@ -8,8 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/contiv/netplugin/v2/internal/security/quota"
 )
 
 // MaxConnections are those of all listeners of a kind in a process at a time, if it may
@@ -37,7 +35,7 @@ const tellAgain = time.Minute
 
 // shares counts the connections of several listeners by the clients' addresses.
 type shares struct {
-	*quota.Places
+	*Places
 
 	mu     sync.Mutex
 	shut   int       // since it was told
@@ -57,7 +55,7 @@ var process = sync.OnceValue(func() [kinds]*shares {
 })
 
 func newShares(all int) *shares {
-	return &shares{Places: quota.New(all, max(1, all/4*3))}
+	return &shares{Places: NewPlaces(all, max(1, all/4*3))}
 }
 
 // listen returns a listener that closes connections beyond the shares as soon as they
@@ -129,5 +127,5 @@ func clientOf(remote net.Addr) netip.Prefix {
 	if !ok {
 		return netip.Prefix{}
 	}
-	return quota.Of(at.AddrPort().Addr())
+	return ClientAt(at.AddrPort().Addr())
 }

@@ -20,7 +20,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
-	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -58,7 +58,7 @@ func (s *server) Close()           { s.once.Do(s.etcd.Close) }
 
 func embedded(t testing.TB, dir, listen string, adjust ...func(*embed.Config)) *server {
 	t.Helper()
-	netnstest.SkipShort(t)
+	testenv.SkipShort(t)
 	if listen == "127.0.0.1:0" {
 		listen = storetest.FreePort(t)
 	}
@@ -87,7 +87,7 @@ func embedded(t testing.TB, dir, listen string, adjust ...func(*embed.Config)) *
 // realEtcd starts the installed etcd on free ports and returns its address.
 func realEtcd(t testing.TB) string {
 	t.Helper()
-	netnstest.SkipShort(t)
+	testenv.SkipShort(t)
 	path, err := exec.LookPath("etcd")
 	if err != nil {
 		if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {

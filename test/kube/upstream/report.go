@@ -118,7 +118,7 @@ var covered = []string{
 // foreign is below covered, and no part of what a cluster of the tests runs; aci
 // is asked with infrastructure type aci alone, which no such cluster has.
 var foreign = []string{
-	"internal/netmaster/aci", "internal/archtest", "internal/netctl", "internal/datapath/conformance", "internal/testcluster/optioncoverage", "internal/netplugin/runtimes/docker", "internal/testcluster", "internal/testcluster/netnstest", "internal/datapath/reference",
+	"internal/netmaster/aci", "internal/archtest", "internal/netctl", "internal/datapath/conformance", "internal/netplugin/runtimes/docker", "internal/testcluster", "internal/testcluster/testenv", "internal/datapath/reference",
 }
 
 // Sum is one over all covered code below a root: programs of Go and C, not their tests.

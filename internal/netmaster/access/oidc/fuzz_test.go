@@ -14,7 +14,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 )
 
 // FuzzClaims: of whatever an issuer has signed, somebody is let in only by the name that the
@@ -59,7 +59,7 @@ func FuzzClaims(f *testing.F) {
 		v.verifier, v.now = verifier, func() time.Time { return now }
 		id, err := v.Identify(t.Context(), shown)
 		if err != nil {
-			if r, is := errors.AsType[*refusal.Refusal](err); !is || r.Status != http.StatusUnauthorized || len(id.Grants) > 0 {
+			if r, is := errors.AsType[*httpguard.Refusal](err); !is || r.Status != http.StatusUnauthorized || len(id.Grants) > 0 {
 				t.Errorf("%q: %+v, %v", claims, id, err)
 			}
 			return

@@ -14,7 +14,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 )
 
 // algorithms are those with a key that only the issuer has.
@@ -53,7 +53,7 @@ func (v *Verifier) Takes(shown string) bool { return strings.Count(shown, ".") =
 func (v *Verifier) Identify(ctx context.Context, shown string) (access.Identity, error) {
 	claimed := access.Identity{How: access.ByOIDC}
 	if len(shown) > maxToken {
-		return claimed, refusal.Unauthorized("the token of %s is longer than %d bytes", v.cfg.Issuer, maxToken)
+		return claimed, httpguard.Unauthorized("the token of %s is longer than %d bytes", v.cfg.Issuer, maxToken)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*v.cfg.Timeout) // where its keys are, and the keys
 	defer cancel()
@@ -64,19 +64,19 @@ func (v *Verifier) Identify(ctx context.Context, shown string) (access.Identity,
 		token, err = verifier.Verify(ctx, shown)
 	}
 	if away := answer.away(); err != nil && away != nil {
-		return claimed, refusal.Unavailable(retryAfter, away, "tokens of %s cannot be judged now: the issuer does not answer as it should; try again, or show a certificate or a token of netmaster", v.cfg.Issuer)
+		return claimed, httpguard.Unavailable(retryAfter, away, "tokens of %s cannot be judged now: the issuer does not answer as it should; try again, or show a certificate or a token of netmaster", v.cfg.Issuer)
 	}
 	if err != nil && ctx.Err() != nil {
-		return claimed, refusal.Unavailable(retryAfter, ctx.Err(), "tokens of %s cannot be judged now: the issuer did not answer in time", v.cfg.Issuer)
+		return claimed, httpguard.Unavailable(retryAfter, ctx.Err(), "tokens of %s cannot be judged now: the issuer did not answer in time", v.cfg.Issuer)
 	}
 	if late, is := errors.AsType[*oidc.TokenExpiredError](err); is {
-		return claimed, refusal.Unauthorized("the token of %s is over since %s: get another", v.cfg.Issuer, late.Expiry.UTC().Format(time.RFC3339))
+		return claimed, httpguard.Unauthorized("the token of %s is over since %s: get another", v.cfg.Issuer, late.Expiry.UTC().Format(time.RFC3339))
 	}
 	if err != nil { // its text has no secret: go-oidc tells claims and algorithms
-		return claimed, refusal.Unauthorized("the token of %s is not accepted: %s", v.cfg.Issuer, strings.TrimPrefix(err.Error(), "oidc: "))
+		return claimed, httpguard.Unauthorized("the token of %s is not accepted: %s", v.cfg.Issuer, strings.TrimPrefix(err.Error(), "oidc: "))
 	}
 	if why := v.notForThisClient(token, shown); why != "" {
-		return claimed, refusal.Unauthorized("the token of %s is not accepted: %s", v.cfg.Issuer, why)
+		return claimed, httpguard.Unauthorized("the token of %s is not accepted: %s", v.cfg.Issuer, why)
 	}
 	return v.identity(token)
 }
@@ -98,7 +98,7 @@ func (v *Verifier) notForThisClient(token *oidc.IDToken, shown string) string {
 		return "its header cannot be read"
 	}
 	if t := strings.TrimPrefix(strings.ToLower(header.Type), "application/"); t != "" && t != "jwt" {
-		return fmt.Sprintf("its type is %q, and it has to be an ID token, of type JWT", refusal.Clip(header.Type))
+		return fmt.Sprintf("its type is %q, and it has to be an ID token, of type JWT", httpguard.Clip(header.Type))
 	}
 	var claims struct {
 		Party  *string                    `json:"azp"`
@@ -112,7 +112,7 @@ func (v *Verifier) notForThisClient(token *oidc.IDToken, shown string) string {
 	case token.Subject == "":
 		return "it has no claim \"sub\" with a user's name"
 	case claims.Party != nil && *claims.Party != v.cfg.ClientID:
-		return fmt.Sprintf("it was made for %q (claim azp), and not for %q", refusal.Clip(*claims.Party), v.cfg.ClientID)
+		return fmt.Sprintf("it was made for %q (claim azp), and not for %q", httpguard.Clip(*claims.Party), v.cfg.ClientID)
 	case logout:
 		return "it is a logout token, and has to be an ID token"
 	case token.Expiry.After(v.now().Add(maxLife)):
@@ -154,18 +154,18 @@ func (v *Verifier) identity(token *oidc.IDToken) (access.Identity, error) {
 	var claims map[string]json.RawMessage
 	id := access.Identity{How: access.ByOIDC, ID: token.Subject}
 	if err := token.Claims(&claims); err != nil {
-		return id, refusal.Unauthorized("the token of %s is not accepted: its claims cannot be read", v.cfg.Issuer)
+		return id, httpguard.Unauthorized("the token of %s is not accepted: its claims cannot be read", v.cfg.Issuer)
 	}
 	if json.Unmarshal(claims[v.cfg.UserClaim], &id.Name) != nil || id.Name == "" {
-		return id, refusal.Unauthorized("the token of %s is not accepted: it has no claim %q with a user's name", v.cfg.Issuer, v.cfg.UserClaim)
+		return id, httpguard.Unauthorized("the token of %s is not accepted: it has no claim %q with a user's name", v.cfg.Issuer, v.cfg.UserClaim)
 	}
 	var verified bool
 	if v.cfg.UserClaim == "email" && (json.Unmarshal(claims["email_verified"], &verified) != nil || !verified) {
-		return id, refusal.Unauthorized("the token of %s is not accepted: its issuer has not verified the email address", v.cfg.Issuer)
+		return id, httpguard.Unauthorized("the token of %s is not accepted: its issuer has not verified the email address", v.cfg.Issuer)
 	}
 	groups, err := texts(claims[v.cfg.GroupsClaim])
 	if err != nil {
-		return id, refusal.Unauthorized("the token of %s is not accepted: its claim %q is not a list of groups", v.cfg.Issuer, v.cfg.GroupsClaim)
+		return id, httpguard.Unauthorized("the token of %s is not accepted: its claim %q is not a list of groups", v.cfg.Issuer, v.cfg.GroupsClaim)
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.cfg.Groups)) {
 		if slices.Contains(groups, name) {

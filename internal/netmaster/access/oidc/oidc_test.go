@@ -23,7 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -181,7 +181,7 @@ func settles(t *testing.T, v *Verifier, token string, status int, text string) {
 	for deadline := time.Now().Add(3 * time.Minute); ; runtime.Gosched() {
 		id, err := v.Identify(t.Context(), token)
 		got := http.StatusOK
-		if no, is := errors.AsType[*refusal.Refusal](err); is {
+		if no, is := errors.AsType[*httpguard.Refusal](err); is {
 			got = no.Status
 		}
 		if got == status || got == http.StatusOK && status == http.StatusServiceUnavailable || time.Now().After(deadline) {
@@ -199,7 +199,7 @@ func check(t *testing.T, id access.Identity, err error, status int, text string)
 		}
 		return
 	}
-	no, is := errors.AsType[*refusal.Refusal](err)
+	no, is := errors.AsType[*httpguard.Refusal](err)
 	if !is || no.Status != status || !strings.Contains(no.Text, text) || len(id.Grants) > 0 {
 		t.Errorf("got %v (identity %v), want status %d with %q", err, id, status, text)
 	}

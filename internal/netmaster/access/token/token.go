@@ -11,7 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
@@ -112,7 +112,7 @@ func (s *Store) Create(ctx context.Context, w Wish) (secret string, made Record,
 		}
 		for _, name := range w.Grant.Tenants {
 			if since[name] == 0 {
-				return model.Errorf(model.ErrNotFound, "tenants: tenant %q does not exist: create it first", refusal.Clip(name))
+				return model.Errorf(model.ErrNotFound, "tenants: tenant %q does not exist: create it first", httpguard.Clip(name))
 			}
 		}
 		t := newText()
@@ -133,14 +133,14 @@ func (s *Store) Create(ctx context.Context, w Wish) (secret string, made Record,
 func (w Wish) check() error {
 	switch {
 	case w.Name == "" || len(w.Name) > maxName || strings.ContainsFunc(w.Name, unfit):
-		return model.InvalidField("name", refusal.Clip(w.Name), fmt.Sprintf("must be 1 to %d printable bytes: who has the token", maxName))
+		return model.InvalidField("name", httpguard.Clip(w.Name), fmt.Sprintf("must be 1 to %d printable bytes: who has the token", maxName))
 	case w.Life < time.Second || w.Life > MaxLife:
 		return model.InvalidField("life", w.Life.String(), "must be from a second to 366 days")
 	}
 	switch w.Grant.Role {
 	case access.ClusterAdmin, access.TenantAdmin, access.Viewer:
 	default: // hosts and netmasters have certificates, whose names are checked
-		return model.InvalidField("role", refusal.Clip(string(w.Grant.Role)), "must be cluster-admin, tenant-admin or viewer")
+		return model.InvalidField("role", httpguard.Clip(string(w.Grant.Role)), "must be cluster-admin, tenant-admin or viewer")
 	}
 	if err := w.Grant.Check(); err != nil {
 		return model.Errorf(model.ErrInvalid, "%w", err)
@@ -208,7 +208,7 @@ func (s *Store) Takes(shown string) bool { return Is(shown) }
 func (s *Store) Identify(ctx context.Context, shown string) (access.Identity, error) {
 	t, err := parse(shown)
 	if err != nil {
-		return access.Identity{}, refusal.Unauthorized("the token is not accepted: %v", err)
+		return access.Identity{}, httpguard.Unauthorized("the token is not accepted: %v", err)
 	}
 	claimed := access.Identity{How: access.ByToken, ID: string(t.id)} // for the record of the refusal
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
@@ -219,7 +219,7 @@ func (s *Store) Identify(ctx context.Context, shown string) (access.Identity, er
 		row, err = records.Decode(kv)
 	}
 	if errors.Is(err, model.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return claimed, refusal.Unavailable(time.Second, err, "tokens cannot be looked up now: the cluster store does not answer")
+		return claimed, httpguard.Unavailable(time.Second, err, "tokens cannot be looked up now: the cluster store does not answer")
 	}
 	if err != nil {
 		return claimed, err
@@ -227,11 +227,11 @@ func (s *Store) Identify(ctx context.Context, shown string) (access.Identity, er
 	got := t.hash()
 	switch {
 	case subtle.ConstantTimeCompare(got[:], row.Value.Hash) == 0: // also of none, and of half a hash
-		return claimed, refusal.Unauthorized("the token %s is not accepted: it was revoked, or never was one; have another made", t.id)
+		return claimed, httpguard.Unauthorized("the token %s is not accepted: it was revoked, or never was one; have another made", t.id)
 	case row.Version > version: // it may be good for less than is known here
-		return claimed, refusal.Unauthorized("the token %s was made by a later version of netmaster, which this one does not understand; ask another, or have another made", t.id)
+		return claimed, httpguard.Unauthorized("the token %s was made by a later version of netmaster, which this one does not understand; ask another, or have another made", t.id)
 	case !s.now().Before(row.Value.Expires):
-		return claimed, refusal.Unauthorized("the token %s is over since %s; have another made", t.id, row.Value.Expires.UTC().Format(time.RFC3339))
+		return claimed, httpguard.Unauthorized("the token %s is over since %s; have another made", t.id, row.Value.Expires.UTC().Format(time.RFC3339))
 	}
 	r := row.Value
 	id := access.Identity{Name: r.Name, How: access.ByToken, ID: string(r.ID), Grants: []access.Grant{r.Grant}}
@@ -240,14 +240,14 @@ func (s *Store) Identify(ctx context.Context, shown string) (access.Identity, er
 	}
 	if len(r.Since) == 0 {
 		if r, err = s.bind(ctx, r.ID); err != nil {
-			return claimed, refusal.Unavailable(time.Second, err, "the tenants of the token %s cannot be looked up now: the cluster store does not answer", t.id)
+			return claimed, httpguard.Unavailable(time.Second, err, "the tenants of the token %s cannot be looked up now: the cluster store does not answer", t.id)
 		}
 	}
 	if id.Grants[0].Tenants, err = s.standing(ctx, r); err != nil {
-		return claimed, refusal.Unavailable(time.Second, err, "the tenants of the token %s cannot be looked up now: the cluster store does not answer", t.id)
+		return claimed, httpguard.Unavailable(time.Second, err, "the tenants of the token %s cannot be looked up now: the cluster store does not answer", t.id)
 	}
 	if len(id.Grants[0].Tenants) == 0 {
-		return claimed, refusal.Unauthorized("the token %s is not accepted: its tenants were deleted; one that was created under the same name later needs a new token", t.id)
+		return claimed, httpguard.Unauthorized("the token %s is not accepted: its tenants were deleted; one that was created under the same name later needs a new token", t.id)
 	}
 	return id, nil
 }

@@ -19,8 +19,8 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
-	tokenfile "github.com/contiv/netplugin/v2/internal/security/token"
+	"github.com/contiv/netplugin/v2/internal/security/httpguard"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -103,7 +103,7 @@ func TestTokenIsForTheTenantThatWas(t *testing.T) {
 
 // refused tells a refusal's status; 0 = there is none.
 func refused(err error) int {
-	if no, is := errors.AsType[*refusal.Refusal](err); is {
+	if no, is := errors.AsType[*httpguard.Refusal](err); is {
 		return no.Status
 	}
 	return 0
@@ -301,7 +301,7 @@ func TestTokenFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := tokenfile.Open(path)
+	f, err := transport.OpenTokens(path)
 	if err != nil || f.Show() != secret {
 		t.Errorf("%v", err)
 	}

@@ -11,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-
-	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/apiclient"
 )
 
 // guarded is a Source of which nothing is taken that may be another API server's.
@@ -60,7 +58,7 @@ func (g guarded) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 // may list namespaces may not need to get one.
 func ClusterUID(config *rest.Config) (func(context.Context) (string, error), error) {
 	config = rest.CopyConfig(config)
-	config.QPS = apiclient.Unlimited
+	config.QPS = Unlimited
 	names, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, err

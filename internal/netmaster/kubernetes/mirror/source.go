@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/tools/pager"
 	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/apiclient"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/objects"
 )
 
@@ -82,7 +81,7 @@ func ObjectSources(config *rest.Config) (map[string]Source, error) {
 
 func sources(config *rest.Config, of []offered) (map[string]Source, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = apiclient.Unlimited // the API server limits lists of many pages
+	config.QPS = Unlimited // the API server limits lists of many pages
 	config.Wrap(unhurried)
 	names, err := metadata.NewForConfig(config)
 	if err != nil {
@@ -92,7 +91,7 @@ func sources(config *rest.Config, of []offered) (map[string]Source, error) {
 	for _, k := range of {
 		c := rest.CopyConfig(config)
 		c.ContentType = k.format
-		client, err := apiclient.New(c, k.resource.GroupVersion(), addTypes, apiclient.Unlimited)
+		client, err := NewClient(c, k.resource.GroupVersion(), addTypes, Unlimited)
 		if err != nil {
 			return nil, err
 		}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/apiclient"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 )
 
 const (
@@ -55,10 +55,10 @@ func ParseName(text string) (namespace, name string, err error) {
 func New(config *rest.Config, namespace, name string) (*Judge, error) {
 	j := &Judge{namespace: namespace, name: name}
 	var err error
-	if j.reviews, err = apiclient.New(config, authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme, rate); err != nil {
+	if j.reviews, err = mirror.NewClient(config, authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme, rate); err != nil {
 		return nil, err
 	}
-	j.core, err = apiclient.New(config, corev1.SchemeGroupVersion, corev1.AddToScheme, rate)
+	j.core, err = mirror.NewClient(config, corev1.SchemeGroupVersion, corev1.AddToScheme, rate)
 	return j, err
 }
 

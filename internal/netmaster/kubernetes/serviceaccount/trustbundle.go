@@ -18,7 +18,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/apiclient"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 )
 
 const (
@@ -57,7 +57,7 @@ type TrustBundle struct {
 
 // NewTrustBundle returns a TrustBundle. It sends no request yet.
 func NewTrustBundle(cfg TrustBundleConfig) (*TrustBundle, error) {
-	client, err := apiclient.New(cfg.API, corev1.SchemeGroupVersion, corev1.AddToScheme, perSecond)
+	client, err := mirror.NewClient(cfg.API, corev1.SchemeGroupVersion, corev1.AddToScheme, perSecond)
 	return &TrustBundle{cfg: cfg, client: client}, err
 }
 

@@ -23,7 +23,7 @@ import (
 	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
-	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/apiclient"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/objects"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
 )
@@ -112,7 +112,7 @@ func New(config *rest.Config, instance string, log *slog.Logger) (*Notices, erro
 		{&n.policies, schema.GroupVersion(policyv1alpha2.GroupVersion), policyv1alpha2.Install},
 	} {
 		var err error
-		if *c.client, err = apiclient.New(config, c.group, c.add, apiclient.Unlimited); err != nil { // limit, statuses and kept do
+		if *c.client, err = mirror.NewClient(config, c.group, c.add, mirror.Unlimited); err != nil { // limit, statuses and kept do
 			return nil, err
 		}
 	}

@@ -6,25 +6,25 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+	"github.com/contiv/netplugin/v2/internal/archtest"
 )
 
 // keyEffects are the options of contivk8s' configuration.
-var keyEffects = map[string]optioncoverage.Effect{
-	"tenant":   optioncoverage.By("TestRequest"),
-	"network":  optioncoverage.By("TestRequest"),
-	"group":    optioncoverage.By("TestRequest"),
-	"mtu":      optioncoverage.By("TestRequest"),
-	"labels":   optioncoverage.By("TestRequest"),
-	"ip":       optioncoverage.By("TestRequest"),
-	"socket":   optioncoverage.By("TestSpool"),
-	"stateDir": optioncoverage.By("TestSpool"),
+var keyEffects = map[string]archtest.Effect{
+	"tenant":   archtest.By("TestRequest"),
+	"network":  archtest.By("TestRequest"),
+	"group":    archtest.By("TestRequest"),
+	"mtu":      archtest.By("TestRequest"),
+	"labels":   archtest.By("TestRequest"),
+	"ip":       archtest.By("TestRequest"),
+	"socket":   archtest.By("TestSpool"),
+	"stateDir": archtest.By("TestSpool"),
 }
 
 // TestEveryKeyHasEffect: each option does something, by a test, and what is
 // decoded is an option or the runtime's.
 func TestEveryKeyHasEffect(t *testing.T) {
-	optioncoverage.Check(t, "keyEffects in internal/netplugin/runtimes/cni/server/keys_test.go", ourKeys, keyEffects, nil, nil)
+	archtest.CheckEffects(t, "keyEffects in internal/netplugin/runtimes/cni/server/keys_test.go", ourKeys, keyEffects, nil, nil)
 	for f := range reflect.TypeFor[conf]().Fields() {
 		key := f.Tag.Get("json")
 		if !slices.Contains(ourKeys, key) && !slices.Contains(runtimeKeys, key) && !strings.ContainsAny(key, "./") {

@@ -1,4 +1,4 @@
-package refusal
+package httpguard
 
 import (
 	"encoding/json"
@@ -63,9 +63,9 @@ func Unavailable(after time.Duration, cause error, format string, args ...any) *
 	return r
 }
 
-// Of makes a Refusal of any error: one that is none is model.ErrUnavailable, whose
+// RefusalOf makes a Refusal of any error: one that is none is model.ErrUnavailable, whose
 // text is for clients, or a fault of ours, whose text is not.
-func Of(err error) *Refusal {
+func RefusalOf(err error) *Refusal {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		return r
 	}

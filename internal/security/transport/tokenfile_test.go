@@ -1,4 +1,4 @@
-package token
+package transport
 
 import (
 	"os"
@@ -14,7 +14,7 @@ const first, second = "0123456789abcdef", "fedcba9876543210"
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	write(t, path, "\n"+first+"\r\n\n"+second)
-	f, err := Open(path)
+	f, err := OpenTokens(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestFile(t *testing.T) {
 func TestFollow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	write(t, path, first)
-	f, err := Open(path)
+	f, err := OpenTokens(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,15 +87,15 @@ func TestBadFiles(t *testing.T) {
 	} {
 		path := filepath.Join(dir, "token")
 		write(t, path, text)
-		_, err := Open(path)
+		_, err := OpenTokens(path)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), first) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := Open(filepath.Join(dir, "none")); err == nil {
+	if _, err := OpenTokens(filepath.Join(dir, "none")); err == nil {
 		t.Error("a file that is not there was opened")
 	}
-	if f, err := Open(""); f != nil || err != nil || f.Source() != nil || f.Err() != nil {
+	if f, err := OpenTokens(""); f != nil || err != nil || f.Source() != nil || f.Err() != nil {
 		t.Errorf("no file: %v, %v", f, err)
 	}
 }

@@ -1,4 +1,4 @@
-package refusal
+package httpguard
 
 import (
 	"encoding/json"
@@ -30,9 +30,9 @@ func TestWrite(t *testing.T) {
 		{TooLarge(7), 413, api.KindTooLarge, "", "Connection"},
 		{TooMany(1500*time.Millisecond, "slow down"), 429, "tooMany", "2", "Retry-After"},
 		{Unavailable(time.Millisecond, secret, "later"), 503, api.KindUnavailable, "1", "Retry-After"},
-		{Of(model.Errorf(model.ErrUnavailable, "the store is away")), 503, api.KindUnavailable, "1", ""},
-		{Of(secret), 503, api.KindUnavailable, "1", ""},
-		{Of(fmt.Errorf("wrapped: %w", Forbidden("no"))), 403, api.KindForbidden, "", ""},
+		{RefusalOf(model.Errorf(model.ErrUnavailable, "the store is away")), 503, api.KindUnavailable, "1", ""},
+		{RefusalOf(secret), 503, api.KindUnavailable, "1", ""},
+		{RefusalOf(fmt.Errorf("wrapped: %w", Forbidden("no"))), 403, api.KindForbidden, "", ""},
 	} {
 		for _, accept := range []string{"", "application/json"} {
 			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
@@ -55,7 +55,7 @@ func TestWrite(t *testing.T) {
 			}
 		}
 	}
-	if !errors.Is(Of(secret), secret) {
+	if !errors.Is(RefusalOf(secret), secret) {
 		t.Error("the cause is lost to logs")
 	}
 }

@@ -1,4 +1,4 @@
-package token
+package transport
 
 import (
 	"slices"
@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// FuzzParse: a file of tokens is refused, or has one at least, each of which is a whole
+// FuzzTokenFile: a file of tokens is refused, or has one at least, each of which is a whole
 // line of the file and can stand in a header; and the tokens alone are the same file.
-func FuzzParse(f *testing.F) {
+func FuzzTokenFile(f *testing.F) {
 	for _, s := range []string{first, "\n" + first + "\r\n\n" + second, "short", first + " " + second, "", "\x00" + first, first + "\u2028" + second} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		all, err := parse(text)
+		all, err := parseTokens(text)
 		if err != nil {
-			if strings.TrimSpace(text) != "" && len(strings.TrimSpace(text)) >= Least && strings.Contains(err.Error(), strings.TrimSpace(text)) {
+			if strings.TrimSpace(text) != "" && len(strings.TrimSpace(text)) >= LeastToken && strings.Contains(err.Error(), strings.TrimSpace(text)) {
 				t.Errorf("%q: the refusal tells it: %v", text, err)
 			}
 			return
@@ -25,14 +25,14 @@ func FuzzParse(f *testing.F) {
 		}
 		lines := strings.Split(text, "\n")
 		for _, token := range all {
-			if len(token) < Least || !slices.ContainsFunc(lines, func(l string) bool { return strings.TrimSpace(l) == token }) {
+			if len(token) < LeastToken || !slices.ContainsFunc(lines, func(l string) bool { return strings.TrimSpace(l) == token }) {
 				t.Errorf("%q has token %q", text, token)
 			}
 			if strings.IndexFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) >= 0 {
 				t.Errorf("token %q cannot stand in a header", token)
 			}
 		}
-		if again, err := parse(strings.Join(all, "\n")); err != nil || !slices.Equal(again, all) {
+		if again, err := parseTokens(strings.Join(all, "\n")); err != nil || !slices.Equal(again, all) {
 			t.Errorf("%q is %q, again %q, %v", text, all, again, err)
 		}
 	})

@@ -1,4 +1,4 @@
-package origin
+package httpguard
 
 import (
 	"net/http"
@@ -9,7 +9,7 @@ import (
 
 // TestForeignPagesAreRefused: by the name that was asked, and by the page's origin.
 func TestForeignPagesAreRefused(t *testing.T) {
-	h := Handler(Config{IsOurs: func(name string) bool { return name == "h1.rack.example" }, Remedy: "use --allowed-hosts %s"},
+	h := CheckOrigin(OriginConfig{IsOurs: func(name string) bool { return name == "h1.rack.example" }, Remedy: "use --allowed-hosts %s"},
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	for _, tt := range []struct {
 		method, host, header string
@@ -45,7 +45,7 @@ func TestForeignPagesAreRefused(t *testing.T) {
 
 // TestNothingFollowsChunks: but for streams, which end with their connection.
 func TestNothingFollowsChunks(t *testing.T) {
-	h := Handler(Config{IsStream: func(r *http.Request) bool { return r.URL.Path == "/stream" }}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	h := CheckOrigin(OriginConfig{IsStream: func(r *http.Request) bool { return r.URL.Path == "/stream" }}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for path, want := range map[string]string{"/": "close", "/stream": "", "/whole": ""} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1"+path, strings.NewReader("x"))
 		if path != "/whole" {

@@ -1,4 +1,4 @@
-package connlimit
+package httpguard
 
 import (
 	"container/list"
@@ -8,13 +8,11 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
 )
 
 // table has what clients have used, the one that asked last in front.
 type table struct {
-	cfg Config
+	cfg Limits
 
 	mu      sync.Mutex
 	clients map[netip.Prefix]*list.Element // of *client
@@ -29,7 +27,7 @@ type client struct {
 	running int
 }
 
-func newTable(cfg Config) *table {
+func newTable(cfg Limits) *table {
 	t := &table{cfg: cfg, clients: map[netip.Prefix]*list.Element{}}
 	t.others = t.newClient(netip.Prefix{})
 	return t
@@ -40,21 +38,21 @@ func (t *table) newClient(key netip.Prefix) *client {
 }
 
 // begin counts a request, which done ends, or says why it is not to be answered.
-func (t *table) begin(key netip.Prefix, now time.Time) (done func(), no *refusal.Refusal) {
+func (t *table) begin(key netip.Prefix, now time.Time) (done func(), no *Refusal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.find(key, now)
 	if c.running >= t.cfg.Running {
-		return nil, refusal.TooMany(time.Second, "%d requests from this address are being answered, and no more are at a time", c.running)
+		return nil, TooMany(time.Second, "%d requests from this address are being answered, and no more are at a time", c.running)
 	}
 	if t.running >= t.cfg.RunningAll {
-		return nil, refusal.Unavailable(time.Second, nil, "%d requests are being answered, and no more are at a time", t.running)
+		return nil, Unavailable(time.Second, nil, "%d requests are being answered, and no more are at a time", t.running)
 	}
 	if !c.bucket.AllowN(now, 1) {
 		r := c.bucket.ReserveN(now, 1)
 		wait := r.DelayFrom(now)
 		r.CancelAt(now)
-		return nil, refusal.TooMany(wait, "too many requests from this address: %g a second are answered, and %d at once", t.cfg.Rate, t.cfg.Burst)
+		return nil, TooMany(wait, "too many requests from this address: %g a second are answered, and %d at once", t.cfg.Rate, t.cfg.Burst)
 	}
 	c.running++
 	t.running++

@@ -1,15 +1,14 @@
-package connlimit
+package httpguard
 
 import (
 	"net/http"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/security/quota"
-	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
-// Config are the limits; fields that are 0 have their default.
-type Config struct {
+// Limits are the limits of a Limiter; fields that are 0 have their default.
+type Limits struct {
 	Body       int64   // bytes of a body; default 16 MiB, the size of the largest list to apply
 	Rate       float64 // requests a second of one client, for long; default 200
 	Burst      int     // requests that it may have made less before; default 1000
@@ -21,7 +20,7 @@ type Config struct {
 	Streams func(*http.Request) bool
 }
 
-func (c Config) defaults() Config {
+func (c Limits) defaults() Limits {
 	set(&c.Body, 16<<20)
 	set(&c.Rate, 200)
 	set(&c.Burst, 1000)
@@ -40,13 +39,13 @@ func set[T comparable](at *T, value T) {
 
 // Limiter limits the clients of one listener, or of several together.
 type Limiter struct {
-	cfg   Config
+	cfg   Limits
 	table *table
 	now   func() time.Time
 }
 
-// New returns a Limiter.
-func New(cfg Config) *Limiter {
+// NewLimiter returns a Limiter.
+func NewLimiter(cfg Limits) *Limiter {
 	cfg = cfg.defaults()
 	return &Limiter{cfg: cfg, table: newTable(cfg), now: time.Now}
 }
@@ -54,7 +53,7 @@ func New(cfg Config) *Limiter {
 // Handler lets through to next what is within the limits.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		done, no := l.table.begin(quota.OfRemote(r.RemoteAddr), l.now())
+		done, no := l.table.begin(transport.ClientAtRemote(r.RemoteAddr), l.now())
 		if no != nil {
 			no.Write(w, r)
 			return
@@ -65,7 +64,7 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 			return
 		}
 		if r.ContentLength > l.cfg.Body {
-			refusal.TooLarge(l.cfg.Body).Write(w, r)
+			TooLarge(l.cfg.Body).Write(w, r)
 			return
 		}
 		if r.Body != nil {

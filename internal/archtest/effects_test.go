@@ -1,4 +1,4 @@
-package optioncoverage
+package archtest
 
 import "testing"
 

@@ -1,15 +1,15 @@
-package quota
+package transport
 
 import (
 	"net/netip"
 	"testing"
 )
 
-// TestPlaces: one who asks has its share at most, all together what there is, and what is
+// TestPlacesKeepToTheirShares: one who asks has its share at most, all together what there is, and what is
 // given back is there again, once.
-func TestPlaces(t *testing.T) {
-	p := New(3, 2)
-	a, b := Of(netip.MustParseAddr("10.0.0.1")), Of(netip.MustParseAddr("10.0.0.2"))
+func TestPlacesKeepToTheirShares(t *testing.T) {
+	p := NewPlaces(3, 2)
+	a, b := ClientAt(netip.MustParseAddr("10.0.0.1")), ClientAt(netip.MustParseAddr("10.0.0.2"))
 	take := func(who netip.Prefix, want bool) func() {
 		t.Helper()
 		give, ok := p.Take(who)
@@ -37,28 +37,28 @@ func TestPlaces(t *testing.T) {
 	take(a, false)
 }
 
-// TestOf: what one machine has all of is one.
-func TestOf(t *testing.T) {
+// TestClientAtIsOneForAllAddressesOfAMachine: what one machine has all of is one.
+func TestClientAtIsOneForAllAddressesOfAMachine(t *testing.T) {
 	for text, want := range map[string]string{
 		"10.0.0.1": "10.0.0.1/32", "::ffff:10.0.0.1": "10.0.0.1/32", "2001:db8::1:2:3:4": "2001:db8::/64",
 		"fe80::1%eth0": "fe80::/64", "::1": "::1/128",
 	} {
-		if got := Of(netip.MustParseAddr(text)).String(); got != want {
+		if got := ClientAt(netip.MustParseAddr(text)).String(); got != want {
 			t.Errorf("%s is %s, not %s", text, got, want)
 		}
 	}
-	if Of(netip.Addr{}) != (netip.Prefix{}) {
+	if ClientAt(netip.Addr{}) != (netip.Prefix{}) {
 		t.Error("no address is one")
 	}
 }
 
-// TestOfRemote: with a port likewise, and what is no address is one with all such.
-func TestOfRemote(t *testing.T) {
+// TestClientAtRemoteIsOneWithItsAddress: with a port likewise, and what is no address is one with all such.
+func TestClientAtRemoteIsOneWithItsAddress(t *testing.T) {
 	for remote, want := range map[string]string{
 		"10.0.0.1:5": "10.0.0.1/32", "[::ffff:10.0.0.1]:6": "10.0.0.1/32", "[fd00:1:2:3:4::5]:1": "fd00:1:2:3::/64",
 		"[fe80::1%eth0]:1": "fe80::/64", "[::1]:1": "::1/128", "@": "invalid Prefix", "": "invalid Prefix",
 	} {
-		if got := OfRemote(remote).String(); got != want {
+		if got := ClientAtRemote(remote).String(); got != want {
 			t.Errorf("%s is %s, want %s", remote, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package pkitest
+package testenv
 
 import (
 	"bytes"
@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
-// End has the certificate in a directory have ended an hour ago, by the authority in
-// another, as if its machine had been off for its life.
-func End(t testing.TB, authority, dir string) {
+// ExpireCertificate replaces the certificate in dir by one that the authority in another
+// directory made and that ended an hour ago.
+func ExpireCertificate(t testing.TB, authority, dir string) {
 	t.Helper()
 	a, err := pki.Open(authority)
 	if err != nil {

@@ -1,4 +1,4 @@
-package connlimit
+package httpguard
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ var ok = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 // TestRate: a client has its burst and then its rate, whatever others do; who is
 // refused and comes back when it was told to is let in.
 func TestRate(t *testing.T) {
-	l := New(Config{Rate: 0.5, Burst: 3})
+	l := NewLimiter(Limits{Rate: 0.5, Burst: 3})
 	now := time.Now()
 	l.now = func() time.Time { return now }
 	h := l.Handler(ok)
@@ -73,7 +73,7 @@ func TestLimitsEqualABucketForEachClient(t *testing.T) {
 		if seed%2 == 1 { // so often that no bucket is full for long
 			room, steps = 5, 4
 		}
-		tab := newTable(Config{Rate: perSecond, Burst: burst, Clients: room}.defaults())
+		tab := newTable(Limits{Rate: perSecond, Burst: burst, Clients: room}.defaults())
 		now := time.Unix(1_000_000, 0)
 		naive := map[netip.Prefix]*bucket{}
 		forgotten, shared := false, false
@@ -120,7 +120,7 @@ func TestLimitsEqualABucketForEachClient(t *testing.T) {
 
 // Of a full table those are forgotten who asked longest ago, not who came first.
 func TestForget(t *testing.T) {
-	tab := newTable(Config{Rate: 1, Burst: 2, Clients: 20}.defaults())
+	tab := newTable(Limits{Rate: 1, Burst: 2, Clients: 20}.defaults())
 	now := time.Unix(1_000_000, 0)
 	ask := func(n int) netip.Prefix {
 		key := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), 32)
@@ -145,7 +145,7 @@ func TestForget(t *testing.T) {
 // and one that ends, or breaks down, makes room.
 func TestRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New(Config{Running: 2, RunningAll: 3, Clients: 1, Burst: 100})
+		l := NewLimiter(Limits{Running: 2, RunningAll: 3, Clients: 1, Burst: 100})
 		hold := make(chan bool)
 		h := l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			if <-hold {
@@ -192,7 +192,7 @@ func TestRunning(t *testing.T) {
 func TestBody(t *testing.T) {
 	var got []byte
 	var err error
-	h := New(Config{Body: 10}).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, err = io.ReadAll(r.Body) }))
+	h := NewLimiter(Limits{Body: 10}).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, err = io.ReadAll(r.Body) }))
 	if w := ask(t, h, "10.0.0.1:1", strings.NewReader("12345678901")); w.Code != 413 || !strings.Contains(w.Body.String(), "at most 10 bytes") || got != nil {
 		t.Errorf("%d %s, read %q", w.Code, w.Body, got)
 	}
@@ -200,7 +200,7 @@ func TestBody(t *testing.T) {
 	if _, large := errors.AsType[*http.MaxBytesError](err); !large || len(got) != 10 {
 		t.Errorf("of unknown length: %v, read %q", err, got)
 	}
-	stream := New(Config{Body: 10, Streams: func(r *http.Request) bool { return r.URL.Path == "/" }}).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, err = io.ReadAll(r.Body) }))
+	stream := NewLimiter(Limits{Body: 10, Streams: func(r *http.Request) bool { return r.URL.Path == "/" }}).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, err = io.ReadAll(r.Body) }))
 	if w := ask(t, stream, "10.0.0.1:1", strings.NewReader("12345678901")); w.Code != 200 || err != nil || len(got) != 11 {
 		t.Errorf("a stream: %d %v, read %q", w.Code, err, got)
 	}

@@ -1,4 +1,4 @@
-package token
+package transport
 
 import (
 	"crypto/sha256"
@@ -11,14 +11,11 @@ import (
 	"time"
 )
 
-// Least is how many characters a token has at least.
-const Least = 16
+// LeastToken is how many characters a token has at least.
+const LeastToken = 16
 
-// fresh is for how long a file is believed without a look at it.
-const fresh = time.Second
-
-// File has the tokens of a file. It is safe for concurrent use.
-type File struct {
+// TokenFile has the tokens of a file. It is safe for concurrent use.
+type TokenFile struct {
 	path string
 	now  func() time.Time
 
@@ -29,21 +26,21 @@ type File struct {
 	failed error
 }
 
-// Open reads a file of tokens; an empty path is no file, and nil.
-func Open(path string) (*File, error) {
+// OpenTokens reads a file of tokens; an empty path is no file, and nil.
+func OpenTokens(path string) (*TokenFile, error) {
 	if path == "" {
 		return nil, nil
 	}
-	f := &File{path: path, now: time.Now}
+	f := &TokenFile{path: path, now: time.Now}
 	f.refresh()
 	return f, f.failed
 }
 
 // Show returns the token to show to others.
-func (f *File) Show() string { return f.current()[0] }
+func (f *TokenFile) Show() string { return f.current()[0] }
 
 // Source returns Show, or nil where there is no file.
-func (f *File) Source() func() string {
+func (f *TokenFile) Source() func() string {
 	if f == nil {
 		return nil
 	}
@@ -51,7 +48,7 @@ func (f *File) Source() func() string {
 }
 
 // Accepts tells whether what was shown is one of the tokens.
-func (f *File) Accepts(shown string) bool {
+func (f *TokenFile) Accepts(shown string) bool {
 	got := sha256.Sum256([]byte(shown)) // so that lengths tell nothing either
 	found := 0
 	for _, t := range f.current() {
@@ -62,7 +59,7 @@ func (f *File) Accepts(shown string) bool {
 }
 
 // Err is why the file, as it is now, is not followed; nil = it is, or there is none.
-func (f *File) Err() error {
+func (f *TokenFile) Err() error {
 	if f == nil {
 		return nil
 	}
@@ -72,7 +69,7 @@ func (f *File) Err() error {
 	return f.failed
 }
 
-func (f *File) current() []string {
+func (f *TokenFile) current() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.now().Sub(f.looked) >= fresh {
@@ -82,7 +79,7 @@ func (f *File) current() []string {
 }
 
 // refresh reads the file; what cannot be read leaves what there is.
-func (f *File) refresh() {
+func (f *TokenFile) refresh() {
 	f.looked = f.now()
 	text, err := os.ReadFile(f.path)
 	if err == nil && f.tokens != nil && string(text) == f.text {
@@ -91,7 +88,7 @@ func (f *File) refresh() {
 	}
 	var tokens []string
 	if err == nil {
-		tokens, err = parse(string(text))
+		tokens, err = parseTokens(string(text))
 	}
 	if err != nil {
 		f.failed = fmt.Errorf("tokens of %s: %w", f.path, err)
@@ -100,16 +97,16 @@ func (f *File) refresh() {
 	f.text, f.tokens, f.failed = string(text), tokens, nil
 }
 
-// parse reads a token a line; empty lines are none.
-func parse(text string) ([]string, error) {
+// parseTokens reads a token a line; empty lines are none.
+func parseTokens(text string) ([]string, error) {
 	var all []string
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
 		}
-		if len(line) < Least || strings.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return nil, fmt.Errorf("line %d must be one token of at least %d letters, digits and signs without spaces, such as the output of 'openssl rand -hex 32'", i+1, Least)
+		if len(line) < LeastToken || strings.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return nil, fmt.Errorf("line %d must be one token of at least %d letters, digits and signs without spaces, such as the output of 'openssl rand -hex 32'", i+1, LeastToken)
 		}
 		all = append(all, line)
 	}

@@ -1,4 +1,4 @@
-package quota
+package transport
 
 import (
 	"net/netip"
@@ -14,8 +14,8 @@ type Places struct {
 	of   map[netip.Prefix]int
 }
 
-// New returns Places: so many of all, and of one who asks.
-func New(all, one int) *Places {
+// NewPlaces returns Places: so many of all, and of one who asks.
+func NewPlaces(all, one int) *Places {
 	return &Places{all: all, one: one, of: map[netip.Prefix]int{}}
 }
 
@@ -48,9 +48,9 @@ func (p *Places) Taken(who netip.Prefix) (all, one int) {
 	return p.open, p.of[who]
 }
 
-// Of is who counts as one: an IPv4 address, or 64 bits of an IPv6 one, which one machine
+// ClientAt is who counts as one client: an IPv4 address, or 64 bits of an IPv6 one, which one machine
 // has all addresses of. What is no address is one as well, all of them.
-func Of(a netip.Addr) netip.Prefix {
+func ClientAt(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := a.BitLen()
 	if a.Is6() && !a.IsLoopback() {
@@ -60,8 +60,8 @@ func Of(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// OfRemote is Of for an address with a port, as http.Request has it.
-func OfRemote(addr string) netip.Prefix {
+// ClientAtRemote is ClientAt for an address with a port, as http.Request has it.
+func ClientAtRemote(addr string) netip.Prefix {
 	at, _ := netip.ParseAddrPort(addr) // what is none is one with all that are none
-	return Of(at.Addr())
+	return ClientAt(at.Addr())
 }

@@ -1,4 +1,4 @@
-package apiclient
+package mirror
 
 import (
 	"k8s.io/apimachinery/pkg/runtime"
@@ -10,10 +10,11 @@ import (
 // Unlimited is a rate for callers that limit requests themselves.
 const Unlimited = -1
 
-// New returns a client of one group and version, whose types add registers. It sends at
+// NewClient returns a client of one group and version, whose types add registers.
+// client-go's clientset would link the types of all groups into netmaster. It sends at
 // most perSecond requests a second, and twice as many at once. It speaks JSON unless the
 // configuration says otherwise.
-func New(config *rest.Config, group schema.GroupVersion, add func(*runtime.Scheme) error, perSecond int) (rest.Interface, error) {
+func NewClient(config *rest.Config, group schema.GroupVersion, add func(*runtime.Scheme) error, perSecond int) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	if err := add(scheme); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package origin
+package httpguard
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Config is what a listener differs by; all of it may be zero.
-type Config struct {
+// OriginConfig is what a listener differs by; all of it may be zero.
+type OriginConfig struct {
 	// IsOurs reports whether a DNS name with a dot, in small letters and without a dot at
 	// its end, is this server's. Addresses and names without a dot always are: an outsider
 	// cannot have such a name resolve to this server.
@@ -24,8 +24,8 @@ type Config struct {
 	IsStream func(r *http.Request) bool
 }
 
-// Handler puts the checks before next.
-func Handler(cfg Config, next http.Handler) http.Handler {
+// CheckOrigin puts the checks before next.
+func CheckOrigin(cfg OriginConfig, next http.Handler) http.Handler {
 	refuse := cfg.Refuse
 	if refuse == nil {
 		refuse = func(w http.ResponseWriter, _ *http.Request, sentence string) {
@@ -55,7 +55,7 @@ func Handler(cfg Config, next http.Handler) http.Handler {
 	})
 }
 
-func (cfg Config) isOurs(header string) bool {
+func (cfg OriginConfig) isOurs(header string) bool {
 	name := strings.ToLower(strings.TrimSuffix(header, "."))
 	if _, err := netip.ParseAddr(name); err == nil || !strings.Contains(name, ".") || strings.HasSuffix(name, ".localhost") {
 		return true

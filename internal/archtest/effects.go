@@ -1,4 +1,4 @@
-package optioncoverage
+package archtest
 
 import (
 	"cmp"
@@ -33,13 +33,13 @@ func (e Effect) GivenBy(test string) Effect {
 // None says that an entry does nothing, in the words that users read.
 func None(sentence string) Effect { return Effect{None: sentence} }
 
-// Check compares what an interface accepts with a table of effects. Failures name the
+// CheckEffects compares what an interface accepts with a table of effects. Failures name the
 // table's location, table. said reports whether the users' text about an entry has its
 // sentence; it is called for entries without effect.
 //
 // spellings returns how users write an entry, such as --flag: the file of its test, or the
 // testdata that the file names, must have one of them. nil = unknown, or shown otherwise.
-func Check(t *testing.T, table string, accepted []string, effects map[string]Effect, said func(entry, sentence string) bool, spellings func(entry string) []string) {
+func CheckEffects(t *testing.T, table string, accepted []string, effects map[string]Effect, said func(entry, sentence string) bool, spellings func(entry string) []string) {
 	t.Helper()
 	known, err := allTests()
 	if err != nil {
@@ -50,9 +50,9 @@ func Check(t *testing.T, table string, accepted []string, effects map[string]Eff
 		switch {
 		case !ok:
 			t.Errorf("%q is accepted, and nothing says what it does. Add to %s either\n"+
-				"\t%q: effecttest.By(\"TestThatFailsWhenItDoesNothing\"),\n"+
+				"\t%q: archtest.By(\"TestThatFailsWhenItDoesNothing\"),\n"+
 				"or, if it does nothing in this version,\n"+
-				"\t%q: effecttest.None(\"the sentence that says so\"),\n"+
+				"\t%q: archtest.None(\"the sentence that says so\"),\n"+
 				"and that sentence to the help or document that users read; a field of an object that does nothing gets a row in its kind's file in internal/model instead, "+
 				"so that answers warn of it and hosts show it", name, table, name, name)
 		case (e.Test == "") == (e.None == ""):
@@ -88,14 +88,14 @@ func given(files, words []string) bool {
 
 // allTests returns the texts of the files that each test of the module is in.
 var allTests = sync.OnceValues(func() (map[string][]string, error) {
-	root, err := moduleRoot()
+	top, err := root()
 	if err != nil {
 		return nil, err
 	}
 	names := map[string][]string{}
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
-			if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root {
+			if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != top {
 				return filepath.SkipDir
 			}
 			return err
@@ -115,9 +115,9 @@ var allTests = sync.OnceValues(func() (map[string][]string, error) {
 	return names, err
 })
 
-// moduleRoot is the directory of go.mod, upwards of the working directory, which
+// root is the directory of go.mod, upwards of the working directory, which
 // is the tested package's.
-func moduleRoot() (string, error) {
+func root() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil {
 		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
