@@ -21,11 +21,10 @@ func main() {
 	err := execute(ctx, os.Stdout, top, all, os.Args[1:])
 	interrupted := ctx.Err() != nil
 	stop()
-	var exit *exec.ExitError
-	switch {
+	switch code := exitCode(err); {
 	case err == nil:
-	case errors.As(err, &exit):
-		os.Exit(exit.ExitCode())
+	case code > 0:
+		os.Exit(code)
 	case interrupted:
 		fmt.Fprintln(os.Stderr, "contivlab: interrupted")
 		os.Exit(130)
@@ -33,6 +32,19 @@ func main() {
 		fmt.Fprintln(os.Stderr, "contivlab:", err)
 		os.Exit(1)
 	}
+}
+
+// exitCode is what a command that ended with err ended with, as a shell says it; 0 = err is
+// of no command.
+func exitCode(err error) int {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		return 0
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return exit.ExitCode()
 }
 
 // commands are contivlab's flags and commands; --lab may stand with either.
@@ -166,8 +178,8 @@ func ofHost(h *testcluster.Host) []string {
 	}
 }
 
-// run runs a command inside with this terminal as its own; it is the command's
-// business to end on Ctrl-C.
+// run runs a command inside with this terminal as its own. It is the command's business to
+// end on Ctrl-C, which the terminal sends to it too, and on SIGTERM.
 func run(l *testcluster.Lab, where string, argv []string, env ...string) error {
 	ns, err := space(l, where)
 	if err != nil {
@@ -179,7 +191,28 @@ func run(l *testcluster.Lab, where string, argv []string, env ...string) error {
 	if path, err := exec.LookPath(filepath.Join(l.Config().BinDir, argv[0])); err == nil {
 		cmd.Path, cmd.Err = path, nil
 	}
-	return cmd.Run()
+	return runForeground(cmd.Cmd, cmd.Start)
+}
+
+// runForeground starts a command and waits for it, and sends on to it each SIGTERM that comes
+// meanwhile.
+func runForeground(cmd *exec.Cmd, start func() error) error {
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	defer signal.Stop(term)
+	if err := start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case s := <-term:
+			_ = cmd.Process.Signal(s) // it may have ended
+		}
+	}
 }
 
 func shellCommand(name *string) *command {
