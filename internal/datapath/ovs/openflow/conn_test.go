@@ -3,7 +3,9 @@ package openflow_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,17 +31,25 @@ func dial(t testing.TB) (*ovstest.Server, *openflow.Conn, context.Context) {
 	return s, c, ctx
 }
 
-func mods(t testing.TB, texts []string) []openflow.Mod {
-	t.Helper()
-	var out []openflow.Mod
-	for _, s := range texts {
-		f, err := openflow.ParseFlow(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+// additions adds flows.
+func additions(flows ...openflow.Flow) (out []openflow.Mod) {
+	for _, f := range flows {
 		out = append(out, openflow.Mod{Flow: f})
 	}
 	return out
+}
+
+// normal is how a flow prints, by ovs-ofctl or here: without counters, in one order of
+// what it matches, and with one name for the types of ICMP and ICMPv6.
+func normal(line string) string {
+	head, actions, _ := strings.Cut(strings.TrimSpace(line), " actions=")
+	words := strings.FieldsFunc(head, func(r rune) bool { return r == ',' || r == ' ' })
+	words = slices.DeleteFunc(words, func(w string) bool {
+		k, _, _ := strings.Cut(w, "=")
+		return w == "cookie=0x0" || slices.Contains([]string{"duration", "n_packets", "n_bytes", "idle_age", "hard_age", "reset_counts"}, k)
+	})
+	slices.Sort(words)
+	return strings.ReplaceAll(strings.Join(words, ","), "icmpv6_", "icmp_") + " actions=" + actions
 }
 
 // TestSwitchRoundTrip installs every sample in a real switch and reads it back
@@ -54,13 +64,14 @@ func TestSwitchRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all := mods(t, openflow.Samples)
-	if err := c.Commit(ctx, all); err != nil {
-		t.Fatal(err)
+	var all []openflow.Flow
+	want, wantText := map[string]string{}, map[string]bool{}
+	for _, x := range openflow.Samples {
+		all = append(all, x.Flow)
+		want[x.Flow.Key()], wantText[normal(x.Text)] = x.Text, true
 	}
-	want := map[string]string{}
-	for _, m := range all {
-		want[m.Flow.Key()] = m.Flow.String()
+	if err := c.Commit(ctx, additions(all...)); err != nil {
+		t.Fatal(err)
 	}
 	got := map[string]string{}
 	if err := c.DumpFlows(ctx, openflow.AllFlows, func(st openflow.FlowStats) {
@@ -74,19 +85,13 @@ func TestSwitchRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("dump over the wire (-want +got):\n%s", diff)
 	}
-	text := map[string]string{}
+	text := map[string]bool{}
 	for l := range strings.SplitSeq(s.Ofctl("br0", "dump-flows"), "\n") {
-		if !strings.Contains(l, "actions=") {
-			continue
+		if strings.Contains(l, "actions=") {
+			text[normal(l)] = true
 		}
-		f, err := openflow.ParseFlow(l)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		text[f.Key()] = f.String()
 	}
-	if diff := cmp.Diff(want, text); diff != "" {
+	if diff := cmp.Diff(wantText, text); diff != "" {
 		t.Errorf("dump by ovs-ofctl (-want +got):\n%s", diff)
 	}
 }
@@ -95,11 +100,11 @@ func TestSwitchRoundTrip(t *testing.T) {
 // that the error names the flow.
 func TestBundleIsAtomic(t *testing.T) {
 	_, c, ctx := dial(t)
-	bad := mods(t, []string{
-		"table=1, priority=1 actions=drop",
-		"table=1, priority=2,nw_src=10.0.0.1 actions=drop", // no Ethernet type
-		"table=1, priority=3 actions=drop",
-	})
+	bad := additions(
+		openflow.Flow{Table: 1, Priority: 1},
+		openflow.Flow{Table: 1, Priority: 2, Match: openflow.NewMatch(openflow.EqAddr(openflow.NwSrc, netip.MustParseAddr("10.0.0.1")))}, // no Ethernet type
+		openflow.Flow{Table: 1, Priority: 3},
+	)
 	err := c.Commit(ctx, bad)
 	if err == nil || !strings.Contains(err.Error(), "priority=2,nw_src=10.0.0.1") || !strings.Contains(err.Error(), "prerequisite") {
 		t.Errorf("Commit() = %v, want the flow and the missing prerequisite", err)
@@ -117,11 +122,11 @@ func TestBundleIsAtomic(t *testing.T) {
 // in the same bundle as a deletion of the same key stands.
 func TestDelete(t *testing.T) {
 	_, c, ctx := dial(t)
-	m := mods(t, []string{
-		"cookie=0x10001, table=1, priority=1 actions=drop",
-		"cookie=0x10002, table=1, priority=2 actions=drop",
-		"cookie=0x20003, table=1, priority=3 actions=drop",
-	})
+	m := additions(
+		openflow.Flow{Cookie: 0x10001, Table: 1, Priority: 1},
+		openflow.Flow{Cookie: 0x10002, Table: 1, Priority: 2},
+		openflow.Flow{Cookie: 0x20003, Table: 1, Priority: 3},
+	)
 	if err := c.Commit(ctx, m); err != nil {
 		t.Fatal(err)
 	}

@@ -190,11 +190,10 @@ type classNum struct {
 	num   uint8
 }
 
-var byNumber, byNXM = func() (map[classNum]Field, map[string]Field) {
-	m, n := map[classNum]Field{}, map[string]Field{}
+var byNumber = func() map[classNum]Field {
+	m := map[classNum]Field{}
 	for f := range numFields {
 		m[classNum{fields[f].class, fields[f].num}] = f
-		n[fields[f].nxm] = f
 	}
 	// Open vSwitch answers with the older Nicira numbers where a field has both.
 	maps.Copy(m, map[classNum]Field{
@@ -204,7 +203,7 @@ var byNumber, byNXM = func() (map[classNum]Field, map[string]Field) {
 		{classNX, 16}: TunID, {classNX, 17}: ArpSha, {classNX, 18}: ArpTha, {classNX, 19}: IPv6Src, {classNX, 20}: IPv6Dst,
 		{classNX, 21}: ICMPv6Type, {classNX, 22}: ICMPv6Code, {classNX, 23}: NdTarget, {classNX, 24}: NdSll, {classNX, 25}: NdTll,
 	})
-	return m, n
+	return m
 }()
 
 func (f Field) String() string {
@@ -395,29 +394,4 @@ func flagText(names []string, v, m uint64) string {
 		}
 	}
 	return s.String()
-}
-
-func parseFlags(names []string, s string) (v, m uint64, err error) {
-	for s != "" {
-		sign := s[0]
-		end := strings.IndexAny(s[1:], "+-") + 1
-		if end == 0 {
-			end = len(s)
-		}
-		i := -1
-		for j, n := range names {
-			if n == s[1:end] {
-				i = j
-			}
-		}
-		if i < 0 || sign != '+' && sign != '-' {
-			return 0, 0, fmt.Errorf("unknown flag in %q", s)
-		}
-		m |= 1 << i
-		if sign == '+' {
-			v |= 1 << i
-		}
-		s = s[end:]
-	}
-	return v, m, nil
 }

@@ -75,8 +75,7 @@ func readActions(b []byte) ([]Action, error) {
 	return out, nil
 }
 
-// String prints the flow in the form of ovs-ofctl dump-flows without counters;
-// ParseFlow reads it back.
+// String prints the flow in the form of ovs-ofctl dump-flows without counters.
 func (f Flow) String() string {
 	var s strings.Builder
 	if f.Cookie != 0 {

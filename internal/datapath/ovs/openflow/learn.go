@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -113,49 +111,6 @@ func readLearn(b []byte) (Action, error) {
 	}
 	if again != a.Same || len(b) >= 8 {
 		return nil, errLearn
-	}
-	return a, nil
-}
-
-func parseLearn(s string, bad error) (Action, error) {
-	var a Learn
-	p := strings.Split(s, ",")
-	if len(p) != 9 {
-		return nil, bad
-	}
-	number := func(text, name string, bits int) uint64 {
-		v, ok := strings.CutPrefix(text, name+"=")
-		n, err := strconv.ParseUint(v, 0, bits)
-		if !ok || err != nil {
-			p = nil
-		}
-		return n
-	}
-	field := func(text string) Field {
-		n, ok := strings.CutSuffix(text, "[]")
-		f, known := byNXM[n]
-		if !ok || !known {
-			p = nil
-		}
-		return f
-	}
-	q := p
-	a.Table = uint8(number(q[0], "table", 8))
-	a.Idle = uint16(number(q[1], "idle_timeout", 16))
-	a.Priority = uint16(number(q[2], "priority", 16))
-	a.Cookie = number(q[3], "cookie", 64)
-	a.Limit = uint32(number(q[4], "limit", 32))
-	a.EthType = uint16(number(q[5], "eth_type", 16))
-	a.Same = field(q[6])
-	at, from, differs := strings.Cut(q[7], "=")
-	if !differs {
-		from = at
-	}
-	a.At, a.From = field(at), field(from)
-	load, into, _ := strings.Cut(strings.TrimPrefix(q[8], "load:"), "->")
-	a.Load, a.Into = field(load), field(into)
-	if p == nil || a.At.Bits() != a.From.Bits() || a.Load.Bits() != a.Into.Bits() {
-		return nil, bad
 	}
 	return a, nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 )
 
@@ -123,23 +122,6 @@ func (a CT) execText() string {
 	return "exec(" + strings.Join(p, ",") + ")"
 }
 
-// parseExec reads execText.
-func (a *CT) parseExec(s string) bool {
-	s, ok := strings.CutPrefix(s, "exec(")
-	if s, ok2 := strings.CutSuffix(s, ")"); ok && ok2 {
-		mark, label, both := strings.Cut(s, ",")
-		if _, err := fmt.Sscanf(mark, "set_field:%v->ct_mark", &a.Mark); err != nil {
-			label, both = s, true
-		}
-		if both {
-			from, _, _ := strings.Cut(strings.TrimPrefix(label, "move:"), "[]")
-			a.Label = byNXM[from]
-		}
-		return a.execText() == "exec("+s+")"
-	}
-	return false
-}
-
 func (a *CT) readNAT(b []byte) bool {
 	u16 := func(i int) uint16 { return binary.BigEndian.Uint16(b[i:]) }
 	if binary.BigEndian.Uint32(b[4:]) != nxVendor || u16(8) != nxNAT {
@@ -168,54 +150,4 @@ func (a *CT) readNAT(b []byte) bool {
 		return a.Port != 0 && len(to) < 10
 	}
 	return len(to) < 8
-}
-
-func parseCT(s string, bad error) (Action, error) {
-	var a CT
-	zone := false
-	for _, p := range splitTop(s) {
-		k, v, _ := strings.Cut(p, "=")
-		switch k {
-		case "nat":
-			a.NAT = NATKnown
-		case "nat(src", "nat(dst":
-			v = strings.TrimSuffix(v, ")")
-			if to, err := netip.ParseAddrPort(v); err == nil {
-				a.To, a.Port = to.Addr(), to.Port()
-			} else if a.To, err = netip.ParseAddr(v); err != nil {
-				return nil, bad
-			}
-			if a.To.Zone() != "" {
-				return nil, bad
-			}
-			if a.NAT = NATSrc; k == "nat(dst" {
-				a.NAT = NATDst
-			}
-		case "force":
-			a.Force = true
-		case "commit":
-			a.Commit = true
-		case "table":
-			n, err := strconv.ParseUint(v, 10, 8)
-			if err != nil || n == noTable {
-				return nil, bad
-			}
-			a.Recirc, a.Table = true, uint8(n)
-		case "zone":
-			n, ok := strings.CutSuffix(v, "[0..15]")
-			f, known := byNXM[n]
-			if !ok || !known {
-				return nil, bad
-			}
-			a.ZoneField, zone = f, true
-		default:
-			if !a.parseExec(p) {
-				return nil, bad
-			}
-		}
-	}
-	if !zone {
-		return nil, bad
-	}
-	return a, nil
 }

@@ -67,7 +67,7 @@ func TestBarrierRefused(t *testing.T) {
 		"packets": func() error { return c.TakePackets(ctx, func(openflow.PacketIn) {}) },
 		"meter":   func() error { return c.SetMeter(ctx, 1, 1) },
 		"share":   func() error { return c.Share(ctx, 1, 7, 8) },
-		"bundle":  func() error { return c.Commit(ctx, mods(t, []string{"table=1, priority=1 actions=drop"})) },
+		"bundle":  func() error { return c.Commit(ctx, additions(openflow.Flow{Table: 1, Priority: 1})) },
 	} {
 		if e := (*openflow.Error)(nil); !errors.As(do(), &e) {
 			t.Errorf("%s: %v, want the refusal", name, do())

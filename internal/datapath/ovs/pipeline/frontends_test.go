@@ -33,7 +33,7 @@ func TestFrontendsGolden(t *testing.T) {
 		flows, groups := made(c, s, faces...)
 		flows = slices.Concat(flows, SharedVIPFlows(c, nodes), FacedNode(c, nodes, node),
 			SharedVIPFlows(c, SharedVIP{Number: 0xfff00002, Domain: 7, Zone: 65528, Addr: at, Open: 7, Datagrams: 0x80000005}))
-		golden(t, name, text(flows)+groups)
+		golden(t, name, text(t, flows)+groups)
 		if n := strings.Count(groups, "# group"); n != 3 {
 			t.Errorf("%s: %d groups, want one for TCP and those for UDP", name, n)
 		}

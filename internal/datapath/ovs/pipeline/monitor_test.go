@@ -1,8 +1,6 @@
 package pipeline
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,64 +14,47 @@ import (
 // flows that deny by policy lead to the audit, and flows of rules with Log report the
 // packet before all else.
 func TestWatched(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.golden")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("goldens: %v, %v", files, err)
-	}
 	seen := map[string]int{}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(b)) {
-			if strings.HasPrefix(line, "#") {
-				continue
+	for _, f := range goldenFlows(t) {
+		plain := of.ActionsText(f.Actions)
+		for _, opts := range []driver.MonitorOptions{{}, {Connections: true}, {NoDrops: true}, {Connections: true, NoDrops: true}} {
+			w := Watched(f, opts)
+			got := of.ActionsText(w.Actions)
+			if w.Key() != f.Key() || w.Cookie != f.Cookie {
+				t.Errorf("%s became %s", f, w)
 			}
-			f, err := of.ParseFlow(line)
-			if err != nil {
-				t.Fatal(err)
+			if !Watchable(f.Table, f.Cookie, opts) && got != plain {
+				t.Errorf("%s is not watchable and became %s", f, w)
 			}
-			plain := of.ActionsText(f.Actions)
-			for _, opts := range []driver.MonitorOptions{{}, {Connections: true}, {NoDrops: true}, {Connections: true, NoDrops: true}} {
-				w := Watched(f, opts)
-				got := of.ActionsText(w.Actions)
-				if w.Key() != f.Key() || w.Cookie != f.Cookie {
-					t.Errorf("%s became %s", f, w)
-				}
-				if !Watchable(f.Table, f.Cookie, opts) && got != plain {
-					t.Errorf("%s is not watchable and became %s", f, w)
-				}
-				kind, number, _ := KindOf(f.Cookie)
-				out, _, policy := PolicyStage(f.Table)
-				want, what := plain, "same"
-				switch {
-				case kind == KindCount: // it drops nothing, packets pass it aside
-				case plain == "drop" && !opts.NoDrops:
-					want, what = "CONTROLLER:256", "drop"
-				case plain == "drop" && policy:
-					want = ""
-				case opts.Connections && Commits(f.Table) && strings.Contains(plain, "ct(commit"):
-					want, what = "CONTROLLER:256,"+plain, "commit"
-				case opts.Connections && kind == KindAllow && policy:
-					want, what = "->reg15,"+plain, "allow"
-				}
-				if plain == "drop" && policy {
-					want = strings.TrimPrefix(want+","+of.ActionsText(tellDenied(out)), ",")
-				}
-				if f.Cookie&LogBit != 0 {
-					seen["logged"]++
-					if says := of.ActionsText(tellLogged(kind, number, out)); !strings.HasPrefix(got, says+",") {
-						t.Errorf("%s became %s, want first %s", f, w, says)
-					} else {
-						got = strings.TrimPrefix(got, says+",")
-					}
-				}
-				if !strings.HasSuffix(got, want) || what != "allow" && got != want {
-					t.Errorf("%s became %s, want actions %s", f, w, want)
-				}
-				seen[what]++
+			kind, number, _ := KindOf(f.Cookie)
+			out, _, policy := PolicyStage(f.Table)
+			want, what := plain, "same"
+			switch {
+			case kind == KindCount: // it drops nothing, packets pass it aside
+			case plain == "drop" && !opts.NoDrops:
+				want, what = "CONTROLLER:256", "drop"
+			case plain == "drop" && policy:
+				want = ""
+			case opts.Connections && Commits(f.Table) && strings.Contains(plain, "ct(commit"):
+				want, what = "CONTROLLER:256,"+plain, "commit"
+			case opts.Connections && kind == KindAllow && policy:
+				want, what = "->reg15,"+plain, "allow"
 			}
+			if plain == "drop" && policy {
+				want = strings.TrimPrefix(want+","+of.ActionsText(tellDenied(out)), ",")
+			}
+			if f.Cookie&LogBit != 0 {
+				seen["logged"]++
+				if says := of.ActionsText(tellLogged(kind, number, out)); !strings.HasPrefix(got, says+",") {
+					t.Errorf("%s became %s, want first %s", f, w, says)
+				} else {
+					got = strings.TrimPrefix(got, says+",")
+				}
+			}
+			if !strings.HasSuffix(got, want) || what != "allow" && got != want {
+				t.Errorf("%s became %s, want actions %s", f, w, want)
+			}
+			seen[what]++
 		}
 	}
 	for _, what := range []string{"same", "drop", "commit", "allow", "logged"} {

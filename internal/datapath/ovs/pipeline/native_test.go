@@ -42,7 +42,7 @@ func TestNative(t *testing.T) {
 		}
 		is := *n
 		is.Routed, c.Native = true, true
-		golden(t, name, text(slices.DeleteFunc(nativeFlows(c, &is), func(f of.Flow) bool { return have[f.String()] })))
+		golden(t, name, text(t, slices.DeleteFunc(nativeFlows(c, &is), func(f of.Flow) bool { return have[f.String()] })))
 		c.Marks = true
 		seen := slices.ContainsFunc(Base(c), func(f of.Flow) bool { return slices.Contains(f.Match, of.Eq(of.PktMark, desired.OwnMark)) })
 		if bySource := slices.ContainsFunc(Base(c), func(f of.Flow) bool { return slices.Contains(f.Match, of.EqMAC(of.EthSrc, OwnMAC)) }); !seen || bySource {

@@ -83,7 +83,7 @@ func TestServiceGolden(t *testing.T) {
 				flows = append(flows, f)
 			}
 		}
-		golden(t, x.name, text(append(flows, ServiceDomain(x.c, 7, 65528)...))+groups)
+		golden(t, x.name, text(t, append(flows, ServiceDomain(x.c, 7, 65528)...))+groups)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // way, and no others; without one of the two nothing is said of the other.
 func TestUntagged(t *testing.T) {
 	classified := func(c Config) (out []string) {
-		for line := range strings.Lines(text(Base(c))) {
+		for line := range strings.Lines(text(t, Base(c))) {
 			if strings.HasPrefix(line, "table=0,") || strings.Contains(line, " table=0,") {
 				out = append(out, strings.TrimSpace(line))
 			}
