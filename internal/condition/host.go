@@ -91,6 +91,11 @@ var (
 		means:  "This host has rolled back an unconfirmed change by itself, and did not learn within 5 s how the change ended. It is reported until an hour after the host has learned it.",
 		remedy: "find out what the change cuts off before you make it again",
 	})
+	HostDrift = host(row{
+		name: "drift", severity: api.SeverityWarning, check: api.CheckDataPlane,
+		means:  "Flows, ports, programs, maps or devices of the data plane were changed from outside within the last hour. netplugin has restored them.",
+		remedy: "find out who changes it: the log of netplugin there says what was changed, and when",
+	})
 	HostContainers = host(row{
 		name: "containers", severity: api.SeverityNotice, check: api.CheckDataPlane,
 		means:  "A container has deleted its interface, set it down or renamed it, or has changed its address, MAC or default route; or it has ended without being detached. netplugin looks at each container within a minute or so. It is the container's own state, and not the host's.",
@@ -105,11 +110,6 @@ var (
 
 // What the doctor finds on a host beside its conditions.
 var (
-	HostDrift = host(row{
-		name: "drift", severity: api.SeverityWarning, check: api.CheckDataPlane,
-		means:  "Flows, ports, programs, maps or devices of the data plane were changed from outside. netplugin has restored them.",
-		remedy: "find out who changes it: the log of netplugin there says what was changed, and when",
-	})
 	HostUnchecked = host(row{
 		name: "data-plane-unchecked", severity: api.SeverityWarning, check: api.CheckDataPlane,
 		means:  "The host could not look over its data plane.",

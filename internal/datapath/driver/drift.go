@@ -32,17 +32,17 @@ const (
 type Drift struct {
 	mu   sync.Mutex
 	n    map[string]uint64
-	last []repair // newest last
+	last []repair // by name, newest last
 }
 
-// repair is what was put back.
+// repair is what was put back, and when last.
 type repair struct {
 	at   time.Time
 	name string
 }
 
 const (
-	driftRemembered = 64 // repairs that are remembered by name
+	driftRemembered = 64 // names that are remembered
 	driftReported   = 10 // names in one report
 )
 
@@ -56,7 +56,8 @@ func (d *Drift) Repaired(log *slog.Logger, what, object string, n int) {
 		d.n = map[string]uint64{}
 	}
 	d.n[what] += uint64(n)
-	d.last = append(d.last, repair{time.Now(), what + " " + object})
+	name := what + " " + object
+	d.last = append(slices.DeleteFunc(d.last, func(r repair) bool { return r.name == name }), repair{time.Now(), name})
 	d.last = d.last[max(0, len(d.last)-driftRemembered):]
 	d.mu.Unlock()
 	log.Warn("repaired a change that was not made by Contiv", "what", what, "object", object, "count", n)
@@ -79,9 +80,7 @@ func (d *Drift) DriftLately(since time.Time) (names []string) {
 		if r.at.Before(since) || len(names) == driftReported {
 			break
 		}
-		if !slices.Contains(names, r.name) {
-			names = append(names, r.name)
-		}
+		names = append(names, r.name)
 	}
 	return names
 }

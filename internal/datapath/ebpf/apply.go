@@ -76,8 +76,8 @@ func (dp *datapath) apply(want desired.Host, rep *driver.Report) error {
 	run.last, dp.applied.known = dp.applied.host, false
 	err := dp.write(run)
 	dp.ports.tellUnserved(run)
-	if err == nil && dp.tables.restoreDue(w.changes > 0) {
-		err = dp.tables.restore()
+	if err == nil && dp.tables.compareDue(w.changes > 0) {
+		err = dp.tables.compare(time.Now().Add(compareFor))
 	}
 	rep.Changes = w.changes
 	if err = errors.Join(err, dp.endpoints.generations.write()); w.global > 0 || err != nil || !dp.applied.begun {

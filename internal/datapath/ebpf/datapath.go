@@ -70,7 +70,7 @@ func newDatapath(cfg Config, obj *objects, drift *driver.Drift) (*datapath, erro
 	if err := dp.tables.open(obj, dp.tableParts()...); err != nil {
 		return nil, err
 	}
-	dp.tables.restorables = append(dp.tables.restorables, dp.services.slots) // which follow from the backends
+	dp.tables.all = append(dp.tables.all, dp.services.slots) // which follow from the backends
 	dp.tables.filled = append(dp.tables.filled, dp.conntrack.translations, dp.services.counts)
 	dp.endpoints.load()
 	dp.networks.load()

@@ -23,7 +23,7 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	if d.closed {
 		return "", model.Errorf(model.ErrUnavailable, "ebpf driver: it is closed")
 	}
-	back, err := d.dp.tables.peek() // what was written stays known: restore compares with it
+	back, err := d.dp.tables.peek() // what was written stays known: compare needs it
 	defer back()
 	if err != nil {
 		return "", fmt.Errorf("ebpf driver: %w", err)

@@ -15,7 +15,7 @@ import (
 // mapTable is a map that only the driver writes, with a copy of its entries.
 type mapTable interface {
 	filled
-	restorable
+	comparedTable
 	open(m *ebpf.Map, w *writer, tag tableTag)
 	load() error
 }
@@ -45,15 +45,16 @@ func tagsOf(part any) iter.Seq2[int, tableTag] {
 }
 
 // mapTables lists the tables of all parts. A table is an exported field of its part with a
-// tag map:"NAME". Opening, reading, restoring, counting and sizing work on this list, so a
+// tag map:"NAME". Opening, reading, comparing, counting and sizing work on this list, so a
 // new map needs one field and nothing else.
 type mapTables struct {
 	w           writer
 	repairs     repairs
-	filled      []filled     // tables with a fill level
-	restorables []restorable // tables that restore can repair
-	restored    time.Time    // when restore last looked
-	restoreTook time.Duration
+	filled      []filled        // tables with a fill level
+	all         []comparedTable // in the order in which they are compared
+	next        int             // the one that the next comparison begins with
+	compared    time.Time       // when the last comparison ended
+	compareTook time.Duration
 }
 
 // open opens the tables of parts and reads their maps.
@@ -73,28 +74,28 @@ func (t *mapTables) open(o *objects, parts ...any) error {
 			if err := x.load(); err != nil {
 				return fmt.Errorf("ebpf driver: %w", err)
 			}
-			t.restorables = append(t.restorables, x)
+			t.all = append(t.all, x)
 			if m.Type() != ebpf.Array {
 				t.filled = append(t.filled, x)
 			}
 		}
 	}
-	t.restored = time.Now() // what is there was read
+	t.compared = time.Now() // what is there was read
 	return nil
 }
 
 // peek makes the tables show what the maps hold now. back, which is never nil, undoes that.
 func (t *mapTables) peek() (back func(), err error) {
-	var all []func()
+	var backs []func()
 	back = func() {
-		for _, fn := range slices.Backward(all) {
+		for _, fn := range slices.Backward(backs) {
 			fn()
 		}
 	}
 	var errs []error
-	for _, x := range t.restorables {
+	for _, x := range t.all {
 		fn, err := x.peek()
-		all, errs = append(all, fn), append(errs, err)
+		backs, errs = append(backs, fn), append(errs, err)
 	}
 	return back, errors.Join(errs...)
 }

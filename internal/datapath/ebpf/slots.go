@@ -28,13 +28,14 @@ type slotTables struct {
 	// to judge them is a comparison of each slot with each backend, which a start does not
 	// wait for.
 	found map[uint32]bool
+
+	next    uint32   // the key with which the next comparison begins
+	damaged []uint32 // keys of tables that the last comparison found to differ
+	strays  []uint32 // keys that it found without a service
 }
 
-// judgeFor bounds how long a look judges what was found.
-const judgeFor = 50 * time.Millisecond
-
 func newSlotTables(choices *ebpf.Map, backends *table[backendKey, backendEntry], r repairs) *slotTables {
-	return &slotTables{choices, backends, r, maphash.MakeSeed(), map[uint32]uint64{}, map[uint32]bool{}}
+	return &slotTables{choices: choices, backends: backends, repairs: r, seed: maphash.MakeSeed(), sums: map[uint32]uint64{}, found: map[uint32]bool{}}
 }
 
 func (t *slotTables) sum(table []ownersRow) uint64 {
@@ -69,23 +70,29 @@ func (t *slotTables) trusted(key uint32, table []ownersRow) []ownersRow {
 	return nil
 }
 
-// readOwners opens a table and reads it; fresh says that there is none, and that it is a
-// new one.
-func (t *slotTables) readOwners(key uint32) (inner *ebpf.Map, table []ownersRow, fresh bool, err error) {
-	err = t.choices.Lookup(key, &inner)
-	if isNotExist(err) {
-		inner, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 2 * ownersInRow, MaxEntries: rows})
-		return inner, nil, true, err
-	}
-	if err != nil {
-		return nil, nil, false, err
+// lookup opens a table and reads it; inner is nil where there is none.
+func (t *slotTables) lookup(key uint32) (inner *ebpf.Map, table []ownersRow, err error) {
+	if err := t.choices.Lookup(key, &inner); isNotExist(err) {
+		return nil, nil, nil
+	} else if err != nil {
+		return nil, nil, err
 	}
 	table = make([]ownersRow, rows)
 	var cur ebpf.MapBatchCursor
 	if _, err := inner.BatchLookup(&cur, make([]uint32, rows), table, nil); err != nil && !isNotExist(err) {
-		return nil, nil, false, errors.Join(err, inner.Close())
+		return nil, nil, errors.Join(err, inner.Close())
 	}
-	return inner, table, false, nil
+	return inner, table, nil
+}
+
+// readOwners opens a table and reads it; fresh says that there is none, and that it is a
+// new one.
+func (t *slotTables) readOwners(key uint32) (inner *ebpf.Map, table []ownersRow, fresh bool, err error) {
+	if inner, table, err = t.lookup(key); err != nil || inner != nil {
+		return inner, table, false, err
+	}
+	inner, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 2 * ownersInRow, MaxEntries: rows})
+	return inner, nil, true, err
 }
 
 // membersOf are who a table's slots are divided among.
@@ -99,49 +106,75 @@ func (t *slotTables) membersOf(key uint32) (out []member) {
 	return out
 }
 
-// restore counts rows that differ, and tables that are gone or too many.
-func (t *slotTables) restore() (unlike, error) {
-	u := unlike{table: "choices"}
-	var strays []uint32
-	var key, id uint32
-	it := t.choices.Iterate()
-	for it.Next(&key, &id) {
-		if _, ok := t.sums[key]; !ok {
-			strays = append(strays, key)
+// compare counts tables that differ, are gone or too many. Tables of a former process are
+// compared with what follows from their backends.
+func (t *slotTables) compare(until time.Time) (u unlike, done bool, err error) {
+	u.table, t.damaged, t.strays = "choices", nil, nil
+	if t.next == 0 {
+		var key, id uint32
+		it := t.choices.Iterate()
+		for it.Next(&key, &id) {
+			if _, ok := t.sums[key]; !ok {
+				t.strays = append(t.strays, key)
+			}
+		}
+		if err := it.Err(); err != nil {
+			return u, true, fmt.Errorf("read map choices: %w", err)
+		}
+		u.tooMuch = len(t.strays)
+	}
+	keys := slices.Sorted(maps.Keys(t.sums))
+	from, _ := slices.BinarySearch(keys, t.next)
+	for _, key := range keys[from:] {
+		t.next = key + 1
+		inner, table, err := t.lookup(key)
+		if err == nil && inner != nil {
+			err = inner.Close()
+		}
+		if err != nil {
+			return u, true, fmt.Errorf("read map choices: %w", err)
+		}
+		same := table != nil && t.sum(table) == t.sums[key]
+		if !same || t.found[key] {
+			if members := t.membersOf(key); len(members) > 0 { // else it was written in part only
+				switch next := ownersOf(nil, nil, members); {
+				case table == nil:
+					u.gone++
+					t.damaged = append(t.damaged, key)
+				case !slices.Equal(table, next):
+					u.wrong++
+					t.damaged = append(t.damaged, key)
+				}
+				delete(t.found, key)
+			}
+		}
+		if time.Now().After(until) {
+			return u, false, nil
 		}
 	}
-	if err := it.Err(); err != nil {
-		return u, fmt.Errorf("read map choices: %w", err)
-	}
-	for _, key := range strays { // first: they may take the room
+	t.next = 0
+	return u, true, nil
+}
+
+// rewrite deletes the tables that are too many, and writes into damaged ones what
+// follows from their backends.
+func (t *slotTables) rewrite() error {
+	for _, key := range t.strays { // first: they may take the room
 		if err := t.choices.Delete(key); err != nil && !isNotExist(err) {
-			return u, fmt.Errorf("write map choices: %w", err)
+			return fmt.Errorf("write map choices: %w", err)
 		}
-		u.tooMuch++
 	}
-	judged := time.Duration(0)
-	for _, key := range slices.Sorted(maps.Keys(t.sums)) {
-		began, judge := time.Now(), t.found[key] && judged < judgeFor
+	for _, key := range t.damaged {
 		inner, table, fresh, err := t.readOwners(key)
 		if err != nil {
-			return u, fmt.Errorf("read map choices: %w", err)
+			return fmt.Errorf("read map choices: %w", err)
 		}
-		if fresh || judge || t.sum(table) != t.sums[key] {
-			n := 0
-			if n, err = t.put(key, inner, table, ownersOf(nil, nil, t.membersOf(key)), fresh); fresh {
-				u.gone++
-			} else {
-				u.wrong += n
-			}
-			if delete(t.found, key); judge {
-				judged += time.Since(began)
-			}
-		}
+		_, err = t.put(key, inner, table, ownersOf(nil, nil, t.membersOf(key)), fresh)
 		if err := errors.Join(err, inner.Close()); err != nil {
-			return u, err
+			return err
 		}
 	}
-	return u, nil
+	return nil
 }
 
 // put makes a table that holds table say next, and tells how many rows it wrote.

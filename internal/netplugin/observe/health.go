@@ -50,6 +50,7 @@ var checks = []check{
 	{condition.HostCertificates, false, certificatesLast},
 	{condition.HostTrial, false, without(changeKind)},
 	{condition.HostRolledBack, false, notGoneBack},
+	{condition.HostDrift, false, notDrifted},
 	{condition.HostContainers, false, containersUnchanged},
 	// A problem without a condition of its own counts as cut off, unless its kind is known
 	// to cut nothing off: an unforeseen kind must not look healthy.
@@ -272,6 +273,21 @@ func without(kinds ...string) func(context.Context, *Observer, *observation) err
 	return func(_ context.Context, _ *Observer, s *observation) error {
 		return s.problemsThat(func(object string) bool { return slices.Contains(kinds, problemKind(object)) })
 	}
+}
+
+// driftReportTime is how long a change from outside is reported.
+const driftReportTime = time.Hour
+
+// notDrifted fails when the driver has lately restored what another program had changed.
+func notDrifted(_ context.Context, a *Observer, _ *observation) error {
+	if a.cfg.Can.Drifting == nil {
+		return nil
+	}
+	names := a.cfg.Can.Drifting.DriftLately(time.Now().Add(-driftReportTime))
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("another program has changed this host's data plane; restored in the last hour, the latest first: %s", strings.Join(names, ", "))
 }
 
 // hasOwnCondition reports whether another condition tells of an object's problem.

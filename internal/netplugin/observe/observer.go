@@ -78,7 +78,6 @@ type Observer struct {
 	flowLog    *flowLog // nil = none
 	status     *status
 	conditions *conditions
-	drifted    drifted
 	problems   problemLog
 	metrics    *prometheus.Registry
 	applyTime  prometheus.Histogram
@@ -112,9 +111,6 @@ func (a *Observer) Observe(ctx, inner context.Context) {
 // Passed takes the outcome of a pass, from the runner's goroutine.
 func (a *Observer) Passed(o statemirror.SyncStatus) {
 	a.applyTime.Observe(o.Took.Seconds())
-	if d := a.cfg.Can.Drifting; d != nil {
-		a.drifted.note(time.Now(), d.DriftRepairs())
-	}
 	a.status.poke()
 	if o.Err == nil {
 		a.problems.update(o.ProblemTexts())

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -142,27 +141,9 @@ func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
 	add := func(c *condition.Condition, text string) {
 		out.Findings = append(out.Findings, c.Finding(where, text))
 	}
-	if d := a.cfg.Can.Drifting; d != nil {
-		before, begun := d.DriftRepairs(), time.Now()
-		a.drifted.note(begun, before)
-		if text := a.drifted.sentence(begun); text != "" {
-			if names := d.DriftLately(begun.Add(-driftReportTime)); len(names) > 0 {
-				text += ": " + strings.Join(names, ", ")
-			}
-			add(condition.HostDrift, text)
-		}
+	if a.cfg.Can.Drifting != nil {
 		if err := a.pass(ctx); err != nil {
 			add(condition.HostUnchecked, "the data plane was not looked over: "+err.Error())
-		}
-		now, names := d.DriftRepairs(), d.DriftLately(begun)
-		for _, what := range sortedKeys(now) {
-			if n := now[what] - before[what]; n > 0 {
-				text := fmt.Sprintf("the data plane was changed from outside: %d objects of kind %s were restored just now", n, what)
-				if of := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, what+" ") }); len(of) > 0 {
-					text += ": " + strings.Join(of, ", ")
-				}
-				add(condition.HostDrift, text)
-			}
 		}
 	}
 	left, err := leftover(ctx, a.cfg)
