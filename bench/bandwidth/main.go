@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/bench/rig"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
@@ -249,14 +250,11 @@ func pair(w io.Writer, what string, figures [2][]float64) {
 	for i := range figures[0] {
 		parts = append(parts, figures[1][i]/max(figures[0][i], 1)*100)
 	}
-	median := func(all []float64) float64 {
-		return slices.Sorted(slices.Values(all))[len(all)/2]
-	}
 	verdict := "unchanged"
-	if m := median(parts); m < 95 || m > 105 {
+	if m := stats.Median(parts); m < 95 || m > 105 {
 		verdict = "*differs*"
 	}
-	fmt.Fprintf(w, "| %s | %.0f | %.0f | %.1f, %.1f, %.1f | %s |\n", what, median(figures[0]), median(figures[1]), median(parts), slices.Min(parts), slices.Max(parts), verdict)
+	fmt.Fprintf(w, "| %s | %.0f | %.0f | %.1f, %.1f, %.1f | %s |\n", what, stats.Median(figures[0]), stats.Median(figures[1]), stats.Median(parts), slices.Min(parts), slices.Max(parts), verdict)
 }
 
 // together measures two containers with different profiles at once.

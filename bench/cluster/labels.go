@@ -11,7 +11,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/datapath/ebpf"
@@ -114,14 +114,14 @@ func (b *bench) labelsOn(ctx context.Context, l *testcluster.Lab, name string) (
 		cells := []any{c.name}
 		for _, f := range []func(taken) float64{func(t taken) float64 { return t.compiled }, func(t taken) float64 { return t.applied }} {
 			for size := range labelSizes {
-				cells = append(cells, fmt.Sprintf("%.0f", ratio.Median(col(size, f))))
+				cells = append(cells, fmt.Sprintf("%.0f", stats.Median(col(size, f))))
 			}
 		}
 		sum := func(t taken) float64 { return t.compiled + t.applied }
-		r := ratio.Compare(col(1, sum), col(0, sum))
+		r := stats.Compare(col(1, sum), col(0, sum))
 		cells = append(cells, r)
 		for size := range labelSizes {
-			cells = append(cells, ratio.Median(col(size, func(t taken) float64 { return t.writes })))
+			cells = append(cells, stats.Median(col(size, func(t taken) float64 { return t.writes })))
 		}
 		b.report.row(cells...)
 		if r.Median > labelLimit {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -122,11 +122,11 @@ func (b *bench) oneRuleTurns(ctx context.Context, l *testcluster.Lab, c *api.Cli
 	b.report.table(fmt.Sprintf("Driver %s: ms, medians and 90th percentiles of %d turns; the ratio is the median of the turns', with its 95 %% interval", what, len(found[0][0])),
 		"step", fmt.Sprintf("%d rules", oneRuleSizes[0]), "p90", fmt.Sprintf("%d rules", oneRuleSizes[1]), "p90", "ratio")
 	for s, name := range steps {
-		r := ratio.Compare(found[s][1], found[s][0])
+		r := stats.Compare(found[s][1], found[s][0])
 		cells := []any{name}
 		for i := range policies {
 			sorted := slices.Sorted(slices.Values(found[s][i]))
-			cells = append(cells, fmt.Sprintf("%.1f", ratio.Median(sorted)), fmt.Sprintf("%.1f", sorted[len(sorted)*9/10]))
+			cells = append(cells, fmt.Sprintf("%.1f", stats.Median(sorted)), fmt.Sprintf("%.1f", sorted[len(sorted)*9/10]))
 		}
 		b.report.row(append(cells, r)...)
 		if r.Median > oneRuleLimit {

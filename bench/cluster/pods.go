@@ -14,7 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -94,7 +94,7 @@ func (b *bench) podsOn(ctx context.Context, driver string, usage *[][]any) (miss
 	}{{stockName, theirs}, {"contivk8s, 10 NetworkPolicies, each pod under one", ours}} {
 		b.report.row(driver, r.name, len(r.d), ms(percentile(r.d, .5)), ms(percentile(r.d, .99)), ms(percentile(r.d, 1)))
 	}
-	b.report.row(driver, "ratio", "", fmt.Sprintf("%.2f (by bursts %s)", p50, ratio.Compare(medians[0], medians[1])), fmt.Sprintf("%.2f", p99), "")
+	b.report.row(driver, "ratio", "", fmt.Sprintf("%.2f (by bursts %s)", p50, stats.Compare(medians[0], medians[1])), fmt.Sprintf("%.2f", p99), "")
 	for i, name := range []string{"contivk8s", stockName} {
 		*usage = append(*usage, append([]any{driver, name}, spent[i].each(len(ours))...))
 	}

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -22,12 +22,12 @@ func processorTimes(l *testcluster.Lab) (p processor) {
 	for name, proc := range l.Processes() {
 		for i, column := range processorColumns {
 			if i > 0 && strings.HasSuffix(name, column) {
-				p[i] += machine.UsedBy(proc.PID)
+				p[i] += stats.UsedBy(proc.PID)
 			}
 		}
 	}
-	p[0] = machine.ProcessorTime(syscall.RUSAGE_CHILDREN)
-	p[6] = machine.ProcessorTime(syscall.RUSAGE_SELF)
+	p[0] = stats.ProcessorTime(syscall.RUSAGE_CHILDREN)
+	p[6] = stats.ProcessorTime(syscall.RUSAGE_SELF)
 	return p
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/bench/stats"
 )
 
 // report is the text of one section's results.
@@ -18,11 +18,11 @@ type report struct{ text strings.Builder }
 func newReport(ctx context.Context, section string) *report {
 	r := &report{}
 	fmt.Fprintf(&r.text, "# %s\n\n", section)
-	fmt.Fprintf(&r.text, "- date: %s, commit %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), machine.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"))
-	fmt.Fprintf(&r.text, "- machine: %s, %d cores, kernel %s, %s\n", machine.Processor(), runtime.NumCPU(), machine.Output(ctx, "uname", "-r"), runtime.Version())
-	fmt.Fprintf(&r.text, "- with: %s; %s\n", firstLine(machine.Output(ctx, "etcd", "--version")), firstLine(machine.Output(ctx, "ovs-vswitchd", "--version")))
+	fmt.Fprintf(&r.text, "- date: %s, commit %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), stats.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"))
+	fmt.Fprintf(&r.text, "- machine: %s, %d cores, kernel %s, %s\n", stats.Processor(), runtime.NumCPU(), stats.Output(ctx, "uname", "-r"), runtime.Version())
+	fmt.Fprintf(&r.text, "- with: %s; %s\n", firstLine(stats.Output(ctx, "etcd", "--version")), firstLine(stats.Output(ctx, "ovs-vswitchd", "--version")))
 	fmt.Fprintf(&r.text, "- command: `go run ./bench/cluster %s`\n", strings.Join(os.Args[1:], " "))
-	fmt.Fprintf(&r.text, "- load of the machine before (1, 5, 15 min): %s\n", machine.Load())
+	fmt.Fprintf(&r.text, "- load of the machine before (1, 5, 15 min): %s\n", stats.Load())
 	return r
 }
 

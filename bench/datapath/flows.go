@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -32,7 +32,7 @@ func manyFlows(side int) metric {
 			if err != nil {
 				return 0, wrap(p, err)
 			}
-			return ratio.Median(took) / batch, nil
+			return stats.Median(took) / batch, nil
 		}),
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
@@ -198,9 +198,9 @@ func (b *bench) connectionsTo(ctx context.Context, k *kubeRig) error {
 	}
 	b.report.paths(fmt.Sprintf("Connections of a pod to %d services of Kubernetes, and to their backends themselves, on one host", k.services), paths, res, metrics...)
 	for _, s := range k.sides[1:] {
-		q := ratio.Compare(res.of(k.sides[0].name, connect.name), res.of(s.name, connect.name))
+		q := stats.Compare(res.of(k.sides[0].name, connect.name), res.of(s.name, connect.name))
 		b.report.atLeast(k.sides[0].name+", "+connect.name+", to "+s.name, q.Median, 1, q.String())
-		q = ratio.Compare(res.of(k.sides[0].name, first.name), res.of(s.name, first.name))
+		q = stats.Compare(res.of(k.sides[0].name, first.name), res.of(s.name, first.name))
 		b.report.atMost(k.sides[0].name+", first packet, to "+s.name, q.Median, 1, q.String())
 	}
 	return nil
@@ -239,7 +239,7 @@ func firsts(p path, next func(int) int, direct bool) (float64, error) {
 		}
 		return nil
 	})
-	return ratio.Median(took), wrap(p, err)
+	return stats.Median(took), wrap(p, err)
 }
 
 // oneMore makes some services more for each side, while the others are stopped.
@@ -276,7 +276,7 @@ func (k *kubeRig) oneMore(ctx context.Context, times int) (rows [][]any, err err
 		for _, v := range took {
 			most = max(most, v)
 		}
-		rows = append(rows, []any{s.who(), there, times, fmt.Sprintf("%.1f", ratio.Median(took)), fmt.Sprintf("%.1f", most)})
+		rows = append(rows, []any{s.who(), there, times, fmt.Sprintf("%.1f", stats.Median(took)), fmt.Sprintf("%.1f", most)})
 		// The others catch up before the next is measured.
 		for _, other := range k.sides {
 			if _, err := k.answers(ctx, other, k.services-1); err != nil {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 )
 
 // The sides of the meshes: their flows are too many for a processor's caches, and
@@ -49,10 +49,10 @@ func (b *bench) longWay(ctx context.Context) error {
 			return err
 		}
 		b.report.paths("Two containers of one host: connections that begin, and many flows; a policy of ten rules", same, res, metrics...)
-		q := ratio.Compare(res.of(nameEBPF, connect.name), res.of(bare.name, connect.name))
+		q := stats.Compare(res.of(nameEBPF, connect.name), res.of(bare.name, connect.name))
 		b.report.atLeast("one host, new connections, ebpf to bpf_redirect_peer alone", q.Median, 0.95, q.String())
 		for _, m := range many {
-			q := ratio.Compare(res.of(nameEBPF, m.name), res.of(veth.name, m.name))
+			q := stats.Compare(res.of(nameEBPF, m.name), res.of(veth.name, m.name))
 			b.report.atMost("one host, "+m.name+", ebpf to veth", q.Median, 1.10, q.String())
 		}
 		apart := []path{kernel, across}
@@ -60,10 +60,10 @@ func (b *bench) longWay(ctx context.Context) error {
 			return err
 		}
 		b.report.paths("The same across two hosts", apart, res, metrics...)
-		q = ratio.Compare(res.of(nameEBPF, connect.name), res.of(kernel.name, connect.name))
+		q = stats.Compare(res.of(nameEBPF, connect.name), res.of(kernel.name, connect.name))
 		b.report.atLeast("two hosts, new connections, ebpf to VXLAN with a bridge", q.Median, 1.1, q.String())
 		for _, m := range many {
-			q := ratio.Compare(res.of(nameEBPF, m.name), res.of(kernel.name, m.name))
+			q := stats.Compare(res.of(nameEBPF, m.name), res.of(kernel.name, m.name))
 			b.report.atMost("two hosts, "+m.name+", ebpf to VXLAN with a bridge", q.Median, 0.85, q.String())
 		}
 		return nil

@@ -11,8 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/bench/machine"
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 )
 
 // report is what a run found, for people (text) and programs (JSON).
@@ -48,11 +47,11 @@ func newReport(ctx context.Context, name string) *report {
 	return &report{
 		Name:    name,
 		Date:    time.Now().UTC().Format("2006-01-02 15:04 UTC"),
-		Commit:  machine.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"),
-		Machine: fmt.Sprintf("%s, %d cores", machine.Processor(), runtime.NumCPU()),
-		Kernel:  machine.Output(ctx, "uname", "-r"),
+		Commit:  stats.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"),
+		Machine: fmt.Sprintf("%s, %d cores", stats.Processor(), runtime.NumCPU()),
+		Kernel:  stats.Output(ctx, "uname", "-r"),
 		Command: "go run ./bench/datapath " + strings.Join(os.Args[1:], " "),
-		Load:    machine.Load(),
+		Load:    stats.Load(),
 	}
 }
 
@@ -106,10 +105,10 @@ func (r *report) paths(title string, paths []path, res results, metrics ...metri
 		for _, m := range metrics {
 			s, base := res.of(p.name, m.name), res.of(paths[0].name, m.name)
 			format := "%.2f"
-			if ratio.Median(s) > 1000 {
+			if stats.Median(s) > 1000 {
 				format = "%.0f"
 			}
-			cells = append(cells, fmt.Sprintf(format, ratio.Median(s)), ratio.Compare(s, base).String())
+			cells = append(cells, fmt.Sprintf(format, stats.Median(s)), stats.Compare(s, base).String())
 		}
 		t.row(cells...)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/netip"
 
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
@@ -53,7 +53,7 @@ func (b *bench) routed(ctx context.Context) error {
 			}
 			b.report.paths("driver ebpf, two containers of "+where+": on two networks of a tenant beside on one", paths[far][:2], res, metrics...)
 			for _, m := range metrics {
-				q := ratio.Compare(res.of(nameRouted, m.name), res.of(nameWithin, m.name))
+				q := stats.Compare(res.of(nameRouted, m.name), res.of(nameWithin, m.name))
 				what := where + ", " + m.name + ", routed to within one network"
 				if m.name == latency.name {
 					b.report.atMost(what, q.Median, 1.03, q.String())

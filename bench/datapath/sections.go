@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
@@ -73,10 +73,10 @@ func (b *bench) oneHost(ctx context.Context) error {
 		}
 		b.report.paths("Two containers of one host, MTU "+mtu+"; drivers with a policy of ten rules and connection tracking", paths, res, metrics...)
 		for _, m := range []metric{stream1, stream8} {
-			q := ratio.Compare(res.of(nameEBPF, m.name), res.of(veths[0].name, m.name))
+			q := stats.Compare(res.of(nameEBPF, m.name), res.of(veths[0].name, m.name))
 			b.report.atLeast("one host, "+m.name+", ebpf to veth", q.Median, 0.95, q.String())
 		}
-		q := ratio.Compare(res.of(nameEBPF, latency.name), res.of(veths[0].name, latency.name))
+		q := stats.Compare(res.of(nameEBPF, latency.name), res.of(veths[0].name, latency.name))
 		b.report.atMost("one host, "+latency.name+", ebpf to veth", q.Median, 1.05, q.String())
 		return nil
 	})
@@ -132,10 +132,10 @@ func (b *bench) twoHosts(ctx context.Context) error {
 		}
 		b.report.paths("Two containers of two hosts, MTU "+mtu+" in the overlay and "+cableMTU+" between the hosts", paths, res, metrics...)
 		for _, m := range []metric{stream1, stream8} {
-			q := ratio.Compare(res.of(nameEBPF, m.name), res.of(kernel.name, m.name))
+			q := stats.Compare(res.of(nameEBPF, m.name), res.of(kernel.name, m.name))
 			b.report.atLeast("two hosts, "+m.name+", ebpf to VXLAN with a bridge", q.Median, 1.05, q.String())
 		}
-		q := ratio.Compare(res.of(nameEBPF, latency.name), res.of(kernel.name, latency.name))
+		q := stats.Compare(res.of(nameEBPF, latency.name), res.of(kernel.name, latency.name))
 		b.report.atMost("two hosts, "+latency.name+", ebpf to VXLAN with a bridge", q.Median, 0.8, q.String())
 		return nil
 	})
@@ -205,7 +205,7 @@ func (b *bench) scale(ctx context.Context) error {
 		b.report.paths("driver ebpf, two containers of one host: rules; with 10,000 rules the host has four such policies and 10,000 remote endpoints", same, res, metrics...)
 		for _, p := range same[2:] {
 			b.near(p, ten, res)
-			q := ratio.Compare(res.of(p.name, connect.name), res.of(none, connect.name))
+			q := stats.Compare(res.of(p.name, connect.name), res.of(none, connect.name))
 			b.report.atLeast(p.name+": new connections, to no policy", q.Median, 0.9, q.String())
 		}
 		res, err = b.measure(ctx, across, stream1, latency)
@@ -220,8 +220,8 @@ func (b *bench) scale(ctx context.Context) error {
 
 // near judges whether a path is within 5 % of another.
 func (b *bench) near(p path, base string, res results) {
-	q := ratio.Compare(res.of(p.name, stream1.name), res.of(base, stream1.name))
+	q := stats.Compare(res.of(p.name, stream1.name), res.of(base, stream1.name))
 	b.report.atLeast(fmt.Sprintf("%s: %s, to %s", p.name, stream1.name, base), q.Median, 0.95, q.String())
-	q = ratio.Compare(res.of(p.name, latency.name), res.of(base, latency.name))
+	q = stats.Compare(res.of(p.name, latency.name), res.of(base, latency.name))
 	b.report.atMost(fmt.Sprintf("%s: %s, to %s", p.name, latency.name, base), q.Median, 1.05, q.String())
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
@@ -89,9 +89,9 @@ func (b *bench) services(ctx context.Context) error {
 		rows := slices.CompactFunc(slices.Clone(paths), func(a, b path) bool { return a.name == b.name })
 		b.report.paths(title, slices.Concat(rows, ours, kernels), res, metrics...)
 		for i, p := range ours {
-			q := ratio.Compare(res.of(p.name, connect.name), res.of(bases[i], connect.name))
+			q := stats.Compare(res.of(p.name, connect.name), res.of(bases[i], connect.name))
 			b.report.atLeast(p.name+", "+connect.name+", to its providers themselves", q.Median, 0.9, q.String())
-			q = ratio.Compare(res.of(p.name, latency.name), res.of(bases[i], latency.name))
+			q = stats.Compare(res.of(p.name, latency.name), res.of(bases[i], latency.name))
 			b.report.atMost(p.name+", "+latency.name+", to its providers themselves", q.Median, 1.05, q.String())
 		}
 		if !serving {
@@ -123,9 +123,9 @@ func (b *bench) unserved(ctx context.Context, p path) error {
 		}
 		shares = append(shares, 10000*took.Seconds())
 	}
-	found := fmt.Sprintf("%.3f", ratio.Median(shares))
+	found := fmt.Sprintf("%.3f", stats.Median(shares))
 	b.report.table("10,000 connections a second to a service without providers", "path", "share of a processor, the client's calls with it").row(p.name, found)
-	b.report.atMost(p.name+", 10,000 connections a second: share of a processor", ratio.Median(shares), 0.25, found)
+	b.report.atMost(p.name+", 10,000 connections a second: share of a processor", stats.Median(shares), 0.25, found)
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -213,7 +213,7 @@ func streams(p path, n int, d time.Duration) (float64, error) {
 	if len(m.samples) < 5 { // too little came
 		m.samples = series{float64(m.total.Load()) * 8 / float64(time.Since(m.start).Nanoseconds())}
 	}
-	return ratio.Median(m.samples), wrap(p, errors.Join(errs...))
+	return stats.Median(m.samples), wrap(p, errors.Join(errs...))
 }
 
 // echo is a connection whose server sends back what it gets.

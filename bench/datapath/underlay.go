@@ -10,7 +10,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -53,7 +53,7 @@ func (b *bench) underlay(ctx context.Context) error {
 		for i, p := range paths[:2] {
 			cells := []any{p.name}
 			for _, m := range metrics {
-				cells = append(cells, ratio.Compare(res.of(paths[2+i].name, m.name), res.of(p.name, m.name)).String())
+				cells = append(cells, stats.Compare(res.of(paths[2+i].name, m.name), res.of(p.name, m.name)).String())
 			}
 			t.row(cells...)
 		}

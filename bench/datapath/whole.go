@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
@@ -86,11 +86,11 @@ func (b *bench) add(ctx context.Context, l *testcluster.Lab) error {
 		}
 		ours = append(ours, milliseconds(start))
 	}
-	q := ratio.Compare(ours, theirs)
+	q := stats.Compare(ours, theirs)
 	t := b.report.table("CNI ADD, one at a time, in turn: the whole call of libcni (ms)", "plugin", "containers", "median", "ratio, 95 % interval")
-	t.row("stock bridge + host-local, no policy, IPv4 and IPv6", len(theirs), fmt.Sprintf("%.1f", ratio.Median(theirs)), "")
-	t.row("contivk8s on driver ebpf, group with policy, IPv4 and IPv6", len(ours), fmt.Sprintf("%.1f", ratio.Median(ours)), q)
-	b.report.atMost("CNI ADD on ebpf, median, to the stock bridge plugin's", ratio.Median(ours)/ratio.Median(theirs), 1, fmt.Sprintf("%.1f ms to %.1f ms", ratio.Median(ours), ratio.Median(theirs)))
+	t.row("stock bridge + host-local, no policy, IPv4 and IPv6", len(theirs), fmt.Sprintf("%.1f", stats.Median(theirs)), "")
+	t.row("contivk8s on driver ebpf, group with policy, IPv4 and IPv6", len(ours), fmt.Sprintf("%.1f", stats.Median(ours)), q)
+	b.report.atMost("CNI ADD on ebpf, median, to the stock bridge plugin's", stats.Median(ours)/stats.Median(theirs), 1, fmt.Sprintf("%.1f ms to %.1f ms", stats.Median(ours), stats.Median(theirs)))
 	return nil
 }
 

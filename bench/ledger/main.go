@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -85,7 +85,7 @@ func run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	code := machine.Code(ctx, "bench/ledger", "test/kube/cluster")
+	code := stats.Code(ctx, "bench/ledger", "test/kube/cluster")
 	var errs []error
 	for _, r := range wanted {
 		if err := o.one(ctx, r, code); err != nil {
@@ -115,7 +115,7 @@ func (o *options) one(ctx context.Context, r row, code string) error {
 	if err := o.measure(ctx, r, rep); err != nil {
 		return err
 	}
-	rep.Load[1] = machine.Load()
+	rep.Load[1] = stats.Load()
 	rep.Busy = busy(rep.Load[0], o.busyLoad)
 	fmt.Printf("%s\n", line(r, rep))
 	return errors.Join(rep.write(o.out), writePage(o.page, o.out))

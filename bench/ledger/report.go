@@ -10,7 +10,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/bench/stats"
 )
 
 // report is what one row's run has found. Times are in milliseconds.
@@ -68,9 +68,9 @@ type attachments struct {
 // begin makes a row's report with what it is about.
 func begin(ctx context.Context, row, code string) *report {
 	return &report{
-		Row: row, Commit: machine.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"), Code: code, Date: time.Now().UTC().Truncate(time.Second),
-		Machine: fmt.Sprintf("%s, %d cores, kernel %s", machine.Processor(), runtime.NumCPU(), machine.Output(ctx, "uname", "-r")),
-		Load:    [2]string{machine.Load()}, Leaks: []string{},
+		Row: row, Commit: stats.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"), Code: code, Date: time.Now().UTC().Truncate(time.Second),
+		Machine: fmt.Sprintf("%s, %d cores, kernel %s", stats.Processor(), runtime.NumCPU(), stats.Output(ctx, "uname", "-r")),
+		Load:    [2]string{stats.Load()}, Leaks: []string{},
 	}
 }
 

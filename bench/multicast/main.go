@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/ipv4"
 
 	"github.com/contiv/netplugin/v2/bench/rig"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
@@ -92,7 +93,7 @@ func compare(ctx context.Context, w io.Writer, name string, bridge *bridge, roun
 		if err != nil {
 			return fmt.Errorf("%d members: %w", n, err)
 		}
-		fmt.Fprintf(w, "| %s | %d | %.0f | %.0f | %.0f | %.2f | %.2f |\n", name, n, median(row[0]), median(row[1]), median(row[2]), ratio(row[0], row[1]), ratio(row[0], row[2]))
+		fmt.Fprintf(w, "| %s | %d | %.0f | %.0f | %.0f | %.2f | %.2f |\n", name, n, stats.Median(row[0]), stats.Median(row[1]), stats.Median(row[2]), stats.Compare(row[0], row[1]).Median, stats.Compare(row[0], row[2]).Median)
 	}
 	return nil
 }
@@ -321,19 +322,4 @@ func (b *bridge) close() {
 	for _, ns := range slices.Backward(b.clean) {
 		_ = rig.Run("ip", "netns", "del", ns)
 	}
-}
-
-// median is the middle one of some figures.
-func median(of []float64) float64 {
-	sorted := slices.Sorted(slices.Values(of))
-	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
-}
-
-// ratio is the median of the ratios of neighbors.
-func ratio(of, to []float64) float64 {
-	var out []float64
-	for i := range of {
-		out = append(out, of[i]/to[i])
-	}
-	return median(out)
 }

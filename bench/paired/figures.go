@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/bench/stats"
 )
 
 // figures are the numbers of a benchmark's tables (Markdown), by name, one of
@@ -83,7 +83,7 @@ func compare(before, after figures) string {
 			}
 		}
 		if len(base) > 0 {
-			fmt.Fprintf(&b, "| %s | %.4g | %.4g | %s |\n", name, ratio.Median(x), ratio.Median(y), ratio.Compare(now, base))
+			fmt.Fprintf(&b, "| %s | %.4g | %.4g | %s |\n", name, stats.Median(x), stats.Median(y), stats.Compare(now, base))
 		}
 	}
 	return b.String()

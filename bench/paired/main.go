@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/bench/stats"
 )
 
 func main() {
@@ -69,7 +69,7 @@ func execute(ctx context.Context) (err error) {
 			found[i].add(out)
 		}
 	}
-	fmt.Printf("%s, kernel %s\n\n", machine.Processor(), machine.Output(ctx, "uname", "-r"))
+	fmt.Printf("%s, kernel %s\n\n", stats.Processor(), stats.Output(ctx, "uname", "-r"))
 	fmt.Print(compare(found[0], found[1]))
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
@@ -57,7 +57,7 @@ func (o *options) one(ctx context.Context, r row) (rep *report, err error) {
 	if err := o.measure(ctx, r, l, dir, rep); err != nil {
 		return nil, err
 	}
-	rep.Load[1] = machine.Load()
+	rep.Load[1] = stats.Load()
 	rep.Busy = busy(rep.Load[0], o.busyLoad)
 	rep.Whole = time.Since(begun).Seconds()
 	if o.out != "" {
@@ -238,7 +238,7 @@ func (s *simulation) read(pids map[string]int) (reading, error) {
 	a, err := s.get(question{Counts: true})
 	r := reading{at: now(), counts: a.Counts, used: map[string]time.Duration{}, switches: map[string]int64{}}
 	for name, pid := range pids {
-		r.used[name], r.switches[name] = machine.UsedBy(pid), switches(pid)
+		r.used[name], r.switches[name] = stats.UsedBy(pid), switches(pid)
 	}
 	return r, err
 }

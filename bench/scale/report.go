@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/bench/stats"
 )
 
 // report is what one row has found.
@@ -84,11 +84,11 @@ func (r reading) rates(agents, changes int) rates {
 // begin makes a row's report with what it is about.
 func begin(ctx context.Context, r row) *report {
 	return &report{
-		Row: r.name, Sizes: r.sizes, First: r.first, Commit: machine.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"),
-		Dirty:   machine.Output(ctx, "git", "status", "--porcelain", "--", "api", "cmd", "internal", "bench/scale", "go.mod") != "",
+		Row: r.name, Sizes: r.sizes, First: r.first, Commit: stats.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"),
+		Dirty:   stats.Output(ctx, "git", "status", "--porcelain", "--", "api", "cmd", "internal", "bench/scale", "go.mod") != "",
 		Date:    time.Now().UTC().Truncate(time.Second),
-		Machine: fmt.Sprintf("%s, %d cores, kernel %s", machine.Processor(), runtime.NumCPU(), machine.Output(ctx, "uname", "-r")),
-		Load:    [2]string{machine.Load()},
+		Machine: fmt.Sprintf("%s, %d cores, kernel %s", stats.Processor(), runtime.NumCPU(), stats.Output(ctx, "uname", "-r")),
+		Load:    [2]string{stats.Load()},
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 )
 
@@ -37,7 +37,7 @@ func TestMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d rows have all of %d pairs and %d triples of values", len(rows), met[2], met[3])
-	bin, code, begun := binaries(t), machine.Code(t.Context(), "test/matrix"), time.Now()
+	bin, code, begun := binaries(t), stats.Code(t.Context(), "test/matrix"), time.Now()
 	var rep report
 	if *reportAt != "" && code == "" {
 		t.Fatal("a report is of committed code: commit what has changed below api, cmd, internal and test/matrix")
@@ -68,7 +68,7 @@ func TestMatrix(t *testing.T) {
 			}
 			start := time.Now()
 			err := runRow(t, r, bin)
-			now := result{ID: r.ID(), Row: r.String(), Code: code, Commit: machine.Output(t.Context(), "git", "rev-parse", "--short=12", "HEAD"), Date: start.UTC().Truncate(time.Second), Seconds: int(time.Since(start).Seconds())}
+			now := result{ID: r.ID(), Row: r.String(), Code: code, Commit: stats.Output(t.Context(), "git", "rev-parse", "--short=12", "HEAD"), Date: start.UTC().Truncate(time.Second), Seconds: int(time.Since(start).Seconds())}
 			gap := slices.IndexFunc(gaps, func(m missing) bool { return r.has(m.values) })
 			switch {
 			case err != nil && gap < 0:

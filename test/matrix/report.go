@@ -18,7 +18,7 @@ type report struct {
 type result struct {
 	ID      string    `json:"id"`
 	Row     string    `json:"row"`
-	Code    string    `json:"code"` // bench/machine.Code of what ran
+	Code    string    `json:"code"` // bench/stats.Code of what ran
 	Commit  string    `json:"commit"`
 	Date    time.Time `json:"date"`
 	Seconds int       `json:"seconds"`

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
@@ -166,11 +166,11 @@ func BenchmarkDryRun(b *testing.B) {
 				b.Helper()
 				runtime.GC() // the waste of the preparation is not the subject
 				b.ReportAllocs()
-				begin := machine.ProcessorTime(syscall.RUSAGE_SELF)
+				begin := stats.ProcessorTime(syscall.RUSAGE_SELF)
 				for b.Loop() {
 					s.do("POST", "/api/v1/apply", body)
 				}
-				b.ReportMetric(float64((machine.ProcessorTime(syscall.RUSAGE_SELF)-begin).Milliseconds())/float64(b.N), "cpu-ms/op")
+				b.ReportMetric(float64((stats.ProcessorTime(syscall.RUSAGE_SELF)-begin).Milliseconds())/float64(b.N), "cpu-ms/op")
 			}
 			dry := `{"dryRun":true,"objects":[` + list + `]}`
 			b.Run("new", func(b *testing.B) { try(b, dry) })

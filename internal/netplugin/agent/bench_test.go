@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/reference"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
@@ -188,9 +188,9 @@ func BenchmarkChange(b *testing.B) {
 				b.Run(name, func(b *testing.B) {
 					x.b, a.b = b, b
 					b.ReportAllocs()
-					begin := machine.ProcessorTime(syscall.RUSAGE_SELF)
+					begin := stats.ProcessorTime(syscall.RUSAGE_SELF)
 					do(b.N)
-					b.ReportMetric(float64((machine.ProcessorTime(syscall.RUSAGE_SELF)-begin).Nanoseconds())/float64(b.N), "cpu-ns/op")
+					b.ReportMetric(float64((stats.ProcessorTime(syscall.RUSAGE_SELF)-begin).Nanoseconds())/float64(b.N), "cpu-ns/op")
 				})
 			}
 			measure("urgent", func(n int) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
@@ -159,12 +159,12 @@ func BenchmarkFanOut(b *testing.B) {
 			f, stop := follower(b, c)
 			listed.Wait()
 			b.ResetTimer()
-			begin := machine.ProcessorTime(syscall.RUSAGE_SELF)
+			begin := stats.ProcessorTime(syscall.RUSAGE_SELF)
 			benchmarkUpdate(b, 8, f.Update)
 			for seen.Load() < int64(n*b.N) {
 				runtime.Gosched()
 			}
-			b.ReportMetric(float64((machine.ProcessorTime(syscall.RUSAGE_SELF)-begin).Microseconds())/float64(b.N), "cpu-us/op")
+			b.ReportMetric(float64((stats.ProcessorTime(syscall.RUSAGE_SELF)-begin).Microseconds())/float64(b.N), "cpu-us/op")
 			stop()
 			cancel()
 			mirrors.Wait()
@@ -197,7 +197,7 @@ func BenchmarkFreshReads(b *testing.B) {
 		}{{"alone", alone}, {"shared", f.Fresh}} {
 			b.Run(fmt.Sprintf("readers=%d/%s", readers, how.name), func(b *testing.B) {
 				c.n.Store(0)
-				begin := machine.ProcessorTime(syscall.RUSAGE_SELF)
+				begin := stats.ProcessorTime(syscall.RUSAGE_SELF)
 				var left atomic.Int64
 				var wg sync.WaitGroup
 				left.Store(int64(b.N))
@@ -211,7 +211,7 @@ func BenchmarkFreshReads(b *testing.B) {
 					})
 				}
 				wg.Wait()
-				b.ReportMetric(float64((machine.ProcessorTime(syscall.RUSAGE_SELF)-begin).Nanoseconds())/float64(b.N), "cpu-ns/op")
+				b.ReportMetric(float64((stats.ProcessorTime(syscall.RUSAGE_SELF)-begin).Nanoseconds())/float64(b.N), "cpu-ns/op")
 				b.ReportMetric(float64(c.n.Load())/float64(b.N), "store-reads/op")
 			})
 		}

@@ -1,4 +1,4 @@
-package machine
+package stats
 
 import (
 	"context"
