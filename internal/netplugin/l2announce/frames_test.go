@@ -69,6 +69,8 @@ func TestAnswers(t *testing.T) {
 		{"an announcement of it", arp(asker, broadcast, arpRequest, addr4, zero, addr4), ""},
 		{"an ARP reply", arp(asker, mac, arpReply, from4, mac, addr4), ""},
 		{"ARP that is short", q4[:40], ""},
+		{"ARP of other hardware", change(q4, etherLen+1, 6), ""},
+		{"ARP of another protocol", change(q4, etherLen+2, 0x86), ""},
 		{"our own ARP", arp(mac, broadcast, arpRequest, from4, zero, addr4), ""},
 		{"a solicitation", q6, asker.String()},
 		{"a solicitation of who wants it", solicitation(asker, netip.IPv6Unspecified(), addr6), group(allNodes).String()},

@@ -145,7 +145,9 @@ func TestDecodeRefuses(t *testing.T) {
 		"a report about an endpoint": igmp(igmpReport2, addrBytes("10.1.1.1")), "a record about an endpoint": report4(record{toExclude, "10.1.1.1", nil}),
 		"MLD from beyond the link": sum(global, 14+48), "long options": long, "MLD about an endpoint": mld(mldReport1, slices.Concat(make([]byte, 4), addrBytes("fd00::1"))),
 		"an address of IPv4 in MLD": report6(record{toExclude, "::ffff:239.1.1.1", nil}), "no type of IGMP": igmp(0x13, addrBytes("239.1.1.1")),
-		"no type of MLD": mld(134, slices.Concat(make([]byte, 4), addrBytes("ff05::1"))),
+		"fewer records than are counted": igmp(igmpReport3, slices.Concat([]byte{0, 0, 0, 2}, []byte{toExclude, 0, 0, 0}, addrBytes("239.1.1.1"))),
+		"fewer sources than are counted": igmp(igmpReport3, slices.Concat([]byte{0, 0, 0, 1}, []byte{toExclude, 0, 0, 5}, addrBytes("239.1.1.1"))),
+		"no type of MLD":                 mld(134, slices.Concat(make([]byte, 4), addrBytes("ff05::1"))),
 	} {
 		if m, ok := decode(f); ok {
 			t.Errorf("%s is taken: %+v", name, m)
