@@ -438,14 +438,14 @@ func TestAgentActsForItsHostOnly(t *testing.T) {
 	if _, _, err := s.ctrl.Endpoints.DeleteEndpoint(ctx, h1, e2); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("delete: %v", err)
 	}
-	if err := s.ctrl.Endpoints.UpdateEndpoint(ctx, h1, control.EndpointUpdate{Key: e2, Stopped: true, Name: "x"}); !errors.Is(err, model.ErrConflict) {
+	if _, err := s.ctrl.Endpoints.UpdateEndpoint(ctx, h1, control.EndpointUpdate{Key: e2, Stopped: true, Name: "x"}); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("update: %v", err)
 	}
 	reserved, err := model.ParseAddr4("a", "10.1.1.202")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.ctrl.Addresses.ReleaseAddress(ctx, h1, net, reserved); !errors.Is(err, model.ErrConflict) {
+	if _, err := s.ctrl.Addresses.ReleaseAddress(ctx, h1, net, reserved); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("release: %v", err)
 	}
 	if _, _, err := s.ctrl.Endpoints.DeleteEndpoint(ctx, h1, model.EndpointKey{Network: net, ID: "e1"}); err != nil {

@@ -120,7 +120,7 @@ func (k *kubeadm) podNetwork(ctx context.Context, pods []netip.Prefix, lacks str
 		k.lacks(why)
 		return why
 	}
-	if err := k.ctrl.Networks.MakePodNetwork(ctx, pods); err != nil {
+	if err := k.ctrl.Networks.MakePodNetwork(ctx, control.Admin(), pods); err != nil {
 		k.lacks(err)
 		return err
 	}

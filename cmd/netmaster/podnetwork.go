@@ -46,7 +46,7 @@ const podNetworkRetry = 10 * time.Second
 // could. It logs errors and tries again, since an operator may remove the cause.
 func (o *options) makePodNetwork(ctx context.Context, ctrl *control.Controller, log *slog.Logger) error {
 	for told := ""; len(o.podSubnets) > 0; {
-		err := ctrl.Networks.MakePodNetwork(ctx, o.podSubnets)
+		err := ctrl.Networks.MakePodNetwork(ctx, control.Admin(), o.podSubnets)
 		switch {
 		case err == nil:
 			return nil

@@ -273,6 +273,7 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 		store: st, address: o.internal, services: []string{o.internal, o.agent}, scheme: o.scheme(), both: o.acceptPlain, listen: o.listening(),
 		agents: ctrl.Heartbeats, client: o.tls.APIClient, token: o.token.Source(), log: log,
 		lead: func(ctx context.Context, term store.Fence) error {
+			leader := control.Leader(term)
 			if swarm != nil {
 				var running sync.WaitGroup
 				running.Go(func() { swarm.Run(ctx) })
@@ -284,39 +285,39 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 			defer end()
 			telling.Go(func() { watch.Tell(ctx) })
 			telling.Go(func() {
-				if err := ctrl.HostLeases.CountOut(ctx, term); err != nil {
+				if err := ctrl.HostLeases.CountOut(ctx, leader); err != nil {
 					log.Debug("another netmaster detects hosts that are away", "error", err)
 				}
 			})
 			telling.Go(func() {
-				if err := ctrl.Hosts.CountAbsence(ctx, term, watch, o.graceTime()); err != nil {
+				if err := ctrl.Hosts.CountAbsence(ctx, leader, watch, o.graceTime()); err != nil {
 					log.Debug("another netmaster measures how long hosts are away", "error", err)
 				}
 			})
 			telling.Go(func() {
-				if err := ctrl.LabelFilter.FollowLabelFilter(ctx, term); err != nil {
+				if err := ctrl.LabelFilter.FollowLabelFilter(ctx, leader); err != nil {
 					log.Debug("another netmaster applies the label filter to endpoints' identities", "error", err)
 				}
 			})
 			telling.Go(func() {
-				if err := ctrl.Tenants.GiveRouters(ctx, term); err != nil {
+				if err := ctrl.Tenants.GiveRouters(ctx, leader); err != nil {
 					log.Debug("another netmaster gives tenants their routers", "error", err)
 				}
 			})
 			telling.Go(func() {
-				if err := ctrl.Pending.EndPending(ctx, term, time.Second); err != nil {
+				if err := ctrl.Pending.EndPending(ctx, leader, time.Second); err != nil {
 					log.Debug("another netmaster reverts unconfirmed changes", "error", err)
 				}
 			})
 			telling.Go(func() { leadFabric(ctx, fabric, term, log) })
-			telling.Go(func() { ctrl.Networks.IndexInfra(ctx, term) })
+			telling.Go(func() { ctrl.Networks.IndexInfra(ctx, leader) })
 			telling.Go(func() {
 				if err := token.NewStore(st).BindEarlier(ctx); err != nil && ctx.Err() == nil {
 					log.Warn("tokens of an earlier version are not bound to their tenants yet; each is when it is used", "error", err)
 				}
 			})
 			telling.Go(func() { k8s.lead(ctx, term, log) })
-			if err := ctrl.Repair.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
+			if err := ctrl.Repair.Sweep(ctx, leader, sweepEvery); !errors.Is(err, store.ErrFenced) {
 				return err
 			}
 			return nil // another leads already; stand again

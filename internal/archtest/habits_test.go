@@ -185,6 +185,20 @@ func TestNoExit(t *testing.T) {
 	}
 }
 
+// Contexts carry deadlines only: what a call depends on, and what it results in, is typed.
+func TestContextsCarryNoValues(t *testing.T) {
+	for _, f := range files(t) {
+		if !f.isGo() || f.isTest() {
+			continue
+		}
+		eachCall(t, f, func(pos, pkg, name string) {
+			if pkg == "context" && name == "WithValue" {
+				t.Errorf("%s: a value in a context; make it a parameter or a result", pos)
+			}
+		})
+	}
+}
+
 // A test waits for a condition with a deadline, or injects a clock. In a bubble
 // of testing/synctest time is such a clock, and sleeping moves it.
 func TestNoSleepInTests(t *testing.T) {

@@ -91,10 +91,10 @@ func (m *master) lead(ctx context.Context, term store.Fence) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer end()
-	for _, do := range []func(context.Context, store.Fence) error{m.ctrl.HostLeases.CountOut, m.ctrl.LabelFilter.FollowLabelFilter, m.ctrl.Tenants.GiveRouters} {
-		all.Go(func() { _ = do(ctx, term) }) // another leads, or the store is away: the next term does it
+	for _, do := range []func(context.Context, control.Leader) error{m.ctrl.HostLeases.CountOut, m.ctrl.LabelFilter.FollowLabelFilter, m.ctrl.Tenants.GiveRouters} {
+		all.Go(func() { _ = do(ctx, control.Leader(term)) }) // another leads, or the store is away: the next term does it
 	}
-	if err := m.ctrl.Repair.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
+	if err := m.ctrl.Repair.Sweep(ctx, control.Leader(term), sweepEvery); !errors.Is(err, store.ErrFenced) {
 		return err
 	}
 	return nil

@@ -15,7 +15,7 @@ var _ = register(rest[api.AciGw, struct{}, model.AciGw]{
 	collection: "aciGws", name: "aciGw", access: ofCluster,
 	key: only(aciGwName), list: singleton(ofSettings, (*control.SettingsView).AciGw), get: one(ofSettings, (*control.SettingsView).AciGw),
 	parse: aciGwFromAPI, render: aciGwToAPI,
-	change: ofValue(control.ChangeAciGw), delete: forget(inSettings, (*control.Settings).DeleteAciGw),
+	change: ofValue(control.ChangeAciGw), delete: func(*control.Controller, struct{}) control.Deletion { return control.DeleteAciGw() },
 	oper: api.AciGwOper{}, inspect: aciGwOper, unset: aciGwUnset,
 })
 

@@ -104,7 +104,8 @@ func (s *objectHandlers) apply(_ http.ResponseWriter, r *request, req applyReque
 		}
 	}
 	t := applyTime{begin: req.begin, timeout: s.timeout, now: time.Now}
-	outcomes, done, err := s.control.Apply(r.Context(), r.actor, changes, req.DryRun, t.more)
+	outcomes, done, rev, err := s.control.Apply(r.Context(), r.actor, changes, req.DryRun, t.more)
+	r.committed(rev)
 	if errors.Is(err, context.DeadlineExceeded) && t.committed.IsZero() {
 		return nil, model.Errorf(model.ErrUnavailable, "nothing is applied: checking %d objects takes more than %v, or the store does not answer: give fewer at a time, or try again", len(changes), applyTimeouts*s.timeout)
 	}

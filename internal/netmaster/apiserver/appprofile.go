@@ -10,7 +10,7 @@ var _ = register(rest[api.AppProfile, model.AppProfileKey, model.AppProfile]{
 	collection: "appProfiles", name: "appProfile", access: ofTenants,
 	key: model.ParseAppProfileKey, list: listIn(ofTenantsIn, (*control.TenantView).AppProfiles), get: getIn(ofTenantsIn, (*control.TenantView).AppProfile),
 	parse: appProfileFromAPI, render: appProfileToAPI,
-	change: plain(inTenants, (*control.Tenants).ChangeAppProfile), delete: byAny(inTenants, (*control.Tenants).DeleteAppProfile),
+	change: plain(inTenants, (*control.Tenants).ChangeAppProfile), delete: by(inTenants, (*control.Tenants).DeleteAppProfile),
 	oper: api.AppProfileOper{}, inspect: appProfileOper,
 })
 

@@ -72,17 +72,14 @@ func (s *router) serveTo(rt *route, w http.ResponseWriter, hr *http.Request, ide
 		defer end()
 		r.Request = r.WithContext(ctx)
 	}
-	revision := new(int64)
 	if rt.limit > 0 {
 		ctx, cancel := context.WithTimeout(r.Context(), rt.limit)
 		defer cancel()
-		ctx, committed := control.NoteRevision(ctx)
 		r.Request = r.WithContext(ctx)
-		revision = (*int64)(committed)
 	}
 	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK, before: func(h http.Header) {
-		if *revision != 0 {
-			h.Set(revisionHeader, strconv.FormatInt(*revision, 10))
+		if r.revision != 0 {
+			h.Set(revisionHeader, strconv.FormatInt(r.revision, 10))
 		}
 	}}
 	do, err := s.decide(rt, sw, r, &e)
@@ -92,7 +89,7 @@ func (s *router) serveTo(rt *route, w http.ResponseWriter, hr *http.Request, ide
 	}
 	ended := false
 	defer func() { // also when a stream panics, which net/http tells the client
-		e.Status, e.After = sw.status, *revision
+		e.Status, e.After = sw.status, r.revision
 		if !ended {
 			e.Status = http.StatusInternalServerError
 		}

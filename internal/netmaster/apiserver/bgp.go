@@ -18,7 +18,7 @@ var _ = register(rest[api.Bgp, model.HostName, model.Bgp]{
 	collection: "Bgps", name: "Bgp", access: ofCluster,
 	key: model.ParseHostName, list: func(v *control.View, _ model.TenantName) []model.Bgp { return v.Settings.Bgps() }, get: getIn(ofSettings, (*control.SettingsView).Bgp),
 	parse: bgpFromAPI, render: bgpToAPI,
-	change: plain(inSettings, (*control.Settings).ChangeBgp), delete: byAny(inSettings, (*control.Settings).DeleteBgp),
+	change: plain(inSettings, (*control.Settings).ChangeBgp), delete: byKey(control.DeleteBgp),
 	oper: api.BgpOper{}, inspect: bgpOper,
 })
 

@@ -25,11 +25,13 @@ func (s *endpointHandlers) cleanup(_ http.ResponseWriter, r *request) (any, erro
 	switch what := r.PathValue("what"); what {
 	case "net":
 		k := model.NetworkKey{Tenant: tenant, Name: model.NetworkName(id)}
-		n, err := s.control.Endpoints.DeleteEndpointsOfNetwork(r.Context(), k)
+		n, rev, err := s.control.Endpoints.DeleteEndpointsOfNetwork(r.Context(), r.actor, k)
+		r.committed(rev)
 		return cleanupAnswer{n}, err
 	case "group":
 		k := model.GroupKey{Tenant: tenant, Name: model.GroupName(id)}
-		n, err := s.control.Endpoints.DeleteEndpointsOfGroup(r.Context(), k)
+		n, rev, err := s.control.Endpoints.DeleteEndpointsOfGroup(r.Context(), r.actor, k)
+		r.committed(rev)
 		return cleanupAnswer{n}, err
 	case "ep":
 		v, err := s.control.View(r.Context())
@@ -46,7 +48,8 @@ func (s *endpointHandlers) cleanup(_ http.ResponseWriter, r *request) (any, erro
 		if err != nil {
 			return nil, err
 		}
-		_, _, err = s.control.Endpoints.DeleteEndpoint(r.Context(), r.actor, e.Key)
+		_, rev, err := s.control.Endpoints.DeleteEndpoint(r.Context(), r.actor, e.Key)
+		r.committed(rev)
 		return cleanupAnswer{1}, err
 	default:
 		return nil, model.InvalidField("category", clip([]byte(what)), "must be net, group or ep")

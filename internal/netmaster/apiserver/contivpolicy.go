@@ -11,7 +11,7 @@ var _ = register(rest[api.Policy, model.PolicyKey, model.ContivPolicy]{
 	collection: "policys", name: "policy", access: ofTenants,
 	key: model.ParsePolicyKey, list: listIn(ofPolicies, (*control.PolicyView).ListContiv), get: getIn(ofPolicies, (*control.PolicyView).GetContiv),
 	parse: apiconv.Policy, render: policyToAPI, linked: policyView,
-	change: plain(inPolicies, (*control.Policies).ChangePolicy), delete: by(inPolicies, (*control.Policies).DeletePolicy),
+	change: plain(inPolicies, (*control.Policies).ChangePolicy), delete: byKey(control.DeletePolicy),
 	oper: api.PolicyOper{}, inspect: func(_ *core, v *control.View, p model.ContivPolicy) any { return policyOper(v, p) },
 })
 

@@ -60,7 +60,8 @@ func (s *diagnosis) repair(w http.ResponseWriter, r *request) (any, error) {
 	}
 	ctx, cancel := atLeisure(r)
 	defer cancel()
-	done, err := s.control.Repair.RepairOwners(ctx)
+	done, rev, err := s.control.Repair.RepairOwners(ctx, r.actor)
+	r.committed(rev)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,9 @@ func (s *endpointHandlers) drainer(drain bool) func(http.ResponseWriter, *reques
 		if err != nil {
 			return nil, err
 		}
-		if e, err = s.control.Endpoints.DrainEndpoint(r.Context(), e.Key, drain); err != nil {
+		e, rev, err := s.control.Endpoints.DrainEndpoint(r.Context(), r.actor, e.Key, drain)
+		r.committed(rev)
+		if err != nil {
 			return nil, err
 		}
 		o := endpointOper(found.view, e)

@@ -10,7 +10,7 @@ var _ = register(rest[api.ExtContractsGroup, model.ExtContractsKey, model.ExtCon
 	collection: "extContractsGroups", name: "extContractsGroup", access: ofTenants,
 	key: model.ParseExtContractsKey, list: control.ExtContracts, get: control.ExtContractsGroup,
 	parse: extContractsFromAPI, render: extContractsToAPI, linked: extContractsView,
-	change: ofValue(control.ChangeExtContracts), delete: byAny(inTenants, (*control.Tenants).DeleteExtContracts),
+	change: ofValue(control.ChangeExtContracts), delete: byKey(control.DeleteExtContracts),
 })
 
 func extContractsFromAPI(o api.ExtContractsGroup) (e model.ExtContracts, err error) {

@@ -14,7 +14,7 @@ var _ = register(rest[api.Global, struct{}, model.Global]{
 	collection: "globals", name: "global", access: ofCluster,
 	key: only(globalName), list: singleton(ofSettings, (*control.SettingsView).Global), get: one(ofSettings, (*control.SettingsView).Global),
 	parse: globalFromAPI, render: globalToAPI,
-	change: plain(inSettings, (*control.Settings).ChangeGlobal), delete: forget(inSettings, (*control.Settings).DeleteGlobal),
+	change: plain(inSettings, (*control.Settings).ChangeGlobal), delete: func(c *control.Controller, _ struct{}) control.Deletion { return c.Settings.DeleteGlobal() },
 	oper: api.GlobalOper{}, inspect: func(s *core, v *control.View, _ model.Global) any { return globalOper(v, s.mode) },
 })
 

@@ -11,7 +11,7 @@ var _ = register(rest[api.EndpointGroup, model.GroupKey, model.Group]{
 	collection: "endpointGroups", name: "endpointGroup", access: ofTenantsForDocker,
 	key: model.ParseGroupKey, list: listIn(ofGroups, (*control.GroupView).List), get: getIn(ofGroups, (*control.GroupView).Get),
 	parse: apiconv.Group, render: groupToAPI, linked: groupView,
-	change: changeGroup, delete: byAny(inTenants, (*control.Tenants).DeleteGroup),
+	change: changeGroup, delete: byKey(control.DeleteGroup),
 	oper: api.EndpointGroupOper{}, inspect: func(_ *core, v *control.View, g model.Group) any { return groupOper(v, g) },
 })
 

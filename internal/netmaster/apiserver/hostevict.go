@@ -17,7 +17,8 @@ func (s *hostHandlers) evictHost(w http.ResponseWriter, r *request) (any, error)
 		return nil, err
 	}
 	name := model.HostName(r.PathValue("name"))
-	n, err := s.control.Hosts.EvictHost(r.Context(), name, force)
+	n, rev, err := s.control.Hosts.EvictHost(r.Context(), r.actor, name, force)
+	r.committed(rev)
 	if n > 0 || err == nil {
 		s.log.Info("a host was evicted on request", "host", string(name), "endpointsReleased", n, "error", err)
 	}
@@ -35,7 +36,8 @@ func (s *hostHandlers) hostDrainer(drain bool) handler {
 				return nil, err
 			}
 		}
-		h, err := s.control.Hosts.DrainHost(r.Context(), model.HostName(r.PathValue("name")), drain)
+		h, rev, err := s.control.Hosts.DrainHost(r.Context(), r.actor, model.HostName(r.PathValue("name")), drain)
+		r.committed(rev)
 		if err != nil {
 			return nil, err
 		}

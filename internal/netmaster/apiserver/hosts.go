@@ -62,7 +62,8 @@ func (s *hostHandlers) removeHost(_ http.ResponseWriter, r *request) (any, error
 		return nil, err
 	}
 	name := model.HostName(r.PathValue("name"))
-	n, err := s.control.Hosts.RemoveHost(r.Context(), name, force)
+	n, rev, err := s.control.Hosts.RemoveHost(r.Context(), r.actor, name, force)
+	r.committed(rev)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +129,8 @@ func (s *hostHandlers) hostAddress(add bool) handler {
 		if err != nil {
 			return nil, model.InvalidField("address", clip([]byte(r.PathValue("address"))), "must be an address")
 		}
-		h, err := s.control.HostLeases.SetHostAddress(r.Context(), model.HostName(r.PathValue("name")), a, add)
+		h, rev, err := s.control.HostLeases.SetHostAddress(r.Context(), r.actor, model.HostName(r.PathValue("name")), a, add)
+		r.committed(rev)
 		if err != nil {
 			return nil, err
 		}

@@ -17,12 +17,12 @@ func tag(w http.ResponseWriter, v *control.View, kind, key string) {
 	}
 }
 
-// underIfMatch returns a request whose use-case is committed only while the object has the
-// revision that the request names in If-Match, if it names one.
-func (s *objectHandlers) underIfMatch(r *request, kind, key string) (*request, error) {
+// ifMatch returns the condition that the object has the revision that the request names in
+// If-Match; nil = it names none.
+func (s *objectHandlers) ifMatch(r *request, kind, key string) (*control.Condition, error) {
 	all := r.Header.Values("If-Match")
 	if len(all) == 0 {
-		return r, nil
+		return nil, nil //nolint:nilnil // no condition
 	}
 	text := strings.Join(all, ",")
 	opaque, quoted := strings.CutPrefix(text, `"`)
@@ -35,9 +35,7 @@ func (s *objectHandlers) underIfMatch(r *request, kind, key string) (*request, e
 	if err != nil {
 		return nil, err
 	}
-	under := *r
-	under.Request = r.WithContext(v.Revisions.OnlyAt(r.Context(), kind, key, rev))
-	return &under, nil
+	return v.Revisions.OnlyAt(kind, key, rev), nil
 }
 
 // takesIfMatch reports whether a method of a path writes one object under If-Match.

@@ -29,7 +29,7 @@ func (s *hostHandlers) keepHost(_ http.ResponseWriter, r *request, req api.HostR
 		return nil, err
 	}
 	if req.Leaving {
-		return api.HostKept{}, s.control.HostLeases.LeaveHost(r.Context(), report.Name, report.Installation)
+		return api.HostKept{}, s.control.HostLeases.LeaveHost(r.Context(), r.actor, report.Name, report.Installation)
 	}
 	kept, err := s.control.HostLeases.KeepHost(r.Context(), r.actor, report)
 	if taken, ok := errors.AsType[control.Taken](err); ok {
@@ -97,7 +97,7 @@ func (s *hostHandlers) hostStatus(_ http.ResponseWriter, r *request, req api.Hos
 	if err != nil {
 		return nil, err
 	}
-	r.changed, err = s.control.HostLeases.TellHostStatus(r.Context(), req.Installation, status)
+	r.changed, err = s.control.HostLeases.TellHostStatus(r.Context(), r.actor, req.Installation, status)
 	return "ok", err
 }
 
@@ -178,7 +178,7 @@ func (s *hostHandlers) answerNeighbours(_ http.ResponseWriter, r *request, req a
 	if err != nil {
 		return nil, err
 	}
-	held, taken, err := s.control.L2Announcers.Answer(r.Context(), report)
+	held, taken, err := s.control.L2Announcers.Answer(r.Context(), r.actor, report)
 	if len(taken) > 0 {
 		r.changed = "answers neighbours for " + strings.Join(addrTexts(taken), ", ")
 	}

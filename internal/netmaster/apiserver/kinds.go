@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"iter"
 	"net/http"
@@ -36,7 +35,7 @@ type rest[A api.Object, K any, M model.Validator] struct {
 	render func(M) A                // without what others link to it
 	linked func(*control.View, M) A // with that; nil = nothing does
 	change func(*control.Controller, model.Valid[M], emptied) control.Change
-	delete func(*control.Controller, context.Context, control.Actor, K) error
+	delete func(*control.Controller, K) control.Deletion
 
 	// oper is a zero wire object of the operational state, and inspect makes one;
 	// nil = the kind has none.
@@ -58,7 +57,7 @@ type kind struct {
 	// list and get return wire objects with links; list those within a scope.
 	list func(v *control.View, scope control.Scope) iter.Seq[any]
 	get  func(v *control.View, key string) (any, error)
-	del  func(ctx context.Context, c *control.Controller, a control.Actor, key string) error
+	del  func(c *control.Controller, key string) (control.Deletion, error)
 	// inspect returns the operational state; nil = the kind has none.
 	inspect func(s *core, v *control.View, key string) (any, error)
 	// unset returns what inspect shows of an object that is not there; nil = it is not found.
@@ -203,12 +202,12 @@ func (r rest[A, K, M]) stateUnset(s *core, v *control.View, key string) (config,
 	return r.linked(v, m), r.inspect(s, v, m), true
 }
 
-func (r rest[A, K, M]) del(ctx context.Context, c *control.Controller, a control.Actor, key string) error {
+func (r rest[A, K, M]) del(c *control.Controller, key string) (control.Deletion, error) {
 	k, err := r.key(key)
 	if err != nil {
-		return notFound(r.name, key)
+		return control.Deletion{}, notFound(r.name, key)
 	}
-	return r.delete(c, ctx, a, k)
+	return r.delete(c, k), nil
 }
 
 // read turns a body into a wish: the only way from the wire to what control takes.
@@ -272,22 +271,17 @@ func ofValue[M model.Validator](change func(model.Valid[M]) control.Change) func
 	return func(_ *control.Controller, m model.Valid[M], _ emptied) control.Change { return change(m) }
 }
 
-// by is the delete of a kind that depends on the client.
-func by[S, K any](in func(*control.Controller) S, del func(S, context.Context, control.Actor, K) error) func(*control.Controller, context.Context, control.Actor, K) error {
-	return func(c *control.Controller, ctx context.Context, a control.Actor, k K) error {
-		return del(in(c), ctx, a, k)
-	}
+// byKey is the delete of a kind that needs nothing but the key.
+func byKey[K any](del func(K) control.Deletion) func(*control.Controller, K) control.Deletion {
+	return func(_ *control.Controller, k K) control.Deletion { return del(k) }
 }
 
-// byAny is the delete of a kind that is the same for every client who may ask for it.
-func byAny[S, K any](in func(*control.Controller) S, del func(S, context.Context, K) error) func(*control.Controller, context.Context, control.Actor, K) error {
-	return func(c *control.Controller, ctx context.Context, _ control.Actor, k K) error {
-		return del(in(c), ctx, k)
-	}
+// by is the delete of a kind by a use-case of a controller.
+func by[S, K any](in func(*control.Controller) S, del func(S, K) control.Deletion) func(*control.Controller, K) control.Deletion {
+	return func(c *control.Controller, k K) control.Deletion { return del(in(c), k) }
 }
 
-// only, singleton, one and forget are the key, list, get and delete of a kind
-// with one object at most.
+// only, singleton and one are the key, list and get of a kind with one object at most.
 func only(name string) func(string) (struct{}, error) {
 	return func(s string) (k struct{}, err error) {
 		if s != name {
@@ -308,12 +302,6 @@ func singleton[S, M any](of func(*control.View) S, get func(S) (M, bool)) func(*
 
 func one[S, M any](of func(*control.View) S, get func(S) (M, bool)) func(*control.View, struct{}) (M, bool) {
 	return func(v *control.View, _ struct{}) (M, bool) { return get(of(v)) }
-}
-
-func forget[S any](in func(*control.Controller) S, del func(S, context.Context) error) func(*control.Controller, context.Context, control.Actor, struct{}) error {
-	return func(c *control.Controller, ctx context.Context, _ control.Actor, _ struct{}) error {
-		return del(in(c), ctx)
-	}
 }
 
 // handleOf registers a route of a collection.
@@ -348,11 +336,11 @@ func (s *server) handleKind(k *kind) {
 	s.handleOf(k, "PUT", base+"/{key}", k.access.write, write)
 	s.handleOf(k, "DELETE", base+"/{key}", k.access.write, func(_ http.ResponseWriter, r *request) (any, error) {
 		key := r.PathValue("key")
-		r, err := s.objects.underIfMatch(r, k.name, key)
+		gone, err := k.del(s.control, key)
 		if err != nil {
 			return nil, err
 		}
-		return key, k.del(r.Context(), s.control, r.actor, key)
+		return key, s.objects.delete(r, k.name, key, gone)
 	})
 	s.handleOf(k, "GET", inspect+"/{key}", k.access.inspect, func(_ http.ResponseWriter, r *request) (any, error) {
 		v, err := s.control.View(r.Context())

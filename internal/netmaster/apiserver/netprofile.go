@@ -13,7 +13,7 @@ var _ = register(rest[api.NetProfile, model.NetProfileKey, model.NetProfile]{
 	collection: "netprofiles", name: "netprofile", access: ofTenants,
 	key: model.ParseNetProfileKey, list: control.NetProfiles, get: control.NetProfile,
 	parse: apiconv.NetProfile, render: netProfileToAPI, linked: netProfileView,
-	change: ofValue(control.ChangeNetProfile), delete: byAny(inTenants, (*control.Tenants).DeleteNetProfile),
+	change: ofValue(control.ChangeNetProfile), delete: byKey(control.DeleteNetProfile),
 })
 
 func netProfileToAPI(p model.NetProfile) api.NetProfile {

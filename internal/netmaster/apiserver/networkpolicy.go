@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -23,8 +22,8 @@ var _ = register(rest[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
 	key: model.ParsePolicyKey, list: listIn(ofPolicies, (*control.PolicyView).NetworkPolicies), get: getIn(ofPolicies, (*control.PolicyView).NetworkPolicy),
 	parse: networkPolicyFromAPI, render: networkPolicyToAPI,
 	change: plain(inPolicies, (*control.Policies).ReplaceNetworkPolicy),
-	delete: func(c *control.Controller, ctx context.Context, a control.Actor, k model.PolicyKey) error {
-		return c.Policies.DeleteNetworkPolicy(ctx, a, k, model.OwnerUser)
+	delete: func(_ *control.Controller, k model.PolicyKey) control.Deletion {
+		return control.DeleteNetworkPolicy(k, model.OwnerUser)
 	},
 	oper: api.PolicyOper{}, inspect: func(_ *core, v *control.View, n model.NetworkPolicy) any { return networkPolicyOper(v, n) },
 })

@@ -83,10 +83,7 @@ func (s *objectHandlers) putNetworkRule(w http.ResponseWriter, r *request) (any,
 	if err != nil {
 		return nil, err
 	}
-	if r, err = s.underIfMatch(r, "rule", k.String()); err != nil {
-		return nil, err
-	}
-	done, err := s.control.Put(r.Context(), r.actor, s.control.Policies.ChangeNetworkRule(valid, model.OwnerUser))
+	done, err := s.put(r, "rule", k.String(), s.control.Policies.ChangeNetworkRule(valid, model.OwnerUser))
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +97,5 @@ func (s *objectHandlers) deleteNetworkRule(_ http.ResponseWriter, r *request) (a
 	if err != nil {
 		return nil, notFound("rule", r.PathValue("key")+":"+r.PathValue("rule"))
 	}
-	if r, err = s.underIfMatch(r, "rule", k.String()); err != nil {
-		return nil, err
-	}
-	return k.String(), s.control.Policies.DeleteNetworkRule(r.Context(), r.actor, k, model.OwnerUser)
+	return k.String(), s.delete(r, "rule", k.String(), s.control.Policies.DeleteNetworkRule(k, model.OwnerUser))
 }

@@ -20,26 +20,23 @@ func TestOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	by := func(object string) control.Author {
-		return control.Of(store.Fence{Key: cluster.LeaderKey, Create: term}, object, false)
-	}
-	put := func(ch control.Change) {
+	put := func(object string, ch control.Change) {
 		t.Helper()
-		if _, err := f.ctrl.Put(t.Context(), control.Admin(), ch); err != nil {
+		if _, err := f.ctrl.Put(t.Context(), control.Leader{Key: cluster.LeaderKey, Create: term}.For(object, false), ch); err != nil {
 			t.Fatal(err)
 		}
 	}
-	put(control.ChangeTenant(valid(t, model.Tenant{Name: "kube"}), false).By(by("kube")))
+	put("kube", control.ChangeTenant(valid(t, model.Tenant{Name: "kube"}), false))
 	network := model.Network{Key: model.NetworkKey{Tenant: "kube", Name: "n"}, Type: model.NetworkData, Encap: model.EncapVXLAN}
 	network.Subnet, network.Range, _ = model.ParseSubnet4("subnet", "10.77.0.0/24")
-	put(f.ctrl.Networks.ChangeNetwork(valid(t, network)).By(by("kube-n")))
+	put("kube-n", f.ctrl.Networks.ChangeNetwork(valid(t, network)))
 	rules := model.RuledPolicy{
 		Policy: model.ContivPolicy{Key: model.PolicyKey{Tenant: "kube", Name: "p"}},
 		Rules:  []model.Rule{{Key: model.RuleKey{Tenant: "kube", Policy: "p", Rule: "1"}, Direction: model.In, Priority: 1, Action: model.Deny, Protocol: model.AnyProtocol}},
 	}
-	put(f.ctrl.Policies.ReplaceContivPolicy(valid(t, rules), by("kube-p")))
-	put(f.ctrl.Tenants.ChangeGroup(valid(t, model.Group{Key: model.GroupKey{Tenant: "kube", Name: "g"}, Network: "n"}), true).By(by("kube-g")))
-	put(control.ChangeNetProfile(valid(t, model.NetProfile{Key: model.NetProfileKey{Tenant: "kube", Name: "np"}, DSCP: 3})).By(by("kube-np")))
+	put("kube-p", f.ctrl.Policies.ReplaceContivPolicy(valid(t, rules)))
+	put("kube-g", f.ctrl.Tenants.ChangeGroup(valid(t, model.Group{Key: model.GroupKey{Tenant: "kube", Name: "g"}, Network: "n"}), true))
+	put("kube-np", control.ChangeNetProfile(valid(t, model.NetProfile{Key: model.NetProfileKey{Tenant: "kube", Name: "np"}, DSCP: 3})))
 
 	collections := map[string]struct{ kind, key, resource, same, other string }{
 		"tenants":        {"tenant", "kube", "tenants.contiv.io/kube", `{"tenantName":"kube"}`, `{"tenantName":"kube","defaultNetwork":"n"}`},

@@ -78,7 +78,8 @@ func ofTrial(r *request, t trial) (access.Resource, error) { return ofList(r, t.
 
 // try puts a list of objects on trial.
 func (s *objectHandlers) try(_ http.ResponseWriter, r *request, t trial) (any, error) {
-	waits, err := s.control.Pending.Try(r.Context(), r.actor, t.changes, t.objects, t.within)
+	waits, rev, err := s.control.Pending.Try(r.Context(), r.actor, t.changes, t.objects, t.within)
+	r.committed(rev)
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +91,17 @@ func (s *objectHandlers) confirm(w http.ResponseWriter, r *request) (any, error)
 		return nil, err
 	}
 	id := r.PathValue("id")
-	return api.PendingAnswer{ID: id}, s.control.Pending.Confirm(r.Context(), r.actor, id, func(objects []json.RawMessage) ([]control.Change, error) {
+	rev, err := s.control.Pending.Confirm(r.Context(), r.actor, id, func(objects []json.RawMessage) ([]control.Change, error) {
 		all, err := s.changesOf(objects)
 		return all.changes, err
 	})
+	r.committed(rev)
+	return api.PendingAnswer{ID: id}, err
 }
 
 func (s *objectHandlers) revert(_ http.ResponseWriter, r *request) (any, error) {
 	id := r.PathValue("id")
-	return api.PendingAnswer{ID: id}, s.control.Pending.Revert(r.Context(), id)
+	rev, err := s.control.Pending.Revert(r.Context(), r.actor, id)
+	r.committed(rev)
+	return api.PendingAnswer{ID: id}, err
 }

@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -47,6 +46,7 @@ func (s *endpointHandlers) createEndpoint(w http.ResponseWriter, r *request, req
 		actor = actor.OfPodOn(model.HostName(s.pods.Node(pod.Namespace, pod.Name, pod.UID)))
 	}
 	e, rev, err := s.control.Endpoints.CreateEndpoint(r.Context(), actor, valid)
+	r.committed(rev)
 	if p := want.Pod; (p.KeepIPv4 || p.KeepIPv6) && (errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrInvalid)) {
 		// The endpoint is another at each try of the kubelet, and the trouble the same.
 		s.pods.Refused(pod.Namespace, pod.Name, pod.UID, cmp.Or(errors.Unwrap(err), err))
@@ -78,6 +78,7 @@ func (s *endpointHandlers) deleteEndpoint(_ http.ResponseWriter, r *request, req
 		return nil, err
 	}
 	e, rev, err := s.control.Endpoints.DeleteEndpoint(r.Context(), r.actor, k)
+	r.committed(rev)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func (s *endpointHandlers) updateEndpoint(w http.ResponseWriter, r *request, req
 		return nil, err
 	}
 	if byContainer(req) {
-		return api.UpdateEndpointResponse{IPAddress: req.IPAddress}, s.containerDied(r.Context(), r.actor, v, req.ContainerID)
+		return api.UpdateEndpointResponse{IPAddress: req.IPAddress}, s.containerDied(r, v, req.ContainerID)
 	}
 	tenant, err := model.ParseTenantName(req.Tenant)
 	if err != nil {
@@ -111,12 +112,13 @@ func (s *endpointHandlers) updateEndpoint(w http.ResponseWriter, r *request, req
 	if err != nil {
 		return nil, err
 	}
-	err = s.control.Endpoints.UpdateEndpoint(r.Context(), r.actor, control.EndpointUpdate{
+	rev, err := s.control.Endpoints.UpdateEndpoint(r.Context(), r.actor, control.EndpointUpdate{
 		Unhealthy: ill,
 		Key:       model.EndpointKey{Network: network, ID: id},
 		Container: req.ContainerID, Name: req.EPCommonName, Labels: req.Labels, Removed: req.RemovedLabels,
 		Stopped: req.Event == api.EventDie,
 	})
+	r.committed(rev)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +139,7 @@ func unhealthy(health string) (*bool, error) {
 }
 
 // containerDied records that a container has stopped, for all its endpoints.
-func (s *endpointHandlers) containerDied(ctx context.Context, a control.Actor, v *control.View, id string) error {
+func (s *endpointHandlers) containerDied(r *request, v *control.View, id string) error {
 	if id == "" {
 		return model.InvalidField("ContainerID", "", "must not be empty")
 	}
@@ -146,7 +148,9 @@ func (s *endpointHandlers) containerDied(ctx context.Context, a control.Actor, v
 	for _, e := range v.Endpoints.Find(id) {
 		if e.Container == id {
 			found = true
-			errs = append(errs, s.control.Endpoints.UpdateEndpoint(ctx, a, control.EndpointUpdate{Key: e.Key, Stopped: true}))
+			rev, err := s.control.Endpoints.UpdateEndpoint(r.Context(), r.actor, control.EndpointUpdate{Key: e.Key, Stopped: true})
+			r.committed(rev)
+			errs = append(errs, err)
 		}
 	}
 	if !found {
@@ -176,7 +180,8 @@ func (s *endpointHandlers) allocAddress(_ http.ResponseWriter, r *request, req a
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.control.Addresses.AllocAddress(r.Context(), ask)
+	a, rev, err := s.control.Addresses.AllocAddress(r.Context(), r.actor, ask)
+	r.committed(rev)
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +334,9 @@ func (s *endpointHandlers) releaseAddress(_ http.ResponseWriter, r *request, req
 	if err != nil {
 		return nil, err
 	}
-	return "success", s.control.Addresses.ReleaseAddress(r.Context(), r.actor, n.Key, a)
+	rev, err := s.control.Addresses.ReleaseAddress(r.Context(), r.actor, n.Key, a)
+	r.committed(rev)
+	return "success", err
 }
 
 func releasedAddress(req api.ReleaseAddressRequest) (netip.Addr, error) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
 // somePods has the pod u1, and u7, which asks for an address.
@@ -91,7 +92,7 @@ func TestPods(t *testing.T) {
 		t.Errorf("without Kubernetes: %s", got)
 	}
 	// A store that has followed one has its policies, under which the pod would not be.
-	if _, err := f.ctrl.Kubernetes.FollowKubernetes(t.Context(), valid(t, model.KubernetesCluster{UID: "x"}), false); err != nil {
+	if _, err := f.ctrl.Kubernetes.FollowKubernetes(t.Context(), control.Admin(), valid(t, model.KubernetesCluster{UID: "x"}), false); err != nil {
 		t.Fatal(err)
 	}
 	if status, got := f.do("POST", "/plugin/pod", `{"Namespace":"shop","Name":"one","UID":"u1"}`); status != http.StatusServiceUnavailable || !strings.Contains(got, "--kubeconfig") {

@@ -8,12 +8,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
-	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
 // release gives to users what belongs to an object of Kubernetes.
 func (s *storeHandlers) release(_ http.ResponseWriter, r *request, ask api.Release) (any, error) {
-	return ask, s.control.Ownership.Release(r.Context(), control.Author{}, model.Owned{Kind: cmp.Or(ask.Kind, "release"), Key: ask.Key})
+	rev, err := s.control.Ownership.Release(r.Context(), r.actor, model.Owned{Kind: cmp.Or(ask.Kind, "release"), Key: ask.Key})
+	r.committed(rev)
+	return ask, err
 }
 
 func ofRelease(_ *request, ask api.Release) (access.Resource, error) {

@@ -39,7 +39,13 @@ type request struct {
 	// changed and refused are for the audit log: what an agent's report changed, or why it
 	// was refused.
 	changed, refused string
+	// revision is of the last commit of the request's use-cases, for the answer and the audit
+	// log; 0 = there was none.
+	revision int64
 }
+
+// committed notes the revision of a commit.
+func (r *request) committed(rev control.Revision) { r.revision = max(r.revision, int64(rev)) }
 
 // verb is what a route does, for the audit log.
 type verb int

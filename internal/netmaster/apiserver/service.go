@@ -13,7 +13,7 @@ var _ = register(rest[api.ServiceLB, model.ServiceKey, model.Service]{
 	collection: "serviceLBs", name: "serviceLB", access: ofTenants,
 	key: model.ParseServiceKey, list: listIn(ofServices, (*control.ServiceView).List), get: getIn(ofServices, (*control.ServiceView).Get),
 	parse: serviceFromAPI, render: serviceToAPI,
-	change: plain(inServices, (*control.Services).ChangeService), delete: byAny(inServices, (*control.Services).DeleteService),
+	change: plain(inServices, (*control.Services).ChangeService), delete: byKey(control.DeleteService),
 	oper: api.ServiceLBOper{}, inspect: func(_ *core, v *control.View, s model.Service) any { return serviceOper(v, s) },
 })
 

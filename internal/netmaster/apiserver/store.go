@@ -45,7 +45,8 @@ func (s *storeHandlers) adoptStore(w http.ResponseWriter, r *request) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	i, ended, rev, err := s.control.Store.Adopt(r.Context(), keep)
+	i, ended, rev, err := s.control.Store.Adopt(r.Context(), r.actor, keep)
+	r.committed(rev)
 	info := storeInfo(i, int64(rev))
 	info.TokensEnded = ended
 	return info, err

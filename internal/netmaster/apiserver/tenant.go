@@ -12,7 +12,7 @@ var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
 	collection: "tenants", name: "tenant", access: ofTenant,
 	key: model.ParseTenantName, list: tenantList, get: getIn(ofTenantsIn, (*control.TenantView).Get),
 	parse: apiconv.Tenant, render: tenantToAPI, linked: tenantView,
-	change: changeTenant, delete: byAny(inTenants, (*control.Tenants).DeleteTenant),
+	change: changeTenant, delete: byKey(control.DeleteTenant),
 	oper: api.TenantOper{}, inspect: func(_ *core, v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) },
 })
 

@@ -147,10 +147,7 @@ func (s *objectHandlers) write(k *kind, w http.ResponseWriter, r *request) (any,
 	if err := checkKey(r.PathValue("key"), want.key); err != nil {
 		return nil, err
 	}
-	if r, err = s.underIfMatch(r, k.name, want.key); err != nil {
-		return nil, err
-	}
-	done, err := s.control.Put(r.Context(), r.actor, want.change)
+	done, err := s.put(r, k.name, want.key, want.change)
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +156,28 @@ func (s *objectHandlers) write(k *kind, w http.ResponseWriter, r *request) (any,
 	// only what others link to it comes from the view.
 	s.tagCommitted(w, r, k.name, want.key, done)
 	return k.view(s.control.Current(), done.Object), nil
+}
+
+// put makes a change of one object on the request's condition.
+func (s *objectHandlers) put(r *request, kind, key string, ch control.Change) (control.Commit, error) {
+	only, err := s.ifMatch(r, kind, key)
+	if err != nil {
+		return control.Commit{}, err
+	}
+	done, err := s.control.Put(r.Context(), r.actor, ch.OnlyAt(only))
+	r.committed(done.Revision)
+	return done, err
+}
+
+// delete deletes one object on the request's condition.
+func (s *objectHandlers) delete(r *request, kind, key string, gone control.Deletion) error {
+	only, err := s.ifMatch(r, kind, key)
+	if err != nil {
+		return err
+	}
+	rev, err := s.control.Delete(r.Context(), r.actor, gone.OnlyAt(only))
+	r.committed(rev)
+	return err
 }
 
 // serverFields are the server's: whatever a client sends in them is ignored.

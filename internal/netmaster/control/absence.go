@@ -31,8 +31,8 @@ const (
 // another leads; then it returns store.ErrFenced. It begins after twice cluster.ServiceTTL,
 // when all agents could have sent a heartbeat. While more than half of the hosts are away
 // no time is counted and nothing is released.
-func (hs *Hosts) CountAbsence(ctx context.Context, fence store.Fence, w *HostWatch, grace time.Duration) error {
-	a := absence{hosts: hs, fence: fence, w: w, grace: grace, waited: map[model.HostName]time.Duration{}}
+func (hs *Hosts) CountAbsence(ctx context.Context, l Leader, w *HostWatch, grace time.Duration) error {
+	a := absence{hosts: hs, leader: l, w: w, grace: grace, waited: map[model.HostName]time.Duration{}}
 	tick := time.NewTicker(absenceTick)
 	defer tick.Stop()
 	began := time.Now()
@@ -68,7 +68,7 @@ func (hs *Hosts) CountAbsence(ctx context.Context, fence store.Fence, w *HostWat
 // absence is what a leader knows of hosts that are away.
 type absence struct {
 	hosts  *Hosts
-	fence  store.Fence
+	leader Leader
 	w      *HostWatch
 	grace  time.Duration
 	waited map[model.HostName]time.Duration // not in the store yet
@@ -129,18 +129,10 @@ func (a *absence) look(ctx context.Context, gap time.Duration) error {
 	return nil
 }
 
-// still requires the term and that a host is away.
-func (a *absence) still(name model.HostName) func(store.Tx) error {
-	return func(tx store.Tx) error {
-		a.fence.Require(tx)
-		return stillAway(name)(tx)
-	}
-}
-
 // add notes that a host was away for longer; none when it has come back.
 func (a *absence) add(ctx context.Context, name model.HostName, more time.Duration) (row tables.HostAbsence, err error) {
-	_, err = a.hosts.commits.update(ctx, fmt.Sprintf("note that host %q is away", name), func(tx store.Tx) error {
-		if err := a.still(name)(tx); err != nil {
+	_, err = a.hosts.commits.update(ctx, a.leader.Actor(), fmt.Sprintf("note that host %q is away", name), func(tx store.Tx) error {
+		if err := stillAway(name)(tx); err != nil {
 			return err
 		}
 		old, err := tables.HostAbsences.Find(tx, tables.HostAbsenceKey{Host: name})
@@ -161,8 +153,7 @@ func (a *absence) add(ctx context.Context, name model.HostName, more time.Durati
 
 // back forgets that a host was away.
 func (a *absence) back(ctx context.Context, name model.HostName) error {
-	_, err := a.hosts.commits.update(ctx, fmt.Sprintf("note that host %q is back", name), func(tx store.Tx) error {
-		a.fence.Require(tx)
+	_, err := a.hosts.commits.update(ctx, a.leader.Actor(), fmt.Sprintf("note that host %q is back", name), func(tx store.Tx) error {
 		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: name})
 		return nil
 	})
@@ -171,7 +162,7 @@ func (a *absence) back(ctx context.Context, name model.HostName) error {
 
 // end gives up what is on a host whose grace time is over.
 func (a *absence) end(ctx context.Context, name model.HostName, row tables.HostAbsence) error {
-	n, err := a.hosts.evict(ctx, name, a.hosts.endpointView.OfHost(name), a.still(name))
+	n, err := a.hosts.evict(ctx, a.hosts.commits.as(a.leader.Actor()), name, a.hosts.endpointView.OfHost(name), stillAway(name))
 	if n > 0 || err == nil {
 		a.hosts.commits.log.Warn("a host was away for the whole grace time: its endpoints are released", "host", string(name), "endpointsReleased", n,
 			"since", row.Since, "heardInVain", (time.Duration(row.Seconds) * time.Second).String(), "grace", a.grace.String(), "error", err)

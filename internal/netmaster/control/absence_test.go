@@ -51,7 +51,7 @@ func lead(c *harness, w *HostWatch, grace time.Duration) *leading {
 	c.ok(err)
 	rev, err := c.st.Update(ctx, func(tx store.Tx) error { return tx.Create(cluster.LeaderKey, []byte("x"), nil) })
 	c.ok(err)
-	fence := store.Fence{Key: cluster.LeaderKey, Create: rev}
+	fence := Leader{Key: cluster.LeaderKey, Create: rev}
 	l.parts.Go(func() { c.ok(c.HostLeases.CountOut(ctx, fence)) })
 	l.parts.Go(func() { c.ok(c.Hosts.CountAbsence(ctx, fence, w, grace)) })
 	return l
@@ -248,7 +248,7 @@ func TestReplacedLeader(t *testing.T) {
 		if _, there := c.fresh().Hosts.HostAbsence("h2"); !there {
 			t.Error("it forgot that a host was away")
 		}
-		c.ok(c.HostLeases.LeaveHost(ctx, "h1", "i1"))
+		c.ok(c.HostLeases.LeaveHost(ctx, Admin(), "h1", "i1"))
 		reports = reports[1:]
 		_, err = c.st.Update(ctx, func(tx store.Tx) error {
 			tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: "h2"})
@@ -283,7 +283,7 @@ func TestStoodStill(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		fence := store.Fence{Key: cluster.LeaderKey}
+		fence := Leader{Key: cluster.LeaderKey}
 		rev, err := st.Store.Update(t.Context(), func(tx store.Tx) error { return tx.Create(fence.Key, nil, nil) })
 		if err != nil {
 			t.Fatal(err)

@@ -15,9 +15,8 @@ type AciFabric = tables.AciFabric
 // NoteAciFabric changes, for the leader, what is noted of how the fabric is kept. That
 // nothing differs is checked against the fence too: it is how a leader finds out that it
 // leads no longer.
-func (st *Settings) NoteAciFabric(ctx context.Context, fence store.Fence, change func(*tables.AciFabric)) error {
-	rev, err := st.commits.update(ctx, "note how the ACI fabric is kept", func(tx store.Tx) error {
-		fence.Require(tx)
+func (st *Settings) NoteAciFabric(ctx context.Context, l Leader, change func(*tables.AciFabric)) error {
+	rev, err := st.commits.update(ctx, l.Actor(), "note how the ACI fabric is kept", func(tx store.Tx) error {
 		row, err := tables.AciFabrics.Find(tx, tables.AciFabricKey{})
 		if err != nil {
 			return err

@@ -29,13 +29,12 @@ func putAciGw(tx store.Tx, g model.AciGw) error {
 }
 
 // DeleteAciGw deletes the settings of the ACI fabric.
-func (st *Settings) DeleteAciGw(ctx context.Context) error {
-	_, err := st.commits.update(ctx, "delete aciGw", func(tx store.Tx) error {
+func DeleteAciGw() Deletion {
+	return inOne("delete aciGw", func(tx store.Tx, _ Actor) error {
 		if _, err := tables.AciGws.Get(tx, tables.AciGwKey{}); err != nil {
 			return err
 		}
 		tables.AciGws.Delete(tx, tables.AciGwKey{})
 		return nil
 	})
-	return err
 }

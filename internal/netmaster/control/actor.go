@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
 )
 
 // Actor is the client for whom a use-case acts. It limits what the use-case may change and
@@ -15,11 +16,41 @@ type Actor struct {
 	host    model.HostName     // whose agent it is; empty = it is none
 	origin  *Origin            // of an agent's connection; nil = not authenticated
 	podOn   model.HostName     // see OfPodOn
+	term    *store.Fence       // without which it commits nothing; nil = of no term
+	object  string             // of Kubernetes, for which it writes; empty = for users
+	adopts  bool               // whether object takes over what belongs to users
 }
 
 // Admin returns the actor whom nothing limits: a cluster administrator, or the program
 // itself.
 func Admin() Actor { return Actor{admin: true, reads: true} }
+
+// Leader is the netmaster that leads, by the fence of its term. Its controllers act by it.
+type Leader store.Fence
+
+// Actor returns the leader as an actor whom nothing else limits: once another leads, its
+// commits fail with store.ErrFenced.
+func (l Leader) Actor() Actor {
+	a := Admin()
+	a.term = (*store.Fence)(&l)
+	return a
+}
+
+// For returns the leader as the author of what an object of Kubernetes says: what it creates
+// belongs to the object, and what belongs to another one is model.ErrConflict. With adopt it
+// takes over what belongs to users.
+func (l Leader) For(object string, adopt bool) Actor {
+	a := l.Actor()
+	a.object, a.adopts = object, adopt
+	return a
+}
+
+// require makes a transaction of a leader depend on its term.
+func (a Actor) require(tx store.Tx) {
+	if a.term != nil {
+		a.term.Require(tx)
+	}
+}
 
 // Reader returns a client that may show all tenants' objects, and is an administrator of
 // some.
@@ -69,6 +100,14 @@ func (a Actor) Scope() Scope {
 func (a Actor) others(what string, has model.HostName) error {
 	if a.host != "" && a.host != has {
 		return model.Errorf(model.ErrConflict, "%s belongs to host %q now, and an agent may only change endpoints of its own host", what, has)
+	}
+	return nil
+}
+
+// mayReport refuses an agent the reports of other hosts.
+func (a Actor) mayReport(h model.HostName) error {
+	if a.host != "" && a.host != h {
+		return model.Errorf(model.ErrForbidden, "report for host %q: the agent of host %q may only report for its own host", h, a.host)
 	}
 	return nil
 }

@@ -36,21 +36,21 @@ type AddressRequest struct {
 // AllocAddress reserves an address for Options.ReservationTTL. An endpoint
 // created with it takes it over. A preferred address that somebody has is
 // model.ErrConflict, one that cannot be used model.ErrInvalid.
-func (as *Addresses) AllocAddress(ctx context.Context, r AddressRequest) (netip.Addr, error) {
+func (as *Addresses) AllocAddress(ctx context.Context, a Actor, r AddressRequest) (netip.Addr, store.Revision, error) {
 	if r.Preferred.IsValid() {
 		r.IPv6 = r.Preferred.Is6()
 	}
 	if len(r.Requester) > model.MaxEndpointText {
-		return netip.Addr{}, model.InvalidField("Requester", r.Requester, fmt.Sprintf("must be at most %d characters", model.MaxEndpointText))
+		return netip.Addr{}, 0, model.InvalidField("Requester", r.Requester, fmt.Sprintf("must be at most %d characters", model.MaxEndpointText))
 	}
 	if n, known := as.networkView.Get(r.Network); known {
 		if err := as.mayReserve(r, n); err != nil {
-			return netip.Addr{}, err
+			return netip.Addr{}, 0, err
 		}
 	}
 	var got netip.Addr
-	cl := as.commits.claim(Admin())
-	rev, err := as.commits.update(ctx, fmt.Sprintf("allocate address on network %q", r.Network), func(tx store.Tx) error {
+	cl := as.commits.claim(a)
+	rev, err := as.commits.update(ctx, a, fmt.Sprintf("allocate address on network %q", r.Network), func(tx store.Tx) error {
 		cl.rewind()
 		n, pools, err := networkForAddress(tx, r.Network, r.Group)
 		if err != nil {
@@ -77,7 +77,7 @@ func (as *Addresses) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 		})
 	})
 	cl.done(rev)
-	return got, err
+	return got, rev, err
 }
 
 // A host may reserve some addresses of a network, or of a group's pool, for endpoints that do
@@ -162,8 +162,8 @@ func wantAddr(tx store.Tx, n model.Network, pools map[model.GroupName]model.Addr
 
 // ReleaseAddress gives a reserved address back. An address without
 // a reservation is model.ErrNotFound, the address of an endpoint or a service model.ErrInUse.
-func (as *Addresses) ReleaseAddress(ctx context.Context, by Actor, k model.NetworkKey, a netip.Addr) error {
-	_, err := as.commits.update(ctx, fmt.Sprintf("release address %s of network %q", a, k), func(tx store.Tx) error {
+func (as *Addresses) ReleaseAddress(ctx context.Context, by Actor, k model.NetworkKey, a netip.Addr) (store.Revision, error) {
+	return as.commits.update(ctx, by, fmt.Sprintf("release address %s of network %q", a, k), func(tx store.Tx) error {
 		ak := tables.AddressKey{Network: k, Addr: a}
 		if err := tx.Prefetch(tables.Networks.Key(k), tables.Addresses.Key(ak)); err != nil {
 			return err
@@ -186,7 +186,6 @@ func (as *Addresses) ReleaseAddress(ctx context.Context, by Actor, k model.Netwo
 		tables.Addresses.Delete(tx, ak)
 		return nil
 	})
-	return err
 }
 
 // AddressHost returns the host for which an address is reserved, or that has its

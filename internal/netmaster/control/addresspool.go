@@ -25,15 +25,14 @@ type PoolWish struct {
 const maxPoolSearch = 1 << 16
 
 // Balance gives a service addresses of the load balancers' pool, one of each wanted family
-// that the pool has, and takes unwanted ones back; for the leader, which has the fence. The
+// that the pool has, and takes unwanted ones back. The
 // service keeps an address as long as it lies in the pool, belongs to no other service, and
 // is the one that it asks for. The error for an unavailable address is model.ErrConflict or
 // ErrExhausted; the other addresses are given all the same.
-func (ks *Kubernetes) Balance(ctx context.Context, fence store.Fence, w PoolWish) ([]netip.Addr, error) {
+func (ks *Kubernetes) Balance(ctx context.Context, l Leader, w PoolWish) ([]netip.Addr, error) {
 	var out []netip.Addr
 	var refused error
-	_, err := ks.commits.update(ctx, fmt.Sprintf("give service %s addresses of the pool", w.Service), func(tx store.Tx) error {
-		fence.Require(tx)
+	_, err := ks.commits.update(ctx, l.Actor(), fmt.Sprintf("give service %s addresses of the pool", w.Service), func(tx store.Tx) error {
 		out, refused = nil, nil
 		had := ks.ownerView.BalancedAddrs(w.Service)
 		for _, v6 := range []bool{false, true} {

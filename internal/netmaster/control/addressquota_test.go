@@ -20,7 +20,7 @@ func TestHostReservesOnlyItsShare(t *testing.T) {
 	c.put(model.Tenant{Name: "blue"}, network("blue:net", "10.1.1.0/24"))
 	var got []netip.Addr
 	reserve := func(h model.HostName, preferred netip.Addr) error {
-		a, err := c.Addresses.AllocAddress(ctx, AddressRequest{Network: n, Host: h, Preferred: preferred})
+		a, _, err := c.Addresses.AllocAddress(ctx, Admin(), AddressRequest{Network: n, Host: h, Preferred: preferred})
 		if err == nil {
 			got = append(got, a)
 		}
@@ -54,7 +54,7 @@ func TestHostReservesOnlyItsShare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Addresses.ReleaseAddress(ctx, Admin(), n, got[1]); err != nil {
+	if err := err2(c.Addresses.ReleaseAddress(ctx, Admin(), n, got[1])); err != nil {
 		t.Fatal(err)
 	}
 	c.fresh()
@@ -101,7 +101,7 @@ func TestHostEmptiesNoPoolByReservations(t *testing.T) {
 		got := 0
 		var err error
 		for ; err == nil && got <= test.want; got++ {
-			_, err = c.Addresses.AllocAddress(ctx, r)
+			_, _, err = c.Addresses.AllocAddress(ctx, Admin(), r)
 			c.fresh()
 		}
 		if got--; got != test.want || !errors.Is(err, model.ErrExhausted) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/netmaster/ipam"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -124,48 +123,6 @@ func (av *AddressView) dropSpace(k model.NetworkKey) {
 	if _, exists := av.networks.networkRows.all[k]; !exists && s != nil && len(s.owners) == 0 && len(s.held) == 0 {
 		delete(av.spaces, k)
 	}
-}
-
-// NetworkUsage tells of a network's addresses: the IPv4 ones, or, on a network
-// without IPv4, the IPv6 ones.
-func (av *AddressView) NetworkUsage(k model.NetworkKey) Usage {
-	av.mu.Lock()
-	defer av.mu.Unlock()
-	n, ok := av.networks.networkRows.all[k]
-	if !ok {
-		return Usage{}
-	}
-	s := av.space(k)
-	s.build(n)
-	within, taken := ipam.Ranges(nil), ipam.One(n.Gateway)
-	if n.Subnet.IsValid() {
-		within = window(n)
-		taken = ipam.Union(append(taken, poolRanges(av.pools[k].Groups)...)...)
-	} else {
-		within, taken = ipam.Ranges{model.HostRange(n.Subnet6)}, ipam.One(n.Gateway6)
-	}
-	return s.usage(within, taken)
-}
-
-// GroupUsage tells of the addresses of a group's pool; without a pool all is empty.
-func (av *AddressView) GroupUsage(k model.GroupKey) Usage {
-	av.mu.Lock()
-	defer av.mu.Unlock()
-	g, ok := av.groups.groupRows.all[k]
-	n, ok2 := av.networks.networkRows.all[g.NetworkKey()]
-	if !ok || !ok2 || !g.Pool.IsValid() {
-		return Usage{}
-	}
-	s := av.space(n.Key)
-	s.build(n)
-	u := s.usage(ipam.Ranges{g.Pool}, nil)
-	u.Count = 0
-	for a := range s.owners {
-		if g.Pool.Contains(a) {
-			u.Count++
-		}
-	}
-	return u
 }
 
 // enterAddress enters who has an address; nil = nothing has it.

@@ -70,13 +70,13 @@ func TestApartOnTrial(t *testing.T) {
 	w, err = c.onTrial(c.Settings.ChangeGlobal(valid(bridge)))
 	c.ok(err)
 	refused(`overlaps 10.70.1.0/24 of network "red:v"`, vlan("green:v"))
-	c.ok(c.Pending.Revert(testContext(t), w.ID))
+	c.ok(err2(c.Pending.Revert(testContext(t), Admin(), w.ID)))
 
 	c.put(bridge, vlan("green:v"))
 	c.ok(c.remove(tables.BgpKey{Host: "h1"}))
 	w, err = c.onTrial(c.Settings.ChangeGlobal(valid(routed())))
 	c.ok(err)
 	refused(`networks "green:v" (10.70.1.0/24) and "red:v" (10.70.1.0/24)`, bgp)
-	c.ok(c.Pending.Revert(testContext(t), w.ID))
+	c.ok(err2(c.Pending.Revert(testContext(t), Admin(), w.ID)))
 	c.put(bgp)
 }

@@ -26,29 +26,20 @@ type Change struct {
 	replaces *model.PolicyKey
 	group    *model.Group // the object, of a group
 	// late is what has to wait for higher ranks; nil = nothing.
-	late *Change
-	// owned names the part of the change that can belong to Kubernetes; nil = none. author
-	// makes the change.
-	owned  *ownable
-	author Author
-	// alone is the use-case for an object that is too large for one transaction;
-	// nil = none is. It returns the object and the revision of the last one.
-	alone func(ctx context.Context, a Actor, fence *store.Fence) (any, store.Revision, error)
-	fence *store.Fence // of a leader whose change it is; nil = anybody's
+	late  *Change
+	owned *ownable // the part of the change that can belong to Kubernetes; nil = none
+	// alone is the use-case for an object that is too large for one transaction; nil = none
+	// is. It returns the object.
+	alone func(ctx context.Context, u *usecase) (any, error)
 	// hold are rows that many changes write: this process makes one such change
 	// after the other, instead of retrying.
 	hold []string
+	only *Condition // nil = none
 }
 
-// Under makes a change a leader's: it is committed only while the term lasts, else the
-// error is store.ErrFenced.
-func (ch Change) Under(fence store.Fence) Change {
-	put := ch.put
-	ch.fence = &fence
-	ch.put = func(ctx context.Context, tx store.Tx, cl *claim) error {
-		fence.Require(tx)
-		return put(ctx, tx, cl)
-	}
+// OnlyAt has Put make a change on a condition; nil = on none.
+func (ch Change) OnlyAt(c *Condition) Change {
+	ch.only = c
 	return ch
 }
 
@@ -61,36 +52,32 @@ type Commit struct {
 // overlong is more rules to change than a transaction of any store takes.
 const overlong = 1000
 
-type committed struct{}
-
-// committing returns a context for a change whose transaction is to be committed, so that one
-// that is too large can fail at once.
-func committing(ctx context.Context) context.Context {
-	return context.WithValue(ctx, committed{}, true)
-}
-
 // Put makes one change. Its errors are of package model's kinds; nothing has
 // changed then, unless the object is too large for one transaction.
 func (c *Committer) Put(ctx context.Context, a Actor, ch Change) (Commit, error) {
+	u := c.as(a)
+	u.only = ch.only
+	object, err := u.put(ctx, ch)
+	return Commit{object, u.rev}, err
+}
+
+func (u *usecase) put(ctx context.Context, ch Change) (object any, err error) {
 	if ch.bad != nil {
-		return Commit{}, ch.bad
+		return nil, ch.bad
 	}
-	slices.Sort(ch.hold) // one order for all, or two could wait for each other
-	for _, row := range slices.Compact(ch.hold) {
-		unlock, err := c.turns.Take(ctx, row)
-		if err != nil {
-			return Commit{}, fmt.Errorf("%s: %w", ch.what, err)
-		}
-		defer unlock()
+	c := u.commits
+	free, err := c.takeTurns(ctx, ch.what, ch.hold)
+	if err != nil {
+		return nil, err
 	}
-	changes := []Change{ch}
-	steps := ordered(changes)
-	var out Commit
-	cl := c.claim(a)
-	rev, err := c.update(ctx, ch.what, func(tx store.Tx) error {
+	defer free()
+	steps := ordered([]Change{ch})
+	cl := c.claim(u.actor)
+	cl.commits = true
+	rev, err := u.update(ctx, ch.what, func(tx store.Tx) error {
 		cl.rewind()
 		for _, s := range steps {
-			if err := s.do(committing(ctx), tx, cl); err != nil {
+			if err := s.do(ctx, tx, cl); err != nil {
 				return err
 			}
 		}
@@ -98,18 +85,37 @@ func (c *Committer) Put(ctx context.Context, a Actor, ch Change) (Commit, error)
 			return err
 		}
 		var err error
-		out.Object, _, err = ch.read(tx)
+		object, _, err = ch.read(tx)
 		return err
 	})
 	cl.done(rev)
 	if errors.Is(err, store.ErrTooLarge) && ch.alone != nil {
 		if _, err := c.fitAll(steps); err != nil {
-			return out, err
+			return nil, err
 		}
-		out.Object, rev, err = ch.alone(ctx, a, ch.fence)
+		return ch.alone(ctx, u)
 	}
-	out.Revision = rev
-	return out, err
+	return object, err
+}
+
+// takeTurns waits until no other change of this process writes the rows. free ends that.
+func (c *Committer) takeTurns(ctx context.Context, what string, rows []string) (free func(), err error) {
+	var unlocks []func()
+	free = func() {
+		for _, unlock := range unlocks {
+			unlock()
+		}
+	}
+	slices.Sort(rows) // one order for all, or two could wait for each other
+	for _, row := range slices.Compact(rows) {
+		unlock, err := c.turns.Take(ctx, row)
+		if err != nil {
+			free()
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		unlocks = append(unlocks, unlock)
+	}
+	return free, nil
 }
 
 // Outcome is what applying a change does to its object.
@@ -170,15 +176,22 @@ type step struct {
 // work: done is then less than the number of changes, and applying the same
 // list again goes on from there. So it does after a failure in between, which
 // others' changes or the store can cause. The outcomes are those of the whole list.
-func (c *Committer) Apply(ctx context.Context, a Actor, changes []Change, dryRun bool, more func() bool) (out []Outcome, done int, err error) {
-	steps := ordered(changes)
+// rev is of the last commit, also with an error; 0 = there was none.
+func (c *Committer) Apply(ctx context.Context, a Actor, changes []Change, dryRun bool, more func() bool) (out []Outcome, done int, rev store.Revision, err error) {
+	u := c.as(a)
+	out, done, err = u.apply(ctx, changes, dryRun, more)
+	return out, done, u.rev, err
+}
+
+func (u *usecase) apply(ctx context.Context, changes []Change, dryRun bool, more func() bool) (out []Outcome, done int, err error) {
+	c, steps := u.commits, ordered(changes)
 	out = make([]Outcome, len(changes))
-	cl := c.claim(a)
+	cl := c.claim(u.actor)
 	// The trial of a long list, and a dry run, commit nothing that could prove
 	// memory's reads old: they must not be older than the request.
-	try := c.updateBy
+	try := u.updateBy
 	if dryRun {
-		try = c.updateOnce
+		try = u.updateOnce
 	}
 	rev, err := try(ctx, "apply", c.follow.UpdateFresh, func(tx store.Tx) error {
 		cl.rewind()
@@ -205,7 +218,7 @@ func (c *Committer) Apply(ctx context.Context, a Actor, changes []Change, dryRun
 	left := steps
 	for size, going := applyBatch, true; len(left) > 0 && going; {
 		n := min(size, len(left))
-		err := c.applySome(ctx, a, left[:n])
+		err := u.applySome(ctx, left[:n])
 		switch {
 		case err == nil:
 			left, size, going = left[n:], 2*size, more()
@@ -253,15 +266,15 @@ func (c *Committer) fitAll(steps []step) (bad step, err error) {
 }
 
 // applySome commits steps in one transaction, or the only one by its use-case.
-func (c *Committer) applySome(ctx context.Context, a Actor, steps []step) error {
-	cl := c.claim(a)
-	rev, err := c.update(ctx, "apply", func(tx store.Tx) error {
+func (u *usecase) applySome(ctx context.Context, steps []step) error {
+	cl := u.commits.claim(u.actor)
+	rev, err := u.update(ctx, "apply", func(tx store.Tx) error {
 		cl.rewind()
 		return tryAll(ctx, tx, cl, steps, nil, false)
 	})
 	cl.done(rev)
 	if errors.Is(err, store.ErrTooLarge) && len(steps) == 1 && steps[0].alone != nil {
-		if _, _, err := steps[0].alone(ctx, a, steps[0].fence); err != nil {
+		if _, err := steps[0].alone(ctx, u); err != nil {
 			return &ChangeError{steps[0].index, err}
 		}
 		return nil

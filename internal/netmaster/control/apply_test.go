@@ -40,7 +40,7 @@ func (c *harness) commits(f func()) int64 {
 func TestApply(t *testing.T) {
 	c := newCluster(t)
 	actions := func(dryRun bool) []bool {
-		out, done, err := c.Apply(testContext(t), Admin(), small(c), dryRun, func() bool { return true })
+		out, done, _, err := c.Apply(testContext(t), Admin(), small(c), dryRun, func() bool { return true })
 		if err != nil || done != 5 {
 			t.Fatalf("done %d, error %v", done, err)
 		}
@@ -93,7 +93,7 @@ func TestApplyAllOrNothing(t *testing.T) {
 				list = append(list, c.Policies.ChangeRule(valid(rule("blue:p", fmt.Sprintf("r%d", i)))))
 			}
 			c.refused(tc.kind, "", func() error {
-				_, done, err := c.Apply(testContext(t), Admin(), list, false, func() bool { return true })
+				_, done, _, err := c.Apply(testContext(t), Admin(), list, false, func() bool { return true })
 				if e, ok := errors.AsType[*ChangeError](err); !ok || e.Index != 5 || done != 0 {
 					t.Errorf("%s: done %d, error %v", name, done, err)
 				}
@@ -122,7 +122,7 @@ func TestApplyLongList(t *testing.T) {
 	turns := 0
 	for done := 0; done < len(list); turns++ {
 		left := 3
-		out, n, err := c.Apply(testContext(t), Admin(), list, false, func() bool { left--; return left >= 0 })
+		out, n, _, err := c.Apply(testContext(t), Admin(), list, false, func() bool { left--; return left >= 0 })
 		if err != nil || n < done || len(out) != len(list) {
 			t.Fatalf("done %d after %d, error %v", n, done, err)
 		}
@@ -152,7 +152,7 @@ func TestApplyEndpoints(t *testing.T) {
 		c.Networks.ChangeNetwork(valid(network("n", "10.1.0.0/24"))),
 		c.Networks.ChangeNetwork(valid(network("m", "10.2.0.0/24"))),
 	}
-	out, _, err := c.Apply(testContext(t), Admin(), list, false, func() bool { return true })
+	out, _, _, err := c.Apply(testContext(t), Admin(), list, false, func() bool { return true })
 	c.ok(err)
 	a, b, d := out[0].After.(model.Endpoint), out[1].After.(model.Endpoint), out[2].After.(model.Endpoint)
 	if a.IPv4 != addr("10.1.0.9") || b.IPv4 == d.IPv4 || b.IPv4 == a.IPv4 || d.IPv4 == a.IPv4 {
@@ -175,8 +175,8 @@ func TestApplyFailsInBetween(t *testing.T) {
 			list = append(list, c.Policies.ChangeRule(valid(rule(p, fmt.Sprintf("r%d", i)))))
 		}
 	}
-	_, _, err := c.Apply(testContext(t), Admin(), list, false, func() bool {
-		c.ok(ignoreNotFound(c.Policies.DeletePolicy(testContext(t), Admin(), policyKey("blue:q"))))
+	_, _, _, err := c.Apply(testContext(t), Admin(), list, false, func() bool {
+		c.ok(ignoreNotFound(err2(c.Delete(testContext(t), Admin(), DeletePolicy(policyKey("blue:q"))))))
 		return true
 	})
 	e, ok := errors.AsType[*ChangeError](err)
@@ -187,7 +187,7 @@ func TestApplyFailsInBetween(t *testing.T) {
 		t.Error("nothing is applied")
 	}
 	c.put(policy("blue:q"))
-	if _, done, err := c.Apply(testContext(t), Admin(), list, false, func() bool { return true }); err != nil || done != len(list) {
+	if _, done, _, err := c.Apply(testContext(t), Admin(), list, false, func() bool { return true }); err != nil || done != len(list) {
 		t.Errorf("again: done %d, error %v", done, err)
 	}
 }
@@ -208,9 +208,9 @@ func TestApplyAfterDryRun(t *testing.T) {
 		return []Change{c.Endpoints.ChangeEndpoint(valid(endpoint("n", "a"))), c.Networks.ChangeNetwork(valid(network("n", subnet)))}
 	}
 	yes := func() bool { return true }
-	dry, _, err := c.Apply(testContext(t), Admin(), list("10.1.0.0/24"), true, yes)
+	dry, _, _, err := c.Apply(testContext(t), Admin(), list("10.1.0.0/24"), true, yes)
 	c.ok(err)
-	done, _, err := c.Apply(testContext(t), Admin(), list("10.5.0.0/24"), false, yes)
+	done, _, _, err := c.Apply(testContext(t), Admin(), list("10.5.0.0/24"), false, yes)
 	c.ok(err)
 	for i, o := range [][]Outcome{dry, done} {
 		want := []string{"10.1.0.1", "10.5.0.1"}[i]
@@ -232,7 +232,7 @@ func TestApplyInParallel(t *testing.T) {
 			for r := range 60 {
 				list = append(list, c.Policies.ChangeRule(valid(rule("blue:p", fmt.Sprintf("r%d", r)))))
 			}
-			_, done, err := c.Apply(testContext(t), Admin(), list, false, func() bool { return true })
+			_, done, _, err := c.Apply(testContext(t), Admin(), list, false, func() bool { return true })
 			if err == nil && done != len(list) {
 				err = fmt.Errorf("done %d of %d", done, len(list))
 			}
@@ -257,7 +257,7 @@ func TestApplyManyEndpoints(t *testing.T) {
 	}
 	for _, dryRun := range []bool{true, false} {
 		c.st.Conflict(3)
-		out, _, err := c.Apply(testContext(t), Admin(), list, dryRun, func() bool { return true })
+		out, _, _, err := c.Apply(testContext(t), Admin(), list, dryRun, func() bool { return true })
 		c.ok(err)
 		taken := map[any]bool{}
 		for _, o := range out {

@@ -34,16 +34,16 @@ func (os *Ownership) InSet(a Actor, ch Change, set string, o model.Owned) Change
 	if alone == nil {
 		return ch
 	}
-	ch.alone = func(ctx context.Context, a Actor, fence *store.Fence) (any, store.Revision, error) {
+	ch.alone = func(ctx context.Context, u *usecase) (any, error) {
 		was, err := os.commits.store.Get(ctx, ch.key)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		object, rev, err := alone(ctx, a, fence)
+		object, err := alone(ctx, u)
 		if err == nil && !was.Exists() {
-			_, err = os.commits.update(ctx, "note a member of a set", func(tx store.Tx) error { return tables.SetMembers.Put(tx, member) })
+			_, err = u.update(ctx, "note a member of a set", func(tx store.Tx) error { return tables.SetMembers.Put(tx, member) })
 		}
-		return object, rev, err
+		return object, err
 	}
 	return ch
 }
@@ -58,11 +58,11 @@ func tenantSet(tenant, set string) string { return tenant + ":" + set }
 // SetMembers returns the existing objects that a set of the actor has created.
 func (os *Ownership) SetMembers(ctx context.Context, a Actor, set string) (map[model.Owned]bool, error) {
 	if a.admin {
-		return os.membersOf(ctx, set)
+		return os.membersOf(ctx, a, set)
 	}
 	all := map[model.Owned]bool{}
 	for _, tenant := range a.tenants {
-		members, err := os.membersOf(ctx, tenantSet(string(tenant), set))
+		members, err := os.membersOf(ctx, a, tenantSet(string(tenant), set))
 		if err != nil {
 			return nil, err
 		}
@@ -73,14 +73,14 @@ func (os *Ownership) SetMembers(ctx context.Context, a Actor, set string) (map[m
 
 // membersOf returns the existing objects that a set has created. It forgets deleted objects
 // and objects that others created again.
-func (os *Ownership) membersOf(ctx context.Context, set string) (map[model.Owned]bool, error) {
+func (os *Ownership) membersOf(ctx context.Context, a Actor, set string) (map[model.Owned]bool, error) {
 	kvs, _, err := os.commits.store.Range(ctx, tables.SetMembersOf(set))
 	if err != nil {
 		return nil, fmt.Errorf("read the set %q: %w", set, err)
 	}
 	members := map[model.Owned]bool{}
 	var gone []store.KV
-	_, err = os.commits.update(ctx, "read the set "+set, func(tx store.Tx) error {
+	_, err = os.commits.update(ctx, a, "read the set "+set, func(tx store.Tx) error {
 		clear(members)
 		gone, err = notThere(tx, kvs, store.Tx.Peek, func(m tables.SetMember) { members[model.Owned{Kind: m.Kind, Key: m.Key}] = true })
 		return err
@@ -89,7 +89,7 @@ func (os *Ownership) membersOf(ctx context.Context, set string) (map[model.Owned
 		if err != nil {
 			break
 		}
-		_, err = os.commits.update(ctx, "forget members of the set "+set, func(tx store.Tx) error {
+		_, err = os.commits.update(ctx, a, "forget members of the set "+set, func(tx store.Tx) error {
 			gone, err := notThere(tx, some, store.Tx.Get, func(tables.SetMember) {})
 			for _, kv := range gone {
 				tx.Delete(kv.Key)

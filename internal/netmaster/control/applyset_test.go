@@ -42,7 +42,7 @@ func TestSetHasWhatItCreated(t *testing.T) {
 			}
 			list = append(list, c.Ownership.InSet(Admin(), c.Networks.ChangeNetwork(valid(network("blue:"+n, subnet))), set, model.Owned{Kind: "network", Key: "blue:" + n}))
 		}
-		if _, _, err := c.Apply(ctx, Admin(), list, dryRun, func() bool { return true }); err != nil {
+		if _, _, _, err := c.Apply(ctx, Admin(), list, dryRun, func() bool { return true }); err != nil {
 			t.Fatal(err)
 		}
 		c.fresh()
@@ -62,7 +62,7 @@ func TestSetHasWhatItCreated(t *testing.T) {
 	check("after another set was applied", "web", `network "blue:a"`, `network "blue:b"`)
 	check("of what another set created", "other")
 	for _, n := range []string{"a", "b"} {
-		if err := c.Networks.DeleteNetwork(ctx, Admin(), model.NetworkKey{Tenant: "blue", Name: model.NetworkName(n)}); err != nil {
+		if err := err2(c.Delete(ctx, Admin(), c.Networks.DeleteNetwork(model.NetworkKey{Tenant: "blue", Name: model.NetworkName(n)}))); err != nil {
 			t.Fatal(err)
 		}
 		c.fresh()
@@ -95,7 +95,7 @@ func TestLongListIsNoted(t *testing.T) {
 		list = append(list, of(c.Policies.ChangeRule(valid(rule("blue:p", key))), "rule", "blue:p:"+key))
 	}
 	for done := 0; done < len(list); {
-		_, n, err := c.Apply(ctx, Admin(), list, false, func() bool { return true })
+		_, n, _, err := c.Apply(ctx, Admin(), list, false, func() bool { return true })
 		if err != nil || n == done {
 			t.Fatalf("done %d, error %v", n, err)
 		}

@@ -30,10 +30,7 @@ func (ts *Tenants) ChangeAppProfile(valid model.Valid[model.AppProfile]) Change 
 			}
 		}
 	})
-	ch.alone = func(ctx context.Context, _ Actor, _ *store.Fence) (any, store.Revision, error) {
-		rev, err := ts.tieAll(ctx, p)
-		return p, rev, err
-	}
+	ch.alone = func(ctx context.Context, u *usecase) (any, error) { return p, tieAll(ctx, u, p) }
 	return ch
 }
 
@@ -42,15 +39,15 @@ func (ts *Tenants) ChangeAppProfile(valid model.Valid[model.AppProfile]) Change 
 const appBatch = 12
 
 // tieAll is ChangeAppProfile in as many transactions as it takes.
-func (ts *Tenants) tieAll(ctx context.Context, p model.AppProfile) (rev store.Revision, err error) {
+func tieAll(ctx context.Context, u *usecase, p model.AppProfile) (err error) {
 	what := fmt.Sprintf("put app profile %q", p.Key)
 	for done := false; !done && err == nil; {
-		rev, err = ts.commits.update(ctx, what, func(tx store.Tx) (err error) {
+		_, err = u.update(ctx, what, func(tx store.Tx) (err error) {
 			done, err = tieGroups(tx, p)
 			return err
 		})
 	}
-	return rev, err
+	return err
 }
 
 // tieGroups takes one step towards the wanted profile and tells whether it is
@@ -116,27 +113,26 @@ func tieGroups(tx store.Tx, want model.AppProfile) (done bool, err error) {
 }
 
 // DeleteAppProfile deletes an app profile and frees its groups, which stay.
-func (ts *Tenants) DeleteAppProfile(ctx context.Context, k model.AppProfileKey) error {
+func (ts *Tenants) DeleteAppProfile(k model.AppProfileKey) Deletion {
 	what := fmt.Sprintf("delete app profile %q", k)
-	for done := false; !done; {
-		_, err := ts.commits.update(ctx, what, func(tx store.Tx) error {
-			p, err := tables.AppProfiles.Get(tx, k)
-			if err != nil {
-				return err
-			}
-			if done = len(p.Groups) <= appBatch; !done {
-				_, err := tieGroups(tx, model.AppProfile{Key: k})
-				return err
-			}
-			for _, g := range p.Groups {
-				unrefer(tx, tables.TargetGroup(model.GroupKey{Tenant: k.Tenant, Name: g}), "appprofile", k.String())
-			}
-			tables.AppProfiles.Delete(tx, k)
-			return nil
-		})
-		if err != nil {
-			return err
+	return Deletion{what: what, do: func(ctx context.Context, u *usecase) (err error) {
+		for done := false; !done && err == nil; {
+			_, err = u.update(ctx, what, func(tx store.Tx) error {
+				p, err := tables.AppProfiles.Get(tx, k)
+				if err != nil {
+					return err
+				}
+				if done = len(p.Groups) <= appBatch; !done {
+					_, err := tieGroups(tx, model.AppProfile{Key: k})
+					return err
+				}
+				for _, g := range p.Groups {
+					unrefer(tx, tables.TargetGroup(model.GroupKey{Tenant: k.Tenant, Name: g}), "appprofile", k.String())
+				}
+				tables.AppProfiles.Delete(tx, k)
+				return nil
+			})
 		}
-	}
-	return nil
+		return err
+	}}
 }

@@ -61,6 +61,4 @@ func (st *Settings) putBgp(ctx context.Context, tx store.Tx, b model.Bgp) error 
 }
 
 // DeleteBgp deletes a host's BGP settings.
-func (st *Settings) DeleteBgp(ctx context.Context, h model.HostName) error {
-	return deleteRow(ctx, st.commits, tables.Bgps, tables.BgpKey{Host: h}, nil)
-}
+func DeleteBgp(h model.HostName) Deletion { return deleteRow(tables.Bgps, tables.BgpKey{Host: h}, nil) }

@@ -75,27 +75,3 @@ func setRow[K comparable, V any](tx store.Tx, t model.TenantName, table *tables.
 	}
 	return table.Put(tx, v)
 }
-
-// deleteRow deletes an object, if nothing refers to it and checks allow it; target may
-// be nil.
-func deleteRow[K comparable, V any](ctx context.Context, c *Committer, table *tables.Table[K, V], k K, target *tables.Target, checks ...func(store.Tx) error) error {
-	_, err := c.update(ctx, fmt.Sprintf("delete %s %q", table.Noun(), table.Show(k)), func(tx store.Tx) error {
-		if _, err := table.Get(tx, k); err != nil {
-			return err
-		}
-		for _, check := range checks {
-			if err := check(tx); err != nil {
-				return err
-			}
-		}
-		if target != nil {
-			if err := unreferenced(Scope{}, tx, *target); err != nil {
-				return err
-			}
-			tables.References.DeleteScope(tx, target.Scope())
-		}
-		table.Delete(tx, k)
-		return nil
-	})
-	return err
-}

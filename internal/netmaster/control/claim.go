@@ -18,6 +18,7 @@ import (
 type claim struct {
 	c       *Committer
 	actor   Actor // of the use-case
+	commits bool  // the transaction is to be committed, and not only tried
 	addrs   held[tables.AddressKey]
 	numbers held[tables.NumberKey]
 	around  *hostSurroundings // nil = not read yet

@@ -11,7 +11,7 @@ import (
 )
 
 // Services of an orchestrator: their rows belong to it, and its keeper alone writes
-// them, as the leader who has the fence.
+// them, as the leader.
 
 // Reserve has WhoseAddress say of addresses whose they are, which no row of the store
 // tells, as "is the address of ...".
@@ -47,11 +47,10 @@ type ClusterRows struct {
 	NoNodes    []model.NodeName
 }
 
-// PutClusterRows writes and deletes rows of an orchestrator's services in one commit,
-// for the leader, who has the fence. What is there as it is to be is not written.
-func (ks *Kubernetes) PutClusterRows(ctx context.Context, fence store.Fence, rows ClusterRows) error {
-	_, err := ks.commits.update(ctx, "record services of Kubernetes", func(tx store.Tx) error {
-		fence.Require(tx)
+// PutClusterRows writes and deletes rows of an orchestrator's services in one commit.
+// What is there as it is to be is not written.
+func (ks *Kubernetes) PutClusterRows(ctx context.Context, l Leader, rows ClusterRows) error {
+	_, err := ks.commits.update(ctx, l.Actor(), "record services of Kubernetes", func(tx store.Tx) error {
 		if err := tx.Prefetch(rows.keys()...); err != nil {
 			return err
 		}
@@ -109,11 +108,10 @@ func putUnless[K comparable, V model.Validator](tx store.Tx, t *tables.Table[K, 
 	return t.Put(tx, valid.Value())
 }
 
-// PutServiceRanges records the ranges of the orchestrator's services' addresses, for
-// the leader, who has the fence. Networks that overlap one stay.
-func (ks *Kubernetes) PutServiceRanges(ctx context.Context, fence store.Fence, valid model.Valid[model.ServiceRanges]) error {
-	_, err := ks.commits.update(ctx, "record the ranges of services' addresses", func(tx store.Tx) error {
-		fence.Require(tx)
+// PutServiceRanges records the ranges of the orchestrator's services' addresses.
+// Networks that overlap one stay.
+func (ks *Kubernetes) PutServiceRanges(ctx context.Context, l Leader, valid model.Valid[model.ServiceRanges]) error {
+	_, err := ks.commits.update(ctx, l.Actor(), "record the ranges of services' addresses", func(tx store.Tx) error {
 		return putUnless(tx, tables.ServiceRanges, valid, func(a, b model.ServiceRanges) bool { return slices.Equal(a.Ranges, b.Ranges) })
 	})
 	return err

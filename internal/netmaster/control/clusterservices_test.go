@@ -91,7 +91,7 @@ func TestClusterRows(t *testing.T) {
 		t.Error("what is gone is found")
 	}
 	checkMirror(t, c)
-	if err := c.Kubernetes.PutClusterRows(ctx, store.Fence{Key: "/test/other", Create: 1}, rows); !errors.Is(err, store.ErrFenced) {
+	if err := c.Kubernetes.PutClusterRows(ctx, Leader{Key: "/test/other", Create: 1}, rows); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("who does not lead writes: %v", err)
 	}
 	if err := c.Kubernetes.PutClusterRows(ctx, fence, ClusterRows{Services: make([]model.Valid[model.Service], 1)}); !errors.Is(err, model.ErrInvalid) {
@@ -202,7 +202,7 @@ func TestBalance(t *testing.T) {
 		t.Errorf("%d services have addresses, want 3", got)
 	}
 	checkMirror(t, c)
-	if _, err := c.Kubernetes.Balance(testContext(t), store.Fence{Key: "/test/other", Create: 1}, PoolWish{Service: k("a"), Pool: p, V6: true}); !errors.Is(err, store.ErrFenced) {
+	if _, err := c.Kubernetes.Balance(testContext(t), Leader{Key: "/test/other", Create: 1}, PoolWish{Service: k("a"), Pool: p, V6: true}); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("who does not lead gives addresses: %v", err)
 	}
 }

@@ -54,20 +54,40 @@ func (c *Committer) await(ctx context.Context) error {
 	}
 }
 
-// update runs a use-case's transaction. what is the verb and object for errors.
-func (c *Committer) update(ctx context.Context, what string, fn func(store.Tx) error) (store.Revision, error) {
-	return c.updateBy(ctx, what, c.follow.Update, fn)
+// Revision is a revision of the store.
+type Revision = store.Revision
+
+// usecase is one use-case under way: who asks for it, what its commits depend on, and the
+// last of them. One goroutine has it.
+type usecase struct {
+	commits  *Committer
+	actor    Actor
+	only     *Condition     // of the first commit; nil = none
+	confirms string         // the unconfirmed change that it makes or confirms; empty = none
+	rev      store.Revision // of its last commit; 0 = none
 }
 
-func (c *Committer) updateBy(ctx context.Context, what string, update updater, fn func(store.Tx) error) (store.Revision, error) {
-	update = underCondition(ctx, update)
+// as begins a use-case for an actor.
+func (c *Committer) as(a Actor) *usecase { return &usecase{commits: c, actor: a} }
+
+// update makes a use-case of one transaction. what is the verb and object for errors.
+func (c *Committer) update(ctx context.Context, a Actor, what string, fn func(store.Tx) error) (store.Revision, error) {
+	return c.as(a).update(ctx, what, fn)
+}
+
+// update runs a transaction of a use-case.
+func (u *usecase) update(ctx context.Context, what string, fn func(store.Tx) error) (store.Revision, error) {
+	return u.updateBy(ctx, what, u.commits.follow.Update, fn)
+}
+
+func (u *usecase) updateBy(ctx context.Context, what string, update updater, fn func(store.Tx) error) (store.Revision, error) {
 	for tries := 0; ; tries++ {
-		rev, err := c.updateOnce(ctx, what, update, fn)
+		rev, err := u.updateOnce(ctx, what, update, fn)
 		unsettled, ok := errors.AsType[*unsettledError](err)
 		if !ok || tries == maxSettled {
 			return rev, err
 		}
-		if err := c.settle(ctx, nil, unsettled.policy, ""); err != nil {
+		if err := u.commits.settle(ctx, Admin(), unsettled.policy, ""); err != nil {
 			return 0, fmt.Errorf("%s: %w", what, err)
 		}
 	}
@@ -77,28 +97,34 @@ func (c *Committer) updateBy(ctx context.Context, what string, update updater, f
 type updater func(context.Context, func(store.Tx) error) (store.Revision, error)
 
 // updateOnce is updateBy for who must not end a replacement of rules in its way.
-func (c *Committer) updateOnce(ctx context.Context, what string, update updater, fn func(store.Tx) error) (store.Revision, error) {
-	if err := c.await(ctx); err != nil {
+func (u *usecase) updateOnce(ctx context.Context, what string, update updater, fn func(store.Tx) error) (store.Revision, error) {
+	if err := u.commits.await(ctx); err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
-	rev, err := update(ctx, heedingLocks(ctx, fn))
+	rev, err := update(ctx, heedingLocks(u.confirms, func(tx store.Tx) error {
+		u.actor.require(tx)
+		if u.only != nil {
+			if err := u.only.check(tx); err != nil {
+				return err
+			}
+		}
+		return fn(tx)
+	}))
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
-	if note, ok := ctx.Value(notes{}).(*store.Revision); ok {
-		*note = max(*note, rev)
-	}
+	u.only, u.rev = nil, max(u.rev, rev)
 	return rev, nil
 }
 
-type notes struct{}
-
-// NoteRevision returns a context for one request's use-cases, and where they
-// note the revision of their last commit: 0 until there is one. It is for
-// answers of any kind of write; read it when the use-cases have returned.
-func NoteRevision(ctx context.Context) (context.Context, *store.Revision) {
-	note := new(store.Revision)
-	return context.WithValue(ctx, notes{}, note), note
+// report runs a transaction of what a host reports. It does not wait for the view, and no
+// unconfirmed change is in its way.
+func (c *Committer) report(ctx context.Context, a Actor, fn func(store.Tx) error) error {
+	_, err := c.store.Update(ctx, func(tx store.Tx) error {
+		a.require(tx)
+		return fn(tx)
+	})
+	return err
 }
 
 // View returns the view, fresh: it holds every commit made before the call.

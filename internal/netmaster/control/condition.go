@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -12,44 +11,24 @@ import (
 // It is of kind model.ErrConflict.
 var ErrChanged = model.Errorf(model.ErrConflict, "it has changed")
 
-// condition is what a use-case's first commit depends on.
-type condition struct {
+// Condition is what a write of one object depends on: its first commit is made only while
+// the object has a revision, else the error is ErrChanged.
+type Condition struct {
 	object string
 	row    string // "" = the object is not there
 	rev    store.Revision
-	met    bool
 }
 
-type conditions struct{}
-
-// OnlyAt returns a context for a use-case that writes or deletes one object, which v holds:
-// its first commit is made only while the object has a revision of Written, else the error
-// is ErrChanged. kind and key are as in Written.
-func (rv *RevisionView) OnlyAt(ctx context.Context, kind, key string, rev int64) context.Context {
-	c := &condition{object: kind + " " + fmt.Sprintf("%q", key), rev: store.Revision(rev)}
-	c.row = read(rv.mu, func() string { return rv.written[writtenKeyOf(kind, key)].row })
-	return context.WithValue(ctx, conditions{}, c)
-}
-
-// underCondition makes a transaction depend on the condition of its context.
-func underCondition(ctx context.Context, update updater) updater {
-	c, ok := ctx.Value(conditions{}).(*condition)
-	if !ok || c.met {
-		return update
-	}
-	return func(ctx context.Context, fn func(store.Tx) error) (store.Revision, error) {
-		rev, err := update(ctx, func(tx store.Tx) error {
-			if err := c.check(tx); err != nil {
-				return err
-			}
-			return fn(tx)
-		})
-		c.met = c.met || err == nil
-		return rev, err
+// OnlyAt returns the condition that an object has a revision of Written. kind and key are as
+// in Written.
+func (rv *RevisionView) OnlyAt(kind, key string, rev int64) *Condition {
+	return &Condition{
+		object: kind + " " + fmt.Sprintf("%q", key), rev: store.Revision(rev),
+		row: read(rv.mu, func() string { return rv.written[writtenKeyOf(kind, key)].row }),
 	}
 }
 
-func (c *condition) check(tx store.Tx) error {
+func (c *Condition) check(tx store.Tx) error {
 	if c.row == "" {
 		return fmt.Errorf("%s: %w: it does not exist", c.object, ErrChanged)
 	}

@@ -30,8 +30,8 @@ func (ps *Policies) ChangePolicy(valid model.Valid[model.ContivPolicy]) Change {
 
 // DeletePolicy deletes a Contiv policy and its rules; attached to a group it is
 // model.ErrInUse.
-func (ps *Policies) DeletePolicy(ctx context.Context, a Actor, k model.PolicyKey) error {
-	return ps.deletePolicy(ctx, a, Author{}, k, model.KindContiv, model.OwnerUser)
+func DeletePolicy(k model.PolicyKey) Deletion {
+	return deletePolicy(k, model.KindContiv, model.OwnerUser)
 }
 
 func contivPolicies(all []model.Policy) []model.ContivPolicy {

@@ -99,7 +99,7 @@ func New(st store.Store, opts Options) *Controller {
 	c.Settings = &Settings{commits: m, settingsView: v.Settings, filter: c.LabelFilter, networks: c.Networks}
 	c.Hosts = &Hosts{commits: m, hostView: v.Hosts, endpointView: v.Endpoints, heartbeats: c.Heartbeats, endpoints: c.Endpoints}
 	c.HostLeases = &HostLeases{commits: m, hostView: v.Hosts, ownerView: v.AddressOwners, networkView: v.Networks, heartbeats: c.Heartbeats, hosts: c.Hosts}
-	c.Ownership = &Ownership{commits: m, tenants: c.Tenants, networks: c.Networks, policies: c.Policies}
+	c.Ownership = &Ownership{commits: m, networks: c.Networks}
 	c.Repair = &Repair{commits: m, addressView: v.Addresses, policies: c.Policies, services: c.Services}
 	c.follow = store.NewFollower(st, append([]string{tables.StatePrefix}, tables.Registered...), c.apply, store.Since(c.Store.identities.since))
 	c.follow.Ranges(tables.PendingScope) // which every write of what may be locked looks at

@@ -14,39 +14,43 @@ const batch = 6
 
 // DeleteEndpointsOfNetwork deletes all endpoints of a network and tells how
 // many there were.
-func (es *Endpoints) DeleteEndpointsOfNetwork(ctx context.Context, k model.NetworkKey) (int, error) {
+func (es *Endpoints) DeleteEndpointsOfNetwork(ctx context.Context, a Actor, k model.NetworkKey) (int, store.Revision, error) {
 	v, err := es.commits.View(ctx)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if _, ok := v.Networks.Get(k); !ok {
-		return 0, model.Errorf(model.ErrNotFound, "network %q does not exist", k)
+		return 0, 0, model.Errorf(model.ErrNotFound, "network %q does not exist", k)
 	}
-	return es.deleteEndpoints(ctx, v.Endpoints.OfNetwork(k), nil)
+	u := es.commits.as(a)
+	n, err := es.deleteEndpoints(ctx, u, v.Endpoints.OfNetwork(k), nil)
+	return n, u.rev, err
 }
 
 // DeleteEndpointsOfGroup deletes all endpoints of a group and tells how many
 // there were.
-func (es *Endpoints) DeleteEndpointsOfGroup(ctx context.Context, k model.GroupKey) (int, error) {
+func (es *Endpoints) DeleteEndpointsOfGroup(ctx context.Context, a Actor, k model.GroupKey) (int, store.Revision, error) {
 	v, err := es.commits.View(ctx)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if _, ok := v.Groups.Get(k); !ok {
-		return 0, model.Errorf(model.ErrNotFound, "endpoint group %q does not exist", k)
+		return 0, 0, model.Errorf(model.ErrNotFound, "endpoint group %q does not exist", k)
 	}
-	return es.deleteEndpoints(ctx, v.Endpoints.OfGroup(k), nil)
+	u := es.commits.as(a)
+	n, err := es.deleteEndpoints(ctx, u, v.Endpoints.OfGroup(k), nil)
+	return n, u.rev, err
 }
 
 // deleteEndpoints deletes the endpoints that are still as they were. Each
 // of its transactions fails if may refuses; nil = it never does.
-func (es *Endpoints) deleteEndpoints(ctx context.Context, eps []model.Endpoint, may func(store.Tx) error) (int, error) {
+func (es *Endpoints) deleteEndpoints(ctx context.Context, u *usecase, eps []model.Endpoint, may func(store.Tx) error) (int, error) {
 	deleted := 0
 	for len(eps) > 0 {
 		some := eps[:min(batch, len(eps))]
 		eps = eps[len(some):]
 		n := 0
-		_, err := es.commits.update(ctx, "delete endpoints", func(tx store.Tx) error {
+		_, err := u.update(ctx, "delete endpoints", func(tx store.Tx) error {
 			n = 0
 			if may != nil {
 				if err := may(tx); err != nil {

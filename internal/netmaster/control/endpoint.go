@@ -45,7 +45,7 @@ func (es *Endpoints) CreateEndpoint(ctx context.Context, a Actor, valid model.Va
 	}
 	var out tables.Row[model.Endpoint]
 	cl := es.commits.claim(a)
-	rev, err := es.commits.update(ctx, fmt.Sprintf("create endpoint %q", want.Key), func(tx store.Tx) (err error) {
+	rev, err := es.commits.update(ctx, a, fmt.Sprintf("create endpoint %q", want.Key), func(tx store.Tx) (err error) {
 		cl.rewind()
 		out, err = es.createEndpoint(ctx, tx, cl, want)
 		return err
@@ -307,7 +307,7 @@ func takeMAC(tx store.Tx, e model.Endpoint) (model.MAC, error) {
 // success.
 func (es *Endpoints) DeleteEndpoint(ctx context.Context, a Actor, k model.EndpointKey) (model.Endpoint, store.Revision, error) {
 	var e model.Endpoint
-	rev, err := es.commits.update(ctx, fmt.Sprintf("delete endpoint %q", k), func(tx store.Tx) (err error) {
+	rev, err := es.commits.update(ctx, a, fmt.Sprintf("delete endpoint %q", k), func(tx store.Tx) (err error) {
 		if e, err = tables.Endpoints.Get(tx, k); err != nil {
 			return err
 		}
@@ -359,9 +359,9 @@ type EndpointUpdate struct {
 
 // UpdateEndpoint records what a runtime has learnt; the endpoint's identity
 // follows its labels.
-func (es *Endpoints) UpdateEndpoint(ctx context.Context, a Actor, u EndpointUpdate) error {
+func (es *Endpoints) UpdateEndpoint(ctx context.Context, a Actor, u EndpointUpdate) (store.Revision, error) {
 	cl := es.commits.claim(a)
-	rev, err := es.commits.update(ctx, fmt.Sprintf("update endpoint %q", u.Key), func(tx store.Tx) error {
+	rev, err := es.commits.update(ctx, a, fmt.Sprintf("update endpoint %q", u.Key), func(tx store.Tx) error {
 		cl.rewind()
 		old, err := tables.Endpoints.Get(tx, u.Key)
 		if err != nil {
@@ -422,5 +422,5 @@ func (es *Endpoints) UpdateEndpoint(ctx context.Context, a Actor, u EndpointUpda
 		return tables.Endpoints.Put(tx, e)
 	})
 	cl.done(rev)
-	return err
+	return rev, err
 }

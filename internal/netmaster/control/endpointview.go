@@ -88,11 +88,6 @@ func (ev *EndpointView) Get(k model.EndpointKey) (model.Endpoint, bool) {
 	return e, ok
 }
 
-// CountOfNetwork returns how many endpoints a network has.
-func (ev *EndpointView) CountOfNetwork(k model.NetworkKey) int {
-	return read(ev.mu, func() int { return len(ev.endpointsOfNetwork[k]) })
-}
-
 // CountOfHost returns how many endpoints live on a host.
 func (ev *EndpointView) CountOfHost(k model.HostName) int {
 	return read(ev.mu, func() int { return len(ev.endpointsOfHost[k]) })

@@ -1,8 +1,6 @@
 package control
 
 import (
-	"context"
-
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
@@ -31,7 +29,7 @@ func ChangeExtContracts(valid model.Valid[model.ExtContracts]) Change {
 
 // DeleteExtContracts deletes a group of external contracts that no endpoint
 // group names: otherwise model.ErrInUse.
-func (ts *Tenants) DeleteExtContracts(ctx context.Context, k model.ExtContractsKey) error {
+func DeleteExtContracts(k model.ExtContractsKey) Deletion {
 	t := tables.TargetExtContracts(k)
-	return deleteRow(ctx, ts.commits, tables.ExtContracts, k, &t)
+	return deleteRow(tables.ExtContracts, k, &t)
 }

@@ -42,10 +42,10 @@ func requests() map[string]func(context.Context, *harness) error {
 		"delete rule":     remove(model.RuleKey{Tenant: "default", Policy: "p1", Rule: "6"}),
 		"delete endpoint": remove(model.EndpointKey{Network: netKey("v1"), ID: "c1"}),
 		"update endpoint": func(ctx context.Context, c *harness) error {
-			return c.Endpoints.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: model.EndpointKey{Network: netKey("v1"), ID: "c1"}, Container: "k"})
+			return err2(c.Endpoints.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: model.EndpointKey{Network: netKey("v1"), ID: "c1"}, Container: "k"}))
 		},
 		"clean up": func(ctx context.Context, c *harness) error {
-			_, err := c.Endpoints.DeleteEndpointsOfNetwork(ctx, netKey("v2"))
+			_, _, err := c.Endpoints.DeleteEndpointsOfNetwork(ctx, Admin(), netKey("v2"))
 			return err
 		},
 	}

@@ -41,20 +41,23 @@ func (st *Settings) ChangeGlobal(valid model.Valid[model.Global]) Change {
 
 // DeleteGlobal sets all settings back to their defaults, under the same rules
 // as ChangeGlobal and only while there is no network (known fault 8).
-func (st *Settings) DeleteGlobal(ctx context.Context) error {
-	_, err := st.commits.update(ctx, "delete global", func(tx store.Tx) error {
-		old, err := tables.Globals.Get(tx, tables.GlobalKey{})
-		if err != nil {
-			return err
-		}
-		if n, any, err := tables.Numbers.Any(tx, tables.NumbersOf(tables.NumberNetwork)); err != nil {
-			return err
-		} else if any {
-			return model.Errorf(model.ErrInUse, "networks use the settings, for one %s", ofNetwork(n))
-		}
-		return st.putGlobal(ctx, tx, old, model.DefaultGlobal())
-	})
-	return err
+func (st *Settings) DeleteGlobal() Deletion {
+	const what = "delete global"
+	return Deletion{what: what, do: func(ctx context.Context, u *usecase) error {
+		_, err := u.update(ctx, what, func(tx store.Tx) error {
+			old, err := tables.Globals.Get(tx, tables.GlobalKey{})
+			if err != nil {
+				return err
+			}
+			if n, any, err := tables.Numbers.Any(tx, tables.NumbersOf(tables.NumberNetwork)); err != nil {
+				return err
+			} else if any {
+				return model.Errorf(model.ErrInUse, "networks use the settings, for one %s", ofNetwork(n))
+			}
+			return st.putGlobal(ctx, tx, old, model.DefaultGlobal())
+		})
+		return err
+	}}
 }
 
 func (st *Settings) putGlobal(ctx context.Context, tx store.Tx, old, g model.Global) error {

@@ -190,12 +190,8 @@ func attach(tx store.Tx, g, old model.Group) error {
 
 // DeleteGroup deletes a group that has no endpoints and that neither a rule nor
 // an app profile names: otherwise model.ErrInUse (known fault 13).
-func (ts *Tenants) DeleteGroup(ctx context.Context, k model.GroupKey) error {
-	return ts.deleteGroup(ctx, Author{}, k)
-}
-
-func (ts *Tenants) deleteGroup(ctx context.Context, a Author, k model.GroupKey) error {
-	_, err := ts.commits.update(ctx, fmt.Sprintf("delete endpoint group %q", k), func(tx store.Tx) error {
+func DeleteGroup(k model.GroupKey) Deletion {
+	return inOne(fmt.Sprintf("delete endpoint group %q", k), func(tx store.Tx, a Actor) error {
 		g, err := tables.Groups.Get(tx, k)
 		if err != nil {
 			return err
@@ -207,7 +203,7 @@ func (ts *Tenants) deleteGroup(ctx context.Context, a Author, k model.GroupKey) 
 		if err := a.mayDelete(tx, ownGroup(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(Scope{}, tx, tables.TargetGroup(k)); err != nil {
+		if err := unreferenced(a.Scope(), tx, tables.TargetGroup(k)); err != nil {
 			return err
 		}
 		if g.Pool.IsValid() {
@@ -226,5 +222,4 @@ func (ts *Tenants) deleteGroup(ctx context.Context, a Author, k model.GroupKey) 
 		forget(tx, ik, g.ID)
 		return nil
 	})
-	return err
 }

@@ -191,7 +191,7 @@ func (c *harness) try(o any) error {
 		_, _, err := c.Endpoints.CreateEndpoint(ctx, Admin(), valid(x))
 		return err
 	case AddressRequest:
-		_, err := c.Addresses.AllocAddress(ctx, x)
+		_, _, err := c.Addresses.AllocAddress(ctx, Admin(), x)
 		return err
 	default:
 		c.t.Fatalf("cannot put a %T", o)
@@ -202,39 +202,43 @@ func (c *harness) try(o any) error {
 
 // remove deletes what a key names.
 func (c *harness) remove(key any) error {
-	ctx := testContext(c.t)
+	var d Deletion
 	switch k := key.(type) {
 	case tables.GlobalKey:
-		return c.Settings.DeleteGlobal(ctx)
+		d = c.Settings.DeleteGlobal()
 	case model.TenantName:
-		return c.Tenants.DeleteTenant(ctx, k)
+		d = DeleteTenant(k)
 	case model.NetworkKey:
-		return c.Networks.DeleteNetwork(ctx, Admin(), k)
+		d = c.Networks.DeleteNetwork(k)
 	case model.GroupKey:
-		return c.Tenants.DeleteGroup(ctx, k)
+		d = DeleteGroup(k)
 	case model.PolicyKey:
-		return c.Policies.DeletePolicy(ctx, Admin(), k)
+		d = DeletePolicy(k)
 	case model.RuleKey:
-		return c.Policies.DeleteRule(ctx, Admin(), k)
+		d = c.Policies.DeleteRule(k)
 	case model.NetProfileKey:
-		return c.Tenants.DeleteNetProfile(ctx, k)
+		d = DeleteNetProfile(k)
 	case model.AppProfileKey:
-		return c.Tenants.DeleteAppProfile(ctx, k)
+		d = c.Tenants.DeleteAppProfile(k)
 	case model.ServiceKey:
-		return c.Services.DeleteService(ctx, k)
+		d = DeleteService(k)
 	case model.ExtContractsKey:
-		return c.Tenants.DeleteExtContracts(ctx, k)
+		d = DeleteExtContracts(k)
 	case tables.BgpKey:
-		return c.Settings.DeleteBgp(ctx, k.Host)
+		d = DeleteBgp(k.Host)
 	case tables.AciGwKey:
-		return c.Settings.DeleteAciGw(ctx)
+		d = DeleteAciGw()
 	case model.EndpointKey:
-		_, _, err := c.Endpoints.DeleteEndpoint(ctx, Admin(), k)
-		return err
+		return err3(c.Endpoints.DeleteEndpoint(testContext(c.t), Admin(), k))
+	default:
+		c.t.Fatalf("cannot remove a %T", key)
 	}
-	c.t.Fatalf("cannot remove a %T", key)
-	return nil
+	return err2(c.Delete(testContext(c.t), Admin(), d))
 }
+
+// err2 and err3 are the errors of calls with two and with three results.
+func err2[A any](_ A, err error) error         { return err }
+func err3[A, B any](_ A, _ B, err error) error { return err }
 
 // valid proves an object valid; an invalid one has no proof.
 func valid[T model.Validator](x T) model.Valid[T] {

@@ -167,15 +167,15 @@ func netmastersAt(tx store.Tx) (at []netip.Addr, err error) {
 
 // SetHostAddress adds an address to the ones that count as a host's, or (not add) removes
 // it. A host keeps the address that it uses until it reports another.
-func (hl *HostLeases) SetHostAddress(ctx context.Context, k model.HostName, a netip.Addr, add bool) (HostState, error) {
+func (hl *HostLeases) SetHostAddress(ctx context.Context, by Actor, k model.HostName, a netip.Addr, add bool) (HostState, store.Revision, error) {
 	a = a.Unmap()
 	if !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.Zone() != "" {
-		return HostState{}, model.InvalidField("address", a, "must be an address of one host, without a zone")
+		return HostState{}, 0, model.InvalidField("address", a, "must be an address of one host, without a zone")
 	}
-	if _, err := hl.hosts.Get(ctx, Admin(), k); err != nil {
-		return HostState{}, err
+	if _, err := hl.hosts.Get(ctx, by, k); err != nil {
+		return HostState{}, 0, err
 	}
-	_, err := hl.commits.update(ctx, fmt.Sprintf("set an address of host %q", k), func(tx store.Tx) error {
+	rev, err := hl.commits.update(ctx, by, fmt.Sprintf("set an address of host %q", k), func(tx store.Tx) error {
 		row, err := tables.HostAddressRows.Find(tx, tables.HostAddressesKey{Host: k})
 		if err != nil {
 			return err
@@ -208,9 +208,10 @@ func (hl *HostLeases) SetHostAddress(ctx context.Context, k model.HostName, a ne
 		return tables.HostAddressRows.Put(tx, now)
 	})
 	if err != nil {
-		return HostState{}, err
+		return HostState{}, 0, err
 	}
-	return hl.hosts.Get(ctx, Admin(), k)
+	h, err := hl.hosts.Get(ctx, by, k)
+	return h, rev, err
 }
 
 // describe says what a report enrolled; empty = nothing.

@@ -47,7 +47,7 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 	// while the claim stands.
 	leave := func() {
 		t.Helper()
-		if err := c.HostLeases.LeaveHost(ctx, "h1", "i1"); err != nil {
+		if err := c.HostLeases.LeaveHost(ctx, Admin(), "h1", "i1"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,10 +95,10 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 
 	// An administrator's word counts.
 	leave()
-	if _, err := c.HostLeases.SetHostAddress(ctx, "h1", addr("10.50.0.5"), true); !errors.Is(err, model.ErrConflict) {
+	if _, _, err := c.HostLeases.SetHostAddress(ctx, Admin(), "h1", addr("10.50.0.5"), true); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("an address within a network was added: %v", err)
 	}
-	h, err := c.HostLeases.SetHostAddress(ctx, "h1", stranger, true)
+	h, _, err := c.HostLeases.SetHostAddress(ctx, Admin(), "h1", stranger, true)
 	if err != nil || !h.Addresses.Has(stranger) {
 		t.Fatalf("%+v, %v", h.Addresses, err)
 	}
@@ -106,7 +106,7 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 	if _, err := c.HostLeases.KeepHost(ctx, from("10.0.0.7"), moved); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.HostLeases.SetHostAddress(ctx, "h1", stranger, false); err != nil {
+	if _, _, err := c.HostLeases.SetHostAddress(ctx, Admin(), "h1", stranger, false); err != nil {
 		t.Error(err)
 	}
 	moved.Look = true

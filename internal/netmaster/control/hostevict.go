@@ -13,15 +13,15 @@ import (
 // DrainHost says that services send the providers on a host no new connections, those
 // that begin there later included, or (not drain) that they do again. It holds until
 // it is taken back or the host is removed, whatever becomes of the host's agent.
-func (hs *Hosts) DrainHost(ctx context.Context, k model.HostName, drain bool) (HostState, error) {
-	if _, err := hs.Get(ctx, Admin(), k); err != nil {
-		return HostState{}, err
+func (hs *Hosts) DrainHost(ctx context.Context, a Actor, k model.HostName, drain bool) (HostState, store.Revision, error) {
+	if _, err := hs.Get(ctx, a, k); err != nil {
+		return HostState{}, 0, err
 	}
 	verb, d := "drain", tables.HostDrain{Host: k}
 	if !drain {
 		verb = "undrain"
 	}
-	_, err := hs.commits.update(ctx, fmt.Sprintf("%s host %q", verb, k), func(tx store.Tx) error {
+	rev, err := hs.commits.update(ctx, a, fmt.Sprintf("%s host %q", verb, k), func(tx store.Tx) error {
 		row, err := tables.HostDrains.Find(tx, tables.HostDrainKey{Host: k})
 		switch {
 		case err != nil || row.Exists() == drain:
@@ -33,32 +33,34 @@ func (hs *Hosts) DrainHost(ctx context.Context, k model.HostName, drain bool) (H
 		return nil
 	})
 	if err != nil {
-		return HostState{}, err
+		return HostState{}, 0, err
 	}
-	h, err := hs.Get(ctx, Admin(), k)
+	h, err := hs.Get(ctx, a, k)
 	h.Draining = drain
-	return h, err
+	return h, rev, err
 }
 
 // EvictHost gives up the endpoints of a host that is away, and tells how many those
 // were: other hosts forget them, and their addresses are free. The host stays known.
 // It refuses a host that is alive (ErrInUse), and, unless force is set, one that has
 // endpoints. One that comes back in between keeps what was not given up yet.
-func (hs *Hosts) EvictHost(ctx context.Context, k model.HostName, force bool) (int, error) {
-	eps, err := hs.givenUp(ctx, k, force, "evict")
+func (hs *Hosts) EvictHost(ctx context.Context, a Actor, k model.HostName, force bool) (int, store.Revision, error) {
+	eps, err := hs.givenUp(ctx, a, k, force, "evict")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return hs.evict(ctx, k, eps, stillAway(k))
+	u := hs.commits.as(a)
+	released, err := hs.evict(ctx, u, k, eps, stillAway(k))
+	return released, u.rev, err
 }
 
 // evict gives up endpoints of a host as long as that may be.
-func (hs *Hosts) evict(ctx context.Context, k model.HostName, eps []model.Endpoint, may func(store.Tx) error) (int, error) {
-	released, err := hs.endpoints.deleteEndpoints(ctx, eps, may)
+func (hs *Hosts) evict(ctx context.Context, u *usecase, k model.HostName, eps []model.Endpoint, may func(store.Tx) error) (int, error) {
+	released, err := hs.endpoints.deleteEndpoints(ctx, u, eps, may)
 	if err != nil {
 		return released, partly("evict", k, released, len(eps), err)
 	}
-	_, err = hs.commits.update(ctx, fmt.Sprintf("evict host %q", k), func(tx store.Tx) error {
+	_, err = u.update(ctx, fmt.Sprintf("evict host %q", k), func(tx store.Tx) error {
 		if err := may(tx); err != nil {
 			return err
 		}

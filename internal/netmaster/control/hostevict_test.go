@@ -26,11 +26,11 @@ func TestEvict(t *testing.T) {
 		c.create(endpoint("v1", fmt.Sprint("x", i), func(e *model.Endpoint) { e.Host = "host2" }))
 	}
 	evict := func(name model.HostName, force bool) func() error {
-		return func() error { _, err := c.Hosts.EvictHost(ctx, name, force); return err }
+		return func() error { _, _, err := c.Hosts.EvictHost(ctx, Admin(), name, force); return err }
 	}
 	c.refused(model.ErrInUse, "is alive", evict("host2", true))
 	c.refused(model.ErrNotFound, "nosuch", evict("nosuch", true))
-	c.ok(c.HostLeases.LeaveHost(ctx, "host2", "i"))
+	c.ok(c.HostLeases.LeaveHost(ctx, Admin(), "host2", "i"))
 	c.refused(model.ErrInUse, "has 7 endpoints (default:v1:x0, ", evict("host2", false))
 	_, err := c.st.Update(ctx, func(tx store.Tx) error {
 		return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 5})
@@ -47,7 +47,7 @@ func TestEvict(t *testing.T) {
 		}
 		return stillAway("host2")(tx)
 	}
-	n, err := c.Hosts.evict(ctx, "host2", c.fresh().Endpoints.OfHost("host2"), back)
+	n, err := c.Hosts.evict(ctx, c.as(Admin()), "host2", c.fresh().Endpoints.OfHost("host2"), back)
 	if !errors.Is(err, model.ErrInUse) || n != batch || came != nil {
 		t.Errorf("of a host that comes back %d endpoints were released, %v, %v", n, err, came)
 	}
@@ -57,24 +57,24 @@ func TestEvict(t *testing.T) {
 	if a, there := c.fresh().Hosts.HostAbsence("host2"); there {
 		t.Errorf("it is back, and away: %+v", a)
 	}
-	c.ok(c.HostLeases.LeaveHost(ctx, "host2", "i"))
+	c.ok(c.HostLeases.LeaveHost(ctx, Admin(), "host2", "i"))
 	_, err = c.st.Update(ctx, func(tx store.Tx) error {
 		return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 5})
 	})
 	c.ok(err)
 	late := func(store.Tx) error { return context.DeadlineExceeded } // as of many endpoints, in the time of one request
-	if n, err := c.Hosts.evict(ctx, "host2", c.fresh().Endpoints.OfHost("host2"), late); n != 0 || !errors.Is(err, model.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
+	if n, err := c.Hosts.evict(ctx, c.as(Admin()), "host2", c.fresh().Endpoints.OfHost("host2"), late); n != 0 || !errors.Is(err, model.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
 		!strings.Contains(err.Error(), "0 of its 1 endpoints are released") || !strings.Contains(err.Error(), "repeat it") {
 		t.Errorf("an eviction that takes too long: %d, %v", n, err)
 	}
-	if n, err := c.Hosts.EvictHost(ctx, "host2", true); n != 7-batch || err != nil {
+	if n, _, err := c.Hosts.EvictHost(ctx, Admin(), "host2", true); n != 7-batch || err != nil {
 		t.Errorf("released %d, %v", n, err)
 	}
 	h, err := c.Hosts.Get(ctx, Admin(), "host2")
 	if err != nil || !h.Known || h.Endpoints != 0 || h.Absence != (tables.HostAbsence{Host: "host2", Seconds: 5, Evicted: true}) {
 		t.Errorf("an evicted host: %+v, %v", h, err)
 	}
-	if n, err := c.Hosts.EvictHost(ctx, "host2", false); n != 0 || err != nil {
+	if n, _, err := c.Hosts.EvictHost(ctx, Admin(), "host2", false); n != 0 || err != nil {
 		t.Errorf("once more: %d, %v", n, err)
 	}
 }
@@ -91,9 +91,9 @@ func TestEvictInfra(t *testing.T) {
 	own := endpoint("stor", string(model.HostEndpoint("host2")), func(e *model.Endpoint) { e.Host = "host2" })
 	c.create(own)
 	c.create(endpoint("stor", "c1", func(e *model.Endpoint) { e.Host = "host2" }))
-	c.ok(c.HostLeases.LeaveHost(ctx, "host2", "i"))
+	c.ok(c.HostLeases.LeaveHost(ctx, Admin(), "host2", "i"))
 	c.fresh()
-	evict := func() error { _, err := c.Hosts.EvictHost(ctx, "host2", false); return err }
+	evict := func() error { _, _, err := c.Hosts.EvictHost(ctx, Admin(), "host2", false); return err }
 	c.refused(model.ErrInUse, "has 1 endpoint (default:stor:c1)", evict)
 	if _, _, err := c.Endpoints.DeleteEndpoint(ctx, Admin(), model.EndpointKey{Network: own.Key.Network, ID: "c1"}); err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestDrainHost(t *testing.T) {
 	here := c.create(endpoint("v1", "here"))
 	drain := func(on bool) {
 		t.Helper()
-		h, err := c.Hosts.DrainHost(ctx, "host2", on)
+		h, _, err := c.Hosts.DrainHost(ctx, Admin(), "host2", on)
 		if err != nil || h.Draining != on || h.Name != "host2" {
 			t.Errorf("%+v, %v", h, err)
 		}
@@ -133,9 +133,9 @@ func TestDrainHost(t *testing.T) {
 	drain(false)
 	drain(false)
 	drain(true)
-	c.refused(model.ErrNotFound, "nosuch", func() error { _, err := c.Hosts.DrainHost(ctx, "nosuch", true); return err })
+	c.refused(model.ErrNotFound, "nosuch", func() error { _, _, err := c.Hosts.DrainHost(ctx, Admin(), "nosuch", true); return err })
 	c.ok(reg.Close())
-	if _, err := c.Hosts.RemoveHost(ctx, "host2", true); err != nil {
+	if _, _, err := c.Hosts.RemoveHost(ctx, Admin(), "host2", true); err != nil {
 		t.Fatal(err)
 	}
 	if c.fresh().Hosts.HostDrains("host2") {
@@ -144,17 +144,17 @@ func TestDrainHost(t *testing.T) {
 
 	// Of a host that nothing else names any more the word is seen, and can be taken back.
 	lone := c.create(endpoint("v1", "lone", func(e *model.Endpoint) { e.Host = "never" }))
-	if _, err := c.Hosts.DrainHost(ctx, "never", true); err != nil {
+	if _, _, err := c.Hosts.DrainHost(ctx, Admin(), "never", true); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := c.Endpoints.deleteEndpoints(ctx, []model.Endpoint{lone}, nil); n != 1 || err != nil {
+	if n, err := c.Endpoints.deleteEndpoints(ctx, c.as(Admin()), []model.Endpoint{lone}, nil); n != 1 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
 	all, err := c.Hosts.List(ctx, Admin())
 	if i := slices.IndexFunc(all, func(h HostState) bool { return h.Name == "never" }); err != nil || i < 0 || !all[i].Draining {
 		t.Errorf("hosts are %+v, %v", all, err)
 	}
-	if _, err := c.Hosts.RemoveHost(ctx, "never", false); err != nil || c.fresh().Hosts.HostDrains("never") {
+	if _, _, err := c.Hosts.RemoveHost(ctx, Admin(), "never", false); err != nil || c.fresh().Hosts.HostDrains("never") {
 		t.Errorf("removed: %v, drains: %t", err, c.fresh().Hosts.HostDrains("never"))
 	}
 }

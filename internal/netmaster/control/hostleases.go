@@ -84,6 +84,9 @@ type HostKept struct {
 // KeepHost keeps a host's claim, record and registrations in the store, and notes
 // that its agent lives. It fails with Taken when the name is another's.
 func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept HostKept, err error) {
+	if err := a.mayReport(r.Name); err != nil {
+		return kept, err
+	}
 	if err := hl.heartbeats.isDeaf(); err != nil {
 		return kept, err
 	}
@@ -98,7 +101,7 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 	}
 	var was, claim tables.HostLease
 	said := r
-	_, err = hl.commits.store.Update(ctx, func(tx store.Tx) error {
+	err = hl.commits.report(ctx, a, func(tx store.Tx) error {
 		kept, r = HostKept{}, said
 		if err := tx.Prefetch(tables.HostLeases.Key(r.Name), tables.Hosts.Key(r.Name), tables.HostAddressRows.Key(tables.HostAddressesKey{Host: r.Name})); err != nil {
 			return err
@@ -144,7 +147,7 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 		return kept.write(tx, was, claim, row, registered, service, r)
 	})
 	if err == nil {
-		err = hl.keepListening(ctx, was, claim, r.Version)
+		err = hl.keepListening(ctx, a, was, claim, r.Version)
 	}
 	if err != nil {
 		return kept, err
@@ -265,7 +268,10 @@ func NewerFormat(old model.Host, known int) string {
 
 // LeaveHost ends a host's claim, if it is the installation's: its agent ends, and
 // the host counts as away at once.
-func (hl *HostLeases) LeaveHost(ctx context.Context, name model.HostName, installation string) error {
+func (hl *HostLeases) LeaveHost(ctx context.Context, a Actor, name model.HostName, installation string) error {
+	if err := a.mayReport(name); err != nil {
+		return err
+	}
 	kv, err := hl.commits.store.Get(ctx, tables.HostLeases.Key(name))
 	if err != nil || !kv.Exists() {
 		return err
@@ -275,21 +281,18 @@ func (hl *HostLeases) LeaveHost(ctx context.Context, name model.HostName, instal
 		return err
 	}
 	hl.heartbeats.forget(name)
-	return hl.forgetClaim(ctx, store.Fence{}, row.Value)
+	return hl.forgetClaim(ctx, a, row.Value)
 }
 
 // forgetClaim ends a claim, unless it is another one by now, and the
 // registrations that are kept with it.
-func (hl *HostLeases) forgetClaim(ctx context.Context, fence store.Fence, claim tables.HostLease) error {
+func (hl *HostLeases) forgetClaim(ctx context.Context, a Actor, claim tables.HostLease) error {
 	if claim.Kept {
-		if err := hl.forgetListening(ctx, fence, listening(claim, "")); err != nil {
+		if err := hl.forgetListening(ctx, a, listening(claim, "")); err != nil {
 			return err
 		}
 	}
-	_, err := hl.commits.store.Update(ctx, func(tx store.Tx) error {
-		if fence.Key != "" {
-			fence.Require(tx)
-		}
+	return hl.commits.report(ctx, a, func(tx store.Tx) error {
 		row, err := tables.HostLeases.Find(tx, claim.Host)
 		if err != nil || !row.Exists() || row.Value != claim {
 			return err
@@ -300,14 +303,16 @@ func (hl *HostLeases) forgetClaim(ctx context.Context, fence store.Fence, claim 
 		}
 		return nil
 	})
-	return err
 }
 
 // TellHostStatus keeps what an agent observes, if the host's name is its
 // installation's; otherwise model.ErrConflict. It returns in words what is different from
 // before, but for what changes all the time; empty = nothing.
-func (hl *HostLeases) TellHostStatus(ctx context.Context, installation string, now HostStatus) (changed string, err error) {
-	_, err = hl.commits.store.Update(ctx, func(tx store.Tx) error {
+func (hl *HostLeases) TellHostStatus(ctx context.Context, a Actor, installation string, now HostStatus) (changed string, err error) {
+	if err := a.mayReport(now.Host); err != nil {
+		return "", err
+	}
+	err = hl.commits.report(ctx, a, func(tx store.Tx) error {
 		if err := tx.Prefetch(tables.HostLeases.Key(now.Host), tables.HostStatuses.Key(now.Host)); err != nil {
 			return err
 		}
@@ -367,7 +372,7 @@ const (
 // heartbeat to any netmaster for cluster.ServiceTTL, until ctx ends or another leads; then
 // it returns store.ErrFenced. It counts from its own start, and again from zero after this
 // process was suspended: time without a listener does not count.
-func (hl *HostLeases) CountOut(ctx context.Context, fence store.Fence) error {
+func (hl *HostLeases) CountOut(ctx context.Context, l Leader) error {
 	var mu sync.Mutex
 	claims, seen := map[string]tables.HostLease{}, map[string]time.Time{}
 	var following sync.WaitGroup
@@ -423,7 +428,7 @@ func (hl *HostLeases) CountOut(ctx context.Context, fence store.Fence) error {
 		}
 		mu.Unlock()
 		for _, claim := range silent {
-			err := hl.forgetClaim(ctx, fence, claim)
+			err := hl.forgetClaim(ctx, l.Actor(), claim)
 			switch {
 			case ctx.Err() != nil:
 				return nil

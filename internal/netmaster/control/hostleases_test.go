@@ -133,28 +133,28 @@ func TestKeepHost(t *testing.T) {
 	if err != nil || len(all) != 2 || all[0].Version != "v2" || all[1].Version != "v2" {
 		t.Errorf("after an upgrade the registry has %+v, %v", all, err)
 	}
-	if _, err := c.HostLeases.TellHostStatus(ctx, "i2", HostStatus{Host: "nobody"}); !errors.Is(err, model.ErrConflict) {
+	if _, err := c.HostLeases.TellHostStatus(ctx, Admin(), "i2", HostStatus{Host: "nobody"}); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("the status of a host that nobody has: %v", err)
 	}
 	old := reportOf("h1", "i1") // as it was before the port changed
 	old.Listening = nil
-	if err := c.HostLeases.forgetClaim(ctx, store.Fence{}, old.claim()); err != nil {
+	if err := c.HostLeases.forgetClaim(ctx, Admin(), old.claim()); err != nil {
 		t.Error(err)
 	}
 	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:8472/10", "contiv.listen@10.0.0.2:9090/10")
-	if _, err := c.HostLeases.TellHostStatus(ctx, "i2", HostStatus{Host: "h1"}); !errors.Is(err, model.ErrConflict) {
+	if _, err := c.HostLeases.TellHostStatus(ctx, Admin(), "i2", HostStatus{Host: "h1"}); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("the status of another installation: %v", err)
 	}
-	if _, err := c.HostLeases.TellHostStatus(ctx, "i1", HostStatus{Host: "h1"}); err != nil {
+	if _, err := c.HostLeases.TellHostStatus(ctx, Admin(), "i1", HostStatus{Host: "h1"}); err != nil {
 		t.Error(err)
 	}
-	if err := c.HostLeases.LeaveHost(ctx, "h1", "i2"); err != nil {
+	if err := c.HostLeases.LeaveHost(ctx, Admin(), "h1", "i2"); err != nil {
 		t.Error(err)
 	}
 	if got := kept(t, st, "h1"); !strings.Contains(got, "claim") {
 		t.Errorf("another installation's leaving left %q", got)
 	}
-	if err := c.HostLeases.LeaveHost(ctx, "h1", "i1"); err != nil {
+	if err := c.HostLeases.LeaveHost(ctx, Admin(), "h1", "i1"); err != nil {
 		t.Fatal(err)
 	}
 	has(t, st, "h1", "record")
@@ -231,7 +231,7 @@ func TestCountOut(t *testing.T) {
 		leader := New(st, Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- leader.HostLeases.CountOut(ctx, store.Fence{Key: cluster.LeaderKey, Create: term}) }()
+		go func() { done <- leader.HostLeases.CountOut(ctx, Leader{Key: cluster.LeaderKey, Create: term}) }()
 		alive := func(want string) {
 			t.Helper()
 			var there []string
@@ -318,7 +318,7 @@ func TestSilence(t *testing.T) {
 		alive("at first", "h1", "old")
 		pass(time.Second)
 		alive("after a while", "old")
-		if _, err := c.Hosts.RemoveHost(t.Context(), "h1", true); !errors.Is(err, model.ErrInUse) {
+		if _, _, err := c.Hosts.RemoveHost(t.Context(), Admin(), "h1", true); !errors.Is(err, model.ErrInUse) {
 			t.Errorf("removed while its registration stands: %v", err)
 		}
 		other, err := cluster.Register(t.Context(), c.st, cluster.Service{ServiceName: cluster.ServiceMaster, HostAddr: "10.0.0.1", Port: 9999}, func(error) {})

@@ -44,31 +44,28 @@ const MaxListening = 1024
 const listeningPart = 16
 
 // keepListening makes the entries of cluster.ListenService be a claim's.
-func (hl *HostLeases) keepListening(ctx context.Context, was, claim tables.HostLease, version string) error {
+func (hl *HostLeases) keepListening(ctx context.Context, a Actor, was, claim tables.HostLease, version string) error {
 	now := listening(claim, version)
 	left := slices.DeleteFunc(listening(was, ""), func(s cluster.Service) bool {
 		return slices.ContainsFunc(now, func(x cluster.Service) bool { return x.HostAddr == s.HostAddr && x.Port == s.Port })
 	})
-	if err := hl.forgetListening(ctx, store.Fence{}, left); err != nil {
+	if err := hl.forgetListening(ctx, a, left); err != nil {
 		return err
 	}
-	return hl.inParts(ctx, store.Fence{}, now, func(tx store.Tx, s cluster.Service) error { return s.Keep(tx) })
+	return hl.inParts(ctx, a, now, func(tx store.Tx, s cluster.Service) error { return s.Keep(tx) })
 }
 
-func (hl *HostLeases) forgetListening(ctx context.Context, fence store.Fence, all []cluster.Service) error {
-	return hl.inParts(ctx, fence, all, func(tx store.Tx, s cluster.Service) error {
+func (hl *HostLeases) forgetListening(ctx context.Context, a Actor, all []cluster.Service) error {
+	return hl.inParts(ctx, a, all, func(tx store.Tx, s cluster.Service) error {
 		s.Delete(tx)
 		return nil
 	})
 }
 
-// inParts writes entries, some in each transaction, under a fence if it has a key.
-func (hl *HostLeases) inParts(ctx context.Context, fence store.Fence, all []cluster.Service, write func(store.Tx, cluster.Service) error) error {
+// inParts writes entries, some in each transaction.
+func (hl *HostLeases) inParts(ctx context.Context, a Actor, all []cluster.Service, write func(store.Tx, cluster.Service) error) error {
 	for part := range slices.Chunk(all, listeningPart) {
-		if _, err := hl.commits.store.Update(ctx, func(tx store.Tx) error {
-			if fence.Key != "" {
-				fence.Require(tx)
-			}
+		if err := hl.commits.report(ctx, a, func(tx store.Tx) error {
 			for _, s := range part {
 				if err := write(tx, s); err != nil {
 					return err

@@ -34,7 +34,7 @@ func (c *certifiedHosts) at(host, address string) HostReport {
 // reports sends a report of an agent that has just started.
 func (c *certifiedHosts) reports(by Actor, r HostReport) error {
 	c.t.Helper()
-	if err := c.HostLeases.LeaveHost(c.ctx, r.Name, r.Installation); err != nil {
+	if err := c.HostLeases.LeaveHost(c.ctx, Admin(), r.Name, r.Installation); err != nil {
 		c.t.Fatal(err)
 	}
 	_, err := c.HostLeases.KeepHost(c.ctx, by, r)
@@ -141,7 +141,7 @@ func TestIPv6AddressThatReturnsIsChecked(t *testing.T) {
 	c.put(network("default:six", "10.60.0.0/24", "2001:db8::/64"))
 	c.fresh()
 	counts("within a network by now", false)
-	if err := c.Networks.DeleteNetwork(c.ctx, Admin(), netKey("default:six")); err != nil {
+	if err := err2(c.Delete(c.ctx, Admin(), c.Networks.DeleteNetwork(netKey("default:six")))); err != nil {
 		t.Fatal(err)
 	}
 	c.fresh()
@@ -173,7 +173,7 @@ func TestRemovedAddressStaysRemoved(t *testing.T) {
 	c := newCertifiedHosts(t)
 	mine := from("10.9.9.9", "10.0.0.1")
 	c.takes("at first", mine, c.at("h1", "10.0.0.1"))
-	if _, err := c.HostLeases.SetHostAddress(c.ctx, "h1", addr("10.0.0.1"), false); err != nil {
+	if _, _, err := c.HostLeases.SetHostAddress(c.ctx, Admin(), "h1", addr("10.0.0.1"), false); err != nil {
 		t.Fatal(err)
 	}
 	c.fresh()
@@ -204,7 +204,7 @@ func TestAddressOfSomebodyElseIsRefused(t *testing.T) {
 	c := newCertifiedHosts(t)
 	c.takes("h1", from("10.0.0.1"), c.at("h1", "10.0.0.1"))
 	c.takes("h2", from("10.0.0.2"), c.at("h2", "10.0.0.2"))
-	if _, err := c.HostLeases.SetHostAddress(c.ctx, "h1", addr("10.0.0.5"), true); err != nil {
+	if _, _, err := c.HostLeases.SetHostAddress(c.ctx, Admin(), "h1", addr("10.0.0.5"), true); err != nil {
 		t.Fatal(err)
 	}
 	c.Kubernetes.Reserve(map[netip.Addr]string{addr("10.0.0.6"): "is the address of the store"})

@@ -167,16 +167,17 @@ func (hs *Hosts) Get(ctx context.Context, a Actor, k model.HostName) (HostState,
 // host that is alive (ErrInUse), and one that has endpoints unless force is set,
 // which releases them; it tells how many those were. Nothing calls it by itself:
 // a host that is only unreachable keeps its containers (known fault 38).
-func (hs *Hosts) RemoveHost(ctx context.Context, k model.HostName, force bool) (int, error) {
-	eps, err := hs.givenUp(ctx, k, force, "rm")
+func (hs *Hosts) RemoveHost(ctx context.Context, a Actor, k model.HostName, force bool) (int, store.Revision, error) {
+	eps, err := hs.givenUp(ctx, a, k, force, "rm")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	released, err := hs.endpoints.deleteEndpoints(ctx, eps, stillAway(k))
+	u := hs.commits.as(a)
+	released, err := hs.endpoints.deleteEndpoints(ctx, u, eps, stillAway(k))
 	if err != nil {
-		return released, partly("remove", k, released, len(eps), err)
+		return released, u.rev, partly("remove", k, released, len(eps), err)
 	}
-	_, err = hs.commits.update(ctx, fmt.Sprintf("remove host %q", k), func(tx store.Tx) error {
+	_, err = u.update(ctx, fmt.Sprintf("remove host %q", k), func(tx store.Tx) error {
 		// An agent writes its host's record before it registers, so that one that
 		// comes back now either is seen here or changes what is compared.
 		if _, err := tables.Hosts.Find(tx, k); err != nil {
@@ -199,13 +200,13 @@ func (hs *Hosts) RemoveHost(ctx context.Context, k model.HostName, force bool) (
 		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: k})
 		return nil
 	})
-	return released, err
+	return released, u.rev, err
 }
 
 // givenUp returns the endpoints of a host that is to be given up. It refuses one that is
 // alive, and, unless force is set, one that has endpoints; verb is netctl's.
-func (hs *Hosts) givenUp(ctx context.Context, k model.HostName, force bool, verb string) ([]model.Endpoint, error) {
-	h, err := hs.Get(ctx, Admin(), k)
+func (hs *Hosts) givenUp(ctx context.Context, a Actor, k model.HostName, force bool, verb string) ([]model.Endpoint, error) {
+	h, err := hs.Get(ctx, a, k)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func TestRemoveHost(t *testing.T) {
 		c.create(endpoint("v1", id, func(e *model.Endpoint) { e.Host = "host2" }))
 	}
 	remove := func(force bool) func() error {
-		return func() error { _, err := c.Hosts.RemoveHost(ctx, "host2", force); return err }
+		return func() error { _, _, err := c.Hosts.RemoveHost(ctx, Admin(), "host2", force); return err }
 	}
 	if h, err := c.Hosts.Get(ctx, Admin(), "host2"); err != nil || !h.Alive || !h.Known || !h.Told || h.Endpoints != 7 || h.LastWord().IsZero() {
 		t.Errorf("an alive host: %+v, %v", h, err)
@@ -56,7 +56,7 @@ func TestRemoveHost(t *testing.T) {
 	if n := c.fresh().Endpoints.CountOfHost("host2"); n != 7 {
 		t.Errorf("a refusal left %d endpoints", n)
 	}
-	if n, err := c.Hosts.RemoveHost(ctx, "host2", true); n != 7 || err != nil {
+	if n, _, err := c.Hosts.RemoveHost(ctx, Admin(), "host2", true); n != 7 || err != nil {
 		t.Errorf("released %d, %v; want 7", n, err)
 	}
 	c.refused(model.ErrNotFound, `host "host2"`, remove(false))
@@ -108,7 +108,7 @@ func TestTellHosts(t *testing.T) {
 		if heard := w.Heard(); len(heard) != 2 || !heard["one"].Listed || heard["two"].Listed || time.Since(heard["two"].At) > time.Since(heard["one"].At) {
 			t.Errorf("heard of %v", heard)
 		}
-		if _, err := c.Hosts.RemoveHost(t.Context(), "one", false); err != nil {
+		if _, _, err := c.Hosts.RemoveHost(t.Context(), Admin(), "one", false); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()

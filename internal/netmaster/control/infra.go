@@ -87,26 +87,26 @@ const deleteTries = 3
 
 // deleteInfra deletes an infra network that only hosts themselves are on: they release it
 // first.
-func (ns *Networks) deleteInfra(ctx context.Context, a Actor, by Author, k model.NetworkKey) error {
+func (ns *Networks) deleteInfra(ctx context.Context, u *usecase, k model.NetworkKey) error {
 	own := func() (eps []model.Endpoint, only bool) {
 		all := ns.endpointView.OfNetwork(k)
 		eps = slices.DeleteFunc(slices.Clone(all), func(e model.Endpoint) bool { return !e.OfHost() })
 		return eps, len(eps) == len(all)
 	}
 	if _, only := own(); !only {
-		return ns.dropNetwork(ctx, a.Scope(), by, k) // which says who is on it
+		return ns.dropNetwork(ctx, u, k) // which says who is on it
 	}
-	if err := a.mayChangeHosts("networkName", string(k.Name), "deleting an infra network"); err != nil {
+	if err := u.actor.mayChangeHosts("networkName", string(k.Name), "deleting an infra network"); err != nil {
 		return err
 	}
-	rev, err := ns.commits.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
+	rev, err := u.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
 		if _, err := tables.Networks.Get(tx, k); err != nil {
 			return err
 		}
-		if err := by.mayDelete(tx, ownNetwork(k)); err != nil {
+		if err := u.actor.mayDelete(tx, ownNetwork(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(Scope{}, tx, tables.TargetNetwork(k)); err != nil {
+		if err := unreferenced(u.actor.Scope(), tx, tables.TargetNetwork(k)); err != nil {
 			return err
 		}
 		return indexInfra(tx, k, false)
@@ -119,17 +119,17 @@ func (ns *Networks) deleteInfra(ctx context.Context, a Actor, by Author, k model
 			break
 		}
 		eps, _ := own()
-		if _, err = ns.endpoints.deleteEndpoints(ctx, eps, nil); err != nil {
+		if _, err = ns.endpoints.deleteEndpoints(ctx, u, eps, nil); err != nil {
 			break
 		}
-		if err = ns.dropNetwork(ctx, a.Scope(), by, k); !errors.Is(err, model.ErrInUse) {
+		if err = ns.dropNetwork(ctx, u, k); !errors.Is(err, model.ErrInUse) {
 			break
 		}
 	}
 	if err == nil || errors.Is(err, model.ErrNotFound) {
 		return err
 	}
-	_, back := ns.commits.update(context.WithoutCancel(ctx), fmt.Sprintf("keep network %q", k), func(tx store.Tx) error {
+	_, back := u.update(context.WithoutCancel(ctx), fmt.Sprintf("keep network %q", k), func(tx store.Tx) error {
 		if n, err := tables.Networks.Find(tx, k); err != nil || !n.Exists() {
 			return err
 		}
@@ -140,7 +140,7 @@ func (ns *Networks) deleteInfra(ctx context.Context, a Actor, by Author, k model
 
 // IndexInfra is the leader's task of noting infra networks of before there was an index,
 // and those whose deletion was cut short. A failure is logged: the next leader does it.
-func (ns *Networks) IndexInfra(ctx context.Context, fence store.Fence) {
+func (ns *Networks) IndexInfra(ctx context.Context, l Leader) {
 	v, err := ns.commits.View(ctx)
 	if err != nil {
 		return // ctx has ended
@@ -149,8 +149,7 @@ func (ns *Networks) IndexInfra(ctx context.Context, fence store.Fence) {
 		if t, _ := v.Tenants.Get(n.Key.Tenant); n.Type != model.NetworkInfra || slices.Contains(t.Infra, n.Key.Name) {
 			continue
 		}
-		_, err := ns.commits.update(ctx, fmt.Sprintf("have hosts on network %q", n.Key), func(tx store.Tx) error {
-			fence.Require(tx)
+		_, err := ns.commits.update(ctx, l.Actor(), fmt.Sprintf("have hosts on network %q", n.Key), func(tx store.Tx) error {
 			if n, err := tables.Networks.Find(tx, n.Key); err != nil || !n.Exists() {
 				return err
 			}

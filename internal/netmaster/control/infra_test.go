@@ -52,7 +52,7 @@ func TestInfraIndex(t *testing.T) {
 	create("h1-native-intf")
 	create("c1")
 	c.fresh()
-	c.refused(model.ErrInUse, `active endpoints, for one "c1"`, func() error { return c.Networks.DeleteNetwork(ctx, Admin(), k) })
+	c.refused(model.ErrInUse, `active endpoints, for one "c1"`, func() error { return err2(c.Delete(ctx, Admin(), c.Networks.DeleteNetwork(k))) })
 	if got := indexed(); !slices.Equal(got, []model.NetworkName{"a", "b"}) {
 		t.Fatalf("after a deletion that was refused, indexed are %v", got)
 	}
@@ -63,7 +63,7 @@ func TestInfraIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.fresh()
-	if err := c.Networks.DeleteNetwork(ctx, Admin(), k); err != nil {
+	if err := err2(c.Delete(ctx, Admin(), c.Networks.DeleteNetwork(k))); err != nil {
 		t.Fatal(err)
 	}
 	if got := indexed(); !slices.Equal(got, []model.NetworkName{"b"}) {
@@ -182,7 +182,7 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Networks.DeleteNetwork(ctx, tenantAdmin, model.NetworkKey{Tenant: "blue", Name: "i"}); !errors.Is(err, model.ErrForbidden) {
+	if err := err2(c.Delete(ctx, tenantAdmin, c.Networks.DeleteNetwork(model.NetworkKey{Tenant: "blue", Name: "i"}))); !errors.Is(err, model.ErrForbidden) {
 		t.Errorf("a tenant admin takes interfaces from hosts: %v", err)
 	}
 }
@@ -202,11 +202,11 @@ func TestHostPutsNoEndpointBackOnInfraNetworkThatGoes(t *testing.T) {
 		_, _, err := c.Endpoints.CreateEndpoint(ctx, Admin(), valid)
 		return err
 	}
-	if _, err := c.update(ctx, "begin to delete", func(tx store.Tx) error { return indexInfra(tx, k, false) }); err != nil {
+	if _, err := c.update(ctx, Admin(), "begin to delete", func(tx store.Tx) error { return indexInfra(tx, k, false) }); err != nil {
 		t.Fatal(err)
 	}
 	c.refused(model.ErrNotFound, "is being deleted", create)
-	if _, err := c.update(ctx, "keep", func(tx store.Tx) error { return indexInfra(tx, k, true) }); err != nil {
+	if _, err := c.update(ctx, Admin(), "keep", func(tx store.Tx) error { return indexInfra(tx, k, true) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := create(); err != nil {

@@ -102,7 +102,7 @@ func pairRequests() map[string]func(*harness) error {
 			if err != nil {
 				return err
 			}
-			return c.Repair.SweepOnce(testContext(c.t), store.Fence{Key: cluster.LeaderKey, Create: kv.Create})
+			return c.Repair.SweepOnce(testContext(c.t), Leader{Key: cluster.LeaderKey, Create: kv.Create})
 		},
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Kubernetes keeps the rows that only the controllers of Kubernetes' objects write, as the
-// leader who has the fence: namespaces, services and the addresses of its load balancers.
+// leader: namespaces, services and the addresses of its load balancers.
 // It has no state of its own.
 type Kubernetes struct {
 	commits        *Committer
@@ -19,11 +19,11 @@ type Kubernetes struct {
 
 // FollowKubernetes records that the store follows a Kubernetes, and returns which one it
 // followed before. Where that is another one it stays so, unless instead.
-func (ks *Kubernetes) FollowKubernetes(ctx context.Context, valid model.Valid[model.KubernetesCluster], instead bool) (before model.KubernetesCluster, err error) {
+func (ks *Kubernetes) FollowKubernetes(ctx context.Context, a Actor, valid model.Valid[model.KubernetesCluster], instead bool) (before model.KubernetesCluster, err error) {
 	if err := valid.Err(); err != nil {
 		return before, err
 	}
-	_, err = ks.commits.update(ctx, "record which Kubernetes is followed", func(tx store.Tx) error {
+	_, err = ks.commits.update(ctx, a, "record which Kubernetes is followed", func(tx store.Tx) error {
 		row, err := tables.KubernetesClusters.Find(tx, tables.KubernetesClusterKey{})
 		if err != nil {
 			return err

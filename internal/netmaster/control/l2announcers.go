@@ -130,7 +130,10 @@ func preferred(h, other model.HostName, a netip.Addr) bool {
 // Answer keeps the addresses that a host answers for, gives it unassigned ones, and returns
 // all that it has: for model.AnswerFor from the moment before it asked. taken are the
 // unassigned ones.
-func (la *L2Announcers) Answer(ctx context.Context, r AnswerReport) (held, taken []netip.Addr, err error) {
+func (la *L2Announcers) Answer(ctx context.Context, by Actor, r AnswerReport) (held, taken []netip.Addr, err error) {
+	if err := by.mayReport(r.Host); err != nil {
+		return nil, nil, err
+	}
 	pooled := read(la.ownerView.mu, func() []netip.Addr {
 		return slices.DeleteFunc(slices.Clone(r.Able), func(a netip.Addr) bool { _, is := la.ownerView.balancedAddrs.by[a]; return !is })
 	})
@@ -160,7 +163,7 @@ func (la *L2Announcers) Answer(ctx context.Context, r AnswerReport) (held, taken
 				return held, taken, err
 			}
 		}
-		if held, more, err = la.keepAnswers(ctx, r, want); err != nil {
+		if held, more, err = la.keepAnswers(ctx, by, r, want); err != nil {
 			return nil, taken, err
 		}
 		for _, a := range want {
@@ -173,8 +176,8 @@ func (la *L2Announcers) Answer(ctx context.Context, r AnswerReport) (held, taken
 }
 
 // keepAnswers is one transaction of Answer; more tells that something is left to do.
-func (la *L2Announcers) keepAnswers(ctx context.Context, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
-	_, err = la.commits.update(ctx, "keep what host "+string(r.Host)+" answers for", func(tx store.Tx) (err error) {
+func (la *L2Announcers) keepAnswers(ctx context.Context, by Actor, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
+	_, err = la.commits.update(ctx, by, "keep what host "+string(r.Host)+" answers for", func(tx store.Tx) (err error) {
 		if err := tx.Prefetch(answererRows(r.Host)...); err != nil {
 			return err
 		}

@@ -79,7 +79,7 @@ func (h *answerHosts) follow(ctx context.Context) {
 func (h *answerHosts) ask(master int, host model.HostName, able ...netip.Addr) ([]netip.Addr, error) {
 	h.seq[host]++
 	r := AnswerReport{Host: host, Installation: "i-" + string(host), Run: 1, Seq: h.seq[host], Able: able}
-	held, taken, err := h.masters[master].L2Announcers.Answer(h.t.Context(), r)
+	held, taken, err := h.masters[master].L2Announcers.Answer(h.t.Context(), Admin(), r)
 	h.taken = taken
 	return held, err
 }
@@ -249,7 +249,7 @@ func TestAnswerOrder(t *testing.T) {
 			"an earlier run":       {Host: "h1", Installation: "i-h1", Run: 0, Seq: 9},
 			"another installation": {Host: "h1", Installation: "x", Run: 1, Seq: 9},
 		} {
-			if held, _, err := h.masters[1].L2Announcers.Answer(ctx, r); err == nil {
+			if held, _, err := h.masters[1].L2Announcers.Answer(ctx, Admin(), r); err == nil {
 				t.Errorf("%s: %v", what, held)
 			}
 		}
@@ -257,7 +257,7 @@ func TestAnswerOrder(t *testing.T) {
 			t.Errorf("it has %v", held)
 		}
 		r := AnswerReport{Host: "h1", Installation: "i-h1", Run: 2, Seq: 1, Able: all}
-		if held, _, err := h.masters[1].L2Announcers.Answer(ctx, r); err != nil || len(held) != 1 {
+		if held, _, err := h.masters[1].L2Announcers.Answer(ctx, Admin(), r); err != nil || len(held) != 1 {
 			t.Errorf("the next run has %v, %v", held, err)
 		}
 	})

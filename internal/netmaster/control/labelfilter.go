@@ -70,10 +70,9 @@ func (lf *LabelFilter) changeFilter(ctx context.Context, tx store.Tx, old model.
 // CountLabels makes labels that the default list covers part of endpoints' identities,
 // and no others of it. Endpoints follow one after the other; until all have, a policy
 // that selects by a label that came is model.ErrConflict.
-func (lf *LabelFilter) CountLabels(ctx context.Context, fence store.Fence, keys []string) error {
+func (lf *LabelFilter) CountLabels(ctx context.Context, l Leader, keys []string) error {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
-	_, err := lf.commits.update(ctx, "count labels", func(tx store.Tx) error {
-		fence.Require(tx)
+	_, err := lf.commits.update(ctx, l.Actor(), "count labels", func(tx store.Tx) error {
 		old, err := tables.Globals.Get(tx, tables.GlobalKey{})
 		if err != nil || slices.Equal(old.CountedLabels, keys) {
 			return err
@@ -143,19 +142,19 @@ func peerSelectors(field string, r model.PolicyRule) (out []namedSelector) {
 // the identities that a changed label filter means, until ctx ends or the
 // leadership is lost. What is left to do is what the store says, so that the next
 // leader goes on.
-func (lf *LabelFilter) FollowLabelFilter(ctx context.Context, fence store.Fence) error {
+func (lf *LabelFilter) FollowLabelFilter(ctx context.Context, l Leader) error {
 	left := func() bool {
 		g, ok := lf.settingsView.Global()
 		return ok && len(g.FormerLabels) > 0
 	}
-	return whenever(ctx, &lf.settingsView.settings, left, func() error { return lf.followOnce(ctx, fence) }, func(err error) {
+	return whenever(ctx, &lf.settingsView.settings, left, func() error { return lf.followOnce(ctx, l) }, func(err error) {
 		lf.commits.log.Warn("not all endpoints have identities by the changed list of generated labels; trying again", "error", err)
 	})
 }
 
 // followOnce gives all endpoints the identities that the label filter means and
 // then forgets the former filters.
-func (lf *LabelFilter) followOnce(ctx context.Context, fence store.Fence) error {
+func (lf *LabelFilter) followOnce(ctx context.Context, l Leader) error {
 	v, err := lf.commits.View(ctx)
 	if err != nil {
 		return err
@@ -164,7 +163,7 @@ func (lf *LabelFilter) followOnce(ctx context.Context, fence store.Fence) error 
 	var failed error
 	left := v.Endpoints.unfollowed(g.Filter())
 	for _, k := range left {
-		if err := lf.reidentify(ctx, fence, k); errors.Is(err, store.ErrFenced) || ctx.Err() != nil {
+		if err := lf.reidentify(ctx, l, k); errors.Is(err, store.ErrFenced) || ctx.Err() != nil {
 			return err
 		} else if err != nil {
 			failed = err // of one: the others follow
@@ -173,8 +172,7 @@ func (lf *LabelFilter) followOnce(ctx context.Context, fence store.Fence) error 
 	if failed != nil {
 		return failed
 	}
-	_, err = lf.commits.update(ctx, "forget the former label filter", func(tx store.Tx) error {
-		fence.Require(tx)
+	_, err = lf.commits.update(ctx, l.Actor(), "forget the former label filter", func(tx store.Tx) error {
 		g, err := tables.Globals.Get(tx, tables.GlobalKey{})
 		if err != nil {
 			return err
@@ -199,11 +197,10 @@ func (lf *LabelFilter) followOnce(ctx context.Context, fence store.Fence) error 
 }
 
 // reidentify gives an endpoint the identity that the label filter means.
-func (lf *LabelFilter) reidentify(ctx context.Context, fence store.Fence, k model.EndpointKey) error {
-	cl := lf.commits.claim(Admin())
-	rev, err := lf.commits.update(ctx, fmt.Sprintf("identify endpoint %q", k), func(tx store.Tx) error {
+func (lf *LabelFilter) reidentify(ctx context.Context, l Leader, k model.EndpointKey) error {
+	cl := lf.commits.claim(l.Actor())
+	rev, err := lf.commits.update(ctx, l.Actor(), fmt.Sprintf("identify endpoint %q", k), func(tx store.Tx) error {
 		cl.rewind()
-		fence.Require(tx)
 		row, err := tables.Endpoints.Find(tx, k)
 		if err != nil || !row.Exists() {
 			return err

@@ -145,7 +145,7 @@ func TestLabelFilter(t *testing.T) {
 	}
 	c.put(byLabel("ref", "vcs-ref"))
 	c.refused(model.ErrInUse, `label "vcs-ref"`, func() error { return generated(t, c.Controller, "default") })
-	c.ok(c.Policies.DeleteNetworkPolicy(ctx, Admin(), policyKey("ref"), model.OwnerUser))
+	c.ok(err2(c.Delete(ctx, Admin(), DeleteNetworkPolicy(policyKey("ref"), model.OwnerUser))))
 
 	// In, and again out and in before anybody followed.
 	for _, f := range []string{"default", "build", "default"} {
@@ -231,7 +231,7 @@ func races(t *testing.T, stores ...store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fence := store.Fence{Key: store.Root + "lock/test", Create: rev}
+	fence := Leader{Key: store.Root + "lock/test", Create: rev}
 	wg.Go(func() { _ = cs[1].LabelFilter.FollowLabelFilter(running, fence) })
 
 	rest := func() {
@@ -266,7 +266,7 @@ func races(t *testing.T, stores ...store.Store) {
 			if _, _, err := cs[0].Endpoints.CreateEndpoint(running, Admin(), valid(e)); err != nil {
 				t.Error(err)
 			}
-			if err := cs[1].Endpoints.UpdateEndpoint(running, Admin(), EndpointUpdate{Key: e.Key, Labels: map[string]string{"build": "2"}}); err != nil {
+			if err := err2(cs[1].Endpoints.UpdateEndpoint(running, Admin(), EndpointUpdate{Key: e.Key, Labels: map[string]string{"build": "2"}})); err != nil {
 				t.Error(err)
 			}
 		})
@@ -292,7 +292,7 @@ func races(t *testing.T, stores ...store.Store) {
 		if wrong, n := wrongly(t, stores[0]); wrong != "" || n != 1 {
 			t.Fatalf("with %d policies: %s", n, wrong)
 		}
-		if err := cs[0].Policies.DeleteNetworkPolicy(running, Admin(), policyKey("p"), model.OwnerUser); err != nil {
+		if err := err2(cs[0].Delete(running, Admin(), DeleteNetworkPolicy(policyKey("p"), model.OwnerUser))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -333,7 +333,7 @@ func TestLabelFilterStaged(t *testing.T) {
 			other.ok(generated(t, other.Controller, "default"))
 			other.ok(other.LabelFilter.followOnce(testContext(t), other.leader()))
 		case policy == nil && errors.Is(filter, model.ErrInUse):
-			c.ok(c.Policies.DeleteNetworkPolicy(testContext(t), Admin(), large.Policy.Key, model.OwnerUser))
+			c.ok(err2(c.Delete(testContext(t), Admin(), DeleteNetworkPolicy(large.Policy.Key, model.OwnerUser))))
 		default:
 			t.Fatalf("after commit %d: policy: %v; filter: %v", at+1, policy, filter)
 		}

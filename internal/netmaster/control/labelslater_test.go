@@ -30,7 +30,7 @@ func TestLabelsLater(t *testing.T) {
 			t.Errorf("%s: %v are to follow the label filter", id, list)
 		}
 		u.Key = e.Key
-		c.ok(c.Endpoints.UpdateEndpoint(ctx, Admin(), u))
+		c.ok(err2(c.Endpoints.UpdateEndpoint(ctx, Admin(), u)))
 		want := g.ID
 		if u.Labels != nil {
 			want = labelled.Identity
@@ -57,7 +57,7 @@ func TestLabelsTakenBefore(t *testing.T) {
 	})
 	c.ok(err)
 	ill := true
-	c.ok(c.Endpoints.UpdateEndpoint(testContext(t), Admin(), EndpointUpdate{Key: e.Key, Unhealthy: &ill}))
+	c.ok(err2(c.Endpoints.UpdateEndpoint(testContext(t), Admin(), EndpointUpdate{Key: e.Key, Unhealthy: &ill})))
 	if got, _ := c.fresh().Endpoints.Get(e.Key); !got.Unhealthy || !maps.Equal(got.Labels, map[string]string{"app": "web"}) {
 		t.Errorf("%+v", got)
 	}

@@ -109,10 +109,10 @@ func TestRefusedKinds(t *testing.T) {
 	}
 	c.ok(c.remove(model.TenantName("full")))
 	c.refused(model.ErrNotFound, "nosuch", func() error {
-		return c.Addresses.ReleaseAddress(testContext(t), Admin(), netKey("nosuch"), addr("10.1.1.100"))
+		return err2(c.Addresses.ReleaseAddress(testContext(t), Admin(), netKey("nosuch"), addr("10.1.1.100")))
 	})
 	c.refused(model.ErrInUse, `service "s1"`, func() error {
-		return c.Addresses.ReleaseAddress(testContext(t), Admin(), netKey("v1"), addr("10.1.1.100"))
+		return err2(c.Addresses.ReleaseAddress(testContext(t), Admin(), netKey("v1"), addr("10.1.1.100")))
 	})
 }
 

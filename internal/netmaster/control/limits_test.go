@@ -104,7 +104,7 @@ func TestWithinConsul(t *testing.T) {
 	put("network policy with all rules", full("x"))
 	put("network policy with all rules changed", full("y"))
 	step("delete network policy", func() error {
-		return c.Policies.DeleteNetworkPolicy(ctx, Admin(), policyKey("blue:full"), model.OwnerUser)
+		return err2(c.Delete(ctx, Admin(), DeleteNetworkPolicy(policyKey("blue:full"), model.OwnerUser)))
 	})
 	for _, set := range []string{"x", "y"} {
 		c.ok(c.remove(groupKey("blue:g" + set)))
@@ -146,12 +146,12 @@ func TestWithinConsul(t *testing.T) {
 	}
 	put("reservation", AddressRequest{Network: netKey("blue:net"), Preferred: addr("10.1.3.1"), Host: "host1"})
 	step("update endpoint", func() error {
-		return c.Endpoints.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: endpoint("blue:net", "c0").Key, Name: "other", Labels: map[string]string{"m": "1"}})
+		return err2(c.Endpoints.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: endpoint("blue:net", "c0").Key, Name: "other", Labels: map[string]string{"m": "1"}}))
 	})
 	remove("endpoint", endpoint("blue:net", "c0").Key)
 	c.fresh()
 	step("delete all endpoints of a group", func() error {
-		_, err := c.Endpoints.DeleteEndpointsOfGroup(ctx, groupKey("blue:large"))
+		_, _, err := c.Endpoints.DeleteEndpointsOfGroup(ctx, Admin(), groupKey("blue:large"))
 		return err
 	})
 	c.clock.advance(1000 * time.Hour)
@@ -176,7 +176,7 @@ func TestWithinConsul(t *testing.T) {
 			c.Tenants.ChangeGroup(valid(group("blue:group-of-"+n, n, second.Policies...)), false))
 	}
 	step("apply a long list", func() error {
-		_, done, err := c.Apply(ctx, Admin(), list, false, func() bool { return true })
+		_, done, _, err := c.Apply(ctx, Admin(), list, false, func() bool { return true })
 		if err == nil && done != len(list) {
 			err = fmt.Errorf("%d of %d are done", done, len(list))
 		}
@@ -214,7 +214,7 @@ func TestWithinConsul(t *testing.T) {
 	remove("tenant", model.TenantName("blue"))
 	remove("global", tables.GlobalKey{})
 	put("global", model.Global{VLANs: model.TagRange{Lo: 10, Hi: 20}, VXLANs: model.TagRange{Lo: 10, Hi: 20}, FwdMode: model.FwdRouting})
-	step("remove host", func() error { _, err := c.Hosts.RemoveHost(ctx, "host1", true); return err })
+	step("remove host", func() error { _, _, err := c.Hosts.RemoveHost(ctx, Admin(), "host1", true); return err })
 	t.Logf("the worst, with %d operations: %s", worst, what)
 	if worst > store.MinOps {
 		t.Errorf("%s takes %d operations", what, worst)

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -43,12 +42,9 @@ func (w *written) DeletePrefix(prefix string) {
 	w.Tx.DeletePrefix(prefix)
 }
 
-// ownPending is the key of a context's change that it confirms.
-type ownPending struct{}
-
-// heedingLocks makes a use-case's transaction refuse to write what waits to be confirmed.
-func heedingLocks(ctx context.Context, fn func(store.Tx) error) func(store.Tx) error {
-	own, _ := ctx.Value(ownPending{}).(string)
+// heedingLocks makes a use-case's transaction refuse to write what waits to be confirmed,
+// but for the change own.
+func heedingLocks(own string, fn func(store.Tx) error) func(store.Tx) error {
 	return func(tx store.Tx) error {
 		w := &written{Tx: tx}
 		if err := fn(w); err != nil || len(w.keys) == 0 {

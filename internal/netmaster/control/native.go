@@ -16,7 +16,7 @@ var PodNetwork = model.NetworkKey{Tenant: model.DefaultTenant, Name: "default-ne
 
 // MakePodNetwork makes PodNetwork, native, with at most one subnet of each family,
 // unless it is there; it is model.ErrConflict when that is another one.
-func (ns *Networks) MakePodNetwork(ctx context.Context, subnets []netip.Prefix) error {
+func (ns *Networks) MakePodNetwork(ctx context.Context, a Actor, subnets []netip.Prefix) error {
 	n := model.Network{Key: PodNetwork, Type: model.NetworkData, Encap: model.EncapVXLAN, Native: true}
 	for _, p := range subnets {
 		if p.Addr().Is4() {
@@ -27,7 +27,7 @@ func (ns *Networks) MakePodNetwork(ctx context.Context, subnets []netip.Prefix) 
 	}
 	valid, err := model.Check(n)
 	if err == nil {
-		_, err = ns.commits.Put(ctx, Admin(), ns.ChangeNetwork(valid))
+		_, err = ns.commits.Put(ctx, a, ns.ChangeNetwork(valid))
 	}
 	if err != nil {
 		return fmt.Errorf("make network %q: %w", n.Key, err)

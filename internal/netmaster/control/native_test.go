@@ -21,7 +21,7 @@ func TestPodNetwork(t *testing.T) {
 	c := newCluster(t)
 	ctx := testContext(t)
 	four, six := netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/64")
-	ensure := func(subnets ...netip.Prefix) error { return c.Networks.MakePodNetwork(ctx, subnets) }
+	ensure := func(subnets ...netip.Prefix) error { return c.Networks.MakePodNetwork(ctx, Admin(), subnets) }
 	c.refused(model.ErrInvalid, "subnet", func() error { return ensure() })
 	for range 2 {
 		if err := ensure(four, six); err != nil {

@@ -40,13 +40,9 @@ func ChangeNetProfile(valid model.Valid[model.NetProfile]) Change {
 
 // DeleteNetProfile deletes a net profile that no group names: otherwise
 // model.ErrInUse.
-func (ts *Tenants) DeleteNetProfile(ctx context.Context, k model.NetProfileKey) error {
-	return ts.deleteNetProfile(ctx, Author{}, k)
-}
-
-func (ts *Tenants) deleteNetProfile(ctx context.Context, a Author, k model.NetProfileKey) error {
+func DeleteNetProfile(k model.NetProfileKey) Deletion {
 	t := tables.TargetNetProfile(k)
-	return deleteRow(ctx, ts.commits, tables.NetProfiles, k, &t, func(tx store.Tx) error {
+	return deleteRow(tables.NetProfiles, k, &t, func(tx store.Tx, a Actor) error {
 		return a.mayDelete(tx, ownNetProfile(k))
 	})
 }

@@ -267,23 +267,21 @@ func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint
 // DeleteNetwork deletes a network that no group, rule, service, endpoint or
 // reserved address uses: otherwise model.ErrInUse. A tenant's default network stops
 // being that.
-func (ns *Networks) DeleteNetwork(ctx context.Context, a Actor, k model.NetworkKey) error {
-	return ns.deleteNetwork(ctx, a, Author{}, k)
+func (ns *Networks) DeleteNetwork(k model.NetworkKey) Deletion {
+	return Deletion{what: fmt.Sprintf("delete network %q", k), do: func(ctx context.Context, u *usecase) error {
+		v, err := ns.commits.View(ctx)
+		if err != nil {
+			return err
+		}
+		if n, _ := v.Networks.Get(k); n.Type == model.NetworkInfra {
+			return ns.deleteInfra(ctx, u, k)
+		}
+		return ns.dropNetwork(ctx, u, k)
+	}}
 }
 
-func (ns *Networks) deleteNetwork(ctx context.Context, a Actor, by Author, k model.NetworkKey) error {
-	v, err := ns.commits.View(ctx)
-	if err != nil {
-		return err
-	}
-	if n, _ := v.Networks.Get(k); n.Type == model.NetworkInfra {
-		return ns.deleteInfra(ctx, a, by, k)
-	}
-	return ns.dropNetwork(ctx, a.Scope(), by, k)
-}
-
-func (ns *Networks) dropNetwork(ctx context.Context, s Scope, a Author, k model.NetworkKey) error {
-	_, err := ns.commits.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
+func (ns *Networks) dropNetwork(ctx context.Context, u *usecase, k model.NetworkKey) error {
+	_, err := u.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
 		ik, err := internKey(model.IdentityRecord{Network: k})
 		if err != nil {
 			return err
@@ -295,10 +293,10 @@ func (ns *Networks) dropNetwork(ctx context.Context, s Scope, a Author, k model.
 		if err != nil {
 			return err
 		}
-		if err := a.mayDelete(tx, ownNetwork(k)); err != nil {
+		if err := u.actor.mayDelete(tx, ownNetwork(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(s, tx, tables.TargetNetwork(k), tables.AddressesOf(k)); err != nil {
+		if err := unreferenced(u.actor.Scope(), tx, tables.TargetNetwork(k), tables.AddressesOf(k)); err != nil {
 			return err
 		}
 		if err := ns.unused(tx, k); err != nil {

@@ -84,25 +84,16 @@ func tooManyNames(r model.PolicyRule) error {
 }
 
 // DeleteNetworkPolicy deletes a network policy of an owner and its rules.
-func (ps *Policies) DeleteNetworkPolicy(ctx context.Context, a Actor, k model.PolicyKey, owner model.PolicyOwner) error {
-	return ps.deletePolicy(ctx, a, Author{}, k, model.KindNetwork, owner)
-}
-
-// DropNetworkPolicy is DeleteNetworkPolicy of a policy of Kubernetes by the leader who
-// has the fence.
-func (ps *Policies) DropNetworkPolicy(ctx context.Context, fence store.Fence, k model.PolicyKey) error {
-	return ps.deletePolicy(ctx, Admin(), Author{fence: &fence}, k, model.KindNetwork, model.OwnerKubernetes)
+func DeleteNetworkPolicy(k model.PolicyKey, owner model.PolicyOwner) Deletion {
+	return deletePolicy(k, model.KindNetwork, owner)
 }
 
 // DeleteNetworkRule deletes a rule of a network policy of an owner. The last rule of a policy
 // without defaults is model.ErrConflict.
-func (ps *Policies) DeleteNetworkRule(ctx context.Context, a Actor, k model.RuleKey, owner model.PolicyOwner) error {
-	unlock, err := ps.commits.turns.Take(ctx, tables.Policies.Key(k.PolicyKey()))
-	if err != nil {
-		return fmt.Errorf("delete rule %q: %w", k, err)
-	}
-	defer unlock()
-	return ps.deleteRule(ctx, a, k, model.KindNetwork, owner)
+func (ps *Policies) DeleteNetworkRule(k model.RuleKey, owner model.PolicyOwner) Deletion {
+	d := ps.deleteRule(k, model.KindNetwork, owner)
+	d.turns = []string{tables.Policies.Key(k.PolicyKey())}
+	return d
 }
 
 // leaveRules touches the network policy of a rule that goes, and refuses to leave a policy
@@ -137,11 +128,11 @@ func (ps *Policies) leaveRules(tx store.Tx, gone model.RuleKey) error {
 // rules there are. Its errors are those of ChangeNetworkPolicy and ChangeNetworkRule.
 func (ps *Policies) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]) Change {
 	n := valid.Value()
-	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(_ context.Context, tx store.Tx, cl *claim) error {
 		if err := cl.actor.mayWriteTier(tx, n.Policy.Key, n.Policy.Tier); err != nil {
 			return err
 		}
-		return ps.replacePolicy(ctx, tx, n)
+		return ps.replacePolicy(tx, cl, n)
 	})
 	for i, r := range n.Rules {
 		if err := tooManyNames(r); err != nil && ch.bad == nil {
@@ -160,16 +151,15 @@ func (ps *Policies) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy])
 		return model.NetworkPolicy{Policy: p, Rules: rules}, p.Kind == model.KindNetwork, err
 	}
 	ch.rules, ch.replaces = n.Rules, &n.Policy.Key
-	ch.alone = func(ctx context.Context, a Actor, fence *store.Fence) (any, store.Revision, error) {
-		rev, err := ps.replaceStaged(ctx, a, fence, n)
+	ch.alone = func(ctx context.Context, u *usecase) (any, error) {
 		sorted := model.NetworkPolicy{Policy: n.Policy, Rules: slices.Clone(n.Rules)}
 		model.SortRules(sorted.Rules)
-		return sorted, rev, err
+		return sorted, ps.replaceStaged(ctx, u, n)
 	}
 	return ch
 }
 
-func (ps *Policies) replacePolicy(ctx context.Context, tx store.Tx, n model.NetworkPolicy) error {
+func (ps *Policies) replacePolicy(tx store.Tx, cl *claim, n model.NetworkPolicy) error {
 	k := n.Policy.Key
 	if err := ps.putPolicy(tx, n.Policy); err != nil {
 		return err
@@ -182,7 +172,7 @@ func (ps *Policies) replacePolicy(ctx context.Context, tx store.Tx, n model.Netw
 		return err
 	}
 	changed := differences(before, n.Rules)
-	if len(changed) > overlong && ctx.Value(committed{}) != nil {
+	if len(changed) > overlong && cl.commits { // that fails in the end: at once
 		return model.Errorf(store.ErrTooLarge, "%d rules change", len(changed))
 	}
 	if len(changed) > 0 {

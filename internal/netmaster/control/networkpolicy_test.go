@@ -88,9 +88,9 @@ func TestNetworkPolicies(t *testing.T) {
 		"a name kept for Kubernetes":         {put(networkPolicy("kubernetes.a.d")), model.ErrInvalid, "reserved for policies of Kubernetes"},
 		"so of a Contiv policy":              {c.try(policy("kubernetes-long.d")), model.ErrInvalid, "reserved for policies of Kubernetes"},
 		"a NetworkPolicy by hand":            {put(networkPolicy("kubernetes.a.b.c")), model.ErrConflict, "change NetworkPolicy a/b.c there"},
-		"a ClusterNetworkPolicy by hand":     {c.Policies.DeleteNetworkPolicy(ctx, Admin(), policyKey("kubernetes-cluster.x"), model.OwnerUser), model.ErrConflict, "change ClusterNetworkPolicy x there"},
-		"deleting Kubernetes' by hand":       {c.Policies.DeleteNetworkPolicy(ctx, Admin(), kube.Key, model.OwnerUser), model.ErrConflict, "belongs to kubernetes"},
-		"deleting its rule by hand":          {c.Policies.DeleteNetworkRule(ctx, Admin(), ofKube, model.OwnerUser), model.ErrConflict, "belongs to kubernetes"},
+		"a ClusterNetworkPolicy by hand":     {err2(c.Delete(ctx, Admin(), DeleteNetworkPolicy(policyKey("kubernetes-cluster.x"), model.OwnerUser))), model.ErrConflict, "change ClusterNetworkPolicy x there"},
+		"deleting Kubernetes' by hand":       {err2(c.Delete(ctx, Admin(), DeleteNetworkPolicy(kube.Key, model.OwnerUser))), model.ErrConflict, "belongs to kubernetes"},
+		"deleting its rule by hand":          {err2(c.Delete(ctx, Admin(), c.Policies.DeleteNetworkRule(ofKube, model.OwnerUser))), model.ErrConflict, "belongs to kubernetes"},
 		"deleting it in 1.x's words":         {c.remove(byDB.Key), model.ErrConflict, "is a network policy"},
 		"a group that names it":              {c.try(group("web", "v1", "n1")), model.ErrInvalid, "selects its endpoints itself"},
 		"an unknown tier":                    {put(networkPolicy("n2", func(p *model.Policy) { p.Tier = 77 })), model.ErrInvalid, "must be one of admin"},
@@ -131,11 +131,11 @@ func TestNetworkPolicies(t *testing.T) {
 	if err := c.remove(groupKey("pool")); !errors.Is(err, model.ErrInUse) || !strings.Contains(err.Error(), "default:n1") {
 		t.Errorf("deleting the group of a policy: %v", err)
 	}
-	c.ok(c.Policies.DeleteNetworkPolicy(ctx, Admin(), byDB.Key, model.OwnerUser))
+	c.ok(err2(c.Delete(ctx, Admin(), DeleteNetworkPolicy(byDB.Key, model.OwnerUser))))
 	c.ok(c.remove(groupKey("pool")))
-	c.ok(c.Policies.DeleteNetworkRule(ctx, Admin(), ofKube, model.OwnerKubernetes))
+	c.ok(err2(c.Delete(ctx, Admin(), c.Policies.DeleteNetworkRule(ofKube, model.OwnerKubernetes))))
 	for _, name := range []string{"ofkube", "kubernetes.a.b.c", "kubernetes-cluster.x"} {
-		c.ok(c.Policies.DeleteNetworkPolicy(ctx, Admin(), policyKey(name), model.OwnerKubernetes))
+		c.ok(err2(c.Delete(ctx, Admin(), DeleteNetworkPolicy(policyKey(name), model.OwnerKubernetes))))
 	}
 	v = c.fresh()
 	if n := len(v.Policies.List("default")) + len(v.Policies.AnyRulesOf(byDB.Key)); n != 2 {
@@ -177,10 +177,10 @@ func TestNetworkPolicySize(t *testing.T) {
 func TestPolicyIsFenced(t *testing.T) {
 	c := newCluster(t)
 	old := c.leader()
-	put := func(fence store.Fence, n int) error {
+	put := func(l Leader, n int) error {
 		p := manyRules(n, 1)
 		p.Policy.Owner = model.OwnerKubernetes
-		_, err := c.Put(testContext(t), Admin(), c.Policies.ReplaceNetworkPolicy(valid(p)).Under(fence))
+		_, err := c.Put(testContext(t), l.Actor(), c.Policies.ReplaceNetworkPolicy(valid(p)))
 		return err
 	}
 	key := manyRules(1, 1).Policy.Key
@@ -188,12 +188,15 @@ func TestPolicyIsFenced(t *testing.T) {
 	now := c.leader()
 	c.refused(store.ErrFenced, "leadership", func() error { return put(old, 2) })
 	c.refused(store.ErrFenced, "leadership", func() error { return put(old, 3000) })
-	c.refused(store.ErrFenced, "leadership", func() error { return c.Policies.DropNetworkPolicy(testContext(t), old, key) })
+	drop := func(l Leader) error {
+		return err2(c.Delete(testContext(t), l.Actor(), DeleteNetworkPolicy(key, model.OwnerKubernetes)))
+	}
+	c.refused(store.ErrFenced, "leadership", func() error { return drop(old) })
 	c.ok(put(now, 3000))
 	if n := len(c.fresh().Policies.AnyRulesOf(key)); n != 3000 {
 		t.Errorf("%d rules", n)
 	}
-	c.ok(c.Policies.DropNetworkPolicy(testContext(t), now, key))
+	c.ok(drop(now))
 }
 
 // TestTenantAdminWritesNoAdminTier: what is in tier admin is a cluster administrator's: others
@@ -236,13 +239,13 @@ func TestTenantAdminWritesNoAdminTier(t *testing.T) {
 			return err
 		},
 		"deletes a rule": func() error {
-			return c.Policies.DeleteNetworkRule(ctx, TenantAdmin("blue"), networkRule("corp", "r").Key, model.OwnerUser)
+			return err2(c.Delete(ctx, TenantAdmin("blue"), c.Policies.DeleteNetworkRule(networkRule("corp", "r").Key, model.OwnerUser)))
 		},
 		"deletes a policy": func() error {
-			return c.Policies.DeleteNetworkPolicy(ctx, TenantAdmin("blue"), policyKey("corp"), model.OwnerUser)
+			return err2(c.Delete(ctx, TenantAdmin("blue"), DeleteNetworkPolicy(policyKey("corp"), model.OwnerUser)))
 		},
 		"deletes it as Contiv's": func() error {
-			if err := c.Policies.DeletePolicy(ctx, TenantAdmin("blue"), policyKey("corp")); err == nil {
+			if err := err2(c.Delete(ctx, TenantAdmin("blue"), DeletePolicy(policyKey("corp")))); err == nil {
 				return errors.New("it is gone")
 			}
 			return model.ErrForbidden // by its kind

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -14,7 +13,7 @@ import (
 
 // deleteNetworkRule deletes a rule of the policy of manyRules.
 func (c *harness) deleteNetworkRule(p model.PolicyKey, id string) error {
-	return c.Policies.DeleteNetworkRule(testContext(c.t), Admin(), model.RuleKey{Tenant: p.Tenant, Policy: p.Name, Rule: model.RuleID(id)}, model.OwnerUser)
+	return err2(c.Delete(testContext(c.t), Admin(), c.Policies.DeleteNetworkRule(model.RuleKey{Tenant: p.Tenant, Policy: p.Name, Rule: model.RuleID(id)}, model.OwnerUser)))
 }
 
 func (c *harness) replace(p model.NetworkPolicy) error {
@@ -73,7 +72,7 @@ func TestLastRuleStaysInPolicyWithoutDefaults(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() {
-			errs[i] = c.Policies.deleteRule(testContext(t), Admin(), p.Rules[i].Key, model.KindNetwork, model.OwnerUser) // past this process' turns
+			errs[i] = err2(c.Delete(testContext(t), Admin(), c.Policies.deleteRule(p.Rules[i].Key, model.KindNetwork, model.OwnerUser))) // past this process' turns
 		})
 	}
 	wg.Wait()
@@ -84,7 +83,7 @@ func TestLastRuleStaysInPolicyWithoutDefaults(t *testing.T) {
 	if n := len(c.fresh().Policies.AnyRulesOf(k)); n != 1 {
 		t.Errorf("%d rules are left", n)
 	}
-	c.ok(c.Policies.DeleteNetworkPolicy(testContext(t), Admin(), k, model.OwnerUser))
+	c.ok(err2(c.Delete(testContext(t), Admin(), DeleteNetworkPolicy(k, model.OwnerUser))))
 }
 
 // TestRulesOfPolicyAreCounted: one rule more than a policy may have is refused, and a change
@@ -109,13 +108,16 @@ func TestRulesOfPolicyAreCounted(t *testing.T) {
 func TestConditionHoldsToTheCommit(t *testing.T) {
 	c := newCluster(t)
 	k := manyRules(1, 1).Policy.Key
-	at := func() context.Context {
+	at := func() *Condition {
 		v := c.fresh()
-		return v.Revisions.OnlyAt(testContext(t), "networkPolicy", k.String(), int64(v.Revisions.Written("networkPolicy", k.String())))
+		return v.Revisions.OnlyAt("networkPolicy", k.String(), int64(v.Revisions.Written("networkPolicy", k.String())))
 	}
-	put := func(ctx context.Context, p model.NetworkPolicy) error {
-		_, err := c.Put(ctx, Admin(), c.Policies.ReplaceNetworkPolicy(valid(p)))
+	put := func(only *Condition, p model.NetworkPolicy) error {
+		_, err := c.Put(testContext(t), Admin(), c.Policies.ReplaceNetworkPolicy(valid(p)).OnlyAt(only))
 		return err
+	}
+	remove := func(only *Condition) error {
+		return err2(c.Delete(testContext(t), Admin(), DeleteNetworkPolicy(k, model.OwnerUser).OnlyAt(only)))
 	}
 	if err := put(at(), manyRules(2, 1)); !errors.Is(err, ErrChanged) {
 		t.Errorf("of a policy that is not there: %v", err)
@@ -124,22 +126,20 @@ func TestConditionHoldsToTheCommit(t *testing.T) {
 	c.ok(put(at(), manyRules(3000, 1)))
 	extra := manyRules(1, 1).Rules[0]
 	extra.Key.Rule = "extra"
-	for name, do := range map[string]func(context.Context) error{
-		"a few rules": func(ctx context.Context) error { return put(ctx, manyRules(3000, 1)) },
-		"many rules":  func(ctx context.Context) error { return put(ctx, manyRules(3, 2)) },
-		"the deletion": func(ctx context.Context) error {
-			return c.Policies.DeleteNetworkPolicy(ctx, Admin(), k, model.OwnerUser)
-		},
+	for name, do := range map[string]func(*Condition) error{
+		"a few rules":  func(only *Condition) error { return put(only, manyRules(3000, 1)) },
+		"many rules":   func(only *Condition) error { return put(only, manyRules(3, 2)) },
+		"the deletion": remove,
 	} {
-		ctx := at()
+		only := at()
 		extra.Priority++
 		c.ok(c.putNetworkRule(extra, model.OwnerUser))
-		if err := do(ctx); !errors.Is(err, ErrChanged) {
+		if err := do(only); !errors.Is(err, ErrChanged) {
 			t.Errorf("%s after a change of one rule: %v", name, err)
 		}
 	}
 	if n := len(c.fresh().Policies.AnyRulesOf(k)); n != 3001 {
 		t.Errorf("%d rules", n)
 	}
-	c.ok(c.Policies.DeleteNetworkPolicy(at(), Admin(), k, model.OwnerUser))
+	c.ok(remove(at()))
 }

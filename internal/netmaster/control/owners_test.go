@@ -104,7 +104,7 @@ func TestServicesOfKubernetesOwnNothing(t *testing.T) {
 // repairAll repairs, and checks that all is well then.
 func (c *harness) repairAll(t *testing.T) (done []Repaired) {
 	t.Helper()
-	done, err := c.Repair.RepairOwners(testContext(t))
+	done, _, err := c.Repair.RepairOwners(testContext(t), Admin())
 	c.ok(err)
 	for _, r := range done {
 		if r.Err != nil {
@@ -263,7 +263,7 @@ func TestOwnersUnreadable(t *testing.T) {
 		}
 	}
 	before := c.dump()
-	if _, err := c.Repair.RepairOwners(context.Background()); err != nil {
+	if _, _, err := c.Repair.RepairOwners(context.Background(), Admin()); err != nil {
 		t.Fatal(err)
 	}
 	if after := c.dump(); after[net] != before[net] || len(after) != len(before) {
@@ -280,7 +280,7 @@ func TestRepairLooksAgain(t *testing.T) {
 	c.ok(err)
 	c.raw(func(tx store.Tx) { tables.Addresses.Delete(tx, k) })
 	c.put(endpoint("n1", "late", func(e *model.Endpoint) { e.IPv4 = k.Addr }))
-	if done, err := c.Repair.freeUnowned(testContext(t), found[0]); done || err != nil {
+	if done, err := c.Repair.freeUnowned(testContext(t), c.as(Admin()), found[0]); done || err != nil {
 		t.Errorf("freed what somebody has: %t, %v", done, err)
 	}
 	checkInvariants(t, c)

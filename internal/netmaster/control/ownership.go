@@ -14,9 +14,7 @@ import (
 // applied documents. It has no state: an object's record says whose it is.
 type Ownership struct {
 	commits  *Committer
-	tenants  *Tenants
 	networks *Networks
-	policies *Policies
 }
 
 // Whose an object is, its record says (Object): an object of Kubernetes, or the users.
@@ -119,34 +117,6 @@ func (v *View) Ownerships() (all []model.Ownership) {
 	return all
 }
 
-// Author is who changes or deletes objects: a user, who is the zero value, or an object
-// of Kubernetes, for which the leader writes.
-type Author struct {
-	fence  *store.Fence
-	object string
-	adopt  bool
-}
-
-// Of is the leader, who has the fence, as the author of what an object of Kubernetes
-// says. With adopt it takes over what belongs to users.
-func Of(fence store.Fence, object string, adopt bool) Author {
-	return Author{fence: &fence, object: object, adopt: adopt}
-}
-
-// By makes a change of a kind that can be owned its author's. What is created belongs to
-// the author then; what is another one's is model.ErrConflict.
-func (ch Change) By(a Author) Change {
-	if ch.late != nil {
-		late := ch.late.By(a)
-		ch.late = &late
-	}
-	ch.author = a
-	if a.fence != nil {
-		ch = ch.Under(*a.fence)
-	}
-	return ch
-}
-
 // of returns the part of the change that can belong to Kubernetes.
 func (ch Change) of(o *ownable) Change {
 	ch.owned = o
@@ -165,14 +135,14 @@ func (ch *Change) do(ctx context.Context, tx store.Tx, cl *claim) error {
 	if err != nil {
 		return err
 	}
-	if ch.author.object != "" {
-		if err := ch.author.mayTake(ch.owned.Owned, object, there); err != nil {
+	if cl.actor.object != "" {
+		if err := cl.actor.mayTake(ch.owned.Owned, object, there); err != nil {
 			return err
 		}
 		if err := ch.put(ctx, tx, cl); err != nil {
 			return err
 		}
-		return ch.owned.give(tx, ch.author.object)
+		return ch.owned.give(tx, cl.actor.object)
 	}
 	if object == "" {
 		return ch.put(ctx, tx, cl)
@@ -195,12 +165,12 @@ func (ch *Change) do(ctx context.Context, tx store.Tx, cl *claim) error {
 	return err
 }
 
-// mayTake refuses to make an author's what is another one's.
-func (a Author) mayTake(o model.Owned, object string, there bool) error {
+// mayTake refuses to make the actor's what is another one's.
+func (a Actor) mayTake(o model.Owned, object string, there bool) error {
 	switch {
 	case object != "" && object != a.object:
 		return model.Errorf(model.ErrConflict, "%s already belongs to %s", o, model.Ownership{Owned: o, Object: object}.Resource())
-	case object == "" && there && !a.adopt:
+	case object == "" && there && !a.adopts:
 		return model.Errorf(model.ErrConflict, "%s belongs to users, who made it by REST or netctl", o)
 	}
 	return nil
@@ -213,10 +183,7 @@ func belongs(o model.Owned, object string) error {
 }
 
 // mayDelete refuses to delete what is another one's.
-func (a Author) mayDelete(tx store.Tx, o *ownable) error {
-	if a.fence != nil {
-		a.fence.Require(tx)
-	}
+func (a Actor) mayDelete(tx store.Tx, o *ownable) error {
 	object, _, err := o.object(tx)
 	switch {
 	case err != nil || object == a.object:
@@ -229,75 +196,72 @@ func (a Author) mayDelete(tx store.Tx, o *ownable) error {
 
 // ReplaceContivPolicy creates a Contiv policy with its rules, or makes one and all of
 // its rules what they are here, at once, as ReplaceNetworkPolicy does.
-func (ps *Policies) ReplaceContivPolicy(valid model.Valid[model.RuledPolicy], a Author) Change {
+func (ps *Policies) ReplaceContivPolicy(valid model.Valid[model.RuledPolicy]) Change {
 	n := valid.Value().General()
 	k := n.Policy.Key
-	ch := changeOf(rankMember, tables.Policies, k, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
-		return ps.replacePolicy(ctx, tx, n)
+	ch := changeOf(rankMember, tables.Policies, k, valid, func(_ context.Context, tx store.Tx, cl *claim) error {
+		return ps.replacePolicy(tx, cl, n)
 	})
 	inContivWords[model.Policy, model.ContivPolicy](&ch)
 	ch.rules, ch.replaces = n.Rules, &k
-	ch.alone = func(ctx context.Context, actor Actor, fence *store.Fence) (any, store.Revision, error) {
+	ch.alone = func(ctx context.Context, u *usecase) (any, error) {
 		header, err := model.Check(valid.Value().Policy)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		if _, err := ps.commits.Put(ctx, actor, ps.ChangePolicy(header).By(a)); err != nil {
-			return nil, 0, err
+		if _, err := u.put(ctx, ps.ChangePolicy(header)); err != nil {
+			return nil, err
 		}
-		rev, err := ps.replaceStaged(ctx, actor, fence, n)
-		return valid.Value().Policy, rev, err
+		return valid.Value().Policy, ps.replaceStaged(ctx, u, n)
 	}
-	return ch.of(ownPolicy(k)).By(a)
+	return ch.of(ownPolicy(k))
 }
 
-// DeleteOwned deletes what an author's object of Kubernetes owns, by the kind's
+// DeleteOwned deletes what the actor's object of Kubernetes owns, by the kind's
 // use-case. The default tenant, which is always there, is the users' again.
-func (os *Ownership) DeleteOwned(ctx context.Context, a Author, o model.Owned) error {
-	var err error
+func (os *Ownership) DeleteOwned(ctx context.Context, a Actor, o model.Owned) (store.Revision, error) {
+	d, err := os.deletionOf(o)
+	switch {
+	case err != nil:
+		return 0, err
+	case o == model.Owned{Kind: "tenant", Key: string(model.DefaultTenant)}:
+		return os.Release(ctx, a, o)
+	}
+	return os.commits.Delete(ctx, a, d)
+}
+
+func (os *Ownership) deletionOf(o model.Owned) (Deletion, error) {
 	switch o.Kind {
 	case "tenant":
-		if model.TenantName(o.Key) == model.DefaultTenant {
-			return os.Release(ctx, a, o)
-		}
-		err = os.tenants.deleteTenant(ctx, a, model.TenantName(o.Key))
+		return DeleteTenant(model.TenantName(o.Key)), nil
 	case "network":
-		err = deleteParsed(ctx, a, o.Key, model.ParseNetworkKey, func(ctx context.Context, a Author, k model.NetworkKey) error {
-			return os.networks.deleteNetwork(ctx, Admin(), a, k)
-		})
+		return deleteParsed(o.Key, model.ParseNetworkKey, os.networks.DeleteNetwork)
 	case "endpointGroup":
-		err = deleteParsed(ctx, a, o.Key, model.ParseGroupKey, os.tenants.deleteGroup)
+		return deleteParsed(o.Key, model.ParseGroupKey, DeleteGroup)
 	case "policy":
-		err = deleteParsed(ctx, a, o.Key, model.ParsePolicyKey, func(ctx context.Context, a Author, k model.PolicyKey) error {
-			return os.policies.deletePolicy(ctx, Admin(), a, k, model.KindContiv, model.OwnerUser)
-		})
+		return deleteParsed(o.Key, model.ParsePolicyKey, DeletePolicy)
 	case "netprofile":
-		err = deleteParsed(ctx, a, o.Key, model.ParseNetProfileKey, os.tenants.deleteNetProfile)
-	default:
-		err = model.Errorf(model.ErrInvalid, "nothing of kind %q belongs to Kubernetes", o.Kind)
+		return deleteParsed(o.Key, model.ParseNetProfileKey, DeleteNetProfile)
 	}
-	return err
+	return Deletion{}, model.Errorf(model.ErrInvalid, "nothing of kind %q belongs to Kubernetes", o.Kind)
 }
 
-func deleteParsed[K any](ctx context.Context, a Author, key string, parse func(string) (K, error), del func(context.Context, Author, K) error) error {
+func deleteParsed[K any](key string, parse func(string) (K, error), deletion func(K) Deletion) (Deletion, error) {
 	k, err := parse(key)
 	if err != nil {
-		return err
+		return Deletion{}, err
 	}
-	return del(ctx, a, k)
+	return deletion(k), nil
 }
 
-// Release gives to users what belongs to an object of Kubernetes: to the author's, or,
+// Release gives to users what belongs to an object of Kubernetes: to the actor's, or,
 // where a user asks, to any. What belongs to users already is model.ErrConflict.
-func (os *Ownership) Release(ctx context.Context, a Author, o model.Owned) error {
+func (os *Ownership) Release(ctx context.Context, a Actor, o model.Owned) (store.Revision, error) {
 	own, err := ownedBy(o)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = os.commits.update(ctx, "release "+o.String(), func(tx store.Tx) error {
-		if a.fence != nil {
-			a.fence.Require(tx)
-		}
+	return os.commits.update(ctx, a, "release "+o.String(), func(tx store.Tx) error {
 		object, there, err := own.object(tx)
 		switch {
 		case err != nil:
@@ -311,7 +275,6 @@ func (os *Ownership) Release(ctx context.Context, a Author, o model.Owned) error
 		}
 		return own.give(tx, "")
 	})
-	return err
 }
 
 // OwnerOf tells which object of Kubernetes has something; "" = its users have. there

@@ -22,9 +22,9 @@ func mustBe[T model.Validator](c *harness, v T) model.Valid[T] {
 func TestAuthors(t *testing.T) {
 	c := newCluster(t)
 	term := c.leader()
-	by := func(object string, adopt bool) Author { return Of(term, object, adopt) }
-	put := func(ch Change) error { _, err := c.Put(testContext(t), Admin(), ch); return err }
-	tenant := func(a Author) error { return put(ChangeTenant(mustBe(c, model.Tenant{Name: "t"}), false).By(a)) }
+	by := term.For
+	put := func(a Actor, ch Change) error { return err2(c.Put(testContext(t), a, ch)) }
+	tenant := func(a Actor) error { return put(a, ChangeTenant(mustBe(c, model.Tenant{Name: "t"}), false)) }
 	has := func(object string) {
 		t.Helper()
 		got, _ := c.fresh().Tenants.Get("t")
@@ -32,16 +32,16 @@ func TestAuthors(t *testing.T) {
 			t.Errorf("it belongs to %q, want %q", got.Object, object)
 		}
 	}
-	remove := func(a Author) error {
-		return c.Ownership.DeleteOwned(testContext(t), a, model.Owned{Kind: "tenant", Key: "t"})
+	remove := func(a Actor) error {
+		return err2(c.Ownership.DeleteOwned(testContext(t), a, model.Owned{Kind: "tenant", Key: "t"}))
 	}
 	c.ok(tenant(by("a", false)))
 	c.ok(tenant(by("a", false))) // again
 	has("a")
 	c.refused(model.ErrConflict, "already belongs to tenants.contiv.io/a", func() error { return tenant(by("b", true)) })
 	c.refused(model.ErrConflict, "does not belong to tenants.contiv.io/b", func() error { return remove(by("b", true)) })
-	c.refused(model.ErrConflict, "belongs to Kubernetes", func() error { return c.Tenants.DeleteTenant(testContext(t), "t") })
-	c.ok(c.Ownership.Release(testContext(t), Author{}, model.Owned{Kind: "tenant", Key: "t"}))
+	c.refused(model.ErrConflict, "belongs to Kubernetes", func() error { return err2(c.Delete(testContext(t), Admin(), DeleteTenant("t"))) })
+	c.ok(err2(c.Ownership.Release(testContext(t), Admin(), model.Owned{Kind: "tenant", Key: "t"})))
 	has("")
 	c.refused(model.ErrConflict, "belongs to users", func() error { return tenant(by("b", false)) })
 	c.refused(model.ErrConflict, "does not belong to", func() error { return remove(by("a", false)) })
@@ -51,20 +51,20 @@ func TestAuthors(t *testing.T) {
 	c.leader()
 	c.refused(store.ErrFenced, "", func() error { return remove(over) })
 	c.refused(store.ErrFenced, "", func() error {
-		return put(ChangeNetProfile(mustBe(c, model.NetProfile{Key: model.NetProfileKey{Tenant: "t", Name: "n"}})).By(over))
+		return put(over, ChangeNetProfile(mustBe(c, model.NetProfile{Key: model.NetProfileKey{Tenant: "t", Name: "n"}})))
 	})
 }
 
 // TestDefaultTenantOwned: the default tenant, whose object goes, stays.
 func TestDefaultTenantOwned(t *testing.T) {
 	c := newCluster(t)
-	a := Of(c.leader(), "default", true)
-	_, err := c.Put(testContext(t), Admin(), ChangeTenant(mustBe(c, model.Tenant{Name: model.DefaultTenant}), true).By(a))
+	a := c.leader().For("default", true)
+	_, err := c.Put(testContext(t), a, ChangeTenant(mustBe(c, model.Tenant{Name: model.DefaultTenant}), true))
 	c.ok(err)
 	if all := c.fresh().Ownerships(); len(all) != 1 || all[0].Resource() != "tenants.contiv.io/default" {
 		t.Errorf("%v", all)
 	}
-	c.ok(c.Ownership.DeleteOwned(testContext(t), a, model.Owned{Kind: "tenant", Key: "default"}))
+	c.ok(err2(c.Ownership.DeleteOwned(testContext(t), a, model.Owned{Kind: "tenant", Key: "default"})))
 	if got, there := c.fresh().Tenants.Get(model.DefaultTenant); !there || got.Object != "" {
 		t.Errorf("%+v, %v", got, there)
 	}
@@ -75,7 +75,7 @@ func TestDefaultTenantOwned(t *testing.T) {
 func TestReplaceContivPolicy(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/16"), group("g", "n"))
-	a := Of(c.leader(), "p", false)
+	a := c.leader().For("p", false)
 	ruled := func(n int, change func(*model.Rule)) model.RuledPolicy {
 		p := model.RuledPolicy{Policy: policy("p")}
 		for i := range n {
@@ -86,7 +86,7 @@ func TestReplaceContivPolicy(t *testing.T) {
 		return p
 	}
 	put := func(p model.RuledPolicy) error {
-		_, err := c.Put(testContext(t), Admin(), c.Policies.ReplaceContivPolicy(mustBe(c, p), a))
+		_, err := c.Put(testContext(t), a, c.Policies.ReplaceContivPolicy(mustBe(c, p)))
 		return err
 	}
 	none := func(*model.Rule) {}
@@ -113,5 +113,5 @@ func TestReplaceContivPolicy(t *testing.T) {
 	if _, err := model.Check(twice); !errors.Is(err, model.ErrInvalid) {
 		t.Errorf("a rule twice: %v", err)
 	}
-	c.ok(c.Ownership.DeleteOwned(testContext(t), a, model.Owned{Kind: "policy", Key: "default:p"}))
+	c.ok(err2(c.Ownership.DeleteOwned(testContext(t), a, model.Owned{Kind: "policy", Key: "default:p"})))
 }

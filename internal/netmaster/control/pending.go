@@ -45,41 +45,41 @@ type Waiting struct {
 // (new ones, too), and existing groups and networks can be tried. Its errors are those of
 // Apply; model.ErrConflict too when something of it waits already, and when a host
 // does not know how to go back.
-func (pe *Pending) Try(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (Waiting, error) {
+func (pe *Pending) Try(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (Waiting, store.Revision, error) {
 	if within < MinConfirm || within > MaxConfirm {
-		return Waiting{}, model.InvalidField("within", within, fmt.Sprintf("must be between %v and %v", MinConfirm, MaxConfirm))
+		return Waiting{}, 0, model.InvalidField("within", within, fmt.Sprintf("must be between %v and %v", MinConfirm, MaxConfirm))
 	}
 	v, err := pe.commits.View(ctx)
 	if err != nil {
-		return Waiting{}, err
+		return Waiting{}, 0, err
 	}
 	if old := v.Hosts.unconfirming(); len(old) > 0 {
-		return Waiting{}, model.Errorf(model.ErrConflict, "hosts %s run a version of netplugin that does not roll back by itself: upgrade them, or remove the ones that are gone (netctl host rm)", strings.Join(old, ", "))
+		return Waiting{}, 0, model.Errorf(model.ErrConflict, "hosts %s run a version of netplugin that does not roll back by itself: upgrade them, or remove the ones that are gone (netctl host rm)", strings.Join(old, ", "))
 	}
 	for tries := 0; ; tries++ {
-		p, err := pe.tryOnce(ctx, a, changes, objects, within)
+		p, rev, err := pe.tryOnce(ctx, a, changes, objects, within)
 		if errors.Is(err, errMoved) && tries < maxSettled {
 			continue
 		}
 		if err != nil {
-			return Waiting{}, err
+			return Waiting{}, 0, err
 		}
 		if _, err := pe.commits.View(ctx); err != nil { // from here on this process counts its time
 			pe.commits.log.Debug("an unconfirmed change is not in the mirror yet", "change", p.ID, "error", err)
 		}
 		pe.commits.log.Warn("a change is applied and waits to be confirmed", "change", p.ID, "within", within, "objects", len(objects))
-		return Waiting{p, within}, nil
+		return Waiting{p, within}, rev, nil
 	}
 }
 
 // errMoved: something was written between the trial and what became of it.
 var errMoved = model.Errorf(model.ErrConflict, "another client changes the same objects; try again")
 
-func (pe *Pending) tryOnce(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (tables.Pending, error) {
+func (pe *Pending) tryOnce(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (tables.Pending, store.Revision, error) {
 	steps := ordered(changes)
 	cl := pe.commits.claim(a)
 	var wrote map[string]*write
-	_, err := pe.commits.updateBy(ctx, "try", pe.commits.follow.UpdateFresh, func(tx store.Tx) error {
+	_, err := pe.commits.as(a).updateBy(ctx, "try", pe.commits.follow.UpdateFresh, func(tx store.Tx) error {
 		cl.rewind()
 		w := &writes{Tx: tx, of: map[string]*write{}}
 		if err := tryAll(ctx, w, cl, steps, nil, false); err != nil {
@@ -96,14 +96,16 @@ func (pe *Pending) tryOnce(ctx context.Context, a Actor, changes []Change, objec
 	})
 	cl.done(0)
 	if !errors.Is(err, errDryRun) {
-		return tables.Pending{}, unwrapChange(err)
+		return tables.Pending{}, 0, unwrapChange(err)
 	}
 	p := tables.Pending{ID: strings.ToLower(rand.Text()[:8]), Began: pe.commits.now().UTC().Round(0), Within: within, Objects: objects}
 	trials, err := trialsOf(&p, wrote)
 	if err != nil {
-		return p, err
+		return p, 0, err
 	}
-	_, err = pe.commits.updateOnce(context.WithValue(ctx, ownPending{}, p.ID), "try", pe.commits.follow.Update, func(tx store.Tx) error {
+	u := pe.commits.as(a)
+	u.confirms = p.ID
+	rev, err := u.updateOnce(ctx, "try", pe.commits.follow.Update, func(tx store.Tx) error {
 		if err := unlocked(tx, p.Locks, ""); err != nil {
 			return err
 		}
@@ -153,7 +155,7 @@ func (pe *Pending) tryOnce(ctx context.Context, a Actor, changes []Change, objec
 		}
 		return nil
 	})
-	return p, err
+	return p, rev, err
 }
 
 // trialsOf makes what hosts take of what was written, and enters in p what it locks.
@@ -258,14 +260,15 @@ func (w *writes) DeletePrefix(prefix string) {
 // transaction. It is model.ErrNotFound when it does not wait any more, and
 // model.ErrConflict when its time has gone by this process' clock; errors of the change
 // itself leave it waiting.
-func (pe *Pending) Confirm(ctx context.Context, a Actor, id string, read func([]json.RawMessage) ([]Change, error)) error {
+func (pe *Pending) Confirm(ctx context.Context, a Actor, id string, read func([]json.RawMessage) ([]Change, error)) (store.Revision, error) {
 	v, err := pe.commits.View(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	what := fmt.Sprintf("confirm change %q", id)
-	cl := pe.commits.claim(a)
-	rev, err := pe.commits.updateBy(context.WithValue(ctx, ownPending{}, id), what, pe.commits.follow.UpdateFresh, func(tx store.Tx) error {
+	u, cl := pe.commits.as(a), pe.commits.claim(a)
+	u.confirms = id
+	rev, err := u.updateBy(ctx, what, pe.commits.follow.UpdateFresh, func(tx store.Tx) error {
 		cl.rewind()
 		p, err := takePending(tx, id)
 		if err != nil {
@@ -291,27 +294,24 @@ func (pe *Pending) Confirm(ctx context.Context, a Actor, id string, read func([]
 	if err == nil {
 		pe.commits.log.Info("a change is confirmed", "change", id)
 	}
-	return err
+	return rev, err
 }
 
 // Revert takes a change that waits back. It is model.ErrNotFound when it does not wait
 // any more.
-func (pe *Pending) Revert(ctx context.Context, id string) error {
-	return pe.revert(ctx, nil, id, "asked for")
+func (pe *Pending) Revert(ctx context.Context, a Actor, id string) (store.Revision, error) {
+	return pe.revert(ctx, a, id, "asked for")
 }
 
-func (pe *Pending) revert(ctx context.Context, fence *store.Fence, id, why string) error {
-	_, err := pe.commits.update(ctx, fmt.Sprintf("take change %q back", id), func(tx store.Tx) error {
-		if fence != nil {
-			fence.Require(tx)
-		}
+func (pe *Pending) revert(ctx context.Context, a Actor, id, why string) (store.Revision, error) {
+	rev, err := pe.commits.update(ctx, a, fmt.Sprintf("take change %q back", id), func(tx store.Tx) error {
 		_, err := takePending(tx, id)
 		return err
 	})
 	if err == nil {
 		pe.commits.log.Warn("a change is reverted: the previous state is in force", "change", id, "why", why)
 	}
-	return err
+	return rev, err
 }
 
 // takePending takes a change that waits away, with its Trials.
@@ -332,7 +332,7 @@ func takePending(tx store.Tx, id string) (tables.Pending, error) {
 
 // EndPending is the leader's task of rolling back changes that were not confirmed in time,
 // until ctx ends or the leadership is lost.
-func (pe *Pending) EndPending(ctx context.Context, fence store.Fence, every time.Duration) error {
+func (pe *Pending) EndPending(ctx context.Context, l Leader, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -340,7 +340,7 @@ func (pe *Pending) EndPending(ctx context.Context, fence store.Fence, every time
 			if w.Left > 0 {
 				continue
 			}
-			err := pe.revert(ctx, &fence, w.ID, "not confirmed in time")
+			_, err := pe.revert(ctx, l.Actor(), w.ID, "not confirmed in time")
 			switch {
 			case errors.Is(err, store.ErrFenced):
 				return err

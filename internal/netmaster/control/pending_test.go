@@ -33,12 +33,13 @@ func (c *harness) confirmingHost(name model.HostName, knows bool) {
 
 // onTrial tries changes for a minute.
 func (c *harness) onTrial(changes ...Change) (Waiting, error) {
-	return c.Pending.Try(testContext(c.t), Admin(), changes, []json.RawMessage{[]byte(`{}`)}, time.Minute)
+	w, _, err := c.Pending.Try(testContext(c.t), Admin(), changes, []json.RawMessage{[]byte(`{}`)}, time.Minute)
+	return w, err
 }
 
 // confirm confirms a change as the given ones.
 func (c *harness) confirm(id string, changes ...Change) error {
-	return c.Pending.Confirm(testContext(c.t), Admin(), id, func([]json.RawMessage) ([]Change, error) { return changes, nil })
+	return err2(c.Pending.Confirm(testContext(c.t), Admin(), id, func([]json.RawMessage) ([]Change, error) { return changes, nil }))
 }
 
 func routed() model.Global { return model.Global{FwdMode: model.FwdRouting} }
@@ -96,7 +97,7 @@ func TestConfirm(t *testing.T) {
 	}
 	c.put(model.Global{VLANs: model.TagRange{Lo: 1, Hi: 99}})
 	c.refused(model.ErrNotFound, "no unconfirmed change", func() error { return c.confirm(w.ID, ch) })
-	c.refused(model.ErrNotFound, "no unconfirmed change", func() error { return c.Pending.Revert(testContext(t), w.ID) })
+	c.refused(model.ErrNotFound, "no unconfirmed change", func() error { return err2(c.Pending.Revert(testContext(t), Admin(), w.ID)) })
 }
 
 // TestUnconfirmed: after its time a change cannot be confirmed any more, and the leader
@@ -120,7 +121,7 @@ func TestUnconfirmed(t *testing.T) {
 	}
 	w, err = c.onTrial(ch)
 	c.ok(err)
-	c.ok(c.Pending.Revert(testContext(t), w.ID))
+	c.ok(err2(c.Pending.Revert(testContext(t), Admin(), w.ID)))
 	if _, there := c.trial("", w.ID); there || c.mode() != model.FwdBridge {
 		t.Error("it is there after it was taken back")
 	}
@@ -128,11 +129,11 @@ func TestUnconfirmed(t *testing.T) {
 }
 
 // ends runs the leader's task until nothing waits.
-func ends(t *testing.T, c *harness, fence store.Fence) {
+func ends(t *testing.T, c *harness, l Leader) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(testContext(t))
 	done := make(chan error, 1)
-	go func() { done <- c.Pending.EndPending(ctx, fence, 5*time.Millisecond) }()
+	go func() { done <- c.Pending.EndPending(ctx, l, 5*time.Millisecond) }()
 	c.eventually("it is taken back", func() error {
 		if n := len(c.fresh().Pending.Waiting()); n > 0 {
 			return fmt.Errorf("%d changes wait", n)
@@ -224,7 +225,7 @@ func TestTenantOnTrial(t *testing.T) {
 	c.refused(model.ErrConflict, w.ID, func() error { return c.remove(model.TenantName("bare")) })
 	c.ok(c.remove(model.TenantName("gone")))
 	c.refused(model.ErrNotFound, "gone", func() error { _, err := c.onTrial(of("gone")); return err })
-	c.ok(c.Pending.Revert(testContext(t), w.ID))
+	c.ok(err2(c.Pending.Revert(testContext(t), Admin(), w.ID)))
 	c.ok(c.remove(model.TenantName("bare")))
 }
 
@@ -234,7 +235,7 @@ func TestRefusedTries(t *testing.T) {
 	n, p := c.Networks.ChangeNetwork(valid(network("m", "10.2.0.0/24"))), c.Policies.ChangePolicy(valid(policy("q")))
 	filter := model.Global{GeneratedLabels: model.LabelFilter{"run"}}
 	try := func(within time.Duration, changes ...Change) func() error {
-		return func() error { _, err := c.Pending.Try(testContext(t), Admin(), changes, nil, within); return err }
+		return func() error { _, _, err := c.Pending.Try(testContext(t), Admin(), changes, nil, within); return err }
 	}
 	mode := c.Settings.ChangeGlobal(valid(routed()))
 	c.refused(model.ErrInvalid, "between 10s and 1h0m0s", try(9*time.Second, mode))
@@ -260,7 +261,7 @@ func TestConfirmRefused(t *testing.T) {
 	c.ok(c.remove(groupKey("g2")))
 	c.refused(model.ErrNotFound, "g2", func() error { return c.confirm(w.ID, ch) })
 	bad := errors.New("unreadable")
-	err = c.Pending.Confirm(testContext(t), Admin(), w.ID, func([]json.RawMessage) ([]Change, error) { return nil, bad })
+	err = err2(c.Pending.Confirm(testContext(t), Admin(), w.ID, func([]json.RawMessage) ([]Change, error) { return nil, bad }))
 	if !errors.Is(err, bad) || !strings.Contains(err.Error(), w.ID) {
 		t.Errorf("unreadable objects: %v", err)
 	}

@@ -44,7 +44,7 @@ func TestTryMeetsOthers(t *testing.T) {
 	if g, _ := row.Value.(model.Global); err != nil || g.VLANs != vlans || g.FwdMode != model.FwdRouting {
 		t.Errorf("hosts are given %+v, %v", row, err)
 	}
-	a.ok(a.Pending.Revert(testContext(t), w.ID))
+	a.ok(err2(a.Pending.Revert(testContext(t), Admin(), w.ID)))
 
 	hook(func() { b.ok(b.remove(model.TenantName("gone"))) })
 	gone := a.Policies.ChangePolicy(valid(model.ContivPolicy{Key: model.PolicyKey{Tenant: "gone", Name: "new"}}))
@@ -116,7 +116,7 @@ func TestTryOfSeveral(t *testing.T) {
 		return n
 	}
 	for what, end := range map[string]func(id string) error{
-		"taken back": func(id string) error { return c.Pending.Revert(testContext(t), id) },
+		"taken back": func(id string) error { return err2(c.Pending.Revert(testContext(t), Admin(), id)) },
 		"confirmed":  func(id string) error { return c.confirm(id, changes()...) },
 	} {
 		w, err := c.onTrial(changes()...)
@@ -142,7 +142,7 @@ func TestTryOfSeveral(t *testing.T) {
 func TestTimeToConfirm(t *testing.T) {
 	c := confirming(t)
 	ch := c.Settings.ChangeGlobal(valid(routed()))
-	w, err := c.Pending.Try(testContext(t), Admin(), []Change{ch}, []json.RawMessage{[]byte(`{}`)}, MaxConfirm)
+	w, _, err := c.Pending.Try(testContext(t), Admin(), []Change{ch}, []json.RawMessage{[]byte(`{}`)}, MaxConfirm)
 	c.ok(err)
 	old := c.leader()
 	c.leader()

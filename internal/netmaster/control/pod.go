@@ -16,15 +16,14 @@ import (
 func (es *Endpoints) PodsCame() <-chan struct{} { return es.podView.podsCame.Next() }
 
 // FollowPod makes labels, named ports, rates and group of a pod's endpoint what those of
-// want are, for the leader, who has the fence. An endpoint that is gone, or another pod's,
+// want are. An endpoint that is gone, or another pod's,
 // is left alone; one that is so already is not written. A group that is not there is
 // model.ErrNotFound, one on another network, or whose pool does not have the
 // endpoint's address, model.ErrConflict or model.ErrInvalid.
-func (es *Endpoints) FollowPod(ctx context.Context, fence store.Fence, want model.Endpoint) error {
-	cl := es.commits.claim(Admin())
-	rev, err := es.commits.update(ctx, fmt.Sprintf("update endpoint %q of pod %s/%s", want.Key, want.Namespace, want.Pod.Name), func(tx store.Tx) error {
+func (es *Endpoints) FollowPod(ctx context.Context, l Leader, want model.Endpoint) error {
+	cl := es.commits.claim(l.Actor())
+	rev, err := es.commits.update(ctx, l.Actor(), fmt.Sprintf("update endpoint %q of pod %s/%s", want.Key, want.Namespace, want.Pod.Name), func(tx store.Tx) error {
 		cl.rewind()
-		fence.Require(tx)
 		row, err := tables.Endpoints.Find(tx, want.Key)
 		if err != nil || !row.Exists() || row.Value.Pod.UID != want.Pod.UID {
 			return err

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -81,8 +80,8 @@ func mayChange(p model.Policy, kind model.PolicyKind, owner model.PolicyOwner) e
 const maxRefDeletes = 24
 
 // deletePolicy deletes a policy of a kind and owner.
-func (ps *Policies) deletePolicy(ctx context.Context, a Actor, by Author, k model.PolicyKey, kind model.PolicyKind, owner model.PolicyOwner) error {
-	_, err := ps.commits.update(ctx, fmt.Sprintf("delete policy %q", k), func(tx store.Tx) error {
+func deletePolicy(k model.PolicyKey, kind model.PolicyKind, owner model.PolicyOwner) Deletion {
+	return inOne(fmt.Sprintf("delete policy %q", k), func(tx store.Tx, a Actor) error {
 		p, err := tables.Policies.Get(tx, k)
 		if err != nil {
 			return err
@@ -93,10 +92,10 @@ func (ps *Policies) deletePolicy(ctx context.Context, a Actor, by Author, k mode
 		if err := a.mayWriteTier(tx, k, 0); err != nil {
 			return err
 		}
-		if err := by.mayDelete(tx, ownPolicy(k)); err != nil {
+		if err := a.mayDelete(tx, ownPolicy(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(Scope{}, tx, tables.TargetPolicy(k), tables.RulesOf(k), tables.PendingScope); err != nil {
+		if err := unreferenced(a.Scope(), tx, tables.TargetPolicy(k), tables.RulesOf(k), tables.PendingScope); err != nil {
 			return err
 		}
 		for _, t := range policyTargets(p) {
@@ -120,5 +119,4 @@ func (ps *Policies) deletePolicy(ctx context.Context, a Actor, by Author, k mode
 		tables.Policies.Delete(tx, k)
 		return nil
 	})
-	return err
 }

@@ -124,7 +124,7 @@ func TestEndpointsBesidePools(t *testing.T) {
 		return nil
 	})
 	outcomes(t, errs, nil)
-	if got := cs[0].fresh().Endpoints.CountOfNetwork(netKey("n")); got != 300 {
+	if got := len(cs[0].fresh().Endpoints.OfNetwork(netKey("n"))); got != 300 {
 		t.Errorf("%d endpoints, want 300", got)
 	}
 	checkInvariants(t, cs[0])

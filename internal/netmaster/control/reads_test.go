@@ -71,7 +71,7 @@ func TestReadsWhatItTouches(t *testing.T) {
 			return inUse(model.TenantName("blue"))()
 		}},
 		{"a host and its endpoints", 40, func() error {
-			n, err := c.Hosts.RemoveHost(ctx, "few", true)
+			n, _, err := c.Hosts.RemoveHost(ctx, Admin(), "few", true)
 			if err == nil && n != 3 {
 				err = fmt.Errorf("%d endpoints are released", n)
 			}

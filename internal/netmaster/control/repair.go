@@ -30,11 +30,12 @@ type Repaired struct {
 // without an owner, and allocates again what an owner has. Each repair is a transaction of
 // its own. It checks that the row was not written since, as each allocation does, and that
 // the owner still has what is missing.
-func (re *Repair) RepairOwners(ctx context.Context) ([]Repaired, error) {
+func (re *Repair) RepairOwners(ctx context.Context, a Actor) ([]Repaired, store.Revision, error) {
 	found, err := re.Owners(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	u := re.commits.as(a)
 	var out []Repaired
 	for _, kind := range []string{OwnedByNobody, Leftover, NotAllocated} { // free what is in the way first
 		for _, f := range found {
@@ -43,12 +44,12 @@ func (re *Repair) RepairOwners(ctx context.Context) ([]Repaired, error) {
 			}
 			r := Repaired{OwnerFinding: f}
 			if kind == NotAllocated {
-				r.Done, r.Err = re.allocateAgain(ctx, f)
+				r.Done, r.Err = re.allocateAgain(ctx, u, f)
 			} else {
-				r.Done, r.Err = re.freeUnowned(ctx, f)
+				r.Done, r.Err = re.freeUnowned(ctx, u, f)
 			}
 			if errors.Is(r.Err, model.ErrUnavailable) || ctx.Err() != nil {
-				return out, r.Err
+				return out, u.rev, r.Err
 			}
 			if r.Done {
 				re.commits.log.Info("repaired the store", "what", f.Text)
@@ -56,12 +57,12 @@ func (re *Repair) RepairOwners(ctx context.Context) ([]Repaired, error) {
 			out = append(out, r)
 		}
 	}
-	return out, nil
+	return out, u.rev, nil
 }
 
 // freeUnowned frees an allocation without an owner.
-func (re *Repair) freeUnowned(ctx context.Context, f OwnerFinding) (done bool, err error) {
-	_, err = re.commits.update(ctx, "free "+f.Object, func(tx store.Tx) error {
+func (re *Repair) freeUnowned(ctx context.Context, u *usecase, f OwnerFinding) (done bool, err error) {
+	_, err = u.update(ctx, "free "+f.Object, func(tx store.Tx) error {
 		done = false
 		kv, err := tx.Get(f.at.key)
 		if err != nil {
@@ -119,9 +120,9 @@ func putLess[K, E comparable, V, X any](tx store.Tx, t *tables.Table[K, V], k K,
 }
 
 // allocateAgain gives an owner what it has.
-func (re *Repair) allocateAgain(ctx context.Context, f OwnerFinding) (done bool, err error) {
-	cl := re.commits.claim(Admin())
-	rev, err := re.commits.update(ctx, fmt.Sprintf("allocate for %s again", f.Object), func(tx store.Tx) error {
+func (re *Repair) allocateAgain(ctx context.Context, u *usecase, f OwnerFinding) (done bool, err error) {
+	cl := re.commits.claim(u.actor)
+	rev, err := u.update(ctx, fmt.Sprintf("allocate for %s again", f.Object), func(tx store.Tx) error {
 		done = false
 		cl.rewind()
 		kv, err := tx.Get(f.at.key)

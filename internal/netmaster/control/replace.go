@@ -100,18 +100,14 @@ func readStaged(tx store.Tx, p model.PolicyKey) ([]tables.StagedRule, error) {
 	return out, nil
 }
 
-// replaceStaged makes a network policy and its rules what they are in n, and
-// returns the revision of the switch; a leader gives its fence.
-func (ps *Policies) replaceStaged(ctx context.Context, a Actor, fence *store.Fence, n model.NetworkPolicy) (rev store.Revision, err error) {
+// replaceStaged makes a network policy and its rules what they are in n.
+func (ps *Policies) replaceStaged(ctx context.Context, u *usecase, n model.NetworkPolicy) (err error) {
 	k, id, what := n.Policy.Key, rand.Text(), fmt.Sprintf("replace the rules of policy %q", n.Policy.Key)
 	var peers []namedSelector
 	for i, r := range n.Rules {
 		peers = append(peers, peerSelectors(fmt.Sprintf("rules[%d]", i), r)...)
 	}
-	rev, err = ps.commits.update(ctx, what, func(tx store.Tx) error {
-		if fence != nil {
-			fence.Require(tx)
-		}
+	rev, err := u.update(ctx, what, func(tx store.Tx) error {
 		if err := tx.Prefetch(tables.Tenants.Key(k.Tenant), tables.Policies.Key(k), tables.Replacements.Key(tables.ReplacementKey(k))); err != nil {
 			return err
 		}
@@ -127,7 +123,7 @@ func (ps *Policies) replaceStaged(ctx context.Context, a Actor, fence *store.Fen
 				return err
 			}
 		}
-		if err := a.mayWriteTier(tx, k, n.Policy.Tier); err != nil {
+		if err := u.actor.mayWriteTier(tx, k, n.Policy.Tier); err != nil {
 			return err
 		}
 		if err := settled(tx, k); err != nil {
@@ -139,26 +135,23 @@ func (ps *Policies) replaceStaged(ctx context.Context, a Actor, fence *store.Fen
 		return tables.Replacements.Create(tx, tables.Replacement{Policy: k, ID: id})
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() {
 		if err != nil { // not by the caller's context, whose end may be the reason
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 			defer cancel()
-			_ = ps.commits.settle(ctx, nil, k, id) // what this leaves behind others find
+			_ = ps.commits.settle(ctx, Admin(), k, id) // what this leaves behind others find
 		}
 	}()
 	if err := ps.commits.follow.WaitFor(ctx, rev); err != nil { // from then on, changes of rules end this
-		return 0, fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	staged := differences(ps.policyView.AnyRulesOf(k), n.Rules)
-	if err := ps.stageAll(ctx, what, k, id, staged); err != nil {
-		return 0, err
+	if err := ps.stageAll(ctx, u.actor, what, k, id, staged); err != nil {
+		return err
 	}
-	rev, err = ps.commits.updateOnce(ctx, what, ps.commits.follow.Update, func(tx store.Tx) error {
-		if fence != nil {
-			fence.Require(tx)
-		}
+	_, err = u.updateOnce(ctx, what, ps.commits.follow.Update, func(tx store.Tx) error {
 		r, err := stagedBy(tx, k, id)
 		if err != nil {
 			return err
@@ -176,12 +169,12 @@ func (ps *Policies) replaceStaged(ctx context.Context, a Actor, fence *store.Fen
 		return tables.Replacements.Put(tx, r)
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if err := ps.commits.settle(ctx, nil, k, ""); err != nil {
+	if err := ps.commits.settle(ctx, Admin(), k, ""); err != nil {
 		ps.commits.log.Debug("the rules of a policy are replaced; the staged rows are moved later", "policy", k.String(), "error", err)
 	}
-	return rev, nil
+	return nil
 }
 
 // cleanupTime is how long a use-case that has failed may take to put things back.
@@ -252,10 +245,10 @@ func stage(tx store.Tx, p model.PolicyKey, id string, rules []ruleChange) error 
 }
 
 // stageAll stages rules in as many transactions as it takes.
-func (ps *Policies) stageAll(ctx context.Context, what string, p model.PolicyKey, id string, rules []ruleChange) error {
+func (ps *Policies) stageAll(ctx context.Context, a Actor, what string, p model.PolicyKey, id string, rules []ruleChange) error {
 	var done atomic.Int64
 	err := inParts(rules, func(some []ruleChange) error {
-		_, err := ps.commits.updateOnce(ctx, what, ps.commits.follow.Update, func(tx store.Tx) error { return stage(tx, p, id, some) })
+		_, err := ps.commits.as(a).updateOnce(ctx, what, ps.commits.follow.Update, func(tx store.Tx) error { return stage(tx, p, id, some) })
 		if err == nil {
 			done.Add(int64(len(some)))
 		}
@@ -269,12 +262,9 @@ func (ps *Policies) stageAll(ctx context.Context, what string, p model.PolicyKey
 
 // settle ends the replacement of a policy's rules, if there is one, and if it has the id
 // when one is given: rules in force become rows of Rules, and everything else staged goes.
-func (c *Committer) settle(ctx context.Context, fence *store.Fence, p model.PolicyKey, id string) error {
+func (c *Committer) settle(ctx context.Context, a Actor, p model.PolicyKey, id string) error {
 	update := func(fn func(tx store.Tx, r tables.Row[tables.Replacement]) error) error {
-		_, err := c.updateOnce(ctx, fmt.Sprintf("settle the rules of policy %q", p), c.follow.Update, func(tx store.Tx) error {
-			if fence != nil {
-				fence.Require(tx)
-			}
+		_, err := c.as(a).updateOnce(ctx, fmt.Sprintf("settle the rules of policy %q", p), c.follow.Update, func(tx store.Tx) error {
 			row, err := tables.Replacements.Find(tx, tables.ReplacementKey(p))
 			if err != nil || !row.Exists() || id != "" && row.Value.ID != id {
 				return err
@@ -355,7 +345,7 @@ type progress struct {
 
 // sweepReplacements settles replacements of stopped netmasters: the ones in force, and the
 // ones without progress since the last round.
-func (ps *Policies) sweepReplacements(ctx context.Context, fence store.Fence, v *View) error {
+func (ps *Policies) sweepReplacements(ctx context.Context, l Leader, v *View) error {
 	now := stalled{}
 	var over []model.PolicyKey
 	v.mu.RLock()
@@ -368,7 +358,7 @@ func (ps *Policies) sweepReplacements(ctx context.Context, fence store.Fence, v 
 	v.mu.RUnlock()
 	ps.stalled = now
 	for _, k := range over {
-		if err := ps.commits.settle(ctx, &fence, k, now[k].id); err != nil {
+		if err := ps.commits.settle(ctx, l.Actor(), k, now[k].id); err != nil {
 			return err
 		}
 	}

@@ -101,7 +101,7 @@ func TestReplaceManyRules(t *testing.T) {
 				t.Errorf("then %s, %d rules", m, n)
 			}
 			noneStaged(t, c)
-			c.ok(c.Policies.DeleteNetworkPolicy(testContext(t), Admin(), policyKey("n"), model.OwnerUser))
+			c.ok(err2(c.Delete(testContext(t), Admin(), DeleteNetworkPolicy(policyKey("n"), model.OwnerUser))))
 			for k := range c.dump() {
 				if strings.Contains(k, "/rules/") && !strings.HasPrefix(k, store.Root+"gen") {
 					t.Errorf("%s is left", k)
@@ -167,7 +167,7 @@ func TestReplaceInterrupted(t *testing.T) {
 					t.Errorf("%s after it was replaced", now)
 				}
 			case "deleted":
-				other.ok(other.Policies.DeleteNetworkPolicy(testContext(t), Admin(), policyKey("n"), model.OwnerUser))
+				other.ok(err2(other.Delete(testContext(t), Admin(), DeleteNetworkPolicy(policyKey("n"), model.OwnerUser))))
 			}
 			noneStaged(t, other)
 			other.stop()
@@ -188,11 +188,11 @@ func TestReplaceMeetsOthers(t *testing.T) {
 	for name, meanwhile := range map[string]func(c *harness) error{
 		"a rule": func(c *harness) error { return c.putNetworkRule(manyRules(n, 3).Rules[7], model.OwnerUser) },
 		"less": func(c *harness) error {
-			return c.Policies.DeleteNetworkRule(testContext(c.t), Admin(), manyRules(n, 1).Rules[7].Key, model.OwnerUser)
+			return err2(c.Delete(testContext(c.t), Admin(), c.Policies.DeleteNetworkRule(manyRules(n, 1).Rules[7].Key, model.OwnerUser)))
 		},
 		"all": func(c *harness) error { return c.try(manyRules(n, 3)) },
 		"no more": func(c *harness) error {
-			return c.Policies.DeleteNetworkPolicy(testContext(c.t), Admin(), policyKey("n"), model.OwnerUser)
+			return err2(c.Delete(testContext(c.t), Admin(), DeleteNetworkPolicy(policyKey("n"), model.OwnerUser)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestReplaceInList(t *testing.T) {
 		for i := range others {
 			changes = append(changes, c.Policies.ChangePolicy(valid(policy(fmt.Sprint("p", i)))))
 		}
-		out, done, err := c.Apply(testContext(t), Admin(), changes, false, func() bool { return true })
+		out, done, _, err := c.Apply(testContext(t), Admin(), changes, false, func() bool { return true })
 		if err != nil || done != len(changes) || out[0].Unchanged() {
 			t.Errorf("with %d others: %d done, %v", others, done, err)
 		}

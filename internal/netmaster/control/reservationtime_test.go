@@ -25,7 +25,7 @@ func TestReservationsOfSetClocks(t *testing.T) {
 		}
 	}
 	preferred := func() error {
-		_, err := c.Addresses.AllocAddress(ctx, AddressRequest{Network: k, Preferred: addr("10.1.0.50")})
+		_, _, err := c.Addresses.AllocAddress(ctx, Admin(), AddressRequest{Network: k, Preferred: addr("10.1.0.50")})
 		return err
 	}
 	for _, jump := range []time.Duration{25 * time.Hour, -50 * time.Hour} {

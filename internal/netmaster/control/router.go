@@ -29,21 +29,20 @@ func freeRouter(tx store.Tx, id model.RouterID) {
 // GiveRouters is the leader's task of giving a router to each tenant that has
 // none: the default tenant of a new store, and those of before there were routers.
 // It returns when ctx ends or the leadership is lost.
-func (ts *Tenants) GiveRouters(ctx context.Context, fence store.Fence) error {
+func (ts *Tenants) GiveRouters(ctx context.Context, l Leader) error {
 	return whenever(ctx, &ts.tenantView.unrouted, func() bool { return len(ts.tenantView.withoutRouter()) > 0 },
-		func() error { return ts.giveRouters(ctx, fence) },
+		func() error { return ts.giveRouters(ctx, l) },
 		func(err error) {
 			ts.commits.log.Warn("not all tenants have a router; trying again", "error", err)
 		})
 }
 
-func (ts *Tenants) giveRouters(ctx context.Context, fence store.Fence) error {
+func (ts *Tenants) giveRouters(ctx context.Context, l Leader) error {
 	var last store.Revision
 	for _, name := range ts.tenantView.withoutRouter() {
-		cl := ts.commits.claim(Admin())
-		rev, err := ts.commits.update(ctx, fmt.Sprintf("give tenant %q a router", name), func(tx store.Tx) error {
+		cl := ts.commits.claim(l.Actor())
+		rev, err := ts.commits.update(ctx, l.Actor(), fmt.Sprintf("give tenant %q a router", name), func(tx store.Tx) error {
 			cl.rewind()
-			fence.Require(tx)
 			t, err := tables.Tenants.Find(tx, name)
 			if err != nil || !t.Exists() || t.Value.Router != 0 {
 				return err

@@ -148,12 +148,12 @@ func sameRule(was, want model.PolicyRule) (err error) {
 }
 
 // DeleteRule deletes a rule of a Contiv policy.
-func (ps *Policies) DeleteRule(ctx context.Context, a Actor, k model.RuleKey) error {
-	return ps.deleteRule(ctx, a, k, model.KindContiv, model.OwnerUser)
+func (ps *Policies) DeleteRule(k model.RuleKey) Deletion {
+	return ps.deleteRule(k, model.KindContiv, model.OwnerUser)
 }
 
-func (ps *Policies) deleteRule(ctx context.Context, a Actor, k model.RuleKey, kind model.PolicyKind, owner model.PolicyOwner) error {
-	_, err := ps.commits.update(ctx, fmt.Sprintf("delete rule %q", k), func(tx store.Tx) error {
+func (ps *Policies) deleteRule(k model.RuleKey, kind model.PolicyKind, owner model.PolicyOwner) Deletion {
+	return inOne(fmt.Sprintf("delete rule %q", k), func(tx store.Tx, a Actor) error {
 		if err := tx.Prefetch(tables.Policies.Key(k.PolicyKey()), tables.Rules.Key(k), tables.Replacements.Key(tables.ReplacementKey(k.PolicyKey()))); err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (ps *Policies) deleteRule(ctx context.Context, a Actor, k model.RuleKey, ki
 			return err
 		}
 		if kind == model.KindContiv {
-			if err := (Author{}).mayDelete(tx, ownPolicy(k.PolicyKey())); err != nil {
+			if err := a.mayDelete(tx, ownPolicy(k.PolicyKey())); err != nil {
 				return err
 			}
 		}
@@ -187,7 +187,6 @@ func (ps *Policies) deleteRule(ctx context.Context, a Actor, k model.RuleKey, ki
 		}
 		return nil
 	})
-	return err
 }
 
 // dropRule takes a rule away with its references.

@@ -165,11 +165,13 @@ func TestRefused(t *testing.T) {
 		{"10.9.9.9", "not allocated", model.ErrNotFound},
 		{"10.1.1.1", "endpoint", model.ErrInUse},
 	} {
-		c.refused(tc.kind, tc.part, func() error { return c.Addresses.ReleaseAddress(ctx, Admin(), netKey("v1"), addr(tc.addr)) })
+		c.refused(tc.kind, tc.part, func() error { return err2(c.Addresses.ReleaseAddress(ctx, Admin(), netKey("v1"), addr(tc.addr))) })
 	}
-	c.refused(model.ErrNotFound, "nosuch", func() error { return c.Addresses.ReleaseAddress(ctx, Admin(), netKey("nosuch"), addr("10.1.1.1")) })
 	c.refused(model.ErrNotFound, "nosuch", func() error {
-		return c.Endpoints.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: model.EndpointKey{Network: netKey("v1"), ID: "nosuch"}})
+		return err2(c.Addresses.ReleaseAddress(ctx, Admin(), netKey("nosuch"), addr("10.1.1.1")))
+	})
+	c.refused(model.ErrNotFound, "nosuch", func() error {
+		return err2(c.Endpoints.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: model.EndpointKey{Network: netKey("v1"), ID: "nosuch"}}))
 	})
 }
 

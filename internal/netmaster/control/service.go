@@ -117,8 +117,8 @@ func (ss *Services) giveAddrs(ctx context.Context, tx store.Tx, cl *claim, s *mo
 }
 
 // DeleteService deletes a load-balanced service and frees its addresses.
-func (ss *Services) DeleteService(ctx context.Context, k model.ServiceKey) error {
-	_, err := ss.commits.update(ctx, fmt.Sprintf("delete load-balanced service %q", k), func(tx store.Tx) error {
+func DeleteService(k model.ServiceKey) Deletion {
+	return inOne(fmt.Sprintf("delete load-balanced service %q", k), func(tx store.Tx, _ Actor) error {
 		s, err := tables.LoadBalancers.Get(tx, k)
 		if err != nil {
 			return err
@@ -130,5 +130,4 @@ func (ss *Services) DeleteService(ctx context.Context, k model.ServiceKey) error
 		tables.LoadBalancers.Delete(tx, k)
 		return nil
 	})
-	return err
 }

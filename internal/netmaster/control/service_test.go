@@ -76,7 +76,7 @@ func TestProviders(t *testing.T) {
 	want(c, "all", "e1", "e2")
 	update := func(id model.EndpointID, u EndpointUpdate) {
 		u.Key = model.EndpointKey{Network: netKey("n"), ID: id}
-		c.ok(c.Endpoints.UpdateEndpoint(testContext(t), Admin(), u))
+		c.ok(err2(c.Endpoints.UpdateEndpoint(testContext(t), Admin(), u)))
 	}
 	update("e3", EndpointUpdate{Container: "c3", Labels: map[string]string{"app": "web", "tier": "front"}})
 	want(c, "web", "e1", "e3")
@@ -112,7 +112,7 @@ func TestDrain(t *testing.T) {
 	}
 	drain := func(on bool) {
 		t.Helper()
-		got, err := c.Endpoints.DrainEndpoint(testContext(t), e.Key, on)
+		got, _, err := c.Endpoints.DrainEndpoint(testContext(t), Admin(), e.Key, on)
 		if c.ok(err); got.Draining != on || got.Key != e.Key {
 			t.Errorf("%+v", got)
 		}
@@ -124,16 +124,16 @@ func TestDrain(t *testing.T) {
 	if diff := cmp.Diff(before, c.dump()); diff != "" {
 		t.Errorf("said again, and something has changed: %s", diff)
 	}
-	c.ok(c.Endpoints.UpdateEndpoint(testContext(t), Admin(), EndpointUpdate{Key: e.Key, Labels: map[string]string{"tier": "x"}}))
+	c.ok(err2(c.Endpoints.UpdateEndpoint(testContext(t), Admin(), EndpointUpdate{Key: e.Key, Labels: map[string]string{"tier": "x"}})))
 	drains(true)
 	drain(false)
 	drains(false)
 	drain(true)
-	c.ok(c.Endpoints.UpdateEndpoint(testContext(t), Admin(), EndpointUpdate{Key: e.Key, Stopped: true}))
+	c.ok(err2(c.Endpoints.UpdateEndpoint(testContext(t), Admin(), EndpointUpdate{Key: e.Key, Stopped: true})))
 	drains(false)
 	gone := model.EndpointKey{Network: netKey("n"), ID: "gone"}
 	c.refused(model.ErrNotFound, "gone", func() error {
-		_, err := c.Endpoints.DrainEndpoint(testContext(t), gone, true)
+		_, _, err := c.Endpoints.DrainEndpoint(testContext(t), Admin(), gone, true)
 		return err
 	})
 }

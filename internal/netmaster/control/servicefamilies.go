@@ -12,17 +12,16 @@ import (
 
 // completeServices gives services the addresses that they lack. It logs networks
 // without room, and goes on with the other services.
-func (ss *Services) completeServices(ctx context.Context, fence store.Fence, v *View) error {
+func (ss *Services) completeServices(ctx context.Context, l Leader, v *View) error {
 	full := 0
 	var example error
 	for _, s := range v.Services.List("") {
 		if !v.Services.lacksFamily(s) {
 			continue
 		}
-		cl := ss.commits.claim(Admin())
-		rev, err := ss.commits.update(ctx, fmt.Sprintf("complete load-balanced service %q", s.Key), func(tx store.Tx) error {
+		cl := ss.commits.claim(l.Actor())
+		rev, err := ss.commits.update(ctx, l.Actor(), fmt.Sprintf("complete load-balanced service %q", s.Key), func(tx store.Tx) error {
 			cl.rewind()
-			fence.Require(tx)
 			row, err := tables.LoadBalancers.Find(tx, s.Key)
 			if err != nil || !row.Exists() {
 				return err

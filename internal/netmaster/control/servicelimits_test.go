@@ -60,7 +60,7 @@ func TestServiceNamesDiffer(t *testing.T) {
 		for _, name := range names {
 			changes = append(changes, c.Services.ChangeService(valid(service(name, "n", "", "a=b"))))
 		}
-		_, _, err := c.Apply(testContext(t), Admin(), changes, false, nil)
+		_, _, _, err := c.Apply(testContext(t), Admin(), changes, false, nil)
 		return err
 	}
 	c.fresh()
@@ -100,7 +100,7 @@ func TestTooManyServices(t *testing.T) {
 		for _, s := range all {
 			changes = append(changes, c.Services.ChangeService(valid(s)))
 		}
-		_, _, err := c.Apply(testContext(t), Admin(), changes, false, nil)
+		_, _, _, err := c.Apply(testContext(t), Admin(), changes, false, nil)
 		return err
 	}
 	c.refused(model.ErrExhausted, strconv.Itoa(model.MaxFronts), func() error { return list(service("two", "n", "", "a=b"), service("three", "n", "", "a=b")) })

@@ -140,7 +140,7 @@ func TestSharedNetworks(t *testing.T) {
 		changes = append(changes, ChangeTenant(valid(o), false))
 	}
 	changes = append(changes, c.Networks.ChangeNetwork(valid(network("owner:n", "10.3.0.0/16"))))
-	if _, _, err := c.Apply(ctx, Admin(), changes, false, nil); err != nil {
+	if _, _, _, err := c.Apply(ctx, Admin(), changes, false, nil); err != nil {
 		t.Error(err)
 	}
 	checkInvariants(t, c)

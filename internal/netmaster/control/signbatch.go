@@ -121,7 +121,7 @@ func (la *L2Announcers) keepSigns(ctx context.Context, b *signBatch) {
 		rows = append(rows, answererRows(h)...)
 	}
 	slices.Sort(hosts)
-	_, b.err = la.commits.update(ctx, "keep what hosts answer for", func(tx store.Tx) error {
+	_, b.err = la.commits.update(ctx, Admin(), "keep what hosts answer for", func(tx store.Tx) error {
 		b.held, b.errs = map[model.HostName][]netip.Addr{}, map[model.HostName]error{}
 		if err := tx.Prefetch(rows...); err != nil {
 			return err

@@ -66,18 +66,18 @@ func TestSignsTogether(t *testing.T) {
 					switch {
 					case round == 4 && i == 7: // somebody else's, in its name
 						r.Installation = "i-thief"
-						if held, _, err := h.masters[0].L2Announcers.Answer(ctx, r); !errors.Is(err, model.ErrConflict) {
+						if held, _, err := h.masters[0].L2Announcers.Answer(ctx, Admin(), r); !errors.Is(err, model.ErrConflict) {
 							t.Errorf("an installation that has not the name has %v, %v", held, err)
 						}
 					case round == 4 && i == 8:
 						r.Able = nil
-						if held, _, err := h.masters[0].L2Announcers.Answer(ctx, r); err != nil || len(held) > 0 {
+						if held, _, err := h.masters[0].L2Announcers.Answer(ctx, Admin(), r); err != nil || len(held) > 0 {
 							t.Errorf("who is not able has %v, %v", held, err)
 						}
 					case round > 4 && i == 8:
 					default:
 						began := time.Now()
-						held, _, err := h.masters[0].L2Announcers.Answer(ctx, r)
+						held, _, err := h.masters[0].L2Announcers.Answer(ctx, Admin(), r)
 						if err != nil || len(held) != 1 || held[0] != all[i] {
 							t.Errorf("%s has %v, %v", host, held, err)
 						}

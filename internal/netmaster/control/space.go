@@ -163,25 +163,3 @@ func poolRanges(pools map[model.GroupName]model.AddrRange) ipam.Ranges {
 	}
 	return ipam.Union(rs...)
 }
-
-// Usage is how many and which addresses of a network or a group are in use.
-type Usage struct {
-	Count     int    // addresses of both families that endpoints and reservations hold
-	Allocated string // ranges such as "10.1.1.1-10.1.1.3, 10.1.1.9"; gateway and, for a network, pools included
-	Available string // the rest
-}
-
-func (s *space) usage(within, taken ipam.Ranges) Usage {
-	all := append([]model.AddrRange{}, taken...)
-	for _, r := range within {
-		if sp := s.family(r.First.Is6()); sp != nil {
-			all = append(all, sp.Used(r)...)
-		}
-	}
-	available := within.Minus(ipam.Union(all...))
-	return Usage{
-		Count:     len(s.owners),
-		Allocated: within.Minus(available).String(),
-		Available: available.String(),
-	}
-}

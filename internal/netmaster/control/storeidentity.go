@@ -166,8 +166,8 @@ func (si *StoreIdentity) Identity(ctx context.Context) (store.Incarnation, store
 // another picture, it is ErrConflict: hosts have first to meet the store.
 // Where hosts know a later state, so that this one was restored, the tokens that it has
 // end unless keepTokens: some may have been revoked after it. ended tells of that.
-func (si *StoreIdentity) Adopt(ctx context.Context, keepTokens bool) (inc store.Incarnation, ended bool, _ store.Revision, err error) {
-	rev, err := si.commits.update(ctx, "adopt the store", func(tx store.Tx) (err error) {
+func (si *StoreIdentity) Adopt(ctx context.Context, a Actor, keepTokens bool) (inc store.Incarnation, ended bool, _ store.Revision, err error) {
+	rev, err := si.commits.update(ctx, a, "adopt the store", func(tx store.Tx) (err error) {
 		if inc, err = tables.Incarnations.Get(tx, tables.IncarnationKey{}); err != nil {
 			return err
 		}

@@ -53,7 +53,7 @@ func (c *harness) identity() Incarnation {
 func TestAdoptStore(t *testing.T) {
 	c := newCluster(t)
 	was := c.identity()
-	c.refused(model.ErrConflict, "no host reports", func() error { _, _, _, err := c.Store.Adopt(testContext(t), true); return err })
+	c.refused(model.ErrConflict, "no host reports", func() error { _, _, _, err := c.Store.Adopt(testContext(t), Admin(), true); return err })
 	follows := func(marks ...string) {
 		_, err := c.st.Update(t.Context(), func(tx store.Tx) error {
 			for i, mark := range marks {
@@ -70,7 +70,7 @@ func TestAdoptStore(t *testing.T) {
 	if _, err := c.st.Update(testContext(t), func(tx store.Tx) error { tx.Put(token, []byte("x"), nil); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	adopted, _, rev, err := c.Store.Adopt(testContext(t), false)
+	adopted, _, rev, err := c.Store.Adopt(testContext(t), Admin(), false)
 	if c.dump()[token] != "" {
 		t.Error("a token of before lets in again")
 	}
@@ -90,7 +90,7 @@ func TestAdoptStore(t *testing.T) {
 		t.Errorf("%+v succeeds a store that no host named", adopted)
 	}
 	follows("third/1", "other/1", was.Mark(), was.Mark(), was.Mark())
-	again, ended, _, err := c.Store.Adopt(testContext(t), false)
+	again, ended, _, err := c.Store.Adopt(testContext(t), Admin(), false)
 	c.ok(err)
 	if ended {
 		t.Error("tokens have ended, though no host knows a later state of this store")
@@ -99,9 +99,9 @@ func TestAdoptStore(t *testing.T) {
 		t.Errorf("adopted again as %+v, was %+v", again, adopted)
 	}
 	follows(again.Mark(), again.Mark(), again.Mark(), again.Mark(), again.Mark(), "")
-	c.refused(model.ErrConflict, "no host reports", func() error { _, _, _, err := c.Store.Adopt(testContext(t), true); return err })
+	c.refused(model.ErrConflict, "no host reports", func() error { _, _, _, err := c.Store.Adopt(testContext(t), Admin(), true); return err })
 	follows(fmt.Sprintf("held:%s", again.Mark())) // of an earlier revision
-	_, _, _, err = c.Store.Adopt(testContext(t), true)
+	_, _, _, err = c.Store.Adopt(testContext(t), Admin(), true)
 	c.ok(err)
 	c.stop() // it would write the identity again
 	_, err = c.st.Update(t.Context(), func(tx store.Tx) error { tx.Delete(store.StoreIdentityKey); return nil })
@@ -109,7 +109,7 @@ func TestAdoptStore(t *testing.T) {
 	if _, _, err := c.Store.Identity(testContext(t)); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("the identity of a store that has none: %v", err)
 	}
-	c.refused(model.ErrNotFound, "store identity", func() error { _, _, _, err := c.Store.Adopt(testContext(t), true); return err })
+	c.refused(model.ErrNotFound, "store identity", func() error { _, _, _, err := c.Store.Adopt(testContext(t), Admin(), true); return err })
 }
 
 // TestStoreReplaced: under a running netmaster an empty store gets an identity of its own
@@ -203,8 +203,11 @@ func TestReplacedBeforeSeen(t *testing.T) {
 	mem.Replace(began, 0)
 	for what, ask := range map[string]func(ctx context.Context) error{
 		"a view":    func(ctx context.Context) error { _, err := c.View(ctx); return err },
-		"a dry run": func(ctx context.Context) error { _, _, err := c.Apply(ctx, Admin(), changes, true, nil); return err },
-		"a change":  func(ctx context.Context) error { _, _, err := c.Apply(ctx, Admin(), changes, false, nil); return err },
+		"a dry run": func(ctx context.Context) error { _, _, _, err := c.Apply(ctx, Admin(), changes, true, nil); return err },
+		"a change": func(ctx context.Context) error {
+			_, _, _, err := c.Apply(ctx, Admin(), changes, false, nil)
+			return err
+		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		if err := ask(ctx); err == nil {
@@ -213,7 +216,7 @@ func TestReplacedBeforeSeen(t *testing.T) {
 		cancel()
 	}
 	st.held.Unlock()
-	out, _, err := c.Apply(testContext(t), Admin(), changes, false, nil)
+	out, _, _, err := c.Apply(testContext(t), Admin(), changes, false, nil)
 	c.ok(err)
 	if out[0].Unchanged() {
 		t.Error("a tenant that is not there is unchanged")
@@ -231,7 +234,7 @@ func TestStoreIdentityAway(t *testing.T) {
 	if _, _, err := c.Store.Identity(context.Background()); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("Identity: %v", err)
 	}
-	if _, _, _, err := c.Store.Adopt(testContext(t), true); !errors.Is(err, model.ErrUnavailable) {
+	if _, _, _, err := c.Store.Adopt(testContext(t), Admin(), true); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("Adopt: %v", err)
 	}
 }

@@ -93,7 +93,7 @@ func testStoreTrouble(t *testing.T, st *memory.Store, goesOn bool) {
 		return tables.Hosts.Put(tx, model.Host{Name: "h", Store: fmt.Sprintf("held:%s/%d", right.ID, right.Generation)})
 	})
 	c.ok(err)
-	c.eventually("adopted", func() error { _, _, _, err := c.Store.Adopt(t.Context(), true); return err })
+	c.eventually("adopted", func() error { _, _, _, err := c.Store.Adopt(t.Context(), Admin(), true); return err })
 	told("it is adopted", "")
 
 	replace(backup)

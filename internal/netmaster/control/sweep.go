@@ -19,14 +19,14 @@ import (
 // endpoint has, and services without an address of a family that their network has. Once in
 // generationRounds it also deletes generations of scopes without a change since the time
 // before.
-func (re *Repair) Sweep(ctx context.Context, fence store.Fence, every time.Duration) error {
+func (re *Repair) Sweep(ctx context.Context, l Leader, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var touched store.Revision
 	for round := 0; ; round++ {
-		err := re.SweepOnce(ctx, fence)
+		err := re.SweepOnce(ctx, l)
 		if err == nil && round%generationRounds == 0 {
-			touched, err = re.sweepGenerations(ctx, fence, touched)
+			touched, err = re.sweepGenerations(ctx, l, touched)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -49,12 +49,12 @@ func (re *Repair) Sweep(ctx context.Context, fence store.Fence, every time.Durat
 const generationRounds = 60
 
 // sweepGenerations returns the revision that the next time begins at.
-func (re *Repair) sweepGenerations(ctx context.Context, fence store.Fence, before store.Revision) (store.Revision, error) {
+func (re *Repair) sweepGenerations(ctx context.Context, l Leader, before store.Revision) (store.Revision, error) {
 	now, err := re.commits.store.CommitRevision(ctx)
 	if err != nil {
 		return before, fmt.Errorf("sweep generations: %w", err)
 	}
-	n, err := engine.SweepGenerations(ctx, re.commits.store, fence, before)
+	n, err := engine.SweepGenerations(ctx, re.commits.store, store.Fence(l), before)
 	if err != nil {
 		return before, err
 	}
@@ -66,24 +66,24 @@ func (re *Repair) sweepGenerations(ctx context.Context, fence store.Fence, befor
 
 // SweepOnce does one round of Sweep. An identity takes two rounds: the first
 // marks it, and an endpoint that begins to use it takes the mark off.
-func (re *Repair) SweepOnce(ctx context.Context, fence store.Fence) error {
+func (re *Repair) SweepOnce(ctx context.Context, l Leader) error {
 	v, err := re.commits.View(ctx)
 	if err != nil {
 		return err
 	}
-	if err := re.sweepDropped(ctx, fence, v); err != nil {
+	if err := re.sweepDropped(ctx, l, v); err != nil {
 		return fmt.Errorf("sweep objects of former versions: %w", err)
 	}
-	if err := re.sweepReservations(ctx, fence, v); err != nil {
+	if err := re.sweepReservations(ctx, l, v); err != nil {
 		return fmt.Errorf("sweep reservations: %w", err)
 	}
-	if err := re.policies.sweepReplacements(ctx, fence, v); err != nil {
+	if err := re.policies.sweepReplacements(ctx, l, v); err != nil {
 		return fmt.Errorf("sweep replacements of rules: %w", err)
 	}
-	if err := re.sweepIdentities(ctx, fence, v); err != nil {
+	if err := re.sweepIdentities(ctx, l, v); err != nil {
 		return fmt.Errorf("sweep identities: %w", err)
 	}
-	if err := re.services.completeServices(ctx, fence, v); err != nil {
+	if err := re.services.completeServices(ctx, l, v); err != nil {
 		return fmt.Errorf("complete services: %w", err)
 	}
 	return nil
@@ -91,11 +91,10 @@ func (re *Repair) SweepOnce(ctx context.Context, fence store.Fence) error {
 
 // sweepDropped deletes objects of kinds that this version does not keep, from the store of a
 // former version or its backup, and names each.
-func (re *Repair) sweepDropped(ctx context.Context, fence store.Fence, v *View) error {
+func (re *Repair) sweepDropped(ctx context.Context, l Leader, v *View) error {
 	dropped := read(&v.mu, func() map[string]tables.Dropped { return maps.Clone(v.Tenants.dropped) })
 	for key, d := range dropped {
-		_, err := re.commits.update(ctx, "delete "+d.String(), func(tx store.Tx) error {
-			fence.Require(tx)
+		_, err := re.commits.update(ctx, l.Actor(), "delete "+d.String(), func(tx store.Tx) error {
 			tx.Delete(key)
 			return nil
 		})
@@ -107,7 +106,7 @@ func (re *Repair) sweepDropped(ctx context.Context, fence store.Fence, v *View) 
 	return nil
 }
 
-func (re *Repair) sweepReservations(ctx context.Context, fence store.Fence, v *View) error {
+func (re *Repair) sweepReservations(ctx context.Context, l Leader, v *View) error {
 	v.mu.RLock()
 	var gone []tables.AddressKey
 	for _, s := range v.Addresses.spaces {
@@ -119,8 +118,7 @@ func (re *Repair) sweepReservations(ctx context.Context, fence store.Fence, v *V
 	}
 	v.mu.RUnlock()
 	for _, k := range gone {
-		_, err := re.commits.update(ctx, "sweep address", func(tx store.Tx) error {
-			fence.Require(tx)
+		_, err := re.commits.update(ctx, l.Actor(), "sweep address", func(tx store.Tx) error {
 			row, err := tables.Addresses.Find(tx, k)
 			if err != nil {
 				return err
@@ -141,7 +139,7 @@ func (re *Repair) sweepReservations(ctx context.Context, fence store.Fence, v *V
 // in a former round. That is safe because the view had everything up to the mark when
 // it showed that no endpoint has the number; and an endpoint that began to
 // use it since has taken the mark off, which the removal compares.
-func (re *Repair) sweepIdentities(ctx context.Context, fence store.Fence, v *View) error {
+func (re *Repair) sweepIdentities(ctx context.Context, l Leader, v *View) error {
 	v.mu.RLock()
 	var idle []tables.Interned
 	kept := map[model.Identity]bool{} // by a group or a network
@@ -158,8 +156,7 @@ func (re *Repair) sweepIdentities(ctx context.Context, fence store.Fence, v *Vie
 	}
 	v.mu.RUnlock()
 	for _, i := range idle {
-		_, err := re.commits.update(ctx, "sweep identity", func(tx store.Tx) error {
-			fence.Require(tx)
+		_, err := re.commits.update(ctx, l.Actor(), "sweep identity", func(tx store.Tx) error {
 			row, err := tables.InternedIdentities.Find(tx, i.InternKey)
 			switch {
 			case err != nil || !row.Exists() || row.Value != i:

@@ -75,12 +75,8 @@ func putTenant(ctx context.Context, tx store.Tx, cl *claim, t model.Tenant, clea
 
 // DeleteTenant deletes a tenant that holds nothing; the default tenant stays. Networks
 // that it reached are shared with it no longer.
-func (ts *Tenants) DeleteTenant(ctx context.Context, k model.TenantName) error {
-	return ts.deleteTenant(ctx, Author{}, k)
-}
-
-func (ts *Tenants) deleteTenant(ctx context.Context, a Author, k model.TenantName) error {
-	_, err := ts.commits.update(ctx, fmt.Sprintf("delete tenant %q", k), func(tx store.Tx) error {
+func DeleteTenant(k model.TenantName) Deletion {
+	return inOne(fmt.Sprintf("delete tenant %q", k), func(tx store.Tx, a Actor) error {
 		t, err := tables.Tenants.Get(tx, k)
 		if err != nil {
 			return err
@@ -116,7 +112,6 @@ func (ts *Tenants) deleteTenant(ctx context.Context, a Author, k model.TenantNam
 		freeRouter(tx, t.Router)
 		return nil
 	})
-	return err
 }
 
 // emptiness is that a tenant has no objects of a kind.

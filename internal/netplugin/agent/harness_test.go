@@ -118,7 +118,7 @@ func newMaster(t testing.TB, st store.Store) *master {
 			}
 			ctx := context.WithoutCancel(r.Context()) // as one that is under way in the store
 			if req.Leaving {
-				err := m.keep.HostLeases.LeaveHost(ctx, report.Name, report.Installation)
+				err := m.keep.HostLeases.LeaveHost(ctx, control.Admin(), report.Name, report.Installation)
 				around(true)
 				return api.HostKept{}, err
 			}
@@ -131,7 +131,7 @@ func newMaster(t testing.TB, st store.Store) *master {
 		m.serve(w, r, &req, func() (any, error) {
 			status, err := apiserver.HostStatus(req)
 			if err == nil {
-				_, err = m.keep.HostLeases.TellHostStatus(r.Context(), req.Installation, status)
+				_, err = m.keep.HostLeases.TellHostStatus(r.Context(), control.Admin(), req.Installation, status)
 			}
 			return "ok", err
 		})

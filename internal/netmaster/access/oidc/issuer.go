@@ -1,12 +1,10 @@
 package oidc
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -33,13 +31,10 @@ type issuer struct {
 	now    func() time.Time
 }
 
-// answer is what one request for a judgement met on the way to the issuer.
-type answer struct {
-	mu  sync.Mutex
-	err error
-}
+// awayError is that the issuer could not be asked, or does not answer as it should.
+type awayError struct{ error }
 
-type answerKey struct{}
+func (e *awayError) Unwrap() error { return e.error }
 
 func newIssuer(cfg Config, now func() time.Time) *issuer {
 	i := &issuer{asks: rate.NewLimiter(rate.Every(asksEvery), asksAtOnce), now: now}
@@ -49,28 +44,6 @@ func newIssuer(cfg Config, now func() time.Time) *issuer {
 	}
 	i.client = &http.Client{Timeout: cfg.Timeout, Transport: &transport{issuer: i, base: base}}
 	return i
-}
-
-// begin returns a context that notes when the issuer is away.
-func (i *issuer) begin(ctx context.Context) (context.Context, *answer) {
-	a := new(answer)
-	return context.WithValue(ctx, answerKey{}, a), a
-}
-
-// note keeps that the issuer is away.
-func (*issuer) note(ctx context.Context, err error) {
-	if a, ok := ctx.Value(answerKey{}).(*answer); ok {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.err = err
-	}
-}
-
-// away is why the issuer could not be asked; nil = it could, or need not.
-func (a *answer) away() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.err
 }
 
 // transport is the way of every request to the issuer: not too often, and with an

@@ -36,9 +36,21 @@ func newKeySet(i *issuer, url string) *keySet {
 	return k
 }
 
-// VerifySignature implements oidc.KeySet. A key that is not known has the issuer asked for
-// its keys, unless that was done moments ago.
-func (k *keySet) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+// forOne is the oidc.KeySet for one token: go-oidc tells errors of key sets as texts.
+type forOne struct {
+	*keySet
+	err error
+}
+
+// VerifySignature implements oidc.KeySet.
+func (f *forOne) VerifySignature(ctx context.Context, jwt string) (payload []byte, err error) {
+	payload, f.err = f.verifySignature(ctx, jwt)
+	return payload, f.err
+}
+
+// verifySignature returns what is signed. A key that is not known has the issuer asked for
+// its keys, unless that was done moments ago; *awayError is that it could not be.
+func (k *keySet) verifySignature(ctx context.Context, jwt string) ([]byte, error) {
 	algs := make([]jose.SignatureAlgorithm, len(algorithms))
 	for i, a := range algorithms {
 		algs[i] = jose.SignatureAlgorithm(a)
@@ -60,8 +72,7 @@ func (k *keySet) VerifySignature(ctx context.Context, jwt string) ([]byte, error
 		if round > 0 && id == "" && errors.Is(err, errOften) { // what it is signed with was looked for among fresh keys
 			return nil, errBadSignature
 		}
-		k.issuer.note(ctx, err)
-		return nil, err
+		return nil, &awayError{err}
 	}
 	if payload, _ = verify(signed, id, keys); payload != nil {
 		return payload, nil

@@ -83,7 +83,7 @@ func TestRubbishInsteadOfKeysIsTheIssuersFault(t *testing.T) {
 }
 
 func TestRubbishIsNoSignature(t *testing.T) {
-	if _, err := newKeySet(nil, "").VerifySignature(t.Context(), "rubbish"); !errors.Is(err, errBadSignature) {
+	if _, err := newKeySet(nil, "").verifySignature(t.Context(), "rubbish"); !errors.Is(err, errBadSignature) {
 		t.Error(err)
 	}
 }

@@ -31,8 +31,8 @@ type Verifier struct {
 	issuer *issuer
 	now    func() time.Time
 
-	turn     chan struct{}         // holds one; its holder may use verifier
-	verifier *oidc.IDTokenVerifier // nil until the issuer has told where its keys are
+	turn chan struct{} // holds one; its holder may use keys
+	keys *keySet       // nil until the issuer has told where its keys are
 }
 
 // New returns a Verifier. The issuer is not asked before the first token comes.
@@ -57,14 +57,16 @@ func (v *Verifier) Identify(ctx context.Context, shown string) (access.Identity,
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*v.cfg.Timeout) // where its keys are, and the keys
 	defer cancel()
-	ctx, answer := v.issuer.begin(ctx)
-	verifier, err := v.discovered(ctx)
+	keys, err := v.discovered(ctx)
+	asked := err
 	var token *oidc.IDToken
 	if err == nil {
-		token, err = verifier.Verify(ctx, shown)
+		set := &forOne{keySet: keys}
+		token, err = oidc.NewVerifier(v.cfg.Issuer, set, &oidc.Config{ClientID: v.cfg.ClientID, SupportedSigningAlgs: algorithms, Now: v.now}).Verify(ctx, shown)
+		asked = set.err
 	}
-	if away := answer.away(); err != nil && away != nil {
-		return claimed, httpguard.Unavailable(retryAfter, away, "tokens of %s cannot be judged now: the issuer does not answer as it should; try again, or show a certificate or a token of netmaster", v.cfg.Issuer)
+	if away, is := errors.AsType[*awayError](asked); is {
+		return claimed, httpguard.Unavailable(retryAfter, away.error, "tokens of %s cannot be judged now: the issuer does not answer as it should; try again, or show a certificate or a token of netmaster", v.cfg.Issuer)
 	}
 	if err != nil && ctx.Err() != nil {
 		return claimed, httpguard.Unavailable(retryAfter, ctx.Err(), "tokens of %s cannot be judged now: the issuer did not answer in time", v.cfg.Issuer)
@@ -121,32 +123,29 @@ func (v *Verifier) notForThisClient(token *oidc.IDToken, shown string) string {
 	return ""
 }
 
-// discovered returns what judges tokens, once the issuer has told where its keys are.
-func (v *Verifier) discovered(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+// discovered returns the issuer's keys, once it has told where they are.
+func (v *Verifier) discovered(ctx context.Context) (*keySet, error) {
 	select {
 	case <-v.turn:
 		defer func() { v.turn <- struct{}{} }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if v.verifier != nil {
-		return v.verifier, nil
+	if v.keys != nil {
+		return v.keys, nil
 	}
 	p, err := oidc.NewProvider(oidc.ClientContext(ctx, v.issuer.client), v.cfg.Issuer)
 	if err != nil {
-		v.issuer.note(ctx, err)
-		return nil, err
+		return nil, &awayError{err}
 	}
 	var found struct {
 		Keys string `json:"jwks_uri"`
 	}
 	if err := p.Claims(&found); err != nil {
-		v.issuer.note(ctx, err)
-		return nil, err
+		return nil, &awayError{err}
 	}
-	keys := newKeySet(v.issuer, found.Keys)
-	v.verifier = oidc.NewVerifier(v.cfg.Issuer, keys, &oidc.Config{ClientID: v.cfg.ClientID, SupportedSigningAlgs: algorithms, Now: func() time.Time { return v.now() }})
-	return v.verifier, nil
+	v.keys = newKeySet(v.issuer, found.Keys)
+	return v.keys, nil
 }
 
 // identity reads the claims of a token that was verified.

@@ -115,7 +115,7 @@ func (k *Keeper) lead(ctx context.Context, fence store.Fence) error {
 		return err
 	}
 	note := func(ctx context.Context, change func(*tables.AciFabric)) error {
-		return c.Settings.NoteAciFabric(ctx, fence, change)
+		return c.Settings.NoteAciFabric(ctx, control.Leader(fence), change)
 	}
 	memory := Memory{Keep: func(ctx context.Context, told []model.AppProfileKey) error {
 		return note(ctx, func(f *tables.AciFabric) {

@@ -85,6 +85,13 @@ func put[V model.Validator](c *cluster, change func(model.Valid[V]) control.Chan
 	return err
 }
 
+// remove deletes an object.
+func (c *cluster) remove(d control.Deletion) {
+	c.t.Helper()
+	_, err := c.Delete(c.t.Context(), control.Admin(), d)
+	c.must(err)
+}
+
 func (c *cluster) must(err error) {
 	c.t.Helper()
 	if err != nil {
@@ -205,7 +212,7 @@ func (c *cluster) step(r *rand.Rand) {
 		}
 		_ = put(c, c.Policies.ChangeRule, x) // its group may not exist
 	case 4:
-		_ = c.Policies.DeleteRule(ctx, control.Admin(), rule)
+		_, _ = c.Delete(ctx, control.Admin(), c.Policies.DeleteRule(rule))
 	case 5, 6:
 		x := model.Group{Key: groupKey(g), Network: model.NetworkName(fmt.Sprint("net", r.IntN(3))), Policies: []model.PolicyName{model.PolicyName(p)}}
 		if old, there := c.Current().Groups.Get(x.Key); there {
@@ -216,7 +223,7 @@ func (c *cluster) step(r *rand.Rand) {
 		}
 		_ = c.group(x)
 	case 7:
-		_ = c.Tenants.DeleteGroup(ctx, groupKey(g))
+		_, _ = c.Delete(ctx, control.Admin(), control.DeleteGroup(groupKey(g)))
 	case 8:
 		var in []model.GroupName
 		for i := range 5 {
@@ -226,7 +233,7 @@ func (c *cluster) step(r *rand.Rand) {
 		}
 		_ = c.profile("app", in...)
 	case 9:
-		_ = c.Tenants.DeleteAppProfile(ctx, model.AppProfileKey{Tenant: "blue", Name: "app"})
+		_, _ = c.Delete(ctx, control.Admin(), c.Tenants.DeleteAppProfile(model.AppProfileKey{Tenant: "blue", Name: "app"}))
 	}
 }
 
@@ -378,18 +385,17 @@ func TestGateway(t *testing.T) {
 	c.until("both are told", has("blue:a", "blue:b"))
 	c.until("in step", func() bool { return c.Current().Settings.AciFabric().InStep })
 	stop()
-	c.must(c.Tenants.DeleteAppProfile(t.Context(), model.AppProfileKey{Tenant: "blue", Name: "a"}))
+	c.remove(c.Tenants.DeleteAppProfile(model.AppProfileKey{Tenant: "blue", Name: "a"}))
 	_, _ = c.lead(target)
 	c.until("what went is taken away", has("blue:b"))
 
-	ctx := t.Context()
-	c.must(c.Tenants.DeleteAppProfile(ctx, model.AppProfileKey{Tenant: "blue", Name: "b"}))
+	c.remove(c.Tenants.DeleteAppProfile(model.AppProfileKey{Tenant: "blue", Name: "b"}))
 	c.until("the other one too", has())
 	c.must(c.profile("empty"))
 	c.until("one without groups", has("blue:empty"))
-	c.must(c.Tenants.DeleteGroup(ctx, groupKey("web")))
+	c.remove(control.DeleteGroup(groupKey("web")))
 	for i := range 3 {
-		c.must(c.Networks.DeleteNetwork(ctx, control.Admin(), model.NetworkKey{Tenant: "blue", Name: model.NetworkName(fmt.Sprint("net", i))}))
+		c.remove(c.Networks.DeleteNetwork(model.NetworkKey{Tenant: "blue", Name: model.NetworkName(fmt.Sprint("net", i))}))
 	}
 	c.must(put(c, c.Settings.ChangeGlobal, model.Global{Infra: model.InfraDefault}))
 	c.until("type default leaves nothing", has())

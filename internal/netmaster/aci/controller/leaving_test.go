@@ -28,13 +28,12 @@ func TestLeftOver(t *testing.T) {
 		return f.InStep && len(f.Problems) == 100 && f.More == 5
 	})
 	stop()
-	ctx := t.Context()
-	c.must(c.Tenants.DeleteAppProfile(ctx, model.AppProfileKey{Tenant: "blue", Name: "shop"}))
+	c.remove(c.Tenants.DeleteAppProfile(model.AppProfileKey{Tenant: "blue", Name: "shop"}))
 	for _, name := range far {
-		c.must(c.Tenants.DeleteGroup(ctx, groupKey(string(name))))
+		c.remove(control.DeleteGroup(groupKey(string(name))))
 	}
 	for _, name := range []model.NetworkName{"net0", "net1", "net2", "tunnels"} {
-		c.must(c.Networks.DeleteNetwork(ctx, control.Admin(), model.NetworkKey{Tenant: "blue", Name: name}))
+		c.remove(c.Networks.DeleteNetwork(model.NetworkKey{Tenant: "blue", Name: name}))
 	}
 	c.must(put(c, c.Settings.ChangeGlobal, model.Global{Infra: model.InfraDefault}))
 	ours := func() (n int) {

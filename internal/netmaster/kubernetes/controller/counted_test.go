@@ -67,7 +67,9 @@ func TestLabelsThatPoliciesSelectByCount(t *testing.T) {
 	l.start(l.keeper.Run)
 	fence := l.leader()
 	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
-	l.start(func(ctx context.Context) error { return l.ctrl.LabelFilter.FollowLabelFilter(ctx, fence) })
+	l.start(func(ctx context.Context) error {
+		return l.ctrl.LabelFilter.FollowLabelFilter(ctx, control.Leader(fence))
+	})
 
 	first := isolate("a", "first", func(s *networkingv1.NetworkPolicySpec) {
 		s.PodSelector.MatchLabels = map[string]string{index: "0"}

@@ -129,7 +129,7 @@ func (k *Keeper) pass(ctx context.Context, fence store.Fence) error {
 		return err
 	}
 	p := k.round(v)
-	p.fence = fence
+	p.leader = control.Leader(fence)
 	if all {
 		todo = without(p.everything(), waits)
 	}

@@ -227,7 +227,7 @@ func TestListsFirst(t *testing.T) {
 	fence := l.leader()
 	n, err := model.Check(model.Namespace{Name: "old"})
 	if err == nil {
-		err = l.ctrl.Kubernetes.PutNamespace(context.Background(), fence, n)
+		err = l.ctrl.Kubernetes.PutNamespace(context.Background(), control.Leader(fence), n)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -86,7 +86,7 @@ func TestObjectsNeverOpen(t *testing.T) {
 	if got, ok := <-opened; ok {
 		t.Errorf("the rules were %q while both were to go", got)
 	}
-	if err := l.ctrl.Policies.DeleteRule(context.Background(), control.Admin(), model.RuleKey{Tenant: "t", Policy: "users", Rule: "1"}); err != nil {
+	if _, err := l.ctrl.Delete(context.Background(), control.Admin(), l.ctrl.Policies.DeleteRule(model.RuleKey{Tenant: "t", Policy: "users", Rule: "1"})); err != nil {
 		t.Fatal(err)
 	}
 	l.said("endpointgroups g", "waits=false")

@@ -16,7 +16,7 @@ import (
 // objectRound is one look at objects in which intent is written.
 type objectRound struct {
 	s       *Objects
-	fence   store.Fence
+	leader  control.Leader
 	view    *control.View
 	last    store.Revision // of what was written
 	outcome map[Object]outcome
@@ -75,8 +75,7 @@ func (p *objectRound) makeOne(ctx context.Context, now objects.Object) (missing 
 	if w.err != nil || w.same {
 		return w.missing, w.err
 	}
-	author := control.Of(p.fence, now.GetName(), objects.Adopts(now))
-	done, err := p.s.config.Control.Put(ctx, control.Admin(), w.change(author).By(author))
+	done, err := p.s.config.Control.Put(ctx, p.leader.For(now.GetName(), objects.Adopts(now)), w.change)
 	if err == nil {
 		p.last = max(p.last, done.Revision)
 	}
@@ -86,7 +85,7 @@ func (p *objectRound) makeOne(ctx context.Context, now objects.Object) (missing 
 // want is what the store is to have of an object.
 type want struct {
 	same    bool // it has
-	change  func(control.Author) control.Change
+	change  control.Change
 	missing []string // what it refers to and is not there
 	err     error    // the store can have nothing like it
 }
@@ -98,27 +97,27 @@ func (p *objectRound) want(now objects.Object, known objects.Known) (w want) {
 		var want model.Valid[model.Tenant]
 		want, w.missing, w.err = objects.TenantMeaning(now, known)
 		w.same = w.err == nil && sameTenant(p.view, want.Value(), name)
-		w.change = func(control.Author) control.Change { return control.ChangeTenant(want, true) }
+		w.change = control.ChangeTenant(want, true)
 	case *objects.NetProfile:
 		var want model.Valid[model.NetProfile]
 		want, w.err = objects.NetProfileMeaning(now)
 		w.same = w.err == nil && sameNetProfile(p.view, want.Value(), name)
-		w.change = func(control.Author) control.Change { return control.ChangeNetProfile(want) }
+		w.change = control.ChangeNetProfile(want)
 	case *objects.Network:
 		var want model.Valid[model.Network]
 		want, w.err = objects.NetworkMeaning(now)
 		w.same = w.err == nil && sameNetwork(p.view, want.Value(), name)
-		w.change = func(control.Author) control.Change { return c.Networks.ChangeNetwork(want) }
+		w.change = c.Networks.ChangeNetwork(want)
 	case *objects.Policy:
 		var want model.Valid[model.RuledPolicy]
 		want, w.missing, w.err = objects.PolicyMeaning(now, known, p.ends(now))
 		w.same = w.err == nil && samePolicy(p.view, want.Value(), name)
-		w.change = func(a control.Author) control.Change { return c.Policies.ReplaceContivPolicy(want, a) }
+		w.change = c.Policies.ReplaceContivPolicy(want)
 	case *objects.EndpointGroup:
 		var want model.Valid[model.Group]
 		want, w.err = objects.GroupMeaning(now)
 		w.same = w.err == nil && sameGroup(p.view, want.Value(), name)
-		w.change = func(control.Author) control.Change { return c.Tenants.ChangeGroup(want, true) }
+		w.change = c.Tenants.ChangeGroup(want, true)
 	default:
 		w.same = true
 	}
@@ -241,9 +240,8 @@ func (p *objectRound) remove(ctx context.Context, k model.Owned, object string) 
 	if !p.ownedBy(k, object) {
 		return nil
 	}
-	ctx, done := control.NoteRevision(ctx) // the object's report is about the view at this revision
-	err := p.s.config.Control.Ownership.DeleteOwned(ctx, control.Of(p.fence, object, false), k)
-	p.last = max(p.last, *done)
+	rev, err := p.s.config.Control.Ownership.DeleteOwned(ctx, p.leader.For(object, false), k)
+	p.last = max(p.last, rev) // the object's report is about the view at this revision
 	if errors.Is(err, model.ErrNotFound) {
 		return nil
 	}

@@ -107,7 +107,7 @@ func (s *Objects) pass(ctx context.Context, fence store.Fence) error {
 	if err != nil {
 		return err
 	}
-	p := &objectRound{s: s, fence: fence, view: v, outcome: map[Object]outcome{}}
+	p := &objectRound{s: s, leader: control.Leader(fence), view: v, outcome: map[Object]outcome{}}
 	if all {
 		for _, k := range objects.Kinds() {
 			for name := range s.mirror.All(k.Plural) {

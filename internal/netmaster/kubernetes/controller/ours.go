@@ -75,7 +75,7 @@ func (o *Ours) compare(ctx context.Context, uid string) (known bool, err error) 
 			return false, err
 		}
 		instead := c.Named != "" && !o.settled
-		was, err := c.Control.Kubernetes.FollowKubernetes(ctx, valid, instead)
+		was, err := c.Control.Kubernetes.FollowKubernetes(ctx, control.Admin(), valid, instead)
 		if err != nil {
 			return false, err
 		}

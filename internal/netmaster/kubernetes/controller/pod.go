@@ -193,13 +193,13 @@ func (p *round) pod(ctx context.Context, o Object, pod *corev1.Pod) ([]translate
 		want.Rates = have.Rates
 	}
 	if !control.SamePod(have, want) {
-		if failed := p.k.config.Control.Endpoints.FollowPod(ctx, p.fence, want); failed != nil {
+		if failed := p.k.config.Control.Endpoints.FollowPod(ctx, p.leader, want); failed != nil {
 			if want.Group == have.Group || !refuses(failed) {
 				return problems, failed
 			}
 			problems = append(problems, translate.Problem{Field: "metadata.labels[" + translate.LabelGroup + "]", Text: fmt.Sprintf("it stays in its group: %v", failed)})
 			want.Group = have.Group
-			return problems, p.k.config.Control.Endpoints.FollowPod(ctx, p.fence, want)
+			return problems, p.k.config.Control.Endpoints.FollowPod(ctx, p.leader, want)
 		}
 	}
 	return problems, nil

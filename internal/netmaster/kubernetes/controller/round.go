@@ -17,13 +17,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
-	"github.com/contiv/netplugin/v2/internal/store"
 )
 
 // round is one look at what has changed.
 type round struct {
 	k       *Keeper
-	fence   store.Fence
+	leader  control.Leader
 	view    *control.View
 	cluster translate.Cluster
 	tenants map[string][]model.TenantName // by namespace; nil = not computed yet
@@ -61,7 +60,7 @@ func (p *round) keep(ctx context.Context, o Object, now metav1.Object) ([]transl
 		if err != nil {
 			return nil, fmt.Errorf("policies see the namespace's former labels, and its pods do not start: %w", err)
 		}
-		return nil, p.k.config.Control.Kubernetes.PutNamespace(ctx, p.fence, row)
+		return nil, p.k.config.Control.Kubernetes.PutNamespace(ctx, p.leader, row)
 	case *corev1.Pod:
 		return p.pod(ctx, o, now)
 	}
@@ -213,7 +212,7 @@ func (p *round) count(ctx context.Context) error {
 	if waits == "" {
 		return nil
 	}
-	if err := p.k.config.Control.LabelFilter.CountLabels(ctx, p.fence, counted); err != nil {
+	if err := p.k.config.Control.LabelFilter.CountLabels(ctx, p.leader, counted); err != nil {
 		return err
 	}
 	return model.Errorf(model.ErrUnavailable, "pods are not distinguished by label %q yet", waits)
@@ -235,7 +234,7 @@ func (p *round) uncount(ctx context.Context) error {
 	}
 	left := slices.DeleteFunc(slices.Clone(g.CountedLabels), func(k string) bool { return !p.cluster.Named[k] })
 	clear(p.cluster.Named)
-	err := p.k.config.Control.LabelFilter.CountLabels(ctx, p.fence, left)
+	err := p.k.config.Control.LabelFilter.CountLabels(ctx, p.leader, left)
 	if errors.Is(err, model.ErrInUse) || errors.Is(err, model.ErrConflict) { // the next look at all tries again
 		return nil
 	}
@@ -262,7 +261,7 @@ func (p *round) policy(ctx context.Context, k model.PolicyKey, want *model.Netwo
 		if !there || have.Policy.Owner != model.OwnerKubernetes {
 			return nil, nil
 		}
-		err := p.k.config.Control.Policies.DropNetworkPolicy(ctx, p.fence, k)
+		_, err := p.k.config.Control.Delete(ctx, p.leader.Actor(), control.DeleteNetworkPolicy(k, model.OwnerKubernetes))
 		if errors.Is(err, model.ErrNotFound) {
 			return nil, nil
 		}
@@ -277,7 +276,7 @@ func (p *round) policy(ctx context.Context, k model.PolicyKey, want *model.Netwo
 	}
 	valid, err := model.Check(*want)
 	if err == nil {
-		_, err = p.k.config.Control.Put(ctx, control.Admin(), p.k.config.Control.Policies.ReplaceNetworkPolicy(valid).Under(p.fence))
+		_, err = p.k.config.Control.Put(ctx, p.leader.Actor(), p.k.config.Control.Policies.ReplaceNetworkPolicy(valid))
 	}
 	return unfit, err
 }
@@ -312,7 +311,7 @@ func (p *round) sweep(ctx context.Context) error {
 	}
 	for _, ns := range p.view.Identities.Namespaces() {
 		if p.k.mirror.Get(mirror.Namespaces, mirror.Name{Name: string(ns.Name)}) == nil {
-			if err := p.k.config.Control.Kubernetes.DeleteNamespace(ctx, p.fence, ns.Name); err != nil {
+			if err := p.k.config.Control.Kubernetes.DeleteNamespace(ctx, p.leader, ns.Name); err != nil {
 				return err
 			}
 		}

@@ -22,9 +22,9 @@ import (
 // serviceRound is one sync of changed services. Rows are written in batches, and objects
 // are reported after their rows are written.
 type serviceRound struct {
-	s     *Services
-	fence store.Fence
-	view  *control.View
+	s      *Services
+	leader control.Leader
+	view   *control.View
 
 	rows     []serviceRow
 	backends int                            // of rows
@@ -48,7 +48,7 @@ const (
 )
 
 func (s *Services) round(v *control.View, fence store.Fence) *serviceRound {
-	p := &serviceRound{s: s, fence: fence, view: v}
+	p := &serviceRound{s: s, leader: control.Leader(fence), view: v}
 	p.services, p.fronts = v.Services.CountServices()
 	return p
 }
@@ -96,7 +96,7 @@ func (p *serviceRound) put(ctx context.Context, rows ...serviceRow) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	return p.s.config.Control.Kubernetes.PutClusterRows(ctx, p.fence, all)
+	return p.s.config.Control.Kubernetes.PutClusterRows(ctx, p.leader, all)
 }
 
 // keep makes the store's rows what an object means; of one that is gone there are
@@ -235,7 +235,7 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 	if err := p.flush(ctx); err != nil {
 		return err
 	}
-	if _, err := c.Control.Kubernetes.Balance(ctx, p.fence, control.PoolWish{Service: k}); err != nil {
+	if _, err := c.Control.Kubernetes.Balance(ctx, p.leader, control.PoolWish{Service: k}); err != nil {
 		return p.failed(ctx, r.Object, err)
 	}
 	return nil
@@ -278,7 +278,7 @@ func (p *serviceRound) balance(ctx context.Context, o Object, k model.ClusterSer
 	if p.settled(wish, have) {
 		return have, nil, nil
 	}
-	got, err := p.s.config.Control.Kubernetes.Balance(ctx, p.fence, wish)
+	got, err := p.s.config.Control.Kubernetes.Balance(ctx, p.leader, wish)
 	switch {
 	case errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrExhausted):
 		p.s.work.remember(o) // somebody may give one back
@@ -330,7 +330,7 @@ func (p *serviceRound) ranges(ctx context.Context) error {
 		p.moved = true
 		valid, err := model.Check(want)
 		if err == nil {
-			err = p.s.config.Control.Kubernetes.PutServiceRanges(ctx, p.fence, valid)
+			err = p.s.config.Control.Kubernetes.PutServiceRanges(ctx, p.leader, valid)
 		}
 		if err != nil {
 			return err

@@ -412,7 +412,7 @@ func TestServicesLeftovers(t *testing.T) {
 	l.start(l.ctrl.Run)
 	l.start(l.services.Run)
 	fence := l.leader()
-	if _, err := l.ctrl.Kubernetes.Balance(context.Background(), fence, control.PoolWish{Service: model.ClusterServiceKey{Namespace: "ns", Name: "gone"}, Pool: pool, V4: true}); err != nil {
+	if _, err := l.ctrl.Kubernetes.Balance(context.Background(), control.Leader(fence), control.PoolWish{Service: model.ClusterServiceKey{Namespace: "ns", Name: "gone"}, Pool: pool, V4: true}); err != nil {
 		t.Fatal(err)
 	}
 	l.want("pool ns/gone [203.0.113.1]")
