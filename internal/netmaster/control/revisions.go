@@ -71,14 +71,13 @@ func (rv *RevisionView) PolicyTurn() (turn uint64, next <-chan struct{}) {
 // GlobalRevision returns the revision at which a namespace or the settings were written
 // last: what policies mean depends on them, and hosts follow them apart from tenants'
 // rows. Each reaches it, since what was written then, or what deleted that since, is
-// among what it follows. Deletions do not count: a host that lists later never hears of
-// them, and a namespace that is gone has no pods.
+// among what it follows. Deletions do not count: a namespace that is gone has no pods.
 func (rv *RevisionView) GlobalRevision() store.Revision {
 	return read(rv.mu, func() store.Revision { return rv.globalRev })
 }
 
-// noteTenant notes when a tenant's rows have changed. When something was deleted that a
-// list lacks is not known. The caller holds mu.
+// noteTenant notes in which commit a tenant's rows have changed. Of what a list lacks that
+// is not known: hosts could wait in vain for the list's own revision. The caller holds mu.
 func (rv *RevisionView) noteTenant(ch tables.Change, b store.Batch) {
 	t, is := restTenant(ch.Key)
 	if !is {
@@ -94,9 +93,9 @@ func (rv *RevisionView) noteTenant(ch tables.Change, b store.Batch) {
 	rv.tenantRevs[t] = revs
 }
 
-// TenantRevisions returns when something of a tenant that is no endpoint was written, and
-// deleted, last, as far as that is known. A host that follows these rows reaches the
-// former for sure; of what was deleted it may not be told, if it lists later.
+// TenantRevisions returns the commits in which something of a tenant that is no endpoint
+// was written, and deleted, last, as far as that is known. Hosts follow these rows as one,
+// so each host reaches both.
 func (rv *RevisionView) TenantRevisions(t model.TenantName) (written, deleted store.Revision) {
 	r := read(rv.mu, func() tenantRevisions { return rv.tenantRevs[t] })
 	return r.written, r.deleted
@@ -171,6 +170,8 @@ func restTenant(key any) (t model.TenantName, is bool) {
 		return k.Tenant, true
 	case tables.StagedKey:
 		return k.Tenant, true
+	case tables.TrialKey:
+		return k.Tenant, k.Tenant != ""
 	}
 	return "", false
 }

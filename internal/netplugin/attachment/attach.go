@@ -323,7 +323,7 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 	res = attach.Result{
 		Endpoint: key.String(), Group: string(t.group), HostIf: e.HostIf, HostMAC: veth.mac,
 		IfName: r.IfName, Netns: r.Netns, MAC: ep.MAC, MTU: mtu,
-		Addresses: addresses(network, ep, led6), Revision: int64(at.Revision),
+		Addresses: addresses(network, ep, led6), Revision: int64(at.Endpoint),
 	}
 	if r.Parked {
 		res.Parked = parkedName(e.HostIf)
@@ -355,7 +355,7 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 	if err = a.cfg.Hook(StepConfigured); err != nil {
 		return res, err
 	}
-	policies, err := a.veths.waitProgrammed(ctx, ep, e.HostIf, at)
+	policies, err := a.veths.waitProgrammed(ctx, key.Network, e.HostIf, at)
 	if err != nil {
 		return res, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,39 +16,36 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// TestMissing: a port is not taken for programmed before the picture knows the endpoint
-// and all that was written of its tenant, and of the cluster, before it; however long it
-// takes. Only what was deleted is not waited for without end.
-func TestMissing(t *testing.T) {
+// TestUnprogrammed: a port does not count as programmed before the desired state has the
+// commits that netmaster named: of the endpoint, of its tenant and of the cluster.
+func TestUnprogrammed(t *testing.T) {
 	network := model.NetworkKey{Tenant: "blue", Name: "net1"}
-	ep := model.Endpoint{Key: model.EndpointKey{Network: network, ID: "e1"}}
-	cluster, err := statemirror.New(statemirror.Config{Host: "h1", StateDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &Interfaces{&deps{cluster: cluster}}
-	at := masterclient.Committed{Revision: 10, Global: 4, Written: 7, Deleted: 8}
+	at := masterclient.Committed{Endpoint: 10, Tenant: 8, Global: 4}
 	var all statemirror.Scope
 	all.Tenant, all.All = "blue", true
 	for _, test := range []struct {
 		name                    string
 		endpoints, rest, global store.Revision
-		all                     bool
-		early, late             bool
-		upTo                    store.Revision
+		all, noPort             bool
+		port, err               error
+		want                    string // empty = it is programmed
 	}{
-		{name: "all is known", endpoints: 10, rest: 8, global: 4, early: true, late: true, upTo: 10},
-		{name: "by the mirror of all endpoints", endpoints: 10, rest: 8, global: 4, all: true, early: true, late: true, upTo: 10},
-		{name: "the endpoint is not", endpoints: 9, rest: 8, global: 4},
-		{name: "its network is not", rest: 8, global: 4},
-		{name: "what was written is not", endpoints: 10, rest: 6, global: 4},
-		{name: "what was deleted is not", endpoints: 10, rest: 7, global: 4, late: true, upTo: 7},
-		{name: "namespaces are not", endpoints: 10, rest: 8, global: 3},
-		{name: "the tenant is not", endpoints: 10, global: 4},
+		{name: "all is known", endpoints: 10, rest: 8, global: 4},
+		{name: "more is known", endpoints: 12, rest: 13, global: 14},
+		{name: "by the mirror of all endpoints", endpoints: 10, rest: 8, global: 4, all: true},
+		{name: "the endpoint is not", endpoints: 9, rest: 8, global: 4, want: "revision 9 of the endpoints of network blue:net1, not 10"},
+		{name: "its network is not", rest: 8, global: 4, want: "revision 0 of the endpoints of network blue:net1, not 10"},
+		{name: "the tenant is behind", endpoints: 10, rest: 7, global: 4, want: "revision 7 of tenant blue, not 8"},
+		{name: "the tenant is not known", endpoints: 10, global: 4, want: "revision 0 of tenant blue, not 8"},
+		{name: "namespaces are not", endpoints: 10, rest: 8, global: 3, want: "revision 3 of namespaces and settings, not 4"},
+		{name: "there is no port", endpoints: 10, rest: 8, global: 4, noPort: true, want: "the port is not in the desired state"},
+		{name: "the port fails", endpoints: 10, rest: 8, global: 4, port: errors.New("no interface"), want: "no interface"},
+		{name: "the data plane fails", endpoints: 10, rest: 8, global: 4, err: errors.New("no switch"), want: "no switch"},
 	} {
-		var o statemirror.SyncStatus
-		o.Report.Ports.Set("if", driver.PortStatus{})
-		o.Revs = statemirror.Revs{{}: test.global}
+		o := statemirror.SyncStatus{Err: test.err, Revs: statemirror.Revs{{}: test.global}}
+		if !test.noPort {
+			o.Report.Ports.Set("if", driver.PortStatus{Err: test.port})
+		}
 		if test.rest != 0 {
 			o.Revs[statemirror.TenantScope("blue")] = test.rest
 		}
@@ -57,21 +55,28 @@ func TestMissing(t *testing.T) {
 		case test.endpoints != 0:
 			o.Revs[statemirror.EndpointsScope(network)] = test.endpoints
 		}
-		for _, late := range []bool{false, true} {
-			want := test.early
-			if late {
-				want = test.late
-			}
-			if err := a.missing(o, ep, "if", at, late); (err == nil) != want {
-				t.Errorf("%s (late: %v): %v", test.name, late, err)
-			}
-		}
-		if test.upTo != 0 && upTo(at, test.rest) != test.upTo {
-			t.Errorf("%s: policies are said to be in force up to %d, want %d", test.name, upTo(at, test.rest), test.upTo)
+		err := unprogrammed(o, network, "if", at)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", test.name, err)
 		}
 	}
-	if got := upTo(masterclient.Committed{Revision: 10}, 6); got != 6 {
-		t.Errorf("by a netmaster that does not say when the tenant changed: up to %d", got)
+}
+
+// TestPoliciesOf: policies are in force as of the endpoint, unless netmaster does not say
+// when the tenant changed last.
+func TestPoliciesOf(t *testing.T) {
+	for _, test := range []struct {
+		at           masterclient.Committed
+		tenant, want store.Revision
+	}{
+		{masterclient.Committed{Endpoint: 10, Tenant: 8}, 8, 10},
+		{masterclient.Committed{Endpoint: 10, Tenant: 12}, 13, 10},
+		{masterclient.Committed{Endpoint: 10}, 6, 6},
+		{masterclient.Committed{Endpoint: 10}, 13, 10},
+	} {
+		if got := policiesOf(test.at, test.tenant); got != test.want {
+			t.Errorf("%+v, the tenant known up to %d: up to %d, want %d", test.at, test.tenant, got, test.want)
+		}
 	}
 }
 

@@ -195,12 +195,12 @@ func (m *Client) Place(ctx context.Context, g model.GroupKey, asked model.Networ
 }
 
 // Committed is up to where a host has to know the store to know an endpoint with all
-// policies that there were before it.
+// policies that there were before it: for each mirror the last commit that touched it.
+// Netmasters of before the last two could be asked leave them 0.
 type Committed struct {
-	Revision store.Revision // of the endpoint
-	Global   store.Revision // of namespaces and settings; 0 = netmaster is of before it could be asked, as with the next two
-	Written  store.Revision // of what was written last of the tenant, but for endpoints
-	Deleted  store.Revision // of what was deleted last of it; one who lists later is not told
+	Endpoint store.Revision // of the endpoint itself
+	Tenant   store.Revision // of what the tenant has beside endpoints
+	Global   store.Revision // of namespaces and settings
 }
 
 // Create asks netmaster for an endpoint and returns it with its revisions.
@@ -234,7 +234,11 @@ func (m *Client) Create(ctx context.Context, req api.CreateEndpointRequest, key 
 			return ep, at, model.InvalidField("address of endpoint "+key.String(), f.text, "must be an address; is this netmaster of the same version?")
 		}
 	}
-	return ep, Committed{store.Revision(resp.Revision), store.Revision(resp.GlobalRevision), store.Revision(resp.TenantWritten), store.Revision(resp.TenantDeleted)}, nil
+	return ep, Committed{
+		Endpoint: store.Revision(resp.Revision),
+		Tenant:   store.Revision(max(resp.TenantWritten, resp.TenantDeleted)),
+		Global:   store.Revision(resp.GlobalRevision),
+	}, nil
 }
 
 // Ping asks a netmaster for its version.

@@ -195,14 +195,6 @@ func (e *Endpoints) own(k model.EndpointKey) (model.Endpoint, bool) {
 	return ep, ok
 }
 
-// Knows reports whether the mirrors hold the endpoint as given.
-func (e *Endpoints) Knows(ep model.Endpoint) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	got, ok := e.own(ep.Key)
-	return ok && got.MAC == ep.MAC && got.IPv4 == ep.IPv4 && got.IPv6 == ep.IPv6
-}
-
 // Missing returns those of this host's endpoints that the store, as far as it is
 // known, does not have.
 func (e *Endpoints) Missing(all []model.EndpointKey) map[model.EndpointKey]bool {

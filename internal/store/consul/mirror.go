@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -108,7 +109,7 @@ func (m *mirror) list(ctx context.Context, known entry) (view, error) {
 // changes returns the present states of all that commits after one up to another
 // have touched, or to a later one, which it returns, all of one moment.
 func (m *mirror) changes(ctx context.Context, from, to entry) ([]store.KV, entry, error) {
-	wanted := map[string]bool{}
+	touched := map[string]store.Revision{} // keys to be read, and the last of the commits that touched each
 	note := func(from, to entry) (more bool, err error) {
 		passed, whole, err := m.client.since(ctx, from, to)
 		if err != nil {
@@ -125,8 +126,9 @@ func (m *mirror) changes(ctx context.Context, from, to entry) ([]store.KV, entry
 				}
 			}
 			for _, key := range keys {
-				if m.state.Wants(ourKey(key)) && !wanted[key] {
-					wanted[key], more = true, true
+				if m.state.Wants(ourKey(key)) {
+					_, known := touched[key]
+					touched[key], more = e.mod, more || !known
 				}
 			}
 		}
@@ -135,26 +137,23 @@ func (m *mirror) changes(ctx context.Context, from, to entry) ([]store.KV, entry
 	kvs := []store.KV{{Key: store.CommitKey, Mod: to.mod}}
 	more, err := note(from, to)
 	for more && err == nil {
-		keys := make([]string, 0, len(wanted))
-		for key := range wanted {
-			keys = append(keys, key)
-		}
-		slices.Sort(keys)
+		keys := slices.Sorted(maps.Keys(touched))
 		var v view
 		if v, err = m.client.readAll(ctx, keys); err != nil {
 			break
 		}
 		kvs = kvs[:1]
 		for _, key := range keys {
-			kv := v.kv(key)
-			if !kv.Exists() {
-				kv.Mod = v.head.mod
-			}
-			kvs = append(kvs, kv)
+			kvs = append(kvs, v.kv(key))
 		}
 		if more = v.head.ID != to.ID; more { // others committed before it was read
 			more, err = note(to, v.head)
 			to = v.head
+		}
+	}
+	for i, kv := range kvs[1:] {
+		if !kv.Exists() { // of what is missing Consul has no revision
+			kvs[1+i].Mod = touched[consulKey(kv.Key)]
 		}
 	}
 	return kvs, to, err

@@ -72,6 +72,7 @@ func RunMirrors(t *testing.T, fresh func(t *testing.T) Harness) {
 	run(t, fresh, []test{
 		{"MirrorTransactions", testMirrorTransactions},
 		{"MirrorPrefixes", testMirrorPrefixes},
+		{"MirrorDeletions", testMirrorDeletions},
 		{"MirrorGap", testMirrorGap},
 		{"MirrorReconnect", testMirrorReconnect},
 		{"MirrorEnds", testMirrorReturnsErrors},

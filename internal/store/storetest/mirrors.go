@@ -84,6 +84,49 @@ func testMirrorTransactions(t *testing.T, b *bench) {
 	}
 }
 
+// A deletion has the revision of the commit that deleted, also when a mirror reads it with
+// later commits.
+func testMirrorDeletions(t *testing.T, b *bench) {
+	b.put("d/x", "1")
+	ctx, cancel := context.WithCancel(b.ctx)
+	listed, committed, got := make(chan struct{}), make(chan struct{}), make(chan store.Revision, 1)
+	var g errgroup.Group
+	g.Go(func() error {
+		return b.Mirror(ctx, []string{key("d/")}, func(batch store.Batch) error {
+			if batch.Snapshot {
+				close(listed)
+				<-committed
+			}
+			for _, e := range batch.Events {
+				if e.Deleted() {
+					got <- e.KV.Mod
+				}
+			}
+			return nil
+		})
+	})
+	<-listed
+	deleted := b.update(func(tx store.Tx) error {
+		tx.Delete(key("d/x"))
+		return nil
+	})
+	b.put("elsewhere", "1")
+	b.put("d/y", "1")
+	close(committed)
+	select {
+	case rev := <-got:
+		if rev != deleted {
+			t.Errorf("the deletion at revision %d is delivered as of revision %d", deleted, rev)
+		}
+	case <-ctx.Done():
+		t.Error("the deletion is not delivered")
+	}
+	cancel()
+	if err := g.Wait(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 // One transaction over several prefixes is one batch; other keys and the
 // store's own are not delivered; FollowCommits reaches every commit.
 func testMirrorPrefixes(t *testing.T, b *bench) {
