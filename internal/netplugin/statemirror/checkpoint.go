@@ -172,7 +172,7 @@ func (c *State) restoreCheckpoint() {
 	if c.control != nil {
 		c.control.recall(k.Control)
 	}
-	c.Endpoints.giveUpIdentities(0)
+	c.Endpoints.releaseRead()
 	c.Guard.source, c.mirrors.rev = fromCheckpoint, k.Revision
 	c.mirrors.subscribed = c.interests.scopes()
 	c.changes.Tell()

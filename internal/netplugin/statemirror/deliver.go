@@ -27,7 +27,6 @@ func (c *State) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	if b.Listed {
 		c.Guard.listed(c.mirrors, m, b)
 		m.partial = b.Partial
-		c.Endpoints.newIdentity = true // endpoints may have waited for policies
 	}
 	first := !m.ready
 	m.withheld = false
@@ -37,7 +36,6 @@ func (c *State) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	if first && !m.staged {
 		matters = atOnce
 	}
-	c.Endpoints.release()
 	m.rev, m.place = b.Revision, b.Place
 	m.ready = true
 	m.err = nil
@@ -48,6 +46,9 @@ func (c *State) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	}
 	if first && !m.staged {
 		c.input.setFollowed(m, true)
+	}
+	if m.part.isRest() {
+		matters = max(matters, c.Endpoints.release())
 	}
 	if first || c.mirrors.reconsider || m.staged {
 		c.subscribe()

@@ -116,7 +116,7 @@ func (x *randomCluster) change(tx store.Tx) error {
 func byTenants(t *testing.T, st store.Store, of map[model.TenantName]bool) (desired.Host, []compile.Problem) {
 	t.Helper()
 	c := join(Config{Host: "h1", StateDir: t.TempDir(), OnLost: func() {}, OnOwnHost: func() {}, Soon: func(string) {}}, StorePosition{}, compile.New("h1"))
-	m := &mirror{values: map[any]any{}, endpoints: map[model.EndpointKey]model.Endpoint{}, networks: map[model.NetworkKey]model.Network{}, groups: map[model.GroupKey]model.Group{}}
+	m := &mirror{values: map[any]any{}, endpoints: map[model.EndpointKey]endpointRow{}, networks: map[model.NetworkKey]model.Network{}, groups: map[model.GroupKey]model.Group{}}
 	prefixes := []string{tables.GlobalPrefix}
 	for name := range of {
 		prefixes = append(prefixes, tables.TenantPrefix(name))
@@ -134,7 +134,7 @@ func byTenants(t *testing.T, st store.Store, of map[model.TenantName]bool) (desi
 			c.input.enter(m, ch)
 		}
 	}
-	c.Endpoints.giveUpIdentities(0)
+	c.Endpoints.releaseRead()
 	return c.comp.Compile(1)
 }
 
@@ -255,7 +255,7 @@ func TestByNetworks(t *testing.T) {
 					}
 				}
 				want, problems := byTenants(t, st, of)
-				c.Endpoints.giveUpIdentities(0)
+				c.Endpoints.releaseRead()
 				c.services.forgetClosed(0)
 				for k := range x.used { // which have ports here
 					if c.mirrors.uses[EndpointsScope(k)] > 0 && c.mirrors.endpoints(k) == nil {

@@ -1,10 +1,12 @@
 package statemirror
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -12,27 +14,32 @@ import (
 // the mirror: the news of its deletion may be on its way.
 const LateGrace = 20 * time.Second
 
-// identityGrace is how long an endpoint waits for the record of its identity. One that
-// is missing for longer is damage, which is reported as such.
-const identityGrace = 2 * time.Second
-
 // Endpoints decides which endpoints of the mirrors the Compiler has. It owns the hidden
-// endpoints, and the endpoints that wait for their identity: an endpoint and the record of
-// its identity come by two mirrors, in any order. Without the record no rule allows the identity, so
-// until then the endpoint stays as it was. Attachments hide, reveal and look up their own.
+// endpoints, and the endpoints that are pending. An endpoint and the record of its identity
+// are in two mirrors, which are in any order. Without the record no rule allows the
+// identity, so the endpoint stays as it was until the record comes. The record is of the
+// endpoint's commit or an earlier one: where the mirror of the tenant has reached that commit
+// without it, it is damaged, and rules that deny take the endpoint for a peer. No time
+// decides. Attachments hide, reveal and look up their own endpoints.
 type Endpoints struct {
 	*shared
-	mirrors     *mirrorSet
-	comp        *compile.Compiler
-	services    *closedServices
-	hidden      map[model.EndpointKey]time.Time // since when no attachment needs it; zero = one does
-	pending     map[model.EndpointKey]pendingEndpoint
-	newIdentity bool // identities have come since release
+	mirrors  *mirrorSet
+	comp     *compile.Compiler
+	services *closedServices
+	hidden   map[model.EndpointKey]time.Time // since when no attachment needs it; zero = one does
+	pending  map[model.EndpointKey]pendingEndpoint
+}
+
+// endpointRow is an endpoint with the revision of its last write; 0 = that is not known, and
+// all that it needs has been read.
+type endpointRow struct {
+	model.Endpoint
+	mod store.Revision
 }
 
 type pendingEndpoint struct {
-	endpoint model.Endpoint
-	since    time.Time
+	endpointRow
+	overdue bool // it was pending a second ago
 }
 
 // enter enters a change of an endpoint.
@@ -54,7 +61,7 @@ func (e *Endpoints) enter(m *mirror, k model.EndpointKey, ch tables.Change) urge
 		}
 		return whenQuiet
 	}
-	ep := ch.Value.(model.Endpoint)
+	ep := endpointRow{ch.Value.(model.Endpoint), ch.Mod}
 	e.mirrors.reconsider = e.mirrors.reconsider || own != (ep.Host == e.Host)
 	if ep.Host != e.Host {
 		delete(m.endpoints, k)
@@ -68,27 +75,32 @@ func (e *Endpoints) enter(m *mirror, k model.EndpointKey, ch tables.Change) urge
 	return whenQuiet
 }
 
-// set hands an endpoint to the Compiler, now or when its identity is known; one of this host
-// when the policies of its tenant are, too.
-func (e *Endpoints) set(ep model.Endpoint) {
+// set hands an endpoint to the Compiler, now or when it waits for nothing any more.
+func (e *Endpoints) set(ep endpointRow) {
 	e.services.reopen(ep.IPv4, ep.IPv6)
-	if e.hasIdentity(ep) && !e.lacksPolicies(ep) {
+	if e.awaits(ep) == "" {
 		delete(e.pending, ep.Key)
-		e.comp.SetEndpoint(ep)
+		e.comp.SetEndpoint(ep.Endpoint)
 		return
 	}
-	e.pending[ep.Key] = pendingEndpoint{ep, time.Now()}
+	e.pending[ep.Key] = pendingEndpoint{endpointRow: ep}
 }
 
-func (e *Endpoints) hasIdentity(ep model.Endpoint) bool {
-	return ep.Identity < model.IdentityFirst || ep.Identity > model.IdentityLast || e.comp.Identities.Knows(ep.Key.Network.Tenant, ep.Identity)
-}
-
-// lacksPolicies reports whether an endpoint is of this host and the netmaster still leaves out
-// its tenant's policies: it has not seen the endpoint yet, or its list is on its way.
-func (e *Endpoints) lacksPolicies(ep model.Endpoint) bool {
-	rest := e.mirrors.byScope[TenantScope(ep.Key.Network.Tenant)]
-	return ep.Host == e.Host && rest != nil && rest.partial
+// awaits returns what an endpoint waits for: the record of its identity, and one of this
+// host the policies of its tenant. A netmaster leaves those out which has not seen the
+// endpoint yet, or whose list is on its way. Empty = nothing.
+func (e *Endpoints) awaits(ep endpointRow) string {
+	t := ep.Key.Network.Tenant
+	rest := e.mirrors.byScope[TenantScope(t)]
+	switch {
+	case ep.Host == e.Host && rest != nil && rest.partial:
+		return fmt.Sprintf("the policies of tenant %s, which netmaster does not pass on yet", t)
+	case ep.Identity < model.IdentityFirst, ep.Identity > model.IdentityLast, e.comp.Identities.Knows(t, ep.Identity):
+		return ""
+	case ep.mod == 0, rest != nil && rest.rev >= ep.mod: // the record is missing for good
+		return ""
+	}
+	return fmt.Sprintf("the record of its identity %d, until tenant %s is known up to revision %d", ep.Identity, t, ep.mod)
 }
 
 func (e *Endpoints) remove(k model.EndpointKey) {
@@ -96,28 +108,44 @@ func (e *Endpoints) remove(k model.EndpointKey) {
 	e.comp.DeleteEndpoint(k)
 }
 
-// release hands over the endpoints whose identities have become known.
-func (e *Endpoints) release() {
-	if !e.newIdentity {
-		return
-	}
-	e.newIdentity = false
+// release hands over the pending endpoints that wait for nothing any more.
+func (e *Endpoints) release() (matters urgency) {
 	for _, p := range e.pending {
-		if e.hasIdentity(p.endpoint) && !e.lacksPolicies(p.endpoint) {
-			e.set(p.endpoint)
+		if e.awaits(p.endpointRow) == "" {
+			e.set(p.endpointRow)
+			matters = atOnce
+		}
+	}
+	return matters
+}
+
+// releaseRead is release when all records that there are have been read.
+func (e *Endpoints) releaseRead() {
+	for k, p := range e.pending {
+		p.mod = 0
+		e.pending[k] = p
+	}
+	e.release()
+}
+
+// markOverdue has problems tell of the endpoints that are pending for a second or longer.
+func (e *Endpoints) markOverdue() {
+	for k, p := range e.pending {
+		if !p.overdue {
+			p.overdue = true
+			e.pending[k] = p
+			e.Soon("a pending endpoint")
 		}
 	}
 }
 
-// giveUpIdentities hands over the endpoints that have waited for so long.
-func (e *Endpoints) giveUpIdentities(grace time.Duration) {
+func (e *Endpoints) problems() (out []compile.Problem) {
 	for k, p := range e.pending {
-		if time.Since(p.since) >= grace && !e.lacksPolicies(p.endpoint) {
-			delete(e.pending, k)
-			e.comp.SetEndpoint(p.endpoint)
-			e.Soon("an identity without a record")
+		if what := e.awaits(p.endpointRow); p.overdue && what != "" {
+			out = append(out, compile.Problem{Object: "endpoint " + k.String(), Text: "it stays as it was, and waits for " + what})
 		}
 	}
+	return out
 }
 
 // Hide keeps a local endpoint out of the desired state: it is not plumbed yet, or not any
@@ -179,17 +207,17 @@ func (e *Endpoints) Orphans(now time.Time, grace time.Duration) []model.Endpoint
 			continue
 		}
 		if ep, there := e.own(k); there {
-			out = append(out, ep)
+			out = append(out, ep.Endpoint)
 		}
 	}
 	return out
 }
 
 // own returns an endpoint of this host, if the mirrors hold it.
-func (e *Endpoints) own(k model.EndpointKey) (model.Endpoint, bool) {
+func (e *Endpoints) own(k model.EndpointKey) (endpointRow, bool) {
 	m := e.mirrors.endpoints(k.Network)
 	if m == nil {
-		return model.Endpoint{}, false
+		return endpointRow{}, false
 	}
 	ep, ok := m.endpoints[k]
 	return ep, ok
@@ -231,7 +259,7 @@ func (e *Endpoints) Get(of []model.EndpointKey) map[model.EndpointKey]model.Endp
 	out := make(map[model.EndpointKey]model.Endpoint, len(of))
 	for _, k := range of {
 		if m := e.mirrors.endpoints(k.Network); m != nil {
-			out[k] = m.endpoints[k]
+			out[k] = m.endpoints[k].Endpoint
 		}
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -66,8 +67,9 @@ func (i *recordInput) enterRows(rows []mirrorRow) {
 	}
 }
 
-// enterDifference enters what a mirror has now in place of what it had.
-func (i *recordInput) enterDifference(m *mirror, was, now map[any]any) {
+// enterDifference enters what a mirror has now in place of what it had. The rows are of the
+// revision mod or earlier; 0 = all mirrors have been read.
+func (i *recordInput) enterDifference(m *mirror, was, now map[any]any, mod store.Revision) {
 	for k := range was {
 		if _, there := now[k]; !there {
 			i.enter(m, tables.Change{Key: k})
@@ -75,7 +77,7 @@ func (i *recordInput) enterDifference(m *mirror, was, now map[any]any) {
 	}
 	for k, v := range now {
 		if old, had := was[k]; !had || !reflect.DeepEqual(old, v) {
-			i.enter(m, tables.Change{Key: k, Value: v})
+			i.enter(m, tables.Change{Key: k, Value: v, Mod: mod})
 		}
 	}
 }
@@ -102,7 +104,6 @@ func (i *recordInput) setInput(m *mirror, ch tables.Change) urgency {
 		return i.endpoints.enter(m, k, ch)
 	case tables.IdentityKey:
 		enter(ch, nil, k, comp.SetIdentity, func(k tables.IdentityKey) { comp.DeleteIdentity(k.Tenant, k.ID) })
-		i.endpoints.newIdentity = i.endpoints.newIdentity || ch.Value != nil
 	case model.ClusterServiceKey:
 		enter(ch, nil, k.ServiceKey(), i.services.set, func(k model.ServiceKey) { i.services.close(k, i.mirrors.live) })
 	case model.ServiceSliceKey:

@@ -30,7 +30,7 @@ type mirror struct {
 	seen      map[any]any // unless the store is followed: what values would be by the store that is not
 	values    map[any]any // by typed key: everything delivered and not deleted
 	rules     *tables.InForce
-	endpoints map[model.EndpointKey]model.Endpoint // of this host
+	endpoints map[model.EndpointKey]endpointRow // of this host
 	networks  map[model.NetworkKey]model.Network
 	groups    map[model.GroupKey]model.Group
 	unreadable

@@ -70,7 +70,7 @@ func (s *mirrorSet) start(p Scope) *mirror {
 		staged:     p.All,
 		values:     map[any]any{},
 		rules:      tables.NewInForce(),
-		endpoints:  map[model.EndpointKey]model.Endpoint{},
+		endpoints:  map[model.EndpointKey]endpointRow{},
 		networks:   map[model.NetworkKey]model.Network{},
 		groups:     map[model.GroupKey]model.Group{},
 		unreadable: unreadable{},

@@ -1,67 +1,122 @@
 package statemirror
 
 import (
-	"net/netip"
+	"strings"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
+
+// withIdentity is testEndpoint with another identity.
+func withIdentity(id model.Identity) model.Endpoint {
+	e := testEndpoint
+	e.Identity = id
+	return e
+}
+
+// endpoint delivers testEndpoint with an identity, as of a revision.
+func (x *byHand) endpoint(id model.Identity, at store.Revision) {
+	x.t.Helper()
+	x.deliver(x.single, store.Batch{Revision: at, Events: []store.Event{row(x.t, tables.Endpoints, withIdentity(id), at)}})
+}
+
+// identity delivers the record of an identity, as of a revision.
+func (x *byHand) identity(id model.Identity, at store.Revision) {
+	x.t.Helper()
+	x.deliver(x.rest, store.Batch{Revision: at, Events: []store.Event{
+		row(x.t, tables.Identities, model.IdentityRecord{ID: id, Network: testEndpoint.Key.Network}, at),
+	}})
+}
+
+// port checks which identity the port of testEndpoint has in the desired state; 0 = there is
+// no port.
+func (x *byHand) port(when string, want model.Identity) {
+	x.t.Helper()
+	pic, _ := x.comp.Compile(1)
+	got := model.Identity(0)
+	if p, there := pic.Ports.Get(compile.IfName(testEndpoint.Key)); there {
+		got = p.Identity
+	}
+	if got != want {
+		x.t.Errorf("%s: the port has identity %d, want %d", when, got, want)
+	}
+}
 
 // TestEndpointWaitsForItsIdentity delivers the row of an endpoint before the record of
 // its new identity, as two mirrors may.
 func TestEndpointWaitsForItsIdentity(t *testing.T) {
-	c := newCluster(t, memory.New())
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	nk := testEndpoint.Key.Network
-	rest, eps := c.mirrors.start(TenantScope(nk.Tenant)), c.mirrors.start(EndpointsScope(nk))
-	identity := func(id model.Identity) {
-		c.input.enter(rest, tables.Change{Key: tables.IdentityKey{Tenant: nk.Tenant, ID: id}, Value: model.IdentityRecord{ID: id, Network: nk}})
-		c.Endpoints.release()
-	}
-	endpoint := func(id string, identity model.Identity) {
-		e := testEndpoint
-		e.Key.ID, e.Identity = model.EndpointID(id), identity
-		c.input.enter(eps, tables.Change{Key: e.Key, Value: e})
-	}
-	has := func(when, id string, want model.Identity) {
-		t.Helper()
-		k := testEndpoint.Key
-		k.ID = model.EndpointID(id)
-		pic, _ := c.comp.Compile(1)
-		got := model.Identity(0)
-		for _, p := range pic.Ports.All() {
-			if p.Endpoint == k {
-				got = p.Identity
+	x := newByHand(t)
+	first, second, third := testEndpoint.Identity, testEndpoint.Identity+1, testEndpoint.Identity+2
+	x.port("at first", first)
+	x.identity(second, 9)
+	x.endpoint(second, 9)
+	x.port("the record first", second)
+	x.endpoint(third, 11)
+	x.port("the endpoint first", second)
+	x.identity(third, 11)
+	x.port("both are there", third)
+	x.endpoint(third+1, 12)
+	x.endpoint(first, 13)
+	x.identity(third+1, 12)
+	x.port("changed back meanwhile", first)
+	x.endpoint(third+2, 14)
+	x.deliver(x.single, store.Batch{Revision: 15, Events: []store.Event{gone(testEndpoint, 15)}})
+	x.identity(third+2, 14)
+	x.port("deleted meanwhile", 0)
+}
+
+// TestMissingIdentity: an endpoint waits for the record of its identity for as long as the
+// tenant's mirror is behind the endpoint's commit, however long that takes, and no longer.
+func TestMissingIdentity(t *testing.T) {
+	first, missing := testEndpoint.Identity, testEndpoint.Identity+1
+	for name, behind := range map[string]func(x *byHand){
+		"changed": func(x *byHand) { x.endpoint(missing, 10) },
+		"changed before other endpoints": func(x *byHand) {
+			x.endpoint(missing, 10)
+			x.deliver(x.single, store.Batch{Revision: 20, Events: []store.Event{row(x.t, tables.Endpoints, x.late, 20)}})
+		},
+		"revealed": func(x *byHand) {
+			x.Endpoints.Hide(testEndpoint.Key)
+			x.endpoint(missing, 10)
+			x.Endpoints.Reveal(testEndpoint.Key)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newByHand(t)
+			was := first
+			if name == "revealed" {
+				was = 0
 			}
-		}
-		if got != want {
-			t.Errorf("%s: the port of %s has identity %d, want %d", when, id, got, want)
-		}
+			behind(x)
+			x.identity(first+7, 9)
+			for range 3 {
+				x.mu.Lock()
+				x.everySecond()
+				x.mu.Unlock()
+			}
+			x.port("the tenant is behind", was)
+			clear(x.mirrors.required) // there is no mirror of the global part
+			c, ok := x.Compile()
+			if !ok {
+				t.Fatal("there is no desired state")
+			}
+			reported := false
+			for _, p := range c.Problems {
+				reported = reported || p.Object == "endpoint "+testEndpoint.Key.String() && strings.Contains(p.Text, "the record of its identity")
+			}
+			if !reported {
+				t.Errorf("problems are %v", c.Problems)
+			}
+			x.identity(first+8, 10)
+			x.port("the record is not in its commit", missing)
+			if n := len(x.Endpoints.problems()); n != 0 {
+				t.Errorf("%d endpoints are pending", n)
+			}
+			x.identity(missing, 30)
+			x.port("the record comes after all", missing)
+		})
 	}
-	const first, second, third = model.IdentityFirst, model.IdentityFirst + 1, model.IdentityFirst + 2
-	c.input.enter(rest, tables.Change{Key: nk, Value: model.Network{Key: nk, Encap: model.EncapVXLAN, Tag: 7, ID: 1, Subnet: netip.MustParsePrefix("10.1.1.0/24")}})
-	c.input.setFollowed(eps, true)
-	identity(first)
-	endpoint("e1", first)
-	has("identity first", "e1", first)
-	endpoint("e1", second)
-	has("endpoint first", "e1", first)
-	identity(second)
-	has("both are there", "e1", second)
-	endpoint("e1", third)
-	endpoint("e1", first)
-	identity(third)
-	has("changed back meanwhile", "e1", first)
-	endpoint("e1", third+1)
-	c.Endpoints.giveUpIdentities(identityGrace)
-	has("a record that may come", "e1", first)
-	c.Endpoints.giveUpIdentities(0)
-	has("a record that is missing", "e1", third+1)
-	endpoint("e1", third+2)
-	c.input.enter(eps, tables.Change{Key: testEndpoint.Key})
-	identity(third + 2)
-	has("deleted meanwhile", "e1", 0)
 }

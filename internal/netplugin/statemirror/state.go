@@ -106,7 +106,7 @@ func (c *State) everySecond() {
 	c.mirrors.relist()
 	c.restoreCheckpoint()
 	c.rollBack()
-	c.Endpoints.giveUpIdentities(identityGrace)
+	c.Endpoints.markOverdue()
 	c.services.forgetClosed(closedFor)
 	c.Unconfirmed.findAlone(c.Guard.entered() && c.stale() == nil)
 	c.updateCheckpoint()
@@ -145,7 +145,7 @@ func (c *State) Compile() (Compilation, bool) {
 	p := Compilation{Revs: c.mirrors.revs()}
 	var problems []compile.Problem
 	p.Want, problems = c.comp.Compile(int64(c.mirrors.rev))
-	p.Problems = slices.Concat(problems, c.Hosts.problems(), c.Settings.problems(), c.Unconfirmed.problems())
+	p.Problems = slices.Concat(problems, c.Hosts.problems(), c.Endpoints.problems(), c.Settings.problems(), c.Unconfirmed.problems())
 	for _, m := range c.mirrors.byScope {
 		p.Problems = slices.AppendSeq(p.Problems, maps.Values(m.unreadable))
 	}

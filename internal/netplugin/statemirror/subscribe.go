@@ -45,12 +45,12 @@ func (c *State) followStore(of store.Incarnation) {
 			m.values = seen
 			continue
 		}
-		c.input.enterDifference(m, m.values, seen)
+		c.input.enterDifference(m, m.values, seen, 0)
 		if m.ready {
 			c.input.setFollowed(m, true)
 		}
 	}
-	c.Endpoints.giveUpIdentities(0) // all that there is has been read
+	c.Endpoints.releaseRead()
 	c.subscribe()
 	c.Guard.position = StorePosition{Version: c.Guard.position.Version, Incarnation: of, Revision: rev, Place: place}
 	c.mirrors.rev, c.mirrors.dirty = rev, rev
@@ -119,7 +119,7 @@ func (c *State) takeOver(all *mirror) {
 	if !c.Guard.entered() { // nothing is in force yet
 		return
 	}
-	c.input.enterDifference(all, was, all.values)
+	c.input.enterDifference(all, was, all.values, all.rev)
 	c.input.setFollowed(all, true)
 	for _, m := range singles {
 		c.input.setFollowed(m, false)

@@ -232,7 +232,7 @@ func TestTrialPictures(t *testing.T) {
 				}
 				var want desired.Host
 				var problems []compile.Problem
-				h.Endpoints.giveUpIdentities(0)
+				h.Endpoints.releaseRead()
 				h.services.forgetClosed(0)
 				want, problems = byTenants(t, pretend(t, st, taken...), of)
 				if got, _ := h.comp.Compile(1); got.FwdMode != want.FwdMode {

@@ -129,7 +129,7 @@ func TestHostRowsSuffice(t *testing.T) {
 						return fmt.Errorf("%s is not read", p)
 					}
 				}
-				c.Endpoints.giveUpIdentities(0)
+				c.Endpoints.releaseRead()
 				return nil
 			})
 		}
@@ -254,7 +254,7 @@ func TestOwnEndpointWaitsForPolicies(t *testing.T) {
 			if !c.Guard.follows() {
 				return errors.New("it does not follow")
 			}
-			c.Endpoints.giveUpIdentities(0)
+			c.Endpoints.releaseRead()
 			if got, _ := c.comp.Compile(1); got.Ports.Len() != want {
 				return fmt.Errorf("%d ports", got.Ports.Len())
 			}
