@@ -34,7 +34,7 @@ type Options struct {
 
 	// Surroundings are what this machine needs to reach others, netmasters among them, such
 	// as its gateways, and what it is in words: no network that hosts have a route to may hold it. nil = nothing.
-	Surroundings func(to []netip.Addr) map[netip.Addr]string
+	Surroundings func(to []netip.Addr) model.Lifelines
 
 	uptime func() time.Duration // a monotonic clock; nil = Now's
 }

@@ -84,8 +84,8 @@ func vlanNetwork(key string, tag uint32, subnets ...string) model.Network {
 // around the addresses of hosts, netmasters, the store, gateways, name servers or routers.
 func TestTenantAdminChangesNoHost(t *testing.T) {
 	c := newCluster(t, func(o *Options) {
-		o.Surroundings = func([]netip.Addr) map[netip.Addr]string {
-			return map[netip.Addr]string{addr("10.40.0.1"): "the gateway", addr("10.41.0.53"): "a name server"}
+		o.Surroundings = func([]netip.Addr) model.Lifelines {
+			return model.Lifelines{addr("10.40.0.1"): {Kind: model.GatewayLifeline, Name: "the gateway"}, addr("10.41.0.53"): {Kind: model.NameServerLifeline, Name: "a name server"}}
 		}
 	})
 	ctx := testContext(t)

@@ -57,37 +57,22 @@ func (ns *Networks) roomOnHosts(s Scope, tx store.Tx, n model.Network) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range subnetsOf(n) {
-		holds := func(a netip.Addr, whose string) error {
-			if !a.IsValid() || !p.Contains(a.Unmap()) {
-				return nil
-			}
-			return s.taken("subnet", p, fmt.Sprintf("contains the address %s of %s, which its containers could not reach: choose another subnet", a, whose))
-		}
-		for _, h := range ns.hostView.List() {
-			for _, a := range []netip.Addr{h.Control, h.VTEP, h.IPv6} {
-				if err := holds(a, fmt.Sprintf("host %q", h.Name)); err != nil {
-					return err
-				}
-			}
-		}
-		for _, h := range ns.hostView.hostAddressRows.list("") {
-			for _, a := range h.Added {
-				if err := holds(a, fmt.Sprintf("host %q", h.Host)); err != nil {
-					return err
-				}
-			}
-		}
-		for _, a := range masters {
-			if err := holds(a, "a netmaster"); err != nil {
-				return err
-			}
-		}
-		for a, whose := range ns.ownerView.reservedAddresses() {
-			if err := holds(a, strings.TrimPrefix(whose, "is the address of ")); err != nil {
-				return err
-			}
+	needed := model.Lifelines{}
+	for a, whose := range ns.ownerView.reservedAddresses() {
+		needed[a] = model.Lifeline{Name: strings.TrimPrefix(whose, "is the address of ")}
+	}
+	for _, a := range masters {
+		needed[a] = model.Lifeline{Name: "a netmaster"}
+	}
+	for _, h := range ns.hostView.hostAddressRows.list("") {
+		for _, a := range h.Added {
+			needed[a.Unmap()] = model.Lifeline{Name: fmt.Sprintf("host %q", h.Host)}
 		}
 	}
-	return nil
+	for _, h := range ns.hostView.List() {
+		for _, a := range []netip.Addr{h.Control, h.VTEP, h.IPv6} {
+			needed[a.Unmap()] = model.Lifeline{Name: fmt.Sprintf("host %q", h.Name)}
+		}
+	}
+	return refuseLifelines(s, n, needed, "which its containers could not reach")
 }

@@ -20,7 +20,7 @@ type Networks struct {
 	hostView     *HostView
 	ownerView    *AddressOwnerView
 	endpoints    *Endpoints
-	surroundings func([]netip.Addr) map[netip.Addr]string // see Options.Surroundings
+	surroundings func([]netip.Addr) model.Lifelines // see Options.Surroundings
 }
 
 var _ = register[model.NetworkKey](kind{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -20,31 +19,29 @@ func (ns *Networks) farFromMachines(ctx context.Context, cl *claim, tx store.Tx,
 	if err != nil {
 		return err
 	}
-	near := map[netip.Addr]string{}
+	needed := model.Lifelines{}
 	if !cl.actor.admin {
 		around, err := cl.surroundings(ctx)
 		if err != nil {
 			return err
 		}
-		maps.Copy(near, around.needed)
+		maps.Copy(needed, around.needed)
 	}
 	if ns.surroundings != nil {
 		masters, err := netmastersAt(tx)
 		if err != nil {
 			return err
 		}
-		maps.Copy(near, ns.surroundings(masters))
+		maps.Copy(needed, ns.surroundings(masters))
 	}
 	why := "hosts get a route to the network"
 	if n.Encap == model.EncapVLAN {
 		why = "its containers could answer for it on the physical network"
 	}
+	if err := refuseLifelines(cl.actor.Scope(), n, needed, "and "+why); err != nil {
+		return err
+	}
 	for _, p := range subnetsOf(n) {
-		for at, what := range near {
-			if p.Contains(at) {
-				return cl.actor.Scope().taken("subnet", p, fmt.Sprintf("contains the address %s of %s, and %s: choose another subnet", at, what, why))
-			}
-		}
 		for _, b := range routers {
 			for _, q := range b.Networks() {
 				if q.Overlaps(p) {
@@ -56,9 +53,19 @@ func (ns *Networks) farFromMachines(ctx context.Context, cl *claim, tx store.Tx,
 	return nil
 }
 
+// refuseLifelines refuses a network in which one of the addresses would be that hosts need,
+// and says what would come of it.
+func refuseLifelines(s Scope, n model.Network, needed model.Lifelines, why string) error {
+	at, subnet := needed.In(n, nil)
+	if !at.IsValid() {
+		return nil
+	}
+	return s.taken("subnet", subnet, fmt.Sprintf("contains the address %s of %s, %s: choose another subnet", at, needed[at].Name, why))
+}
+
 // hostSurroundings is what hosts report of the networks around them.
 type hostSurroundings struct {
-	needed map[netip.Addr]string     // gateways and name servers, in words
+	needed model.Lifelines           // gateways and name servers
 	vlans  map[uint32]model.HostName // of which hosts have interfaces, and one such host
 }
 
@@ -71,14 +78,14 @@ func (cl *claim) surroundings(ctx context.Context) (*hostSurroundings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the hosts' status: %w", err)
 	}
-	out := &hostSurroundings{map[netip.Addr]string{}, map[uint32]model.HostName{}}
+	out := &hostSurroundings{model.Lifelines{}, map[uint32]model.HostName{}}
 	for _, kv := range kvs {
 		row, err := tables.HostStatuses.Decode(kv)
 		if err != nil || row.Value.Surroundings == nil {
 			continue
 		}
 		for _, at := range row.Value.Surroundings.Addresses {
-			out.needed[at] = fmt.Sprintf("a gateway or name server of host %q", row.Value.Host)
+			out.needed[at] = model.Lifeline{Name: fmt.Sprintf("a gateway or name server of host %q", row.Value.Host)}
 		}
 		for _, tag := range row.Value.Surroundings.VLANs {
 			out.vlans[uint32(tag)] = row.Value.Host

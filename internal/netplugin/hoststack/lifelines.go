@@ -11,27 +11,22 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-)
 
-// nameServer is what Lifelines calls one, and Gateway what it calls a gateway, before it says
-// which.
-const (
-	nameServer = "a name server"
-	Gateway    = "the gateway"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // resolvConfs name this host's name servers; systemd-resolved keeps the real ones in the
 // second.
 var resolvConfs = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
 
-// Lifelines are the addresses by which this host reaches others, and what each is in
-// words: its name servers, and the gateways of its default routes and of its routes to some
-// addresses, such as netmasters'. What cannot be read is left out.
-func Lifelines(to []netip.Addr) map[netip.Addr]string {
-	out := map[netip.Addr]string{}
-	add := func(a netip.Addr, what string) {
+// Lifelines are the addresses by which this host reaches others: its name servers, and the
+// gateways of its default routes and of its routes to some addresses, such as netmasters'.
+// What cannot be read is left out.
+func Lifelines(to []netip.Addr) model.Lifelines {
+	out := model.Lifelines{}
+	add := func(a netip.Addr, kind model.LifelineKind, name string) {
 		if a = a.Unmap().WithZone(""); a.IsValid() && !a.IsLoopback() && !a.IsUnspecified() && !a.IsLinkLocalUnicast() {
-			out[a] = what
+			out[a] = model.Lifeline{Kind: kind, Name: name}
 		}
 	}
 	for _, file := range resolvConfs {
@@ -42,7 +37,7 @@ func Lifelines(to []netip.Addr) map[netip.Addr]string {
 		for lines := bufio.NewScanner(f); lines.Scan(); {
 			if words := strings.Fields(lines.Text()); len(words) >= 2 && words[0] == "nameserver" {
 				if a, err := netip.ParseAddr(words[1]); err == nil {
-					add(a, nameServer)
+					add(a, model.NameServerLifeline, "a name server")
 				}
 			}
 		}
@@ -61,7 +56,7 @@ func Lifelines(to []netip.Addr) map[netip.Addr]string {
 		for _, r := range routes {
 			if dst, ok := prefixOf(r); !ok || dst.Bits() == 0 {
 				for _, a := range gatewaysOf(r) {
-					add(a, Gateway)
+					add(a, model.GatewayLifeline, "the gateway")
 				}
 			}
 		}
@@ -73,7 +68,7 @@ func Lifelines(to []netip.Addr) map[netip.Addr]string {
 		}
 		for _, r := range routes {
 			for _, g := range gatewaysOf(r) {
-				add(g, Gateway+" to "+a.String())
+				add(g, model.GatewayLifeline, "the gateway to "+a.String())
 			}
 		}
 	}

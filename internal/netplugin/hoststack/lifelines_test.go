@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // TestVLANsOfHostAreRead: a host's VLAN interfaces are read with their VLANs, each once.
@@ -34,12 +36,12 @@ func TestGatewaysOfTheWayAreLifelines(t *testing.T) {
 	for _, a := range []string{"203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4", "203.0.113.5", "2001:db8:1::1", "2001:db8:2::1"} {
 		way = append(way, netip.MustParseAddr(a))
 	}
-	var got map[netip.Addr]string
+	var got model.Lifelines
 	if err := in(t, s.host, func() error { got = Lifelines(way); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range []string{"198.51.100.2", "198.51.100.9", "10.77.0.9", "2001:db8::9", "198.51.100.7", "198.51.100.8", "2001:db8::8", "198.51.100.6"} {
-		if got[netip.MustParseAddr(a)] == "" {
+		if got[netip.MustParseAddr(a)].Kind != model.GatewayLifeline {
 			t.Errorf("%s is no lifeline: %v", a, got)
 		}
 	}

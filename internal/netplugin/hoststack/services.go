@@ -139,7 +139,7 @@ func (s *Stack) leadTo(h *netlink.Handle, link netlink.Link, family int, want *W
 		return err
 	}
 	var failed []error
-	var near map[netip.Addr]string
+	var near model.Lifelines
 	if len(all) > 0 {
 		near = Lifelines(want.Way)
 	}
@@ -183,7 +183,7 @@ func (s *Stack) leadTo(h *netlink.Handle, link netlink.Link, family int, want *W
 
 // taken tells what else of this host, or of the cluster, has an address or a part of a
 // subnet; "" = nothing.
-func taken(h *netlink.Handle, p netip.Prefix, others []netlink.Route, own []netlink.Addr, machines []netip.Addr, near map[netip.Addr]string) string {
+func taken(h *netlink.Handle, p netip.Prefix, others []netlink.Route, own []netlink.Addr, machines []netip.Addr, near model.Lifelines) string {
 	for _, o := range own {
 		if a, ok := netip.AddrFromSlice(o.IP); ok && p.Contains(a.Unmap()) {
 			if p.IsSingleIP() {
@@ -208,8 +208,8 @@ func taken(h *netlink.Handle, p netip.Prefix, others []netlink.Route, own []netl
 	}
 	for a, what := range near {
 		// A name server in a range of Kubernetes' services is one of these services.
-		if p.Contains(a) && (p.IsSingleIP() || what != nameServer) {
-			return fmt.Sprintf("that of %s of this host, %s", what, a)
+		if p.Contains(a) && (p.IsSingleIP() || what.Kind != model.NameServerLifeline) {
+			return fmt.Sprintf("that of %s of this host, %s", what.Name, a)
 		}
 	}
 	return ""

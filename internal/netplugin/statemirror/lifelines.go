@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
@@ -23,21 +22,20 @@ func (c *State) Endangers(k model.NetworkKey) string {
 	if c.control != nil {
 		way = c.control.WayAddresses()
 	}
-	near := hoststack.Lifelines(way)
+	needed := hoststack.Lifelines(way)
 	for _, a := range c.Hosts.Addresses() {
-		near[a.Unmap()] = "a host"
+		needed[a.Unmap()] = model.Lifeline{Name: "a host"}
 	}
 	for _, a := range way {
-		near[a] = "a netmaster or the store"
+		needed[a] = model.Lifeline{Name: "a netmaster or the store"}
 	}
-	for a, what := range near {
-		for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
-			if p.IsValid() && p.Contains(a) && (!strings.HasPrefix(what, hoststack.Gateway) || hoststack.DeviceTo(a) != string(k.Name)) {
-				return fmt.Sprintf("its subnet %s contains the address %s of %s, which this host must reach by its own routes: delete the network, and choose another subnet", p, a, what)
-			}
-		}
+	at, subnet := needed.In(n, func(a netip.Addr, what model.Lifeline) bool {
+		return what.Kind == model.GatewayLifeline && hoststack.DeviceTo(a) == string(k.Name)
+	})
+	if !at.IsValid() {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("its subnet %s contains the address %s of %s, which this host must reach by its own routes: delete the network, and choose another subnet", subnet, at, needed[at].Name)
 }
 
 // Surroundings returns what this host reports of the networks around it.
