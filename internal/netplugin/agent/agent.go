@@ -97,19 +97,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.mirror.source, a.mirror.relay = from, reader
 	a.mirror.cluster, err = statemirror.New(statemirror.Config{
 		Host: cfg.Host, Control: cfg.Control, VTEP: cfg.VTEP, Store: from, Log: cfg.Log, StateDir: cfg.StateDir, HostChanges: hostchanges.Open(cfg.StateDir, cfg.Log), Grace: cfg.StoreGrace,
-		Kick: a.kick, Soon: func(reason string) { a.runner.Soon(reason) },
-		Own:       func() []statemirror.Owned { return a.Attachments.Standing() },
-		OnOwnHost: reannounce.Ring,
-		OnLost:    func() { a.Attachments.PutBack() },
-		OnInfra:   func() { a.Attachments.FollowInfra() },
-		OnFreeze: func(why string) {
-			a.Observer.SetCondition(observe.AboutStore, why)
-			a.Attachments.PutBack()
-			a.Attachments.ReleaseOrphans()
-			if why == "" {
-				a.Attachments.Pay()
-			}
-		},
+		Agent: forMirror{forParts{a}, reannounce},
 	})
 	if err != nil {
 		return err

@@ -176,7 +176,7 @@ func (c *State) restoreCheckpoint() {
 	c.Guard.source, c.mirrors.rev = fromCheckpoint, k.Revision
 	c.mirrors.subscribed = c.interests.scopes()
 	c.changes.Tell()
-	c.Kick("recalled")
+	c.Agent.Kick("recalled")
 }
 
 // keepTaken writes CheckpointFile before what was taken on trial just now reaches the

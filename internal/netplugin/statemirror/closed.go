@@ -71,7 +71,7 @@ func (c *closedServices) forgetClosed(grace time.Duration) {
 	for k, s := range c.closed {
 		if time.Since(s.since) >= grace {
 			c.forget(k)
-			c.Soon("a service was deleted a while ago")
+			c.Agent.Soon("a service was deleted a while ago")
 		}
 	}
 }

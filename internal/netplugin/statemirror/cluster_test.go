@@ -16,13 +16,23 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// fakeAgent has attachments, and does nothing.
+type fakeAgent []Owned
+
+func (a fakeAgent) Own() []Owned  { return a }
+func (fakeAgent) Kick(string)     {}
+func (fakeAgent) Soon(string)     {}
+func (fakeAgent) OnOwnHost()      {}
+func (fakeAgent) OnInfra()        {}
+func (fakeAgent) OnLost()         {}
+func (fakeAgent) OnFreeze(string) {}
+
 // newCluster is a State of host h1, whose directory is the test's.
 func newCluster(t *testing.T, st store.Store, own ...Owned) *State {
 	t.Helper()
 	c, err := New(Config{
 		Host: "h1", Store: st, Log: slog.New(slog.DiscardHandler), StateDir: t.TempDir(), HostChanges: hostchanges.Open(t.TempDir(), slog.New(slog.DiscardHandler)),
-		Kick: func(string) {}, Soon: func(string) {}, Own: func() []Owned { return own },
-		OnOwnHost: func() {}, OnLost: func() {}, OnFreeze: func(string) {},
+		Agent: fakeAgent(own),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -28,15 +28,20 @@ type Config struct {
 	Boot      string               // which run of the kernel that counts from; empty = the present one
 	Patience  time.Duration        // how long the store may take to be read before CheckpointFile has to do; 0 = RecallAfter
 
-	Kick func(reason string) // requests a sync
-	Soon func(reason string) // likewise, for what is not urgent
-	Own  func() []Owned      // the attachments that stand
+	Agent Agent
+}
 
-	// Called with the State locked: they must not ask it anything.
-	OnOwnHost func()           // the record of this host has changed
-	OnInfra   func()           // a tenant's infra networks have changed; nil = not wanted
-	OnLost    func()           // an endpoint of this host has been deleted
-	OnFreeze  func(why string) // the desired state is frozen; "" = the store is followed
+// Agent is what the State needs of the agent, and reports to it. Its methods are also called
+// with the State locked: they must not ask it anything.
+type Agent interface {
+	Kick(reason string) // requests a sync
+	Soon(reason string) // likewise, for what is not urgent
+	Own() []Owned       // the attachments that stand
+
+	OnOwnHost()          // the record of this host has changed
+	OnInfra()            // a tenant's infra networks have changed
+	OnLost()             // an endpoint of this host has been deleted
+	OnFreeze(why string) // the desired state is frozen; "" = the store is followed
 }
 
 // withDefaults returns the Config with its optional values set.

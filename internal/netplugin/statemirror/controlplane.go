@@ -231,7 +231,7 @@ func (p *ControlPlane) take(source string, now []listener, onlyFirst bool) {
 	}
 	p.mu.Unlock()
 	if changed {
-		p.config.Kick("control plane")
+		p.config.Agent.Kick("control plane")
 	}
 }
 

@@ -60,10 +60,10 @@ func (c *State) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	case irrelevant:
 	case atOnce:
 		c.mirrors.dirty = b.Revision
-		c.Kick("mirror")
+		c.Agent.Kick("mirror")
 	case whenQuiet:
 		c.mirrors.dirty = b.Revision
-		c.Soon("mirror")
+		c.Agent.Soon("mirror")
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (c *State) withhold(ctx context.Context, m *mirror) {
 		m.values = map[any]any{}
 	case was:
 		c.forget(m)
-		c.Kick("what does not concern this host any more")
+		c.Agent.Kick("what does not concern this host any more")
 	}
 }
 

@@ -115,7 +115,7 @@ func (x *randomCluster) change(tx store.Tx) error {
 // byTenants is the picture of a host that follows all of some tenants.
 func byTenants(t *testing.T, st store.Store, of map[model.TenantName]bool) (desired.Host, []compile.Problem) {
 	t.Helper()
-	c := join(Config{Host: "h1", StateDir: t.TempDir(), OnLost: func() {}, OnOwnHost: func() {}, Soon: func(string) {}}, StorePosition{}, compile.New("h1"))
+	c := join(Config{Host: "h1", StateDir: t.TempDir(), Agent: fakeAgent(nil)}, StorePosition{}, compile.New("h1"))
 	m := &mirror{values: map[any]any{}, endpoints: map[model.EndpointKey]endpointRow{}, networks: map[model.NetworkKey]model.Network{}, groups: map[model.GroupKey]model.Group{}}
 	prefixes := []string{tables.GlobalPrefix}
 	for name := range of {

@@ -74,7 +74,7 @@ func NewEgress(c *State, control *ControlPlane, cfg EgressConfig) *Egress {
 	return &Egress{
 		Addresses:    newPrivateAddresses(c.Log, c.Settings, c.HostInput, cfg),
 		EgressConfig: cfg, config: &c.Config, control: control, net: hoststack.New(c.Log, cfg.IPForward, c.HostChanges), guard: hoststack.NewGuard(c.Log),
-		fronts: newFrontends(c.Log, uint16(cfg.VXLANPort)), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Kick("health check port") }),
+		fronts: newFrontends(c.Log, uint16(cfg.VXLANPort)), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Agent.Kick("health check port") }),
 	}
 }
 
@@ -83,7 +83,7 @@ func NewEgress(c *State, control *ControlPlane, cfg EgressConfig) *Egress {
 // 0 = none.
 func (w *Egress) SetNameServer(port, port6 uint16) {
 	w.dns.Store(uint32(port) | uint32(port6)<<16)
-	w.config.Kick("name server")
+	w.config.Agent.Kick("name server")
 }
 
 // Refused counts the packets of containers to the control plane that the host's
@@ -258,7 +258,7 @@ func (w *Egress) Watch(ctx context.Context, fabricTable func(), fabricRoute func
 	}
 	for {
 		err := w.net.Watch(ctx, hoststack.Watching{
-			Changed: func() { w.config.Kick("drift") }, Firewall: func() { w.config.Kick("firewall") }, Route: fabricRoute,
+			Changed: func() { w.config.Agent.Kick("drift") }, Firewall: func() { w.config.Agent.Kick("firewall") }, Route: fabricRoute,
 			Table: func(name string) {
 				if name == hoststack.GuardTable {
 					w.guard.Lost()

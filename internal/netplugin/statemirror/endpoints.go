@@ -48,7 +48,7 @@ func (e *Endpoints) enter(m *mirror, k model.EndpointKey, ch tables.Change) urge
 	_, own := m.endpoints[k]
 	if ch.Value == nil {
 		if own && !hidden {
-			e.OnLost()
+			e.Agent.OnLost()
 		}
 		e.mirrors.reconsider = e.mirrors.reconsider || own
 		delete(m.endpoints, k)
@@ -134,7 +134,7 @@ func (e *Endpoints) markOverdue() {
 		if !p.overdue {
 			p.overdue = true
 			e.pending[k] = p
-			e.Soon("a pending endpoint")
+			e.Agent.Soon("a pending endpoint")
 		}
 	}
 }

@@ -94,8 +94,8 @@ func TestHostDrains(t *testing.T) {
 	if got := state(drain); got != desired.BackendActive {
 		t.Errorf("its host drains no more: %v", got)
 	}
-	kicked := 0
-	c.Kick = func(string) { kicked++ }
+	kicked := &kickCounter{}
+	c.Agent = kicked
 	for silent, want := range map[bool]desired.BackendState{true: desired.BackendDraining, false: desired.BackendActive} {
 		c.mu.Unlock()
 		c.HostInput.SetUnreachable("h2", silent)
@@ -104,7 +104,15 @@ func TestHostDrains(t *testing.T) {
 			t.Errorf("its host is silent: %v, and it is %v", silent, got)
 		}
 	}
-	if kicked != 2 {
-		t.Errorf("%d passes were asked for, want 2", kicked)
+	if kicked.kicks != 2 {
+		t.Errorf("%d passes were asked for, want 2", kicked.kicks)
 	}
 }
+
+// kickCounter counts the syncs that are requested.
+type kickCounter struct {
+	fakeAgent
+	kicks int
+}
+
+func (k *kickCounter) Kick(string) { k.kicks++ }

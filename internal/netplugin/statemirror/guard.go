@@ -120,8 +120,8 @@ func (g *StoreGuard) suspect() error {
 func (g *StoreGuard) freeze(why string) {
 	if g.why != why {
 		g.why = why
-		g.OnFreeze(why)
-		g.OnOwnHost() // this store may lack the host's record, which says what the host follows
+		g.Agent.OnFreeze(why)
+		g.Agent.OnOwnHost() // this store may lack the host's record, which says what the host follows
 		g.changes.Tell()
 	}
 }

@@ -22,7 +22,7 @@ func (i *HostInput) SetUnreachable(name model.HostName, yes bool) {
 	i.mu.Lock()
 	i.comp.Hosts.Silent(name, yes)
 	i.mu.Unlock()
-	i.Kick("a host's silence")
+	i.Agent.Kick("a host's silence")
 }
 
 // setControl says what containers must not reach past their host.

@@ -139,7 +139,7 @@ func (i *recordInput) setInput(m *mirror, ch tables.Change) urgency {
 
 func (i *recordInput) setHost(k model.HostName, ch tables.Change) {
 	if k == i.Host {
-		i.OnOwnHost()
+		i.Agent.OnOwnHost()
 	}
 	h, is := ch.Value.(model.Host)
 	switch {
@@ -156,8 +156,8 @@ func (i *recordInput) setTenant(k model.TenantName, ch tables.Change) urgency {
 	was := tenants[k]
 	enter(ch, tenants, k, i.comp.SetTenant, i.comp.DeleteTenant)
 	now := tenants[k]
-	if i.OnInfra != nil && !slices.Equal(now.Infra, was.Infra) {
-		i.OnInfra()
+	if !slices.Equal(now.Infra, was.Infra) {
+		i.Agent.OnInfra()
 	}
 	if i.mirrors.byScope[TenantScope(k)] == nil || now.Router == was.Router && slices.Equal(now.Shared, was.Shared) && slices.Equal(now.Clients, was.Clients) {
 		return irrelevant

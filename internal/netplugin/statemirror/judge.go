@@ -83,7 +83,7 @@ func (g *StoreGuard) identity(set *mirrorSet, from *mirror, now store.Incarnatio
 	}
 	if g.follows() {
 		g.position.Incarnation = now
-		g.OnOwnHost()
+		g.Agent.OnOwnHost()
 	}
 }
 
@@ -114,7 +114,7 @@ func (g *StoreGuard) judge(s survey, own int, missing []model.EndpointKey, await
 	}
 	if g.ownSince.IsZero() {
 		g.ownSince = time.Now()
-		g.OnOwnHost() // tells the others
+		g.Agent.OnOwnHost() // tells the others
 	}
 	// After a restart the older state cannot be told from the right one any more,
 	// once it has as many revisions: what runs here decides.

@@ -72,8 +72,7 @@ func TestOlderBeyond(t *testing.T) {
 	stop()
 	c2, err := New(Config{
 		Host: "h1", Store: st.Client(), Log: slog.New(slog.DiscardHandler), StateDir: c.StateDir, Grace: time.Hour,
-		Kick: func(string) {}, Soon: func(string) {}, Own: func() []Owned { return []Owned{own} },
-		OnOwnHost: func() {}, OnLost: func() {}, OnFreeze: func(string) {},
+		Agent: fakeAgent{own},
 	})
 	if err != nil {
 		t.Fatal(err)

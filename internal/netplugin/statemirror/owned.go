@@ -25,7 +25,7 @@ func (o Owned) is(ep model.Endpoint) bool {
 func (e *Endpoints) Lost() []Owned {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.lost(e.Own())
+	return e.lost(e.Agent.Own())
 }
 
 // lost returns those attachments whose endpoint the store, as it is now, lacks. A network

@@ -202,7 +202,7 @@ func (c *State) FollowMode() {
 	c.Settings.setGlobal(c.Settings.effective(g))
 	c.subscribe()
 	c.changes.Tell()
-	c.Kick("forwarding mode")
+	c.Agent.Kick("forwarding mode")
 }
 
 // Pause stops the mirrors from delivering until Resume: what the host knows stays as it is.

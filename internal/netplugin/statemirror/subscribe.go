@@ -21,7 +21,7 @@ func (c *State) judge() {
 	if !complete {
 		return
 	}
-	own := c.Own()
+	own := c.Agent.Own()
 	awaited := func(older bool) []string { return c.Guard.awaited(c.mirrors, s.of, older, c.Hosts.previous) }
 	if c.Guard.judge(s, len(own), c.Guard.missing(c.Endpoints.lost(own)), awaited) {
 		c.followStore(s.of)
@@ -59,10 +59,10 @@ func (c *State) followStore(of store.Incarnation) {
 	if wasFrozen {
 		c.Log.Info("the store is watched again", "store", of.String(), "revision", int64(rev))
 	}
-	c.OnFreeze("")
-	c.OnOwnHost()
+	c.Agent.OnFreeze("")
+	c.Agent.OnOwnHost()
 	c.changes.Tell()
-	c.Kick("store")
+	c.Agent.Kick("store")
 }
 
 // subscribe begins to mirror what concerns this host. Before the first desired state
@@ -125,7 +125,7 @@ func (c *State) takeOver(all *mirror) {
 		c.input.setFollowed(m, false)
 	}
 	set.dirty = max(set.dirty, all.rev)
-	c.Kick("all endpoints of a tenant")
+	c.Agent.Kick("all endpoints of a tenant")
 }
 
 // Acquire makes the endpoints of a network mirrored, with the rest of its tenant, and
@@ -190,7 +190,7 @@ func (c *State) dropUnused(now time.Time, linger time.Duration) {
 		c.forget(m)
 	}
 	if len(unused) > 0 {
-		c.Kick("what does not concern this host any more")
+		c.Agent.Kick("what does not concern this host any more")
 	}
 }
 

@@ -245,7 +245,7 @@ func (u *UnconfirmedChanges) expire() (rows []mirrorRow) {
 		rows = append(rows, t.end()...)
 		u.noteRollback(k.ID)
 		u.changes.Tell()
-		u.Kick("unconfirmed")
+		u.Agent.Kick("unconfirmed")
 	}
 	return rows
 }

@@ -29,8 +29,7 @@ func newTrialHost(t *testing.T, st store.Store, dir, boot string, now time.Durat
 	h.now.Store(int64(now))
 	c, err := New(Config{
 		Host: "h1", Store: st, Log: slog.New(slog.DiscardHandler), StateDir: dir,
-		Kick: func(string) {}, Soon: func(string) {}, Own: func() []Owned { return nil },
-		OnOwnHost: func() {}, OnLost: func() {}, OnFreeze: func(string) {},
+		Agent:     fakeAgent(nil),
 		SinceBoot: func() time.Duration { return time.Duration(h.now.Load()) }, Boot: boot,
 	})
 	if err != nil {
