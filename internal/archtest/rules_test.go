@@ -88,9 +88,8 @@ var rules = []rule{
 	{
 		pkg: "internal/netplugin/statemirror",
 		may: []string{
-			"internal/security/transport",
 			"internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/datapath/compile", "internal/datapath/desired",
-			"internal/datapath/driver", "internal/base/waiting", "internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/base/durable", "internal/netplugin/hostchanges", "internal/netplugin/hoststack",
+			"internal/datapath/driver", "internal/base/waiting", "internal/netplugin/attach", "internal/base/durable", "internal/netplugin/hostchanges", "internal/netplugin/hoststack",
 		},
 		why: "what a host should look like needs neither a netmaster nor to know how containers are attached",
 	},
@@ -111,7 +110,7 @@ var rules = []rule{
 		pkg: "internal/netplugin/attachment",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/tables", "internal/datapath/compile", "internal/datapath/desired", "internal/datapath/driver", "internal/base/waiting",
-			"internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/base/durable", "internal/netplugin/hostchanges", "internal/netplugin/hoststack", "internal/netplugin/masterclient", "internal/netplugin/statemirror",
+			"internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/base/durable", "internal/netplugin/hostchanges", "internal/netplugin/hoststack", "internal/netplugin/masterclient", "internal/netplugin/hostsync", "internal/netplugin/statemirror",
 		},
 		why: "attachments know the picture and netmaster, not who runs them",
 	},
@@ -119,7 +118,7 @@ var rules = []rule{
 		pkg: "internal/netplugin/observe",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/datapath/desired", "internal/datapath/driver", "internal/base/waiting",
-			"internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/netplugin/attachment", "internal/netplugin/masterclient", "internal/netplugin/statemirror", "internal/daemon/supportbundle", "internal/security/strictjson", "internal/condition", "internal/security/pki",
+			"internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/netplugin/attachment", "internal/netplugin/masterclient", "internal/netplugin/hostsync", "internal/netplugin/statemirror", "internal/daemon/supportbundle", "internal/security/strictjson", "internal/condition", "internal/security/pki",
 		},
 		why: "who tells of a host decides nothing",
 	},
@@ -127,11 +126,19 @@ var rules = []rule{
 		pkg: "internal/netplugin/agent",
 		may: []string{
 			"api", "internal/security/httpguard", "internal/security/strictjson", "internal/model", "internal/store", "internal/store/cluster", "internal/store/relay", "internal/store/tables", "internal/datapath/compile", "internal/datapath/desired", "internal/datapath/driver",
-			"internal/netplugin/attachment", "internal/netplugin/fabric", "internal/netplugin/l2announce", "internal/netplugin/masterclient", "internal/netplugin/observe", "internal/netplugin/peerhealth", "internal/netplugin/statemirror", "internal/netplugin/tunnelprobe", "internal/daemon/supportbundle", "internal/netplugin/multicast", "internal/base/reconcile", "internal/base/waiting", "internal/netplugin/attach", "internal/netplugin/attach/*", "internal/base/durable", "internal/netplugin/hostchanges", "internal/netplugin/hoststack", "internal/netplugin/dns", "internal/netplugin/bgp", "internal/security/transport",
+			"internal/netplugin/attachment", "internal/netplugin/fabric", "internal/netplugin/l2announce", "internal/netplugin/masterclient", "internal/netplugin/observe", "internal/netplugin/peerhealth", "internal/netplugin/hostsync", "internal/netplugin/statemirror", "internal/netplugin/tunnelprobe", "internal/daemon/supportbundle", "internal/netplugin/multicast", "internal/base/reconcile", "internal/base/waiting", "internal/netplugin/attach", "internal/netplugin/attach/*", "internal/base/durable", "internal/netplugin/hostchanges", "internal/netplugin/hoststack", "internal/netplugin/dns", "internal/netplugin/bgp", "internal/security/transport",
 		},
 		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",
 	},
 	{pkg: "internal/netplugin/hostchanges", may: []string{"internal/base/durable", "internal/base/waiting", "internal/model", "internal/security/strictjson"}, why: "remembers changes of the host, and makes none"},
+	{
+		pkg: "internal/netplugin/hostsync",
+		may: []string{
+			"internal/security/transport", "internal/model", "internal/datapath/compile", "internal/datapath/desired", "internal/base/waiting",
+			"internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/netplugin/hoststack", "internal/netplugin/statemirror",
+		},
+		why: "the host's stack follows the desired state, and knows neither the store nor how containers are attached",
+	},
 	{pkg: "internal/netplugin/hoststack", may: []string{"internal/netplugin/hostchanges", "internal/netplugin/attach", "internal/datapath/desired", "internal/model"}, why: "the host's stack knows private addresses and ports, nothing of the cluster"},
 	{pkg: "internal/netplugin/runtimes/cni", may: []string{"internal/netplugin/attach", "internal/model"}, why: "the plugin hands verbs to netplugin by attach's client, nothing more"},
 	{pkg: "internal/netplugin/runtimes/cni/server", may: []string{"internal/base/durable", "internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/model", "internal/security/strictjson"}, why: "verbs become attach requests, and kinds of error become codes; Install places files where runtimes look"},

@@ -24,6 +24,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostsync"
 	"github.com/contiv/netplugin/v2/internal/netplugin/l2announce"
 	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
 	"github.com/contiv/netplugin/v2/internal/netplugin/multicast"
@@ -116,8 +117,8 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		tunnels: newTunnelProber(cfg, a.can.TunnelProber, a.mirror, func() { a.Observer.PokeStatus() }),
 	}
 	a.listener = newListener(cfg, a.can.Memberships, a.kick)
-	a.mirror.way = statemirror.NewEgress(a.mirror.cluster, a.mirror.control, statemirror.EgressConfig{
-		Able: a.can.Egress, Able6: a.can.Egress6 && statemirror.HasIPv6(), Services: a.can.Egress && a.can.ExternalServices, Frontends: a.can.Frontends, RoutedNetworks: a.can.RoutedNetworks, ExternalBackends: a.can.ExternalBackends,
+	a.mirror.way = hostsync.NewEgress(a.mirror.cluster, a.mirror.control, hostsync.EgressConfig{
+		Able: a.can.Egress, Able6: a.can.Egress6 && hostsync.HasIPv6(), Services: a.can.Egress && a.can.ExternalServices, Frontends: a.can.Frontends, RoutedNetworks: a.can.RoutedNetworks, ExternalBackends: a.can.ExternalBackends,
 		IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort, Underlay: &a.mirror.underlay,
 		Listen: func(ctx context.Context, addr string) (net.Listener, error) {
 			return transport.Listen(ctx, addr, nil, cfg.Log)
@@ -127,7 +128,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	if a.mirror.way.Services { // this host leads to them, whatever runs here
 		a.mirror.cluster.RequireTenant(model.DefaultTenant)
 	}
-	a.mirror.underlay = statemirror.Underlay{VTEP: cfg.VTEP, MTU: cfg.UnderlayMTU, Uplinks: cfg.Uplinks}
+	a.mirror.underlay = hostsync.Underlay{VTEP: cfg.VTEP, MTU: cfg.UnderlayMTU, Uplinks: cfg.Uplinks}
 	a.Attachments, err = attachment.New(attachment.Config{
 		Host: cfg.Host, DriverName: cfg.DriverName, Can: a.can, Log: cfg.Log, StateDir: cfg.StateDir, VXLANPort: cfg.VXLANPort, Names: !cfg.NoDNS,
 		Cluster: a.mirror.cluster, WayOut: a.mirror.way, Control: a.mirror.control, Underlay: &a.mirror.underlay, Reached: &a.reached, Netmasters: a.masters,

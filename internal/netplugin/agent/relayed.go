@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostsync"
 	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -30,9 +31,9 @@ func mirrored(cfg *Config, masters *masterclient.Client) (st store.Mirrorer, fro
 // their own state; New makes them, and only underlay is a value.
 type mirror struct {
 	cluster  *statemirror.State
-	way      *statemirror.Egress
+	way      *hostsync.Egress
 	control  *statemirror.ControlPlane
-	underlay statemirror.Underlay
+	underlay hostsync.Underlay
 	source   store.Mirrorer // of all of it
 	relay    *relay.Reader  // nil = netmasters are not mirrored from
 }

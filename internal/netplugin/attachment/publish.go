@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostsync"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
@@ -143,12 +144,12 @@ func (a *PublishedPorts) FollowWayOut(ctx context.Context, pic desired.Host, loo
 	}
 	journal := a.journal.all()
 	taken, withheld := a.reservePublished(journal)
-	var outlets []statemirror.Outlet
+	var outlets []hostsync.Outlet
 	for _, e := range journal {
 		if e.State != StateDone || e.Result == nil || !e.Private.IsValid() {
 			continue
 		}
-		o := statemirror.Outlet{HostIf: e.HostIf, Private: e.Private, MTU: e.Result.MTU, Ports: e.Ports}
+		o := hostsync.Outlet{HostIf: e.HostIf, Private: e.Private, MTU: e.Result.MTU, Ports: e.Ports}
 		if len(withheld) > 0 {
 			o.Ports = slices.DeleteFunc(slices.Clone(e.Ports), func(b attach.PortBinding) bool { return withheld[b] })
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostsync"
 	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
@@ -32,9 +33,9 @@ type Config struct {
 	Names      bool // this host has a name server
 
 	Cluster    *statemirror.State
-	WayOut     *statemirror.Egress
+	WayOut     *hostsync.Egress
 	Control    *statemirror.ControlPlane
-	Underlay   *statemirror.Underlay
+	Underlay   *hostsync.Underlay
 	Reached    *statemirror.SyncTracker
 	Netmasters *masterclient.Client
 	Agent      Agent
@@ -71,7 +72,7 @@ type deps struct {
 	log     *slog.Logger
 	can     driver.Capabilities
 	cluster *statemirror.State
-	way     *statemirror.Egress
+	way     *hostsync.Egress
 	masters *masterclient.Client
 	reached *statemirror.SyncTracker
 	bootID  string

@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostsync"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
@@ -32,7 +33,7 @@ var problemConditions = []*condition.Condition{
 // failing returns the names of the conditions that one problem makes fail.
 func failing(t *testing.T, object, text string, report driver.Report) string {
 	t.Helper()
-	a := &Observer{cfg: Config{Underlay: &statemirror.Underlay{}}}
+	a := &Observer{cfg: Config{Underlay: &hostsync.Underlay{}}}
 	var names []string
 	for _, c := range checks {
 		if !slices.Contains(problemConditions, c.Condition) {

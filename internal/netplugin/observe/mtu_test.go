@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
-	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostsync"
 )
 
 // TestContainersWithBiggerMTUThanTunnelAreReported: only those on VXLAN networks count.
@@ -25,7 +25,7 @@ func TestContainersWithBiggerMTUThanTunnelAreReported(t *testing.T) {
 		seen.finished = append(seen.finished, attachment.Entry{Endpoint: e, Result: &attach.Result{MTU: mtu}})
 	}
 	for underlay, told := range map[int]bool{1500: false, 1499: true, 1400: true} {
-		a := &Observer{cfg: Config{VTEP: netip.MustParseAddr("192.0.2.1"), Underlay: &statemirror.Underlay{MTU: underlay, VTEP: netip.MustParseAddr("192.0.2.1")}}}
+		a := &Observer{cfg: Config{VTEP: netip.MustParseAddr("192.0.2.1"), Underlay: &hostsync.Underlay{MTU: underlay, VTEP: netip.MustParseAddr("192.0.2.1")}}}
 		err := networksCarryMTU(t.Context(), a, seen)
 		if (err != nil) != told || told && !strings.Contains(err.Error(), "have an MTU of up to 1450 (1 of them, such as blue:vx:a)") {
 			t.Errorf("underlay of %d: %v", underlay, err)

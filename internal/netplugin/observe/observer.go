@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostsync"
 	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -39,8 +40,8 @@ type Config struct {
 
 	Cluster     *statemirror.State
 	Control     *statemirror.ControlPlane
-	WayOut      *statemirror.Egress
-	Underlay    *statemirror.Underlay
+	WayOut      *hostsync.Egress
+	Underlay    *hostsync.Underlay
 	Reached     *statemirror.SyncTracker
 	Netmasters  *masterclient.Client
 	Attachments *attachment.Service

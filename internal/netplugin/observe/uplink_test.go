@@ -7,6 +7,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/contiv/netplugin/v2/internal/netplugin/hostsync"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
@@ -18,7 +19,7 @@ func TestUplinkLeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = netlink.LinkDel(link) })
-	a := &Observer{cfg: Config{Underlay: &statemirror.Underlay{Uplinks: []string{"nosuch0", "up7", "lo"}}}}
+	a := &Observer{cfg: Config{Underlay: &hostsync.Underlay{Uplinks: []string{"nosuch0", "up7", "lo"}}}}
 	for _, c := range []struct {
 		name string
 		do   func() error

@@ -59,7 +59,7 @@ func TestCutOffAgain(t *testing.T) {
 	if pic, ok := h.Compile(); !ok || pic.Want.FwdMode != model.FwdRouting {
 		t.Errorf("there is no picture: %v", ok)
 	}
-	if k, _ := p.want(true); !p.Known() || !slices.Contains(k.Targets, netip.MustParseAddrPort(at)) {
+	if k, _ := p.Want(true); !p.Known() || !slices.Contains(k.Targets, netip.MustParseAddrPort(at)) {
 		t.Error("the control plane is not known: ", p.Known(), k.Targets)
 	}
 	if err := h.Guard.MayWrite(); err == nil {

@@ -253,10 +253,10 @@ func (p *ControlPlane) setMachines(list []cluster.Service) {
 	p.machines = machines // set, called with the same records, tells of the change
 }
 
-// want is what containers are to be kept from now, nil = nothing, and the addresses of
+// Want is what containers are to be kept from now, nil = nothing, and the addresses of
 // the machines that the control plane is on. With look it also sees whether time or the
 // host's own addresses have changed that.
-func (p *ControlPlane) want(look bool) (*hoststack.Control, []netip.Addr) {
+func (p *ControlPlane) Want(look bool) (*hoststack.Control, []netip.Addr) {
 	addrs, version := p.hosts.known(p.of[1])
 	if version != p.of[1] {
 		p.hostAddrs = addrs
@@ -310,28 +310,11 @@ func (p *ControlPlane) OwnPorts() []uint16 {
 	return nil
 }
 
-// localAddresses are this host's; none where they cannot be read.
-func localAddresses() map[netip.Addr]bool {
-	out := map[netip.Addr]bool{}
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return out
-	}
-	for _, a := range all {
-		if n, ok := a.(*net.IPNet); ok {
-			if addr, ok := netip.AddrFromSlice(n.IP); ok {
-				out[addr.Unmap()] = true
-			}
-		}
-	}
-	return out
-}
-
 // Refresh tells the compiler what containers must not reach past their host; with
 // look it sees whether time or the host's own addresses have changed that. Only the
 // runner's goroutine calls it.
 func (p *ControlPlane) Refresh(look bool) {
-	if p.want(look); p.Off {
+	if p.Want(look); p.Off {
 		return
 	}
 	p.input.setControl(p.past.denied)

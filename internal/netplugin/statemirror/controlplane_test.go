@@ -52,7 +52,7 @@ func TestControlPlaneFollowed(t *testing.T) {
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for {
-			k, machines := p.want(true)
+			k, machines := p.Want(true)
 			missing := ""
 			for _, port := range ports {
 				if !slices.Contains(k.Ports, port) {
@@ -101,7 +101,7 @@ func TestControlPlaneFollowed(t *testing.T) {
 		p.left[ap] = time.Now().Add(-2 * controlLinger)
 	}
 	p.mu.Unlock()
-	if k, _ := p.want(true); slices.Contains(k.Targets, netip.MustParseAddrPort("198.51.100.1:9999")) {
+	if k, _ := p.Want(true); slices.Contains(k.Targets, netip.MustParseAddrPort("198.51.100.1:9999")) {
 		t.Errorf("what is gone for long is still kept: %v", k.Targets)
 	}
 
@@ -125,7 +125,7 @@ func TestControlPlaneFollowed(t *testing.T) {
 	c.Hosts.version++
 	c.mu.Unlock()
 	have("another host", nil, "198.51.100.3:8081")
-	if k, _ := p.want(true); slices.Contains(k.Ports, 8080) || slices.Contains(k.Ports, 8081) {
+	if k, _ := p.Want(true); slices.Contains(k.Ports, 8080) || slices.Contains(k.Ports, 8081) {
 		t.Errorf("another host's ports count as this one's: %v", k.Ports)
 	}
 
@@ -145,7 +145,7 @@ func TestHostProtectsItsOwnAddresses(t *testing.T) {
 		t.Skip("this machine has no address but its loopback's")
 	}
 	p := NewControlPlane(newCluster(t, memory.New()), ControlConfig{Listening: func() []string { return listens }})
-	k, _ := p.want(true)
+	k, _ := p.Want(true)
 	for _, ap := range own {
 		if !slices.Contains(k.Targets, ap) || !slices.Contains(p.past.denied, ap) {
 			t.Errorf("containers reach %s: targets %v, past the host %v", ap, k.Targets, p.past.denied)

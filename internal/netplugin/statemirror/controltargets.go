@@ -177,7 +177,7 @@ func (p *ControlPlane) buildLocked() *hoststack.Control {
 			}
 		}
 	}
-	local, past := localAddresses(), ranked{}
+	local, past := hoststack.LocalAddresses(), ranked{}
 	for at, x := range named {
 		a := at.Addr()
 		if x.rank < rankOwn {

@@ -43,7 +43,7 @@ func TestNetmastersAndTheStoreComeFirst(t *testing.T) {
 			listeners("h3", "198.51.100.3", 300), listeners("h4", "198.51.100.4", 2)),
 	}
 	p := newControl(t, sources)
-	k, _ := p.want(true)
+	k, _ := p.Want(true)
 	first := slices.Clone(p.past.denied)
 	if len(first) != maxPast {
 		t.Errorf("%d addresses are denied", len(first))
@@ -57,7 +57,7 @@ func TestNetmastersAndTheStoreComeFirst(t *testing.T) {
 		t.Errorf("the host denies %d addresses, want all", len(k.Targets))
 	}
 	for range 5 {
-		if p.want(true); !slices.Equal(first, p.past.denied) {
+		if p.Want(true); !slices.Equal(first, p.past.denied) {
 			t.Fatal("ports deny others than before")
 		}
 	}
@@ -68,7 +68,7 @@ func TestNetmastersAndTheStoreComeFirst(t *testing.T) {
 
 	sources[cluster.ServiceMaster] = listeners("", "198.51.100.1", 400)
 	p = newControl(t, sources)
-	p.want(true)
+	p.Want(true)
 	if all := p.Problems(); len(all) != 2 || all[0].Object != "control plane" || !strings.Contains(all[0].Text, "of netmasters and the store") {
 		t.Errorf("problems: %v", all)
 	}
@@ -93,7 +93,7 @@ func TestNetmastersWithManyAddressesAreDenied(t *testing.T) {
 	}
 	p := newControl(t, sources)
 	p.setMachines(list)
-	if p.want(true); len(p.past.denied) != 3*6*3 || p.Problems() != nil {
+	if p.Want(true); len(p.past.denied) != 3*6*3 || p.Problems() != nil {
 		t.Errorf("ports deny %d addresses: %v; %v", len(p.past.denied), p.past.denied, p.Problems())
 	}
 }
@@ -105,7 +105,7 @@ func TestPreviousAddressesOfAHostAreFew(t *testing.T) {
 	for i := range 20 {
 		p.set(cluster.ListenService, listeners("h3", fmt.Sprintf("198.51.100.%d", i+1), 50))
 	}
-	if k, _ := p.want(true); len(k.Targets) > 50+maxLeft {
+	if k, _ := p.Want(true); len(k.Targets) > 50+maxLeft {
 		t.Errorf("%d addresses are denied", len(k.Targets))
 	}
 }
@@ -118,7 +118,7 @@ func TestLoopbackAddressOfAHostIsNoPortOfOthers(t *testing.T) {
 	p.hosts.hosts["h1"] = model.Host{Name: "h1", Control: netip.MustParseAddr("127.0.0.1"), VTEP: netip.MustParseAddr("198.51.100.1")}
 	p.hosts.version++
 	p.hosts.mu.Unlock()
-	if k, _ := p.want(true); slices.Contains(k.Ports, 9999) {
+	if k, _ := p.Want(true); slices.Contains(k.Ports, 9999) {
 		t.Errorf("ports of this host: %v", k.Ports)
 	}
 }

@@ -32,25 +32,29 @@ func (i *HostInput) setControl(targets []netip.AddrPort) {
 	i.comp.Control.Set(targets)
 }
 
-func (i *HostInput) setEgress(p *desired.Private) {
+// SetEgress says which private subnet containers leave by; nil = there is no egress.
+func (i *HostInput) SetEgress(p *desired.Private) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.comp.Egress.SetPrivate(p)
 }
 
-func (i *HostInput) lackRoutedNetworks() {
+// LackRoutedNetworks says that the driver leads nothing between the host and routed networks.
+func (i *HostInput) LackRoutedNetworks() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.comp.Egress.LackNative()
 }
 
-func (i *HostInput) lackExternalBackends() {
+// LackExternalBackends says that the driver leads nothing to backends that are no endpoints.
+func (i *HostInput) LackExternalBackends() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.comp.Services.LackForeign()
 }
 
-func (i *HostInput) setPrivate(k model.EndpointKey, a netip.Addr) {
+// SetPrivate says which host-local NAT address an endpoint has; the zero address = none.
+func (i *HostInput) SetPrivate(k model.EndpointKey, a netip.Addr) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.comp.Egress.SetPrivateAddress(k, a)

@@ -1,4 +1,4 @@
-package statemirror
+package hostsync
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
 // Egress is this host's part of egress: which private address an
@@ -20,8 +21,8 @@ import (
 // host's own stack has to hold.
 type Egress struct {
 	EgressConfig
-	config    *Config
-	control   *ControlPlane
+	config    *statemirror.Config
+	control   *statemirror.ControlPlane
 	Addresses *PrivateAddresses
 	net       *hoststack.Stack
 	guard     *hoststack.Guard
@@ -64,12 +65,12 @@ func HasIPv6() bool {
 }
 
 // NewEgress returns egress of which nothing is made before the first Follow.
-func NewEgress(c *State, control *ControlPlane, cfg EgressConfig) *Egress {
+func NewEgress(c *statemirror.State, control *statemirror.ControlPlane, cfg EgressConfig) *Egress {
 	if !cfg.RoutedNetworks {
-		c.HostInput.lackRoutedNetworks()
+		c.HostInput.LackRoutedNetworks()
 	}
 	if !cfg.ExternalBackends {
-		c.HostInput.lackExternalBackends()
+		c.HostInput.LackExternalBackends()
 	}
 	return &Egress{
 		Addresses:    newPrivateAddresses(c.Log, c.Settings, c.HostInput, cfg),
@@ -119,7 +120,7 @@ func (w *Egress) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 		return nil, nil, true
 	}
 	want := hoststack.Want{Private: pic.Private}
-	want.Control, want.Machines = w.control.want(false)
+	want.Control, want.Machines = w.control.Want(false)
 	want.Way = w.control.WayAddresses()
 	six := false // some container or service has IPv6, or is about to: nothing of it is touched, or missed, before
 	if w.RoutedNetworks {

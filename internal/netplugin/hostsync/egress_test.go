@@ -1,23 +1,38 @@
-package statemirror
+package hostsync
 
 import (
 	"errors"
+	"log/slog"
 	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
+// fakeSettings are the cluster's settings; nil = they are not known.
+type fakeSettings struct{ global *model.Global }
+
+func (s *fakeSettings) Global() (model.Global, bool) {
+	if s.global == nil {
+		return model.Global{}, false
+	}
+	return *s.global, true
+}
+
+// noInput is a Compiler that learns nothing.
+type noInput struct{}
+
+func (noInput) SetEgress(*desired.Private)               {}
+func (noInput) SetPrivate(model.EndpointKey, netip.Addr) {}
+
 // TestPrivateAddresses: every address of the subnet that may be an endpoint's is
 // handed out once; then the error says what is full.
 func TestPrivateAddresses(t *testing.T) {
-	c := join(Config{Host: "h1", StateDir: t.TempDir()}, StorePosition{}, compile.New("h1"))
-	c.Settings.global = &model.Global{PvtSubnet: netip.MustParsePrefix("172.19.0.0/29")}
-	w := newPrivateAddresses(c.Log, c.Settings, c.HostInput, EgressConfig{Able: true})
+	w := newPrivateAddresses(slog.New(slog.DiscardHandler), &fakeSettings{&model.Global{PvtSubnet: netip.MustParsePrefix("172.19.0.0/29")}}, noInput{}, EgressConfig{Able: true})
 	take := func(i int) (netip.Addr, error) {
 		return w.Take(attach.Key{Container: "c" + strconv.Itoa(i)}, model.EndpointKey{})
 	}
@@ -47,18 +62,18 @@ func TestPrivateAddresses(t *testing.T) {
 // agent applies no picture: one without egress would have the data plane remove
 // the host's interface, with all flows that name it, that an earlier netplugin made.
 func TestWayOutUnknown(t *testing.T) {
-	c := join(Config{Host: "h1", StateDir: t.TempDir()}, StorePosition{}, compile.New("h1"))
-	w := newPrivateAddresses(c.Log, c.Settings, c.HostInput, EgressConfig{Able: true})
+	cluster := &fakeSettings{}
+	w := newPrivateAddresses(slog.New(slog.DiscardHandler), cluster, noInput{}, EgressConfig{Able: true})
 	for _, look := range []bool{false, true} {
 		if w.Refresh(look) {
 			t.Errorf("look %t: known before the settings are", look)
 		}
 	}
-	c.Settings.global = &model.Global{} // known, and there is no private subnet
+	cluster.global = &model.Global{} // known, and there is no private subnet
 	if !w.Refresh(false) {
 		t.Error("unknown with settings")
 	}
-	w.able, c.Settings.global = false, nil
+	w.able, cluster.global = false, nil
 	if !w.Refresh(false) {
 		t.Error("a driver without egress waits for it")
 	}

@@ -1,4 +1,4 @@
-package statemirror
+package hostsync
 
 import (
 	"errors"
@@ -14,6 +14,17 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
 )
 
+// settings are the cluster's: *statemirror.Settings.
+type settings interface {
+	Global() (g model.Global, known bool)
+}
+
+// compilerInput is what the Compiler learns of this host: *statemirror.HostInput.
+type compilerInput interface {
+	SetEgress(*desired.Private)
+	SetPrivate(model.EndpointKey, netip.Addr)
+}
+
 // PrivateAddresses owns the host-local NAT addresses: which attachment has which, and
 // whether the cluster's private subnet can be used on this host. Attachments take, keep and
 // release addresses; the runner's goroutine refreshes.
@@ -21,8 +32,8 @@ type PrivateAddresses struct {
 	able, able6 bool // as of EgressConfig
 	tunnelPort  uint16
 	log         *slog.Logger
-	settings    *Settings
-	input       *HostInput
+	settings    settings
+	input       compilerInput
 
 	mu      sync.Mutex
 	subnet  *desired.Private // as the cluster is set; nil = not known yet
@@ -32,7 +43,7 @@ type PrivateAddresses struct {
 	blocked []compile.Problem
 }
 
-func newPrivateAddresses(log *slog.Logger, settings *Settings, input *HostInput, cfg EgressConfig) *PrivateAddresses {
+func newPrivateAddresses(log *slog.Logger, settings settings, input compilerInput, cfg EgressConfig) *PrivateAddresses {
 	return &PrivateAddresses{
 		able: cfg.Able, able6: cfg.Able6, tunnelPort: uint16(cfg.VXLANPort), log: log,
 		settings: settings, input: input, taken: map[netip.Addr]attach.Key{},
@@ -83,7 +94,7 @@ func (d *PrivateAddresses) Take(k attach.Key, ep model.EndpointKey) (netip.Addr,
 		}
 		if _, used := d.taken[a]; !used {
 			d.taken[a], d.next = k, a.Next()
-			d.input.setPrivate(ep, a)
+			d.input.SetPrivate(ep, a)
 			return a, nil
 		}
 		a = a.Next()
@@ -108,7 +119,7 @@ func (d *PrivateAddresses) Keep(k attach.Key, ep model.EndpointKey, a netip.Addr
 	if d.next.Less(a.Next()) {
 		d.next = a.Next()
 	}
-	d.input.setPrivate(ep, a)
+	d.input.SetPrivate(ep, a)
 }
 
 // Release gives an attachment's address back.
@@ -118,7 +129,7 @@ func (d *PrivateAddresses) Release(k attach.Key, ep model.EndpointKey, a netip.A
 		delete(d.taken, a)
 	}
 	d.mu.Unlock()
-	d.input.setPrivate(ep, netip.Addr{})
+	d.input.SetPrivate(ep, netip.Addr{})
 }
 
 // Taken counts the private addresses that attachments have.
@@ -187,7 +198,7 @@ func (d *PrivateAddresses) Refresh(look bool) (known bool) {
 	case len(routes6) > 0:
 		p = p.WithoutIPv6()
 	}
-	d.input.setEgress(p)
+	d.input.SetEgress(p)
 	return known
 }
 

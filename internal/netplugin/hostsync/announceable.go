@@ -1,4 +1,4 @@
-package statemirror
+package hostsync
 
 import (
 	"net/netip"

@@ -1,4 +1,4 @@
-package statemirror
+package hostsync
 
 import (
 	"maps"
@@ -25,7 +25,7 @@ func (c *closedTo) follow(now *hoststack.Control) bool {
 		return false
 	}
 	was := *c
-	c.control, c.local = now, localAddresses()
+	c.control, c.local = now, hoststack.LocalAddresses()
 	return now == nil || was.control == nil || !slices.Equal(now.Ports, was.control.Ports) || !slices.Equal(now.Targets, was.control.Targets) ||
 		!maps.Equal(c.local, was.local)
 }
