@@ -29,6 +29,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/statusreport"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -206,7 +207,7 @@ func (k *kubernetes) tell(r controller.Report) {
 }
 
 // hostEvent tells an event of a host on the Node of its name.
-func (k *kubernetes) hostEvent(e control.HostEvent) {
+func (k *kubernetes) hostEvent(e liveness.Event) {
 	if k != nil {
 		k.notices.Tell(statusreport.OfNode(string(e.Host), statusreport.Event{Reason: e.Reason, Note: e.Note, Warning: e.Warning}))
 	}

@@ -57,9 +57,9 @@ type member struct {
 
 // agents are those whom this netmaster hears of.
 type agents interface {
-	Untold() []model.HostName
-	Retell([]model.HostName)
-	SetDeaf(why error)
+	TakeUnreported() []model.HostName
+	Requeue([]model.HostName)
+	SetLeaderLost(why error)
 }
 
 // tellEach is how often the leader learns which agents have reported: they report every
@@ -76,10 +76,10 @@ func (m *member) tellLeader(ctx context.Context) {
 	fails := m.trouble("telling the leader which hosts are alive")
 	var since time.Time // when it was not reached for the first time
 	for waiting.Pause(ctx, tellEach) == nil {
-		names := m.agents.Untold()
+		names := m.agents.TakeUnreported()
 		if m.leading.Load() { // this one hears for itself
 			since = time.Time{}
-			m.agents.SetDeaf(nil)
+			m.agents.SetLeaderLost(nil)
 			continue
 		}
 		if len(names) == 0 && since.IsZero() {
@@ -92,7 +92,7 @@ func (m *member) tellLeader(ctx context.Context) {
 		default:
 			if err = m.tellHeard(ctx, leader, names); err == nil {
 				since = time.Time{}
-				m.agents.SetDeaf(nil)
+				m.agents.SetLeaderLost(nil)
 				continue
 			}
 			if since.IsZero() {
@@ -100,10 +100,10 @@ func (m *member) tellLeader(ctx context.Context) {
 			}
 			if time.Since(since) > deafAfter { // not while another takes over
 				fails(err)
-				m.agents.SetDeaf(err)
+				m.agents.SetLeaderLost(err)
 			}
 		}
-		m.agents.Retell(names)
+		m.agents.Requeue(names)
 	}
 }
 

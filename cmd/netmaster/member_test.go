@@ -53,15 +53,15 @@ type heardOf struct {
 	deaf   error
 }
 
-func (h *heardOf) Untold() []model.HostName {
+func (h *heardOf) TakeUnreported() []model.HostName {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.untold)
 }
 
-func (h *heardOf) Retell([]model.HostName) {}
+func (h *heardOf) Requeue([]model.HostName) {}
 
-func (h *heardOf) SetDeaf(why error) {
+func (h *heardOf) SetLeaderLost(why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.deaf = why

@@ -103,12 +103,12 @@ func (m *master) lead(ctx context.Context, term store.Fence) error {
 // tellLeader tells the netmaster that leads of the agents that this one hears of.
 func (m *master) tellLeader(ctx context.Context) error {
 	for waiting.Pause(ctx, tellEach) == nil {
-		names := m.ctrl.Heartbeats.Untold()
+		names := m.ctrl.Heartbeats.TakeUnreported()
 		if m.leading.Load() || len(names) == 0 {
 			continue
 		}
 		if err := m.tell(ctx, names); err != nil {
-			m.ctrl.Heartbeats.Retell(names)
+			m.ctrl.Heartbeats.Requeue(names)
 		}
 	}
 	return nil

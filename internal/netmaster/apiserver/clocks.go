@@ -6,7 +6,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/condition"
-	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 )
 
 // clocksMatter is from what difference on a clock that differs is more than a notice: join
@@ -40,7 +40,7 @@ func (f facts) ahead(host string) (time.Duration, bool) {
 }
 
 // heard is when the last status of hosts came here.
-func (s *diagnosis) heard() map[string]control.Heard {
+func (s *diagnosis) heard() map[string]liveness.Heard {
 	if s.hostWatch == nil {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 )
 
 // diagnosis answers how the cluster, its hosts and netmasters are.
@@ -24,7 +25,7 @@ type diagnosis struct {
 	streams   *streams
 	members   *memberHandlers
 	hostKeys  HostKeys
-	hostWatch *control.HostWatch                                             // nil = it is not known when hosts' statuses came
+	hostWatch *liveness.Watch                                                // nil = it is not known when hosts' statuses came
 	peer      func(ctx context.Context, address string) (api.Machine, error) // nil = no other netmaster is asked
 	support   *supportbundle.Support                                         // nil = short reports
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -98,7 +99,7 @@ func TestJudgement(t *testing.T) {
 	}
 	f := fine() // a netmaster that has just begun, and has a clock that is ahead
 	f.hosts[0].Age, f.hosts[0].LastWord = 3600, now.Add(-time.Hour).UTC().Format(time.RFC3339)
-	f.heard = map[string]control.Heard{"h1": {At: now, Listed: true}}
+	f.heard = map[string]liveness.Heard{"h1": {At: now, Listed: true}}
 	if found := f.judge(); len(found) != 0 {
 		t.Errorf("nothing was heard yet: %+v", found)
 	}
@@ -157,11 +158,11 @@ func TestJudgement(t *testing.T) {
 		},
 		"host's clock that is behind, of a host that was not asked": {func(f *facts) {
 			f.hosts[0].Age, f.hosts[0].LastWord = 3600, now.Add(-time.Hour).UTC().Format(time.RFC3339)
-			f.heard = map[string]control.Heard{"h1": {At: now}}
+			f.heard = map[string]liveness.Heard{"h1": {At: now}}
 		}, api.CheckHosts, api.SeverityWarning, "host h1", "behind the answering"},
 		"host that was heard of an hour ago": {func(f *facts) {
 			f.hosts[0].LastWord = now.Add(-time.Hour).UTC().Format(time.RFC3339)
-			f.heard = map[string]control.Heard{"h1": {At: now.Add(-time.Hour)}}
+			f.heard = map[string]liveness.Heard{"h1": {At: now.Add(-time.Hour)}}
 		}, api.CheckHosts, api.SeverityError, "host h1", "its last word was 1h0m"},
 		"netmaster's clock": {func(f *facts) {
 			f.machines, f.mastersAhead = map[string]api.Machine{"m2": {}}, map[string]time.Duration{"m2": 6 * time.Minute}

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 )
 
 // facts are what status and doctor judge, beside the store's contents.
@@ -20,10 +21,10 @@ type facts struct {
 	// mastersAhead is how far the clocks are ahead of the reporting netmasters.
 	mastersAhead map[string]time.Duration
 	unheard      map[string]string
-	heard        map[string]control.Heard // when the last status of hosts came here
-	keys         map[string]HostKey       // of hosts' certificates
-	told         *told                    // what hosts have told of themselves for this
-	asked        bool                     // whether they were asked
+	heard        map[string]liveness.Heard // when the last status of hosts came here
+	keys         map[string]HostKey        // of hosts' certificates
+	told         *told                     // what hosts have told of themselves for this
+	asked        bool                      // whether they were asked
 	stores       []api.StoreServer
 	hosts        []api.Host
 	pools        []api.Pool

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 )
 
 // maxNetworkSeries is how many networks, the fullest, have series of their own.
@@ -45,7 +46,7 @@ var (
 // clusterMetrics tell of the cluster; every replica tells the same.
 type clusterMetrics struct {
 	control *control.Controller
-	watch   *control.HostWatch // nil = hosts are not told of
+	watch   *liveness.Watch // nil = hosts are not told of
 	cluster Cluster
 	evict   time.Duration // Config.EvictAfter
 }

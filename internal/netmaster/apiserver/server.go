@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 )
 
@@ -35,7 +36,7 @@ type Config struct {
 	Version api.Version
 	Mode    string // cluster mode, shown by the inspection of global
 	Log     *slog.Logger
-	Watch   *control.HostWatch // for metrics of hosts, and when they were heard of; nil = none
+	Watch   *liveness.Watch // for metrics of hosts, and when they were heard of; nil = none
 	// EvictAfter is for how long a host may be away until its endpoints are given up; 0 =
 	// for ever.
 	EvictAfter time.Duration

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -31,7 +32,7 @@ const (
 // another leads; then it returns store.ErrFenced. It begins after twice cluster.ServiceTTL,
 // when all agents could have sent a heartbeat. While more than half of the hosts are away
 // no time is counted and nothing is released.
-func (hs *Hosts) CountAbsence(ctx context.Context, l Leader, w *HostWatch, grace time.Duration) error {
+func (hs *Hosts) CountAbsence(ctx context.Context, l Leader, w *liveness.Watch, grace time.Duration) error {
 	a := absence{hosts: hs, leader: l, w: w, grace: grace, waited: map[model.HostName]time.Duration{}}
 	tick := time.NewTicker(absenceTick)
 	defer tick.Stop()
@@ -69,7 +70,7 @@ func (hs *Hosts) CountAbsence(ctx context.Context, l Leader, w *HostWatch, grace
 type absence struct {
 	hosts  *Hosts
 	leader Leader
-	w      *HostWatch
+	w      *liveness.Watch
 	grace  time.Duration
 	waited map[model.HostName]time.Duration // not in the store yet
 	many   bool                             // too many were away at the last look
@@ -166,7 +167,7 @@ func (a *absence) end(ctx context.Context, name model.HostName, row tables.HostA
 	if n > 0 || err == nil {
 		a.hosts.commits.log.Warn("a host was away for the whole grace time: its endpoints are released", "host", string(name), "endpointsReleased", n,
 			"since", row.Since, "heardInVain", (time.Duration(row.Seconds) * time.Second).String(), "grace", a.grace.String(), "error", err)
-		a.w.event(HostEvent{name, "EndpointsGivenUp", fmt.Sprintf("Contiv's netplugin sent no heartbeat since %s, for the whole grace time of %s: %d endpoints there were released, and their addresses are free.", row.Since, a.grace, n), true})
+		a.w.Report(liveness.Event{Host: name, Reason: "EndpointsGivenUp", Warning: true, Note: fmt.Sprintf("Contiv's netplugin sent no heartbeat since %s, for the whole grace time of %s: %d endpoints there were released, and their addresses are free.", row.Since, a.grace, n)})
 	}
 	if errors.Is(err, model.ErrInUse) { // it is back
 		return nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
@@ -26,8 +27,8 @@ type leading struct {
 	parts sync.WaitGroup
 }
 
-// watchHosts runs a HostWatch; stop ends it and the cluster.
-func watchHosts(c *harness) (ctx context.Context, w *HostWatch, stop func()) {
+// watchHosts runs a watch; stop ends it and the cluster.
+func watchHosts(c *harness) (ctx context.Context, w *liveness.Watch, stop func()) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	w = c.Hosts.NewHostWatch()
 	var running sync.WaitGroup
@@ -39,7 +40,7 @@ func watchHosts(c *harness) (ctx context.Context, w *HostWatch, stop func()) {
 	}
 }
 
-func lead(c *harness, w *HostWatch, grace time.Duration) *leading {
+func lead(c *harness, w *liveness.Watch, grace time.Duration) *leading {
 	c.t.Helper()
 	var ctx context.Context
 	l := &leading{c: c}

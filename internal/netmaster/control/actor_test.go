@@ -37,8 +37,8 @@ func TestActorWithoutRights(t *testing.T) {
 // administrator is made up only where the program acts by itself.
 func TestWritesTakeAnActor(t *testing.T) {
 	reads := []string{
-		"Addresses.AddressHost", "Committer.View", "Committer.WaitFor", "Hosts.HostStatuses", "Repair.Owners",
-		"Store.Backup", "Store.Identity",
+		"Addresses.AddressHost", "Committer.View", "Committer.WaitFor", "Heartbeats.Overdue", "Hosts.HostStatuses",
+		"Repair.Owners", "Store.Backup", "Store.Identity",
 	}
 	var none []string
 	ctx := reflect.TypeFor[context.Context]()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/relay"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -49,7 +50,7 @@ type Controller struct {
 	Addresses    *Addresses
 	L2Announcers *L2Announcers
 	Endpoints    *Endpoints
-	Heartbeats   *Heartbeats
+	Heartbeats   *liveness.Heartbeats
 	HostLeases   *HostLeases
 	Hosts        *Hosts
 	Kubernetes   *Kubernetes
@@ -85,7 +86,7 @@ func New(st store.Store, opts Options) *Controller {
 		Committer:    m,
 		Addresses:    &Addresses{commits: m, networkView: v.Networks, addressView: v.Addresses, reservationTTL: opts.ReservationTTL},
 		L2Announcers: &L2Announcers{commits: m, hostView: v.Hosts, ownerView: v.AddressOwners},
-		Heartbeats:   &Heartbeats{commits: m, born: time.Now()},
+		Heartbeats:   liveness.NewHeartbeats(st),
 		Kubernetes:   &Kubernetes{commits: m, ownerView: v.AddressOwners, kubernetesView: v.Kubernetes},
 		LabelFilter:  &LabelFilter{commits: m, endpointView: v.Endpoints, settingsView: v.Settings},
 		Pending:      &Pending{commits: m, pendingView: v.Pending},

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
@@ -28,7 +29,7 @@ func TestHostEvents(t *testing.T) {
 			w := c.Hosts.NewHostWatch()
 			var mu sync.Mutex
 			var got []string
-			w.OnEvent = func(e HostEvent) {
+			w.OnEvent = func(e liveness.Event) {
 				mu.Lock()
 				defer mu.Unlock()
 				got = append(got, fmt.Sprintf("%s %s %v", e.Host, e.Reason, e.Warning))

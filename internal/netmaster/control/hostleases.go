@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -24,7 +25,7 @@ type HostLeases struct {
 	hostView    *HostView
 	ownerView   *AddressOwnerView
 	networkView *NetworkView
-	heartbeats  *Heartbeats
+	heartbeats  *liveness.Heartbeats
 	hosts       *Hosts
 }
 
@@ -87,7 +88,7 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 	if err := a.mayReport(r.Name); err != nil {
 		return kept, err
 	}
-	if err := hl.heartbeats.isDeaf(); err != nil {
+	if err := hl.heartbeats.LeaderLost(); err != nil {
 		return kept, err
 	}
 	if len(r.Listening) > MaxListening {
@@ -96,7 +97,7 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 	// Other hosts would take a loopback address for their own.
 	r.Listening = slices.DeleteFunc(slices.Clone(r.Listening), func(at netip.AddrPort) bool { return !at.Addr().IsGlobalUnicast() })
 	reported := r.claim()
-	if hl.heartbeats.hears(reported) && !r.Look {
+	if hl.heartbeats.Beat(reported) && !r.Look {
 		return kept, nil
 	}
 	var was, claim tables.HostLease
@@ -152,7 +153,7 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 	if err != nil {
 		return kept, err
 	}
-	hl.heartbeats.has(reported)
+	hl.heartbeats.Add(reported)
 	if kept.Former != "" {
 		hl.commits.log.Warn("a host's name was taken over from another installation, which is gone", "host", string(r.Name), "former", kept.Former, "now", r.Installation)
 	}
@@ -280,7 +281,7 @@ func (hl *HostLeases) LeaveHost(ctx context.Context, a Actor, name model.HostNam
 	if err != nil || row.Value.Installation != installation {
 		return err
 	}
-	hl.heartbeats.forget(name)
+	hl.heartbeats.Forget(name)
 	return hl.forgetClaim(ctx, a, row.Value)
 }
 
@@ -416,7 +417,7 @@ func (hl *HostLeases) CountOut(ctx context.Context, l Leader) error {
 		mu.Lock()
 		var silent []tables.HostLease
 		for key, claim := range claims {
-			heard := hl.heartbeats.last(claim.Host)
+			heard := hl.heartbeats.Last(claim.Host)
 			for _, t := range []time.Time{began, seen[key]} {
 				if t.After(heard) {
 					heard = t

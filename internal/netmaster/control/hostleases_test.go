@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
@@ -158,11 +159,11 @@ func TestKeepHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(t, st, "h1", "record")
-	c.Heartbeats.SetDeaf(errors.New("no route"))
+	c.Heartbeats.SetLeaderLost(errors.New("no route"))
 	if _, err := c.HostLeases.KeepHost(ctx, Admin(), reportOf("h1", "i1")); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "no route") {
 		t.Errorf("a netmaster that does not reach the leader: %v", err)
 	}
-	c.Heartbeats.SetDeaf(nil)
+	c.Heartbeats.SetLeaderLost(nil)
 	successor := reportOf("h1", "i3")
 	successor.Look = false // this netmaster knows nothing of it yet
 	if k, err := c.HostLeases.KeepHost(ctx, Admin(), successor); err != nil || k.Former != "i1" {
@@ -276,7 +277,7 @@ func TestCountOut(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if names := leader.Heartbeats.Untold(); len(names) != 2 {
+		if names := leader.Heartbeats.TakeUnreported(); len(names) != 2 {
 			t.Errorf("heard of %v", names)
 		}
 	})
@@ -314,7 +315,7 @@ func TestSilence(t *testing.T) {
 				}
 			}
 		}
-		pass(speaks - time.Second)
+		pass(liveness.OverdueAfter - time.Second)
 		alive("at first", "h1", "old")
 		pass(time.Second)
 		alive("after a while", "old")
@@ -333,12 +334,12 @@ func TestSilence(t *testing.T) {
 		}
 		alive("when it speaks", "h1", "old")
 		for range 4 { // there is no leader yet
-			names := c.Heartbeats.Untold()
+			names := c.Heartbeats.TakeUnreported()
 			if !slices.Equal(names, []model.HostName{"h1"}) {
 				t.Errorf("to be told: %v, want h1", names)
 			}
-			c.Heartbeats.Retell(names)
-			pass(speaks / 4)
+			c.Heartbeats.Requeue(names)
+			pass(liveness.OverdueAfter / 4)
 		}
 		alive("when only the leader could not be told", "old")
 		c.ok(errors.Join(other.Close(), old.Close()))

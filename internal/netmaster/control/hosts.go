@@ -10,6 +10,7 @@ import (
 
 	health "github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -20,7 +21,7 @@ type Hosts struct {
 	commits      *Committer
 	hostView     *HostView
 	endpointView *EndpointView
-	heartbeats   *Heartbeats
+	heartbeats   *liveness.Heartbeats
 	endpoints    *Endpoints
 }
 
@@ -62,7 +63,7 @@ func (hs *Hosts) List(ctx context.Context, a Actor) ([]HostState, error) {
 	if err != nil {
 		return nil, err
 	}
-	silent, err := hs.heartbeats.silent(ctx, slices.Collect(maps.Keys(registered))...)
+	silent, err := hs.heartbeats.Overdue(ctx, slices.Collect(maps.Keys(registered))...)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +137,7 @@ func (hs *Hosts) Get(ctx context.Context, a Actor, k model.HostName) (HostState,
 	if err != nil {
 		return HostState{}, err
 	}
-	silent, err := hs.heartbeats.silent(ctx, k)
+	silent, err := hs.heartbeats.Overdue(ctx, k)
 	if err != nil {
 		return HostState{}, err
 	}

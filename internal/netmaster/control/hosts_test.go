@@ -3,7 +3,6 @@ package control
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -70,56 +69,6 @@ func TestRemoveHost(t *testing.T) {
 		t.Errorf("back again: %+v, %v", h, err)
 	}
 	c.ok(reg.Close())
-}
-
-// TestTellHosts: the leader says once that a host went, and once that it is
-// back; not when it has only just begun to lead.
-func TestTellHosts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log safeBuffer
-		c := newCluster(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-		one, two := agentOf(c, "one", "10.0.0.1"), agentOf(c, "two", "10.0.0.2")
-		w := c.Hosts.NewHostWatch()
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { c.ok(w.Run(ctx)) })
-		c.ok(one.Close()) // away before anybody leads
-		running.Go(func() { w.Tell(ctx) })
-		synctest.Wait()
-		if n := log.count("host is"); n != 0 {
-			t.Errorf("told at once: %s", log.String())
-		}
-		expect := func(away, back int) {
-			t.Helper()
-			pass(cluster.ServiceTTL + 1)
-			if a, b := log.count("a host is away"), log.count("a host is back"); a != away || b != back {
-				t.Errorf("told away %d and back %d times, want %d and %d:\n%s", a, b, away, back, log.String())
-			}
-		}
-		expect(1, 0)
-		expect(1, 0)
-		c.ok(two.Close())
-		expect(2, 0)
-		two = agentOf(c, "two", "10.0.0.2")
-		expect(2, 1)
-		if alive, statuses := w.Seen(); len(alive) != 1 || !alive["two"] || len(statuses) != 2 {
-			t.Errorf("seen %v, %v", alive, statuses)
-		}
-		if heard := w.Heard(); len(heard) != 2 || !heard["one"].Listed || heard["two"].Listed || time.Since(heard["two"].At) > time.Since(heard["one"].At) {
-			t.Errorf("heard of %v", heard)
-		}
-		if _, _, err := c.Hosts.RemoveHost(t.Context(), Admin(), "one", false); err != nil {
-			t.Error(err)
-		}
-		synctest.Wait()
-		if _, statuses := w.Seen(); len(statuses) != 1 {
-			t.Errorf("seen after the removal: %v", statuses)
-		}
-		c.ok(two.Close())
-		cancel()
-		running.Wait()
-		c.stop()
-	})
 }
 
 type safeBuffer struct {

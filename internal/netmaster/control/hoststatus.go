@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -24,6 +25,11 @@ type HostCondition = tables.HostCondition
 
 // TableFill tells how full a table of a data plane is.
 type TableFill = tables.TableFill
+
+// NewHostWatch returns a watch of the hosts that has seen nothing yet.
+func (hs *Hosts) NewHostWatch() *liveness.Watch {
+	return liveness.NewWatch(hs.commits.store, hs.heartbeats, hs.hostView, hs.commits.log)
+}
 
 // HostStatuses reads what all agents have observed, in order of the hosts.
 func (hs *Hosts) HostStatuses(ctx context.Context) ([]HostStatus, error) {

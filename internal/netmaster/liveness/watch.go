@@ -1,7 +1,8 @@
-package control
+package liveness
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -13,35 +14,46 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// HostWatch follows which agents are registered and what they tell, for metrics
-// and the leader's log. Make it with NewHostWatch and Run it.
-type HostWatch struct {
+// Hosts are the hosts that the cluster knows.
+type Hosts interface {
+	List() []model.Host
+	// TooManyAway reports whether so many are away that nothing is concluded.
+	TooManyAway(alive map[model.HostName]bool) bool
+}
+
+// Watch follows which agents are registered and what they report, for metrics and the
+// leader's log. Make it with NewWatch and Run it.
+type Watch struct {
 	// OnEvent gets, on the leader, events that are for others than its log; nil = no call.
 	// It returns soon.
-	OnEvent func(HostEvent)
+	OnEvent func(Event)
 
-	hosts *Hosts
+	store      store.Store
+	heartbeats *Heartbeats
+	hosts      Hosts
+	log        *slog.Logger
 
 	mu         sync.Mutex
-	registered map[string]model.HostName // by the registration's key
-	statuses   map[string]HostStatus     // by the status's key
-	heard      map[string]Heard          // when the status came, by its key
-	kept       map[string]model.HostName // by netmasters: by the claim's key
-	masters    map[string]bool           // by the registration's key
+	registered map[string]model.HostName    // by the registration's key
+	statuses   map[string]tables.HostStatus // by the status's key
+	heard      map[string]Heard             // when the status came, by its key
+	leased     map[string]model.HostName    // by netmasters: by the lease's key
+	masters    map[string]bool              // by the registration's key
 	changes    waiting.Changes
 }
 
-// NewHostWatch returns a watch that has seen nothing yet.
-func (hs *Hosts) NewHostWatch() *HostWatch {
-	return &HostWatch{
-		hosts: hs, registered: map[string]model.HostName{}, statuses: map[string]HostStatus{}, heard: map[string]Heard{},
-		kept: map[string]model.HostName{}, masters: map[string]bool{},
+// NewWatch returns a watch that has seen nothing yet.
+func NewWatch(st store.Store, heartbeats *Heartbeats, hosts Hosts, log *slog.Logger) *Watch {
+	return &Watch{
+		store: st, heartbeats: heartbeats, hosts: hosts, log: log,
+		registered: map[string]model.HostName{}, statuses: map[string]tables.HostStatus{}, heard: map[string]Heard{},
+		leased: map[string]model.HostName{}, masters: map[string]bool{},
 	}
 }
 
 // Run follows the store until ctx ends; then it returns nil.
-func (w *HostWatch) Run(ctx context.Context) error {
-	err := w.hosts.commits.store.Mirror(ctx, []string{cluster.AgentScope, cluster.MasterScope, tables.HostStatusScope, tables.HostLeasesScope}, func(b store.Batch) error {
+func (w *Watch) Run(ctx context.Context) error {
+	err := w.store.Mirror(ctx, []string{cluster.AgentScope, cluster.MasterScope, tables.HostStatusScope, tables.HostLeasesScope}, func(b store.Batch) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		was := w.heard
@@ -49,14 +61,14 @@ func (w *HostWatch) Run(ctx context.Context) error {
 			clear(w.registered)
 			clear(w.statuses)
 			w.heard = map[string]Heard{}
-			clear(w.kept)
+			clear(w.leased)
 			clear(w.masters)
 		}
 		for _, e := range b.Events {
 			had, known := was[e.KV.Key]
 			w.enter(e)
-			switch st, told := w.statuses[e.KV.Key]; {
-			case !told:
+			switch st, there := w.statuses[e.KV.Key]; {
+			case !there:
 			case b.Listed && known && had.word == st.Updated:
 				w.heard[e.KV.Key] = had
 			default:
@@ -72,11 +84,11 @@ func (w *HostWatch) Run(ctx context.Context) error {
 	return err
 }
 
-func (w *HostWatch) enter(e store.Event) {
+func (w *Watch) enter(e store.Event) {
 	delete(w.registered, e.KV.Key)
 	delete(w.statuses, e.KV.Key)
 	delete(w.heard, e.KV.Key)
-	delete(w.kept, e.KV.Key)
+	delete(w.leased, e.KV.Key)
 	delete(w.masters, e.KV.Key)
 	switch {
 	case e.Deleted():
@@ -86,7 +98,7 @@ func (w *HostWatch) enter(e store.Event) {
 		}
 	case strings.HasPrefix(e.KV.Key, tables.HostLeasesScope):
 		if row, err := tables.HostLeases.Decode(e.KV); err == nil && row.Value.Kept {
-			w.kept[e.KV.Key] = row.Value.Host
+			w.leased[e.KV.Key] = row.Value.Host
 		}
 	case strings.HasPrefix(e.KV.Key, cluster.MasterScope):
 		w.masters[e.KV.Key] = true
@@ -97,18 +109,18 @@ func (w *HostWatch) enter(e store.Event) {
 	}
 }
 
-// Seen returns the hosts that are alive, as Hosts.List has it, and what all
-// have told.
-func (w *HostWatch) Seen() (alive map[model.HostName]bool, statuses map[model.HostName]HostStatus) {
+// Seen returns the hosts that are alive, as the list of hosts has it, and what all
+// report.
+func (w *Watch) Seen() (alive map[model.HostName]bool, statuses map[model.HostName]tables.HostStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	alive, statuses = make(map[model.HostName]bool, len(w.registered)), make(map[model.HostName]HostStatus, len(w.statuses))
+	alive, statuses = make(map[model.HostName]bool, len(w.registered)), make(map[model.HostName]tables.HostStatus, len(w.statuses))
 	for _, name := range w.registered {
 		alive[name] = true
 	}
-	if len(w.masters) <= 1 { // see Heartbeats.silent
-		for _, name := range w.kept {
-			if w.hosts.heartbeats.quiet(name) {
+	if len(w.masters) <= 1 { // see Heartbeats.Overdue
+		for _, name := range w.leased {
+			if w.heartbeats.isOverdue(name) {
 				delete(alive, name)
 			}
 		}
@@ -123,11 +135,11 @@ func (w *HostWatch) Seen() (alive map[model.HostName]bool, statuses map[model.Ho
 type Heard struct {
 	At     time.Time
 	Listed bool   // it was there when this watch began, or went on: it is older than At
-	word   string // HostStatus.Updated
+	word   string // its Updated
 }
 
 // Heard returns that for all hosts.
-func (w *HostWatch) Heard() map[string]Heard {
+func (w *Watch) Heard() map[string]Heard {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := make(map[string]Heard, len(w.heard))
@@ -141,14 +153,14 @@ func (w *HostWatch) Heard() map[string]Heard {
 // rolled back a change by itself, each once, until ctx ends. It begins after
 // cluster.ServiceTTL: agents may have to register again when the store was away, or
 // everything starts at once.
-func (w *HostWatch) Tell(ctx context.Context) {
+func (w *Watch) Tell(ctx context.Context) {
 	if waiting.Pause(ctx, cluster.ServiceTTL) != nil {
 		return
 	}
-	t := teller{w, map[model.HostName]bool{}, map[model.HostName]string{}}
+	t := reporter{w, map[model.HostName]bool{}, map[model.HostName]string{}}
 	for {
 		changed := w.changes.Next()
-		t.tell(w.Seen())
+		t.report(w.Seen())
 		select {
 		case <-changed:
 		case <-ctx.Done():

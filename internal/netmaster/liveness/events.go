@@ -1,4 +1,4 @@
-package control
+package liveness
 
 import (
 	"fmt"
@@ -10,39 +10,34 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// HostEvent is something about a host that the leader tells others than its log.
-type HostEvent struct {
+// Event is something about a host that the leader reports to others than its log.
+type Event struct {
 	Host    model.HostName
 	Reason  string // HostAway, HostBack, RolledBack, EndpointsGivenUp
 	Note    string // a sentence; an equal one is the same event, also after a change of leader
 	Warning bool
 }
 
-// event hands an event on, if anybody wants it.
-func (w *HostWatch) event(e HostEvent) {
+// Report hands an event on, if OnEvent is set.
+func (w *Watch) Report(e Event) {
 	if w.OnEvent != nil {
 		w.OnEvent(e)
 	}
 }
 
-// tooMany tells whether nothing is concluded of who is away now.
-func (w *HostWatch) tooMany(alive map[model.HostName]bool) bool {
-	return w.hosts.commits.Current().Hosts.TooManyAway(alive)
-}
-
-// teller is what a leader has told of hosts.
-type teller struct {
-	w    *HostWatch
+// reporter is what a leader has reported of hosts.
+type reporter struct {
+	w    *Watch
 	away map[model.HostName]bool
 	back map[model.HostName]string // of rolled-back, by what it said
 }
 
-// tell tells what is new of all hosts. That one of very many is away is an event of none
-// of them: it says more of who listens.
-func (t *teller) tell(alive map[model.HostName]bool, statuses map[model.HostName]HostStatus) {
-	log, many := t.w.hosts.commits.log, t.w.tooMany(alive)
+// report reports what is new of all hosts. While very many are away, that is an event of
+// none of them: it says more of who listens.
+func (t *reporter) report(alive map[model.HostName]bool, statuses map[model.HostName]tables.HostStatus) {
+	log, many := t.w.log, t.w.hosts.TooManyAway(alive)
 	known := map[model.HostName]bool{}
-	for _, h := range t.w.hosts.commits.Current().Hosts.List() {
+	for _, h := range t.w.hosts.List() {
 		known[h.Name] = true
 		st := statuses[h.Name]
 		switch {
@@ -51,12 +46,12 @@ func (t *teller) tell(alive map[model.HostName]bool, statuses map[model.HostName
 			log.Warn("a host is away: its netplugin sends no heartbeat; its containers keep communicating under the last policy",
 				"host", string(h.Name), "vtep", h.VTEP, "lastWord", st.Updated)
 			if !many {
-				t.w.event(HostEvent{h.Name, "HostAway", fmt.Sprintf("Contiv's netplugin sends no heartbeat; the last one was at %s. Containers there keep communicating under the last policy, and none can be attached.", st.Updated), true})
+				t.w.Report(Event{h.Name, "HostAway", fmt.Sprintf("Contiv's netplugin sends no heartbeat; the last one was at %s. Containers there keep communicating under the last policy, and none can be attached.", st.Updated), true})
 			}
 		case alive[h.Name] && t.away[h.Name]:
 			delete(t.away, h.Name)
 			log.Info("a host is back", "host", string(h.Name), "vtep", h.VTEP)
-			t.w.event(HostEvent{h.Name, "HostBack", fmt.Sprintf("Contiv's netplugin sends heartbeats again, since %s.", st.Updated), false})
+			t.w.Report(Event{h.Name, "HostBack", fmt.Sprintf("Contiv's netplugin sends heartbeats again, since %s.", st.Updated), false})
 		}
 		said := ""
 		if i := slices.IndexFunc(st.Conditions, func(c tables.HostCondition) bool { return c.Name == health.HostRolledBack.Name() }); i >= 0 {
@@ -64,7 +59,7 @@ func (t *teller) tell(alive map[model.HostName]bool, statuses map[model.HostName
 		}
 		if said != "" && said != t.back[h.Name] {
 			log.Warn("a host has rolled back an unconfirmed change by itself", "host", string(h.Name), "condition", said)
-			t.w.event(HostEvent{h.Name, "RolledBack", said, true})
+			t.w.Report(Event{h.Name, "RolledBack", said, true})
 		}
 		t.back[h.Name] = said
 	}
