@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -32,7 +33,7 @@ const (
 	Jumbo     Environment = "jumbo"     // an MTU of 9000
 	Narrow    Environment = "narrow"    // an MTU of 1400, as behind another tunnel
 	Changing  Environment = "changing"  // an MTU that changes: who runs the lab does it (SetUnderlayMTU)
-	Addresses Environment = "addresses" // several addresses a host, and several default routes
+	Addresses Environment = "addresses" // several addresses of hosts and of netmaster, and several default routes
 	Slash32   Environment = "slash32"   // addresses are /32, as in some clouds
 	Routed    Environment = "routed"    // a router between the hosts and netmaster
 )
@@ -42,12 +43,35 @@ func Environments() []Environment {
 	return []Environment{Plain, Firewalld, Docker, RHEL, Jumbo, Narrow, Changing, Addresses, Slash32, Routed}
 }
 
-// Lacks says why hosts with a driver do not work in an environment; "" = they do.
-func (e Environment) Lacks(driver string) string {
-	if e == Slash32 && driver != DriverEBPF {
-		return "Open vSwitch in user space finds no way from an address without a subnet, as the host's status says"
+// EnvironmentsOf returns those in which hosts with a driver work. Open vSwitch in user space
+// finds no way from an address without a subnet, as the host's status says.
+func EnvironmentsOf(driver string) []Environment {
+	return slices.DeleteFunc(Environments(), func(e Environment) bool { return e == Slash32 && driver != DriverEBPF })
+}
+
+// ChosenEnvironment is the value of a suite's flag -environment that has the seed choose.
+const ChosenEnvironment = "chosen"
+
+// EnvironmentFlag defines the flag -environment of a test suite.
+func EnvironmentFlag() *string {
+	return flag.String("environment", ChosenEnvironment, `environment of all tests' hosts (testcluster.Environments), empty = the plain one; "chosen" = of the tests that run anywhere by the seed, of the others the plain one`)
+}
+
+// ChooseEnvironment returns the environment for the hosts of a test, t, with a driver: the
+// one that the flag's value names, or one that the driver works in. That one, choose selects
+// by a name and the number of them.
+func ChooseEnvironment(t interface {
+	Name() string
+	Logf(format string, args ...any)
+}, value, driver string, choose func(name string, n int) int,
+) Environment {
+	if value != ChosenEnvironment {
+		return Environment(value)
 	}
-	return ""
+	fit := EnvironmentsOf(driver)
+	e := fit[choose(t.Name()+" in", len(fit))]
+	t.Logf("hosts in environment %q; -environment NAME takes another of %q", e, fit)
+	return e
 }
 
 func (e Environment) check() error {
@@ -171,6 +195,15 @@ func (h *environment) runAll(ctx context.Context, lines ...string) error {
 		}
 	}
 	return nil
+}
+
+// addMasterAddresses gives netmaster's machine more addresses, of which hosts use none, where
+// hosts have several. It runs in its namespace, before the link has the address that hosts use.
+func (e Environment) addMasterAddresses() error {
+	if e != Addresses {
+		return nil
+	}
+	return errors.Join(addAddress("ctl0", netip.MustParsePrefix("10.253.0.2/24")), addAddress("lo", netip.MustParsePrefix("10.252.2.1/32")))
 }
 
 // giveAddresses gives the host's links their addresses; it runs in the host's namespace.

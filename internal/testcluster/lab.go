@@ -333,7 +333,7 @@ func (l *Lab) wire() (err error) {
 		return err
 	}
 	err = l.Master.Do(func() error {
-		return errors.Join(addAddress("eth0", address(underlay, masterHost)), txChecksumOff("eth0"), l.Masters.addReplicas())
+		return errors.Join(cfg.Environment.addMasterAddresses(), addAddress("eth0", address(underlay, masterHost)), txChecksumOff("eth0"), l.Masters.addReplicas())
 	})
 	for _, h := range l.hosts {
 		err = errors.Join(err, h.NS.Do(h.environment.wire))

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -58,12 +57,6 @@ func TestStatusTellsDamages(t *testing.T) {
 	for _, r := range runs {
 		d := r.driver
 		t.Run(strings.TrimSuffix(d+"-"+r.secure, "-"), func(t *testing.T) {
-			if missing := (testcluster.Config{Driver: d}).Missing(); len(missing) > 0 {
-				if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
-					t.Fatal(strings.Join(missing, "; "))
-				}
-				t.Skip(strings.Join(missing, "; "))
-			}
 			w := build(t, "damage", d, func(cfg *testcluster.Config) {
 				switch r.secure {
 				case bySecure:

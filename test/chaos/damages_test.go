@@ -173,14 +173,15 @@ func foreignDrop(hook *nftables.ChainHook, port uint16) func(context.Context, *w
 				c.AddTable(table)
 				chain := c.AddChain(&nftables.Chain{Name: "drop", Table: table, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityFilter})
 				var match []expr.Any
-				if port > 0 {
+				switch {
+				case port > 0:
 					match = []expr.Any{
 						&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
 						&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{17}},
 						&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
 						&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{byte(port >> 8), byte(port)}},
 					}
-				} else { // what goes to and from the containers, and not the host's own connections
+				case *hook != *nftables.ChainHookForward: // what goes to and from the containers, and not the host's own connections
 					match = []expr.Any{
 						&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
 						&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: append([]byte("ctl0"), make([]byte, 12)...)},
@@ -242,10 +243,15 @@ func sysctl(name, value string) func(context.Context, *world, *testcluster.Host,
 	}
 }
 
-// underlayAddress takes the address away from the interface of the tunnels.
+// underlayAddress takes the address away from the interface of the tunnels, and with it what
+// routes the environment has by it.
 func underlayAddress(_ context.Context, _ *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	var had []netlink.Addr
+	var routes []netlink.Route
 	err := inHost(h, "eth0", func(l netlink.Link) (err error) {
+		if routes, err = netlink.RouteList(l, netlink.FAMILY_V4); err != nil {
+			return err
+		}
 		if had, err = netlink.AddrList(l, netlink.FAMILY_V4); err != nil {
 			return err
 		}
@@ -258,6 +264,9 @@ func underlayAddress(_ context.Context, _ *world, h *testcluster.Host, _ *rand.R
 		return inHost(h, "eth0", func(l netlink.Link) (err error) {
 			for _, a := range had {
 				err = errors.Join(err, netlink.AddrReplace(l, &a))
+			}
+			for _, rt := range routes {
+				err = errors.Join(err, netlink.RouteReplace(&rt))
 			}
 			return err
 		})

@@ -44,8 +44,8 @@ func deviceMistakes() []*mistake {
 		{name: "all nftables tables deleted", needs: plane, do: deleteTables},
 		{name: "addresses of the host's interface to containers deleted", needs: plane, do: flushAddresses},
 		{name: "the underlay's MTU changed", needs: plane, do: otherMTU},
-		{name: "the underlay's cable pulled", needs: append(slices.Clone(plane), "cable"), costs: cost{far: 2 * time.Second, lasts: true, why: "there is no other way"}, told: []string{"tunnel"}, do: cable("eth0")},
-		{name: "the control network's cable pulled", needs: append(slices.Clone(plane), "cable"), told: []string{"is away"}, do: cable("ctl0")},
+		{name: "the underlay's cable pulled", needs: append(slices.Clone(plane), "cable"), costs: cost{far: 2 * time.Second, lasts: true, why: "there is no other way"}, told: []string{"tunnel"}, do: cable("eth0", "")},
+		{name: "the control network's cable pulled", needs: append(slices.Clone(plane), "cable"), told: []string{"is away"}, do: cable("ctl0", "c")},
 		{name: "flows deleted", only: testcluster.DriverOVS, needs: plane, costs: drift, do: deleteFlows},
 		{name: "the tunnel's port deleted", only: testcluster.DriverOVS, needs: plane, costs: tunnelGone, do: vsctl("del-port", "contivBr", "contivVxlan")},
 		{name: "a container's port deleted", only: testcluster.DriverOVS, needs: plane, costs: drift, do: deletePort},
@@ -171,7 +171,7 @@ func deleteClsact(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Ra
 	return nil, errors.Join(err, w.recovers(ctx))
 }
 
-// deleteTables deletes all nftables tables and waits until they are back, which
+// deleteTables deletes all nftables tables and waits until netplugin's are back, which
 // other changes of the host's stack bring at once, and the next look otherwise.
 func deleteTables(ctx context.Context, _ *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	tables := func() (names []string, c *nftables.Conn, all []*nftables.Table, err error) {
@@ -179,7 +179,9 @@ func deleteTables(ctx context.Context, _ *world, h *testcluster.Host, _ *rand.Ra
 			all, err = c.ListTables()
 		}
 		for _, t := range all {
-			names = append(names, fmt.Sprint(t.Family, " ", t.Name))
+			if strings.HasPrefix(t.Name, "contiv") {
+				names = append(names, fmt.Sprint(t.Family, " ", t.Name))
+			}
 		}
 		slices.Sort(names)
 		return names, c, all, err
@@ -249,14 +251,16 @@ func flushAddresses(ctx context.Context, _ *world, h *testcluster.Host, _ *rand.
 }
 
 // otherMTU lowers the underlay's MTU, in steps that leave room for a ping.
-func otherMTU(_ context.Context, _ *world, h *testcluster.Host, r *rand.Rand) (undo, error) {
+func otherMTU(_ context.Context, w *world, h *testcluster.Host, r *rand.Rand) (undo, error) {
 	set := func(mtu int) error {
 		return inHost(h, "eth0", func(l netlink.Link) error { return netlink.LinkSetMTU(l, mtu) })
 	}
-	return func(context.Context) error { return set(1500) }, set(1300 + r.IntN(200))
+	return func(context.Context) error { return set(w.Config().MTU) }, set(1300 + r.IntN(200))
 }
 
-func cable(name string) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+// cable pulls the cable of a link out of the switch, whose port has the host's name and a
+// suffix: the host's link stays up, and keeps its routes.
+func cable(name, suffix string) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
 	return func(_ context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		cutOff := h.Name + "-netplugin" // from netmaster and the store
 		if w.cut = name == "eth0"; !w.cut {
@@ -265,12 +269,12 @@ func cable(name string) func(context.Context, *world, *testcluster.Host, *rand.R
 		back := func(ctx context.Context) error {
 			w.cut = false
 			delete(w.down, cutOff)
-			if err := h.NS.SetLink(name, true); err != nil {
+			if err := w.Fabric.SetLink(h.Name+suffix, true); err != nil {
 				return err
 			}
 			return errors.Join(w.recovers(ctx), w.ready(ctx))
 		}
-		return back, h.NS.SetLink(name, false)
+		return back, w.Fabric.SetLink(h.Name+suffix, false)
 	}
 }
 

@@ -25,6 +25,7 @@ var (
 	secure      = flag.String("secure", "", "TestStatusTellsDamages: what the cluster is secure by: secure (netmaster --secure), pki (netctl pki); empty = plain; without -drivers what the round chooses, with -full all")
 	clocks      = flag.Bool("clocks", false, "TestStatusTellsDamages: also set clocks, with programs made for it, which takes minutes the first time; CONTIV_TEST_BIN has to have such; -full does it")
 	open        = flag.Bool("open", false, "also mistakes that show faults which are known and not mended yet")
+	environment = testcluster.EnvironmentFlag()
 	only        = flag.String("only", "", "mistakes whose names hold one of these words, separated by commas; empty = all")
 )
 
@@ -95,12 +96,6 @@ func TestOperator(t *testing.T) {
 	}
 	for _, d := range chosen {
 		t.Run(d, func(t *testing.T) {
-			if missing := (testcluster.Config{Driver: d}).Missing(); len(missing) > 0 {
-				if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
-					t.Fatal(strings.Join(missing, "; "))
-				}
-				t.Skip(strings.Join(missing, "; "))
-			}
 			operate(t, d)
 		})
 	}

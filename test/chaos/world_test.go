@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -62,8 +63,15 @@ func build(t *testing.T, name, driver string, change ...func(*testcluster.Config
 	t.Helper()
 	ctx := t.Context()
 	cfg := testcluster.Config{Name: name + driver, BinDir: bin, Hosts: 3, Driver: driver, Embedded: *kind == embedded}
+	cfg.Environment = testcluster.ChooseEnvironment(t, *environment, driver, conformance.Choose)
 	for _, f := range change {
 		f(&cfg)
+	}
+	if missing := cfg.Missing(); len(missing) > 0 {
+		if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
+			t.Fatal(strings.Join(missing, "; "))
+		}
+		t.Skip(strings.Join(missing, "; "))
 	}
 	l, err := testcluster.Up(ctx, cfg)
 	if err != nil {

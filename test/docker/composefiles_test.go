@@ -91,7 +91,6 @@ func composeFiles(b *bed) {
 // do.
 func TestDockerOnSecureCluster(t *testing.T) {
 	t.Parallel()
-	need(t, testcluster.DriverEBPF)
 	b := upSecure(t)
 	one, two := b.e[0], b.e[1]
 	one.refused("network create -d netplugin --subnet 10.21.9.0/24 mine", "--docker-token-file")

@@ -5,14 +5,13 @@ package docker
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
-)
 
-var full = flag.Bool("full", false, "everything, not samples")
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+)
 
 // connect: a running container gets and loses networks again and again, of its own tenant
 // and of another one, with gateways and without, while traffic runs on its first: it
@@ -25,11 +24,11 @@ func connect(b *bed) {
 		e.networksAre("net1", "lone", "web", "db", "net1/blue", "alone", "guard", "far/blue")
 	}
 	times := 1
-	if *full {
+	if conformance.Full() {
 		times = 50
 	}
 	for i, e := range b.e { // a data plane each
-		if i > 0 && !*full {
+		if i > 0 && !conformance.Full() {
 			break
 		}
 		connectOn(b, e, b.e[1-i], times)
@@ -85,7 +84,7 @@ func connectOn(b *bed, e, other *engine, times int) {
 		e.docker("network disconnect " + second + " c1")
 		e.clean("c1", 1)
 
-		if *full {
+		if conformance.Full() {
 			e.docker("network connect far/blue c1") // of another tenant
 			e.reaches("c1", "ping", other.addr("pb", "far/blue"), true)
 		}
@@ -94,7 +93,7 @@ func connectOn(b *bed, e, other *engine, times int) {
 		other.reaches("peer", "ping", in, true)
 		other.reaches("peer", "80", in, false) // the rule
 		other.reaches("pd", "80", in, true)
-		if *full {
+		if conformance.Full() {
 			e.docker("network disconnect far/blue c1")
 		}
 		e.docker("network disconnect guard c1")
@@ -108,7 +107,7 @@ func connectOn(b *bed, e, other *engine, times int) {
 	if pings == 0 {
 		b.t.Error("no traffic ran on the first network")
 	}
-	if *full {
+	if conformance.Full() {
 		startsWithTwo(b, e, other)
 	}
 	e.docker("rm -f c1")

@@ -13,9 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 	dockerlab "github.com/contiv/netplugin/v2/internal/testcluster/docker"
 )
+
+var environment = testcluster.EnvironmentFlag()
 
 // bin holds the programs under test, built once, or given by CONTIV_TEST_BIN.
 var bin string
@@ -47,9 +50,9 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-func need(t *testing.T, driver string) {
+func need(t *testing.T, cfg testcluster.Config) {
 	t.Helper()
-	missing := append(testcluster.Config{Driver: driver}.Missing(), dockerlab.Missing()...)
+	missing := append(cfg.Missing(), dockerlab.Missing()...)
 	if _, err := os.Stat(composeCLI); err != nil {
 		missing = append(missing, composeCLI+" is missing: apt-get install docker-compose")
 	}
@@ -82,7 +85,6 @@ func (b *bed) netctl(lines ...string) {
 // up builds a lab with a data plane of each kind, and makes networks.
 func up(t *testing.T, name string) *bed {
 	t.Helper()
-	need(t, testcluster.DriverMixed)
 	b := upWith(t, testcluster.Config{Name: fmt.Sprintf("%s%d", name, os.Getpid()), BinDir: bin, Hosts: 2, Driver: testcluster.DriverMixed}, nil)
 	b.netctl("net create --subnet 10.21.1.0/24 --gateway 10.21.1.254 --subnetv6 fd21:1::/64 net1",
 		"net create --subnet 10.21.2.0/28 lone",
@@ -102,6 +104,8 @@ var made = []string{"net1", "lone", "web", "db", "net1/blue"}
 // upWith builds a lab with an engine on each host.
 func upWith(t *testing.T, cfg testcluster.Config, flags []string) *bed {
 	t.Helper()
+	cfg.Environment = testcluster.ChooseEnvironment(t, *environment, cfg.Driver, conformance.Choose)
+	need(t, cfg)
 	l, err := testcluster.Up(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -460,7 +464,7 @@ func startTime(b *bed) {
 	e := b.e[0]
 	e.docker("network create own")
 	times := 2
-	if *full {
+	if conformance.Full() {
 		times = 5
 	}
 	took, err := e.StartTimes(b.t.Context(), times, "bridge", "own", "net1")

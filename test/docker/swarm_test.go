@@ -23,7 +23,6 @@ const managed = "contiv/netplugin:2.0"
 // networks the leading netmaster makes.
 func TestSwarm(t *testing.T) {
 	t.Parallel() // it mostly waits; its engine and its lab are its own
-	need(t, testcluster.DriverEBPF)
 	name := fmt.Sprintf("w%d", os.Getpid())
 	socket := filepath.Join(testcluster.BaseDir, name, "h1", "docker", "docker.sock")
 	b := upWith(t, testcluster.Config{

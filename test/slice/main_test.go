@@ -34,7 +34,7 @@ var bin string
 var (
 	drivers     = flag.String("drivers", "ebpf,ovs,mixed", "drivers to test, separated by commas")
 	consul      = flag.String("consul", "", "path of a Consul that is the store instead of an etcd; empty = etcd")
-	environment = flag.String("environment", chosen, "environment of all tests' hosts (lab.Environments), empty = the plain one; \"chosen\" = of the tests that run anywhere by the seed, of the others the plain one")
+	environment = testcluster.EnvironmentFlag()
 )
 
 // The drivers that a test makes sense on.
@@ -116,28 +116,18 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// chosen has the seed choose environments.
-const chosen = "chosen"
-
 // anywhere is a test of one driver for on and onOne, with hosts in an environment that the
 // seed and the test's name choose, or with -full in all of them.
 func anywhere(test func(*testing.T, string, testcluster.Environment)) func(*testing.T, string) {
 	return func(t *testing.T, driver string) {
 		t.Helper()
-		if *environment != chosen {
-			test(t, driver, testcluster.Environment(*environment))
+		if *environment != testcluster.ChosenEnvironment || !conformance.Full() {
+			test(t, driver, testcluster.ChooseEnvironment(t, *environment, driver, conformance.Choose))
 			return
 		}
-		fit := slices.DeleteFunc(testcluster.Environments(), func(e testcluster.Environment) bool { return e.Lacks(driver) != "" })
-		if conformance.Full() {
-			for _, e := range fit {
-				t.Run("in "+cmp.Or(string(e), "plain"), func(t *testing.T) { test(t, driver, e) })
-			}
-			return
+		for _, e := range testcluster.EnvironmentsOf(driver) {
+			t.Run("in "+cmp.Or(string(e), "plain"), func(t *testing.T) { test(t, driver, e) })
 		}
-		e := fit[conformance.Choose(t.Name()+" in", len(fit))]
-		t.Logf("hosts in environment %q; -seed %d repeats it, -environment NAME takes another, -full takes all of %q", e, conformance.Seed(), fit)
-		test(t, driver, e)
 	}
 }
 
@@ -178,7 +168,7 @@ func up(t *testing.T, driver, name string, hosts int, change ...func(*testcluste
 	t.Helper()
 	need(t)
 	cfg := testcluster.Config{Name: "b" + name + driver[:1], BinDir: bin, Hosts: hosts, Driver: driver, Consul: *consul}
-	if *environment != chosen {
+	if *environment != testcluster.ChosenEnvironment {
 		cfg.Environment = testcluster.Environment(*environment)
 	}
 	for _, f := range change {
