@@ -77,7 +77,7 @@ func (dp *datapath) apply(want desired.Host, rep *driver.Report) error {
 	err := dp.write(run)
 	dp.ports.tellUnserved(run)
 	if err == nil && dp.tables.compareDue(w.changes > 0) {
-		err = dp.tables.compare(time.Now().Add(compareFor))
+		err = dp.tables.compare(time.Now().Add(dp.tables.compareFor))
 	}
 	rep.Changes = w.changes
 	if err = errors.Join(err, dp.endpoints.generations.write()); w.global > 0 || err != nil || !dp.applied.begun {

@@ -20,7 +20,7 @@ import (
 const (
 	// comparePause is the least time between two comparisons.
 	comparePause = time.Second
-	// compareFor is the time after which a comparison begins no other table.
+	// compareFor is mapTables.compareFor outside of tests.
 	compareFor = 50 * time.Millisecond
 	// compareShare bounds what comparisons cost: there is none for so many times as long
 	// as the last one took.

@@ -55,6 +55,7 @@ type mapTables struct {
 	next        int             // the one that the next comparison begins with
 	compared    time.Time       // when the last comparison ended
 	compareTook time.Duration
+	compareFor  time.Duration // after which a comparison begins no other table
 }
 
 // open opens the tables of parts and reads their maps.
@@ -80,7 +81,7 @@ func (t *mapTables) open(o *objects, parts ...any) error {
 			}
 		}
 	}
-	t.compared = time.Now() // what is there was read
+	t.compared, t.compareFor = time.Now(), compareFor // what is there was read
 	return nil
 }
 
