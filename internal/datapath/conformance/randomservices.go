@@ -81,8 +81,8 @@ func testRandomServices(t *testing.T, h Harness) {
 		seed = 1
 	}
 	if n == 0 {
-		if n = 4; h.Slow {
-			n = 2
+		if n = 8; h.Slow {
+			n = 4
 		}
 	}
 	foreign := b.withForeign(t, h, w)
@@ -139,6 +139,12 @@ func (x *randomServices) run() (sent, through int) {
 			x.change()
 		}
 		x.applied()
+		for _, c := range slices.Clone(x.clients) { // each change concerns some of them
+			if c.behind != nil && (!x.plain || c.known && !c.ended) {
+				sent++
+				x.goesOn(c)
+			}
+		}
 		for range packets {
 			sent++
 			if x.packet() {

@@ -78,42 +78,6 @@ func other(id model.EndpointID) model.EndpointID {
 	return "db1"
 }
 
-// near: the nearest ones are chosen among, while it is known of all active ones how
-// near they are.
-func (s *serviceCases) nearest() {
-	client := s.services.at("web1")
-	at := func(near map[model.EndpointID]desired.Nearness) desired.Service {
-		of := s.services.shop("db1", "db2", "web2")
-		of.InternalPolicy = desired.TrafficNear
-		for id, n := range near {
-			of = s.services.with(of, id, func(b *desired.Backend) { b.Near = n })
-		}
-		return of
-	}
-	type nearness = map[model.EndpointID]desired.Nearness
-	all := []model.EndpointID{"db1", "db2", "web2"}
-	zoned := nearness{"db1": desired.NearFar, "db2": desired.NearZone, "web2": desired.NearZone}
-	away := s.services.inState(s.services.inState(at(zoned), "db2", desired.BackendDraining), "web2", desired.BackendLeaving)
-	for _, x := range []struct {
-		what string
-		have desired.Service
-		want []model.EndpointID
-	}{
-		{"nothing is known", at(nil), all},
-		{"of one it is not known", at(nearness{"db1": desired.NearHost, "db2": desired.NearZone}), all},
-		{"two of the zone", at(zoned), []model.EndpointID{"db2", "web2"}},
-		{"one of the host", at(nearness{"db1": desired.NearHost, "db2": desired.NearZone, "web2": desired.NearZone}), []model.EndpointID{"db1"}},
-		{"all are far", at(nearness{"db1": desired.NearFar, "db2": desired.NearFar, "web2": desired.NearFar}), all},
-		{"the near ones take nothing new", away, []model.EndpointID{"db1"}},
-		{"it is not known of one that is not active", s.services.inState(at(nearness{"db1": desired.NearHost, "db2": desired.NearFar}), "web2", desired.BackendDraining), []model.EndpointID{"db1"}},
-	} {
-		s.services.have(x.have)
-		for _, v6 := range ipv4and6 {
-			s.services.spreadOver(x.what+", "+ipText(v6), client, v6, x.want...)
-		}
-	}
-}
-
 // quiet: while all backends are on other hosts, clients get no answer; without any backend
 // they are refused.
 func (s *serviceCases) quiet() {

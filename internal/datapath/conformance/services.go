@@ -57,11 +57,8 @@ func testServices(t *testing.T, h Harness) {
 		run  func(*serviceCases)
 	}{
 		{"Neighbours", (*serviceCases).neighbours},
-		{"Translated", (*serviceCases).translated},
-		{"NoProvider", (*serviceCases).noProvider},
 		{"Local", (*serviceCases).local},
 		{"Leaving", (*serviceCases).leaving},
-		{"Near", (*serviceCases).nearest},
 		{"Silent", (*serviceCases).quiet},
 		{"OwnPorts", (*serviceCases).ownPorts},
 		{"Policy", (*serviceCases).policy},
