@@ -28,7 +28,7 @@ const DefaultPort = "9999"
 
 const (
 	dialTimeout = 5 * time.Second
-	maxAnswer   = 256 << 20
+	maxResponse = 256 << 20
 )
 
 // Client talks to one netmaster or to several replicas of it. It is safe for
@@ -181,7 +181,7 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 			return fmt.Errorf("encode request: %w", err)
 		}
 	}
-	toOne := path == pathAllocAddress || path == pathApply || len(body) > largeBody
+	toOne := path == pathAllocAddress || path == pathApply || len(body) > largeResponse
 	if toOne && len(c.bases) > 1 {
 		c.ask(ctx, http.MethodGet, "/version", nil, false) // finds one that answers; if none does, the request itself tells
 	}
@@ -189,7 +189,7 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 	if a.err != nil {
 		return a.err
 	}
-	c.tell(a.warnings)
+	c.emitWarnings(a.warnings)
 	if out == nil {
 		return nil
 	}
@@ -199,26 +199,26 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 	return nil
 }
 
-// answer is what came of asking one replica.
-type answer struct {
+// replicaResponse is what came of asking one replica.
+type replicaResponse struct {
 	replica  int
 	data     []byte
 	warnings []string
 	err      error
 }
 
-// largeBody is from how many bytes on a write may take long.
-const largeBody = 64 << 10
+// largeResponse is from how many bytes on a write may take long.
+const largeResponse = 64 << 10
 
 // ask asks one replica after the other until one answers; toOne: no other one while one is
 // silent.
-func (c *Client) ask(ctx context.Context, method, path string, body []byte, toOne bool) answer {
+func (c *Client) ask(ctx context.Context, method, path string, body []byte, toOne bool) replicaResponse {
 	repeatable := path != pathAllocAddress
 	actx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	defer cancel()
-	answers := make(chan answer, len(c.bases))
+	answers := make(chan replicaResponse, len(c.bases))
 	first, asked, pending := int(c.current.Load()), 0, 0
 	next := func() {
 		n := (first + asked) % len(c.bases)
@@ -234,7 +234,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, toOn
 	defer silence.Stop()
 	var last error
 	for {
-		var a answer
+		var a replicaResponse
 		select {
 		case a = <-answers:
 			pending--
@@ -247,12 +247,12 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, toOn
 		refusal, refused := errors.AsType[*Error](a.err)
 		switch {
 		case ctx.Err() != nil && a.err != nil:
-			return answer{err: fmt.Errorf("%s %s%s: %w", method, c.bases[a.replica], path, ctx.Err())}
+			return replicaResponse{err: fmt.Errorf("%s %s%s: %w", method, c.bases[a.replica], path, ctx.Err())}
 		case a.err == nil, refused && refusal.Status != http.StatusServiceUnavailable:
 			c.current.Store(int64(a.replica))
 			return a
 		case !repeatable && !isDialError(a.err):
-			return answer{err: c.unreachable(a.err)}
+			return replicaResponse{err: c.unreachable(a.err)}
 		}
 		// An answer of a live replica tells more than a dead one's silence.
 		if _, ok := errors.AsType[*Error](last); !ok {
@@ -261,7 +261,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, toOn
 		if asked < len(c.bases) {
 			next()
 		} else if pending == 0 {
-			return answer{err: c.unreachable(last)}
+			return replicaResponse{err: c.unreachable(last)}
 		}
 	}
 }
@@ -281,7 +281,7 @@ func isDialError(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-func (c *Client) try(ctx context.Context, base *url.URL, method, path string, body []byte) answer {
+func (c *Client) try(ctx context.Context, base *url.URL, method, path string, body []byte) replicaResponse {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var r io.Reader
@@ -290,7 +290,7 @@ func (c *Client) try(ctx context.Context, base *url.URL, method, path string, bo
 	}
 	req, err := http.NewRequestWithContext(ctx, method, base.String()+path, r)
 	if err != nil {
-		return answer{err: fmt.Errorf("build request: %w", err)}
+		return replicaResponse{err: fmt.Errorf("build request: %w", err)}
 	}
 	req.Header.Set("Accept", "application/json")
 	c.sign(req)
@@ -299,17 +299,17 @@ func (c *Client) try(ctx context.Context, base *url.URL, method, path string, bo
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return answer{err: err}
+		return replicaResponse{err: err}
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if err != nil {
-		return answer{err: fmt.Errorf("read answer of %s: %w", base, err)}
+		return replicaResponse{err: fmt.Errorf("read answer of %s: %w", base, err)}
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return answer{err: readError(resp.StatusCode, resp.Header.Get("Content-Type"), data)}
+		return replicaResponse{err: readError(resp.StatusCode, resp.Header.Get("Content-Type"), data)}
 	}
-	return answer{data: data, warnings: resp.Header.Values("Warning")}
+	return replicaResponse{data: data, warnings: resp.Header.Values("Warning")}
 }
 
 // sign adds what the client shows with every request.
@@ -329,8 +329,8 @@ func readError(status int, contentType string, data []byte) *Error {
 	return &Error{Status: status, Message: strings.TrimSpace(string(data))}
 }
 
-// tell hands on warnings of the form that netmaster writes: 299 - "text".
-func (c *Client) tell(headers []string) {
+// emitWarnings hands on warnings of the form that netmaster writes: 299 - "text".
+func (c *Client) emitWarnings(headers []string) {
 	for _, h := range headers {
 		quoted, ok := strings.CutPrefix(h, "299 - ")
 		text, err := strconv.Unquote(quoted)

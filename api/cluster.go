@@ -9,7 +9,7 @@ import (
 const (
 	pathMembers          = "/api/v1/cluster/members"
 	pathJoinToken        = "/api/v1/cluster/tokens"
-	pathRelieve          = "/api/v1/cluster/relieve"
+	pathDefragment       = "/api/v1/cluster/relieve"
 	pathRenewAuthorities = "/api/v1/cluster/authorities/renew"
 )
 
@@ -88,10 +88,10 @@ func (c *Client) RenewAuthorities(ctx context.Context) (Members, error) {
 	return out, err
 }
 
-// RelieveMembers has each member give unused space of its database back, and ends the
+// DefragmentMembers has each member give unused space of its database back, and ends the
 // alarm of a full store where there is room.
-func (c *Client) RelieveMembers(ctx context.Context) (Members, error) {
+func (c *Client) DefragmentMembers(ctx context.Context) (Members, error) {
 	var out Members
-	err := c.Do(ctx, http.MethodPost, pathRelieve, struct{}{}, &out)
+	err := c.Do(ctx, http.MethodPost, pathDefragment, struct{}{}, &out)
 	return out, err
 }

@@ -84,8 +84,8 @@ type Diagnosis struct {
 	Answered int       `json:"answered"` // hosts that have told of themselves for this
 }
 
-// Well tells whether there is nothing but notices and what was repaired.
-func (d Diagnosis) Well() bool {
+// IsHealthy tells whether there is nothing but notices and what was repaired.
+func (d Diagnosis) IsHealthy() bool {
 	for _, f := range d.Findings {
 		if f.Severity != SeverityNotice && f.Repair != RepairDone {
 			return false

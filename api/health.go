@@ -26,15 +26,15 @@ type Condition struct {
 	Page     string `json:"page,omitempty"`     // where it is documented
 }
 
-// cutsOff reports whether something does not work because of the condition. One without a
+// isOutage reports whether something does not work because of the condition. One without a
 // severity counts as an error.
-func (c Condition) cutsOff() bool {
+func (c Condition) isOutage() bool {
 	return !c.OK && c.Severity != SeverityWarning && c.Severity != SeverityNotice
 }
 
-// Well reports whether the daemon is ready and no condition is an error.
-func (h Health) Well() bool {
-	return h.Ready && !slices.ContainsFunc(h.Conditions, Condition.cutsOff)
+// IsHealthy reports whether the daemon is ready and no condition is an error.
+func (h Health) IsHealthy() bool {
+	return h.Ready && !slices.ContainsFunc(h.Conditions, Condition.isOutage)
 }
 
 // String is Health for people: "ok", "degraded" or "not ready", then a line for each
@@ -42,7 +42,7 @@ func (h Health) Well() bool {
 func (h Health) String() string {
 	var b strings.Builder
 	switch {
-	case h.Well():
+	case h.IsHealthy():
 		b.WriteString("ok\n")
 	case h.Ready:
 		b.WriteString("degraded\n")
@@ -52,7 +52,7 @@ func (h Health) String() string {
 	for _, c := range h.Conditions {
 		switch {
 		case c.OK:
-		case c.cutsOff():
+		case c.isOutage():
 			fmt.Fprintf(&b, "%s: %s\n", c.Name, c.Message)
 		default:
 			fmt.Fprintf(&b, "%s: %s: %s\n", c.Severity, c.Name, c.Message)
@@ -65,8 +65,8 @@ func (h Health) String() string {
 // that accepts it or has ?format=json.
 func (h Health) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve(w, r, h.Ready) }
 
-// ServeWell is ServeHTTP that answers 200 only when nothing is cut off either.
-func (h Health) ServeWell(w http.ResponseWriter, r *http.Request) { h.serve(w, r, h.Well()) }
+// ServeHealthy is ServeHTTP that answers 200 only when nothing is cut off either.
+func (h Health) ServeHealthy(w http.ResponseWriter, r *http.Request) { h.serve(w, r, h.IsHealthy()) }
 
 func (h Health) serve(w http.ResponseWriter, r *http.Request, ok bool) {
 	status := http.StatusOK

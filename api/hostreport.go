@@ -36,8 +36,8 @@ type HostReport struct {
 	Leaving bool `json:"leaving,omitempty"`
 }
 
-// HostKept is the answer.
-type HostKept struct {
+// HostReportResponse is the answer.
+type HostReportResponse struct {
 	// Taken is why the name, or the tunnel's address, is not for this agent; empty =
 	// it is.
 	Taken string `json:"taken,omitempty"`
@@ -69,11 +69,11 @@ type HostStatusReport struct {
 	Tables       map[string]TableFill `json:"tables,omitempty"`
 	BGP          *BgpStatus           `json:"bgp,omitempty"` // nil = the host has no BGP settings
 
-	Surroundings *Surroundings `json:"surroundings,omitempty"`
+	Surroundings *UnderlayNetworks `json:"surroundings,omitempty"`
 }
 
-// Surroundings are the networks around a host that tenants' networks must not meet.
-type Surroundings struct {
+// UnderlayNetworks are the networks around a host that tenants' networks must not meet.
+type UnderlayNetworks struct {
 	Addresses []string `json:"addresses,omitempty"` // gateways and name servers, at most 64
 	VLANs     []int    `json:"vlans,omitempty"`     // of which the host itself has interfaces, at most 64
 }
@@ -89,15 +89,15 @@ type BgpStatus struct {
 	Prefixes []string `json:"prefixes,omitempty"`
 }
 
-// HostsHeard tells the netmaster that leads which agents another one has heard of
+// HostHeartbeats tells the netmaster that leads which agents another one has heard of
 // since the last time (POST /plugin/hostsHeard).
-type HostsHeard struct {
+type HostHeartbeats struct {
 	Hosts []string `json:"hosts"`
 }
 
-// AnswerReport tells for which addresses of load balancers a host could answer its
+// L2AnnouncerReport tells for which addresses of load balancers a host could answer its
 // neighbours, and does not beyond them (POST /plugin/answer).
-type AnswerReport struct {
+type L2AnnouncerReport struct {
 	Version      int      `json:"version"` // HostReportVersion
 	Host         string   `json:"host"`
 	Installation string   `json:"installation"`
@@ -106,8 +106,8 @@ type AnswerReport struct {
 	Able         []string `json:"able"`
 }
 
-// Answers are the addresses that it answers for. It has them for a short time before it
+// L2AnnouncerResponse are the addresses that it answers for. It has them for a short time before it
 // asks.
-type Answers struct {
+type L2AnnouncerResponse struct {
 	Held []string `json:"held"`
 }

@@ -7,12 +7,12 @@ import (
 )
 
 // pathMirror is where agents mirror the cluster's state from a netmaster, which relays
-// the store's: POST /plugin/mirror, a stream both ways. The body is a MirrorAsk a line,
+// the store's: POST /plugin/mirror, a stream both ways. The body is a MirrorRequest a line,
 // for as long as the stream is to live; the answer is a MirrorMessage a line.
 const pathMirror = "/plugin/mirror"
 
-// MirrorAsk begins or ends a mirror on a stream.
-type MirrorAsk struct {
+// MirrorRequest begins or ends a mirror on a stream.
+type MirrorRequest struct {
 	ID       int      `json:"id"`                 // the client's name for it, above 0
 	Prefixes []string `json:"prefixes,omitempty"` // of keys
 	Commits  bool     `json:"commits,omitempty"`  // also tell of commits that touched nothing under them
@@ -39,7 +39,7 @@ type MirrorMessage struct {
 	Older    bool        `json:"older,omitempty"`    // with a list's revision: the store's history lacks Since, it went back
 	Identity *MirrorRow  `json:"identity,omitempty"` // with the latter: the store's record of itself; none = it has none
 	Partial  bool        `json:"partial,omitempty"`  // likewise: kinds of rows that do not concern this host are left out
-	Grade    string      `json:"grade,omitempty"`    // likewise: which rows of the prefixes it has, for MirrorAsk
+	Grade    string      `json:"grade,omitempty"`    // likewise: which rows of the prefixes it has, for MirrorRequest
 	Resumed  bool        `json:"resumed,omitempty"`  // Rows are what commits up to Revision have left
 	// Withheld: what lies under the prefixes does not concern this host. A list comes once
 	// it does, and this again when it no longer does.

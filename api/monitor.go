@@ -19,9 +19,9 @@ const (
 	// MediaLines is the media type of a stream of JSON values, one a line; empty
 	// lines show that the sender lives.
 	MediaLines = "application/x-ndjson"
-	// MonitorBeat is how often a sender of such a stream that has nothing to say
+	// MonitorKeepAlive is how often a sender of such a stream that has nothing to say
 	// sends an empty line.
-	MonitorBeat = 15 * time.Second
+	MonitorKeepAlive = 15 * time.Second
 	// MaxMonitorLine is the longest line of such a stream, in bytes.
 	MaxMonitorLine = 64 << 10
 )
@@ -192,7 +192,7 @@ func (c *Client) DeliverFlows(ctx context.Context, id, host string, events <-cha
 
 // sendLines writes events as lines, and empty ones in between.
 func sendLines(ctx context.Context, w io.Writer, events <-chan FlowEvent) error {
-	beat := time.NewTicker(MonitorBeat)
+	beat := time.NewTicker(MonitorKeepAlive)
 	defer beat.Stop()
 	for {
 		line := []byte("\n")

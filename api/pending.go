@@ -33,8 +33,8 @@ type PendingObject struct {
 	Key  string `json:"key"`
 }
 
-// PendingAnswer is which change was confirmed or taken back.
-type PendingAnswer struct {
+// PendingResponse is which change was confirmed or taken back.
+type PendingResponse struct {
 	ID string `json:"id"`
 }
 
@@ -45,9 +45,9 @@ func (c *Client) Pending(ctx context.Context) ([]PendingChange, error) {
 	return out, err
 }
 
-// Try makes objects be as given until they are confirmed or their time has gone. An
+// ApplyPending makes objects be as given until they are confirmed or their time has gone. An
 // error about one of them is an *ApplyError.
-func (c *Client) Try(ctx context.Context, req PendingRequest) (PendingChange, error) {
+func (c *Client) ApplyPending(ctx context.Context, req PendingRequest) (PendingChange, error) {
 	var out PendingChange
 	err := c.Do(ctx, http.MethodPost, pathPending, req, &out)
 	if e, ok := err.(*Error); ok { //nolint:errorlint // Do returns an answer bare
@@ -58,10 +58,10 @@ func (c *Client) Try(ctx context.Context, req PendingRequest) (PendingChange, er
 
 // Confirm makes a change that waits for good.
 func (c *Client) Confirm(ctx context.Context, id string) error {
-	return c.Do(ctx, http.MethodPost, pathPending+"/"+url.PathEscape(id)+"/confirm", struct{}{}, &PendingAnswer{})
+	return c.Do(ctx, http.MethodPost, pathPending+"/"+url.PathEscape(id)+"/confirm", struct{}{}, &PendingResponse{})
 }
 
 // Revert takes a change that waits back.
 func (c *Client) Revert(ctx context.Context, id string) error {
-	return c.Do(ctx, http.MethodDelete, pathPending+"/"+url.PathEscape(id), nil, &PendingAnswer{})
+	return c.Do(ctx, http.MethodDelete, pathPending+"/"+url.PathEscape(id), nil, &PendingResponse{})
 }

@@ -59,8 +59,8 @@ type Pod struct {
 	UID       string `json:"UID"`
 }
 
-// PodPlace is where a pod belongs.
-type PodPlace struct {
+// PodPlacement is where a pod belongs.
+type PodPlacement struct {
 	Followed    bool   `json:"Followed"`      // false = netmaster follows no Kubernetes, and the rest is empty
 	UID         string `json:"UID,omitempty"` // the pod's, of that name if it was asked for without
 	TenantName  string `json:"TenantName,omitempty"`
@@ -70,9 +70,9 @@ type PodPlace struct {
 	IPv6Address string `json:"IPv6Address,omitempty"` // likewise
 }
 
-// EndpointPlace is where an endpoint is to be: POST /plugin/network answers with the group's
+// EndpointPlacement is where an endpoint is to be: POST /plugin/network answers with the group's
 // network where none is named. Group and network must exist and belong together.
-type EndpointPlace struct {
+type EndpointPlacement struct {
 	TenantName  string `json:"TenantName"`
 	NetworkName string `json:"NetworkName,omitempty"`
 	ServiceName string `json:"ServiceName,omitempty"` // group; empty = none

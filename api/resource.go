@@ -104,13 +104,13 @@ func (c *Client) ReleaseAddress(ctx context.Context, req ReleaseAddressRequest) 
 }
 
 // PlacePod asks where a pod of Kubernetes belongs.
-func (c *Client) PlacePod(ctx context.Context, p Pod) (PodPlace, error) {
-	return post[PodPlace](ctx, c, pathPod, p)
+func (c *Client) PlacePod(ctx context.Context, p Pod) (PodPlacement, error) {
+	return post[PodPlacement](ctx, c, pathPod, p)
 }
 
 // PlaceEndpoint asks on which network an endpoint is to be.
-func (c *Client) PlaceEndpoint(ctx context.Context, p EndpointPlace) (EndpointPlace, error) {
-	return post[EndpointPlace](ctx, c, pathNetwork, p)
+func (c *Client) PlaceEndpoint(ctx context.Context, p EndpointPlacement) (EndpointPlacement, error) {
+	return post[EndpointPlacement](ctx, c, pathNetwork, p)
 }
 
 // CreateEndpoint creates an endpoint; repeating it is harmless.

@@ -26,7 +26,7 @@ func keepHost(ctx context.Context, c *api.Client, z sizes, n int) error {
 		Version: api.HostReportVersion, Host: hostName(n), Installation: installation(n), Since: time.Now().UTC().Format(time.RFC3339),
 		Control: at, VTEP: at, VXLANPort: vxlanPort, Driver: "fake", Format: model.HostFormat, Confirms: true, Look: true,
 	}
-	var kept api.HostKept
+	var kept api.HostReportResponse
 	if err := c.Do(ctx, http.MethodPost, "/plugin/host", r, &kept); err != nil {
 		return err
 	}

@@ -59,8 +59,8 @@ var pairs = []string{
 	"green1 green2 tcp/80", "green2 green1 icmp", "old1 old2 tcp/80", "old2 old1 icmp",
 }
 
-// planes says what forwards packets, by driver.
-var planes = map[string]string{
+// driverNames says what forwards packets, by driver.
+var driverNames = map[string]string{
 	testcluster.DriverEBPF:  "which forwards in the kernel with eBPF",
 	testcluster.DriverOVS:   "which forwards with its own Open vSwitch",
 	testcluster.DriverMixed: "some with eBPF in the kernel, some with an Open vSwitch of their own",
@@ -94,7 +94,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Println("Building one netmaster with etcd and three hosts, each a network namespace with its own netplugin, " + planes[d.driver] + ":")
+	fmt.Println("Building one netmaster with etcd and three hosts, each a network namespace with its own netplugin, " + driverNames[d.driver] + ":")
 	d.l, err = testcluster.Up(ctx, testcluster.Config{Name: d.name, BinDir: bin, Hosts: 3, Driver: d.driver, Embedded: d.embedded, Detach: d.keep, Progress: progress})
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	if d.keep {
-		if err := d.leave(ctx); err != nil {
+		if err := d.keepServing(ctx); err != nil {
 			return err
 		}
 		kept = true
@@ -179,7 +179,7 @@ func (d *demo) attach(ctx context.Context) error {
 // matrix runs the demo's probes, prints the answers and marks the ones that differ from
 // before. It fails if an answer contradicts the intent.
 func (d *demo) matrix(ctx context.Context, before []testcluster.Row) ([]testcluster.Row, error) {
-	qs, err := questions(d.l, pairs)
+	qs, err := parseProbes(d.l, pairs)
 	if err != nil {
 		return nil, err
 	}
@@ -192,8 +192,8 @@ func (d *demo) matrix(ctx context.Context, before []testcluster.Row) ([]testclus
 	return rows, printMatrix(d.l, rows, before, took)
 }
 
-// leave hands the answering of probes to a process that stays.
-func (d *demo) leave(ctx context.Context) error {
+// keepServing hands the answering of probes to a process that stays.
+func (d *demo) keepServing(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err

@@ -131,17 +131,17 @@ func (d *dockerDemo) run(ctx context.Context) (err error) {
 		}
 	}
 	fmt.Println("\nWho reaches whom (TCP to the port that the container serves):")
-	if err := d.ask(ctx, func(i int) bool { return dockerPairs[i].before }); err != nil {
+	if err := d.probe(ctx, func(i int) bool { return dockerPairs[i].before }); err != nil {
 		return err
 	}
 	fmt.Println("\nChanging the policy under running containers: web may no longer talk to app, but to db:")
 	if err := d.netctl(ctx, dockerChange); err != nil {
 		return err
 	}
-	if err := d.ask(ctx, func(i int) bool { return dockerPairs[i].after }); err != nil {
+	if err := d.probe(ctx, func(i int) bool { return dockerPairs[i].after }); err != nil {
 		return err
 	}
-	if err := d.times(ctx); err != nil {
+	if err := d.compareStartTimes(ctx); err != nil {
 		return err
 	}
 	if kept = d.keep; kept {
@@ -239,8 +239,8 @@ func (d *dockerDemo) engineOf(name string) *docker.Engine {
 	return d.engines[dockerRuns[i].host]
 }
 
-// ask tries every pair; a change of policy may take a second.
-func (d *dockerDemo) ask(ctx context.Context, want func(i int) bool) error {
+// probe tries every pair; a change of policy may take a second.
+func (d *dockerDemo) probe(ctx context.Context, want func(i int) bool) error {
 	words := map[bool]string{true: "yes", false: "no"}
 	fmt.Printf("  %-8s %-8s %-8s %s\n", "from", "to", "intent", "seen")
 	for i, p := range dockerPairs {
@@ -262,9 +262,9 @@ func (d *dockerDemo) ask(ctx context.Context, want func(i int) bool) error {
 	return nil
 }
 
-// times starts containers on Docker's own networks and on Contiv's, in turn,
+// compareStartTimes starts containers on Docker's own networks and on Contiv's, in turn,
 // and tells the medians.
-func (d *dockerDemo) times(ctx context.Context) error {
+func (d *dockerDemo) compareStartTimes(ctx context.Context) error {
 	if d.rounds == 0 {
 		return nil
 	}

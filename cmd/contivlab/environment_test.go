@@ -12,7 +12,7 @@ import (
 // netplugin, and is spooled where that one looks, not on the machine.
 func TestEnvironmentOfHost(t *testing.T) {
 	h := &testcluster.Host{Node: &testcluster.Node{Name: "h1", Dir: "/lab/h1"}}
-	env := ofHost(h)
+	env := hostEnvironment(h)
 	for _, want := range []string{cni.EnvSocket + "=/lab/h1/cni.sock", cni.EnvStateDir + "=/lab/h1/state"} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%v lacks %s", env, want)

@@ -145,8 +145,8 @@ func open(name string, f func(*testcluster.Lab) error) error {
 	return f(l)
 }
 
-// space finds the namespace of a host, a container, or the master.
-func space(l *testcluster.Lab, where string) (*testcluster.Namespace, error) {
+// findNamespace finds the namespace of a host, a container, or the master.
+func findNamespace(l *testcluster.Lab, where string) (*testcluster.Namespace, error) {
 	if where == "master" {
 		return l.Master, nil
 	}
@@ -164,14 +164,14 @@ func space(l *testcluster.Lab, where string) (*testcluster.Namespace, error) {
 func environment(l *testcluster.Lab, where string) []string {
 	env := append(os.Environ(), "NETMASTER="+l.Masters.MasterURL(), "PATH="+l.Config().BinDir+":"+os.Getenv("PATH"), "CONTIVLAB="+l.Config().Name)
 	if h, err := l.Host(where); err == nil {
-		env = append(env, ofHost(h)...)
+		env = append(env, hostEnvironment(h)...)
 	}
 	return env
 }
 
-// ofHost keeps what runs on a host within it: a CNI plugin finds its netplugin,
+// hostEnvironment keeps what runs on a host within it: a CNI plugin finds its netplugin,
 // and the spool of that one.
-func ofHost(h *testcluster.Host) []string {
+func hostEnvironment(h *testcluster.Host) []string {
 	return []string{
 		"OVS_RUNDIR=" + h.RunDir(), "OVS_DBDIR=" + h.RunDir(),
 		"CONTIV_CNI_SOCKET=" + h.CNISocket(), "CONTIV_CNI_STATE_DIR=" + h.StateDir(),
@@ -181,7 +181,7 @@ func ofHost(h *testcluster.Host) []string {
 // run runs a command inside with this terminal as its own. It is the command's business to
 // end on Ctrl-C, which the terminal sends to it too, and on SIGTERM.
 func run(l *testcluster.Lab, where string, argv []string, env ...string) error {
-	ns, err := space(l, where)
+	ns, err := findNamespace(l, where)
 	if err != nil {
 		return err
 	}

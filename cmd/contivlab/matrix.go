@@ -17,7 +17,7 @@ func matrixCommand(name *string) *command {
 	return newCommand("matrix", "Try every container against every other of its network and compare with the intent", name, func(ctx context.Context, _ []string) error {
 		return open(*name, func(l *testcluster.Lab) error {
 			start := time.Now()
-			rows, err := l.Matrix(ctx, everything(l))
+			rows, err := l.Matrix(ctx, allPairs(l))
 			if err != nil {
 				return err
 			}
@@ -26,8 +26,8 @@ func matrixCommand(name *string) *command {
 	})
 }
 
-// questions turns lines such as "web1 db1 tcp/5432 6" into questions.
-func questions(l *testcluster.Lab, lines []string) ([]testcluster.Question, error) {
+// parseProbes turns lines such as "web1 db1 tcp/5432 6" into questions.
+func parseProbes(l *testcluster.Lab, lines []string) ([]testcluster.Question, error) {
 	var qs []testcluster.Question
 	for _, line := range lines {
 		f := strings.Fields(line)
@@ -39,7 +39,7 @@ func questions(l *testcluster.Lab, lines []string) ([]testcluster.Question, erro
 		if len(f) == 4 {
 			addr = to.IPv6
 		}
-		q, err := question(f[0], f[1], f[2], addr)
+		q, err := parseProbe(f[0], f[1], f[2], addr)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func questions(l *testcluster.Lab, lines []string) ([]testcluster.Question, erro
 	return qs, nil
 }
 
-func question(from, to, port string, addr netip.Addr) (testcluster.Question, error) {
+func parseProbe(from, to, port string, addr netip.Addr) (testcluster.Question, error) {
 	proto, n, _ := strings.Cut(port, "/")
 	q := testcluster.Question{From: from, To: to, Target: testcluster.Target{Proto: proto, Addr: addr}}
 	if proto == "icmp" {
@@ -62,9 +62,9 @@ func question(from, to, port string, addr netip.Addr) (testcluster.Question, err
 	return q, nil
 }
 
-// everything asks all containers about all others of their network, on what
+// allPairs asks all containers about all others of their network, on what
 // they listen and by ping, over both families.
-func everything(l *testcluster.Lab) []testcluster.Question {
+func allPairs(l *testcluster.Lab) []testcluster.Question {
 	var qs []testcluster.Question
 	all := l.Containers()
 	for _, from := range all {
@@ -77,7 +77,7 @@ func everything(l *testcluster.Lab) []testcluster.Question {
 					if !addr.IsValid() {
 						continue
 					}
-					if q, err := question(from.Name, to.Name, port, addr); err == nil {
+					if q, err := parseProbe(from.Name, to.Name, port, addr); err == nil {
 						qs = append(qs, q)
 					}
 				}

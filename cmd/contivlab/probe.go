@@ -16,7 +16,7 @@ func probeCommand(name *string) *command {
 	timeout := 500 * time.Millisecond
 	c := newCommand("probe", "Ask whether one container reaches another: TO is a container or an address, PORT tcp/80, udp/53 or icmp", name, func(ctx context.Context, args []string) error {
 		return open(*name, func(l *testcluster.Lab) error {
-			ns, err := space(l, args[0])
+			ns, err := findNamespace(l, args[0])
 			if err != nil {
 				return err
 			}

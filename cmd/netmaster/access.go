@@ -99,38 +99,38 @@ func readOIDC(path string) (cfg oidc.Config, err error) {
 	}
 	cfg = oidc.Config{Issuer: f.Issuer, ClientID: f.ClientID, UserClaim: f.UserClaim, GroupsClaim: f.GroupsClaim, Groups: f.Groups}
 	if f.CAFile != "" {
-		if cfg.Client, err = transport.ForeignClient(f.CAFile); err != nil {
+		if cfg.Client, err = transport.UnmanagedClient(f.CAFile); err != nil {
 			return cfg, err
 		}
 	}
 	return cfg, nil
 }
 
-// asksWho tells whether clients have to show who they are.
-func (o *options) asksWho() bool { return o.token != nil || o.certs.Own != nil }
+// authenticates tells whether clients have to show who they are.
+func (o *options) authenticates() bool { return o.token != nil || o.certs.Own != nil }
 
 // secureListeners has the API's listeners take also who shows no certificate, where
 // there are other ways to show who one is.
 func (o *options) secureListeners() {
 	if o.certs.Own != nil && (o.access.tokens || o.access.issuer != nil || o.token != nil) {
-		o.tls.APIServer = o.certs.Own.ServerAsking(pki.Roles...)
+		o.tls.APIServer = o.certs.Own.ServerOptionalCert(pki.Roles...)
 	}
 }
 
-// gate is who is let in to the REST interface, and the record of what was done.
-type gate struct {
+// apiAccess is who is let in to the REST interface, and the record of what was done.
+type apiAccess struct {
 	authenticate func(*http.Request) (access.Identity, error) // nil = everybody is let in
 	tokens       *token.Store                                 // nil = there are none
 	audit        *audit.Log                                   // nil = nothing is recorded
 	limit        *httpguard.Limiter
 	// distrust knows the clients that do not trust this netmaster.
-	distrust *daemon.Distrust
+	distrust *daemon.UntrustedClients
 	close    func() error
 }
 
-func (o *options) newGate(st store.Store, log *slog.Logger) (g gate, err error) {
+func (o *options) newAPIAccess(st store.Store, log *slog.Logger) (g apiAccess, err error) {
 	rate := float64(o.access.rate)
-	g.close, g.distrust = func() error { return nil }, new(daemon.Distrust)
+	g.close, g.distrust = func() error { return nil }, new(daemon.UntrustedClients)
 	g.limit = httpguard.NewLimiter(httpguard.Limits{
 		Rate: rate, Burst: 4 * o.access.rate, Running: 2048, RunningAll: 8192,
 		Streams: func(r *http.Request) bool {
@@ -139,7 +139,7 @@ func (o *options) newGate(st store.Store, log *slog.Logger) (g gate, err error) 
 	})
 	var bearers []access.Bearer
 	if o.token != nil {
-		bearers = append(bearers, access.Shared(o.token.Accepts))
+		bearers = append(bearers, access.SharedTokens(o.token.Accepts))
 	}
 	if o.access.tokens {
 		g.tokens = token.NewStore(st)
@@ -158,18 +158,18 @@ func (o *options) newGate(st store.Store, log *slog.Logger) (g gate, err error) 
 		}
 		g.audit, g.close = audit.New(file, log), file.Close
 	}
-	if !o.asksWho() {
+	if !o.authenticates() {
 		return g, nil
 	}
 	g.authenticate = func(r *http.Request) (access.Identity, error) { return access.Identify(r, bearers) }
 	if o.acceptPlain {
-		g.authenticate = plainToo(g.authenticate, o.token != nil) // a token had to be shown before, too
+		g.authenticate = alsoWithoutTLS(g.authenticate, o.token != nil) // a token had to be shown before, too
 	}
 	return g, nil
 }
 
-// record returns nil where nothing is recorded.
-func (g gate) record() apiserver.Recorder {
+// recorder returns nil where nothing is recorded.
+func (g apiAccess) recorder() apiserver.Recorder {
 	if g.audit == nil {
 		return nil
 	}

@@ -37,7 +37,7 @@ type secured struct {
 	store *memory.Store
 	ctrl  *control.Controller
 	audit string // the record's file
-	gate  gate
+	gate  apiAccess
 }
 
 func startSecured(t *testing.T, args ...string) *secured {
@@ -51,14 +51,14 @@ func startSecured(t *testing.T, args ...string) *secured {
 	}
 	log := slog.New(slog.DiscardHandler)
 	s.ctrl = control.New(s.store, control.Options{})
-	if s.gate, err = o.newGate(s.store, log); err != nil {
+	if s.gate, err = o.newAPIAccess(s.store, log); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- s.ctrl.Run(ctx) }()
 	h, err := apiserver.New(apiserver.Config{
-		Control: s.ctrl, Cluster: clusterAPI{&member{store: s.store, log: log}, s.ctrl, nil, o.token, s.gate.audit, nil}, Log: log, Authenticate: s.gate.authenticate, Audit: s.gate.record(), Tokens: s.gate.tokensOf(), Timeout: patience, Address: "127.0.0.1:9999",
+		Control: s.ctrl, Cluster: clusterAPI{&member{store: s.store, log: log}, s.ctrl, nil, o.token, s.gate.audit, nil}, Log: log, Authenticate: s.gate.authenticate, Audit: s.gate.recorder(), Tokens: s.gate.tokensOf(), Timeout: patience, Address: "127.0.0.1:9999",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -408,7 +408,7 @@ func TestClientRate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := o.newGate(nil, nil)
+	g, err := o.newAPIAccess(nil, nil)
 	if err != nil || g.authenticate != nil {
 		t.Fatalf("clients are asked who they are where nobody is: %v", err)
 	}

@@ -70,16 +70,16 @@ func (o *aciOptions) finish(fs *flags.Set) error {
 	if o.user == "" || o.password == "" {
 		return flags.Usagef("--apic needs --apic-user and --apic-password-file")
 	}
-	if _, err := o.target(controller.Memory{}); err != nil {
+	if _, err := o.target(controller.SentState{}); err != nil {
 		return flags.Usagef("--apic: %w", err)
 	}
 	return nil
 }
 
 // target makes what keeps the fabric.
-func (o *aciOptions) target(m controller.Memory) (aci.Target, error) {
+func (o *aciOptions) target(m controller.SentState) (aci.Target, error) {
 	if len(o.apic) == 0 {
-		return aci.NewGateway(aci.GatewayConfig{URL: o.gateway, Merges: o.merges, Told: m.Told, Keep: m.Keep})
+		return aci.NewGateway(aci.GatewayConfig{URL: o.gateway, Merges: o.merges, Sent: m.Sent, Keep: m.Save})
 	}
 	password, err := os.ReadFile(o.password)
 	if err != nil {
@@ -87,7 +87,7 @@ func (o *aciOptions) target(m controller.Memory) (aci.Target, error) {
 	}
 	through := http.DefaultTransport
 	if o.ca != "" {
-		client, err := transport.ForeignClient(o.ca)
+		client, err := transport.UnmanagedClient(o.ca)
 		if err != nil {
 			return nil, fmt.Errorf("the authority of the APIC's certificate: %w", err)
 		}
@@ -98,20 +98,20 @@ func (o *aciOptions) target(m controller.Memory) (aci.Target, error) {
 	})
 }
 
-// via is where the fabric is kept, for people.
-func (o *aciOptions) via() string {
+// description is where the fabric is kept, for people.
+func (o *aciOptions) description() string {
 	if len(o.apic) > 0 {
 		return strings.Join(o.apic, ",")
 	}
 	return o.gateway
 }
 
-func (o *aciOptions) keeper(ctrl *control.Controller, log *slog.Logger) *controller.Keeper {
-	return controller.New(controller.Config{Control: ctrl, Target: o.target, Via: o.via(), Log: log})
+func (o *aciOptions) controller(ctrl *control.Controller, log *slog.Logger) *controller.Controller {
+	return controller.New(controller.Config{Control: ctrl, Target: o.target, Via: o.description(), Log: log})
 }
 
 // leadFabric keeps the fabric for a term.
-func leadFabric(ctx context.Context, k *controller.Keeper, term store.Fence, log *slog.Logger) {
+func leadFabric(ctx context.Context, k *controller.Controller, term store.Fence, log *slog.Logger) {
 	if err := k.Lead(ctx, term); err != nil {
 		log.Debug("another netmaster configures the ACI fabric", "error", err)
 	}

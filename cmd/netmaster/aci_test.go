@@ -54,7 +54,7 @@ func TestFabricFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		target, err := o.aci.target(controller.Memory{Told: []model.AppProfileKey{{Tenant: "blue", Name: "shop"}}})
+		target, err := o.aci.target(controller.SentState{Sent: []model.AppProfileKey{{Tenant: "blue", Name: "shop"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,8 +96,8 @@ func TestFabricFlags(t *testing.T) {
 		}
 		s.Close()
 	}
-	if o, err := fabricOptions(t); err != nil || o.aci.via() != aci.GatewayURL {
-		t.Errorf("without flags: %q, %v", o.aci.via(), err)
+	if o, err := fabricOptions(t); err != nil || o.aci.description() != aci.GatewayURL {
+		t.Errorf("without flags: %q, %v", o.aci.description(), err)
 	}
 	for want, args := range map[string][]string{
 		"--apic":           {"--apic-user", "x"},

@@ -24,7 +24,7 @@ func startMember(ctx context.Context, o options, log *slog.Logger) (*membership.
 	cfg := o.member()
 	cfg.Logger = log
 	var err error
-	if cfg.Vouch, err = o.vouch(); err != nil {
+	if cfg.TokenReviewer, err = o.tokenReviewer(); err != nil {
 		return nil, err
 	}
 	return membership.Start(ctx, cfg)

@@ -24,7 +24,7 @@ import (
 func TestJoinFlags(t *testing.T) {
 	def := membership.Config{
 		Dir: "/var/lib/contiv/etcd", Client: "127.0.0.1:2379", Backup: membership.Schedule{Dir: "/var/lib/contiv/etcd/snapshots", Every: membership.DefaultEvery, Keep: membership.DefaultKeep},
-		Peer: "10.1.1.1:9004", PeerListen: "10.1.1.1:9004", Door: "10.1.1.1:9005", DoorListen: "10.1.1.1:9005", Spare: true,
+		Peer: "10.1.1.1:9004", PeerListen: "10.1.1.1:9004", EnrollmentAddress: "10.1.1.1:9005", EnrollmentListen: "10.1.1.1:9005", Spare: true,
 	}
 	with := func(change func(*membership.Config)) membership.Config {
 		c := def
@@ -33,15 +33,17 @@ func TestJoinFlags(t *testing.T) {
 		return c
 	}
 	for args, want := range map[string]membership.Config{
-		"":                   def,
-		"--member-name m":    with(func(c *membership.Config) { c.Name, c.Spare = "m", true }),
-		"--peer-listen none": with(func(c *membership.Config) { c.Peer, c.PeerListen, c.Door, c.DoorListen = "", "", "", "" }),
-		"--peer-listen 0.0.0.0:1": with(func(c *membership.Config) {
-			c.Peer, c.PeerListen, c.Door, c.DoorListen = "10.1.1.1:1", "0.0.0.0:1", "10.1.1.1:9005", "0.0.0.0:9005"
+		"":                def,
+		"--member-name m": with(func(c *membership.Config) { c.Name, c.Spare = "m", true }),
+		"--peer-listen none": with(func(c *membership.Config) {
+			c.Peer, c.PeerListen, c.EnrollmentAddress, c.EnrollmentListen = "", "", "", ""
 		}),
-		"--join-listen 10.1.1.2:1":                   with(func(c *membership.Config) { c.Door, c.DoorListen = "10.1.1.2:1", "10.1.1.2:1" }),
+		"--peer-listen 0.0.0.0:1": with(func(c *membership.Config) {
+			c.Peer, c.PeerListen, c.EnrollmentAddress, c.EnrollmentListen = "10.1.1.1:1", "0.0.0.0:1", "10.1.1.1:9005", "0.0.0.0:9005"
+		}),
+		"--join-listen 10.1.1.2:1":                   with(func(c *membership.Config) { c.EnrollmentAddress, c.EnrollmentListen = "10.1.1.2:1", "10.1.1.2:1" }),
 		"--peer-address a.example:1":                 with(func(c *membership.Config) { c.Peer = "a.example:1" }),
-		"--join-address a.example:1":                 with(func(c *membership.Config) { c.Door = "a.example:1" }),
+		"--join-address a.example:1":                 with(func(c *membership.Config) { c.EnrollmentAddress = "a.example:1" }),
 		"--join b:9005,c:9005 --token T":             with(func(c *membership.Config) { c.Addresses, c.Token = []string{"b:9005", "c:9005"}, "T" }),
 		"--token T":                                  with(func(c *membership.Config) { c.Token = "T" }),
 		"--snapshot-dir /x --snapshot-every 30m":     with(func(c *membership.Config) { c.Backup.Dir, c.Backup.Every, c.Spare = "/x", 30*time.Minute, true }),
@@ -234,7 +236,7 @@ func TestClusterGrows(t *testing.T) {
 	d.ready()
 	w.to(a, b, d)
 	w.goesOn(d, "when it has replaced c")
-	if left, err := d.RelieveMembers(t.Context()); err != nil || len(left.Members) != 3 {
+	if left, err := d.DefragmentMembers(t.Context()); err != nil || len(left.Members) != 3 {
 		t.Errorf("relieved: %+v, %v", left, err)
 	}
 	w.stop()

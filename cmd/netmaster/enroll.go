@@ -32,8 +32,8 @@ func (o *options) finishEnroll(fs *flags.Set) error {
 	return nil
 }
 
-// vouch is who tells of service accounts' tokens; nil = they are not taken.
-func (o *options) vouch() (func(ctx context.Context, token string) (host, by string, err error), error) {
+// tokenReviewer is who tells of service accounts' tokens; nil = they are not taken.
+func (o *options) tokenReviewer() (func(ctx context.Context, token string) (host, by string, err error), error) {
 	if o.enroll == "" {
 		return nil, nil
 	}
@@ -56,9 +56,9 @@ func (o *options) vouch() (func(ctx context.Context, token string) (host, by str
 	}, nil
 }
 
-// newAnchor keeps what netplugins trust in the service account's namespace; nil = none
+// newTrustBundlePublisher keeps what netplugins trust in the service account's namespace; nil = none
 // joins by it.
-func (o *options) newAnchor(config *rest.Config, ours func(context.Context) error, log *slog.Logger) (*serviceaccount.TrustBundle, error) {
+func (o *options) newTrustBundlePublisher(config *rest.Config, ours func(context.Context) error, log *slog.Logger) (*serviceaccount.TrustBundle, error) {
 	if o.enroll == "" {
 		return nil, nil
 	}

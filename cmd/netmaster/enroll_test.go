@@ -30,7 +30,7 @@ func TestEnrollServiceAccount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		vouch, err := o.vouch()
+		vouch, err := o.tokenReviewer()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestEnrollServiceAccount(t *testing.T) {
 	}
 	if o, err := parse(t, nil, base...); err != nil || o.enroll != "" {
 		t.Fatal(o.enroll, err)
-	} else if vouch, err := o.vouch(); err != nil || vouch != nil {
+	} else if vouch, err := o.tokenReviewer(); err != nil || vouch != nil {
 		t.Errorf("without the flag tokens are taken, or %v", err)
 	}
 	for line, part := range map[string]string{

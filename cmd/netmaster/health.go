@@ -24,7 +24,7 @@ type clusterAPI struct {
 	kubernetes *kubernetes
 	token      *transport.TokenFile // nil = none is asked for
 	audit      *audit.Log           // nil = nothing is recorded
-	distrust   *daemon.Distrust
+	distrust   *daemon.UntrustedClients
 }
 
 // Health tells whether the store answers linearizably, which needs its quorum,
@@ -52,7 +52,7 @@ func (c clusterAPI) Health(ctx context.Context) api.Health {
 		err = errors.New("the store has no cluster settings: it is empty or another store; check --etcd-endpoints or --data-dir")
 	}
 	condition.MasterSettings.Add(&h, err)
-	if text := c.ctrl.Store.Trouble(); text != "" {
+	if text := c.ctrl.Store.Mismatch(); text != "" {
 		condition.MasterSameStore.Add(&h, errors.New(text)) // it serves what there is
 	}
 	if f := v.Settings.AciFabric(); f.Kept {

@@ -15,30 +15,30 @@ const (
 	noMembers = "none"
 )
 
-// joining are the flags of the embedded store's cluster.
-type joining struct {
-	join       []string // doors of members
-	token      string   // of join
-	memberName string
-	peerListen string // ip:port; none = it stays alone
-	joinListen string
-	peer, door string // addresses by which others reach them
-	dir        string // of snapshots
-	every      string
-	keep       int
-	recover    bool
-	spare      bool // no flag has asked for the ports
-	schedule   membership.Schedule
+// clusterOptions are the flags of the embedded store's cluster.
+type clusterOptions struct {
+	join                   []string // doors of members
+	token                  string   // of join
+	memberName             string
+	peerListen             string // ip:port; none = it stays alone
+	joinListen             string
+	peer, enrollmentListen string // addresses by which others reach them
+	dir                    string // of snapshots
+	every                  string
+	keep                   int
+	recover                bool
+	spare                  bool // no flag has asked for the ports
+	schedule               membership.Schedule
 }
 
-func (j *joining) register(fs *flags.Set) {
+func (j *clusterOptions) register(fs *flags.Set) {
 	fs.Strings(&j.join, "join", "addresses", "make this netmaster a member of the cluster that another one has begun: where that listens for new members (its --join-listen), comma-separated; needs --token, and a data directory that is empty. A member that starts again needs neither")
 	fs.String(&j.token, "token", "token", "what lets this netmaster join, once, as 'netctl cluster token' prints it on a member; who may list processes sees flags, and not the environment").Must(notEmpty)
 	fs.String(&j.memberName, "member-name", "name", "this netmaster's name among the members of the embedded store's cluster, which it keeps").Must(notEmpty).Else("the host's")
 	fs.String(&j.peerListen, "peer-listen", "ip:port", "where the embedded etcd listens for the other members, who show certificates that the cluster makes itself; none = this netmaster stays alone").Must(noneOr(checkIPPort)).Else("<ip of --internal-address>:" + peerPort)
 	fs.String(&j.joinListen, "join-listen", "ip:port", "where netmasters and hosts that want to join show their tokens, by TLS").Must(checkIPPort).Else("<ip of --peer-listen>:" + joinPort)
 	fs.String(&j.peer, "peer-address", "host:port", "the address by which the other members reach --peer-listen").Must(notEmpty).Else("--peer-listen")
-	fs.String(&j.door, "join-address", "host:port", "the address by which other netmasters reach --join-listen; tokens name it").Must(notEmpty).Else("--join-listen")
+	fs.String(&j.enrollmentListen, "join-address", "host:port", "the address by which other netmasters reach --join-listen; tokens name it").Must(notEmpty).Else("--join-listen")
 	fs.String(&j.dir, "snapshot-dir", "directory", "where to put a snapshot of the embedded store every --snapshot-every, for --restore; best on another disk; none = none are made").Else("snapshots in --data-dir")
 	j.every, j.keep = membership.DefaultEvery.String(), membership.DefaultKeep
 	fs.String(&j.every, "snapshot-every", "duration", "how often, such as 30m or 6h").Must(func(v string) error {
@@ -58,7 +58,7 @@ const noSnapshots = "none"
 var joinFlags = []string{"join", "token", "member-name", "peer-listen", "join-listen", "peer-address", "join-address", "snapshot-dir", "snapshot-every", "snapshot-keep", "recover"}
 
 // finish fills in the addresses: own is this host's, by which others reach it.
-func (j *joining) finish(fs *flags.Set, own string) error {
+func (j *clusterOptions) finish(fs *flags.Set, own string) error {
 	switch {
 	case len(j.join) > 0 && j.token == "":
 		return flags.Usagef("%s needs a token: make one on a member with 'netctl cluster token' and give it with --token", fs.Given("join"))
@@ -91,16 +91,16 @@ func (j *joining) finish(fs *flags.Set, own string) error {
 	for _, flag := range []string{"peer-listen", "join-listen", "peer-address", "join-address"} {
 		j.spare = j.spare && fs.Given(flag) == ""
 	}
-	fill(&j.peerListen, own, peerPort)
+	setDefault(&j.peerListen, own, peerPort)
 	host, _, err := net.SplitHostPort(j.peerListen)
 	if err != nil {
 		return flags.Usagef("--peer-listen %q: must be ip:port", j.peerListen)
 	}
-	fill(&j.joinListen, host, joinPort)
+	setDefault(&j.joinListen, host, joinPort)
 	for _, a := range []struct {
 		advertised *string
 		listen     string
-	}{{&j.peer, j.peerListen}, {&j.door, j.joinListen}} {
+	}{{&j.peer, j.peerListen}, {&j.enrollmentListen, j.joinListen}} {
 		if *a.advertised != "" {
 			continue
 		}
@@ -113,15 +113,15 @@ func (j *joining) finish(fs *flags.Set, own string) error {
 	return nil
 }
 
-// fill sets an address that was not given.
-func fill(address *string, host, port string) {
+// setDefault sets an address that was not given.
+func setDefault(address *string, host, port string) {
 	if *address == "" {
 		*address = net.JoinHostPort(host, port)
 	}
 }
 
 // listening are the addresses for other members.
-func (j *joining) listening() []string {
+func (j *clusterOptions) listening() []string {
 	if j.peerListen == "" {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (o *options) member() membership.Config {
 	}
 	return membership.Config{
 		Plain: plain, Dir: o.dataDir, Name: j.memberName, Client: o.etcdListen, TLS: o.tls.StoreServer, Backup: j.schedule.In(o.dataDir),
-		Peer: j.peer, PeerListen: j.peerListen, Door: j.door, DoorListen: j.joinListen, Spare: j.spare,
+		Peer: j.peer, PeerListen: j.peerListen, EnrollmentAddress: j.enrollmentListen, EnrollmentListen: j.joinListen, Spare: j.spare,
 		Addresses: j.join, Token: j.token, Secure: o.secureNames(),
 	}
 }

@@ -33,7 +33,7 @@ type kubeadm struct {
 	log       *slog.Logger
 
 	mu      sync.Mutex
-	lacking error // the network for pods is not there, and why
+	missing error // the network for pods is not there, and why
 }
 
 // newKubeadm returns nil where flags say all.
@@ -109,7 +109,7 @@ func (k *kubeadm) podNetwork(ctx context.Context, pods []netip.Prefix, lacks str
 		return err
 	}
 	if _, there := v.Networks.Get(control.PodNetwork); there {
-		k.lacks(nil)
+		k.setMissing(nil)
 		return nil
 	}
 	if len(pods) == 0 {
@@ -117,14 +117,14 @@ func (k *kubeadm) podNetwork(ctx context.Context, pods []netip.Prefix, lacks str
 		if err != nil {
 			return err
 		}
-		k.lacks(why)
+		k.setMissing(why)
 		return why
 	}
 	if err := k.ctrl.Networks.MakePodNetwork(ctx, control.Admin(), pods); err != nil {
-		k.lacks(err)
+		k.setMissing(err)
 		return err
 	}
-	k.lacks(nil)
+	k.setMissing(nil)
 	k.log.Info("created the network for pods from the pod CIDR in kubeadm's configuration", "network", control.PodNetwork, "subnets", pods)
 	return nil
 }
@@ -144,10 +144,10 @@ func (k *kubeadm) unknown(ctx context.Context, lacks string) (why, err error) {
 		control.PodNetwork, lacks, hint), nil
 }
 
-func (k *kubeadm) lacks(err error) {
+func (k *kubeadm) setMissing(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.lacking = err
+	k.missing = err
 }
 
 // check enters what /readyz says.
@@ -157,5 +157,5 @@ func (k *kubeadm) check(h *api.Health) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	condition.MasterPodNetwork.Add(h, k.lacking)
+	condition.MasterPodNetwork.Add(h, k.missing)
 }

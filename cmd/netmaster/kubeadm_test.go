@@ -128,7 +128,7 @@ func TestKubeadm(t *testing.T) {
 			}
 			got := ""
 			if n, ok := v.Networks.Get(control.PodNetwork); ok {
-				got = fmt.Sprint(n.Subnet, " ", n.Subnet6, " ", n.Native)
+				got = fmt.Sprint(n.Subnet, " ", n.Subnet6, " ", n.Routed)
 			}
 			if got != x.want {
 				t.Errorf("the network is %q, want %q", got, x.want)

@@ -38,17 +38,17 @@ const inCluster = "in-cluster"
 
 // kubernetes is netmaster's part with an API server of Kubernetes; nil = there is none.
 type kubernetes struct {
-	keeper   *controller.Keeper
-	services *controller.Services
-	intent   *controller.Objects
-	notices  *statusreport.Notices
-	ours     *controller.Ours
-	kubeadm  *kubeadm                    // nil = flags say all
-	anchor   *serviceaccount.TrustBundle // nil = hosts do not join by a service account
+	syncer         *controller.PolicySyncer
+	services       *controller.Services
+	intent         *controller.Objects
+	statusReporter *statusreport.Reporter
+	ours           *controller.ClusterCheck
+	kubeadm        *kubeadm                    // nil = flags say all
+	trustBundle    *serviceaccount.TrustBundle // nil = hosts do not join by a service account
 }
 
 // objects are kinds as the mirror names them, for events.
-var objects = withIntents(map[string]named{
+var objects = withIntents(map[string]kindVersion{
 	mirror.Pods:                   {"Pod", "v1"},
 	mirror.Namespaces:             {"Namespace", "v1"},
 	mirror.NetworkPolicies:        {"NetworkPolicy", "networking.k8s.io/v1"},
@@ -59,12 +59,12 @@ var objects = withIntents(map[string]named{
 	mirror.ServiceCIDRs:           {"ServiceCIDR", "networking.k8s.io/v1"},
 })
 
-type named struct{ kind, version string }
+type kindVersion struct{ kind, version string }
 
 // withIntents adds the kinds in which intent is written.
-func withIntents(all map[string]named) map[string]named {
+func withIntents(all map[string]kindVersion) map[string]kindVersion {
 	for _, k := range intents.Kinds() {
-		all[k.Plural] = named{k.Kind, intents.GroupVersion.String()}
+		all[k.Plural] = kindVersion{k.Kind, intents.GroupVersion.String()}
 	}
 	return all
 }
@@ -133,19 +133,19 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 			ctrl.Kubernetes.Reserve(map[netip.Addr]string{a.Unmap(): "is the address of the API server"})
 		}
 	}
-	k := &kubernetes{ours: controller.NewOurs(controller.OursConfig{Control: ctrl, Ask: uid, Named: o.kubeUID, Log: log})}
-	if k.notices, err = statusreport.New(config, o.internal, log); err != nil {
+	k := &kubernetes{ours: controller.NewClusterCheck(controller.ClusterCheckConfig{Control: ctrl, Ask: uid, Named: o.kubeUID, Log: log})}
+	if k.statusReporter, err = statusreport.New(config, o.internal, log); err != nil {
 		return nil, err
 	}
-	k.intent = controller.NewObjects(controller.ObjectsConfig{Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(intent, k.ours.Check), Tell: k.tell})
-	k.keeper = controller.New(controller.Config{Control: ctrl, Intent: k.intent, Ours: k.ours, Sources: mirror.Guarded(sources, k.ours.Check), Choices: choices(o), Tell: k.tell})
+	k.intent = controller.NewObjects(controller.ObjectsConfig{Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(intent, k.ours.Check), Tell: k.reportStatus})
+	k.syncer = controller.New(controller.Config{Control: ctrl, Intent: k.intent, Ours: k.ours, Sources: mirror.Guarded(sources, k.ours.Check), Choices: choices(o), Tell: k.reportStatus})
 	services := o.services.config()
-	services.Control, services.Ours, services.Sources, services.Tell = ctrl, k.ours, mirror.Guarded(served, k.ours.Check), k.tell
+	services.Control, services.Ours, services.Sources, services.Tell = ctrl, k.ours, mirror.Guarded(served, k.ours.Check), k.reportStatus
 	k.services = controller.NewServices(services)
 	if k.kubeadm, err = newKubeadm(config, o, ctrl, k.ours.Check, k.services.AddRanges, log); err != nil {
 		return nil, err
 	}
-	if k.anchor, err = o.newAnchor(config, k.ours.Check, log); err != nil {
+	if k.trustBundle, err = o.newTrustBundlePublisher(config, k.ours.Check, log); err != nil {
 		return nil, err
 	}
 	log.Info("watching Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant, "podGroups", o.podGroups)
@@ -183,11 +183,11 @@ func choices(o options) translate.Choices {
 	return c
 }
 
-// tell hands on what an object's user can mend, not that the store is away.
-func (k *kubernetes) tell(r controller.Report) {
+// reportStatus hands on what an object's user can mend, not that the store is away.
+func (k *kubernetes) reportStatus(r controller.Report) {
 	what := objects[r.Kind]
-	if r.Now == nil {
-		k.notices.Forget(what.kind, r.Name)
+	if r.Live == nil {
+		k.statusReporter.Forget(what.kind, r.Name)
 		return
 	}
 	if r.Err != nil && r.Kept == nil {
@@ -199,23 +199,23 @@ func (k *kubernetes) tell(r controller.Report) {
 			return
 		}
 	}
-	o := statusreport.Outcome{Kind: what.kind, Version: what.version, Object: r.Now, Problems: r.Problems, Err: r.Err, Balanced: r.Balanced}
+	o := statusreport.Outcome{Kind: what.kind, Version: what.version, Object: r.Live, Problems: r.Problems, Err: r.Err, Balanced: r.Balanced}
 	if r.Kept != nil {
-		o.Kept = &statusreport.Kept{Status: r.Kept.Status, Waits: r.Kept.Waits}
+		o.Kept = &statusreport.WriteBack{Status: r.Kept.Status, Waits: r.Kept.Waits}
 	}
-	k.notices.Tell(o)
+	k.statusReporter.Report(o)
 }
 
 // hostEvent tells an event of a host on the Node of its name.
 func (k *kubernetes) hostEvent(e liveness.Event) {
 	if k != nil {
-		k.notices.Tell(statusreport.OfNode(string(e.Host), statusreport.Event{Reason: e.Reason, Note: e.Note, Warning: e.Warning}))
+		k.statusReporter.Report(statusreport.OfNode(string(e.Host), statusreport.Event{Reason: e.Reason, Note: e.Note, Warning: e.Warning}))
 	}
 }
 
-// first fails when the API server, if it answers now, belongs to another cluster than the
+// checkCluster fails when the API server, if it answers now, belongs to another cluster than the
 // store follows. Later this is only logged, and the rest of netmaster goes on.
-func (k *kubernetes) first(ctx context.Context) error {
+func (k *kubernetes) checkCluster(ctx context.Context) error {
 	if k == nil {
 		return nil
 	}
@@ -231,12 +231,12 @@ func (k *kubernetes) run(ctx context.Context) error {
 		return nil
 	}
 	var g errgroup.Group
-	g.Go(func() error { return k.keeper.Run(ctx) })
+	g.Go(func() error { return k.syncer.Run(ctx) })
 	g.Go(func() error { return k.services.Run(ctx) })
 	g.Go(func() error { return k.intent.Run(ctx) })
-	g.Go(func() error { return k.notices.Run(ctx) })
+	g.Go(func() error { return k.statusReporter.Run(ctx) })
 	g.Go(func() error { return k.kubeadm.run(ctx) })
-	g.Go(func() error { return k.anchor.Run(ctx) })
+	g.Go(func() error { return k.trustBundle.Run(ctx) })
 	return g.Wait()
 }
 
@@ -245,9 +245,9 @@ func (k *kubernetes) lead(ctx context.Context, term store.Fence, log *slog.Logge
 	if k == nil {
 		return
 	}
-	k.notices.Reset()
+	k.statusReporter.Reset()
 	var keeping sync.WaitGroup
-	for _, lead := range []func(context.Context, store.Fence) error{k.keeper.Lead, k.services.Lead, k.intent.Lead} {
+	for _, lead := range []func(context.Context, store.Fence) error{k.syncer.Lead, k.services.Lead, k.intent.Lead} {
 		keeping.Go(func() {
 			if err := lead(ctx, term); err != nil {
 				log.Debug("another netmaster syncs the store with Kubernetes", "error", err)
@@ -259,11 +259,11 @@ func (k *kubernetes) lead(ctx context.Context, term store.Fence, log *slog.Logge
 
 // state is how following and keeping fare.
 func (k *kubernetes) state() controller.State {
-	s := k.keeper.State()
+	s := k.syncer.State()
 	for _, other := range []controller.State{k.services.State(), k.intent.State()} {
 		s.Kinds = append(s.Kinds, other.Kinds...)
-		if s.Trouble != nil {
-			maps.Copy(s.Trouble, other.Trouble)
+		if s.Failed != nil {
+			maps.Copy(s.Failed, other.Failed)
 		}
 	}
 	return s
@@ -296,16 +296,16 @@ func (k *kubernetes) check(h *api.Health) {
 	}
 	condition.MasterKubernetes.Add(h, err)
 	k.kubeadm.check(h)
-	if k.anchor != nil {
-		condition.MasterHostsAuthority.Add(h, k.anchor.Err())
+	if k.trustBundle != nil {
+		condition.MasterHostsAuthority.Add(h, k.trustBundle.Err())
 	}
-	if s.Trouble == nil {
+	if s.Failed == nil {
 		return
 	}
 	err = nil
 	var troubled []string
 	for kind, what := range objects {
-		if n := s.Trouble[kind]; n > 0 {
+		if n := s.Failed[kind]; n > 0 {
 			troubled = append(troubled, fmt.Sprintf("%d of kind %s", n, what.kind))
 		}
 	}
@@ -317,17 +317,17 @@ func (k *kubernetes) check(h *api.Health) {
 }
 
 var (
-	kubeObjects  = prometheus.NewDesc("contiv_netmaster_kubernetes_objects", "Objects of Kubernetes that this netmaster knows, by kind.", []string{"kind"}, nil)
-	kubeFollowed = prometheus.NewDesc("contiv_netmaster_kubernetes_followed", "1 while the API server's objects of a kind are followed, else 0.", []string{"kind"}, nil)
-	kubeTrouble  = prometheus.NewDesc("contiv_netmaster_kubernetes_not_as_written", "Objects of Kubernetes that are not applied as written, by kind; reported by the leader.", []string{"kind"}, nil)
-	kubeStrays   = prometheus.NewDesc("contiv_netmaster_kubernetes_strays", "Endpoints of pods that the API server has not: their hosts have yet to release them.", nil, nil)
-	kubeForeign  = prometheus.NewDesc("contiv_netmaster_kubernetes_foreign", "1 while the API server belongs to another cluster than the store, so that none of its objects are stored, else 0.", nil, nil)
-	kubeNotices  = prometheus.NewDesc("contiv_netmaster_kubernetes_notices_total", "Events and conditions for Kubernetes' objects, by result.", []string{"result"}, nil)
+	kubeObjects       = prometheus.NewDesc("contiv_netmaster_kubernetes_objects", "Objects of Kubernetes that this netmaster knows, by kind.", []string{"kind"}, nil)
+	kubeFollowed      = prometheus.NewDesc("contiv_netmaster_kubernetes_followed", "1 while the API server's objects of a kind are followed, else 0.", []string{"kind"}, nil)
+	kubeTrouble       = prometheus.NewDesc("contiv_netmaster_kubernetes_not_as_written", "Objects of Kubernetes that are not applied as written, by kind; reported by the leader.", []string{"kind"}, nil)
+	kubeOrphans       = prometheus.NewDesc("contiv_netmaster_kubernetes_strays", "Endpoints of pods that the API server has not: their hosts have yet to release them.", nil, nil)
+	kubeUnmanaged     = prometheus.NewDesc("contiv_netmaster_kubernetes_foreign", "1 while the API server belongs to another cluster than the store, so that none of its objects are stored, else 0.", nil, nil)
+	kubeStatusReports = prometheus.NewDesc("contiv_netmaster_kubernetes_notices_total", "Events and conditions for Kubernetes' objects, by result.", []string{"result"}, nil)
 )
 
 // Describe is prometheus.Collector's.
 func (k *kubernetes) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{kubeObjects, kubeFollowed, kubeTrouble, kubeStrays, kubeForeign, kubeNotices} {
+	for _, d := range []*prometheus.Desc{kubeObjects, kubeFollowed, kubeTrouble, kubeOrphans, kubeUnmanaged, kubeStatusReports} {
 		to <- d
 	}
 }
@@ -345,17 +345,17 @@ func (k *kubernetes) Collect(to chan<- prometheus.Metric) {
 		}
 		gauge(kubeObjects, kind.Objects, kind.Kind)
 		gauge(kubeFollowed, followed, kind.Kind)
-		if s.Trouble != nil && objects[kind.Kind].kind != "" {
-			gauge(kubeTrouble, s.Trouble[kind.Kind], kind.Kind)
+		if s.Failed != nil && objects[kind.Kind].kind != "" {
+			gauge(kubeTrouble, s.Failed[kind.Kind], kind.Kind)
 		}
 	}
-	to <- prometheus.MustNewConstMetric(kubeStrays, prometheus.GaugeValue, float64(s.Strays))
+	to <- prometheus.MustNewConstMetric(kubeOrphans, prometheus.GaugeValue, float64(s.Orphans))
 	foreign := 0.0
 	if k.ours.Err() != nil {
 		foreign = 1
 	}
-	to <- prometheus.MustNewConstMetric(kubeForeign, prometheus.GaugeValue, foreign)
-	sent, failed := k.notices.Counts()
-	to <- prometheus.MustNewConstMetric(kubeNotices, prometheus.CounterValue, float64(sent), "written")
-	to <- prometheus.MustNewConstMetric(kubeNotices, prometheus.CounterValue, float64(failed), "failed")
+	to <- prometheus.MustNewConstMetric(kubeUnmanaged, prometheus.GaugeValue, foreign)
+	sent, failed := k.statusReporter.Counts()
+	to <- prometheus.MustNewConstMetric(kubeStatusReports, prometheus.CounterValue, float64(sent), "written")
+	to <- prometheus.MustNewConstMetric(kubeStatusReports, prometheus.CounterValue, float64(failed), "failed")
 }

@@ -13,7 +13,7 @@ func TestMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, want := o.machines(), map[netip.Addr]string{
+	got, want := o.controlPlaneAddresses(), map[netip.Addr]string{
 		netip.MustParseAddr("192.168.7.1"): "is the address of a netmaster", netip.MustParseAddr("192.168.7.2"): "is the address of a netmaster",
 		netip.MustParseAddr("192.168.7.3"): "is the address of the store", netip.MustParseAddr("fd00::3"): "is the address of the store",
 	}

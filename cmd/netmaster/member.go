@@ -51,8 +51,8 @@ type member struct {
 	leading  atomic.Bool
 	changes  atomic.Int64 // how often leading has changed
 
-	mu   sync.Mutex
-	told map[string]time.Time // when trouble was logged last, by what was tried
+	mu         sync.Mutex
+	lastLogged map[string]time.Time // when trouble was logged last, by what was tried
 }
 
 // agents are those whom this netmaster hears of.
@@ -62,20 +62,20 @@ type agents interface {
 	SetLeaderLost(why error)
 }
 
-// tellEach is how often the leader learns which agents have reported: they report every
+// heartbeatInterval is how often the leader learns which agents have reported: they report every
 // three seconds, and count as away after cluster.ServiceTTL.
-const tellEach = time.Second
+const heartbeatInterval = time.Second
 
 // deafAfter is for how long the leader may not be reached before agents are sent
 // to another netmaster.
 const deafAfter = 4 * time.Second
 
-// tellLeader tells the netmaster that leads which agents this one hears of, until
+// sendHeartbeatsToLeader tells the netmaster that leads which agents this one hears of, until
 // ctx ends.
-func (m *member) tellLeader(ctx context.Context) {
-	fails := m.trouble("telling the leader which hosts are alive")
+func (m *member) sendHeartbeatsToLeader(ctx context.Context) {
+	fails := m.storeErrorLogger("telling the leader which hosts are alive")
 	var since time.Time // when it was not reached for the first time
-	for waiting.Pause(ctx, tellEach) == nil {
+	for waiting.Pause(ctx, heartbeatInterval) == nil {
 		names := m.agents.TakeUnreported()
 		if m.leading.Load() { // this one hears for itself
 			since = time.Time{}
@@ -90,7 +90,7 @@ func (m *member) tellLeader(ctx context.Context) {
 		case err != nil: // no leader, or no store: none is counted
 		case leader == m.address: // it leads in a moment
 		default:
-			if err = m.tellHeard(ctx, leader, names); err == nil {
+			if err = m.sendHeartbeats(ctx, leader, names); err == nil {
 				since = time.Time{}
 				m.agents.SetLeaderLost(nil)
 				continue
@@ -107,13 +107,13 @@ func (m *member) tellLeader(ctx context.Context) {
 	}
 }
 
-func (m *member) tellHeard(ctx context.Context, leader string, names []model.HostName) error {
+func (m *member) sendHeartbeats(ctx context.Context, leader string, names []model.HostName) error {
 	client, err := api.NewClient(m.urlOf(ctx, leader), api.WithTimeout(readyTimeout), api.WithTLS(m.client), api.WithToken(m.token))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	heard := api.HostsHeard{Hosts: []string{}}
+	heard := api.HostHeartbeats{Hosts: []string{}}
 	for _, name := range names {
 		heard.Hosts = append(heard.Hosts, string(name))
 	}
@@ -138,9 +138,9 @@ func (m *member) run(ctx context.Context) error {
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		cluster.KeepListening(ctx, m.store, cluster.Service{Role: "netmaster", Version: daemon.Build().Version, Hostname: host},
-			m.listen, addressChanges(ctx, m.log), m.trouble("updating the control plane's addresses for agents"))
+			m.listen, addressChanges(ctx, m.log), m.storeErrorLogger("updating the control plane's addresses for agents"))
 	})
-	listening.Go(func() { m.tellLeader(ctx) })
+	listening.Go(func() { m.sendHeartbeatsToLeader(ctx) })
 	defer listening.Wait()
 	for i, name := range []string{"netmaster", "netmaster.rpc"} {
 		ip, port, err := net.SplitHostPort(m.services[i])
@@ -162,7 +162,7 @@ func (m *member) run(ctx context.Context) error {
 	}
 	return cluster.Candidate{
 		Store: m.store, Key: cluster.LeaderKey, Value: m.address, TTL: m.ttl,
-		OnError: m.trouble("taking part in the election"),
+		OnError: m.storeErrorLogger("taking part in the election"),
 		Lead: func(ctx context.Context, term store.Fence) error {
 			m.log.Info("leading", "lock", term.Key, "term", int64(term.Create))
 			m.setRole(ctx, entries, roleLeader)
@@ -181,7 +181,7 @@ func (m *member) run(ctx context.Context) error {
 func (m *member) register(ctx context.Context, s cluster.Service) (*cluster.Registration, error) {
 	var r *cluster.Registration
 	err := retry(ctx, m.log, "entering the service registry", func() (err error) {
-		r, err = cluster.Register(ctx, m.store, s, m.trouble("staying in the service registry"))
+		r, err = cluster.Register(ctx, m.store, s, m.storeErrorLogger("staying in the service registry"))
 		return err
 	})
 	return r, err
@@ -198,25 +198,25 @@ func (m *member) setRole(ctx context.Context, entries []*cluster.Registration, r
 	}
 }
 
-// trouble logs what goes wrong with the store, once a minute for each thing that
+// storeErrorLogger logs what goes wrong with the store, once a minute for each thing that
 // is tried: while the store is away each is tried several times a second.
-func (m *member) trouble(what string) func(error) {
+func (m *member) storeErrorLogger(what string) func(error) {
 	return func(err error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.told == nil {
-			m.told = map[string]time.Time{}
+		if m.lastLogged == nil {
+			m.lastLogged = map[string]time.Time{}
 		}
-		if time.Since(m.told[what]) < tellEvery {
+		if time.Since(m.lastLogged[what]) < repeatErrorEvery {
 			return
 		}
-		m.told[what] = time.Now()
+		m.lastLogged[what] = time.Now()
 		m.log.Warn("failed; trying again", "what", what, "error", err)
 	}
 }
 
-// tellEvery is the least time between two log lines about the same trouble.
-const tellEvery = time.Minute
+// repeatErrorEvery is the least time between two log lines about the same trouble.
+const repeatErrorEvery = time.Minute
 
 // Info answers /info.
 func (m *member) Info(ctx context.Context) (api.Info, error) {
@@ -340,7 +340,7 @@ func retry(ctx context.Context, log *slog.Logger, what string, f func() error) e
 		if errors.Is(err, context.Canceled) {
 			return err
 		}
-		if time.Since(told) > tellEvery {
+		if time.Since(told) > repeatErrorEvery {
 			told = time.Now()
 			log.Warn("failed; trying again", "what", what, "error", err)
 		}

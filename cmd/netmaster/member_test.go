@@ -30,7 +30,7 @@ func TestTroubleIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		m := &member{log: slog.New(slog.NewTextHandler(&log, nil))}
-		one, other := m.trouble("the election"), m.trouble("the election")
+		one, other := m.storeErrorLogger("the election"), m.storeErrorLogger("the election")
 		for range 3600 * 4 {
 			one(errors.New("away"))
 			other(errors.New("away"))
@@ -39,7 +39,7 @@ func TestTroubleIsTold(t *testing.T) {
 		if n := strings.Count(log.String(), "\n"); n != 60 {
 			t.Errorf("%d lines in an hour, want 60", n)
 		}
-		m.trouble("the registry")(errors.New("away"))
+		m.storeErrorLogger("the registry")(errors.New("away"))
 		if !strings.Contains(log.String(), "the registry") {
 			t.Error("another trouble is not told")
 		}
@@ -73,7 +73,7 @@ func TestTellLeader(t *testing.T) {
 	told := make(chan string, 100)
 	var gone atomic.Bool
 	leader := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var req api.HostsHeard
+		var req api.HostHeartbeats
 		if err := json.NewDecoder(r.Body).Decode(&req); err != nil || r.URL.Path != "/plugin/hostsHeard" {
 			t.Errorf("%s: %v", r.URL, err)
 		}
@@ -97,7 +97,7 @@ func TestTellLeader(t *testing.T) {
 	m := &member{store: st, address: "10.0.0.9:9999", scheme: "http", agents: h, log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { m.tellLeader(ctx); close(done) }()
+	go func() { m.sendHeartbeatsToLeader(ctx); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
 	if got := <-told; got != "h1 h2" {
 		t.Errorf("the leader was told of %q", got)

@@ -43,11 +43,11 @@ func (m members) Members(ctx context.Context) (api.Members, error) {
 	if err != nil {
 		return api.Members{}, err
 	}
-	out := api.Members{Members: []api.Member{}, Warnings: slices.Concat([]string{}, membership.Warnings(all), m.ofHosts(ctx))}
+	out := api.Members{Members: []api.Member{}, Warnings: slices.Concat([]string{}, membership.Warnings(all), m.hostCertificateProblems(ctx))}
 	for _, i := range all {
 		s := i.Status
 		x := api.Member{
-			Name: i.Name, Role: string(i.Role), Address: i.Peer, JoinAddress: i.Door, Leads: s.Leads, Version: s.Version,
+			Name: i.Name, Role: string(i.Role), Address: i.Peer, JoinAddress: i.EnrollmentAddress, Leads: s.Leads, Version: s.Version,
 			Size: s.Size, InUse: s.InUse, Quota: s.Quota, Free: int64(s.Free), Full: s.Full, //nolint:gosec // disks have less than 8 EiB
 		}
 		if i.ID != 0 {
@@ -96,4 +96,4 @@ func (m members) RenewAuthorities(ctx context.Context) error {
 }
 
 // RelieveMembers implements apiserver.Members.
-func (m members) RelieveMembers(ctx context.Context) error { return m.self.Roster.RelieveAll(ctx) }
+func (m members) RelieveMembers(ctx context.Context) error { return m.self.Roster.DefragmentAll(ctx) }

@@ -30,7 +30,7 @@ type options struct {
 	keepTokens bool   // the backup's tokens stay good
 	newAuth    bool   // a restore makes new authorities
 	etcdListen string
-	joining    joining // the embedded store's cluster
+	joining    clusterOptions // the embedded store's cluster
 
 	external string // REST
 	internal string // this replica's own address: election, registry

@@ -40,10 +40,10 @@ func (o *options) scheme() string {
 	return transport.Scheme(o.tls.APIServer)
 }
 
-// plainToo also accepts requests without TLS, except requests for tokens: they would cross
+// alsoWithoutTLS also accepts requests without TLS, except requests for tokens: they would cross
 // the network in clear text, and outlive the time in which both are accepted. asked:
 // clients without TLS need credentials, too.
-func plainToo(identify func(*http.Request) (access.Identity, error), asked bool) func(*http.Request) (access.Identity, error) {
+func alsoWithoutTLS(identify func(*http.Request) (access.Identity, error), asked bool) func(*http.Request) (access.Identity, error) {
 	return func(r *http.Request) (access.Identity, error) {
 		switch {
 		case r.TLS != nil:
@@ -53,7 +53,7 @@ func plainToo(identify func(*http.Request) (access.Identity, error), asked bool)
 		case asked:
 			return identify(r)
 		}
-		return access.Everyone(), nil
+		return access.AuthenticationOff(), nil
 	}
 }
 
@@ -79,8 +79,8 @@ func (m *member) urlOf(ctx context.Context, address string) string {
 	return url
 }
 
-// ofHosts are sentences about hosts' certificates, and what to do.
-func (m members) ofHosts(ctx context.Context) []string {
+// hostCertificateProblems are sentences about hosts' certificates, and what to do.
+func (m members) hostCertificateProblems(ctx context.Context) []string {
 	if !m.secure {
 		return nil
 	}
@@ -124,12 +124,12 @@ func (m members) ofHosts(ctx context.Context) []string {
 
 const week = 7 * 24 * time.Hour
 
-// tell logs what ofHosts says, when it begins and twice a day while it lasts.
-func (m members) tell(ctx context.Context, log *slog.Logger) error {
+// logCertificateProblems logs what hostCertificateProblems says, when it begins and twice a day while it lasts.
+func (m members) logCertificateProblems(ctx context.Context, log *slog.Logger) error {
 	told := map[string]time.Time{}
-	for waiting.Pause(ctx, tellHosts) == nil {
+	for waiting.Pause(ctx, certificateCheckInterval) == nil {
 		now := map[string]time.Time{}
-		for _, text := range m.ofHosts(ctx) {
+		for _, text := range m.hostCertificateProblems(ctx) {
 			at, ok := told[text]
 			if !ok || time.Since(at) > 12*time.Hour {
 				at = time.Now()
@@ -142,5 +142,5 @@ func (m members) tell(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// tellHosts is between two looks at hosts' certificates.
-const tellHosts = 15 * time.Second
+// certificateCheckInterval is between two looks at hosts' certificates.
+const certificateCheckInterval = 15 * time.Second

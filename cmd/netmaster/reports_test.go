@@ -99,7 +99,7 @@ func TestPlainChangesAreRecorded(t *testing.T) {
 	}
 	st := memory.New()
 	log := slog.New(slog.DiscardHandler)
-	g, err := o.newGate(st, log)
+	g, err := o.newAPIAccess(st, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestPlainChangesAreRecorded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- ctrl.Run(ctx) }()
-	h, err := apiserver.New(apiserver.Config{Control: ctrl, Cluster: clusterAPI{}, Log: log, Authenticate: g.authenticate, Audit: g.record(), Timeout: patience})
+	h, err := apiserver.New(apiserver.Config{Control: ctrl, Cluster: clusterAPI{}, Log: log, Authenticate: g.authenticate, Audit: g.recorder(), Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

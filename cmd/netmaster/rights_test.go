@@ -127,7 +127,7 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vouch, err := o.vouch()
+	vouch, err := o.tokenReviewer()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,18 +141,18 @@ func TestRights(t *testing.T) {
 		t.Error("a token that nobody knows is good")
 	}
 	balanced := []netip.Addr{netip.MustParseAddr("203.0.113.1")}
-	k.tell(controller.Report{
+	k.reportStatus(controller.Report{
 		Object: controller.Object{Kind: mirror.Services, Name: mirror.Name{Namespace: "ns", Name: "s"}},
-		Now:    &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", UID: "2"}}, Balanced: &balanced,
+		Live:   &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", UID: "2"}}, Balanced: &balanced,
 	})
 	for _, kind := range intents.Kinds() {
 		o := kind.New()
 		o.SetName("o")
-		k.tell(controller.Report{Object: controller.Object{Kind: kind.Plural, Name: mirror.Name{Name: "o"}}, Now: o, Kept: &controller.Kept{Status: intents.Status{Key: "o"}, Waits: true}})
+		k.reportStatus(controller.Report{Object: controller.Object{Kind: kind.Plural, Name: mirror.Name{Name: "o"}}, Live: o, Kept: &controller.WriteBack{Status: intents.Status{Key: "o"}, Waits: true}})
 	}
 	policy := &metav1.ObjectMeta{Name: "p", UID: "1"}
-	k.tell(controller.Report{
-		Object: controller.Object{Kind: mirror.ClusterNetworkPolicies, Name: mirror.Name{Name: "p"}}, Now: policy,
+	k.reportStatus(controller.Report{
+		Object: controller.Object{Kind: mirror.ClusterNetworkPolicies, Name: mirror.Name{Name: "p"}}, Live: policy,
 		Err: model.Errorf(model.ErrInvalid, "it cannot be had"),
 	})
 

@@ -115,9 +115,9 @@ func (o *options) explain(log *slog.Logger) {
 	o.warnIdle(log)
 }
 
-// machines are the addresses of this netmaster and of its store, as far as flags name
+// controlPlaneAddresses are the addresses of this netmaster and of its store, as far as flags name
 // them by address, with whose each is.
-func (o *options) machines() map[netip.Addr]string {
+func (o *options) controlPlaneAddresses() map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	add := func(host, whose string) {
 		if a, err := netip.ParseAddr(host); err == nil && !a.IsUnspecified() && !a.IsLoopback() {
@@ -255,7 +255,7 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 		return err
 	}
 	ctrl := control.New(st, control.Options{Log: log, Initial: initial, Surroundings: hoststack.Lifelines})
-	ctrl.Kubernetes.Reserve(o.machines())
+	ctrl.Kubernetes.Reserve(o.controlPlaneAddresses())
 	var swarm *docker.Swarm
 	if o.engine != "" {
 		var err error
@@ -267,7 +267,7 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 	if err != nil {
 		return err
 	}
-	watch, fabric := ctrl.Hosts.NewHostWatch(), o.aci.keeper(ctrl, log)
+	watch, fabric := ctrl.Hosts.NewHostWatch(), o.aci.controller(ctrl, log)
 	watch.OnEvent = k8s.hostEvent
 	m := &member{
 		store: st, address: o.internal, services: []string{o.internal, o.agent}, scheme: o.scheme(), both: o.acceptPlain, listen: o.listening(),
@@ -283,14 +283,14 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 			var telling sync.WaitGroup
 			defer telling.Wait()
 			defer end()
-			telling.Go(func() { watch.Tell(ctx) })
+			telling.Go(func() { watch.ReportEvents(ctx) })
 			telling.Go(func() {
-				if err := ctrl.HostLeases.CountOut(ctx, leader); err != nil {
+				if err := ctrl.HostLeases.ExpireHosts(ctx, leader); err != nil {
 					log.Debug("another netmaster detects hosts that are away", "error", err)
 				}
 			})
 			telling.Go(func() {
-				if err := ctrl.Hosts.CountAbsence(ctx, leader, watch, o.graceTime()); err != nil {
+				if err := ctrl.Hosts.CountAwayTime(ctx, leader, watch, o.graceTime()); err != nil {
 					log.Debug("another netmaster measures how long hosts are away", "error", err)
 				}
 			})
@@ -312,7 +312,7 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 			telling.Go(func() { leadFabric(ctx, fabric, term, log) })
 			telling.Go(func() { ctrl.Networks.IndexInfra(ctx, leader) })
 			telling.Go(func() {
-				if err := token.NewStore(st).BindEarlier(ctx); err != nil && ctx.Err() == nil {
+				if err := token.NewStore(st).RecordTenants(ctx); err != nil && ctx.Err() == nil {
 					log.Warn("tokens of an earlier version are not bound to their tenants yet; each is when it is used", "error", err)
 				}
 			})
@@ -324,7 +324,7 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 		},
 	}
 	if server != nil {
-		m.disk, m.ttl = server.Health.Trouble, cluster.MemberTTL
+		m.disk, m.ttl = server.Health.Problem, cluster.MemberTTL
 	}
 	b := daemon.Build()
 	metrics, err := m.metrics()
@@ -348,16 +348,16 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 	}
 	var pods apiserver.Pods
 	if k8s != nil {
-		pods = k8s.keeper
+		pods = k8s.syncer
 	}
-	gate, err := o.newGate(st, log)
+	gate, err := o.newAPIAccess(st, log)
 	if err != nil {
 		return err
 	}
 	defer func() { failed = errors.Join(failed, gate.close()) }()
 	handler, err := apiserver.New(apiserver.Config{
 		Support: o.support(o.ring, server), HostKeys: hostKeys(server), Peer: m.askPeer,
-		Pods: pods, Members: membersOf(server, o, ctrl).api(), Authenticate: gate.authenticate, Audit: gate.record(), Tokens: gate.tokensOf(),
+		Pods: pods, Members: membersOf(server, o, ctrl).api(), Authenticate: gate.authenticate, Audit: gate.recorder(), Tokens: gate.tokensOf(),
 		Watch: watch, EvictAfter: o.graceTime(), Address: o.deliverTo(), Stopping: ctx.Done(),
 		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token, gate.audit, gate.distrust}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
@@ -383,24 +383,24 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 	})
 	all.Go(func() error { return watch.Run(gctx) })
 	if o.secure {
-		all.Go(func() error { return membersOf(server, o, ctrl).tell(gctx, log) })
+		all.Go(func() error { return membersOf(server, o, ctrl).logCertificateProblems(gctx, log) })
 	}
 	all.Go(func() error {
 		o.certs.Watch(gctx, log)
 		return nil
 	})
-	all.Go(func() error { return ended(gctx, k8s.first(gctx)) })
-	all.Go(func() error { return ended(gctx, k8s.run(gctx)) })
+	all.Go(func() error { return ignoreCanceled(gctx, k8s.checkCluster(gctx)) })
+	all.Go(func() error { return ignoreCanceled(gctx, k8s.run(gctx)) })
 	all.Go(func() error {
 		defer close(memberDone)
-		return ended(memberCtx, m.run(memberCtx))
+		return ignoreCanceled(memberCtx, m.run(memberCtx))
 	})
-	all.Go(func() error { return ended(gctx, o.compare(gctx, ctrl, log)) })
-	all.Go(func() error { return ended(gctx, o.makePodNetwork(gctx, ctrl, log)) })
+	all.Go(func() error { return ignoreCanceled(gctx, o.warnSettingsDiffer(gctx, ctrl, log)) })
+	all.Go(func() error { return ignoreCanceled(gctx, o.makePodNetwork(gctx, ctrl, log)) })
 	web, wctx := errgroup.WithContext(gctx)
 	for _, ln := range listeners {
 		log.Info("serving", "address", ln.Addr().String())
-		web.Go(func() error { return daemon.ServeNoting(wctx, ln, gate.limit.Handler(handler), log, gate.distrust) })
+		web.Go(func() error { return daemon.ServeTracking(wctx, ln, gate.limit.Handler(handler), log, gate.distrust) })
 	}
 	web.Go(func() error {
 		at := transport.Scheme(o.tls.APIServer) + "://" + listeners[0].Addr().String()
@@ -461,18 +461,18 @@ func ask(ctx context.Context, client *http.Client, url string) error {
 	return err
 }
 
-// ended drops the error of what was told to end.
-func ended(ctx context.Context, err error) error {
+// ignoreCanceled drops the error of what was told to end.
+func ignoreCanceled(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the end is why it failed
 	}
 	return err
 }
 
-// compare warns about flags that contradict the cluster's settings, which they
+// warnSettingsDiffer warns about flags that contradict the cluster's settings, which they
 // would only have set on a new cluster (known fault 6: 1.x reset the settings
 // at every start).
-func (o *options) compare(ctx context.Context, ctrl *control.Controller, log *slog.Logger) error {
+func (o *options) warnSettingsDiffer(ctx context.Context, ctrl *control.Controller, log *slog.Logger) error {
 	var v *control.View
 	err := retry(ctx, log, "reading the cluster's settings", func() (err error) {
 		v, err = ctrl.View(ctx)

@@ -72,7 +72,7 @@ func (o *options) secureNames() []string {
 	if !o.secure {
 		return nil
 	}
-	names := append(hostsOf(o.external, o.internal, o.agent, o.etcdListen, o.joining.door), "127.0.0.1", "localhost")
+	names := append(hostsOf(o.external, o.internal, o.agent, o.etcdListen, o.joining.enrollmentListen), "127.0.0.1", "localhost")
 	if own, err := os.Hostname(); err == nil {
 		if name, err := model.ParseHostName(own); err == nil {
 			names = append(names, string(name))
@@ -90,7 +90,7 @@ func openAll(ctx context.Context, o *options, log *slog.Logger) (lns []net.Liste
 		if st, closeStore, server, err = openStore(ctx, *o, log); err != nil {
 			return nil, nil, nil, nil, err
 		}
-		if err = o.beSecure(ctx, st, server, log); err == nil {
+		if err = o.finishSecureStart(ctx, st, server, log); err == nil {
 			lns, err = listen(ctx, *o, log)
 		}
 		if err != nil {
@@ -119,9 +119,9 @@ func openAll(ctx context.Context, o *options, log *slog.Logger) (lns []net.Liste
 	return lns, st, closeStore, server, err
 }
 
-// beSecure takes the certificate that the store's member has got, and writes the first
+// finishSecureStart takes the certificate that the store's member has got, and writes the first
 // administrator's token unless one exists.
-func (o *options) beSecure(ctx context.Context, st store.Store, server *membership.Member, log *slog.Logger) error {
+func (o *options) finishSecureStart(ctx context.Context, st store.Store, server *membership.Member, log *slog.Logger) error {
 	dir := membership.ClientsDir(o.dataDir)
 	if err := o.certs.Use(dir); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (o *options) beSecure(ctx context.Context, st store.Store, server *membersh
 	o.secureListeners()
 	authorities := filepath.Join(dir, pki.BundleFile)
 	return server.Authorities.FirstAdmin(ctx, func() error {
-		secret, made, err := token.NewStore(st).Create(ctx, token.Wish{
+		secret, made, err := token.NewStore(st).Create(ctx, token.TokenRequest{
 			Name: "first administrator", Grant: access.Grant{Role: access.ClusterAdmin}, Life: token.MaxLife, By: "netmaster " + server.Name(),
 		})
 		if err != nil {

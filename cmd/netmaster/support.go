@@ -27,13 +27,13 @@ func (o *options) support(log *supportbundle.Ring, server *membership.Member) *s
 // ownAndMade are the certificates given to this netmaster, and the ones it made for itself,
 // which it has with a store of its own.
 func (o *options) ownAndMade(given func() []api.Certificate, server *membership.Member) func() []api.Certificate {
-	made := supportbundle.Renewal{Certificate: membership.RenewOwn, Authority: membership.RenewAuthority, Previous: membership.EndFormer, Itself: true}
+	made := supportbundle.Renewal{Certificate: membership.RenewOwn, Authority: membership.RenewAuthority, Previous: membership.RetireFormer, Itself: true}
 	return func() (out []api.Certificate) {
 		if !o.secure { // else the given ones are among the ones it made
 			out = given()
 		}
-		for _, e := range server.Health.Ends() {
-			c := made.Of(e.What, e.Subject, e.Ends, e.Authority, e.Former)
+		for _, e := range server.Health.CertificateExpiries() {
+			c := made.CertificateOf(e.What, e.Subject, e.Ends, e.Authority, e.Former)
 			c.Error = e.Error
 			out = append(out, c)
 		}

@@ -21,7 +21,7 @@ func TestTokenToLeader(t *testing.T) {
 	}))
 	defer leader.Close()
 	m := &member{scheme: "http", token: func() string { return "0123456789abcdef" }}
-	if err := m.tellHeard(t.Context(), leader.Listener.Addr().String(), []model.HostName{"h1"}); err != nil || shown != "Bearer 0123456789abcdef" {
+	if err := m.sendHeartbeats(t.Context(), leader.Listener.Addr().String(), []model.HostName{"h1"}); err != nil || shown != "Bearer 0123456789abcdef" {
 		t.Errorf("it showed %q, error %v", shown, err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 type tokenAPI struct{ store *token.Store }
 
 // tokensOf returns nil where there are none.
-func (g gate) tokensOf() apiserver.Tokens {
+func (g apiAccess) tokensOf() apiserver.Tokens {
 	if g.tokens == nil {
 		return nil
 	}
@@ -27,7 +27,7 @@ func (t tokenAPI) CreateToken(ctx context.Context, by access.Identity, r api.Tok
 	if r.Life < 1 || r.Life > int64(token.MaxLife/time.Second) { // in seconds: it must not overflow
 		return api.NewToken{}, model.Errorf(model.ErrInvalid, "life %d: must be from 1 second to 366 days, in seconds", r.Life)
 	}
-	secret, made, err := t.store.Create(ctx, token.Wish{
+	secret, made, err := t.store.Create(ctx, token.TokenRequest{
 		Name: r.Name, Grant: access.Grant{Role: access.Role(r.Role), Tenants: r.Tenants}, Life: time.Duration(r.Life) * time.Second, By: by.Name,
 	})
 	if err != nil {

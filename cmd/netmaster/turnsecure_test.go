@@ -192,7 +192,7 @@ func TestPlainGate(t *testing.T) {
 	} {
 		o := &options{acceptPlain: true, secure: true, token: tt.file}
 		o.certs.Own = &transport.Directory{}
-		g, err := o.newGate(memory.New(), slog.New(slog.DiscardHandler))
+		g, err := o.newAPIAccess(memory.New(), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func TestPlainGate(t *testing.T) {
 		if err != nil {
 			got = httpguard.RefusalOf(err).Status
 		}
-		if got != tt.want || err == nil && !id.Has(access.ClusterAdmin) {
+		if got != tt.want || err == nil && !id.HasRole(access.ClusterAdmin) {
 			t.Errorf("%s %s, token asked for: %t, shown: %q: %v as %v, want %d", r.Method, tt.path, tt.file != nil, tt.shown, err, id, tt.want)
 		}
 	}

@@ -23,8 +23,8 @@ func TestJoinByAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := membership.Start(t.Context(), membership.Config{
-		Dir: data, Client: storetest.FreePort(t), Peer: storetest.FreePort(t), Door: door, Secure: []string{"127.0.0.1"}, Logger: slog.New(slog.DiscardHandler),
-		Vouch: func(_ context.Context, token string) (host, by string, err error) {
+		Dir: data, Client: storetest.FreePort(t), Peer: storetest.FreePort(t), EnrollmentAddress: door, Secure: []string{"127.0.0.1"}, Logger: slog.New(slog.DiscardHandler),
+		TokenReviewer: func(_ context.Context, token string) (host, by string, err error) {
 			if token != "a.b.c" {
 				return "", "", model.Errorf(model.ErrInvalid, "the token is %q", token)
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// choice is the host's data plane, as its state directory remembers it.
-type choice struct {
+// driverChoice is the host's data plane, as its state directory remembers it.
+type driverChoice struct {
 	Version int    `json:"version"` // 1
 	Driver  string `json:"driver"`  // of planes, one that forwards
 	Why     string `json:"why"`     // a sentence for people
@@ -27,18 +27,18 @@ type choice struct {
 
 const choiceFile = "driver.json"
 
-// evidence is what auto goes by. Its functions are asked in their order, and
+// driverEvidence is what auto goes by. Its functions are asked in their order, and
 // only where those before do not decide.
-type evidence struct {
-	remembered *choice
+type driverEvidence struct {
+	remembered *driverChoice
 	inUse      func(context.Context) (driver, why string) // what an earlier version left here; "" = nothing
-	lacks      func(plane) string                         // what this machine lacks for it; "" = nothing
+	lacks      func(dataPlane) string                     // what this machine lacks for it; "" = nothing
 }
 
 // choose says which data plane the host gets: the one that is asked for; or, by
 // auto, the one that it has, for ever; else the first that it can run.
-func choose(ctx context.Context, asked string, e evidence) (choice, error) {
-	c := choice{Version: 1, Driver: asked, Why: "--driver asks for it", Since: time.Now().UTC().Format(time.RFC3339)}
+func choose(ctx context.Context, asked string, e driverEvidence) (driverChoice, error) {
+	c := driverChoice{Version: 1, Driver: asked, Why: "--driver asks for it", Since: time.Now().UTC().Format(time.RFC3339)}
 	old := e.remembered
 	switch {
 	case asked != driverAuto && old != nil && old.Driver == asked:
@@ -52,7 +52,7 @@ func choose(ctx context.Context, asked string, e evidence) (choice, error) {
 		return c, nil
 	}
 	var lacking []string
-	for _, p := range planes {
+	for _, p := range dataPlanes {
 		if !p.forwards {
 			continue
 		}
@@ -70,14 +70,14 @@ func choose(ctx context.Context, asked string, e evidence) (choice, error) {
 }
 
 // canStay refuses a host whose data plane its machine cannot run any more.
-func (e evidence) canStay(old choice) error {
-	p, _ := planeNamed(old.Driver) // recall knows it
+func (e driverEvidence) canStay(old driverChoice) error {
+	p, _ := dataPlaneByName(old.Driver) // recall knows it
 	lacks := e.lacks(p)
 	if lacks == "" {
 		return nil
 	}
 	var others []string
-	for _, other := range planes {
+	for _, other := range dataPlanes {
 		if other.forwards && other.name != p.name && e.lacks(other) == "" {
 			others = append(others, "--driver "+other.name)
 		}
@@ -87,13 +87,13 @@ func (e evidence) canStay(old choice) error {
 }
 
 // chooseDriver chooses by what this host shows.
-func chooseDriver(ctx context.Context, o options) (choice, error) {
-	old, err := recall(o.stateDir)
+func chooseDriver(ctx context.Context, o options) (driverChoice, error) {
+	old, err := readChoice(o.stateDir)
 	if err != nil && o.driver == driverAuto {
-		return choice{}, err // with an explicit driver the record is overwritten
+		return driverChoice{}, err // with an explicit driver the record is overwritten
 	}
-	return choose(ctx, o.driver, evidence{
-		remembered: old, lacks: plane.missing,
+	return choose(ctx, o.driver, driverEvidence{
+		remembered: old, lacks: dataPlane.missing,
 		inUse: func(ctx context.Context) (string, string) { return inUse(ctx, o) },
 	})
 }
@@ -101,7 +101,7 @@ func chooseDriver(ctx context.Context, o options) (choice, error) {
 // inUse tells which data plane an earlier version, which remembered no choice,
 // uses here, and by what it is seen; "" = none.
 func inUse(ctx context.Context, o options) (driver, why string) {
-	for _, p := range planes {
+	for _, p := range dataPlanes {
 		if p.inUse == nil {
 			continue
 		}
@@ -114,25 +114,25 @@ func inUse(ctx context.Context, o options) (driver, why string) {
 
 // openDriver opens the driver that was chosen.
 func openDriver(ctx context.Context, o options, log *slog.Logger) (driver.Driver, error) {
-	p, ok := planeNamed(o.driver)
+	p, ok := dataPlaneByName(o.driver)
 	if !ok {
 		return nil, model.Errorf(model.ErrInvalid, "no driver is named %q", o.driver)
 	}
 	return p.open(ctx, o, log)
 }
 
-// recall reads what the state directory remembers; nil when nothing was chosen yet.
-func recall(stateDir string) (*choice, error) {
+// readChoice reads what the state directory remembers; nil when nothing was chosen yet.
+func readChoice(stateDir string) (*driverChoice, error) {
 	path := filepath.Join(stateDir, choiceFile)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var c choice
+	var c driverChoice
 	if err == nil {
 		err = json.Unmarshal(b, &c)
 	}
-	if p, known := planeNamed(c.Driver); err == nil && (c.Version != 1 || !known || !p.forwards) {
+	if p, known := dataPlaneByName(c.Driver); err == nil && (c.Version != 1 || !known || !p.forwards) {
 		err = errors.New("it is not a choice of version 1")
 	}
 	if err != nil {
@@ -141,10 +141,10 @@ func recall(stateDir string) (*choice, error) {
 	return &c, nil
 }
 
-// remember writes a choice down, durably, unless it is there: a start on a disk that
+// save writes a choice down, durably, unless it is there: a start on a disk that
 // is full goes on with what the host has.
-func (c choice) remember(stateDir string) error {
-	if old, err := recall(stateDir); err == nil && old != nil && *old == c {
+func (c driverChoice) save(stateDir string) error {
+	if old, err := readChoice(stateDir); err == nil && old != nil && *old == c {
 		return nil
 	}
 	path := filepath.Join(stateDir, choiceFile)
@@ -160,7 +160,7 @@ func (c choice) remember(stateDir string) error {
 
 // fellBack tells whether auto took it because the machine lacks something for
 // one that it prefers.
-func (c choice) fellBack() bool {
-	first := planes[0].name
+func (c driverChoice) fellBack() bool {
+	first := dataPlanes[0].name
 	return c.Driver != first && strings.HasPrefix(c.Why, "auto: "+first)
 }

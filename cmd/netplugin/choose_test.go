@@ -15,11 +15,11 @@ import (
 // flag changes it.
 func TestChoose(t *testing.T) {
 	const lacks = "ebpf driver: this kernel lacks loops (bpf_loop), which Linux 5.17 and later have"
-	ebpfBefore, ovsBefore := &choice{Driver: driverEBPF, Why: "w", Since: "s"}, &choice{Driver: driverOVS, Why: "w", Since: "s"}
+	ebpfBefore, ovsBefore := &driverChoice{Driver: driverEBPF, Why: "w", Since: "s"}, &driverChoice{Driver: driverOVS, Why: "w", Since: "s"}
 	tests := []struct {
 		name       string
 		asked      string
-		remembered *choice
+		remembered *driverChoice
 		inUse      string
 		lacks      string
 		want, why  string
@@ -40,9 +40,9 @@ func TestChoose(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := choose(t.Context(), tt.asked, evidence{
+			c, err := choose(t.Context(), tt.asked, driverEvidence{
 				remembered: tt.remembered,
-				lacks: func(p plane) string {
+				lacks: func(p dataPlane) string {
 					if p.name == driverEBPF {
 						return tt.lacks
 					}
@@ -69,24 +69,24 @@ func TestChoose(t *testing.T) {
 // TestRemember: what is written is read again, and nothing else is taken for it.
 func TestRemember(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	if c, err := recall(dir); c != nil || err != nil {
+	if c, err := readChoice(dir); c != nil || err != nil {
 		t.Fatalf("a host without memory: %v, %v", c, err)
 	}
-	want := choice{Version: 1, Driver: driverOVS, Why: "because", Since: "2026-11-21T00:00:00Z"}
-	if err := want.remember(dir); err != nil {
+	want := driverChoice{Version: 1, Driver: driverOVS, Why: "because", Since: "2026-11-21T00:00:00Z"}
+	if err := want.save(dir); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.Stat(filepath.Join(dir, choiceFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := want.remember(dir); err != nil {
+	if err := want.save(dir); err != nil {
 		t.Fatal(err)
 	}
 	if after, err := os.Stat(filepath.Join(dir, choiceFile)); err != nil || !os.SameFile(before, after) {
 		t.Errorf("what is remembered was written once more, for which a full disk has no room: %v", err)
 	}
-	got, err := recall(dir)
+	got, err := readChoice(dir)
 	if diff := cmp.Diff(&want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -94,7 +94,7 @@ func TestRemember(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, choiceFile), []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if c, err := recall(dir); err == nil || !strings.Contains(err.Error(), choiceFile) || !strings.Contains(err.Error(), "--driver") {
+		if c, err := readChoice(dir); err == nil || !strings.Contains(err.Error(), choiceFile) || !strings.Contains(err.Error(), "--driver") {
 			t.Errorf("%q: %v, %v, want an error that names the file and --driver", bad, c, err)
 		}
 		o := options{stateDir: dir, driver: driverAuto}

@@ -14,7 +14,7 @@ import (
 
 const driverEBPF = "ebpf"
 
-var ebpfPlane = plane{
+var ebpfPlane = dataPlane{
 	name: driverEBPF, about: "a kernel and nothing else", forwards: true,
 	flags: func(fs *flags.Set, o *options) {
 		o.ebpfPinDir = ebpf.DefaultPinDir

@@ -13,7 +13,7 @@ import (
 const driverFake = "fake"
 
 // fakePlane is the reference data plane; nothing sends it packets here.
-var fakePlane = plane{
+var fakePlane = dataPlane{
 	name: driverFake, about: "forwards nothing; for tests of the control plane",
 	open: func(context.Context, options, *slog.Logger) (driver.Driver, error) {
 		d := reference.New()

@@ -29,22 +29,22 @@ const (
 
 // joining is how this host joins a cluster that is secure.
 type joining struct {
-	doors   []string // of netmasters
-	token   string
-	account enrollment.Account // in place of token
-	dir     string             // of the certificate that was got; "" = none was
-	finds   bool               // netmasters where they were joined: no other place was given
-	left    string             // where the certificate is that is not used any more
+	enrollmentServers []string // of netmasters
+	token             string
+	account           enrollment.Account // in place of token
+	dir               string             // of the certificate that was got; "" = none was
+	discovers         bool               // netmasters where they were joined: no other place was given
+	left              string             // where the certificate is that is not used any more
 }
 
 func joinFlags(fs *flags.Set, o *options) {
-	fs.Strings(&o.joining.doors, "join", "addresses", "join a cluster of netmasters with --secure: their addresses for joining (their --join-listen), comma-separated; needs --token. The certificate that this host gets is stored in tls below --state-dir and renewed there, and later starts need neither").Must(checkDoors)
+	fs.Strings(&o.joining.enrollmentServers, "join", "addresses", "join a cluster of netmasters with --secure: their addresses for joining (their --join-listen), comma-separated; needs --token. The certificate that this host gets is stored in tls below --state-dir and renewed there, and later starts need neither").Must(checkEnrollmentServers)
 	fs.String(&o.joining.token, "token", "token", "what lets this host join, once, as 'netctl cluster token --host' prints it; who may list processes sees flags, and not the environment")
 	fs.String(&o.joining.account.TokenFile, "join-token-file", "file", "with --join, in place of --token, in a pod: the token of its service account for the audience contiv, from a projected volume, if netmasters run with --enroll-service-account; read again whenever this host needs a certificate that it cannot renew with the former one; needs --join-authority")
 	fs.String(&o.joining.account.Authority, "join-authority", "file", "with --join-token-file: the authority of netmasters' certificates for joining, in PEM, a copy of join/authority/ca.crt below their --data-dir; the token is sent to no other servers")
 }
 
-func checkDoors(v string) error {
+func checkEnrollmentServers(v string) error {
 	for _, s := range flags.Split(v) {
 		if err := daemon.CheckHostPort(s); err != nil {
 			return err
@@ -78,7 +78,7 @@ func (o *options) join(ctx context.Context, fs *flags.Set) error {
 		}
 	case own != "" || how == "" && !enrollment.Joined(dir):
 		return nil
-	case how == "" && enrollment.ByAccount(dir) && o.toldPlain(fs):
+	case how == "" && enrollment.ByAccount(dir) && o.storeGivenWithoutTLS(fs):
 		o.joining.left = dir
 		return nil
 	case o.joining.token == "" && !enrollment.Joined(dir):
@@ -99,22 +99,22 @@ func (o *options) join(ctx context.Context, fs *flags.Set) error {
 	if fs.Given("etcd-endpoints") != "" || !o.store.External() || o.store.Old != "" || o.netmaster != "" {
 		return nil
 	}
-	doors, err := enrollment.Doors(dir)
+	doors, err := enrollment.Servers(dir)
 	if err != nil {
 		return err
 	}
-	o.joining.finds, o.store.Etcd = true, nil
+	o.joining.discovers, o.store.Etcd = true, nil
 	if o.seeds = netmastersAt(doors); len(o.seeds) == 0 {
 		return errors.New("no netmaster's address is known: give them with --netmaster")
 	}
 	return nil
 }
 
-// toldPlain reports whether the store was given, without TLS. A pod gets its join flags at
+// storeGivenWithoutTLS reports whether the store was given, without TLS. A pod gets its join flags at
 // each start. If it has a certificate, but gets a store without TLS and no join flags, its
 // cluster was rolled back to plain. Other hosts get their flags once, so for them http://
 // is a mistake.
-func (o *options) toldPlain(fs *flags.Set) bool {
+func (o *options) storeGivenWithoutTLS(fs *flags.Set) bool {
 	return fs.Given("etcd-endpoints") != "" && !slices.ContainsFunc(o.store.Etcd, func(u string) bool { return !strings.HasPrefix(u, transport.HTTP+"://") })
 }
 
@@ -143,7 +143,7 @@ func (j *joining) checkAccount(fs *flags.Set) error {
 		return flags.Usagef("%s is for a pod that joins by its service account: give --join-token-file too", fs.Given("join-authority"))
 	case j.token != "":
 		return flags.Usagef("%s and %s are two ways to join; omit one", fs.Given("token"), fs.Given("join-token-file"))
-	case len(j.doors) == 0:
+	case len(j.enrollmentServers) == 0:
 		return flags.Usagef("%s needs the netmasters' addresses: give them with --join", fs.Given("join-token-file"))
 	case j.account.Authority == "":
 		return flags.Usagef("%s is sent only to netmasters of a given authority: give it with --join-authority", fs.Given("join-token-file"))
@@ -153,13 +153,13 @@ func (j *joining) checkAccount(fs *flags.Set) error {
 
 // enrolment is how this host gets its certificates, in dir.
 func (o *options) enrolment(dir string) enrollment.Config {
-	return enrollment.Config{Dir: dir, Name: string(o.hostName), Addresses: o.ownAddresses(), Doors: o.joining.doors, Token: o.joining.token, Account: o.joining.account}
+	return enrollment.Config{Dir: dir, Name: string(o.hostName), Addresses: o.ownAddresses(), Servers: o.joining.enrollmentServers, Token: o.joining.token, Account: o.joining.account}
 }
 
 // follow returns what is to be done when netmasters have come or gone: set takes their URLs.
 func (j *joining) follow(set func(urls []string)) func(doors []string) {
 	return func(doors []string) {
-		if urls := netmastersAt(doors); j.finds && len(urls) > 0 {
+		if urls := netmastersAt(doors); j.discovers && len(urls) > 0 {
 			set(urls)
 		}
 	}
@@ -189,7 +189,7 @@ func (o *options) ownAddresses() []net.IP {
 	if o.vtep != o.ctrl {
 		out = append(out, o.vtep.AsSlice())
 	}
-	if at := hoststack.Outwards6(); at.IsValid() && at != o.ctrl && at != o.vtep {
+	if at := hoststack.SourceAddr6(); at.IsValid() && at != o.ctrl && at != o.vtep {
 		out = append(out, at.AsSlice())
 	}
 	return out

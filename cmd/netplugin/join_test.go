@@ -180,7 +180,7 @@ func TestFollow(t *testing.T) {
 		{true, []string{"rubbish"}, ""}, // a client without a server would be none
 	} {
 		var got []string
-		(&joining{finds: tc.finds}).follow(func(urls []string) { got = urls })(tc.doors)
+		(&joining{discovers: tc.finds}).follow(func(urls []string) { got = urls })(tc.doors)
 		if got := strings.Join(got, " "); got != tc.want {
 			t.Errorf("%v %q: it asks at %q, want %q", tc.finds, tc.doors, got, tc.want)
 		}

@@ -61,14 +61,14 @@ func main() {
 
 // configure sets what the agent takes from flags as they are.
 func (o *options) configure(cfg *agent.Config) {
-	cfg.Host, cfg.Control, cfg.VTEP, cfg.OwnIPv6, cfg.VXLANPort = o.hostName, o.ctrl, o.vtep, hoststack.Outwards6, o.vxlanPort
+	cfg.Host, cfg.Control, cfg.VTEP, cfg.OwnIPv6, cfg.VXLANPort = o.hostName, o.ctrl, o.vtep, hoststack.SourceAddr6, o.vxlanPort
 	cfg.DriverName, cfg.Uplinks, cfg.NoDNS = o.driver, o.uplinks, o.dns == dnsOff
 	cfg.TLS, cfg.Joined, cfg.Netmasters, cfg.Token, cfg.NetworkToken = o.tls, o.joining.dir != "", o.netmaster, o.token.Source(), o.dockerToken.Source()
 	cfg.FwdMode, cfg.PvtSubnet, cfg.IPForward, cfg.TakeHost = o.fwd, o.pvt, o.ipForward, o.takeHost
 	cfg.StateDir, cfg.Socket, cfg.RESTAddress, cfg.Version = o.stateDir, o.cniSocket, o.restAddress, daemon.Build().Version
 	cfg.Probe = peerhealth.Ask(o.vtep, statemirror.DefaultRESTPort)
 	cfg.ContainersReachControl, cfg.DebugAddress = o.reachControl, o.debug
-	cfg.DebugHooks, cfg.Hook = o.debugHooks, killAt(*o)
+	cfg.DebugHooks, cfg.Hook = o.debugHooks, exitAtStep(*o)
 }
 
 // firstStart is how long a host without any state waits for the store. Then it exits, so
@@ -150,7 +150,7 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 		return err
 	}
 	if o.forwards() {
-		if err := chosen.remember(o.stateDir); err != nil {
+		if err := chosen.save(o.stateDir); err != nil {
 			return errors.Join(err, a.Close())
 		}
 	}
@@ -186,27 +186,27 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 	}
 	g.Go(func() error { return a.Run(ctx) })
 	g.Go(func() error {
-		daemon.Supervise(ctx, log, func(ctx context.Context) error { return answers(ctx, o.cniSocket) }, func(ctx context.Context) error {
+		daemon.Supervise(ctx, log, func(ctx context.Context) error { return servesRuntimes(ctx, o.cniSocket) }, func(ctx context.Context) error {
 			a.Observer.State() // a deadlock here stops the notifications to systemd, which then restarts netplugin
-			return answers(ctx, o.cniSocket)
+			return servesRuntimes(ctx, o.cniSocket)
 		})
 		return nil
 	})
 	return g.Wait()
 }
 
-// answers tells whether containers' runtimes are answered, be it that nothing
+// servesRuntimes tells whether containers' runtimes are answered, be it that nothing
 // can be attached now.
-func answers(ctx context.Context, socket string) error {
+func servesRuntimes(ctx context.Context, socket string) error {
 	if err := (attach.Client{Socket: socket}).Ready(ctx); errors.Is(err, attach.ErrUnreachable) {
 		return err
 	}
 	return nil
 }
 
-// killAt lets a test kill this process at a step of an attachment, as kill -9
+// exitAtStep lets a test kill this process at a step of an attachment, as kill -9
 // would: $CONTIV_NETPLUGIN_TEST_KILL names the step, and --debug-hooks allows it.
-func killAt(o options) func(string) error {
+func exitAtStep(o options) func(string) error {
 	at := os.Getenv(envPrefix + "TEST_KILL")
 	if !o.debugHooks || at == "" {
 		return nil

@@ -123,7 +123,7 @@ func TestManifests(t *testing.T) {
 		t.Errorf("%s installs into %s and %s", install.Name, onNode(agent, install, o.cniBinDir), onNode(agent, install, o.cniConfDir))
 	}
 	o := options(run)
-	if o.hostName != "node1" || o.ctrl.String() != "127.0.0.1" || o.vtep != o.ctrl || o.driver != driverAuto || !slices.Equal(o.store.Etcd, []string{"https://10.0.0.1:9002"}) || !slices.Equal(o.joining.doors, []string{"10.0.0.1:9005"}) {
+	if o.hostName != "node1" || o.ctrl.String() != "127.0.0.1" || o.vtep != o.ctrl || o.driver != driverAuto || !slices.Equal(o.store.Etcd, []string{"https://10.0.0.1:9002"}) || !slices.Equal(o.joining.enrollmentServers, []string{"10.0.0.1:9005"}) {
 		t.Errorf("%s: %+v", run.Name, o)
 	}
 	var token, authority string // where they are in the container

@@ -38,7 +38,7 @@ func (o options) warnIdle(fs *flags.Set, log *slog.Logger) {
 			o.warn(fs, log, f.flag, f.when)
 		}
 	}
-	for _, p := range planes {
+	for _, p := range dataPlanes {
 		for _, flag := range p.ownFlags() {
 			if p.name != o.driver {
 				o.warn(fs, log, flag, "driver "+p.name)

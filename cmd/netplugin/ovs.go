@@ -17,9 +17,9 @@ import (
 
 const driverOVS = "ovs"
 
-var ovsPlane = plane{
+var ovsPlane = dataPlane{
 	name: driverOVS, about: "Open vSwitch", forwards: true,
-	flags: ovsFlags, inUse: ovsInUse, open: openOVS, left: ovsLeft,
+	flags: ovsFlags, inUse: ovsInUse, open: openOVS, left: ovsLeftovers,
 }
 
 func ovsFlags(fs *flags.Set, o *options) {
@@ -70,7 +70,7 @@ func openOVS(ctx context.Context, o options, log *slog.Logger) (driver.Driver, e
 	return ovs.New(ctx, cfg)
 }
 
-func ovsLeft(ctx context.Context, o options, log *slog.Logger) (driver.Predecessor, error) {
+func ovsLeftovers(ctx context.Context, o options, log *slog.Logger) (driver.Predecessor, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	p, err := ovs.Leftovers(ctx, ovsConfig(o, log))

@@ -16,9 +16,9 @@ import (
 // openTimeout bounds the wait for a data plane that does not answer.
 const openTimeout = 15 * time.Second
 
-// plane is a data plane that a host may have. Functions may be nil where a row
+// dataPlane is a data plane that a host may have. Functions may be nil where a row
 // has nothing to say.
-type plane struct {
+type dataPlane struct {
 	name  string // as --driver and driver.json have it
 	about string // for the help text
 	// forwards: it moves packets of this host, and auto may take it; else it is
@@ -40,21 +40,21 @@ type plane struct {
 	left func(context.Context, options, *slog.Logger) (driver.Predecessor, error)
 }
 
-// planes are all that a host may have, in the order in which auto prefers them:
+// dataPlanes are all that a host may have, in the order in which auto prefers them:
 // another one is a row here.
-var planes = []plane{ebpfPlane, ovsPlane, fakePlane}
+var dataPlanes = []dataPlane{ebpfPlane, ovsPlane, fakePlane}
 
-// planeNamed finds a row; false for auto and what is not known.
-func planeNamed(name string) (plane, bool) {
-	i := slices.IndexFunc(planes, func(p plane) bool { return p.name == name })
+// dataPlaneByName finds a row; false for auto and what is not known.
+func dataPlaneByName(name string) (dataPlane, bool) {
+	i := slices.IndexFunc(dataPlanes, func(p dataPlane) bool { return p.name == name })
 	if i < 0 {
-		return plane{}, false
+		return dataPlane{}, false
 	}
-	return planes[i], true
+	return dataPlanes[i], true
 }
 
 // missing says what this machine lacks for the plane; "" = nothing.
-func (p plane) missing() string {
+func (p dataPlane) missing() string {
 	if p.lacks == nil {
 		return ""
 	}
@@ -62,7 +62,7 @@ func (p plane) missing() string {
 }
 
 // ownFlags names the flags that are for the plane only.
-func (p plane) ownFlags() (names []string) {
+func (p dataPlane) ownFlags() (names []string) {
 	if p.flags == nil {
 		return nil
 	}
@@ -77,19 +77,19 @@ func (p plane) ownFlags() (names []string) {
 // forwards tells whether the host's driver moves packets: all do but those for
 // tests.
 func (o options) forwards() bool {
-	p, known := planeNamed(o.driver)
+	p, known := dataPlaneByName(o.driver)
 	return !known || p.forwards
 }
 
 func driverFlags(fs *flags.Set, o *options) {
 	var about []string
 	names := []string{driverAuto}
-	for _, p := range planes {
+	for _, p := range dataPlanes {
 		names = append(names, p.name)
 		about = append(about, p.name+" ("+p.about+")")
 	}
 	fs.Enum(&o.driver, "driver", "name", "data plane: "+strings.Join(about, ", ")+", or auto (the one that this host has had; at first the first of them that it can run)", names...)
-	for _, p := range planes {
+	for _, p := range dataPlanes {
 		if p.flags != nil {
 			p.flags(fs, o)
 		}
@@ -100,7 +100,7 @@ func driverFlags(fs *flags.Set, o *options) {
 // could not be asked.
 func leftovers(ctx context.Context, o options, but string, log *slog.Logger) (out predecessors, err error) {
 	var errs []error
-	for _, p := range planes {
+	for _, p := range dataPlanes {
 		if p.name == but || p.left == nil {
 			continue
 		}

@@ -23,11 +23,11 @@ func (thirdLeft) String() string                  { return "what the third left"
 // TestThirdDriver: one row makes a driver known to all that choose, open, warn
 // and clean up.
 func TestThirdDriver(t *testing.T) {
-	old := planes
-	t.Cleanup(func() { planes = old })
+	old := dataPlanes
+	t.Cleanup(func() { dataPlanes = old })
 	var flag string
 	opened := false
-	planes = append([]plane{{
+	dataPlanes = append([]dataPlane{{
 		name: "third", about: "a test's", forwards: true,
 		flags: func(fs *flags.Set, _ *options) {
 			fs.String(&flag, "third-flag", "x", "for the third").From("")
@@ -40,7 +40,7 @@ func TestThirdDriver(t *testing.T) {
 		left: func(context.Context, options, *slog.Logger) (driver.Predecessor, error) {
 			return thirdLeft{}, errors.New("in doubt")
 		},
-	}}, planes[0], fakePlane)
+	}}, dataPlanes[0], fakePlane)
 	var o options
 	fs := newFlags(&o)
 	if err := fs.ParseAll([]string{"--driver", "third", "--third-flag", "a", "--ebpf-pin-dir", "/x", "--ip-forward", "--flow-log", "/x"}, noEnv); err != nil {
@@ -75,8 +75,8 @@ func TestThirdDriver(t *testing.T) {
 	if d, why := inUse(t.Context(), o); d != "third" || !strings.Contains(why, "its trace") {
 		t.Errorf("in use: %q, %q", d, why)
 	}
-	c := choice{Version: 1, Driver: "third", Why: "w", Since: "s"}
-	if err := c.remember(o.stateDir); err != nil {
+	c := driverChoice{Version: 1, Driver: "third", Why: "w", Since: "s"}
+	if err := c.save(o.stateDir); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := chooseDriver(t.Context(), options{driver: driverAuto, stateDir: o.stateDir}); err != nil || got != c {
@@ -97,9 +97,9 @@ func TestThirdDriver(t *testing.T) {
 
 // TestNoPlane: on a host that can run no data plane, the error says what each one lacks.
 func TestNoPlane(t *testing.T) {
-	_, err := choose(t.Context(), driverAuto, evidence{
+	_, err := choose(t.Context(), driverAuto, driverEvidence{
 		inUse: func(context.Context) (string, string) { return "", "" },
-		lacks: func(p plane) string { return p.name + " lacks all" },
+		lacks: func(p dataPlane) string { return p.name + " lacks all" },
 	})
 	if err == nil || !strings.Contains(err.Error(), "ebpf lacks all; ovs lacks all") {
 		t.Errorf("error %v", err)

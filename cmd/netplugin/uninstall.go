@@ -31,14 +31,14 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 			return fmt.Errorf("find the host's name: %w; give --host", err)
 		}
 	}
-	host, err := agent.Seize(ctx, agent.Config{Host: model.HostName(name), StateDir: o.stateDir, Socket: o.cniSocket})
+	host, err := agent.TakeIdle(ctx, agent.Config{Host: model.HostName(name), StateDir: o.stateDir, Socket: o.cniSocket})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
 	// One with other sockets and another state directory: its containers are not
 	// to be cut off because somebody has forgotten its flags.
-	for _, p := range planes {
+	for _, p := range dataPlanes {
 		if p.busy == nil {
 			continue
 		}
@@ -99,8 +99,8 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		say("the router's address, routes and nftables tables of BGP")
 	}
 	had := hoststack.Present()
-	problems := hoststack.New(slog.New(slog.DiscardHandler), false, nil).Apply(ctx, hoststack.Want{}, true)
-	if err := hoststack.NewFrontends(slog.New(slog.DiscardHandler)).Apply(ctx, hoststack.Place{}, true); err != nil {
+	problems := hoststack.New(slog.New(slog.DiscardHandler), false, nil).Apply(ctx, hoststack.Config{}, true)
+	if err := hoststack.NewFrontends(slog.New(slog.DiscardHandler)).Apply(ctx, hoststack.InterfaceConfig{}, true); err != nil {
 		problems["services of Kubernetes from this host"] = err
 	}
 	for _, object := range slices.Sorted(maps.Keys(problems)) {

@@ -56,7 +56,7 @@ var (
 		means:  "A host is alive and has not reported its status yet.",
 		remedy: "wait a minute; then look into the log of netplugin there",
 	})
-	HostUnheard = cluster(row{
+	HostNoHeartbeat = cluster(row{
 		name: "host-no-answer", severity: api.SeverityWarning, check: api.CheckHosts,
 		means:  "A host is alive and has not answered the doctor.",
 		remedy: "ask again; then look into the log of netplugin there: it is very busy, cannot reach this netmaster, or follows the store too late",

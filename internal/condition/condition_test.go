@@ -150,13 +150,13 @@ func TestAlertsCoverErrors(t *testing.T) {
 
 func TestErrorMakesDaemonUnwell(t *testing.T) {
 	h := api.Health{Ready: true}
-	HostRemarks.Add(&h, errors.New("x"))
+	HostNotes.Add(&h, errors.New("x"))
 	HostMTU.Add(&h, errors.New("x"))
-	if !h.Ready || !h.Well() {
+	if !h.Ready || !h.IsHealthy() {
 		t.Errorf("a notice and a warning: %+v", h)
 	}
 	HostObjects.Add(&h, errors.New("x"))
-	if !h.Ready || h.Well() {
+	if !h.Ready || h.IsHealthy() {
 		t.Errorf("something is cut off: %+v", h)
 	}
 	HostPorts.Add(&h, errors.New("x"))

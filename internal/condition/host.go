@@ -81,7 +81,7 @@ var (
 		means:  "A certificate of netplugin's, or an authority beside it, has ended or will soon; or its files are missing, cannot be read or do not fit together. netplugin goes on with what it has read before, until it restarts.",
 		remedy: "renew it, or put its files back, as the message says",
 	})
-	HostTrial = host(row{
+	HostUnconfirmedChange = host(row{
 		name: "unconfirmed", severity: api.SeverityNotice, check: api.CheckDataPlane,
 		means:  "A change waits to be confirmed.",
 		remedy: "'netctl confirm' or 'netctl revert' ends it; 'netctl pending' says what it is",
@@ -101,7 +101,7 @@ var (
 		means:  "A container has deleted its interface, set it down or renamed it, or has changed its address, MAC or default route; or it has ended without being detached. netplugin looks at each container within a minute or so. It is the container's own state, and not the host's.",
 		remedy: "restart the container, if it was not meant to do so; if it has ended, have its runtime delete it, or release it with POST /debug/reclaimEndpoint/CONTAINER of netplugin's inspection",
 	})
-	HostRemarks = host(row{
+	HostNotes = host(row{
 		name: "remarks", severity: api.SeverityNotice, check: api.CheckDataPlane,
 		means:  "A problem that cuts nothing off: settings without effect, foreign flows, Docker's networks, BGP neighbors, the flow log.",
 		remedy: "'netctl host inspect HOST' names each object",

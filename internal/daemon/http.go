@@ -22,17 +22,17 @@ const ShutdownGrace = 5 * time.Second
 // ShutdownGrace. It returns nil after a shutdown and closes ln. The requests' contexts
 // carry ctx's values, and end only when the grace is over.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger) error {
-	return ServeNoting(ctx, ln, h, log, nil)
+	return ServeTracking(ctx, ln, h, log, nil)
 }
 
-// ServeNoting is Serve that notes the clients which do not trust it; nil = they are not
+// ServeTracking is Serve that notes the clients which do not trust it; nil = they are not
 // noted.
-func ServeNoting(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger, distrust *Distrust) error {
+func ServeTracking(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger, distrust *UntrustedClients) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	srv := transport.NewServer(h)
 	srv.BaseContext = func(net.Listener) context.Context { return base }
-	srv.ErrorLog = stdlog.New(&refusals{log: log, now: time.Now, distrust: distrust}, "", 0)
+	srv.ErrorLog = stdlog.New(&tlsErrorLog{log: log, now: time.Now, distrust: distrust}, "", 0)
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(ln) }()
 	select {

@@ -14,25 +14,25 @@ import (
 // A lineFile leaves this much of its file system free, but no more than a tenth
 // of it: what else lies there is needed more.
 const (
-	lineFileSpare = 100 << 20
-	lineFileLook  = time.Second // how old such a look may be
+	lineFileReserve       = 100 << 20
+	lineFileCheckInterval = time.Second // how old such a look may be
 )
 
 // lineFile appends lines to a file, which it makes for its owner alone.
 type lineFile struct {
-	path   string
-	reopen atomic.Bool
-	file   *os.File  // nil while it is not open
-	torn   bool      // it does not end with a line's end
-	looked time.Time // at the name, and at what is free
-	full   error     // as of then
+	path      string
+	reopen    atomic.Bool
+	file      *os.File  // nil while it is not open
+	torn      bool      // it does not end with a line's end
+	checkedAt time.Time // at the name, and at what is free
+	full      error     // as of then
 }
 
 // Write implements Lines.
 func (f *lineFile) Write(_ context.Context, line []byte) error {
 	now := time.Now()
-	look := now.Sub(f.looked) >= lineFileLook
-	if f.reopen.Swap(false) || look && f.gone() {
+	look := now.Sub(f.checkedAt) >= lineFileCheckInterval
+	if f.reopen.Swap(false) || look && f.isReplaced() {
 		_ = f.Close() // what was written is written
 	}
 	if f.file == nil {
@@ -42,7 +42,7 @@ func (f *lineFile) Write(_ context.Context, line []byte) error {
 		look = true
 	}
 	if look {
-		f.looked, f.full = now, f.room()
+		f.checkedAt, f.full = now, f.checkSpace()
 	}
 	if f.full != nil {
 		return f.full
@@ -83,9 +83,9 @@ func (f *lineFile) open() error {
 	return nil
 }
 
-// gone reports whether another file has the name now, or none: log rotation may send no
+// isReplaced reports whether another file has the name now, or none: log rotation may send no
 // signal.
-func (f *lineFile) gone() bool {
+func (f *lineFile) isReplaced() bool {
 	if f.file == nil {
 		return false
 	}
@@ -97,19 +97,19 @@ func (f *lineFile) gone() bool {
 	return err != nil || !os.SameFile(have, named)
 }
 
-// room tells that the file system is too full.
-func (f *lineFile) room() error {
+// checkSpace tells that the file system is too full.
+func (f *lineFile) checkSpace() error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(f.file.Fd()), &st); err != nil {
 		return fmt.Errorf("check the free space of %s: %w", f.path, err)
 	}
 	block := uint64(st.Bsize)
-	return leaveSpare(f.path, st.Bavail*block, st.Blocks*block)
+	return checkReserve(f.path, st.Bavail*block, st.Blocks*block)
 }
 
-// leaveSpare tells that no more may be written, by the bytes of a file system.
-func leaveSpare(path string, free, size uint64) error {
-	if spare := min(lineFileSpare, size/10); free < spare {
+// checkReserve tells that no more may be written, by the bytes of a file system.
+func checkReserve(path string, free, size uint64) error {
+	if spare := min(lineFileReserve, size/10); free < spare {
 		return fmt.Errorf("write %s: the last %d MiB of its file system are reserved for other files; free some space", path, spare>>20)
 	}
 	return nil

@@ -79,7 +79,7 @@ func TestLineFileReopen(t *testing.T) {
 	l.Reopen()
 	writeLines(t, l, "three")
 	move(".2")
-	l.(*lineFile).looked = time.Now().Add(-lineFileLook) // without a signal
+	l.(*lineFile).checkedAt = time.Now().Add(-lineFileCheckInterval) // without a signal
 	writeLines(t, l, "four")
 	holds(t, path+".1", "one\ntwo\n")
 	holds(t, path+".2", "three\n")
@@ -113,13 +113,13 @@ func TestLineFileTrouble(t *testing.T) {
 	fails(openLines(t, dir), dir)
 
 	f := l.(*lineFile)
-	f.full, f.looked = f.room(), time.Now()
+	f.full, f.checkedAt = f.checkSpace(), time.Now()
 	if f.full != nil {
 		t.Skipf("the disk of the test is full: %v", f.full)
 	}
 	f.full = os.ErrDeadlineExceeded // as a look that found no room
 	fails(l, os.ErrDeadlineExceeded.Error())
-	f.looked = time.Time{} // the next look finds it
+	f.checkedAt = time.Time{} // the next look finds it
 	writeLines(t, l, "again")
 	holds(t, later, "here\nagain\n")
 }
@@ -151,7 +151,7 @@ func TestLineFileFull(t *testing.T) {
 		free, size uint64
 		ok         bool
 	}{{100 * mib, 1 << 40, true}, {99 * mib, 1 << 40, false}, {1 * mib, 10 * mib, true}, {0, 10 * mib, false}} {
-		if err := leaveSpare(path, fs.free, fs.size); (err == nil) != fs.ok {
+		if err := checkReserve(path, fs.free, fs.size); (err == nil) != fs.ok {
 			t.Errorf("%d of %d MiB are free: %v", fs.free/mib, fs.size/mib, err)
 		}
 	}

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// refusalEvery is how often at most a refused connection is a warning: clients that reach a
+// tlsErrorInterval is how often at most a refused connection is a warning: clients that reach a
 // port can make as many as they like.
-const refusalEvery = 10 * time.Second
+const tlsErrorInterval = 10 * time.Second
 
-// refusals is the error log of an HTTP server: clients whose certificates are refused
+// tlsErrorLog is the error log of an HTTP server: clients whose certificates are refused
 // are warned of, the rest is for who looks for it.
-type refusals struct {
+type tlsErrorLog struct {
 	log      *slog.Logger
 	now      func() time.Time
-	distrust *Distrust // nil = not recorded
+	distrust *UntrustedClients // nil = not recorded
 
 	mu   sync.Mutex
 	last time.Time
 }
 
-func (r *refusals) Write(line []byte) (int, error) {
+func (r *tlsErrorLog) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,7 +35,7 @@ func (r *refusals) Write(line []byte) (int, error) {
 			r.distrust.note(client.Addr().Unmap(), now)
 		}
 	}
-	if strings.Contains(text, "TLS handshake error") && strings.Contains(text, "certificate") && now.Sub(r.last) >= refusalEvery {
+	if strings.Contains(text, "TLS handshake error") && strings.Contains(text, "certificate") && now.Sub(r.last) >= tlsErrorInterval {
 		r.last = now
 		r.log.Warn("a connection is refused", "why", text)
 	} else {
@@ -45,20 +45,20 @@ func (r *refusals) Write(line []byte) (int, error) {
 }
 
 const (
-	// distrustFor is how long a client that refused the certificate counts.
-	distrustFor = time.Minute
-	// distrustTries is how often it has to do so, and distrustSpan over how long: a client
+	// untrustedFor is how long a client that refused the certificate counts.
+	untrustedFor = time.Minute
+	// untrustedTries is how often it has to do so, and untrustedSpan over how long: a client
 	// that tries again and again is unattended, and one that looks for netmasters at the
 	// addresses of the store meets this one by an address that its certificate lacks.
-	distrustTries = 3
-	distrustSpan  = 10 * time.Second
-	// distrustAddresses bounds how many clients are known.
-	distrustAddresses = 1024
+	untrustedTries = 3
+	untrustedSpan  = 10 * time.Second
+	// untrustedAddresses bounds how many clients are known.
+	untrustedAddresses = 1024
 )
 
-// Distrust knows the clients that refuse a server's certificate again and again: they trust
+// UntrustedClients knows the clients that refuse a server's certificate again and again: they trust
 // another authority. It is safe for concurrent use; its zero value knows none.
-type Distrust struct {
+type UntrustedClients struct {
 	mu   sync.Mutex
 	seen map[netip.Addr]tries
 }
@@ -68,7 +68,7 @@ type tries struct {
 	first, last time.Time
 }
 
-func (d *Distrust) note(client netip.Addr, now time.Time) {
+func (d *UntrustedClients) note(client netip.Addr, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.seen == nil {
@@ -79,29 +79,29 @@ func (d *Distrust) note(client netip.Addr, now time.Time) {
 	if !known {
 		t.first = now
 	}
-	if known || len(d.seen) < distrustAddresses {
+	if known || len(d.seen) < untrustedAddresses {
 		d.seen[client] = tries{t.n + 1, t.first, now}
 	}
 }
 
-func (d *Distrust) forget(now time.Time) {
+func (d *UntrustedClients) forget(now time.Time) {
 	for client, t := range d.seen {
-		if now.Sub(t.last) >= distrustFor {
+		if now.Sub(t.last) >= untrustedFor {
 			delete(d.seen, client)
 		}
 	}
 }
 
 // Err names the clients; nil = there are none.
-func (d *Distrust) Err() error { return d.err(time.Now()) }
+func (d *UntrustedClients) Err() error { return d.err(time.Now()) }
 
-func (d *Distrust) err(now time.Time) error {
+func (d *UntrustedClients) err(now time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.forget(now)
 	var clients []string
 	for client, t := range d.seen {
-		if t.n >= distrustTries && t.last.Sub(t.first) >= distrustSpan {
+		if t.n >= untrustedTries && t.last.Sub(t.first) >= untrustedSpan {
 			clients = append(clients, client.String())
 		}
 	}

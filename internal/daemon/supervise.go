@@ -8,8 +8,8 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// askEvery is how often a program that is not ready yet is asked.
-const askEvery = 100 * time.Millisecond
+// systemdInterval is how often a program that is not ready yet is asked.
+const systemdInterval = 100 * time.Millisecond
 
 // Supervise tells systemd, when it started the program (Type=notify), that it is
 // ready once ready says so, and then, if the unit asks for it (WatchdogSec), that
@@ -28,7 +28,7 @@ func Supervise(ctx context.Context, log *slog.Logger, ready, alive func(context.
 			log.Warn("systemd cannot be notified", "what", state, "error", err)
 		}
 	}
-	tick := time.NewTicker(askEvery)
+	tick := time.NewTicker(systemdInterval)
 	defer tick.Stop()
 	defer notify(daemon.SdNotifyStopping)
 	for last := ""; ; {

@@ -176,7 +176,7 @@ func (s *syslogSink) run(ctx context.Context) {
 		for {
 			err := s.send(ctx, msg)
 			if err == nil {
-				s.sayDropped(ctx)
+				s.reportDropped(ctx)
 				wait = 0
 				break
 			}
@@ -202,9 +202,9 @@ func (s *syslogSink) isClosing() bool {
 	}
 }
 
-// sayDropped sends how many messages were dropped; if that fails, they count for
+// reportDropped sends how many messages were dropped; if that fails, they count for
 // the next time.
-func (s *syslogSink) sayDropped(ctx context.Context) {
+func (s *syslogSink) reportDropped(ctx context.Context) {
 	n := s.dropped.Swap(0)
 	if n == 0 {
 		return

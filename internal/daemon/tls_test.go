@@ -21,7 +21,7 @@ import (
 func TestRefusals(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(1000, 0)
-	r := &refusals{log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return now }}
+	r := &tlsErrorLog{log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return now }}
 	const refused = "http: TLS handshake error from 10.0.0.9:1: tls: failed to verify certificate: it has expired\n"
 	for _, line := range []string{"http: TLS handshake error from 10.0.0.9:1: EOF\n", refused, refused} {
 		if n, err := r.Write([]byte(line)); n != len(line) || err != nil {
@@ -31,7 +31,7 @@ func TestRefusals(t *testing.T) {
 	if got := strings.Count(out.String(), "level=WARN"); got != 1 || !strings.Contains(out.String(), "it has expired") {
 		t.Errorf("%d warnings: %s", got, &out)
 	}
-	now = now.Add(refusalEvery)
+	now = now.Add(tlsErrorInterval)
 	if _, err := r.Write([]byte(refused)); err != nil || strings.Count(out.String(), "level=WARN") != 2 {
 		t.Errorf("ten seconds later: %v, %s", err, &out)
 	}
@@ -40,12 +40,12 @@ func TestRefusals(t *testing.T) {
 // TestDistrust: clients that trust another authority are named once they have refused the
 // certificate several times over some seconds, and no longer when they have not for a minute.
 func TestDistrust(t *testing.T) {
-	d := new(Distrust)
+	d := new(UntrustedClients)
 	begin := time.Now()
 	var passed atomic.Int64 // seconds
 	now := func() time.Time { return begin.Add(time.Duration(passed.Load()) * time.Second) }
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
-	s.Config.ErrorLog = stdlog.New(&refusals{log: slog.New(slog.DiscardHandler), now: now, distrust: d}, "", 0)
+	s.Config.ErrorLog = stdlog.New(&tlsErrorLog{log: slog.New(slog.DiscardHandler), now: now, distrust: d}, "", 0)
 	s.StartTLS()
 	defer s.Close()
 	unknowing := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: x509.NewCertPool()}}}
@@ -75,19 +75,19 @@ func TestDistrust(t *testing.T) {
 			}
 		}
 	}
-	for range 2 * distrustTries {
+	for range 2 * untrustedTries {
 		try(s.Client())
 		try(unknowing)
 		if err := d.err(now()); err != nil {
 			t.Errorf("at once: %v", err)
 		}
 	}
-	passed.Store(int64(distrustSpan / time.Second))
+	passed.Store(int64(untrustedSpan / time.Second))
 	try(unknowing)
 	if err := d.err(now()); err == nil || !strings.HasPrefix(err.Error(), "127.0.0.1 keep refusing the certificate") {
 		t.Error(err)
 	}
-	if err := d.err(now().Add(distrustFor)); err != nil {
+	if err := d.err(now().Add(untrustedFor)); err != nil {
 		t.Errorf("a minute later: %v", err)
 	}
 }

@@ -7,12 +7,12 @@ import (
 
 // Field describes a field of an object. Its texts are phrases without full stop.
 type Field struct {
-	Means    string   // what it is for
-	Allows   string   // what it may hold beyond that
-	Unset    string   // what it means that it is empty, or 0; "" = nothing special, or Allows says it
-	Enum     []string // the values, if there are few
-	Min, Max int      // of an integer; both zero = none
-	Required bool
+	Description string   // what it is for
+	Range       string   // what it may hold beyond that
+	Default     string   // what it means that it is empty, or 0; "" = nothing special, or Allows says it
+	Enum        []string // the values, if there are few
+	Min, Max    int      // of an integer; both zero = none
+	Required    bool
 }
 
 // Of returns the fields of an object on the wire, or of a pointer to one, by their JSON
@@ -26,25 +26,25 @@ func Of(object any) map[string]Field {
 }
 
 // Text is all that there is to say, for references.
-func (f Field) Text() string { return join(f.Means, f.Allows, f.unset("empty = ", "0 = ")) }
+func (f Field) Text() string { return join(f.Description, f.Range, f.unset("empty = ", "0 = ")) }
 
 // Short leaves out what the field may hold, for help texts and schemas, which say or check
 // that themselves. More is said behind it.
 func (f Field) Short(more string) string {
-	if f.Unset == "none" { // goes without saying
-		f.Unset = ""
+	if f.Default == "none" { // goes without saying
+		f.Default = ""
 	}
-	return join(f.Means, f.unset("not given: ", "not given: "), more)
+	return join(f.Description, f.unset("not given: ", "not given: "), more)
 }
 
 func (f Field) unset(text, number string) string {
 	switch {
-	case f.Unset == "":
+	case f.Default == "":
 		return ""
 	case f.Max > 0:
-		return number + f.Unset
+		return number + f.Default
 	}
-	return text + f.Unset
+	return text + f.Default
 }
 
 func join(parts ...string) string {

@@ -26,8 +26,8 @@ func parseAnyAction(field string, a Action) (Action, error) {
 	return parseEnum(field, string(a), Allow, Deny, Pass)
 }
 
-// Known reports whether this version knows the action.
-func (a Action) Known() bool { return slices.Contains(actions[:], a) }
+// IsKnown reports whether this version knows the action.
+func (a Action) IsKnown() bool { return slices.Contains(actions[:], a) }
 
 // Rank is the place of the action among rules of one priority: the lowest decides, from 0.
 // What is no action denies, and ranks so.

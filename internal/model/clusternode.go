@@ -41,7 +41,7 @@ func (n ClusterNode) Validate() error {
 			return InvalidField("addrs", a, WantServiceAddr+"; sorted, each once")
 		}
 	}
-	return validText("zone", n.Zone, 253)
+	return checkText("zone", n.Zone, 253)
 }
 
 // MaxServiceRanges is how many ranges of service addresses a cluster has at most.

@@ -132,10 +132,10 @@ func (e Endpoint) Validate() error {
 	if e.MAC[0]&1 != 0 {
 		return InvalidField("MacAddress", e.MAC, "must be a unicast address: an even first byte")
 	}
-	if err := validText("EPCommonName", e.Name, MaxEndpointText); err != nil {
+	if err := checkText("EPCommonName", e.Name, MaxEndpointText); err != nil {
 		return err
 	}
-	if err := validText("ContainerID", e.Container, MaxEndpointText); err != nil {
+	if err := checkText("ContainerID", e.Container, MaxEndpointText); err != nil {
 		return err
 	}
 	if e.Namespace != "" {
@@ -146,10 +146,10 @@ func (e Endpoint) Validate() error {
 	if err := ValidateNamedPorts(e.Ports); err != nil {
 		return err
 	}
-	if err := validText("Pod.Name", e.Pod.Name, MaxEndpointText); err != nil {
+	if err := checkText("Pod.Name", e.Pod.Name, MaxEndpointText); err != nil {
 		return err
 	}
-	if err := validText("Pod.UID", e.Pod.UID, MaxEndpointText); err != nil {
+	if err := checkText("Pod.UID", e.Pod.UID, MaxEndpointText); err != nil {
 		return err
 	}
 	if (e.Pod.UID == "") != (e.Pod.Name == "") || e.Pod.UID != "" && e.Namespace == "" {
@@ -175,7 +175,7 @@ func ValidateLabels(labels map[string]string) error {
 		if len(v) > MaxLabelValue {
 			return InvalidField("Labels", k, fmt.Sprintf("must have values of at most %d bytes", MaxLabelValue))
 		}
-		if steering(v) {
+		if hasControlCharacters(v) {
 			return InvalidField("Labels", k, "must have values without control characters, other than tabs and ends of lines, and without marks of direction")
 		}
 	}

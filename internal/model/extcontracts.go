@@ -70,7 +70,7 @@ func (e ExtContracts) Validate() error {
 		if c == "" || strings.ContainsAny(c, " ,") {
 			return InvalidField("contracts", c, "must not be empty, nor contain spaces or commas")
 		}
-		if err := validText("contracts", c, MaxContractName); err != nil {
+		if err := checkText("contracts", c, MaxContractName); err != nil {
 			return err
 		}
 		if slices.Contains(e.Contracts[:i], c) {

@@ -33,9 +33,9 @@ func (m *FlowMeter) Add(r PolicyRule, by int) {
 		selector := p.Selector
 		switch {
 		case p.CIDR.IsValid() && p.CIDR.Addr().Is4():
-			m.fixed += by * pieces(p) * prefix4
+			m.fixed += by * exceptPrefixCount(p) * prefix4
 		case p.CIDR.IsValid():
-			m.fixed += by * pieces(p) * prefix6
+			m.fixed += by * exceptPrefixCount(p) * prefix6
 		case selector == nil: // a network, on a VLAN also by its subnets
 			selector = &Selector{Tenant: p.Network.Tenant, Network: p.Network.Name}
 			m.fixed += by * (prefix4 + prefix6)
@@ -97,8 +97,8 @@ func portFlows(ports []PortMatch) (f flowsOfPorts) {
 	return f
 }
 
-// pieces bounds how many prefixes are left of one without its exceptions.
-func pieces(p Peer) int {
+// exceptPrefixCount bounds how many prefixes are left of one without its exceptions.
+func exceptPrefixCount(p Peer) int {
 	n := 0
 	for _, x := range p.Except {
 		n += max(0, x.Bits()-p.CIDR.Bits())

@@ -52,9 +52,9 @@ func (g Global) Generated() LabelFilter {
 	return g.GeneratedLabels
 }
 
-// MayCount reports whether a label can be made part of identities: the default list covers
+// CanIdentify reports whether a label can be made part of identities: the default list covers
 // it, and no added entry does.
-func (g Global) MayCount(key string) bool {
+func (g Global) CanIdentify(key string) bool {
 	added := slices.DeleteFunc(slices.Clone(g.Generated()), defaultLabelFilter.has)
 	return defaultLabelFilter.Covers(key) && !added.Covers(key)
 }

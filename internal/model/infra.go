@@ -50,8 +50,8 @@ func (n Network) validateInfra() error {
 	switch {
 	case why != "":
 		return InvalidField("networkName", name, why)
-	case n.Native:
-		return InvalidField("native", n.Native, "is not for networks of nwType infra: hosts know a native network's containers already, and have no address on it")
+	case n.Routed:
+		return InvalidField("native", n.Routed, "is not for networks of nwType infra: hosts know a native network's containers already, and have no address on it")
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func TestCountedLabels(t *testing.T) {
 		t.Errorf("what either of two alike covers: %v", same)
 	}
 	after.GeneratedLabels = LabelFilter{"apps.", "job-name"}
-	if !before.MayCount(index) || after.MayCount(index) || !after.MayCount("job-name") || before.MayCount("app") {
+	if !before.CanIdentify(index) || after.CanIdentify(index) || !after.CanIdentify("job-name") || before.CanIdentify("app") {
 		t.Error("what may count")
 	}
 	if _, err := ParseLabelFilter("generatedLabels", []string{"!" + index}); err == nil {

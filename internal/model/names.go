@@ -94,8 +94,8 @@ func split2(kind, s string) (tenant, name string, err error) {
 	return p[0], p[1], nil
 }
 
-// validText checks a text for people: printable, at most limit bytes.
-func validText(field, s string, limit int) error {
+// checkText checks a text for people: printable, at most limit bytes.
+func checkText(field, s string, limit int) error {
 	if len(s) > limit || !printable(s) {
 		return InvalidField(field, s, fmt.Sprintf("must be at most %d printable characters", limit))
 	}
@@ -109,16 +109,16 @@ func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) })
 }
 
-// steering tells whether a text, of several lines perhaps, holds controls of a terminal
+// hasControlCharacters tells whether a text, of several lines perhaps, holds controls of a terminal
 // other than tabs and ends of lines, or marks that turn the direction of text around.
-func steering(s string) bool {
+func hasControlCharacters(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
 		return unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' || unicode.Is(unicode.Bidi_Control, r)
 	})
 }
 
-// rawText checks that the text, as the user wrote it, parses to the value it is kept with.
-func rawText(field, raw string, want netip.Prefix, parse func(string) (netip.Prefix, error)) error {
+// checkRawText checks that the text, as the user wrote it, parses to the value it is kept with.
+func checkRawText(field, raw string, want netip.Prefix, parse func(string) (netip.Prefix, error)) error {
 	if raw == "" {
 		return nil
 	}

@@ -65,7 +65,7 @@ type Network struct {
 	Subnet6   netip.Prefix `json:"subnet6,omitzero"`
 	Gateway6  netip.Addr   `json:"gateway6,omitzero"`
 	CfgdTag   string       `json:"cfgdTag,omitempty"`
-	Native    bool         `json:"native,omitempty"`    // hosts' stacks know its endpoints by their own addresses
+	Routed    bool         `json:"native,omitempty"`    // hosts' stacks know its endpoints by their own addresses
 	RawSubnet string       `json:"rawSubnet,omitempty"` // the subnet as the user wrote it, echoed by the API
 
 	RawSubnet6 string   `json:"rawSubnet6,omitempty"` // likewise ipv6Subnet
@@ -120,11 +120,11 @@ func (n Network) Validate() error {
 	if !n.Subnet.IsValid() && !n.Subnet6.IsValid() {
 		return InvalidField("subnet", "", "must be given, or ipv6Subnet, or both")
 	}
-	if n.Native && n.Key.Tenant != DefaultTenant {
-		return InvalidField("native", n.Native, fmt.Sprintf("is for networks of tenant %s alone: hosts know its containers by their own addresses, and other tenants' may be equal", DefaultTenant))
+	if n.Routed && n.Key.Tenant != DefaultTenant {
+		return InvalidField("native", n.Routed, fmt.Sprintf("is for networks of tenant %s alone: hosts know its containers by their own addresses, and other tenants' may be equal", DefaultTenant))
 	}
-	if n.Native && n.Encap != EncapVXLAN {
-		return InvalidField("native", n.Native, "is for networks of encap vxlan alone: hosts and containers of other hosts reach each other by tunnels")
+	if n.Routed && n.Encap != EncapVXLAN {
+		return InvalidField("native", n.Routed, "is for networks of encap vxlan alone: hosts and containers of other hosts reach each other by tunnels")
 	}
 	if err := n.validateSubnet4(); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (n Network) Validate() error {
 			return InvalidField("ipv6Subnet", n.Subnet6, "must not have bits set beyond its length")
 		}
 	}
-	if err := rawText("ipv6Subnet", n.RawSubnet6, n.Subnet6, func(s string) (netip.Prefix, error) {
+	if err := checkRawText("ipv6Subnet", n.RawSubnet6, n.Subnet6, func(s string) (netip.Prefix, error) {
 		return ParseSubnet6("ipv6Subnet", s)
 	}); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (n Network) validateSubnet4() error {
 		if n.Range.IsValid() {
 			return InvalidField("subnet", n.Range, "must have a subnet around its range")
 		}
-		return rawText("subnet", n.RawSubnet, n.Subnet, nil)
+		return checkRawText("subnet", n.RawSubnet, n.Subnet, nil)
 	}
 	if n.Range.IsValid() {
 		if why := rangeFault(n.Subnet, n.Range); why != "" {
@@ -174,7 +174,7 @@ func (n Network) validateSubnet4() error {
 	if p != n.Subnet || r != n.Range {
 		return InvalidField("subnet", n.Subnet, "must not have bits set beyond its length")
 	}
-	return rawText("subnet", n.RawSubnet, n.Subnet, func(s string) (netip.Prefix, error) {
+	return checkRawText("subnet", n.RawSubnet, n.Subnet, func(s string) (netip.Prefix, error) {
 		p, r, err := ParseSubnet4("subnet", s)
 		if err == nil && r != n.Range {
 			p = netip.Prefix{}

@@ -27,14 +27,14 @@ var OwnedResources = map[string]string{
 // Resource is the object of Kubernetes, as kubectl takes it.
 func (o Ownership) Resource() string { return OwnedResources[o.Kind] + "/" + o.Object }
 
-// RuledPolicy is a ContivPolicy with all of its rules.
-type RuledPolicy struct {
+// PolicyWithRules is a ContivPolicy with all of its rules.
+type PolicyWithRules struct {
 	Policy ContivPolicy
 	Rules  []Rule // each id once
 }
 
 // General returns the policy and its rules as they are stored and compiled.
-func (p RuledPolicy) General() NetworkPolicy {
+func (p PolicyWithRules) General() NetworkPolicy {
 	out := NetworkPolicy{Policy: p.Policy.General()}
 	for _, r := range p.Rules {
 		out.Rules = append(out.Rules, r.General())
@@ -42,11 +42,11 @@ func (p RuledPolicy) General() NetworkPolicy {
 	return out
 }
 
-// MaxPolicyRules is how many rules a RuledPolicy may have.
+// MaxPolicyRules is how many rules a PolicyWithRules may have.
 const MaxPolicyRules = 1024
 
 // Validate checks all fields. The error is of kind ErrInvalid.
-func (p RuledPolicy) Validate() error {
+func (p PolicyWithRules) Validate() error {
 	if err := p.Policy.Validate(); err != nil {
 		return err
 	}

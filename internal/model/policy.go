@@ -50,8 +50,8 @@ func (t Tier) String() string {
 	return fmt.Sprintf("tier %d", uint8(t))
 }
 
-// Known tells whether this version knows the tier.
-func (t Tier) Known() bool {
+// IsKnown tells whether this version knows the tier.
+func (t Tier) IsKnown() bool {
 	return t == TierAdmin || t == TierContiv || t == TierKubernetes || t == TierBaseline
 }
 
@@ -309,7 +309,7 @@ func (p Peer) validate(field string, t TenantName) error {
 			return InvalidField(field+".except", x, "must be a part of "+p.CIDR.String())
 		}
 	}
-	return rawText(field+".cidr", p.Text, p.CIDR, func(s string) (netip.Prefix, error) { return ParsePeerAddr(field+".cidr", s) })
+	return checkRawText(field+".cidr", p.Text, p.CIDR, func(s string) (netip.Prefix, error) { return ParsePeerAddr(field+".cidr", s) })
 }
 
 func (m PortMatch) validate() error {

@@ -76,7 +76,7 @@ func TestTierText(t *testing.T) {
 		}
 	}
 	var p Policy
-	if err := json.Unmarshal([]byte(`{"tier":"cloud"}`), &p); err != nil || p.Tier.Known() {
+	if err := json.Unmarshal([]byte(`{"tier":"cloud"}`), &p); err != nil || p.Tier.IsKnown() {
 		t.Errorf("an unknown tier is read as %v, %v", p.Tier, err)
 	}
 }

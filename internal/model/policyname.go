@@ -12,8 +12,8 @@ const (
 	OfLongName             = "kubernetes-long."
 )
 
-// Reserved tells whether a policy's name is kept for Kubernetes.
-func (n PolicyName) Reserved() bool { return n.KubernetesObject() != "" }
+// IsKubernetes tells whether a policy's name is kept for Kubernetes.
+func (n PolicyName) IsKubernetes() bool { return n.KubernetesObject() != "" }
 
 // KubernetesObject says which object of Kubernetes a policy of that name stands for,
 // for people; empty when the name is not kept for Kubernetes.

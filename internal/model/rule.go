@@ -182,7 +182,7 @@ func (r Rule) Validate() error {
 	if r.Addr.IsValid() && r.Addr != r.Addr.Masked() {
 		return InvalidField(side+"IpAddress", r.Addr, "must not have bits set beyond its length")
 	}
-	return rawText(side+"IpAddress", r.RawAddr, r.Addr, func(s string) (netip.Prefix, error) {
+	return checkRawText(side+"IpAddress", r.RawAddr, r.Addr, func(s string) (netip.Prefix, error) {
 		return ParsePeerAddr(side+"IpAddress", s)
 	})
 }

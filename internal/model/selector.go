@@ -104,7 +104,7 @@ func (r Requirement) Holds(labels map[string]string) bool {
 // Selects tells whether an identity belongs to the selection.
 func (s Selector) Selects(r IdentityRecord) bool {
 	if s.Tenant != r.Network.Tenant || s.Network != "" && s.Network != r.Network.Name ||
-		s.Group != "" && s.Group != r.Group || r.LabelsUnknown() && s.AsksForLabels() {
+		s.Group != "" && s.Group != r.Group || r.LabelsUnknown() && s.UsesLabels() {
 		return false
 	}
 	for k, v := range s.MatchLabels {
@@ -125,9 +125,9 @@ func (s Selector) Selects(r IdentityRecord) bool {
 	return true
 }
 
-// AsksForLabels tells whether labels decide what is selected, of endpoints or of
+// UsesLabels tells whether labels decide what is selected, of endpoints or of
 // their namespaces.
-func (s Selector) AsksForLabels() bool {
+func (s Selector) UsesLabels() bool {
 	return len(s.MatchLabels)+len(s.MatchExpressions)+len(s.Namespaces) > 0
 }
 

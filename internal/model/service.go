@@ -24,11 +24,11 @@ const (
 )
 
 // Limits of all services together: what a host holds that has containers of all
-// tenants. MaxFronts counts addresses and ports: a service of two families with
+// tenants. MaxServiceFrontends counts addresses and ports: a service of two families with
 // three ports has six.
 const (
-	MaxServices = 16384
-	MaxFronts   = 65536
+	MaxServices         = 16384
+	MaxServiceFrontends = 65536
 )
 
 // ServiceKey names a service within the cluster. A service of Kubernetes is tenant
@@ -135,8 +135,8 @@ const (
 	NearNode     Near = "node" // the client's node, else its zone
 )
 
-// Fronts is how many pairs of address and port the service has, node ports not counted.
-func (s Service) Fronts() int {
+// FrontendCount is how many pairs of address and port the service has, node ports not counted.
+func (s Service) FrontendCount() int {
 	return len(s.Ports) * (len(s.Addrs) + len(s.Balanced) + len(s.External))
 }
 
@@ -144,13 +144,13 @@ func (s Service) Fronts() int {
 // others. services and fronts are what there is altogether, old included, which the service
 // replaces if there is one. A service that takes no more than old fits.
 func (s Service) CheckCapacity(old Service, there bool, services, fronts int) error {
-	grows := s.Fronts() - old.Fronts()
+	grows := s.FrontendCount() - old.FrontendCount()
 	switch {
 	case !there && services >= MaxServices:
 		return Errorf(ErrExhausted, "there are %d services, a host's limit", services)
-	case grows > 0 && fronts+grows > MaxFronts:
+	case grows > 0 && fronts+grows > MaxServiceFrontends:
 		return Errorf(ErrExhausted, "ports: with %d at its addresses all services would have %d, more than a host's limit of %d",
-			s.Fronts(), fronts+grows, MaxFronts)
+			s.FrontendCount(), fronts+grows, MaxServiceFrontends)
 	}
 	return nil
 }
@@ -197,9 +197,9 @@ func (s Service) Selects(labels map[string]string) bool {
 	return len(s.Selectors) > 0
 }
 
-// WhoseFront says in words at which of some ports the service is, at any of its
+// DescribeFrontend says in words at which of some ports the service is, at any of its
 // addresses; empty = at none.
-func (s Service) WhoseFront(ports []ServicePort) string {
+func (s Service) DescribeFrontend(ports []ServicePort) string {
 	for _, p := range s.Ports {
 		if slices.ContainsFunc(ports, func(o ServicePort) bool { return CompareServicePorts(o, p) == 0 }) {
 			return fmt.Sprintf("leads to service %s at port %d of %s", s.Key.Name, p.Port, p.Protocol)

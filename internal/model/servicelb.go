@@ -31,8 +31,8 @@ func ParseServiceKey(s string) (ServiceKey, error) {
 	return ServiceKey{t, n}, err
 }
 
-// Wished returns the addresses that are asked for, by family; zero = any.
-func (s Service) Wished() (v4, v6 netip.Addr) {
+// RequestedAddrs returns the addresses that are asked for, by family; zero = any.
+func (s Service) RequestedAddrs() (v4, v6 netip.Addr) {
 	if s.ReqAddr.Is6() {
 		return netip.Addr{}, s.ReqAddr
 	}
@@ -43,7 +43,7 @@ func (s Service) Wished() (v4, v6 netip.Addr) {
 // of kind ErrInvalid.
 func ParseServiceSelector(s string) (ServiceSelector, error) {
 	k, v, ok := strings.Cut(s, "=")
-	if !ok || k == "" || len(k) > MaxLabelKey || len(v) > MaxLabelValue || validText("selectors", s, len(s)) != nil {
+	if !ok || k == "" || len(k) > MaxLabelKey || len(v) > MaxLabelValue || checkText("selectors", s, len(s)) != nil {
 		return ServiceSelector{}, InvalidField("selectors", s, fmt.Sprintf("must be key=value, a key of 1 to %d printable characters and a value of at most %d", MaxLabelKey, MaxLabelValue))
 	}
 	return ServiceSelector{k, v}, nil
@@ -149,7 +149,7 @@ func (s Service) validateLB() error {
 	if s.Network.Tenant != s.Key.Tenant {
 		return InvalidField("networkName", s.Network, "must be a network of the service's tenant")
 	}
-	if err := s.validateWishes(); err != nil {
+	if err := s.validateRequestedAddrs(); err != nil {
 		return err
 	}
 	if err := s.validateSelectors(); err != nil {
@@ -158,7 +158,7 @@ func (s Service) validateLB() error {
 	return s.validatePortTexts()
 }
 
-func (s Service) validateWishes() error {
+func (s Service) validateRequestedAddrs() error {
 	if s.ReqAddr.IsValid() {
 		if _, err := ParseServiceAddr(s.ReqAddr.String()); err != nil {
 			return err

@@ -148,7 +148,7 @@ func (b ServiceBackend) validate() error {
 		return InvalidField("hints", len(b.ForZones)+len(b.ForNodes), fmt.Sprintf("must be at most %d of zones and of nodes", MaxHints))
 	}
 	for _, text := range append([]string{b.Pod, b.Zone}, b.ForZones...) {
-		if err := validText("backends", text, 253); err != nil {
+		if err := checkText("backends", text, 253); err != nil {
 			return err
 		}
 	}

@@ -139,7 +139,7 @@ func Run(ctx context.Context, env Env, args []string) int {
 		if err != nil {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}
-		show, own, err := g.saved(ctx, s.loginPath, env.TLS.APIClient)
+		show, own, err := g.savedLogin(ctx, s.loginPath, env.TLS.APIClient)
 		if err != nil {
 			return nil, err
 		}
@@ -253,7 +253,7 @@ func newRoot(base common, env Env) *command {
 		subs:    subs,
 		globals: &base.globals,
 		version: func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "netctl %s\n", orUnknown(env.Build.Version))
+			_, err := fmt.Fprintf(w, "netctl %s\n", textOrUnknown(env.Build.Version))
 			return err
 		},
 	}
@@ -274,8 +274,8 @@ func describe(c *command) {
 		for _, d := range c.flags.Flags {
 			if d.To == member.Addr().Interface() {
 				field := all[jsonName(f)]
-				if d.Default == field.Unset {
-					field.Unset = "" // it is said as the default
+				if d.Default == field.Default {
+					field.Default = "" // it is said as the default
 				}
 				d.Usage = field.Short(d.Usage)
 			}
@@ -283,7 +283,7 @@ func describe(c *command) {
 	}
 }
 
-func orUnknown(s string) string {
+func textOrUnknown(s string) string {
 	if s == "" {
 		return "unknown"
 	}
@@ -291,7 +291,7 @@ func orUnknown(s string) string {
 }
 
 func report(w io.Writer, path string, err error) {
-	if errors.Is(err, errDiffers) || errors.Is(err, errUnwell) { // stdout has said it
+	if errors.Is(err, errDiffers) || errors.Is(err, errUnhealthy) { // stdout has said it
 		return
 	}
 	text := message(err)

@@ -78,23 +78,23 @@ func runApply(ctx context.Context, o *applyOptions) error {
 		if err != nil {
 			return err
 		}
-		return inDocuments(docs, o.try(ctx, o.within, objects))
+		return inDocuments(docs, o.applyPending(ctx, o.within, objects))
 	}
 	answer, err := o.send(ctx, o.dryRun)
 	if err != nil {
 		return err
 	}
 	results := answer.Results
-	if err := errors.Join(o.warn(results), o.noteOthers(answer.Others)); err != nil {
+	if err := errors.Join(o.warn(results), o.noteNotPruned(answer.Others)); err != nil {
 		return err
 	}
 	pruned, failed := o.deleteAll(ctx, answer.Left, results)
 	return errors.Join(o.showResults(append(results, pruned...)), failed)
 }
 
-// noteOthers says which objects of the files --prune will never delete.
-func (o *applyOptions) noteOthers(others []api.ObjectName) error {
-	others = slices.DeleteFunc(others, func(n api.ObjectName) bool { return slices.Contains(alwaysThere, n) })
+// noteNotPruned says which objects of the files --prune will never delete.
+func (o *applyOptions) noteNotPruned(others []api.ObjectName) error {
+	others = slices.DeleteFunc(others, func(n api.ObjectName) bool { return slices.Contains(undeletable, n) })
 	if len(others) == 0 {
 		return nil
 	}

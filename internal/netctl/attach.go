@@ -192,7 +192,7 @@ func runDetach(ctx context.Context, o *processOptions) error {
 	} else if err != nil {
 		return &agentError{err}
 	}
-	return o.say("Detached", name, name, map[string]string{"container": k.Container, "ifname": k.IfName})
+	return o.printResult("Detached", name, name, map[string]string{"container": k.Container, "ifname": k.IfName})
 }
 
 // agentError is what netplugin answered, or that it does not.

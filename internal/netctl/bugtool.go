@@ -86,7 +86,7 @@ func runBugtool(ctx context.Context, o *bugtoolOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := mustBeNew(o.file); err != nil {
+	if err := refuseExisting(o.file); err != nil {
 		return err
 	}
 	sources, err := o.sources(ctx, client)
@@ -126,7 +126,7 @@ func runBugtool(ctx context.Context, o *bugtoolOptions) (err error) {
 	if err != nil || o.quiet || o.file == stdStream {
 		return err
 	}
-	return o.tell(m)
+	return o.printSummary(m)
 }
 
 // sources are the netmaster and the hosts that are asked for.
@@ -173,16 +173,16 @@ func (s *source) fetch(ctx context.Context, client *api.Client, dir string, time
 		return fmt.Errorf("save the bundle it sends: %w", err)
 	}
 	s.file = f
-	return client.Bundle(ctx, s.host, &limited{f, maxSource})
+	return client.Bundle(ctx, s.host, &limitedWriter{f, maxSource})
 }
 
-// limited refuses to write more than left bytes.
-type limited struct {
+// limitedWriter refuses to write more than left bytes.
+type limitedWriter struct {
 	io.Writer
 	left int64
 }
 
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedWriter) Write(p []byte) (int, error) {
 	if l.left -= int64(len(p)); l.left < 0 {
 		return 0, fmt.Errorf("it sends more than %d MiB", maxSource>>20)
 	}
@@ -253,8 +253,8 @@ func (s *source) copyTo(tw *tar.Writer, made time.Time) (m *api.BundleManifest, 
 	}
 }
 
-// tell says where the archive is, and what it lacks.
-func (o *bugtoolOptions) tell(m bugtoolManifest) error {
+// printSummary says where the archive is, and what it lacks.
+func (o *bugtoolOptions) printSummary(m bugtoolManifest) error {
 	var lacks []string
 	for _, s := range m.Sources {
 		if s.Error != "" {

@@ -18,7 +18,7 @@ func (g *globals) certificate(stderr io.Writer) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.Trouble(); err != nil && !time.Now().Before(d.Leaf().NotAfter) {
+	if err := d.Problem(); err != nil && !time.Now().Before(d.Leaf().NotAfter) {
 		return nil, err
 	} else if err != nil {
 		fmt.Fprintf(stderr, "warning: %v\n", err)

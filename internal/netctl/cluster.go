@@ -23,7 +23,7 @@ var members = columns[api.Member]{
 		} else if m.Full {
 			state = "full"
 		}
-		return []string{m.Name, role, m.Address, m.ID, mebibytes(m.InUse) + " of " + mebibytes(m.Size), state}
+		return []string{m.Name, role, m.Address, m.ID, formatMebibytes(m.InUse) + " of " + formatMebibytes(m.Size), state}
 	},
 	id: func(m api.Member) string { return m.Name },
 }
@@ -45,7 +45,7 @@ func newCluster(base common) *command {
 			"netctl cluster token",
 			"netctl cluster remove host3",
 		},
-		subs: []*command{newClusterMembers(base), newClusterToken(base), newClusterRemove(base), newClusterRelieve(base), newClusterRenew(base)},
+		subs: []*command{newClusterMembers(base), newClusterToken(base), newClusterRemove(base), newClusterDefragment(base), newClusterRenew(base)},
 	}
 }
 
@@ -139,7 +139,7 @@ func newClusterRemove(base common) *command {
 	return c
 }
 
-func newClusterRelieve(base common) *command {
+func newClusterDefragment(base common) *command {
 	o := &clusterOptions{common: base}
 	c := &command{
 		name:     "relieve",
@@ -148,7 +148,7 @@ func newClusterRelieve(base common) *command {
 	}
 	o.listFlags(c, "names only")
 	c.run = bindRun(o, func(ctx context.Context, o *clusterOptions) error {
-		return o.members(ctx, func(c *api.Client) (api.Members, error) { return c.RelieveMembers(ctx) })
+		return o.members(ctx, func(c *api.Client) (api.Members, error) { return c.DefragmentMembers(ctx) })
 	}, nil)
 	return c
 }
@@ -181,7 +181,7 @@ func (o *clusterOptions) warn(all api.Members) error {
 	return nil
 }
 
-func mebibytes(n int64) string {
+func formatMebibytes(n int64) string {
 	mib := float64(n) / (1 << 20)
 	if n > 0 && mib < 1 { // a store that is young has some kB
 		return fmt.Sprintf("%.3f", max(mib, 0.001))

@@ -91,7 +91,7 @@ func (c *command) resolveAt(path string, args []string, g *globals, version func
 	case help || c.subs != nil:
 		inv.execute = func(_ context.Context, w io.Writer) error { return c.help(w, path, fs) }
 	default:
-		if err := errors.Join(c.checkArgs(positional), oneForm(fs)); err != nil {
+		if err := errors.Join(c.checkArgs(positional), checkOneOutputForm(fs)); err != nil {
 			return inv, err
 		}
 		inv.execute = func(ctx context.Context, _ io.Writer) error {

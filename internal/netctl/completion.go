@@ -86,8 +86,8 @@ func newCompletion(base common) *command {
 	return c
 }
 
-// place is where on a command line the word to be completed stands.
-type place struct {
+// completionPoint is where on a command line the word to be completed stands.
+type completionPoint struct {
 	command  *command
 	path     []string // of the command
 	flags    *flags.Set
@@ -98,9 +98,9 @@ type place struct {
 	word     string      // as far as it is written
 }
 
-// locate follows the words of a line, setting the flags that it passes.
-func locate(root *command, g *globals, words []string) place {
-	p := place{command: root, word: words[len(words)-1]}
+// findCompletionPoint follows the words of a line, setting the flags that it passes.
+func findCompletionPoint(root *command, g *globals, words []string) completionPoint {
+	p := completionPoint{command: root, word: words[len(words)-1]}
 	help := false
 	p.flags = root.allFlags(g, &help)
 	done := words[:len(words)-1]
@@ -124,7 +124,7 @@ func locate(root *command, g *globals, words []string) place {
 		case p.command.subs != nil:
 			sub := p.command.find(w)
 			if sub == nil {
-				return place{}
+				return completionPoint{}
 			}
 			p.command, p.path = sub, append(p.path, sub.name)
 			p.flags = sub.allFlags(g, &help)
@@ -145,7 +145,7 @@ func complete(ctx context.Context, s *session, root *command, out io.Writer, wor
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	p := locate(root, &s.globals, words)
+	p := findCompletionPoint(root, &s.globals, words)
 	var found []string
 	switch {
 	case p.command == nil:
@@ -175,7 +175,7 @@ func complete(ctx context.Context, s *session, root *command, out io.Writer, wor
 }
 
 // values returns what may stand where help shows a placeholder.
-func (p place) values(ctx context.Context, s *session, placeholder string) []string {
+func (p completionPoint) values(ctx context.Context, s *session, placeholder string) []string {
 	switch placeholder {
 	case "ENCAP":
 		return []string{"vlan", "vxlan"}
@@ -185,7 +185,7 @@ func (p place) values(ctx context.Context, s *session, placeholder string) []str
 		return []string{"icmp", "tcp", "udp"}
 	case "KIND":
 		var names []string
-		for _, k := range append(objectKinds(), seenKinds()...) {
+		for _, k := range append(objectKinds(), readOnlyKinds()...) {
 			names = append(names, k.name)
 		}
 		return names
@@ -217,7 +217,7 @@ func (p place) values(ctx context.Context, s *session, placeholder string) []str
 }
 
 // names asks the server for the names of a kind of object in the line's tenant.
-func (p place) names(ctx context.Context, s *session, k *objectKind) []string {
+func (p completionPoint) names(ctx context.Context, s *session, k *objectKind) []string {
 	of := p.flags.Lookup("tenant") // nil = the command takes objects of all tenants
 	tenant := "default"
 	if of != nil && of.Text != "" {

@@ -38,18 +38,18 @@ func runDelete(ctx context.Context, o *applyOptions) error {
 			return d.errorf("the fields that name the %s are missing or empty: %s", d.kind, strings.Join(namedBy(d.kind), ", "))
 		}
 	}
-	if err := o.mayDelete(ctx, docs); err != nil {
+	if err := o.checkDeleteRights(ctx, docs); err != nil {
 		return err
 	}
 	results, err := o.deleteAll(ctx, objects, nil)
 	return errors.Join(o.showResults(results), err)
 }
 
-// mayDelete asks whether roles let all the documents' objects be changed, so that a list
+// checkDeleteRights asks whether roles let all the documents' objects be changed, so that a list
 // is refused before any of it is deleted.
-func (o *applyOptions) mayDelete(ctx context.Context, docs []document) error {
+func (o *applyOptions) checkDeleteRights(ctx context.Context, docs []document) error {
 	docs = slices.DeleteFunc(slices.Clone(docs), func(d document) bool {
-		return slices.Contains(alwaysThere, api.ObjectName{Kind: d.kind, Key: d.key})
+		return slices.Contains(undeletable, api.ObjectName{Kind: d.kind, Key: d.key})
 	})
 	objects, err := objectsOf(docs)
 	if err != nil || len(docs) == 0 {
@@ -78,8 +78,8 @@ const (
 	actionKept    = "kept"    // it is always there
 )
 
-// alwaysThere are the objects that no cluster is without.
-var alwaysThere = []api.ObjectName{{Kind: "global", Key: globalKey}, {Kind: "tenant", Key: "default"}}
+// undeletable are the objects that no cluster is without.
+var undeletable = []api.ObjectName{{Kind: "global", Key: globalKey}, {Kind: "tenant", Key: "default"}}
 
 // deleteAll deletes objects, those first that may refer to others; rules go and stay with
 // their policies, as a policy without its rules lets more through. after are the results
@@ -93,7 +93,7 @@ func (o *applyOptions) deleteAll(ctx context.Context, objects []api.ObjectName, 
 	if err != nil {
 		return nil, err
 	}
-	f, err := foresee(ctx, client, objects, after)
+	f, err := forecastDeletion(ctx, client, objects, after)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (o *applyOptions) deleteAll(ctx context.Context, objects []api.ObjectName, 
 				return results, fmt.Errorf("%w\n%d of %d objects are deleted or did not exist", err, len(results), len(objects))
 			}
 			err = fmt.Errorf("%s %s: %w", name.Kind, name.Key, err)
-			if f.stays[name] != "" {
+			if f.remaining[name] != "" {
 				final = append(final, err)
 			} else {
 				left, failed = append(left, name), append(failed, err)
@@ -125,7 +125,7 @@ func (o *applyOptions) deleteAll(ctx context.Context, objects []api.ObjectName, 
 			return results, errors.Join(append(final, failed...)...)
 		}
 		if single = stuck; stuck { // a rule may name the group that applies it
-			if f, err = foresee(ctx, client, objects, nil); err != nil {
+			if f, err = forecastDeletion(ctx, client, objects, nil); err != nil {
 				return results, errors.Join(append(final, append(failed, err)...)...)
 			}
 		}
@@ -153,19 +153,19 @@ func deletionOrder(kind string) int {
 
 // deleteOne deletes an object, or says why it stays; in a dry run it changes nothing.
 // single = rules go by themselves where a group that goes is named by them.
-func (o *applyOptions) deleteOne(ctx context.Context, client *api.Client, f *foresight, gone map[api.ObjectName]bool, name api.ObjectName, single bool) (action string, err error) {
+func (o *applyOptions) deleteOne(ctx context.Context, client *api.Client, f *deletionForecast, gone map[api.ObjectName]bool, name api.ObjectName, single bool) (action string, err error) {
 	k, err := findShown(name.Kind)
 	if err != nil {
 		return "", err
 	}
-	why := f.stays[name]
+	why := f.remaining[name]
 	policy := f.policyOf(name)
 	switch {
-	case slices.Contains(alwaysThere, name):
+	case slices.Contains(undeletable, name):
 		return actionKept, nil
-	case !f.there[name]:
+	case !f.existing[name]:
 		return actionMissing, nil
-	case why != "" && (o.dryRun || protects[name.Kind]):
+	case why != "" && (o.dryRun || protectedKinds[name.Kind]):
 		return "", &api.Error{Status: http.StatusConflict, Message: "stays: " + why}
 	case o.dryRun || gone[policy]:
 		return actionDeleted, nil
@@ -174,7 +174,7 @@ func (o *applyOptions) deleteOne(ctx context.Context, client *api.Client, f *for
 	}
 	if name.Kind == endpointKind { // a container may have come by now
 		if e, err := k.get(ctx, client, name.Key); err == nil && as[api.EndpointOper](e).HomingHost != "" {
-			return "", &api.Error{Status: http.StatusConflict, Message: "stays: " + isAContainers}
+			return "", &api.Error{Status: http.StatusConflict, Message: "stays: " + ownedByContainer}
 		}
 	}
 	err = k.remove(ctx, client, name.Key)

@@ -29,7 +29,7 @@ func newDoctor(base common) *command {
 	}
 	c.flags.Bool(&o.repair, "repair", "repair allocations without an owner, and owners without an allocation")
 	c.flags.Bool(&o.json, "json, j", "print the findings as JSON")
-	c.flags.Bool(&o.quiet, "quiet, q", fmt.Sprintf("print nothing; the exit code is %d when something was found", ExitUnwell))
+	c.flags.Bool(&o.quiet, "quiet, q", fmt.Sprintf("print nothing; the exit code is %d when something was found", ExitUnhealthy))
 	c.run = bindRun(o, runDoctor, nil)
 	return c
 }
@@ -54,8 +54,8 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	case !o.quiet:
 		err = o.show(d)
 	}
-	if err == nil && !d.Well() {
-		err = errUnwell
+	if err == nil && !d.IsHealthy() {
+		err = errUnhealthy
 	}
 	return err
 }

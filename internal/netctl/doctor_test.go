@@ -21,19 +21,19 @@ func TestDoctorShows(t *testing.T) {
 		}
 		return b.String()
 	}
-	if text := show(); !d.Well() || !strings.Contains(text, "notice   hosts  host h1  its clock  to apply it") || !strings.Contains(text, "1 finding; 2 of 3 hosts answered.") {
+	if text := show(); !d.IsHealthy() || !strings.Contains(text, "notice   hosts  host h1  its clock  to apply it") || !strings.Contains(text, "1 finding; 2 of 3 hosts answered.") {
 		t.Errorf("a notice:\n%s", text)
 	}
 	d.Findings = append(d.Findings, api.Finding{Severity: api.SeverityError, Text: "lost", Remedy: "repair it", Repair: api.RepairDone})
-	if text := show(); !d.Well() || !strings.Contains(text, "nothing: it was repaired") {
+	if text := show(); !d.IsHealthy() || !strings.Contains(text, "nothing: it was repaired") {
 		t.Errorf("what was repaired:\n%s", text)
 	}
 	d.Findings[1].Repair = api.RepairFailed + ": taken"
-	if text := show(); d.Well() || !strings.Contains(text, "the repair failed: taken") {
+	if text := show(); d.IsHealthy() || !strings.Contains(text, "the repair failed: taken") {
 		t.Errorf("what was not:\n%s", text)
 	}
 	d.Findings[1].Repair = api.RepairPossible
-	if text := show(); d.Well() || !strings.Contains(text, "repair it") {
+	if text := show(); d.IsHealthy() || !strings.Contains(text, "repair it") {
 		t.Errorf("what can be:\n%s", text)
 	}
 	d.Findings = nil

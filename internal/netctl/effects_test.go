@@ -159,7 +159,7 @@ func TestEveryFlagHasEffect(t *testing.T) {
 			}
 			if field := fieldOf(d, c.fills); field != "" {
 				effects[name] = archtest.By("TestEveryFieldHasEffect") // of the field, which fieldOf has set by the flag
-				if means := fields.Of(c.fills)[field].Means; d.To != nil && (means == "" || !strings.HasPrefix(d.Usage, means)) {
+				if means := fields.Of(c.fills)[field].Description; d.To != nil && (means == "" || !strings.HasPrefix(d.Usage, means)) {
 					t.Errorf("%s: its help is %q, want what package fields says: %q", name, d.Usage, means)
 				}
 				delete(spellings, name)

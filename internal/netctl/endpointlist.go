@@ -32,16 +32,16 @@ func newEndpointList(base common) *command {
 }
 
 func runEndpointList(ctx context.Context, client *api.Client, o *endpointListOptions) error {
-	list, err := endpointsOf(ctx, client, o.filter)
+	list, err := listEndpoints(ctx, client, o.filter)
 	if err != nil {
 		return err
 	}
 	return o.printItems(o.items(endpoints, untyped(list), "now"))
 }
 
-// endpointsOf lists the endpoints that a filter chooses: for who may not read those of all
+// listEndpoints lists the endpoints that a filter chooses: for who may not read those of all
 // tenants, in its own ones.
-func endpointsOf(ctx context.Context, c *api.Client, f api.EndpointFilter) ([]api.EndpointOper, error) {
+func listEndpoints(ctx context.Context, c *api.Client, f api.EndpointFilter) ([]api.EndpointOper, error) {
 	all, err := c.Endpoints(ctx, f)
 	if f.Tenant != "" || !api.IsForbidden(err) {
 		return all, err
@@ -100,7 +100,7 @@ var endpoints = register(objectKind{
 	}),
 	collection: collection{
 		list: func(ctx context.Context, c *api.Client) ([]any, error) {
-			list, err := endpointsOf(ctx, c, api.EndpointFilter{})
+			list, err := listEndpoints(ctx, c, api.EndpointFilter{})
 			return untyped(list), err
 		},
 		listTenant: func(ctx context.Context, c *api.Client, tenant string) ([]any, error) {
@@ -116,7 +116,7 @@ var endpoints = register(objectKind{
 			if err != nil || strings.Contains(e.Key, ":") {
 				return e, err
 			}
-			list, err := endpointsOf(ctx, c, api.EndpointFilter{Host: e.HomingHost}) // with their keys
+			list, err := listEndpoints(ctx, c, api.EndpointFilter{Host: e.HomingHost}) // with their keys
 			for _, x := range list {
 				if x.EndpointID == e.EndpointID && x.Network == e.Network {
 					e = x

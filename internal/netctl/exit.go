@@ -22,7 +22,7 @@ const (
 	ExitConflict    = 4 // in use, immutable, taken, exhausted
 	ExitUnavailable = 5 // no netmaster (attach: no netplugin) answers, or its store is away: try again later
 	ExitDiffers     = 6 // diff: something differs; nothing went wrong
-	ExitUnwell      = 7 // status, doctor: the cluster answers, and there are problems
+	ExitUnhealthy   = 7 // status, doctor: the cluster answers, and there are problems
 )
 
 // errDiffers makes diff exit with ExitDiffers.
@@ -37,9 +37,9 @@ func exitCode(err error) int {
 		return ExitOK
 	case errors.Is(err, errDiffers):
 		return ExitDiffers
-	case errors.Is(err, errUnwell):
-		return ExitUnwell
-	case isStranger(err):
+	case errors.Is(err, errUnhealthy):
+		return ExitUnhealthy
+	case isOtherServer(err):
 		return ExitUnavailable
 	case usage:
 		return ExitUsage
@@ -53,9 +53,9 @@ func exitCode(err error) int {
 	return ExitFailure
 }
 
-// isStranger reports whether the answer comes from a server that is no netmaster, such as
+// isOtherServer reports whether the answer comes from a server that is no netmaster, such as
 // etcd. Netmaster's own refusals are sentences.
-func isStranger(err error) bool {
+func isOtherServer(err error) bool {
 	e, ok := errors.AsType[*api.Error](err)
 	return ok && e.Status == http.StatusNotFound && e.Message == "404 page not found"
 }
@@ -72,7 +72,7 @@ func message(err error) string {
 		return fmt.Sprintf("no netmaster answers at %s (%v); start one there, or name another with --netmaster URL or the environment variable NETMASTER",
 			strings.Join(u.URLs, ", "), u.Err)
 	}
-	if isStranger(err) {
+	if isOtherServer(err) {
 		return "no netmaster answers there: what does, does not know the path (404 page not found); look at --netmaster URL or the environment variable NETMASTER: netmaster's port is " + api.DefaultPort
 	}
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Status == http.StatusBadRequest && strings.Contains(e.Message, "HTTP request to an HTTPS server") { // net/http's words

@@ -158,9 +158,9 @@ func writeDocuments(w io.Writer, docs []exported) error {
 	return nil
 }
 
-// broken names an object that the server cannot tell of: in the error, or with
+// unreadable names an object that the server cannot tell of: in the error, or with
 // --skip-broken in a warning on standard error.
-func (o *exportOptions) broken(what string, err error) error {
+func (o *exportOptions) unreadable(what string, err error) error {
 	if err == nil || api.IsUnavailable(err) || errors.Is(err, context.Canceled) {
 		return err
 	}

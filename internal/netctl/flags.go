@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
-// oneForm refuses flags that ask for different forms of the output.
-func oneForm(s *flags.Set) error {
+// checkOneOutputForm refuses flags that ask for different forms of the output.
+func checkOneOutputForm(s *flags.Set) error {
 	asked, by := "", ""
 	for _, name := range []string{"output", "json", "quiet"} {
 		d := s.Lookup(name)

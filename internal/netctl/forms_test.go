@@ -54,7 +54,7 @@ func TestNamesCanBePipedBack(t *testing.T) {
 	if got, want := netctl(t, url, "get", "endpoint", "e1", "-o", "name").out, netctl(t, url, "endpoint", "ls", "-o", "name").out; got != want || got != "blue:backend:e1\n" {
 		t.Errorf("get endpoint prints %q, endpoint ls %q", got, want)
 	}
-	for _, k := range append(objectKinds(), seenKinds()...) {
+	for _, k := range append(objectKinds(), readOnlyKinds()...) {
 		all := "--all"
 		if !k.perTenant {
 			all = "--tenant=default"
@@ -88,11 +88,11 @@ func TestNoFormShowsGoSyntax(t *testing.T) {
 	check := func(args ...string) {
 		t.Helper()
 		got := netctl(t, url, args...)
-		if got.code != ExitOK && got.code != ExitUnwell || goSyntax.MatchString(got.out+got.errOut) {
+		if got.code != ExitOK && got.code != ExitUnhealthy || goSyntax.MatchString(got.out+got.errOut) {
 			t.Errorf("netctl %s: %+v", strings.Join(args, " "), got)
 		}
 	}
-	for _, k := range append(objectKinds(), seenKinds()...) {
+	for _, k := range append(objectKinds(), readOnlyKinds()...) {
 		for _, form := range forms {
 			args := []string{"get", k.name, "-o", form}
 			if k.perTenant {
@@ -116,7 +116,7 @@ func TestNoFormShowsGoSyntax(t *testing.T) {
 // A list prints more with -o wide, or docs/user/netctl.md says that it has no more.
 func TestWideShowsMore(t *testing.T) {
 	url := startNetmaster(t)
-	for _, k := range append(objectKinds(), seenKinds()...) {
+	for _, k := range append(objectKinds(), readOnlyKinds()...) {
 		table, wide := netctl(t, url, "get", k.name), netctl(t, url, "get", k.name, "-o", "wide")
 		more := len(firstLine(wide.out)) > len(firstLine(table.out))
 		if none := noWider[k.name]; more == none {

@@ -48,7 +48,7 @@ func newGet(base common) *command {
 		if o.all && o.name != "" {
 			return flags.Usagef("flag --all shows those of all tenants, and %s names one object; give one of them", o.name)
 		}
-		if err := errors.Join(o.settle(k, &c.flags, &o.name), o.whose(&c.flags)); err != nil {
+		if err := errors.Join(o.splitTenant(k, &c.flags, &o.name), o.checkTenantFlags(&c.flags)); err != nil {
 			return err
 		}
 		return o.run(ctx, k)
@@ -56,8 +56,8 @@ func newGet(base common) *command {
 	return c
 }
 
-// whose refuses flags that say of different tenants that their objects are meant.
-func (o *getOptions) whose(fs *flags.Set) error {
+// checkTenantFlags refuses flags that say of different tenants that their objects are meant.
+func (o *getOptions) checkTenantFlags(fs *flags.Set) error {
 	if o.all && fs.Given("tenant") != "" {
 		return flags.Usagef("flags --tenant and --all ask for different objects; give one of them")
 	}

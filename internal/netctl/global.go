@@ -157,7 +157,7 @@ func runGlobalSet(ctx context.Context, o *globalSetOptions) error {
 		if err != nil {
 			return err
 		}
-		return o.try(ctx, o.within, []json.RawMessage{object})
+		return o.applyPending(ctx, o.within, []json.RawMessage{object})
 	}
 	client, err := o.client()
 	if err != nil {

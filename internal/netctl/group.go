@@ -83,5 +83,5 @@ func newGroupCreate(base common) *command {
 
 func runGroupCreate(ctx context.Context, o *groupCreateOptions) error {
 	o.group.TenantName = o.tenant
-	return putOrTry(ctx, &o.common, o.within, groups, o.group.GroupName, o.group)
+	return putOrPend(ctx, &o.common, o.within, groups, o.group.GroupName, o.group)
 }

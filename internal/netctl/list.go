@@ -104,8 +104,8 @@ type item struct {
 	name   string
 	row    []string
 	wide   []string // beyond row
-	// foreign: it is no object of the list's kind, so that it is no document.
-	foreign bool
+	// otherTenant: it is no object of the list's kind, so that it is no document.
+	otherTenant bool
 }
 
 // printItems prints a list in the form that the flags ask for.
@@ -156,7 +156,7 @@ func (o *common) printObjects(l items, form string) error {
 		return printYAML(o.out, whole)
 	}
 	for _, x := range l.all {
-		if x.foreign {
+		if x.otherTenant {
 			continue
 		}
 		if err := writeDocument(o.out, l.kind, x.object); err != nil {
@@ -217,7 +217,7 @@ func newList(base common, k *objectKind, short string) *command {
 	}
 	o.listFlags(c, "names only")
 	c.run = func(ctx context.Context, _ []string) error {
-		if err := o.whose(&c.flags); err != nil {
+		if err := o.checkTenantFlags(&c.flags); err != nil {
 			return err
 		}
 		return o.run(ctx, k)

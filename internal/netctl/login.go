@@ -74,11 +74,11 @@ func runLogin(ctx context.Context, o *loginOptions) error {
 		return err
 	}
 	in := bufio.NewReader(o.stdin)
-	user, err := o.ask(in, "Username: ", false)
+	user, err := o.prompt(in, "Username: ", false)
 	if err != nil {
 		return err
 	}
-	password, err := o.ask(in, "Password: ", true)
+	password, err := o.prompt(in, "Password: ", true)
 	if err != nil {
 		return err
 	}
@@ -102,14 +102,14 @@ func runLogin(ctx context.Context, o *loginOptions) error {
 	return o.result(map[string]string{"username": user, "config": o.loginPath}, "", "Logged in as %s", user)
 }
 
-// ask reads a line; a secret one is not echoed by a terminal.
-func (o *loginOptions) ask(in *bufio.Reader, prompt string, secret bool) (string, error) {
+// prompt reads a line; a secret one is not echoed by a terminal.
+func (o *loginOptions) prompt(in *bufio.Reader, prompt string, secret bool) (string, error) {
 	if f, ok := o.stdin.(*os.File); ok && isTerminal(f) {
 		if _, err := io.WriteString(o.stderr, prompt); err != nil {
 			return "", err
 		}
 		if secret {
-			restore := noEcho(f)
+			restore := disableEcho(f)
 			defer restore()
 		}
 	}
@@ -130,9 +130,9 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// noEcho stops a terminal from showing what is typed; on anything else it does
+// disableEcho stops a terminal from showing what is typed; on anything else it does
 // nothing.
-func noEcho(f *os.File) (restore func()) {
+func disableEcho(f *os.File) (restore func()) {
 	fd := int(f.Fd())
 	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {

@@ -121,7 +121,7 @@ func TestPromptIsForTerminals(t *testing.T) {
 		}
 		var prompt bytes.Buffer
 		o := &loginOptions{common: common{terminal: terminal{stdin: x.in, stderr: &prompt}}}
-		if got, err := o.ask(bufio.NewReader(x.in), "Token: ", true); err != nil || got != "t0k" || prompt.String() != x.want {
+		if got, err := o.prompt(bufio.NewReader(x.in), "Token: ", true); err != nil || got != "t0k" || prompt.String() != x.want {
 			t.Errorf("%q, %v after the prompt %q, want %q", got, err, prompt.String(), x.want)
 		}
 	}

@@ -46,8 +46,8 @@ func newMonitor(base common) *command {
 	return c
 }
 
-// errEnough ends a monitor after --count lines.
-var errEnough = errors.New("enough")
+// errCountReached ends a monitor after --count lines.
+var errCountReached = errors.New("enough")
 
 func runMonitor(ctx context.Context, o *monitorOptions) error {
 	if o.count < 0 {
@@ -80,11 +80,11 @@ func runMonitor(ctx context.Context, o *monitorOptions) error {
 			shown++
 		}
 		if err == nil && o.count > 0 && shown == o.count {
-			err = errEnough
+			err = errCountReached
 		}
 		return err
 	})
-	if errors.Is(err, errEnough) || ctx.Err() != nil {
+	if errors.Is(err, errCountReached) || ctx.Err() != nil {
 		err = nil // interrupting is how it ends
 	}
 	return err

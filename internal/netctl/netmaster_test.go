@@ -47,7 +47,7 @@ func startNetmasterWith(t *testing.T, st *memory.Store, accepts func(token strin
 	if accepts == nil {
 		return startNetmasterBehind(t, st, nil)
 	}
-	return startNetmasterBehind(t, st, access.Shared(accepts))
+	return startNetmasterBehind(t, st, access.SharedTokens(accepts))
 }
 
 // startNetmasterBehind is startNetmasterOn, where clients have to show a token; nil = they do not.

@@ -137,7 +137,7 @@ func pinNetwork(ctx context.Context, o *exportOptions, c *api.Client, d exported
 	x := as[api.Network](d.object)
 	got, err := c.Networks().Inspect(ctx, d.key)
 	if err != nil {
-		return nil, o.broken(d.kind+" "+d.key, err)
+		return nil, o.unreadable(d.kind+" "+d.key, err)
 	}
 	x.PktTag = got.Oper.PktTag
 	// 1.x numbers a VXLAN network's VLAN on the bridge too: the VNI is the other one.
@@ -147,7 +147,7 @@ func pinNetwork(ctx context.Context, o *exportOptions, c *api.Client, d exported
 	docs := []exported{{d.kind, d.key, x}}
 	if n := len(got.Oper.Endpoints); n < got.Oper.NumEndpoints {
 		err := fmt.Errorf("it reports %d endpoints and lists %d, so addresses in use would be assigned again", got.Oper.NumEndpoints, n)
-		if err := o.broken("endpoints of network "+d.key, err); err != nil {
+		if err := o.unreadable("endpoints of network "+d.key, err); err != nil {
 			return nil, err
 		}
 	}

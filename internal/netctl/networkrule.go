@@ -53,7 +53,7 @@ func runNetworkRuleSet(ctx context.Context, o *networkRuleOptions) error {
 	if err != nil {
 		return err
 	}
-	return o.say(written(existed, reflect.DeepEqual(before, after))+" rule", o.rule, o.key(), after)
+	return o.printResult(writeVerb(existed, reflect.DeepEqual(before, after))+" rule", o.rule, o.key(), after)
 }
 
 func newNetworkRuleRemove(base common) *command {
@@ -74,5 +74,5 @@ func runNetworkRuleRemove(ctx context.Context, client *api.Client, o *networkRul
 	if err := client.DeleteNetworkPolicyRule(ctx, o.tenant+":"+o.policy, o.rule); err != nil {
 		return err
 	}
-	return o.say("Deleted rule", o.rule, o.key(), map[string]string{"key": o.key()})
+	return o.printResult("Deleted rule", o.rule, o.key(), map[string]string{"key": o.key()})
 }

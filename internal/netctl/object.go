@@ -68,8 +68,8 @@ func bindClient[O any, P interface {
 	}, fields)
 }
 
-// settle takes a name that has its tenant in front, as -o name prints it with --all, apart.
-func (o *common) settle(k *objectKind, fs *flags.Set, name *string) error {
+// splitTenant takes a name that has its tenant in front, as -o name prints it with --all, apart.
+func (o *common) splitTenant(k *objectKind, fs *flags.Set, name *string) error {
 	tenant, within, _ := strings.Cut(*name, ":")
 	switch {
 	case !k.perTenant || strings.Count(*name, ":") < len(k.keyFields)-1:
@@ -100,7 +100,7 @@ func newNamed(base common, k *objectKind, c *command, run func(ctx context.Conte
 	}
 	c.run = func(ctx context.Context, args []string) error {
 		o.name = strings.Join(args, "")
-		if err := o.settle(k, &c.flags, &o.name); err != nil {
+		if err := o.splitTenant(k, &c.flags, &o.name); err != nil {
 			return err
 		}
 		key := cmp.Or(k.single, o.name)
@@ -158,7 +158,7 @@ func put(ctx context.Context, o *common, k *objectKind, name string, object api.
 			return err
 		}
 	}
-	return o.say(written(existed, reflect.DeepEqual(before, after))+" "+k.noun, name, object.ObjectKey(), after)
+	return o.printResult(writeVerb(existed, reflect.DeepEqual(before, after))+" "+k.noun, name, object.ObjectKey(), after)
 }
 
 // noteCleared names the fields that had a value before a write, and have none after it: a
@@ -185,8 +185,8 @@ func (o *common) noteCleared(before, after any) error {
 	return err
 }
 
-// written says what a write did to an object.
-func written(existed, same bool) string {
+// writeVerb says what a write did to an object.
+func writeVerb(existed, same bool) string {
 	switch {
 	case !existed:
 		return "Created"
@@ -205,10 +205,10 @@ func remove(ctx context.Context, o *common, k *objectKind, name, key string) err
 	if err := k.remove(ctx, client, key); err != nil {
 		return err
 	}
-	return o.say("Deleted "+k.noun, name, key, map[string]string{"key": key})
+	return o.printResult("Deleted "+k.noun, name, key, map[string]string{"key": key})
 }
 
-func (o *common) say(done, name, key string, object any) error {
+func (o *common) printResult(done, name, key string, object any) error {
 	return o.result(object, name, "%s %s", done, key)
 }
 

@@ -114,8 +114,8 @@ func register(k objectKind) *objectKind {
 
 var registry []*objectKind
 
-// kindsThat returns the kinds for which fit is true, in their order.
-func kindsThat(fit func(*objectKind) bool) []*objectKind {
+// kindsWhere returns the kinds for which fit is true, in their order.
+func kindsWhere(fit func(*objectKind) bool) []*objectKind {
 	var out []*objectKind
 	for _, k := range registry {
 		if fit(k) {
@@ -128,10 +128,10 @@ func kindsThat(fit func(*objectKind) bool) []*objectKind {
 
 // objectKinds returns the kinds of documents in the order in which export writes
 // them, but for endpoints.
-func objectKinds() []*objectKind { return kindsThat(func(k *objectKind) bool { return !k.seen }) }
+func objectKinds() []*objectKind { return kindsWhere(func(k *objectKind) bool { return !k.seen }) }
 
-// seenKinds returns the kinds that get shows beside objectKinds: endpoints and hosts.
-func seenKinds() []*objectKind { return kindsThat(func(k *objectKind) bool { return k.seen }) }
+// readOnlyKinds returns the kinds that get shows beside objectKinds: endpoints and hosts.
+func readOnlyKinds() []*objectKind { return kindsWhere(func(k *objectKind) bool { return k.seen }) }
 
 // Kinds returns the names of the kinds of documents, in no particular order.
 func Kinds() []string {
@@ -184,7 +184,7 @@ func findKind(name string) (*objectKind, error) {
 // findShown is findKind with the kinds that are only shown.
 func findShown(name string) (*objectKind, error) {
 	var all []string
-	for _, k := range seenKinds() {
+	for _, k := range readOnlyKinds() {
 		for _, n := range append([]string{k.name}, k.aliases...) {
 			if sameKind(n, name) {
 				return k, nil

@@ -70,7 +70,7 @@ func newPendingEnd(base common, name, short, done string, end func(*api.Client, 
 		if err := end(client, ctx, o.id); err != nil {
 			return err
 		}
-		return o.say(done, o.id, o.id, api.PendingAnswer{ID: o.id})
+		return o.printResult(done, o.id, o.id, api.PendingResponse{ID: o.id})
 	}, []*string{&o.id})
 	return c
 }
@@ -82,13 +82,13 @@ func confirmFlag(fs *flags.Set, within *time.Duration) {
 	d.Default, d.Field = "", "within"
 }
 
-// try has objects wait to be confirmed, and says how to confirm them.
-func (o *common) try(ctx context.Context, within time.Duration, objects []json.RawMessage) error {
+// applyPending has objects wait to be confirmed, and says how to confirm them.
+func (o *common) applyPending(ctx context.Context, within time.Duration, objects []json.RawMessage) error {
 	client, err := o.client()
 	if err != nil {
 		return err
 	}
-	p, err := client.Try(ctx, api.PendingRequest{Objects: objects, Within: within.String()})
+	p, err := client.ApplyPending(ctx, api.PendingRequest{Objects: objects, Within: within.String()})
 	switch {
 	case api.KindOf(err) == api.KindNoRoute:
 		return fmt.Errorf("%w (earlier netmasters do not support --confirm-within)", err)
@@ -98,8 +98,8 @@ func (o *common) try(ctx context.Context, within time.Duration, objects []json.R
 	return o.result(p, p.ID, "Change %s is in force for %s, and then what was before, unless confirmed: netctl confirm %s", p.ID, seconds(p.Within), p.ID)
 }
 
-// putOrTry is put, or with a time has the object wait to be confirmed.
-func putOrTry(ctx context.Context, o *common, within time.Duration, k *objectKind, name string, object api.Object) error {
+// putOrPend is put, or with a time has the object wait to be confirmed.
+func putOrPend(ctx context.Context, o *common, within time.Duration, k *objectKind, name string, object api.Object) error {
 	if within == 0 {
 		return put(ctx, o, k, name, object)
 	}
@@ -107,7 +107,7 @@ func putOrTry(ctx context.Context, o *common, within time.Duration, k *objectKin
 	if err != nil {
 		return err
 	}
-	return o.try(ctx, within, []json.RawMessage{one})
+	return o.applyPending(ctx, within, []json.RawMessage{one})
 }
 
 // ofKind is an object as in a list to be applied.

@@ -76,7 +76,7 @@ func newPKIInit(base common) *command {
 		if err != nil {
 			return err
 		}
-		return o.said(a, nil, "Made an authority in %s, valid for %d years. Anyone who can read authority.pem there controls the cluster: keep the directory off its hosts, and make a copy of it\n", dir, pki.Years)
+		return o.printDone(a, nil, "Made an authority in %s, valid for %d years. Anyone who can read authority.pem there controls the cluster: keep the directory off its hosts, and make a copy of it\n", dir, pki.Years)
 	})
 	return c
 }
@@ -105,7 +105,7 @@ func newPKIIssue(base common) *command {
 		if err != nil {
 			return err
 		}
-		return o.said(a, []pki.Certificate{made}, "Made %s, good until %s\n", made.Dir, day(made.End))
+		return o.printDone(a, []pki.Certificate{made}, "Made %s, good until %s\n", made.Dir, day(made.End))
 	})
 	c.flags.String(&o.role, "role, r", "ROLE", "what its owner is: cluster-admin (netctl), netmaster, host (netplugin) or client (other programs, as Prometheus)")
 	c.flags.List(&o.addresses, "addresses, a", "ADDRESS,...", "names and IP addresses by which others connect to a netmaster or host; NAME, localhost, 127.0.0.1 and ::1 are among them anyway")
@@ -142,7 +142,7 @@ func newPKIRenew(base common) *command {
 				}
 			}
 		}
-		if err := a.Spread(); err != nil {
+		if err := a.DistributeBundle(); err != nil {
 			return err
 		}
 		made := []pki.Certificate{}
@@ -158,7 +158,7 @@ func newPKIRenew(base common) *command {
 		if len(made) == 0 {
 			text.WriteString("None is due; name one, or give --all\n")
 		}
-		return o.said(a, made, "%s", &text)
+		return o.printDone(a, made, "%s", &text)
 	})
 	c.flags.Bool(&o.all, "all", "renew all that the authority made")
 	c.flags.Int(&o.days, "days", "N", "for how many days they are good")
@@ -197,19 +197,19 @@ func newPKIAuthority(base common) *command {
 			if err := a.Retire(); err != nil {
 				return err
 			}
-			return o.said(a, nil, "The former authority is no longer trusted; copy the new ca.crt of each certificate to its host\n")
+			return o.printDone(a, nil, "The former authority is no longer trusted; copy the new ca.crt of each certificate to its host\n")
 		}
 		if err := a.RenewAuthority(); err != nil {
 			return err
 		}
-		return o.said(a, nil, "Made a new authority beside the former one. Now renew the certificates ('netctl pki renew --all %s'), copy them to their hosts, and retire the former one with --retire\n", dir)
+		return o.printDone(a, nil, "Made a new authority beside the former one. Now renew the certificates ('netctl pki renew --all %s'), copy them to their hosts, and retire the former one with --retire\n", dir)
 	})
 	c.flags.Bool(&o.retire, "retire", "stop trusting the former authority; refused while there is a certificate signed by it")
 	return c
 }
 
-// said tells what was done: as text, or the authority and certs as JSON.
-func (o *pkiOptions) said(a *pki.Authority, certs []pki.Certificate, format string, args ...any) error {
+// printDone tells what was done: as text, or the authority and certs as JSON.
+func (o *pkiOptions) printDone(a *pki.Authority, certs []pki.Certificate, format string, args ...any) error {
 	switch {
 	case o.quiet:
 		return nil

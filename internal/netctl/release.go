@@ -8,7 +8,7 @@ import (
 
 type releaseOptions struct {
 	common
-	release api.Release
+	release api.OwnershipRelease
 }
 
 func newRelease(base common) *command {
@@ -38,7 +38,7 @@ func runRelease(ctx context.Context, o *releaseOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := client.Release(ctx, o.release); err != nil {
+	if err := client.ReleaseOwnership(ctx, o.release); err != nil {
 		return err
 	}
 	return o.result(o.release, o.release.Key, "Released %s %s: it is the users'", k.name, o.release.Key)

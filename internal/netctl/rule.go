@@ -63,7 +63,7 @@ func runRuleAdd(ctx context.Context, o *ruleAddOptions) error {
 	if err := checkPeers(r); err != nil {
 		return err
 	}
-	if err := putOrTry(ctx, &o.common, o.within, rules, r.RuleID, *r); err != nil {
+	if err := putOrPend(ctx, &o.common, o.within, rules, r.RuleID, *r); err != nil {
 		return err
 	}
 	peer := r.FromEndpointGroup + r.ToEndpointGroup + r.FromNetwork + r.ToNetwork + r.FromIPAddress + r.ToIPAddress

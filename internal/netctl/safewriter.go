@@ -30,7 +30,7 @@ func (w *safeWriter) Write(p []byte) (int, error) {
 		case r == utf8.RuneError && n == 1: // some terminals take single bytes for controls
 			out = fmt.Appendf(out, `\x%02x`, text[0])
 		case r != '\n' && r != '\t' && hidden(r):
-			out = append(out, short(r)...)
+			out = append(out, escapedRune(r)...)
 		default:
 			out = append(out, text[:n]...)
 		}

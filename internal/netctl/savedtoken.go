@@ -37,8 +37,8 @@ type savedTokens struct {
 	Clusters map[string]savedToken `json:"clusters"`
 }
 
-// of finds the cluster that has all these netmasters.
-func (all savedTokens) of(netmasters []string) (id string, there bool) {
+// byNetmasters finds the cluster that has all these netmasters.
+func (all savedTokens) byNetmasters(netmasters []string) (id string, there bool) {
 	for id, s := range all.Clusters {
 		if !slices.ContainsFunc(netmasters, func(n string) bool { return !slices.Contains(s.Netmasters, n) }) {
 			return id, true
@@ -154,9 +154,9 @@ func (g *globals) useLogin(loginPath string) error {
 	return err
 }
 
-// saved is what login keeps for the netmaster that is asked; own = what other flags
+// savedLogin is what login keeps for the netmaster that is asked; own = what other flags
 // say, which count before it.
-func (g *globals) saved(ctx context.Context, loginPath string, own *tls.Config) (show func() string, client *tls.Config, err error) {
+func (g *globals) savedLogin(ctx context.Context, loginPath string, own *tls.Config) (show func() string, client *tls.Config, err error) {
 	s := g.login
 	if s == nil {
 		if g.tlsDir != "" {
@@ -170,7 +170,7 @@ func (g *globals) saved(ctx context.Context, loginPath string, own *tls.Config) 
 		if err != nil {
 			return nil, nil, err
 		}
-		id, there := all.of(netmasters)
+		id, there := all.byNetmasters(netmasters)
 		if !there && !g.insecure {
 			id, there = all.byAuthority(ctx, netmasters)
 		}
@@ -221,7 +221,7 @@ func runLoginToken(ctx context.Context, o *loginOptions) error {
 	if o.loginPath == "" {
 		return errors.New("the token cannot be saved: the environment variable HOME is not set")
 	}
-	text, err := o.ask(bufio.NewReader(o.stdin), "Token: ", true)
+	text, err := o.prompt(bufio.NewReader(o.stdin), "Token: ", true)
 	if err != nil {
 		return err
 	}
@@ -285,7 +285,7 @@ func runLogout(_ context.Context, o *loginOptions) error {
 			return flags.Usagef("%v", err)
 		}
 		var there bool
-		if id, there = all.of(netmasters); !there {
+		if id, there = all.byNetmasters(netmasters); !there {
 			return all.unknown(o.globals.netmaster)
 		}
 	}

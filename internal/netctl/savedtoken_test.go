@@ -134,7 +134,7 @@ func TestAuthorities(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ln, err := transport.Listen(t.Context(), "127.0.0.1:0", d.ServerAsking(pki.Roles...), slog.New(slog.DiscardHandler))
+		ln, err := transport.Listen(t.Context(), "127.0.0.1:0", d.ServerOptionalCert(pki.Roles...), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestLoginAuthority(t *testing.T) {
 			_, _ = w.Write([]byte(`[]`))
 		}))
 		_ = s.Listener.Close()
-		if s.Listener, err = transport.Listen(t.Context(), "127.0.0.1:0", d.ServerAsking(pki.Roles...), slog.New(slog.DiscardHandler)); err != nil {
+		if s.Listener, err = transport.Listen(t.Context(), "127.0.0.1:0", d.ServerOptionalCert(pki.Roles...), slog.New(slog.DiscardHandler)); err != nil {
 			t.Fatal(err)
 		}
 		s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)

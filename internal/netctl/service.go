@@ -117,7 +117,7 @@ func pinService(ctx context.Context, o *exportOptions, c *api.Client, d exported
 	x := as[api.ServiceLB](d.object)
 	got, err := c.ServiceLBs().Inspect(ctx, d.key)
 	if err != nil {
-		return nil, o.broken(d.kind+" "+d.key, err)
+		return nil, o.unreadable(d.kind+" "+d.key, err)
 	}
 	if got.Oper.ServiceVip != "" {
 		x.IPAddress, x.IPv6Address = got.Oper.ServiceVip, got.Oper.ServiceVip6

@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
-// errUnwell makes status exit with ExitUnwell.
-var errUnwell = errors.New("there are problems")
+// errUnhealthy makes status exit with ExitUnhealthy.
+var errUnhealthy = errors.New("there are problems")
 
 // statusTimeout is when status gives up on a netmaster, unless --timeout says
 // otherwise: a netmaster that waits for its store tells so sooner.
@@ -32,7 +32,7 @@ func newStatus(base common) *command {
 		examples: []string{"netctl status", "netctl status --json", "netctl status --quiet || page-somebody"},
 	}
 	c.flags.Bool(&o.json, "json, j", "print the status as JSON")
-	c.flags.Bool(&o.quiet, "quiet, q", fmt.Sprintf("print what is wrong only; the exit code is %d then", ExitUnwell))
+	c.flags.Bool(&o.quiet, "quiet, q", fmt.Sprintf("print what is wrong only; the exit code is %d then", ExitUnhealthy))
 	c.run = bindRun(o, runStatus, nil)
 	return c
 }
@@ -56,7 +56,7 @@ func runStatus(ctx context.Context, o *statusOptions) error {
 		err = o.show(s)
 	}
 	if err == nil && !s.Well {
-		err = errUnwell
+		err = errUnhealthy
 	}
 	return err
 }
@@ -83,7 +83,7 @@ func (o *statusOptions) show(s api.ClusterStatus) error {
 	}
 	fmt.Fprintf(o.out, "\nHosts %d, endpoints%s %d%s\n", len(s.Hosts), of, s.Endpoints, taken)
 	for _, f := range s.Findings {
-		if word := lesser[f.Severity]; word != "" {
+		if word := lessSevere[f.Severity]; word != "" {
 			fmt.Fprintln(o.out, wrap(word+": "+f.String(), "  ", o.columns))
 		}
 	}
@@ -114,7 +114,7 @@ func (o *statusOptions) showServers(s api.ClusterStatus) error {
 
 var netmasters = columns[api.Master]{
 	header: []string{"Netmaster", "On", "Role", "Version"},
-	row:    func(m api.Master) []string { return []string{m.Address, m.Host, m.Role, orUnknown(m.Version)} },
+	row:    func(m api.Master) []string { return []string{m.Address, m.Host, m.Role, textOrUnknown(m.Version)} },
 }
 
 var storeServers = columns[api.StoreServer]{
@@ -133,7 +133,7 @@ func storeRow(x api.StoreServer) []string {
 	}
 	size := ""
 	if x.Size > 0 {
-		size = mebibytes(x.Size) + " MiB"
+		size = formatMebibytes(x.Size) + " MiB"
 	}
 	if x.Quota > 0 {
 		size += fmt.Sprintf(" of %d", x.Quota>>20)
@@ -141,11 +141,11 @@ func storeRow(x api.StoreServer) []string {
 	return []string{x.Address, state, x.Version, size, fmt.Sprintf("%.1f ms", x.Took*1000)}
 }
 
-// toldByState are the conditions that a host's state names.
-var toldByState = map[string]string{condition.HostTrial.Name(): "unconfirmed change", condition.HostRolledBack.Name(): "rolled back"}
+// reportedByState are the conditions that a host's state names.
+var reportedByState = map[string]string{condition.HostUnconfirmedChange.Name(): "unconfirmed change", condition.HostRolledBack.Name(): "rolled back"}
 
-// lesser are the words before findings that do not count as wrong.
-var lesser = map[string]string{api.SeverityWarning: "Warning", api.SeverityNotice: "Notice"}
+// lessSevere are the words before findings that do not count as wrong.
+var lessSevere = map[string]string{api.SeverityWarning: "Warning", api.SeverityNotice: "Notice"}
 
 func hostRow(h api.Host) []string {
 	state := h.State
@@ -157,7 +157,7 @@ func hostRow(h api.Host) []string {
 	}
 	states := []string{state}
 	for _, c := range h.Conditions {
-		if told := toldByState[c.Name]; told != "" {
+		if told := reportedByState[c.Name]; told != "" {
 			states = append(states, told)
 		}
 	}
@@ -168,18 +168,18 @@ func hostRow(h api.Host) []string {
 	if h.Age >= 0 {
 		word = (time.Duration(h.Age) * time.Second).String() + " ago"
 	}
-	version, ports := orUnknown(h.Version), number(h.Ports)
+	version, ports := textOrUnknown(h.Version), number(h.Ports)
 	if h.Tenants != nil { // who asks does not see them
 		version, ports = "", ""
 	}
 	if h.Pending > 0 {
 		ports += fmt.Sprintf(" (%d pending)", h.Pending)
 	}
-	return []string{h.Name, strings.Join(states, ", "), word, h.Driver, version, h.VTEP, strconv.Itoa(h.Endpoints), ports, fullest(h.Tables)}
+	return []string{h.Name, strings.Join(states, ", "), word, h.Driver, version, h.VTEP, strconv.Itoa(h.Endpoints), ports, fullestTable(h.Tables)}
 }
 
-// fullest names the table of a host that has the least room.
-func fullest(tables map[string]api.TableFill) string {
+// fullestTable names the table of a host that has the least room.
+func fullestTable(tables map[string]api.TableFill) string {
 	best, share := "", -1.0
 	for name, t := range tables {
 		if t.Capacity == 0 {

@@ -40,7 +40,7 @@ func newStoreCommand(base common, name, short, example string, adopts bool) *com
 		c.flags.Bool(&o.keepTokens, "keep-tokens", "existing tokens stay valid, including those revoked after the restored state")
 	}
 	c.run = bindClient(o, func(ctx context.Context, client *api.Client, o *storeOptions) error {
-		info, err := o.ask(ctx, client)
+		info, err := o.storeInfo(ctx, client)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func newStoreCommand(base common, name, short, example string, adopts bool) *com
 	return c
 }
 
-func (o *storeOptions) ask(ctx context.Context, c *api.Client) (api.StoreInfo, error) {
+func (o *storeOptions) storeInfo(ctx context.Context, c *api.Client) (api.StoreInfo, error) {
 	if o.adopts {
 		return c.AdoptStore(ctx, o.keepTokens)
 	}
@@ -82,7 +82,7 @@ func newBackup(base common) *command {
 // runBackup makes the file only when the backup is whole; a file that is
 // there is not overwritten.
 func runBackup(ctx context.Context, client *api.Client, o *backupOptions) (err error) {
-	if err := mustBeNew(o.file); err != nil {
+	if err := refuseExisting(o.file); err != nil {
 		return err
 	}
 	var n int64
@@ -101,8 +101,8 @@ func runBackup(ctx context.Context, client *api.Client, o *backupOptions) (err e
 // stdStream stands for standard output where a file is to be named.
 const stdStream = "-"
 
-// mustBeNew refuses the name of a file that is there: a mistyped name destroys nothing.
-func mustBeNew(file string) error {
+// refuseExisting refuses the name of a file that is there: a mistyped name destroys nothing.
+func refuseExisting(file string) error {
 	if _, err := os.Lstat(file); err == nil && file != stdStream {
 		return flags.Usagef("%s is there already; name another file", file)
 	}

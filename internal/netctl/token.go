@@ -118,5 +118,5 @@ func runTokenRemove(ctx context.Context, client *api.Client, o *tokenOptions) er
 	if err := client.RevokeToken(ctx, o.id); err != nil {
 		return err
 	}
-	return o.say("Revoked token", o.id, o.id, map[string]string{"id": o.id})
+	return o.printResult("Revoked token", o.id, o.id, map[string]string{"id": o.id})
 }

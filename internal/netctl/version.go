@@ -33,7 +33,7 @@ func runVersion(ctx context.Context, client *api.Client, o *versionOptions) erro
 	switch {
 	case o.quiet && !o.json:
 		if serverErr == nil {
-			err = printLines(o.out, []string{orUnknown(server.Version)})
+			err = printLines(o.out, []string{textOrUnknown(server.Version)})
 		}
 	case o.json:
 		v := map[string]api.Version{"client": o.build}
@@ -56,6 +56,6 @@ func runVersion(ctx context.Context, client *api.Client, o *versionOptions) erro
 
 func printVersion(w io.Writer, side string, v api.Version) error {
 	_, err := fmt.Fprintf(w, "%s Version:\nVersion: %s\nGitCommit: %s\nBuildTime: %s\n",
-		side, orUnknown(v.Version), orUnknown(v.GitCommit), orUnknown(v.BuildTime))
+		side, textOrUnknown(v.Version), textOrUnknown(v.GitCommit), textOrUnknown(v.BuildTime))
 	return err
 }

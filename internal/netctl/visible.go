@@ -13,21 +13,21 @@ import (
 func hidden(r rune) bool { return !unicode.IsPrint(r) }
 
 // visible is a text for a table's cell, with \u in place of what is hidden.
-func visible(s string) string { return escape(s, false, short) }
+func visible(s string) string { return escape(s, false, escapedRune) }
 
 // visibleJSON is the same JSON value without hidden runes, which are all in strings.
 func visibleJSON(s string) string {
 	return escape(s, true, func(r rune) string {
 		if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
-			return short(high) + short(low) // RFC 8259 section 7
+			return escapedRune(high) + escapedRune(low) // RFC 8259 section 7
 		}
-		return short(r)
+		return escapedRune(r)
 	})
 }
 
 // visibleYAML is the same YAML without hidden runes, which textNode puts into double
 // quotes.
-func visibleYAML(s string) string { return escape(s, true, short) }
+func visibleYAML(s string) string { return escape(s, true, escapedRune) }
 
 // escape writes hidden runes by how; lines end where they did, if there are lines.
 func escape(s string, lines bool, how func(rune) string) string {
@@ -45,8 +45,8 @@ func escape(s string, lines bool, how func(rune) string) string {
 	return b.String()
 }
 
-// short is a rune as Go, YAML and, up to U+FFFF, JSON write it.
-func short(r rune) string {
+// escapedRune is a rune as Go, YAML and, up to U+FFFF, JSON write it.
+func escapedRune(r rune) string {
 	if r > 0xffff {
 		return fmt.Sprintf(`\U%08x`, r)
 	}

@@ -26,6 +26,6 @@ var ErrSessionLost = model.Errorf(model.ErrUnavailable, "the session has ended")
 // keeps no more. It never leaves Update or Mirror.
 var ErrCompacted = errors.New("the store has compacted that revision")
 
-// ErrMoves is the state of a mirror that goes on from another place than before: for some
+// ErrSourceChanged is the state of a mirror that goes on from another place than before: for some
 // seconds what it has delivered may be old. If it cannot go on, another error follows.
-var ErrMoves = model.Errorf(model.ErrUnavailable, "the mirror continues from another source")
+var ErrSourceChanged = model.Errorf(model.ErrUnavailable, "the mirror continues from another source")

@@ -39,7 +39,7 @@ func KeepMirror(ctx context.Context, prefixes []string, opts []MirrorOption, fol
 		o.OnState = func(error) {}
 	}
 	state := NewMirrorState(prefixes, o.Commits)
-	state.JudgeBy(o.Since)
+	state.SetSince(o.Since)
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 40 * time.Millisecond, Max: 1200 * time.Millisecond, Jitter: 0.4})
 	for {
 		following, reason, err := follow(state, o.OnState)
@@ -94,8 +94,8 @@ func (m *MirrorState) Prefixes() []string { return m.prefixes }
 // Last returns the revision up to which everything was delivered.
 func (m *MirrorState) Last() Revision { return m.last }
 
-// JudgeBy sets MirrorOptions.Since.
-func (m *MirrorState) JudgeBy(since func() string) { m.since = since }
+// SetSince sets MirrorOptions.Since.
+func (m *MirrorState) SetSince(since func() string) { m.since = since }
 
 // Since returns, before a list begins, the Place that the store's history is to have; "" =
 // any will do.
@@ -106,9 +106,9 @@ func (m *MirrorState) Since() string {
 	return m.place
 }
 
-// Reach notes, before Relist or Commit, its Place, "" = unknown; and, of a list, whether
+// SetPlace notes, before Relist or Commit, its Place, "" = unknown; and, of a list, whether
 // the store's history lacks what Since returned.
-func (m *MirrorState) Reach(place string, older bool) {
+func (m *MirrorState) SetPlace(place string, older bool) {
 	if m.older = older; place != "" {
 		m.place = place
 	}
@@ -181,7 +181,7 @@ func (m *MirrorState) Pass(b Batch) (out Batch, deliver bool) {
 		for i, e := range b.Events {
 			kvs[i] = e.KV
 		}
-		m.Reach(b.Place, b.Older)
+		m.SetPlace(b.Place, b.Older)
 		return m.relist(kvs, b.Revision, b.Store)
 	}
 	for _, e := range b.Events {
@@ -192,7 +192,7 @@ func (m *MirrorState) Pass(b Batch) (out Batch, deliver bool) {
 		}
 	}
 	m.last, m.of = b.Revision, b.Store
-	m.Reach(b.Place, false)
+	m.SetPlace(b.Place, false)
 	return b, true
 }
 

@@ -13,13 +13,13 @@ import (
 // When the endpoints are asked which store they are of: before the first request, and
 // again later.
 const (
-	lookEvery = 10 * time.Minute // to twice that, after they were of one
-	lookSoon  = 5 * time.Second  // while none has an identity: the first netmaster gives it to one
-	lookAgain = time.Second      // after they were of several
+	checkInterval   = 10 * time.Minute // to twice that, after they were of one
+	firstCheckAfter = 5 * time.Second  // while none has an identity: the first netmaster gives it to one
+	retryCheckAfter = time.Second      // after they were of several
 )
 
-// Told is what an endpoint says of itself.
-type Told struct {
+// EndpointReport is what an endpoint says of itself.
+type EndpointReport struct {
 	Endpoint string
 	Cluster  string // whose server it is; "" = it does not say
 	Read     bool   // Identity is what it has
@@ -36,14 +36,14 @@ type OneStore struct {
 	// Ask asks all endpoints, in a second or so, and leaves out the ones that do not
 	// answer. Answers are linearizable if sure is set, and may be some moments old
 	// otherwise.
-	Ask func(ctx context.Context, sure bool) []Told
+	Ask func(ctx context.Context, sure bool) []EndpointReport
 
-	mu      sync.Mutex
-	cluster string    // of the endpoints that answered; "" = none has yet
-	split   error     // that they are of different ones; nothing is asked meanwhile
-	next    time.Time // when they are asked again; zero = before the next request
-	looking bool      // somebody asks them, aside
-	running sync.WaitGroup
+	mu       sync.Mutex
+	cluster  string    // of the endpoints that answered; "" = none has yet
+	split    error     // that they are of different ones; nothing is asked meanwhile
+	next     time.Time // when they are asked again; zero = before the next request
+	checking bool      // somebody asks them, aside
+	running  sync.WaitGroup
 }
 
 // SplitError names endpoints of different stores.
@@ -51,9 +51,9 @@ type SplitError string
 
 func (e SplitError) Error() string { return string(e) }
 
-// May refuses requests, by a SplitError, while the endpoints are of different stores. life
+// Check refuses requests, by a SplitError, while the endpoints are of different stores. life
 // is the client's: when it ends, Close may be called.
-func (o *OneStore) May(ctx, life context.Context) error {
+func (o *OneStore) Check(ctx, life context.Context) error {
 	if o.Count() < 2 {
 		return nil
 	}
@@ -63,13 +63,13 @@ func (o *OneStore) May(ctx, life context.Context) error {
 	case !due:
 	case o.next.IsZero() || o.split != nil:
 		o.found(o.compare(ctx))
-	case !o.looking && life.Err() == nil:
-		o.looking = true
+	case !o.checking && life.Err() == nil:
+		o.checking = true
 		o.running.Go(func() {
 			all, why := o.compare(life)
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			o.looking = false
+			o.checking = false
 			o.found(all, why)
 		})
 	}
@@ -99,12 +99,12 @@ func (o *OneStore) Belongs(ctx context.Context, cluster string) error {
 // Wrote is to be called with what was committed: the identity shows who has it.
 func (o *OneStore) Wrote(commit Commit) {
 	if slices.ContainsFunc(commit.Puts, func(p Put) bool { return p.Key == StoreIdentityKey }) {
-		o.Again()
+		o.Invalidate()
 	}
 }
 
-// Again has the endpoints asked before the next request.
-func (o *OneStore) Again() {
+// Invalidate has the endpoints asked before the next request.
+func (o *OneStore) Invalidate() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.next = time.Time{}
@@ -115,7 +115,7 @@ func (o *OneStore) Close() { o.running.Wait() }
 
 // compare asks all endpoints, and again where they differ: one may be behind, and the
 // identity may have been written between two answers.
-func (o *OneStore) compare(ctx context.Context) (all []Told, why string) {
+func (o *OneStore) compare(ctx context.Context) (all []EndpointReport, why string) {
 	for _, sure := range []bool{false, true, true} {
 		all = o.Ask(ctx, sure)
 		if why = o.differ(all); why == "" {
@@ -126,17 +126,17 @@ func (o *OneStore) compare(ctx context.Context) (all []Told, why string) {
 }
 
 // found takes what compare returned.
-func (o *OneStore) found(all []Told, why string) {
-	pause := lookEvery + rand.N(lookEvery)
+func (o *OneStore) found(all []EndpointReport, why string) {
+	pause := checkInterval + rand.N(checkInterval)
 	switch {
 	case why != "":
-		o.split, pause = SplitError(why), lookAgain
+		o.split, pause = SplitError(why), retryCheckAfter
 	case len(all) == 0: // as before
-		pause = lookSoon
+		pause = firstCheckAfter
 	default:
 		o.split = nil
-		if !slices.ContainsFunc(all, func(t Told) bool { return IncarnationOf(t.Identity).ID != "" }) {
-			pause = lookSoon
+		if !slices.ContainsFunc(all, func(t EndpointReport) bool { return IncarnationOf(t.Identity).ID != "" }) {
+			pause = firstCheckAfter
 		}
 		for _, t := range all {
 			if t.Cluster != "" {
@@ -148,7 +148,7 @@ func (o *OneStore) found(all []Told, why string) {
 }
 
 // differ says how endpoints are of different stores; "" = they are of one.
-func (o *OneStore) differ(all []Told) string {
+func (o *OneStore) differ(all []EndpointReport) string {
 	clusters, ids := map[string]bool{}, map[string]bool{}
 	var byCluster, byID []string
 	for _, t := range all {

@@ -56,7 +56,7 @@ func ReplaceRecord[V any](version int, old []byte, v V) ([]byte, error) {
 	if was.V > version {
 		return nil, ErrNewerRecord
 	}
-	if knowsAll[V](was.D) {
+	if hasAllFields[V](was.D) {
 		return EncodeRecord(version, v)
 	}
 	d, err := json.Marshal(v)
@@ -73,7 +73,7 @@ func ReplaceRecord[V any](version int, old []byte, v V) ([]byte, error) {
 	return b, nil
 }
 
-func knowsAll[V any](d json.RawMessage) bool {
+func hasAllFields[V any](d json.RawMessage) bool {
 	dec := json.NewDecoder(bytes.NewReader(d))
 	dec.DisallowUnknownFields()
 	var v V
@@ -87,7 +87,7 @@ func keepUnknown(t reflect.Type, old, cur json.RawMessage) (json.RawMessage, err
 		t = t.Elem()
 	}
 	if t.Kind() != reflect.Struct || opaque(t) {
-		if knowsAllOf(t, old) {
+		if hasAllFieldsOf(t, old) {
 			return cur, nil
 		}
 		return nil, ErrNewerRecord
@@ -102,7 +102,7 @@ func keepUnknown(t reflect.Type, old, cur json.RawMessage) (json.RawMessage, err
 		switch {
 		case !known:
 			now[name] = value
-		case now[name] == nil || knowsAllOf(ft, value):
+		case now[name] == nil || hasAllFieldsOf(ft, value):
 			// gone on purpose, or nothing unknown inside
 		default:
 			kept, err := keepUnknown(ft, value, now[name])
@@ -115,7 +115,7 @@ func keepUnknown(t reflect.Type, old, cur json.RawMessage) (json.RawMessage, err
 	return json.Marshal(now)
 }
 
-func knowsAllOf(t reflect.Type, d json.RawMessage) bool {
+func hasAllFieldsOf(t reflect.Type, d json.RawMessage) bool {
 	dec := json.NewDecoder(bytes.NewReader(d))
 	dec.DisallowUnknownFields()
 	return dec.Decode(reflect.New(t).Interface()) == nil

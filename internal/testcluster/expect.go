@@ -45,7 +45,7 @@ func (l *Lab) Expect(ctx context.Context, qs []Question) ([]Expectation, error) 
 // ExpectOf is Expect for a snapshot at hand.
 func (l *Lab) ExpectOf(ctx context.Context, snap []tables.Change, rev store.Revision, qs []Question) ([]Expectation, error) {
 	private := privateAddresses(ctx, l.hosts)
-	e := expecting{lab: l, endpoints: map[model.NetworkKey][]model.Endpoint{}, exposed: map[netip.Addr]bool{}, private: map[model.HostName]*desired.Private{}}
+	e := expecting{lab: l, endpoints: map[model.NetworkKey][]model.Endpoint{}, exposed: map[netip.Addr]bool{}, private: map[model.HostName]*desired.HostNAT{}}
 	for name, pic := range l.desiredStates(snap, rev, private) {
 		fake := reference.New()
 		defer func() { _ = fake.Close() }() // it holds nothing
@@ -53,7 +53,7 @@ func (l *Lab) ExpectOf(ctx context.Context, snap []tables.Change, rev store.Revi
 			return nil, fmt.Errorf("apply the picture of %s to the oracle: %w", name, err)
 		}
 		e.fabric.Add(name, fake)
-		e.private[name] = pic.Private
+		e.private[name] = pic.HostNAT
 		for _, s := range pic.Services.All() {
 			e.exposed[s.IPv4], e.exposed[s.IPv6] = s.Exposed, s.Exposed
 		}
@@ -87,7 +87,7 @@ type expecting struct {
 	fabric    reference.Fabric
 	endpoints map[model.NetworkKey][]model.Endpoint
 	exposed   map[netip.Addr]bool // virtual addresses
-	private   map[model.HostName]*desired.Private
+	private   map[model.HostName]*desired.HostNAT
 }
 
 // endpoint finds the one of a container.
@@ -176,7 +176,7 @@ func (l *Lab) desiredStates(snap []tables.Change, rev store.Revision, private ma
 		for _, ch := range snap {
 			switch v := ch.Value.(type) {
 			case model.Global:
-				way := desired.NewPrivate(v.PvtSubnet).WithIPv6()
+				way := desired.NewHostNAT(v.PvtSubnet).WithIPv6()
 				way.TunnelPort = tunnelPort
 				c.Egress.SetPrivate(way)
 			case model.Endpoint:

@@ -49,7 +49,7 @@ func TestManyRoutes(t *testing.T) {
 				return false, out
 			}
 			frr, bird := told.Peers[0], told.Peers[1]
-			return bird.State == bgp.Limit && strings.Contains(bird.Trouble, "more than 10000 prefixes") && frr.State == bgp.Established && frr.Flaps == 0 &&
+			return bird.State == bgp.Limit && strings.Contains(bird.Problem, "more than 10000 prefixes") && frr.State == bgp.Established && frr.Flaps == 0 &&
 				strings.Contains(told.Problems["BGP session 50.1.1.201"], "more than 10000 prefixes"), fmt.Sprintf("%+v %v", told.Peers, told.Problems)
 		})
 		routes(x, "10.50.0.0/16 via "+routerAddr, 1)

@@ -99,7 +99,7 @@ func TestRouters(t *testing.T) {
 	}
 	t.Cleanup(end)
 	peer(t, s, birdAddr, "a session with BIRD", established)
-	peer(t, s, frrAddr, "no session with FRR", func(p bgp.PeerState) bool { return !established(p) && p.Trouble != "" })
+	peer(t, s, frrAddr, "no session with FRR", func(p bgp.PeerState) bool { return !established(p) && p.Problem != "" })
 
 	cfg.Neighbors = slices.Clone(cfg.Neighbors)
 	cfg.Neighbors[0].Password = frrPassword
@@ -136,7 +136,7 @@ func TestRouters(t *testing.T) {
 		t.Fatal(err)
 	}
 	peer(t, s, birdAddr, "the limit", func(p bgp.PeerState) bool {
-		return p.State == bgp.Limit && strings.Contains(p.Trouble, "more than 2 prefixes")
+		return p.State == bgp.Limit && strings.Contains(p.Problem, "more than 2 prefixes")
 	})
 	inBIRD.wait(t, "10.7.0.9", false)
 	learned(t, s, map[string]string{"10.50.0.0/16": frrAddr, "fd50::/32": "fd00::2"})

@@ -315,7 +315,7 @@ func (r *routes) read(out io.Reader) {
 			r.has[f[0]] = at
 		}
 		r.mu.Unlock()
-		r.changes.Tell()
+		r.changes.Notify()
 	}
 }
 

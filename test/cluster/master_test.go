@@ -91,7 +91,7 @@ func (m *master) lead(ctx context.Context, term store.Fence) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer end()
-	for _, do := range []func(context.Context, control.Leader) error{m.ctrl.HostLeases.CountOut, m.ctrl.LabelFilter.FollowLabelFilter, m.ctrl.Tenants.GiveRouters} {
+	for _, do := range []func(context.Context, control.Leader) error{m.ctrl.HostLeases.ExpireHosts, m.ctrl.LabelFilter.FollowLabelFilter, m.ctrl.Tenants.GiveRouters} {
 		all.Go(func() { _ = do(ctx, control.Leader(term)) }) // another leads, or the store is away: the next term does it
 	}
 	if err := m.ctrl.Repair.Sweep(ctx, control.Leader(term), sweepEvery); !errors.Is(err, store.ErrFenced) {
@@ -124,7 +124,7 @@ func (m *master) tell(ctx context.Context, names []model.HostName) error {
 		return err
 	}
 	defer c.Close()
-	heard := api.HostsHeard{Hosts: []string{}}
+	heard := api.HostHeartbeats{Hosts: []string{}}
 	for _, n := range names {
 		heard.Hosts = append(heard.Hosts, string(n))
 	}

@@ -59,7 +59,7 @@ func TestAccount(t *testing.T) {
 	role.Rules = slices.DeleteFunc(slices.Clone(role.Rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "tokenreviews") })
 	role = ok[*rbacv1.ClusterRole](t)(roles.Update(t.Context(), role, metav1.UpdateOptions{}))
 	own := ok[*rest.Config](t)(clientcmd.BuildConfigFromFlags("", asNetmaster(t, client, config)))
-	j := ok[*serviceaccount.Judge](t)(serviceaccount.New(own, ns, "contiv-netplugin"))
+	j := ok[*serviceaccount.Authenticator](t)(serviceaccount.New(own, ns, "contiv-netplugin"))
 	until(t, "netmaster may not ask", func() bool { // the API server's authorizer follows by a watch
 		_, _, err := j.Host(t.Context(), good)
 		return errors.Is(err, model.ErrUnavailable)

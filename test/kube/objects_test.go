@@ -250,7 +250,7 @@ func TestObjects(t *testing.T) {
 	if err := i.patch("networks", "mine", `{"metadata":{"annotations":null}}`); err != nil {
 		t.Fatal(err)
 	}
-	if err := master.Release(ctx, api.Release{Kind: "network", Key: "blue:mine"}); err != nil {
+	if err := master.ReleaseOwnership(ctx, api.OwnershipRelease{Kind: "network", Key: "blue:mine"}); err != nil {
 		t.Fatal(err)
 	}
 	i.wants("networks", "mine", "False NotOwned blue:mine user")

@@ -52,7 +52,7 @@ func patchOf(from, to map[string]string) ([]byte, error) {
 // relabel is for attachments of CNI.
 func (b *bed) relabel(ctx context.Context, w *workload, labels map[string]string) error {
 	w.labels = labels
-	return attach.Client{Socket: w.host.CNISocket()}.Tell(ctx, attach.Fact{Key: attach.Key{Container: w.id, IfName: "eth0"}, Labels: labels})
+	return attach.Client{Socket: w.host.CNISocket()}.Report(ctx, attach.Fact{Key: attach.Key{Container: w.id, IfName: "eth0"}, Labels: labels})
 }
 
 func (e *engines) relabel(ctx context.Context, w *workload, labels map[string]string) error {

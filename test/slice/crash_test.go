@@ -70,7 +70,7 @@ func killAtEveryStep(t *testing.T, driver string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ofDel := slices.Index(attachment.Steps, attachment.StepOwed)
+	ofDel := slices.Index(attachment.Steps, attachment.StepPendingRelease)
 	for i, step := range attachment.Steps {
 		t.Run(step, func(t *testing.T) {
 			s := spec("k"+step, "h1", "blue/net/g")

@@ -23,8 +23,8 @@ func (c *Changes) Next() <-chan struct{} {
 	return c.next
 }
 
-// Tell wakes everybody who waits: the thing has changed.
-func (c *Changes) Tell() {
+// Notify wakes everybody who waits: the thing has changed.
+func (c *Changes) Notify() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.next != nil {
@@ -62,7 +62,7 @@ func (v *Value[T]) Set(value T) {
 	defer v.mu.Unlock()
 	if v.value != value {
 		v.value = value
-		v.changes.Tell()
+		v.changes.Notify()
 	}
 }
 

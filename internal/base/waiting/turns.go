@@ -5,28 +5,28 @@ import (
 	"sync"
 )
 
-// Turns are locks by key, each with one holder at a time. The zero Turns is ready for use.
+// KeyedLocks are locks by key, each with one holder at a time. The zero Turns is ready for use.
 // A key without holder and waiters costs nothing.
-type Turns[K comparable] struct {
+type KeyedLocks[K comparable] struct {
 	mu   sync.Mutex
-	keys map[K]*turn
+	keys map[K]*keyedLock
 }
 
-type turn struct {
+type keyedLock struct {
 	token chan struct{} // holds one token while somebody has it
 	uses  int           // holder and those who wait
 }
 
-// Take waits for the turn of a key, or for ctx to end, whose error it returns
+// Lock waits for the turn of a key, or for ctx to end, whose error it returns
 // then. end gives the turn to the next one.
-func (t *Turns[K]) Take(ctx context.Context, k K) (end func(), err error) {
+func (t *KeyedLocks[K]) Lock(ctx context.Context, k K) (end func(), err error) {
 	t.mu.Lock()
 	if t.keys == nil {
-		t.keys = map[K]*turn{}
+		t.keys = map[K]*keyedLock{}
 	}
 	x := t.keys[k]
 	if x == nil {
-		x = &turn{token: make(chan struct{}, 1)}
+		x = &keyedLock{token: make(chan struct{}, 1)}
 		t.keys[k] = x
 	}
 	x.uses++

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Changes
-		c.Tell() // without waiters: no harm
+		c.Notify() // without waiters: no harm
 		var mu sync.Mutex
 		n := 0
 		var all sync.WaitGroup
@@ -38,11 +38,11 @@ func TestChanges(t *testing.T) {
 			mu.Lock()
 			n++
 			mu.Unlock()
-			c.Tell()
+			c.Notify()
 		}
 		all.Wait()
 		next := c.Next()
-		c.Tell() // after Next and before the wait
+		c.Notify() // after Next and before the wait
 		<-next
 		bad := errors.New("bad")
 		if err := c.Until(t.Context(), func() (bool, error) { return false, bad }); !errors.Is(err, bad) {
@@ -95,24 +95,24 @@ func TestBell(t *testing.T) {
 // memory.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var turns Turns[string]
-		end, err := turns.Take(t.Context(), "a")
+		var turns KeyedLocks[string]
+		end, err := turns.Lock(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := turns.Take(t.Context(), "b")
+		other, err := turns.Lock(t.Context(), "b")
 		if err != nil {
 			t.Fatal(err)
 		}
 		other()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := turns.Take(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := turns.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Take of a held turn = %v, want the context's end", err)
 		}
 		var next sync.WaitGroup
 		next.Go(func() {
-			end, err := turns.Take(t.Context(), "a")
+			end, err := turns.Lock(t.Context(), "a")
 			if err != nil {
 				t.Error(err)
 				return

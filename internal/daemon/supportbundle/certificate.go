@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// soon is how long before its expiry a certificate is reported.
-	soon = 30 * 24 * time.Hour
-	// authoritySoon is the same for an authority. It is longer, since an authority signs
+	// expiresSoon is how long before its expiry a certificate is reported.
+	expiresSoon = 30 * 24 * time.Hour
+	// authorityExpiresSoon is the same for an authority. It is longer, since an authority signs
 	// nothing that expires after itself, and certificates are valid for 90 days.
-	authoritySoon = 180 * 24 * time.Hour
+	authorityExpiresSoon = 180 * 24 * time.Hour
 	// overdue is how long a daemon that renews its certificate itself may try before.
 	overdue = 7 * 24 * time.Hour
 )
@@ -41,7 +41,7 @@ func Certificates(all iter.Seq2[string, *x509.Certificate], unusable func(use st
 	return func() (out []api.Certificate) {
 		last := ""
 		for use, cert := range all {
-			c := how.Of(use, cert.Subject.String(), cert.NotAfter, cert.IsCA, use == last)
+			c := how.CertificateOf(use, cert.Subject.String(), cert.NotAfter, cert.IsCA, use == last)
 			if unusable != nil && !cert.IsCA {
 				if err := unusable(use); err != nil {
 					c.Error = err.Error()
@@ -54,14 +54,14 @@ func Certificates(all iter.Seq2[string, *x509.Certificate], unusable func(use st
 	}
 }
 
-// Of is a certificate that is renewed so.
-func (r Renewal) Of(use, subject string, ends time.Time, authority, former bool) api.Certificate {
-	c := api.Certificate{Use: use, Subject: subject, Ends: ends, TellFrom: ends.Add(-soon)}
+// CertificateOf is a certificate that is renewed so.
+func (r Renewal) CertificateOf(use, subject string, ends time.Time, authority, former bool) api.Certificate {
+	c := api.Certificate{Use: use, Subject: subject, Ends: ends, TellFrom: ends.Add(-expiresSoon)}
 	switch {
 	case authority && former:
 		c.Remedy = r.Previous
 	case authority:
-		c.TellFrom, c.Remedy = ends.Add(-authoritySoon), r.Authority
+		c.TellFrom, c.Remedy = ends.Add(-authorityExpiresSoon), r.Authority
 	case r.Itself:
 		c.TellFrom, c.Remedy = c.TellFrom.Add(overdue), r.Certificate
 	default:
@@ -70,15 +70,15 @@ func (r Renewal) Of(use, subject string, ends time.Time, authority, former bool)
 	return c
 }
 
-// Ending says of a certificate that it has ended, or will soon, and what to do; "" = it
+// ExpiryProblem says of a certificate that it has ended, or will soon, and what to do; "" = it
 // is good for long.
-func Ending(c api.Certificate, now time.Time) (text, remedy string, ended bool) {
+func ExpiryProblem(c api.Certificate, now time.Time) (text, remedy string, ended bool) {
 	remedy, from := c.Remedy, c.TellFrom
 	if remedy == "" { // of an older daemon
 		remedy = Manual.Certificate
 	}
 	if from.IsZero() {
-		from = c.Ends.Add(-soon)
+		from = c.Ends.Add(-expiresSoon)
 	}
 	if c.Ends.IsZero() { // it was never read
 		return "", "", false
@@ -101,8 +101,8 @@ func Unusable(c api.Certificate) string {
 	return c.Use + " cannot be read again, and is gone when the daemon restarts: " + c.Error
 }
 
-// Endings are the sentences of Ending and Unusable about all of a daemon's certificates.
-func (s *Support) Endings(now time.Time) (ended, ending []string) {
+// CertificateProblems are the sentences of Ending and Unusable about all of a daemon's certificates.
+func (s *Support) CertificateProblems(now time.Time) (ended, ending []string) {
 	if s == nil || s.Certificates == nil {
 		return nil, nil
 	}
@@ -110,7 +110,7 @@ func (s *Support) Endings(now time.Time) (ended, ending []string) {
 		if text := Unusable(c); text != "" {
 			ending = append(ending, text)
 		}
-		text, remedy, over := Ending(c, now)
+		text, remedy, over := ExpiryProblem(c, now)
 		switch {
 		case text == "":
 		case over:

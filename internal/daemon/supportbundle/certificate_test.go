@@ -45,27 +45,27 @@ func TestEnding(t *testing.T) {
 		s := &Support{Certificates: Certificates(func(yield func(string, *x509.Certificate) bool) {
 			_ = (!c.former || yield("own", cert(3000*day, true))) && yield("own", cert(c.left, c.root))
 		}, nil, c.how)}
-		ended, soon := s.Endings(now)
+		ended, soon := s.CertificateProblems(now)
 		got := slices.Concat(ended, soon)
 		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)) || (len(ended) > 0) != c.ended {
 			t.Errorf("%s: %q and %q, want %q", c.what, ended, soon, c.want)
 		}
 	}
 	older := api.Certificate{Use: "own", Ends: now.Add(29 * day)}
-	if text, remedy, ended := Ending(older, now); text == "" || remedy != Manual.Certificate || ended {
+	if text, remedy, ended := ExpiryProblem(older, now); text == "" || remedy != Manual.Certificate || ended {
 		t.Errorf("of an older daemon: %q, %q, %v", text, remedy, ended)
 	}
 	broken := &Support{Certificates: Certificates(func(yield func(string, *x509.Certificate) bool) { yield("own", cert(60*day, false)) },
 		func(string) error { return errors.New("tls.key is not there") }, Manual)}
-	if ended, soon := broken.Endings(now); len(ended) > 0 || len(soon) != 1 || !strings.Contains(soon[0], "own cannot be read again") || !strings.Contains(soon[0], "tls.key is not there") {
+	if ended, soon := broken.CertificateProblems(now); len(ended) > 0 || len(soon) != 1 || !strings.Contains(soon[0], "own cannot be read again") || !strings.Contains(soon[0], "tls.key is not there") {
 		t.Errorf("of files that are gone: %q, %q", ended, soon)
 	}
 	never := &Support{Certificates: func() []api.Certificate { return []api.Certificate{{Use: "own", Error: "it is not there"}} }}
-	if ended, soon := never.Endings(now); len(ended) > 0 || len(soon) != 1 {
+	if ended, soon := never.CertificateProblems(now); len(ended) > 0 || len(soon) != 1 {
 		t.Errorf("of files that were never read: %q, %q", ended, soon)
 	}
 	var none *Support
-	if ended, soon := none.Endings(now); len(ended)+len(soon) > 0 {
+	if ended, soon := none.CertificateProblems(now); len(ended)+len(soon) > 0 {
 		t.Errorf("nobody tells %q and %q", ended, soon)
 	}
 }

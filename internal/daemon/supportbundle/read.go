@@ -43,7 +43,7 @@ func Served(name string, h http.Handler, path string) Part {
 		if err != nil {
 			return nil, fmt.Errorf("ask for %s: %w", path, err)
 		}
-		w := &answer{header: http.Header{}, status: http.StatusOK}
+		w := &responseRecorder{header: http.Header{}, status: http.StatusOK}
 		h.ServeHTTP(w, r)
 		if w.status >= http.StatusBadRequest {
 			return w.body.Bytes(), fmt.Errorf("%s answered %d", path, w.status)
@@ -52,13 +52,13 @@ func Served(name string, h http.Handler, path string) Part {
 	}}
 }
 
-// answer keeps what a handler writes.
-type answer struct {
+// responseRecorder keeps what a handler writes.
+type responseRecorder struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-func (a *answer) Header() http.Header         { return a.header }
-func (a *answer) WriteHeader(status int)      { a.status = status }
-func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }
+func (a *responseRecorder) Header() http.Header         { return a.header }
+func (a *responseRecorder) WriteHeader(status int)      { a.status = status }
+func (a *responseRecorder) Write(b []byte) (int, error) { return a.body.Write(b) }

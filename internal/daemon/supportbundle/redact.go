@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// hidden stands in the place of a secret.
-const hidden = "(left out)"
+// redacted stands in the place of a secret.
+const redacted = "(left out)"
 
 // shortest is how long a line of a file of secrets is at least to be looked for.
 const shortest = 6
@@ -17,15 +17,15 @@ const shortest = 6
 var (
 	// A key may stand in a line of a log or in JSON, where its line ends are escaped; and
 	// its end may be missing.
-	privateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:(?:\r?\n|\\[nrt])+[A-Za-z0-9+/=]+)*(?:(?:\r?\n|\\[nrt])+-----END [A-Z0-9 ]*PRIVATE KEY-----)?`)
-	inURL      = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/\s"'@]+@`)
-	bearer     = regexp.MustCompile(`(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{6,}`)
+	privateKey  = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:(?:\r?\n|\\[nrt])+[A-Za-z0-9+/=]+)*(?:(?:\r?\n|\\[nrt])+-----END [A-Z0-9 ]*PRIVATE KEY-----)?`)
+	urlUserinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/\s"'@]+@`)
+	bearer      = regexp.MustCompile(`(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{6,}`)
 	// JSON web tokens, however they are named.
 	webToken = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*`)
 	// Tokens of people (internal/netmaster/access/token) and to join (internal/security/jointoken).
 	ownToken = regexp.MustCompile(`\bcontiv-(?:join-[A-Za-z0-9_-]{8,}|[A-Z2-7]{10}-[A-Z2-7]+)`)
 	// A word, and what follows it: as JSON, as a field of a log, a flag, or a header.
-	named = regexp.MustCompile(`(?i)((?:\\?["'])?[a-z0-9_.-]*(?:token|password|passwd|passphrase|pwd|secret|credential|private[_-]?key|api[_-]?key|client[_-]?key(?:-data)?|authorization|cookie)[a-z0-9_.-]*(?:\\?["'])?\s*[=:]\s*)` +
+	secretField = regexp.MustCompile(`(?i)((?:\\?["'])?[a-z0-9_.-]*(?:token|password|passwd|passphrase|pwd|secret|credential|private[_-]?key|api[_-]?key|client[_-]?key(?:-data)?|authorization|cookie)[a-z0-9_.-]*(?:\\?["'])?\s*[=:]\s*)` +
 		`(\\"(?:[^"\\]|\\[^"])*\\"|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;}\])"']+)`)
 )
 
@@ -58,15 +58,15 @@ func NewRedactor(files ...string) *Redactor {
 // Redact returns text without secrets.
 func (r *Redactor) Redact(text []byte) []byte {
 	for _, s := range r.known {
-		text = bytes.ReplaceAll(text, s, []byte(hidden))
+		text = bytes.ReplaceAll(text, s, []byte(redacted))
 	}
-	text = privateKey.ReplaceAll(text, []byte(hidden))
-	text = inURL.ReplaceAll(text, []byte("${1}"+hidden+"@"))
-	text = webToken.ReplaceAll(text, []byte(hidden))
-	text = ownToken.ReplaceAll(text, []byte(hidden))
-	text = bearer.ReplaceAll(text, []byte("${1}${2}"+hidden))
-	return named.ReplaceAllFunc(text, func(m []byte) []byte {
-		parts := named.FindSubmatch(m)
+	text = privateKey.ReplaceAll(text, []byte(redacted))
+	text = urlUserinfo.ReplaceAll(text, []byte("${1}"+redacted+"@"))
+	text = webToken.ReplaceAll(text, []byte(redacted))
+	text = ownToken.ReplaceAll(text, []byte(redacted))
+	text = bearer.ReplaceAll(text, []byte("${1}${2}"+redacted))
+	return secretField.ReplaceAllFunc(text, func(m []byte) []byte {
+		parts := secretField.FindSubmatch(m)
 		name, value := parts[1], parts[2]
 		if allowed.Match(name) || isPlain(value) {
 			return m
@@ -78,14 +78,14 @@ func (r *Redactor) Redact(text []byte) []byte {
 				break
 			}
 		}
-		return slices.Concat(name, []byte(quote+hidden+quote))
+		return slices.Concat(name, []byte(quote+redacted+quote))
 	})
 }
 
 // isPlain tells whether a value says nothing: empty, a truth value, or null.
 func isPlain(value []byte) bool {
 	switch strings.Trim(string(value), `\"'`) {
-	case "", "true", "false", "null", "none", hidden, "(left":
+	case "", "true", "false", "null", "none", redacted, "(left":
 		return true
 	}
 	return false

@@ -100,12 +100,12 @@ func (pf *profiles) rateOf(e *endpoint) (r desired.Rate) {
 			r = desired.Rate{Send: limitOf(p.Bandwidth, p.Burst), Receive: limitOf(p.ReceiveBandwidth, p.ReceiveBurst), DSCP: uint8(p.DSCP)}
 		}
 	}
-	r.Send, r.Receive = lower(r.Send, e.Rates.Send), lower(r.Receive, e.Rates.Receive)
+	r.Send, r.Receive = lowerRate(r.Send, e.Rates.Send), lowerRate(r.Receive, e.Rates.Receive)
 	return r
 }
 
-// lower is the lower of a group's limit and an endpoint's own, with its burst.
-func lower(group desired.Limit, own model.Rate) desired.Limit {
+// lowerRate is the lower of a group's limit and an endpoint's own, with its burst.
+func lowerRate(group desired.Limit, own model.Rate) desired.Limit {
 	if own.Bits == 0 || group.Bits > 0 && group.Bits <= own.Bits {
 		return group
 	}

@@ -74,7 +74,7 @@ func New(host model.HostName) *Compiler {
 	hosts := &Hosts{
 		self: host, rows: map[model.HostName]*model.Host{},
 		byTunnel: map[netip.Addr]set[model.HostName]{}, byAddress: map[netip.Addr]set[model.HostName]{},
-		drained: set[model.HostName]{}, silent: set[model.HostName]{},
+		drained: set[model.HostName]{}, unhealthy: set[model.HostName]{},
 		dirtySelf: true, dirtyTunnels: dirtyTunnels, dirtyNodes: dirtyNodes,
 		inv: inv, out: out, problems: problems,
 		dirtyNetworks: dirtyNetworks, dirtyEps: dirtyEps, dirtyProviders: dirtyProviders,
@@ -125,14 +125,14 @@ func New(host model.HostName) *Compiler {
 		all: map[subjectKey]*subject{}, inv: inv, sets: sets, problems: problems,
 		dirtySubjects: dirtySubjects, dirtyGroups: dirtyGroups, dirtyTenants: dirtyTenants,
 	}
-	plans := &plans{
+	plans := &policyPlans{
 		subjects: subjects, sets: sets, inv: inv, settings: settings, routing: routing, control: control, problems: problems,
 		dirtySubjects: dirtySubjects, dirtySets: dirtySets,
 	}
 	nodePorts := &nodePorts{self: host, nodes: map[model.NodeName]model.ClusterNode{}, out: out}
 	services := &Services{
 		rows: map[model.ServiceKey]*service{}, slices: map[model.ServiceSliceKey]*serviceSlice{},
-		asking: map[backendName]set[*service]{}, at: map[netip.Addr]set[*service]{},
+		byBackendName: map[backendName]set[*service]{}, at: map[netip.Addr]set[*service]{},
 		dirty: dirtyServices, dirtyBackends: map[*service]set[*endpoint]{},
 		inv: inv, routing: routing, exposure: &exposure{map[netip.Addr]set[*service]{}, dirtyServices}, nodePorts: nodePorts,
 		backends: &serviceBackends{

@@ -21,11 +21,11 @@ type names struct {
 // names, whether or not their network is present here.
 func (nm *names) compile() {
 	for e := range nm.dirtyEps.of {
-		if e.gone && e.net.eps[e.Key.ID] != nil { // deleted and made again
+		if e.deleted && e.net.eps[e.Key.ID] != nil { // deleted and made again
 			continue
 		}
 		r := desired.DNSRecord{Network: e.Key.Network, IPv4: e.IPv4, IPv6: e.IPv6}
-		if !e.gone {
+		if !e.deleted {
 			r.Group, r.Name = dnsName(string(e.Group)), dnsName(containerName(&e.Endpoint))
 		}
 		nm.out.putName(desired.DNSKey{Endpoint: e.Key}, r)

@@ -2,16 +2,16 @@ package compile
 
 import "github.com/contiv/netplugin/v2/internal/model"
 
-// Drain records whether services send the providers on a host no new connections, as an
+// SetDrained records whether services send the providers on a host no new connections, as an
 // operator decided; established ones go on.
-func (hs *Hosts) Drain(name model.HostName, yes bool) { hs.setAside(hs.drained, name, yes) }
+func (hs *Hosts) SetDrained(name model.HostName, yes bool) { hs.setExcluded(hs.drained, name, yes) }
 
-// Silent records whether services send the providers on a host no new connections, since it
+// SetUnhealthy records whether services send the providers on a host no new connections, since it
 // sends no heartbeat; established ones go on.
-func (hs *Hosts) Silent(name model.HostName, yes bool) { hs.setAside(hs.silent, name, yes) }
+func (hs *Hosts) SetUnhealthy(name model.HostName, yes bool) { hs.setExcluded(hs.unhealthy, name, yes) }
 
-// setAside has a host be in one of the sets by which drains decides, or not.
-func (hs *Hosts) setAside(in set[model.HostName], name model.HostName, yes bool) {
+// setExcluded has a host be in one of the sets by which drains decides, or not.
+func (hs *Hosts) setExcluded(in set[model.HostName], name model.HostName, yes bool) {
 	if _, was := in[name]; was == yes {
 		return
 	}
@@ -30,6 +30,6 @@ func (hs *Hosts) setAside(in set[model.HostName], name model.HostName, yes bool)
 // drains reports whether a host's providers get no new connections.
 func (hs *Hosts) drains(name model.HostName) bool {
 	_, drains := hs.drained[name]
-	_, silent := hs.silent[name]
+	_, silent := hs.unhealthy[name]
 	return drains || silent
 }

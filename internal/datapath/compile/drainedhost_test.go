@@ -29,20 +29,20 @@ func TestDrainedHost(t *testing.T) {
 		}
 	}
 	expect("at first", desired.BackendActive)
-	c.Hosts.Drain(there.Host, true)
+	c.Hosts.SetDrained(there.Host, true)
 	expect("it drains", desired.BackendDraining)
-	c.Hosts.Drain(there.Host, true)
-	c.Hosts.Drain(there.Host, false)
+	c.Hosts.SetDrained(there.Host, true)
+	c.Hosts.SetDrained(there.Host, false)
 	expect("it drains no more", desired.BackendActive)
-	c.Hosts.Drain(there.Host, true)
+	c.Hosts.SetDrained(there.Host, true)
 	expect("it drains again", desired.BackendDraining)
 	moved := there
 	moved.Host = "h3"
 	c.SetEndpoint(moved)
 	expect("it is on another host", desired.BackendActive)
-	c.Hosts.Drain("h3", true)
+	c.Hosts.SetDrained("h3", true)
 	expect("which drains", desired.BackendDraining)
-	c.Hosts.Drain("h1", true)
+	c.Hosts.SetDrained("h1", true)
 	pic, _ := c.Compile(1)
 	s, _ := pic.Services.Get(shop(1).Key)
 	if b, _ := s.Backends.Get(here.Key); b.State != desired.BackendDraining {
@@ -70,8 +70,8 @@ func TestSilentHost(t *testing.T) {
 		{true, false, desired.BackendDraining},
 		{false, false, desired.BackendActive},
 	} {
-		c.Hosts.Silent(there.Host, step.silent)
-		c.Hosts.Drain(there.Host, step.drains)
+		c.Hosts.SetUnhealthy(there.Host, step.silent)
+		c.Hosts.SetDrained(there.Host, step.drains)
 		pic, _ := c.Compile(1)
 		s, _ := pic.Services.Get(shop(1).Key)
 		if b, _ := s.Backends.Get(there.Key); b == nil || b.State != step.want {

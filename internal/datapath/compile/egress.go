@@ -13,26 +13,26 @@ import (
 // Takes: both, as the agent chose them.
 // Gives: Private; NAT addresses to endpointOutput; marks endpoints.
 type Egress struct {
-	self        model.HostName
-	privates    map[model.EndpointKey]netip.Addr
-	lacksNative bool // this host's data plane knows no routed networks: ports there have NAT addresses
+	self             model.HostName
+	privates         map[model.EndpointKey]netip.Addr
+	noRoutedNetworks bool // this host's data plane knows no routed networks: ports there have NAT addresses
 
 	inv      *inventory
 	out      *output
 	dirtyEps *marks[*endpoint]
 }
 
-// LackNative says, before anything else, that this host's data plane knows no native
+// SetNoRoutedNetworks says, before anything else, that this host's data plane knows no native
 // networks: its endpoints there have private addresses, as on others.
-func (eg *Egress) LackNative() { eg.lacksNative = true }
+func (eg *Egress) SetNoRoutedNetworks() { eg.noRoutedNetworks = true }
 
 // SetPrivate records egress through this host's own stack, nil = none.
-func (eg *Egress) SetPrivate(p *desired.Private) {
-	old := eg.out.Private
+func (eg *Egress) SetPrivate(p *desired.HostNAT) {
+	old := eg.out.HostNAT
 	if p == old || p != nil && old != nil && *p == *old {
 		return
 	}
-	eg.out.Private = p
+	eg.out.HostNAT = p
 	for _, n := range eg.inv.networks {
 		for e := range n.byHost[eg.self] {
 			eg.dirtyEps.add(e)
@@ -54,18 +54,18 @@ func (eg *Egress) SetPrivateAddress(k model.EndpointKey, a netip.Addr) {
 	}
 }
 
-// of are the addresses that a port shows: none without egress, or when
+// addressesOf are the addresses that a port shows: none without egress, or when
 // egress has moved to another subnet; one for each family that the endpoint has.
-func (eg *Egress) of(e *endpoint) (v4, v6 netip.Addr) {
+func (eg *Egress) addressesOf(e *endpoint) (v4, v6 netip.Addr) {
 	a := eg.privates[e.Key]
-	if !eg.out.Private.Contains(a) || !eg.lacksNative && e.net.rec != nil && e.net.rec.Native {
+	if !eg.out.HostNAT.Contains(a) || !eg.noRoutedNetworks && e.net.rec != nil && e.net.rec.Routed {
 		return
 	}
 	if e.IPv4.IsValid() {
 		v4 = a
 	}
 	if e.IPv6.IsValid() {
-		v6 = eg.out.Private.Private6(a)
+		v6 = eg.out.HostNAT.Private6(a)
 	}
 	return v4, v6
 }

@@ -15,15 +15,15 @@ func TestPrivate(t *testing.T) {
 	top := conformance.StandardTopology()
 	c := conformance.NewCompiler(top, "h1")
 	before, _ := c.Compile(1)
-	way := desired.NewPrivate(top.Global.PvtSubnet)
+	way := desired.NewHostNAT(top.Global.PvtSubnet)
 	e := top.Endpoints[0]
 	name, addr := compile.IfName(e.Key), netip.MustParseAddr("172.19.0.9")
-	show := func(what string, want netip.Addr, pointer *desired.Private) {
+	show := func(what string, want netip.Addr, pointer *desired.HostNAT) {
 		t.Helper()
 		pic, problems := c.Compile(2)
 		p, ok := pic.Ports.Get(name)
-		if !ok || p.Private != want || pic.Private != pointer || len(problems) > 0 {
-			t.Errorf("%s: private %v, egress %v, problems %v; want %v, %v", what, p.Private, pic.Private, problems, want, pointer)
+		if !ok || p.Private != want || pic.HostNAT != pointer || len(problems) > 0 {
+			t.Errorf("%s: private %v, egress %v, problems %v; want %v, %v", what, p.Private, pic.HostNAT, problems, want, pointer)
 		}
 	}
 	c.Egress.SetPrivateAddress(e.Key, addr)
@@ -33,7 +33,7 @@ func TestPrivate(t *testing.T) {
 	again := *way
 	c.Egress.SetPrivate(&again)
 	show("the same again", addr, way)
-	elsewhere := desired.NewPrivate(netip.MustParsePrefix("172.30.0.0/16"))
+	elsewhere := desired.NewHostNAT(netip.MustParsePrefix("172.30.0.0/16"))
 	c.Egress.SetPrivate(elsewhere)
 	show("egress that the address does not fit", netip.Addr{}, elsewhere)
 	c.Egress.SetPrivate(way)

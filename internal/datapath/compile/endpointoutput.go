@@ -25,10 +25,10 @@ func (eo *endpointOutput) compile() {
 	for e := range eo.dirtyEps.of {
 		if e.isPort {
 			p := desired.Port{
-				IfName: e.ifName, Endpoint: e.Key, Network: e.place().id, MAC: e.MAC,
+				IfName: e.ifName, Endpoint: e.Key, Network: e.homeSegment().id, MAC: e.MAC,
 				IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(), OnHost: e.OfHost(),
 			}
-			p.Private, p.Private6 = eo.egress.of(e)
+			p.Private, p.Private6 = eo.egress.addressesOf(e)
 			if e.subject.set != nil {
 				p.Policies = e.subject.set.id
 			}
@@ -41,12 +41,12 @@ func (eo *endpointOutput) compile() {
 		}
 		if e.isRemote {
 			var vtep netip.Addr
-			if e.seg == nil && (e.net.rec.Encap == model.EncapVXLAN || eo.routing.joins(e.net.tenant) != 0) { // what it sends to a VXLAN network comes by its host's tunnel
+			if e.segment == nil && (e.net.rec.Encap == model.EncapVXLAN || eo.routing.joins(e.net.tenant) != 0) { // what it sends to a VXLAN network comes by its host's tunnel
 				vtep = eo.hosts.vtep(e.Host)
 			}
 			eo.putRemote(e, e.remote, vtep)
 		}
-		for _, k := range e.beside {
+		for _, k := range e.segmentRemotes {
 			eo.putRemote(e, k, netip.Addr{})
 		}
 	}

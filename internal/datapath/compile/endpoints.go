@@ -33,7 +33,7 @@ func (es *endpoints) put(v model.Endpoint) {
 			if old.Rates != v.Rates {
 				es.dirtyEps.add(old)
 			}
-			es.relabel(old, v)
+			es.update(old, v)
 			return
 		}
 		es.unlink(n, old)
@@ -46,9 +46,9 @@ func (es *endpoints) put(v model.Endpoint) {
 	es.link(n, e)
 }
 
-// relabel enters what else has changed of an endpoint: labels, health, and whether it
+// update enters what else has changed of an endpoint: labels, health, and whether it
 // drains.
-func (es *endpoints) relabel(e *endpoint, v model.Endpoint) {
+func (es *endpoints) update(e *endpoint, v model.Endpoint) {
 	if maps.Equal(e.Labels, v.Labels) {
 		if e.Unhealthy != v.Unhealthy || e.Draining != v.Draining {
 			es.services.touch(e)
@@ -56,9 +56,9 @@ func (es *endpoints) relabel(e *endpoint, v model.Endpoint) {
 		e.Endpoint = v
 		return
 	}
-	es.services.serve(e, false)
+	es.services.selectServices(e, false)
 	e.Endpoint = v
-	es.services.serve(e, true)
+	es.services.selectServices(e, true)
 }
 
 // sameEndpoint compares what a desired state depends on, but for services.
@@ -75,7 +75,7 @@ func (es *endpoints) remove(k model.EndpointKey) {
 	e := n.eps[k.ID]
 	delete(n.eps, k.ID)
 	es.unlink(n, e)
-	e.gone = true
+	e.deleted = true
 	if len(n.eps) == 0 {
 		es.dirtyNetworks.add(n)
 	}
@@ -83,7 +83,7 @@ func (es *endpoints) remove(k model.EndpointKey) {
 
 // link enters an endpoint into the indexes and marks what its coming touches.
 func (es *endpoints) link(n *network, e *endpoint) {
-	e.gone = false
+	e.deleted = false
 	es.dirtyEps.add(e)
 	on := n.byHost[e.Host]
 	if on == nil {
@@ -92,8 +92,8 @@ func (es *endpoints) link(n *network, e *endpoint) {
 		es.dirtyNetworks.add(n)
 	}
 	on.add(e)
-	e.seg = n.segments[e.Group]
-	es.networks.settle(e, 1)
+	e.segment = n.segments[e.Group]
+	es.networks.countEndpoint(e, 1)
 	n.macs[e.MAC] = append(n.macs[e.MAC], e)
 	es.services.follow(e, true)
 	es.touchMAC(n, e.MAC)
@@ -106,7 +106,7 @@ func (es *endpoints) link(n *network, e *endpoint) {
 // unlink is the reverse of link.
 func (es *endpoints) unlink(n *network, e *endpoint) {
 	es.dirtyEps.add(e)
-	es.networks.settle(e, -1)
+	es.networks.countEndpoint(e, -1)
 	es.services.follow(e, false)
 	on := n.byHost[e.Host]
 	if delete(on, e); len(on) == 0 {

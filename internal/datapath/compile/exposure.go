@@ -17,11 +17,11 @@ type exposure struct {
 	dirty *marks[*service]
 }
 
-// claim follows at which addresses a service wants to be exposed, and has those
+// setAddresses follows at which addresses a service wants to be exposed, and has those
 // looked at again who want one of them too.
-func (ex *exposure) claim(s *service) {
+func (ex *exposure) setAddresses(s *service) {
 	var want [2]netip.Addr
-	if s.rec != nil && s.whole() && s.net.id != 0 && s.net.exposes() {
+	if s.rec != nil && s.hasAllPorts() && s.net.id != 0 && s.net.exposes() {
 		want[0], want[1] = s.rec.AddrsByFamily()
 	}
 	if want == s.claims {
@@ -47,12 +47,12 @@ func (ex *exposure) claim(s *service) {
 	rivals()
 }
 
-// of reports whether a service is exposed: one that wants to be, and has its
+// isExposed reports whether a service is exposed: one that wants to be, and has its
 // addresses before all others that want one of them; and one that shares its addresses with
 // others. The text says who has one.
-func (ex *exposure) of(s *service) (bool, string) {
+func (ex *exposure) isExposed(s *service) (bool, string) {
 	if s.claims == ([2]netip.Addr{}) {
-		return !s.whole() && s.key.Tenant == model.DefaultTenant, ""
+		return !s.hasAllPorts() && s.key.Tenant == model.DefaultTenant, ""
 	}
 	first := s
 	for _, a := range s.claims {

@@ -54,8 +54,8 @@ func (gs *groups) put(k model.GroupKey, rec *model.Group) {
 	}
 }
 
-// unfabric says of a group that infrastructure type aci knows no VLAN of it.
-func (gs *groups) unfabric(g *group) string {
+// reportNoFabricVLAN says of a group that infrastructure type aci knows no VLAN of it.
+func (gs *groups) reportNoFabricVLAN(g *group) string {
 	if g.rec == nil || !gs.settings.fabric() || segmentOfGroup(g.rec) != (segmentOf{}) {
 		return ""
 	}
@@ -68,12 +68,12 @@ func (gs *groups) compile() {
 	for g := range gs.dirtyGroups.of {
 		here := len(g.subjects) > 0
 		object := "group " + g.key.String()
-		g.active, g.shut, g.fabric = nil, "", segmentOfGroup(g.rec) != (segmentOf{})
+		g.active, g.denyReason, g.fabric = nil, "", segmentOfGroup(g.rec) != (segmentOf{})
 		text := ""
 		switch {
 		case !here || g.fabric:
 		case g.rec == nil:
-			g.shut, text = "unknown group", "unknown: its ports on this host deny everything"
+			g.denyReason, text = "unknown group", "unknown: its ports on this host deny everything"
 		default:
 			var unknown []string
 			for _, name := range slices.Compact(slices.Sorted(slices.Values(g.rec.Policies))) {
@@ -84,9 +84,9 @@ func (gs *groups) compile() {
 				}
 				g.active = append(g.active, p)
 			}
-			text = gs.unfabric(g)
+			text = gs.reportNoFabricVLAN(g)
 			if list := strings.Join(unknown, ","); list != "" {
-				g.shut = "unknown policy " + list
+				g.denyReason = "unknown policy " + list
 				text = "its policy " + list + " is unknown: its ports on this host deny everything"
 			}
 		}

@@ -19,7 +19,7 @@ type Hosts struct {
 	byTunnel  map[netip.Addr]set[model.HostName] // by tunnel endpoint
 	byAddress map[netip.Addr]set[model.HostName] // by each of their own addresses
 	drained   set[model.HostName]
-	silent    set[model.HostName]
+	unhealthy set[model.HostName]
 
 	dirtySelf    bool // this host's row
 	dirtyTunnels *marks[netip.Addr]

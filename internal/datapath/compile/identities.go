@@ -45,7 +45,7 @@ func (ids *Identities) compile() {
 		}
 		ids.problems.set("tenant "+string(t.name), text)
 		for _, s := range t.selections {
-			if !same || s.selector.AsksForLabels() {
+			if !same || s.selector.UsesLabels() {
 				ids.dirtySelections.add(s)
 			}
 		}
@@ -101,33 +101,33 @@ func (ids *Identities) remove(name model.TenantName, id model.Identity) {
 // ports are closed while any policy of its tenant selects by labels: other hosts may learn
 // the labels a moment later than this one.
 
-// AsksForLabels reports whether a policy of a tenant selects by labels.
-func (ids *Identities) AsksForLabels(name model.TenantName) bool {
+// UsesLabels reports whether a policy of a tenant selects by labels.
+func (ids *Identities) UsesLabels(name model.TenantName) bool {
 	t := ids.inv.tenants[name]
-	return t != nil && t.asking > 0
+	return t != nil && t.labelUsers > 0
 }
 
-func policyAsks(p *model.Policy) bool { return p != nil && p.Applies.AsksForLabels() }
+func policyUsesLabels(p *model.Policy) bool { return p != nil && p.Applies.UsesLabels() }
 
-func ruleAsks(r *model.PolicyRule) bool {
+func ruleUsesLabels(r *model.PolicyRule) bool {
 	return r != nil && slices.ContainsFunc(r.Peers, func(p model.Peer) bool {
-		return p.Selector != nil && p.Selector.AsksForLabels()
+		return p.Selector != nil && p.Selector.UsesLabels()
 	})
 }
 
-// ask follows whether one of a tenant's policies or rules asks for labels.
-func (ids *Identities) ask(name model.TenantName, before, now bool) {
+// countLabelSelectors follows whether one of a tenant's policies or rules asks for labels.
+func (ids *Identities) countLabelSelectors(name model.TenantName, before, now bool) {
 	if before == now {
 		return
 	}
 	t := ids.inv.tenant(name)
-	first := t.asking == 0
+	first := t.labelUsers == 0
 	if now {
-		t.asking++
+		t.labelUsers++
 	} else {
-		t.asking--
+		t.labelUsers--
 	}
-	if first || t.asking == 0 {
+	if first || t.labelUsers == 0 {
 		for id := range t.later {
 			ids.touch(t, id)
 		}
@@ -194,7 +194,7 @@ func (ids *Identities) enter(t *tenant, id model.Identity, old, rec *model.Ident
 	}
 	if old != nil && rec != nil && old.LabelsUnknown() && rec.LabelsUnknown() { // a peer as far as what is known of it allows
 		for _, s := range t.selections {
-			if s.selector.AsksForLabels() {
+			if s.selector.UsesLabels() {
 				ids.dirtySelections.add(s)
 			}
 		}

@@ -17,15 +17,15 @@ type Interest struct {
 	dirtyNetworks *marks[*network]
 }
 
-// ByNetwork says, before anything else, that only the endpoints of some networks are
-// entered: the networks of Follow and FollowAll. The desired state has no others, since
+// SetByNetwork says, before anything else, that only the endpoints of some networks are
+// entered: the networks of Follow and SetAllFollowed. The desired state has no others, since
 // their endpoints are not known.
-func (it *Interest) ByNetwork() {
+func (it *Interest) SetByNetwork() {
 	it.all, it.networks, it.tenants = false, set[model.NetworkKey]{}, set[model.TenantName]{}
 }
 
-// Follow says whether all endpoints of a network have been told, and are from now on.
-func (it *Interest) Follow(k model.NetworkKey, is bool) {
+// SetFollowed says whether all endpoints of a network have been told, and are from now on.
+func (it *Interest) SetFollowed(k model.NetworkKey, is bool) {
 	if is {
 		it.networks.add(k)
 	} else {
@@ -37,8 +37,8 @@ func (it *Interest) Follow(k model.NetworkKey, is bool) {
 	}
 }
 
-// FollowAll is Follow of all networks that a tenant has, and will have.
-func (it *Interest) FollowAll(name model.TenantName, is bool) {
+// SetAllFollowed is Follow of all networks that a tenant has, and will have.
+func (it *Interest) SetAllFollowed(name model.TenantName, is bool) {
 	if is {
 		it.tenants.add(name)
 	} else {
@@ -56,27 +56,27 @@ func (it *Interest) follows(n *network) bool {
 	return one || all
 }
 
-// Concerns reports whether a network's endpoints have to be known here, though none is
+// IsNeeded reports whether a network's endpoints have to be known here, though none is
 // here, when isHere are the tenants that have some or are about to: it is native, or has
 // services that every host leads to, or is joined to a network that is here.
-func (it *Interest) Concerns(k model.NetworkKey, isHere func(model.TenantName) bool) bool {
+func (it *Interest) IsNeeded(k model.NetworkKey, isHere func(model.TenantName) bool) bool {
 	n := it.inv.networks[k]
-	return n != nil && it.concerns(n, isHere)
+	return n != nil && it.isNeeded(n, isHere)
 }
 
-// ConcernsAll reports whether Concerns is so of all networks that a tenant has, and will
+// AreAllNeeded reports whether Concerns is so of all networks that a tenant has, and will
 // have: they are joined, and one of them is here.
-func (it *Interest) ConcernsAll(name model.TenantName, isHere func(model.TenantName) bool) bool {
+func (it *Interest) AreAllNeeded(name model.TenantName, isHere func(model.TenantName) bool) bool {
 	t := it.inv.tenants[name]
 	return t != nil && it.routing.joins(t) != 0 && (isHere(name) || t.exposing > 0)
 }
 
-func (it *Interest) concerns(n *network, isHere func(model.TenantName) bool) bool {
-	return n.rec != nil && (n.rec.Native || n.exposes() || it.routing.joins(n.tenant) != 0 && (isHere(n.key.Tenant) || n.tenant.exposing > 0 || it.routing.sharedHere(n, isHere)))
+func (it *Interest) isNeeded(n *network, isHere func(model.TenantName) bool) bool {
+	return n.rec != nil && (n.rec.Routed || n.exposes() || it.routing.joins(n.tenant) != 0 && (isHere(n.key.Tenant) || n.tenant.exposing > 0 || it.routing.sharedHere(n, isHere)))
 }
 
 // present reports whether a network or a segment belongs into the desired state: it has endpoints
 // on this host, or concerns what is here; and its endpoints are known.
 func (it *Interest) present(n *network) bool {
-	return it.follows(n.root()) && (n.placed > 0 || n.base == nil && it.concerns(n, it.routing.isHere))
+	return it.follows(n.root()) && (n.placed > 0 || n.base == nil && it.isNeeded(n, it.routing.isHere))
 }

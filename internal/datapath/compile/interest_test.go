@@ -11,7 +11,7 @@ import (
 // An endpoint without an identity record yet is denied by every deny rule at once.
 func TestByNetwork(t *testing.T) {
 	c := New("h1")
-	c.Interest.ByNetwork()
+	c.Interest.SetByNetwork()
 	net := func(name model.NetworkName) model.NetworkKey { return model.NetworkKey{Tenant: "blue", Name: name} }
 	c.SetGlobal(model.Global{FwdMode: model.FwdRouting})
 	c.SetTenant(model.Tenant{Name: "blue", Router: 1})
@@ -33,17 +33,17 @@ func TestByNetwork(t *testing.T) {
 	}
 	c.SetEndpoint(model.Endpoint{Key: model.EndpointKey{Network: net("a"), ID: "1"}, Host: "h1", MAC: model.MAC{2, 1}, Identity: own})
 	networks(0)
-	c.Interest.Follow(net("a"), true)
+	c.Interest.SetFollowed(net("a"), true)
 	networks(1)
-	if here := func(model.TenantName) bool { return false }; c.Interest.Concerns(net("b"), here) || c.Interest.ConcernsAll("blue", here) {
+	if here := func(model.TenantName) bool { return false }; c.Interest.IsNeeded(net("b"), here) || c.Interest.AreAllNeeded("blue", here) {
 		t.Error("a network concerns a host where nothing is")
 	}
-	if here := func(model.TenantName) bool { return true }; !c.Interest.Concerns(net("b"), here) || !c.Interest.ConcernsAll("blue", here) {
+	if here := func(model.TenantName) bool { return true }; !c.Interest.IsNeeded(net("b"), here) || !c.Interest.AreAllNeeded("blue", here) {
 		t.Error("a network that is joined to one that is here does not concern the host")
 	}
 	c.SetEndpoint(model.Endpoint{Key: model.EndpointKey{Network: net("b"), ID: "2"}, Host: "h2", MAC: model.MAC{2, 2}, Identity: unknown})
 	networks(1)
-	c.Interest.FollowAll("blue", true)
+	c.Interest.SetAllFollowed("blue", true)
 	networks(2)
 	h, _ := c.Compile(1)
 	denied := false
@@ -57,8 +57,8 @@ func TestByNetwork(t *testing.T) {
 	if !denied {
 		t.Error("an endpoint whose identity has no record yet is not denied")
 	}
-	c.Interest.FollowAll("blue", false)
+	c.Interest.SetAllFollowed("blue", false)
 	networks(1)
-	c.Interest.Follow(net("a"), false)
+	c.Interest.SetFollowed(net("a"), false)
 	networks(0)
 }

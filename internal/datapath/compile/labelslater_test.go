@@ -105,7 +105,7 @@ func TestLabelsLater(t *testing.T) {
 			c.SetIdentity(model.IdentityRecord{ID: later, Network: network, LabelsLater: true})
 			c.DeleteRule(test.rule.Key)
 			c.DeletePolicy(key)
-			if pic, _ = c.Compile(3); shut(pic, second) || c.Identities.AsksForLabels(blue) {
+			if pic, _ = c.Compile(3); shut(pic, second) || c.Identities.UsesLabels(blue) {
 				t.Error("the port is shut though no policy asks for labels")
 			}
 		})

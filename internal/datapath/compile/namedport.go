@@ -20,8 +20,8 @@ func namesPorts(r *model.PolicyRule, dir model.Direction) bool {
 	return r != nil && r.Direction == dir && slices.ContainsFunc(r.Ports, func(m model.PortMatch) bool { return m.Name != "" })
 }
 
-// followNames follows whether a rule of a policy names ports of those whom it applies to.
-func (po *policies) followNames(p *policy, old, now *model.PolicyRule) {
+// trackNamedPorts follows whether a rule of a policy names ports of those whom it applies to.
+func (po *policies) trackNamedPorts(p *policy, old, now *model.PolicyRule) {
 	before := p.named
 	if namesPorts(old, model.In) {
 		p.named--
@@ -34,8 +34,8 @@ func (po *policies) followNames(p *policy, old, now *model.PolicyRule) {
 	}
 }
 
-// byName splits a rule: its ports by number, and each name by itself.
-func byName(r *desired.Rule) (out []*desired.Rule) {
+// splitNamedPorts splits a rule: its ports by number, and each name by itself.
+func splitNamedPorts(r *desired.Rule) (out []*desired.Rule) {
 	var numbers []model.PortMatch
 	seen := map[string]bool{}
 	for _, m := range r.Ports {
@@ -58,16 +58,16 @@ func byName(r *desired.Rule) (out []*desired.Rule) {
 	return append(out, &base)
 }
 
-// portOf is the name in a rule of byName; false = it has numbers.
-func portOf(r *desired.Rule) (m model.PortMatch, named bool) {
+// namedPortOf is the name in a rule of splitNamedPorts; false = it has numbers.
+func namedPortOf(r *desired.Rule) (m model.PortMatch, named bool) {
 	if r == nil || len(r.Ports) != 1 || r.Ports[0].Name == "" {
 		return m, false
 	}
 	return r.Ports[0], true
 }
 
-// numbered is a rule of one name with its number.
-func numbered(r *desired.Rule, m model.PortMatch, lo, hi uint16) *desired.Rule {
+// withPortNumber is a rule of one name with its number.
+func withPortNumber(r *desired.Rule, m model.PortMatch, lo, hi uint16) *desired.Rule {
 	out := *r
 	out.ID = fmt.Sprintf("%s=%d", r.ID, lo)
 	out.Ports = []model.PortMatch{{Protocol: m.Protocol, Lo: lo, Hi: hi}}
@@ -77,7 +77,7 @@ func numbered(r *desired.Rule, m model.PortMatch, lo, hi uint16) *desired.Rule {
 // resolved is a rule for what comes in as the set has it: nil when its subjects have
 // no port of the name.
 func (s *policySet) resolved(r *desired.Rule) *desired.Rule {
-	m, named := portOf(r)
+	m, named := namedPortOf(r)
 	if !named {
 		return r
 	}
@@ -85,7 +85,7 @@ func (s *policySet) resolved(r *desired.Rule) *desired.Rule {
 	if !ok {
 		return nil
 	}
-	return numbered(r, m, port, port)
+	return withPortNumber(r, m, port, port)
 }
 
 func portsText(ports []model.NamedPort) string {

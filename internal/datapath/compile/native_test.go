@@ -16,17 +16,17 @@ func TestNative(t *testing.T) {
 	top := conformance.StandardTopology()
 	top.Hosts = append(top.Hosts, model.Host{Name: "h3", VTEP: conformance.ThirdVTEP})
 	native := top.Networks[0]
-	native.Native = true
+	native.Routed = true
 	vlan := top.Networks[1]
-	vlan.Native = true
+	vlan.Routed = true
 	e := top.Endpoints[0]
 	for _, lacks := range []bool{false, true} {
 		for _, host := range []model.HostName{"h1", "h3"} {
 			c := conformance.NewCompiler(top, host)
 			if lacks {
-				c.Egress.LackNative()
+				c.Egress.SetNoRoutedNetworks()
 			}
-			c.Egress.SetPrivate(desired.NewPrivate(top.Global.PvtSubnet))
+			c.Egress.SetPrivate(desired.NewHostNAT(top.Global.PvtSubnet))
 			c.Egress.SetPrivateAddress(e.Key, netip.MustParseAddr("172.19.0.9"))
 			want := func(when string, is bool) {
 				t.Helper()

@@ -48,9 +48,9 @@ func TestNearOutside(t *testing.T) {
 	expect("it speaks no more", "e1", "e2")
 
 	c.Services.SpeaksBGP(true)
-	c.Hosts.Drain("h2", true)
-	c.Hosts.Drain("h1", true)
-	c.Hosts.Drain("h2", false)
+	c.Hosts.SetDrained("h2", true)
+	c.Hosts.SetDrained("h1", true)
+	c.Hosts.SetDrained("h2", false)
 	pic, _ := c.Compile(1)
 	got, _ := pic.Services.Get(s.Key)
 	n := 0

@@ -44,7 +44,7 @@ func (ns *networks) put(k model.NetworkKey, rec *model.Network) {
 		}
 		ns.selections.touchPeer(peerRef{tenant: k.Tenant, network: k.Name})
 		ns.routing.touchShared(n.tenant)
-		ns.routing.countNative(n, old, rec)
+		ns.routing.countRouted(n, old, rec)
 		ns.control.countInfra(n, rec)
 	}
 }
@@ -101,7 +101,7 @@ func (ns *networks) compile() {
 		}
 	}
 	for n := range ns.dirtyNetworks.of {
-		if n.gone {
+		if n.deleted {
 			continue
 		}
 		var text string
@@ -147,7 +147,7 @@ func (ns *networks) write(n *network) (problem string) {
 	pic := &desired.Network{
 		ID: n.id, Key: n.key, Group: n.group, Encap: r.Encap, Tag: r.Tag,
 		Subnet: r.Subnet, Subnet6: r.Subnet6, Gateway: r.Gateway, Gateway6: r.Gateway6,
-		Routed: r.Native && r.Encap == model.EncapVXLAN, ByTenant: r.ByTenant,
+		Routed: r.Routed && r.Encap == model.EncapVXLAN, ByTenant: r.ByTenant,
 	}
 	if n.base == nil { // a segment's router is the fabric's
 		pic.Joined = ns.routing.joins(n.tenant)

@@ -25,7 +25,7 @@ type network struct {
 	base    *network // the network that it is of; nil = this is one itself
 	group   model.GroupName
 	segment segmentOf
-	gone    bool // no longer in segments
+	deleted bool // no longer in segments
 
 	// endpoints:
 	eps    map[model.EndpointID]*endpoint // on all hosts
@@ -64,12 +64,12 @@ func (n *network) here(host model.HostName) bool { return len(n.byHost[host]) > 
 type endpoint struct {
 	// endpoints:
 	model.Endpoint
-	net    *network
-	ifName string
-	gone   bool // deleted; to be retracted
+	net     *network
+	ifName  string
+	deleted bool // deleted; to be retracted
 
 	// networks, and endpoints when it comes:
-	seg *network // where it is at home instead; nil = on net
+	segment *network // where it is at home instead; nil = on net
 
 	// Services:
 	services set[*service] // that its labels provide
@@ -78,10 +78,10 @@ type endpoint struct {
 	subject *subject // of the port
 
 	// placement:
-	isPort   bool
-	isRemote bool                // on net
-	remote   desired.RemoteKey   // under which it was put, when isRemote
-	beside   []desired.RemoteKey // under which it was put on segments
+	isPort         bool
+	isRemote       bool                // on net
+	remote         desired.RemoteKey   // under which it was put, when isRemote
+	segmentRemotes []desired.RemoteKey // under which it was put on segments
 }
 
 // identity is the number that the desired state shows for the endpoint; what is not
@@ -99,10 +99,10 @@ type group struct {
 	key model.GroupKey
 
 	// groups:
-	rec    *model.Group
-	active []*policy // that its record names, and that are known; sorted by name
-	shut   string    // why its ports deny everything; empty = they do not
-	fabric bool      // it has a segment: the fabric enforces the policies that its record names
+	rec        *model.Group
+	active     []*policy // that its record names, and that are known; sorted by name
+	denyReason string    // why its ports deny everything; empty = they do not
+	fabric     bool      // it has a segment: the fabric enforces the policies that its record names
 
 	// subjects:
 	subjects set[*subject]
@@ -174,7 +174,7 @@ type rule struct {
 	bound   *model.PolicyRule // whose selections are held
 	peers   []*selection      // of bound: one for each of its peers that is no CIDR, in order
 	seen    []desired.Identities
-	union   desired.Identities // of all that was seen of peers
+	merged  desired.Identities // of all that was seen of peers
 	in, out []*desired.Rule    // with different IDs
 	problem bool
 }
@@ -202,7 +202,7 @@ type tenant struct {
 	uses            map[model.Identity]int       // endpoints that have it, on any network of the tenant
 	orphans         set[model.Identity]          // used without a record
 	later           set[model.Identity]          // of records: labels come later
-	asking          int                          // policies and rules that ask for labels
+	labelUsers      int                          // policies and rules that ask for labels
 	compiledOrphans []model.Identity             // sorted
 	compiledLater   []model.Identity             // sorted
 
@@ -218,5 +218,5 @@ type tenant struct {
 }
 
 func (t *tenant) empty() bool {
-	return len(t.records) == 0 && len(t.uses) == 0 && t.asking == 0 && len(t.selections) == 0 && len(t.subjects) == 0 && len(t.networks) == 0 && len(t.named) == 0
+	return len(t.records) == 0 && len(t.uses) == 0 && t.labelUsers == 0 && len(t.selections) == 0 && len(t.subjects) == 0 && len(t.networks) == 0 && len(t.named) == 0
 }

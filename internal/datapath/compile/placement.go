@@ -45,7 +45,7 @@ func (pm *placement) winsMAC(e *endpoint) (bool, *endpoint) {
 // what, and takes out of their former place the ones that have moved or gone.
 func (pm *placement) compile() {
 	for e := range pm.dirtyEps.of {
-		in := !e.gone && e.net.shown()
+		in := !e.deleted && e.net.isPresent()
 		text := ""
 		if in {
 			won, winner := pm.winsMAC(e)
@@ -55,10 +55,10 @@ func (pm *placement) compile() {
 				text = "has no identity: others take it for unknown"
 			}
 		}
-		if cur := pm.inv.networks[e.Key.Network]; !e.gone || cur == nil || cur.eps[e.Key.ID] == nil {
+		if cur := pm.inv.networks[e.Key.Network]; !e.deleted || cur == nil || cur.eps[e.Key.ID] == nil {
 			pm.problems.set("endpoint "+e.Key.String(), text)
 		}
-		at, here := e.place(), e.Host == pm.self
+		at, here := e.homeSegment(), e.Host == pm.self
 		port, remote := in && here && at.id != 0, in && e.net.id != 0 && (!here || at != e.net)
 		if e.isPort && !port {
 			pm.out.Ports = pm.out.Ports.Delete(e.ifName)
@@ -70,25 +70,25 @@ func (pm *placement) compile() {
 			pm.out.Remotes = pm.out.Remotes.Delete(e.remote)
 		}
 		e.isPort, e.isRemote, e.remote = port, remote, key
-		if len(e.beside)+len(e.net.segments) > 0 {
-			pm.placeBeside(e, in)
+		if len(e.segmentRemotes)+len(e.net.segments) > 0 {
+			pm.placeOnSegments(e, in)
 		}
 	}
 }
 
-// placeBeside decides on which segments an endpoint is a remote one: on all but its own,
+// placeOnSegments decides on which segments an endpoint is a remote one: on all but its own,
 // and on its own too when it is on another host.
-func (pm *placement) placeBeside(e *endpoint, in bool) {
+func (pm *placement) placeOnSegments(e *endpoint, in bool) {
 	var now []desired.RemoteKey
 	for _, s := range e.net.segments {
-		if in && s.id != 0 && (s != e.seg || e.Host != pm.self) {
+		if in && s.id != 0 && (s != e.segment || e.Host != pm.self) {
 			now = append(now, desired.RemoteKey{Network: s.id, MAC: e.MAC})
 		}
 	}
-	for _, k := range e.beside {
+	for _, k := range e.segmentRemotes {
 		if !slices.Contains(now, k) {
 			pm.out.Remotes = pm.out.Remotes.Delete(k)
 		}
 	}
-	e.beside = now
+	e.segmentRemotes = now
 }

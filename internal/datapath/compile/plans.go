@@ -8,12 +8,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// plans decides which policies apply to a subject, and gives it the policy set of these.
+// policyPlans decides which policies apply to a subject, and gives it the policy set of these.
 //
 // Takes: marked subjects; groups, selections, identities, settings, routing, the control
 // plane.
 // Gives: the plan of each subject to sets; marks sets.
-type plans struct {
+type policyPlans struct {
 	subjects *subjects
 	sets     *policySets
 	inv      *inventory
@@ -28,7 +28,7 @@ type plans struct {
 
 // compile gives the changed subjects the sets of the policies that apply
 // to them.
-func (pl *plans) compile() {
+func (pl *policyPlans) compile() {
 	if pl.control.takeChange() {
 		for _, s := range pl.subjects.all {
 			pl.dirtySubjects.add(s)
@@ -38,7 +38,7 @@ func (pl *plans) compile() {
 		p := pl.of(s)
 		pl.problems.set(s.problemObject(), p.problem)
 		next := pl.sets.of(s, p)
-		if next != nil && next == s.set && (next.control != nil || next.apart != nil) {
+		if next != nil && next == s.set && (next.control != nil || next.isolatedNetwork != nil) {
 			pl.dirtySets.add(next) // the control plane may be elsewhere, other tenants' networks be others
 			for _, a := range next.audits {
 				pl.dirtySets.add(a)
@@ -51,16 +51,16 @@ func (pl *plans) compile() {
 // plan says which policies apply to a subject: what its set is made of.
 type plan struct {
 	enforced, audited []*policy // sorted by key
-	shut              string    // why everything is denied instead
+	denyReason        string    // why everything is denied instead
 	problem           string
 	control           *network          // whose control tier its ports have
 	ports             []model.NamedPort // those of the subject, where a policy names ports
-	apart             *network          // whose tiers keep its ports from other tenants
+	isolatedNetwork   *network          // whose tiers keep its ports from other tenants
 }
 
-func (pl *plans) of(s *subject) (p plan) {
+func (pl *policyPlans) of(s *subject) (p plan) {
 	if s.group != nil {
-		if p.shut = s.group.shut; p.shut != "" {
+		if p.denyReason = s.group.denyReason; p.denyReason != "" {
 			return p
 		}
 		for _, x := range s.group.active {
@@ -71,8 +71,8 @@ func (pl *plans) of(s *subject) (p plan) {
 	switch rec := t.records[s.key.identity]; {
 	case rec == nil:
 		pl.unknown(s, t, &p)
-	case rec.LabelsUnknown() && t.asking > 0:
-		p.shut = "labels that are told later"
+	case rec.LabelsUnknown() && t.labelUsers > 0:
+		p.denyReason = "labels that are told later"
 	default:
 		for _, m := range termsOf(rec) {
 			for sel := range t.byTerm[m] {
@@ -82,7 +82,7 @@ func (pl *plans) of(s *subject) (p plan) {
 			}
 		}
 	}
-	if p.shut != "" {
+	if p.denyReason != "" {
 		return p
 	}
 	byName := func(a, b *policy) int { return cmp.Compare(a.key.Name, b.key.Name) }
@@ -97,7 +97,7 @@ func (pl *plans) of(s *subject) (p plan) {
 		p.ports = rec.Ports
 	}
 	if pl.settings.routes() && pl.routing.shares(t.name) && (s.group == nil || !s.group.fabric) { // no segment is joined
-		p.apart = s.net
+		p.isolatedNetwork = s.net
 	}
 	return p
 }
@@ -105,13 +105,13 @@ func (pl *plans) of(s *subject) (p plan) {
 // unknown makes the plan of a subject whose labels are unknown, by its network
 // and group: a policy that asks for labels besides may or may not apply, so that
 // everything is denied.
-func (pl *plans) unknown(s *subject, t *tenant, p *plan) {
+func (pl *policyPlans) unknown(s *subject, t *tenant, p *plan) {
 	known := model.IdentityRecord{Network: s.key.network, Group: s.key.group}
 	for _, sel := range t.selections {
 		switch {
 		case len(sel.policies) == 0 || !sel.selector.WithoutLabels().Selects(known):
-		case sel.selector.AsksForLabels():
-			p.shut = cmp.Or(p.shut, "unknown labels")
+		case sel.selector.UsesLabels():
+			p.denyReason = cmp.Or(p.denyReason, "unknown labels")
 			p.problem = fmt.Sprintf("the labels of identity %d are unknown, and policies ask for labels: they deny everything", s.key.identity)
 		default:
 			p.addAll(sel)
@@ -127,8 +127,8 @@ func (p *plan) addAll(s *selection) {
 
 func (p *plan) add(x *policy) {
 	switch {
-	case x.malformed != "" && (p.shut == "" || "policy "+string(x.key.Name) < p.shut):
-		p.shut = "policy " + string(x.key.Name)
+	case x.malformed != "" && (p.denyReason == "" || "policy "+string(x.key.Name) < p.denyReason):
+		p.denyReason = "policy " + string(x.key.Name)
 	case x.malformed != "":
 	case x.rec.Audit:
 		p.audited = append(p.audited, x)

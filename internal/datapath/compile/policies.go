@@ -46,7 +46,7 @@ func (po *policies) remove(k model.PolicyKey) {
 }
 
 func (po *policies) enter(p *policy, rec *model.Policy) {
-	po.identities.ask(p.key.Tenant, policyAsks(p.rec), policyAsks(rec))
+	po.identities.countLabelSelectors(p.key.Tenant, policyUsesLabels(p.rec), policyUsesLabels(rec))
 	po.touchApplied(p)
 	if s := p.applies; s != nil {
 		delete(s.policies, p)
@@ -118,7 +118,7 @@ func (po *policies) touchApplied(p *policy) {
 // malformedPolicy says what a policy has that this version does not know.
 func malformedPolicy(p *model.Policy) string {
 	switch {
-	case !p.Tier.Known():
+	case !p.Tier.IsKnown():
 		return "its tier is not known"
 	case p.Order < 0 || p.Order > model.MaxOrder:
 		return fmt.Sprintf("order %d is not known", p.Order)
@@ -126,7 +126,7 @@ func malformedPolicy(p *model.Policy) string {
 		return "it selects in another tenant"
 	}
 	for _, a := range []model.Action{p.Default.In, p.Default.Out} {
-		if a != "" && !a.Known() {
+		if a != "" && !a.IsKnown() {
 			return fmt.Sprintf("default %q is not known", a)
 		}
 	}
@@ -150,8 +150,8 @@ func (po *policies) putRule(v model.PolicyRule) {
 	if r.rec != nil && r.rec.Equal(v) {
 		return
 	}
-	po.identities.ask(v.Key.Tenant, ruleAsks(r.rec), ruleAsks(&v))
-	po.followNames(p, r.rec, &v)
+	po.identities.countLabelSelectors(v.Key.Tenant, ruleUsesLabels(r.rec), ruleUsesLabels(&v))
+	po.trackNamedPorts(p, r.rec, &v)
 	r.rec = &v
 	po.dirtyRules.add(r)
 }
@@ -159,8 +159,8 @@ func (po *policies) putRule(v model.PolicyRule) {
 func (po *policies) removeRule(k model.RuleKey) {
 	p := po.inv.policy(k.PolicyKey())
 	if r := p.rules[k.Rule]; r != nil {
-		po.identities.ask(k.Tenant, ruleAsks(r.rec), false)
-		po.followNames(p, r.rec, nil)
+		po.identities.countLabelSelectors(k.Tenant, ruleUsesLabels(r.rec), false)
+		po.trackNamedPorts(p, r.rec, nil)
 		r.rec = nil
 		if p.compiled {
 			po.dirtyRules.add(r) // which takes it out

@@ -32,21 +32,21 @@ type policySets struct {
 // name says what is in it, so that it does not matter how it came about.
 type policySet struct {
 	// policySets:
-	name     string
-	policies []*policy         // enforced
-	ports    []model.NamedPort // what its subjects call ports, where a policy names any
-	audits   []*policySet      // each with one more policy
-	control  *network          // whose control tier it has; nil = none
-	apart    *network          // whose tiers that keep tenants apart it has; nil = none
-	shut     string            // id of the rule that denies everything instead
-	users    set[*subject]     // empty when it is only there as an audit of others
-	refs     int               // how many sets have it as an audit
+	name            string
+	policies        []*policy         // enforced
+	ports           []model.NamedPort // what its subjects call ports, where a policy names any
+	audits          []*policySet      // each with one more policy
+	control         *network          // whose control tier it has; nil = none
+	isolatedNetwork *network          // whose tiers that keep tenants apart it has; nil = none
+	denyAllRule     string            // id of the rule that denies everything instead
+	users           set[*subject]     // empty when it is only there as an audit of others
+	refs            int               // how many sets have it as an audit
 
 	// setOutput:
-	rebuild bool        // marked by policies
-	in, out []tierRules // rules enters changes of single rules
-	id      desired.PolicySetID
-	pic     *desired.PolicySet
+	rebuild  bool        // marked by policies
+	in, out  []tierRules // rules enters changes of single rules
+	id       desired.PolicySetID
+	compiled *desired.PolicySet
 }
 
 // tierRules are a tier's rules in one direction: those of its only policy, or
@@ -63,14 +63,14 @@ type tierRules struct {
 // applies.
 func (ps *policySets) of(s *subject, p plan) *policySet {
 	tenant := string(s.key.network.Tenant)
-	if p.shut != "" {
+	if p.denyReason != "" {
 		who := model.GroupKey{Tenant: s.key.network.Tenant, Name: s.key.group}.String()
 		if s.group == nil {
 			who = s.key.network.String()
 		}
-		return ps.add(who+"/"+p.shut, plan{}, "shut/"+who)
+		return ps.add(who+"/"+p.denyReason, plan{}, "shut/"+who)
 	}
-	if len(p.enforced) == 0 && len(p.audited) == 0 && p.control == nil && p.apart == nil {
+	if len(p.enforced) == 0 && len(p.audited) == 0 && p.control == nil && p.isolatedNetwork == nil {
 		return nil
 	}
 	names := func(list []*policy) string {
@@ -90,8 +90,8 @@ func (ps *policySets) of(s *subject, p plan) *policySet {
 	if len(p.ports) > 0 {
 		name += " ports " + portsText(p.ports)
 	}
-	if p.apart != nil {
-		name += " apart on " + string(p.apart.key.Name)
+	if p.isolatedNetwork != nil {
+		name += " apart on " + string(p.isolatedNetwork.key.Name)
 	}
 	set := ps.all[name]
 	if set != nil {
@@ -99,7 +99,7 @@ func (ps *policySets) of(s *subject, p plan) *policySet {
 	}
 	set = ps.add(name, p, "")
 	for _, a := range p.audited {
-		with := plan{control: p.control, apart: p.apart, ports: p.ports, enforced: append(slices.Clone(p.enforced), a)}
+		with := plan{control: p.control, isolatedNetwork: p.isolatedNetwork, ports: p.ports, enforced: append(slices.Clone(p.enforced), a)}
 		slices.SortFunc(with.enforced, func(a, b *policy) int { return cmp.Compare(a.key.Name, b.key.Name) })
 		beside := ps.of(s, with)
 		beside.refs++
@@ -112,7 +112,7 @@ func (ps *policySets) add(name string, p plan, shut string) *policySet {
 	if old := ps.all[name]; old != nil {
 		return old
 	}
-	set := &policySet{name: name, policies: p.enforced, ports: p.ports, control: p.control, apart: p.apart, shut: shut, users: set[*subject]{}, rebuild: true}
+	set := &policySet{name: name, policies: p.enforced, ports: p.ports, control: p.control, isolatedNetwork: p.isolatedNetwork, denyAllRule: shut, users: set[*subject]{}, rebuild: true}
 	ps.all[name] = set
 	ps.dirtySets.add(set)
 	for _, x := range p.enforced {
@@ -142,7 +142,7 @@ func (ps *policySets) compile() {
 				a.refs--
 				ps.unused.add(a)
 			}
-			if s.pic != nil {
+			if s.compiled != nil {
 				ps.out.PolicySets = ps.out.PolicySets.Delete(s.id)
 			}
 		}
@@ -190,13 +190,13 @@ func (s *policySet) build() {
 		if len(of) == 0 {
 			continue
 		}
-		s.in = append(s.in, s.unite(tier, of, model.In))
-		s.out = append(s.out, s.unite(tier, of, model.Out))
+		s.in = append(s.in, s.mergePolicies(tier, of, model.In))
+		s.out = append(s.out, s.mergePolicies(tier, of, model.Out))
 	}
 	s.rebuild = false
 }
 
-func (s *policySet) unite(tier model.Tier, of []*policy, dir model.Direction) tierRules {
+func (s *policySet) mergePolicies(tier model.Tier, of []*policy, dir model.Direction) tierRules {
 	rules := func(p *policy) desired.Rules {
 		if dir == model.Out {
 			return p.out
@@ -228,7 +228,7 @@ func (s *policySet) unite(tier model.Tier, of []*policy, dir model.Direction) ti
 		}
 	}
 	for a := range said {
-		if a.Known() && a != model.Pass && (t.def == model.Pass || a.Rank() < t.def.Rank()) {
+		if a.IsKnown() && a != model.Pass && (t.def == model.Pass || a.Rank() < t.def.Rank()) {
 			t.def = a
 		}
 	}

@@ -62,7 +62,7 @@ func (rt *routing) touchAll() {
 	for _, t := range rt.inv.tenants {
 		rt.touchRouter(t)
 		if rt.shares(t.name) {
-			rt.touchApart(t)
+			rt.touchIsolation(t)
 		}
 	}
 }
@@ -93,9 +93,9 @@ func (rt *routing) countEverywhere(t *tenant, by int) {
 	}
 }
 
-// countNative follows how many native networks a tenant has: every host has them.
-func (rt *routing) countNative(n *network, old, now *model.Network) {
-	was, is := old != nil && old.Native, now != nil && now.Native
+// countRouted follows how many native networks a tenant has: every host has them.
+func (rt *routing) countRouted(n *network, old, now *model.Network) {
+	was, is := old != nil && old.Routed, now != nil && now.Routed
 	switch {
 	case was && !is:
 		rt.countEverywhere(n.tenant, -1)

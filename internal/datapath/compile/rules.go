@@ -38,7 +38,7 @@ func (rs *rules) compile() {
 func (rs *rules) byPeer(r *rule, all []*desired.Rule) (out []*desired.Rule) {
 	t := rs.inv.tenant(r.key.Tenant)
 	for _, x := range all {
-		m, named := portOf(x)
+		m, named := namedPortOf(x)
 		if !named {
 			out = append(out, x)
 			continue
@@ -50,13 +50,13 @@ func (rs *rules) byPeer(r *rule, all []*desired.Rule) (out []*desired.Rule) {
 				continue
 			}
 			if with[port] == nil {
-				with[port] = numbered(x, m, port, port)
+				with[port] = withPortNumber(x, m, port, port)
 				with[port].AnyPeer, with[port].CIDRs, with[port].Identities = false, nil, desired.Identities{}
 			}
 			with[port].Identities = with[port].Identities.With(id)
 		}
 		if x.Action != model.Allow {
-			every := numbered(x, m, 0, 65535)
+			every := withPortNumber(x, m, 0, 65535)
 			if x.Action == model.Pass {
 				every.Action = model.Deny
 			}
@@ -140,7 +140,7 @@ func (rs *rules) unbind(r *rule, keep []*selection) {
 			rs.selections.release(s)
 		}
 	}
-	r.bound, r.peers, r.seen, r.union = nil, nil, nil, desired.Identities{}
+	r.bound, r.peers, r.seen, r.merged = nil, nil, nil, desired.Identities{}
 }
 
 // compileOne compiles a rule and enters it into its policy and the sets that have it.
@@ -158,9 +158,9 @@ func (rs *rules) compileOne(r *rule) {
 		} else {
 			next.Ports = r.rec.Ports
 			text = rs.resolvePeers(r, next)
-			all := byName(next)
+			all := splitNamedPorts(next)
 			if unknown := r.unknownPeers(next); unknown != nil {
-				all = append(all, byName(unknown)...)
+				all = append(all, splitNamedPorts(unknown)...)
 			}
 			if r.rec.Direction == model.In {
 				in = all
@@ -246,7 +246,7 @@ func malformedRule(r *model.PolicyRule) string {
 	switch {
 	case r.Direction != model.In && r.Direction != model.Out:
 		return fmt.Sprintf("direction %q is not known", r.Direction)
-	case !r.Action.Known():
+	case !r.Action.IsKnown():
 		return fmt.Sprintf("action %q is not known", r.Action)
 	}
 	for _, m := range r.Ports {
@@ -306,12 +306,12 @@ func (rs *rules) resolvePeers(r *rule, next *desired.Rule) (problem string) {
 			now = append(now, s.ids)
 		}
 	}
-	r.unite(now)
+	r.mergeSelections(now)
 	if next.AnyPeer {
 		next.CIDRs = nil
 		return problem
 	}
-	next.Identities = r.union
+	next.Identities = r.merged
 	return problem
 }
 
@@ -339,23 +339,23 @@ func (r *rule) unknownPeers(pass *desired.Rule) *desired.Rule {
 	return &deny
 }
 
-// unite makes the union of what a rule's selections are now: of one, the very set
+// mergeSelections makes the union of what a rule's selections are now: of one, the very set
 // that it has; of several, what it was with what has changed.
-func (r *rule) unite(now []desired.Identities) {
+func (r *rule) mergeSelections(now []desired.Identities) {
 	if len(now) <= 1 {
-		r.union = desired.Identities{}
+		r.merged = desired.Identities{}
 		for _, s := range now {
-			r.union = s
+			r.merged = s
 		}
 		return
 	}
 	if len(r.seen) != len(now) {
-		r.seen, r.union = make([]desired.Identities, len(now)), desired.Identities{}
+		r.seen, r.merged = make([]desired.Identities, len(now)), desired.Identities{}
 	}
 	for i, s := range now {
 		for id, has := range s.Diff(r.seen[i]) {
 			if has {
-				r.union = r.union.With(id)
+				r.merged = r.merged.With(id)
 				continue
 			}
 			still := false
@@ -363,7 +363,7 @@ func (r *rule) unite(now []desired.Identities) {
 				still = still || other.Has(id)
 			}
 			if !still {
-				r.union = r.union.Without(id)
+				r.merged = r.merged.Without(id)
 			}
 		}
 	}

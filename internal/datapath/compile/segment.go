@@ -43,7 +43,7 @@ func (n *network) name() string {
 // record is what a segment is in the desired state: nil without its network, which has to be
 // one of encap vlan.
 func (n *network) record() *model.Network {
-	if n.gone || n.base.rec == nil || n.base.rec.Encap != model.EncapVLAN {
+	if n.deleted || n.base.rec == nil || n.base.rec.Encap != model.EncapVLAN {
 		return nil
 	}
 	r := *n.base.rec
@@ -51,10 +51,10 @@ func (n *network) record() *model.Network {
 	return &r
 }
 
-// place is where an endpoint is at home: its group's segment, or its network.
-func (e *endpoint) place() *network {
-	if e.seg != nil {
-		return e.seg
+// homeSegment is where an endpoint is at home: its group's segment, or its network.
+func (e *endpoint) homeSegment() *network {
+	if e.segment != nil {
+		return e.segment
 	}
 	return e.net
 }
@@ -69,10 +69,10 @@ func (ns *networks) followSegment(k model.GroupKey, old, now *model.Group) {
 	if was != (segmentOf{}) {
 		base := ns.inv.network(was.network)
 		seg := base.segments[k.Name]
-		seg.gone = true
+		seg.deleted = true
 		delete(base.segments, k.Name)
 		ns.problems.set("network "+seg.name(), "")
-		ns.resettle(base, seg, k.Name)
+		ns.moveGroupEndpoints(base, seg, k.Name)
 	}
 	if is != (segmentOf{}) {
 		base := ns.inv.network(is.network)
@@ -81,17 +81,17 @@ func (ns *networks) followSegment(k model.GroupKey, old, now *model.Group) {
 			base.segments = map[model.GroupName]*network{}
 		}
 		base.segments[k.Name] = seg
-		ns.resettle(base, seg, k.Name)
+		ns.moveGroupEndpoints(base, seg, k.Name)
 	}
 }
 
-// resettle moves a group's endpoints on a network to where they belong now.
-func (ns *networks) resettle(base, seg *network, group model.GroupName) {
+// moveGroupEndpoints moves a group's endpoints on a network to where they belong now.
+func (ns *networks) moveGroupEndpoints(base, seg *network, group model.GroupName) {
 	for e := range eachEndpoint(base) {
 		if e.Group == group {
-			ns.settle(e, -1)
-			e.seg = base.segments[group]
-			ns.settle(e, 1)
+			ns.countEndpoint(e, -1)
+			e.segment = base.segments[group]
+			ns.countEndpoint(e, 1)
 		}
 		ns.dirtyEps.add(e) // who is elsewhere is seen from the segment, too
 	}
@@ -100,12 +100,12 @@ func (ns *networks) resettle(base, seg *network, group model.GroupName) {
 	ns.selections.touchPeer(peerRef{tenant: base.key.Tenant, network: base.key.Name})
 }
 
-// settle counts an endpoint of this host where it is at home, or takes it from there.
-func (ns *networks) settle(e *endpoint, by int) {
+// countEndpoint counts an endpoint of this host where it is at home, or takes it from there.
+func (ns *networks) countEndpoint(e *endpoint, by int) {
 	if e.Host != ns.self {
 		return
 	}
-	at := e.place()
+	at := e.homeSegment()
 	if was := at.placed; by > 0 && was == 0 || by < 0 && was == 1 {
 		ns.dirtyNetworks.add(at)
 		ns.dirtyNetworks.add(e.net) // whose services tell
@@ -113,9 +113,9 @@ func (ns *networks) settle(e *endpoint, by int) {
 	at.placed += by
 }
 
-// parted reports whether a network's services lead less far than they say: somebody on this
+// isSplit reports whether a network's services lead less far than they say: somebody on this
 // host is on a segment.
-func (n *network) parted() bool {
+func (n *network) isSplit() bool {
 	for _, s := range n.segments {
 		if s.placed > 0 {
 			return true
@@ -124,11 +124,11 @@ func (n *network) parted() bool {
 	return false
 }
 
-// textParted is what is wrong with a service then.
-const textParted = "containers of groups with a VLAN of their own neither reach it nor provide it: they are on the fabric's segments"
+// textSplit is what is wrong with a service then.
+const textSplit = "containers of groups with a VLAN of their own neither reach it nor provide it: they are on the fabric's segments"
 
-// shown reports whether a network or a segment of it is in the desired state.
-func (n *network) shown() bool {
+// isPresent reports whether a network or a segment of it is in the desired state.
+func (n *network) isPresent() bool {
 	if n.id != 0 {
 		return true
 	}
@@ -142,4 +142,4 @@ func (n *network) shown() bool {
 
 // serves reports whether an endpoint can be a backend: it is in the desired state, on its own
 // network, by whose number services lead to it.
-func (e *endpoint) serves() bool { return e.seg == nil && (e.isPort || e.isRemote) }
+func (e *endpoint) serves() bool { return e.segment == nil && (e.isPort || e.isRemote) }

@@ -213,7 +213,7 @@ func TestSegmentsAreTold(t *testing.T) {
 	for _, p := range problems {
 		texts[p.Object] = p.Text
 	}
-	if texts["service blue:s"] != textParted || !strings.Contains(texts["group blue:old"], "no VLAN of its own") || texts["group blue:web"] != "" {
+	if texts["service blue:s"] != textSplit || !strings.Contains(texts["group blue:old"], "no VLAN of its own") || texts["group blue:web"] != "" {
 		t.Errorf("told: %v", texts)
 	}
 	s, _ := h.Services.Get(key)
@@ -230,7 +230,7 @@ func TestSegmentsAreTold(t *testing.T) {
 	for _, name := range []model.GroupName{"web", "db"} {
 		c.DeleteGroup(model.GroupKey{Tenant: "blue", Name: name})
 	}
-	if _, problems = c.Compile(2); slices.ContainsFunc(problems, func(p Problem) bool { return p.Text == textParted || strings.Contains(p.Text, "VLAN of its own") }) {
+	if _, problems = c.Compile(2); slices.ContainsFunc(problems, func(p Problem) bool { return p.Text == textSplit || strings.Contains(p.Text, "VLAN of its own") }) {
 		t.Errorf("still told: %v", problems)
 	}
 }

@@ -88,9 +88,9 @@ func termsOf(r *model.IdentityRecord) []term {
 	return out
 }
 
-// anchors returns terms of which an identity must have one to be selected: the
+// indexTerms returns terms of which an identity must have one to be selected: the
 // fewest values of a label, else the group, a label's key, the network, else nothing.
-func anchors(s model.Selector) []term {
+func indexTerms(s model.Selector) []term {
 	var labels, keys []term
 	consider := func(all []model.Requirement, key, label termKind) {
 		for _, r := range all {
@@ -123,7 +123,7 @@ func anchors(s model.Selector) []term {
 // matching yields the identities that a selector selects, looking at the fewest
 // that can be.
 func (t *tenant) matching(s model.Selector) (out desired.Identities) {
-	from := anchors(s)
+	from := indexTerms(s)
 	if s.Group != "" {
 		n := 0
 		for _, a := range from {
@@ -153,7 +153,7 @@ func (ss *selections) get(s model.Selector) *selection {
 	sel := &selection{tenant: t, text: text, selector: s, ids: t.matching(s), rules: set[*rule]{}, policies: set[*policy]{}}
 	sel.include()
 	t.selections[text] = sel
-	for _, a := range anchors(s) {
+	for _, a := range indexTerms(s) {
 		addTo(t.byTerm, a, sel)
 	}
 	for _, ref := range peerRefs(s) {
@@ -170,7 +170,7 @@ func (ss *selections) release(sel *selection) {
 	}
 	delete(t.selections, sel.text)
 	ss.dirtySelections.remove(sel)
-	for _, a := range anchors(sel.selector) {
+	for _, a := range indexTerms(sel.selector) {
 		removeFrom(t.byTerm, a, sel)
 	}
 	for _, ref := range peerRefs(sel.selector) {

@@ -22,8 +22,8 @@ type serviceBackends struct {
 	ranged  bool                        // the ranges of services' addresses may have changed
 	domains map[*network][]netip.Prefix // of networks whose services have slices: see domain
 
-	speaksBGP    bool
-	lacksForeign bool // this host's data plane leads to no backends that are no endpoints
+	speaksBGP          bool
+	noExternalBackends bool // this host's data plane leads to no backends that are no endpoints
 
 	hosts     *Hosts
 	nodePorts *nodePorts
@@ -133,16 +133,16 @@ func (sb *serviceBackends) inDomain(n *network, a netip.Addr) bool {
 	return slices.ContainsFunc(sb.domain(n), func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// foreignKey is the key of a service's backend that is no endpoint: no endpoint has such an
+// externalBackendKey is the key of a service's backend that is no endpoint: no endpoint has such an
 // id.
-func foreignKey(s *service, a netip.Addr) model.EndpointKey {
+func externalBackendKey(s *service, a netip.Addr) model.EndpointKey {
 	return model.EndpointKey{Network: s.net.key, ID: model.EndpointID("@" + a.String())}
 }
 
 // choose brings what an endpoint that has changed is to a service that may select it up to
 // date. What the present endpoint of its key is counts, should it be another one.
 func (sb *serviceBackends) choose(s *service, e *endpoint) {
-	if now := e.net.eps[e.Key.ID]; e.gone && now != nil {
+	if now := e.net.eps[e.Key.ID]; e.deleted && now != nil {
 		e = now
 	}
 	if _, provides := e.services[s]; !provides || !e.serves() {
@@ -197,7 +197,7 @@ func (sb *serviceBackends) of(s *service, all []*serviceSlice, port *model.Servi
 			if _, chosen := stateOf(b.State); !chosen {
 				continue
 			}
-			key, e := foreignKey(s, b.Addr), sb.endOf(s.net, b)
+			key, e := externalBackendKey(s, b.Addr), sb.endOf(s.net, b)
 			if e != nil {
 				key = e.Key
 			} else if sb.inDomain(s.net, b.Addr) { // it has just gone, or is about to come
@@ -250,7 +250,7 @@ func (sb *serviceBackends) external(s *service, all []*serviceSlice) (has bool, 
 	switch {
 	case len(pods) > 0: // kube-proxy serves it, where it runs
 		problem = fmt.Sprintf("%s%d of its backends are pods on no network that is joined with %s, such as %s: kube-proxy has to serve it", model.NoEffectPrefix, len(pods), s.net.key, pods[0])
-	case len(foreign) > 0 && sb.lacksForeign:
+	case len(foreign) > 0 && sb.noExternalBackends:
 		problem = fmt.Sprintf("%s%d of its backends are not pods of network %s, such as %s (a pod in its node's network, or an address outside the cluster), which this host's data plane does not support: kube-proxy has to serve it", model.NoEffectPrefix, len(foreign), s.net.key, foreign[0])
 	}
 	return len(foreign)+len(pods) > 0, problem

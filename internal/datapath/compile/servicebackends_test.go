@@ -20,7 +20,7 @@ func TestForeignBackends(t *testing.T) {
 	for _, able := range []bool{true, false} {
 		c := kubeCluster()
 		if !able {
-			c.Services.LackForeign()
+			c.Services.SetNoExternalBackends()
 		}
 		one := podOn(1, "h1")
 		c.SetEndpoint(one)
@@ -122,7 +122,7 @@ func TestDrainedPodGetsNoNewConnections(t *testing.T) {
 	e := podOn(1, "h2")
 	e.Labels = map[string]string{"app": "web"}
 	lb := model.Service{
-		Key: model.ServiceKey{Tenant: model.DefaultTenant, Name: "lb"}, Network: clusterNetwork, Addrs: []netip.Addr{netip.MustParseAddr("10.5.1.1")},
+		Key: model.ServiceKey{Tenant: model.DefaultTenant, Name: "lb"}, Network: clusterNetworkKey, Addrs: []netip.Addr{netip.MustParseAddr("10.5.1.1")},
 		Selectors: []model.ServiceSelector{{Key: "app", Value: "web"}}, Ports: []model.ServicePort{{Port: 80, Target: 8080, Protocol: model.ProtoTCP}},
 	}
 	c.SetService(web())

@@ -17,12 +17,12 @@ import (
 func (sv *Services) write(s *service) {
 	was := s.parts
 	s.parts = nil
-	sv.asked -= s.asked
+	sv.remotePorts -= s.asked
 	s.asked = 0
 	var texts []string
 	if s.rec != nil {
-		if s.net.parted() {
-			texts = append(texts, textParted)
+		if s.net.isSplit() {
+			texts = append(texts, textSplit)
 		}
 		if s.net.id != 0 {
 			all, more := sv.build(s)
@@ -53,15 +53,15 @@ func (sv *Services) build(s *service) (out []desired.Service, problems []string)
 			problems = append(problems, problem)
 		}
 	}
-	all := filled(s)
+	all := filledSlices(s)
 	problem := ""
 	if s.external, problem = sv.backends.external(s, all); problem != "" {
 		return nil, []string{problem}
 	}
 	main := desired.Service{Key: s.key, Network: s.net.id, Affinity: s.rec.AffinityTime(), Backends: sv.backends.of(s, all, nil)}
-	main.Exposed, problem = sv.exposure.of(s)
+	main.Exposed, problem = sv.exposure.isExposed(s)
 	add(problem)
-	if s.whole() {
+	if s.hasAllPorts() {
 		sv.ownAddrs(s, &main)
 	}
 	var others []desired.Service
@@ -99,13 +99,13 @@ func (sv *Services) build(s *service) (out []desired.Service, problems []string)
 		}
 	}
 	if s.rec.OutsideLocal {
-		out = sv.askedAtNodes(s, all, out)
+		out = sv.remoteNodePorts(s, all, out)
 	}
 	return out, problems
 }
 
-// filled returns a service's slices with backends, by name; none of a service without ports.
-func filled(s *service) []*serviceSlice {
+// filledSlices returns a service's slices with backends, by name; none of a service without ports.
+func filledSlices(s *service) []*serviceSlice {
 	if len(s.slices) == 0 || len(s.rec.Ports) == 0 {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (sv *Services) frontendsOf(s *service, p model.ServicePort, backend uint16)
 	frontend := func(a netip.Addr, port uint16, inside, outside desired.TrafficPolicy, sources ...netip.Prefix) {
 		out = append(out, desired.Frontend{Addr: a, Protocol: p.Protocol, Port: port, Backend: backend, InternalPolicy: inside, ExternalPolicy: outside, Sources: sources})
 	}
-	if !s.whole() {
+	if !s.hasAllPorts() {
 		for _, a := range rec.Addrs {
 			frontend(a, p.Port, own, own)
 		}

@@ -23,7 +23,7 @@ func kubeCluster() *Compiler {
 		c.SetHost(model.Host{Name: model.HostName(fmt.Sprint("h", i+1)), VTEP: netip.AddrFrom4([4]byte{192, 168, 0, i + 1})})
 	}
 	c.SetNetwork(model.Network{
-		Key: clusterNetwork, Encap: model.EncapVXLAN, Tag: 5, ID: 5, Subnet: netip.MustParsePrefix("10.5.0.0/16"), Subnet6: netip.MustParsePrefix("fd05::/64"),
+		Key: clusterNetworkKey, Encap: model.EncapVXLAN, Tag: 5, ID: 5, Subnet: netip.MustParsePrefix("10.5.0.0/16"), Subnet6: netip.MustParsePrefix("fd05::/64"),
 	})
 	return c
 }
@@ -31,7 +31,7 @@ func kubeCluster() *Compiler {
 // podOn makes the i-th pod, on a host.
 func podOn(i int, host model.HostName) model.Endpoint {
 	return model.Endpoint{
-		Key: model.EndpointKey{Network: clusterNetwork, ID: model.EndpointID(fmt.Sprint("pod", i))}, Host: host, Identity: 300, MAC: model.MAC{2, 2, 0, 0, 0, byte(i)},
+		Key: model.EndpointKey{Network: clusterNetworkKey, ID: model.EndpointID(fmt.Sprint("pod", i))}, Host: host, Identity: 300, MAC: model.MAC{2, 2, 0, 0, 0, byte(i)},
 		IPv4: netip.AddrFrom4([4]byte{10, 5, 0, byte(i)}), IPv6: netip.AddrFrom16([16]byte{0: 0xfd, 1: 5, 15: byte(i)}),
 		Namespace: "shop", Pod: model.Pod{Name: fmt.Sprint("pod", i), UID: fmt.Sprint("uid", i)},
 	}
@@ -51,7 +51,7 @@ func sliceOf(name string, ports []model.SlicePort, backends ...model.ServiceBack
 
 func web() model.Service {
 	return model.Service{
-		Key: model.ClusterServiceKey{Namespace: "shop", Name: "web"}.ServiceKey(), Owner: model.OwnerKubernetes, Network: clusterNetwork, Affinity: model.NoAffinity,
+		Key: model.ClusterServiceKey{Namespace: "shop", Name: "web"}.ServiceKey(), Owner: model.OwnerKubernetes, Network: clusterNetworkKey, Affinity: model.NoAffinity,
 		Addrs: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd96::10")},
 		Ports: []model.ServicePort{{Name: "http", Protocol: model.ProtoTCP, Port: 80, Node: 30080}, {Name: "dns", Protocol: model.ProtoUDP, Port: 53}},
 	}
@@ -146,7 +146,7 @@ func TestClusterService(t *testing.T) {
 	if got, problems = clusterPics(c); problems != "" || !slices.Equal(backendTexts(got["shop/web"]), []string{"pod1 invalid IP fd05::1 local true vtep invalid IP state 0 near 0 port 0"}) {
 		t.Errorf("one slice is left: backends %q, problems %q", backendTexts(got["shop/web"]), problems)
 	}
-	c.DeleteNetwork(clusterNetwork)
+	c.DeleteNetwork(clusterNetworkKey)
 	if got, problems = clusterPics(c); len(got) != 0 || !strings.Contains(problems, model.NoEffectPrefix) {
 		t.Errorf("without the network: %v, problems %q", got, problems)
 	}

@@ -19,11 +19,11 @@ import (
 type Services struct {
 	rows          map[model.ServiceKey]*service
 	slices        map[model.ServiceSliceKey]*serviceSlice
-	asking        map[backendName]set[*service] // services with a backend of that name
+	byBackendName map[backendName]set[*service] // services with a backend of that name
 	at            map[netip.Addr]set[*service]  // services by address
 	cluster       int                           // rows that are an orchestrator's
-	asked         int                           // ports that services want at other nodes' addresses, altogether
-	crowded       bool                          // they want more than there are
+	remotePorts   int                           // ports that services want at other nodes' addresses, altogether
+	overLimit     bool                          // they want more than there are
 	dirty         *marks[*service]
 	dirtyBackends map[*service]set[*endpoint]
 
@@ -42,17 +42,17 @@ type Services struct {
 // service is what is known about one service, and what was compiled of it.
 type service struct {
 	// Services:
-	key      model.ServiceKey
-	rec      *model.Service         // nil = there is none of the name, though slices may be
-	closed   bool                   // rec is what is left of it
-	net      *network               // of rec
-	found    *model.ServiceSelector // under which net.services has it
-	members  set[*endpoint]         // whom it selects, in the desired state or not
-	slices   set[*serviceSlice]
-	parts    []model.ServiceKey // as which it is in the desired state
-	external bool               // it has backends that are on no network of its domain
-	asked    int                // ports that it wants at other nodes' addresses
-	crowded  bool               // and it has none: others have all that there are
+	key       model.ServiceKey
+	rec       *model.Service         // nil = there is none of the name, though slices may be
+	closed    bool                   // rec is what is left of it
+	net       *network               // of rec
+	found     *model.ServiceSelector // under which net.services has it
+	members   set[*endpoint]         // whom it selects, in the desired state or not
+	slices    set[*serviceSlice]
+	parts     []model.ServiceKey // as which it is in the desired state
+	external  bool               // it has backends that are on no network of its domain
+	asked     int                // ports that it wants at other nodes' addresses
+	overLimit bool               // and it has none: others have all that there are
 
 	// serviceBackends:
 	selected desired.Map[model.EndpointKey, *desired.Backend] // of members
@@ -66,13 +66,13 @@ type serviceSlice struct {
 	of  *service
 }
 
-// clusterNetwork is the network in whose domain an orchestrator's services are asked.
-var clusterNetwork = model.ClusterNetworkKey
+// clusterNetworkKey is the network in whose domain an orchestrator's services are asked.
+var clusterNetworkKey = model.ClusterNetworkKey
 
-// whole reports whether a service has all ports of its addresses, and its backends are
+// hasAllPorts reports whether a service has all ports of its addresses, and its backends are
 // asked at the ports that its record says. Where slices tell their ports, one may have
 // several numbers.
-func (s *service) whole() bool {
+func (s *service) hasAllPorts() bool {
 	return !slices.ContainsFunc(s.rec.Ports, func(p model.ServicePort) bool { return p.Target == 0 })
 }
 
@@ -176,7 +176,7 @@ func (sv *Services) putSlice(v model.ServiceSlice) {
 	sv.slices[v.Key] = x
 	s.slices.add(x)
 	for _, b := range v.Backends {
-		addTo(sv.asking, nameOf(b), s)
+		addTo(sv.byBackendName, nameOf(b), s)
 	}
 	sv.dirty.add(s)
 }
@@ -196,7 +196,7 @@ func (sv *Services) removeSlice(k model.ServiceSliceKey) {
 	}
 	for _, b := range x.rec.Backends {
 		if _, has := still[nameOf(b)]; !has {
-			removeFrom(sv.asking, nameOf(b), x.of)
+			removeFrom(sv.byBackendName, nameOf(b), x.of)
 		}
 	}
 	sv.dirty.add(x.of)
@@ -219,14 +219,14 @@ func (sv *Services) SpeaksBGP(yes bool) {
 	}
 }
 
-// LackForeign says, before anything else, that this host's data plane leads to no backends
+// SetNoExternalBackends says, before anything else, that this host's data plane leads to no backends
 // that are no endpoints: services with such ones are in no desired state of it.
-func (sv *Services) LackForeign() { sv.backends.lacksForeign = true }
+func (sv *Services) SetNoExternalBackends() { sv.backends.noExternalBackends = true }
 
 // follow enters an endpoint that has come, or (not in) takes it out.
 func (sv *Services) follow(e *endpoint, in bool) {
 	sv.backends.enter(e, in)
-	sv.serve(e, in)
+	sv.selectServices(e, in)
 	sv.touch(e)
 }
 
@@ -235,11 +235,11 @@ func (sv *Services) touch(e *endpoint) {
 	for s := range e.services {
 		sv.touchBackend(s, e)
 	}
-	if len(sv.asking) == 0 {
+	if len(sv.byBackendName) == 0 {
 		return
 	}
 	for _, name := range namesOf(e) {
-		for s := range sv.asking[name] {
+		for s := range sv.byBackendName[name] {
 			sv.dirty.add(s)
 		}
 	}
@@ -256,8 +256,8 @@ func (sv *Services) touchBackend(s *service, e *endpoint) {
 // changed of them, of their networks and nodes, and of their backends.
 func (sv *Services) compile() {
 	text := ""
-	if n := sv.inv.networks[clusterNetwork]; sv.cluster > 0 && (n == nil || n.id == 0) {
-		text = fmt.Sprintf("%sthey belong to network %s, which is not there", model.NoEffectPrefix, clusterNetwork)
+	if n := sv.inv.networks[clusterNetworkKey]; sv.cluster > 0 && (n == nil || n.id == 0) {
+		text = fmt.Sprintf("%sthey belong to network %s, which is not there", model.NoEffectPrefix, clusterNetworkKey)
 	}
 	sv.problems.set("services of Kubernetes", text)
 	sv.markNetworks()
@@ -269,7 +269,7 @@ func (sv *Services) compile() {
 		sv.touch(e)
 	}
 	for s := range sv.dirty.of {
-		sv.exposure.claim(s)
+		sv.exposure.setAddresses(s)
 	}
 	for s, changed := range sv.dirtyBackends {
 		for e := range changed {
@@ -286,7 +286,7 @@ func (sv *Services) compile() {
 			delete(sv.rows, s.key)
 		}
 	}
-	sv.boundAsked()
+	sv.limitRemoteNodePorts()
 	if len(sv.dirtyBackends) > 0 {
 		sv.dirtyBackends = map[*service]set[*endpoint]{}
 	}
@@ -295,8 +295,8 @@ func (sv *Services) compile() {
 // markNetworks marks the services that depend on what has changed of networks.
 func (sv *Services) markNetworks() {
 	for n := range sv.dirtyNetworks.of {
-		if x := n.services; x != nil && (x.at != n.id || x.parted != n.parted() || n.rec != nil && x.encap != n.rec.Encap) {
-			x.parted = n.parted()
+		if x := n.services; x != nil && (x.at != n.id || x.split != n.isSplit() || n.rec != nil && x.encap != n.rec.Encap) {
+			x.split = n.isSplit()
 			if x.at = n.id; n.rec != nil {
 				x.encap = n.rec.Encap
 			}

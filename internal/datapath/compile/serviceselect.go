@@ -13,9 +13,9 @@ type serviceIndex struct {
 	endpoints map[model.ServiceSelector]set[*endpoint] // nil while no service has a selector
 	// The network's number and encapsulation, and whether it was parted, when its services
 	// were compiled.
-	at     model.NetworkID
-	encap  model.Encap
-	parted bool
+	at    model.NetworkID
+	encap model.Encap
+	split bool
 }
 
 // joinNetwork enters a service into its network's index, and its backends.
@@ -93,9 +93,9 @@ func (x *serviceIndex) index(e *endpoint, in bool) {
 	}
 }
 
-// serve finds the services that an endpoint provides, or (not in) takes it out of
+// selectServices finds the services that an endpoint provides, or (not in) takes it out of
 // the services that it provided.
-func (sv *Services) serve(e *endpoint, in bool) {
+func (sv *Services) selectServices(e *endpoint, in bool) {
 	for s := range e.services {
 		delete(s.members, e)
 		sv.touchBackend(s, e)

@@ -32,18 +32,18 @@ func (so *setOutput) build(s *policySet) *desired.PolicySet {
 			out.Audited = p.key.String()
 		}
 	}
-	if s.shut != "" {
+	if s.denyAllRule != "" {
 		tier := []desired.Tier{{
 			Tier:    model.TierContiv,
-			Rules:   desired.RulesOf(desired.Rule{ID: s.shut, Priority: 100, Action: model.Deny, AnyPeer: true}),
+			Rules:   desired.RulesOf(desired.Rule{ID: s.denyAllRule, Priority: 100, Action: model.Deny, AnyPeer: true}),
 			Default: model.Deny,
 		}}
 		out.In, out.Out = tier, tier
 		return out
 	}
 	var last []desired.Tier
-	if s.apart != nil {
-		out.In, out.Out, last = so.routing.apartTiers(s.apart)
+	if s.isolatedNetwork != nil {
+		out.In, out.Out, last = so.routing.isolationTiers(s.isolatedNetwork)
 	}
 	if s.control != nil {
 		out.Out = append(so.control.tier(s.control.rec), out.Out...)
@@ -82,11 +82,11 @@ func (so *setOutput) compile() {
 		if s.rebuild {
 			s.build()
 		}
-		s.pic = so.build(s)
-		if same, ok := so.out.before.PolicySets.Get(s.id); ok && same.Equal(s.pic) {
-			s.pic = same
+		s.compiled = so.build(s)
+		if same, ok := so.out.before.PolicySets.Get(s.id); ok && same.Equal(s.compiled) {
+			s.compiled = same
 		}
-		so.out.PolicySets = so.out.PolicySets.Set(s.id, s.pic)
+		so.out.PolicySets = so.out.PolicySets.Set(s.id, s.compiled)
 	}
 }
 
@@ -99,9 +99,9 @@ func (so *setOutput) number() set[*policySet] {
 		if s.id == id {
 			return
 		}
-		if s.pic != nil {
+		if s.compiled != nil {
 			so.out.PolicySets = so.out.PolicySets.Delete(s.id)
-			s.pic = nil
+			s.compiled = nil
 		}
 		s.id = id
 		moved.add(s)

@@ -13,8 +13,8 @@ import (
 // Networks that are shared with other tenants: all tenants that share have one router,
 // and tiers around their policies keep them apart but where a network is shared.
 
-// unrouted are addresses that stay within a network, whichever endpoint uses them.
-var unrouted = []desired.CIDR{
+// notRouted are addresses that stay within a network, whichever endpoint uses them.
+var notRouted = []desired.CIDR{
 	{Prefix: netip.MustParsePrefix("169.254.0.0/16")},
 	{Prefix: netip.MustParsePrefix("224.0.0.0/4")},
 	{Prefix: netip.MustParsePrefix("255.255.255.255/32")},
@@ -61,12 +61,12 @@ func (rt *routing) putShared(name model.TenantName, now []model.NetworkKey) {
 	concerned.add(name)
 	for p := range concerned {
 		rt.touchRouter(rt.inv.tenants[p])
-		rt.touchApart(rt.inv.tenants[p])
+		rt.touchIsolation(rt.inv.tenants[p])
 	}
 }
 
-// touchApart has it looked at what keeps a tenant's ports from other tenants.
-func (rt *routing) touchApart(t *tenant) {
+// touchIsolation has it looked at what keeps a tenant's ports from other tenants.
+func (rt *routing) touchIsolation(t *tenant) {
 	if t == nil {
 		return
 	}
@@ -83,9 +83,9 @@ func (rt *routing) touchShared(t *tenant) {
 	if !rt.shares(t.name) {
 		return
 	}
-	rt.touchApart(t)
+	rt.touchIsolation(t)
 	for p := range rt.partners(t.name) {
-		rt.touchApart(rt.inv.tenants[p])
+		rt.touchIsolation(rt.inv.tenants[p])
 	}
 }
 
@@ -112,25 +112,25 @@ func (rt *routing) sharedHere(n *network, isHere func(model.TenantName) bool) bo
 	return slices.ContainsFunc(rt.shared[n.key.Tenant], func(k model.NetworkKey) bool { return isHere(k.Tenant) })
 }
 
-// apartTiers are the tiers of the ports on a network of a tenant that shares networks.
+// isolationTiers are the tiers of the ports on a network of a tenant that shares networks.
 // Before all policies: the peer is of the tenant itself, or no endpoint. For egress it may
 // also be on a network that the tenant reaches, and for ingress of a tenant that reaches
 // their network. After all policies, on a network that others reach: a peer that no policy
 // has allowed so far has to be the tenant's.
-func (rt *routing) apartTiers(n *network) (in, out, last []desired.Tier) {
+func (rt *routing) isolationTiers(n *network) (in, out, last []desired.Tier) {
 	own := func(a model.Action) desired.Rules {
 		rules := desired.RulesOf(
 			desired.Rule{ID: "tenants/outside", Priority: 100, Action: a, Identities: desired.IdentitiesOf(model.IdentityExternal)},
-			desired.Rule{ID: "tenants/unrouted", Priority: 100, Action: a, CIDRs: unrouted})
+			desired.Rule{ID: "tenants/unrouted", Priority: 100, Action: a, CIDRs: notRouted})
 		for o := range n.tenant.networks {
-			letIn(&rules, o, a)
+			addAllowedNetwork(&rules, o, a)
 		}
 		return rules
 	}
 	inward, outward := own(model.Pass), own(model.Pass)
 	for _, k := range rt.shared[n.key.Tenant] {
 		if o := rt.inv.networks[k]; o != nil {
-			letIn(&outward, o, model.Pass)
+			addAllowedNetwork(&outward, o, model.Pass)
 		}
 	}
 	for client := range rt.clients[n.key.Tenant] {
@@ -140,7 +140,7 @@ func (rt *routing) apartTiers(n *network) (in, out, last []desired.Tier) {
 		last = []desired.Tier{{Tier: model.TierShared, Rules: own(model.Allow), Default: model.Deny}}
 		if t := rt.inv.tenants[client]; t != nil {
 			for o := range t.networks {
-				letIn(&inward, o, model.Pass)
+				addAllowedNetwork(&inward, o, model.Pass)
 			}
 		}
 	}
@@ -149,8 +149,8 @@ func (rt *routing) apartTiers(n *network) (in, out, last []desired.Tier) {
 	return in, out, last
 }
 
-// letIn adds a rule for the addresses of a network.
-func letIn(rules *desired.Rules, n *network, a model.Action) {
+// addAllowedNetwork adds a rule for the addresses of a network.
+func addAllowedNetwork(rules *desired.Rules, n *network, a model.Action) {
 	if n.rec == nil {
 		return
 	}

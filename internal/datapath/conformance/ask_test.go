@@ -22,9 +22,9 @@ func TestAsk(t *testing.T) {
 	}
 	key := model.NetworkKey{Tenant: "blue", Name: "vx"}
 	s := &services{top: top, w: w, key: key}
-	nobody := s.twin()
+	nobody := s.secondService()
 	comp := NewCompiler(top, "h1")
-	WithWayOut(top, comp, true)
+	WithEgress(top, comp, true)
 	pic, _ := comp.Compile(2)
 	for _, x := range []desired.Service{s.shop("db2"), nobody} {
 		pic.Services = pic.Services.Set(x.Key, &x)
@@ -49,9 +49,9 @@ func TestAsk(t *testing.T) {
 		{"nobody", reference.Request{Host: "h1", Port: port.IfName, Dst: host4(top.Network(key), 250), DstPort: 80}, reference.Arrival{}, false},
 		{"outside", reference.Request{Host: "h1", Port: port.IfName, Dst: Outside, DstPort: 80}, reference.Arrival{Host: "h1"}, false},
 		{"outside by IPv6", reference.Request{Host: "h1", Port: port.IfName, Dst: Outside6, DstPort: 80}, reference.Arrival{Host: "h1"}, false},
-		{"the host a container", reference.Request{Host: "h1", Src: pic.Private.Addr, Dst: port.Private, DstPort: 80}, at(web1), false},
-		{"the host a container by IPv6", reference.Request{Host: "h1", Src: pic.Private.Addr6, Dst: port.Private6, DstPort: 80}, at(web1), false},
-		{"the host a container of the other one", reference.Request{Host: "h1", Src: pic.Private.Addr, Dst: netip.MustParseAddr("172.19.9.9"), DstPort: 80}, reference.Arrival{}, false},
+		{"the host a container", reference.Request{Host: "h1", Src: pic.HostNAT.Addr, Dst: port.Private, DstPort: 80}, at(web1), false},
+		{"the host a container by IPv6", reference.Request{Host: "h1", Src: pic.HostNAT.Addr6, Dst: port.Private6, DstPort: 80}, at(web1), false},
+		{"the host a container of the other one", reference.Request{Host: "h1", Src: pic.HostNAT.Addr, Dst: netip.MustParseAddr("172.19.9.9"), DstPort: 80}, reference.Arrival{}, false},
 	} {
 		x.ask.Proto, x.ask.SrcPort = model.ProtoTCP, 30000
 		out := w.Fabric.Ask(x.ask)

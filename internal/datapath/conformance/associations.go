@@ -30,7 +30,7 @@ type Stacks struct {
 const (
 	sctpClient, sctpServer = 0, 1
 
-	sctpPort, sctpOther, sctpNobody uint16 = 2905, 2906, 2907
+	sctpPort, sctpOther, sctpUnusedPort uint16 = 2905, 2906, 2907
 )
 
 // RequireSCTP skips a test where the kernel has no SCTP: tools/test-kernel.sh boots
@@ -80,9 +80,9 @@ func (s Stacks) judged(t *testing.T, addrs [2]netip.Addr) {
 	a.mustEcho(t, "begun before the policy, and allowed by it")
 	s.passes(t, "allowed", client, to)
 	eventuallySCTP(t, "TCP, which no rule allows, is dropped", func() bool { return s.tcp(sctpClient, to) != nil })
-	s.judge(t, sctpServer, s.allowsPort(sctpClient, model.ProtoSCTP, sctpNobody), nil)
+	s.judge(t, sctpServer, s.allowsPort(sctpClient, model.ProtoSCTP, sctpUnusedPort), nil)
 	eventuallySCTP(t, "that nobody listens is told", func() bool {
-		_, err := s.Associate(sctpClient, client, netip.AddrPortFrom(addrs[sctpServer], sctpNobody))
+		_, err := s.Associate(sctpClient, client, netip.AddrPortFrom(addrs[sctpServer], sctpUnusedPort))
 		return errors.Is(err, unix.ECONNREFUSED)
 	})
 	s.judge(t, sctpServer, s.allows(sctpClient, model.ProtoTCP), nil)

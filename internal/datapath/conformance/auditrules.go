@@ -134,7 +134,7 @@ func testAuditRules(t *testing.T, h Harness) {
 	if r := b.apply(t, w.Desired["h1"]); r.Changes != 0 {
 		t.Errorf("the same picture, without asides, made %d changes", r.Changes)
 	}
-	if h.WayOut {
+	if h.Egress {
 		b.establishedEgress(t, top)
 	}
 }
@@ -143,7 +143,7 @@ func testAuditRules(t *testing.T, h Harness) {
 // also of connections to and from the host's stack.
 func (b *bench) establishedEgress(t *testing.T, top Topology) {
 	t.Helper()
-	pic, packets := byWayOut(top, b.WayOut6)
+	pic, packets := egressPackets(top, b.Egress6)
 	b.apply(t, withAuditRules(pic, true))
 	for _, p := range packets {
 		b.compare(t, p.name, p.packet)

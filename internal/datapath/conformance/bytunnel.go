@@ -18,14 +18,14 @@ import (
 func testClientsByTunnel(t *testing.T, h Harness) {
 	t.Helper()
 	tryOutside(t, h, func(c driver.Capabilities) bool { return c.ClientsByTunnel }, []outsideCase{
-		{"Answered", (*outside).byTunnel},
-		{"Refused", (*outside).notByTunnel},
+		{"Answered", (*externalTest).byTunnel},
+		{"Refused", (*externalTest).notByTunnel},
 	})
 }
 
 // tunnelled makes a packet of a client outside as another host sends it to a
 // container here.
-func (s *outside) tunnelled(by netip.Addr, client netip.Addr, to model.Endpoint, proto model.Protocol) reference.Packet {
+func (s *externalTest) tunnelled(by netip.Addr, client netip.Addr, to model.Endpoint, proto model.Protocol) reference.Packet {
 	p := s.from(client, proto)
 	p.Host, p.VTEP, p.Network = false, by, s.services.top.Network(s.services.key).ID
 	p.SrcMAC, p.DstMAC, p.Dst, p.DstPort = desired.RouterMAC, to.MAC, to.IPv4, 8080
@@ -37,9 +37,9 @@ func (s *outside) tunnelled(by netip.Addr, client netip.Addr, to model.Endpoint,
 
 // byTunnel: what a client outside sent by another host is answered by that host,
 // whatever else the container sends goes its own way; policy is judged here.
-func (s *outside) byTunnel() {
+func (s *externalTest) byTunnel() {
 	web := s.services.at("web1")
-	s.services.have()
+	s.services.applyServices()
 	delivered := func(what string, p reference.Packet) {
 		s.t.Helper()
 		if v := s.services.Send(s.t, p); !slices.Equal(v.Ports, []string{compile.IfName(web.Key)}) || len(v.VTEPs) > 0 || v.Host {
@@ -64,14 +64,14 @@ func (s *outside) byTunnel() {
 			p := s.tunnelled(s.services.top.Hosts[1].VTEP, clientOutside(v6), web, proto)
 			delivered(what, p)
 			answered(what, p, p.VTEP)
-			p = goOn(p)
+			p = laterPacket(p)
 			delivered(what+", later", p)
 			answered(what+", later", p, p.VTEP)
 			answered(what+", once more", p, p.VTEP)
 			p.VTEP = ThirdVTEP
 			delivered(what+", by another host", p)
 			answered(what+", by another host", p, ThirdVTEP)
-			if v6 && !s.services.WayOut6 {
+			if v6 && !s.services.Egress6 {
 				continue
 			}
 			own := between(s.services.top, web, web, proto, v6, s.services.sport, 8080) // a connection of its own to the client
@@ -93,15 +93,15 @@ func (s *outside) byTunnel() {
 	}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.services.have()
-	s.services.denied("a rule denies a living one", goOn(old))
+	s.services.applyServices()
+	s.services.denied("a rule denies a living one", laterPacket(old))
 	s.services.denied("a rule denies a new one", s.tunnelled(s.services.top.Hosts[1].VTEP, Outside, web, model.ProtoTCP))
 	delivered("another client", s.tunnelled(s.services.top.Hosts[1].VTEP, Outside.Next(), web, model.ProtoTCP))
 }
 
 // notByTunnel: what no host's router sends is not taken for it.
-func (s *outside) notByTunnel() {
-	s.services.have()
+func (s *externalTest) notByTunnel() {
+	s.services.applyServices()
 	web, h2 := s.services.at("web1"), s.services.top.Hosts[1].VTEP
 	n := s.services.top.Network(s.services.key)
 	try := func(what string, edit func(*reference.Packet)) {
@@ -116,7 +116,7 @@ func (s *outside) notByTunnel() {
 	try("to an endpoint elsewhere", func(p *reference.Packet) { p.Dst, p.DstMAC = s.services.at("db2").IPv4, s.services.at("db2").MAC })
 	try("to everybody", func(p *reference.Packet) { p.DstMAC = reference.Broadcast })
 	for _, a := range []netip.Addr{
-		s.services.at("db2").IPv4, s.services.at("db1").IPv4, host4(n, 77), s.services.w.Desired["h1"].Private.Addr,
+		s.services.at("db2").IPv4, s.services.at("db1").IPv4, host4(n, 77), s.services.w.Desired["h1"].HostNAT.Addr,
 		netip.MustParseAddr("224.0.0.5"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("0.0.0.1"),
 	} {
 		try("from "+a.String(), func(p *reference.Packet) { p.Src = a })
@@ -137,8 +137,8 @@ func (s *outside) notByTunnel() {
 }
 
 // notBack: to the router only backends send, in a connection that was translated here.
-func (s *outside) notBack() {
-	s.services.have(s.open("db2"))
+func (s *externalTest) notBack() {
+	s.services.applyServices(s.open("db2"))
 	asked := s.from(Outside, model.ProtoTCP)
 	s.came("to a backend elsewhere", asked, "db2")
 	for what, edit := range map[string]func(*reference.Packet){

@@ -22,7 +22,7 @@ func testCapabilities(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	pic := w.Desired["h1"]
-	pic.Private = desired.NewPrivate(top.Global.PvtSubnet)
+	pic.HostNAT = desired.NewHostNAT(top.Global.PvtSubnet)
 	b.interfaces(t, pic)
 	if can.Preparer != nil {
 		for range 2 {
@@ -33,8 +33,8 @@ func testCapabilities(t *testing.T, h Harness) {
 	}
 	b.apply(t, pic)
 	b.hasInterface(t, desired.HostInterface, can.Egress)
-	if can.Egress && h.WayOut && can.Egress6 != h.WayOut6 {
-		t.Errorf("it says of the IPv6 egress %v, the harness %v", can.Egress6, h.WayOut6)
+	if can.Egress && h.Egress && can.Egress6 != h.Egress6 {
+		t.Errorf("it says of the IPv6 egress %v, the harness %v", can.Egress6, h.Egress6)
 	}
 	b.tablesAnswer(t, can)
 	pic = withParts(pic, can)
@@ -49,17 +49,17 @@ func testCapabilities(t *testing.T, h Harness) {
 		}
 	}
 	if h.Send != nil {
-		b.quiet(t, top, withAuditRules(pic, true), can)
+		b.wantNoOtherEvents(t, top, withAuditRules(pic, true), can)
 	}
 	pic.Router = desired.RouterInterface
 	b.apply(t, pic)
 	b.hasInterface(t, desired.RouterInterface, can.TakesUplinks)
-	pic.Private, pic.Router = nil, ""
+	pic.HostNAT, pic.Router = nil, ""
 	b.apply(t, pic)
 	b.hasInterface(t, desired.HostInterface, false)
 	b.hasInterface(t, desired.RouterInterface, false)
 	b.restart(t)
-	if again := b.drv.Capabilities(); plain(again) != plain(can) {
+	if again := b.drv.Capabilities(); optionalVerbs(again) != optionalVerbs(can) {
 		t.Errorf("after a restart %+v, before it %+v", again, can)
 	}
 }
@@ -88,8 +88,8 @@ func withParts(pic desired.Host, can driver.Capabilities) desired.Host {
 	return pic
 }
 
-// plain replaces a driver's optional verbs by whether they are there.
-func plain(c driver.Capabilities) (out struct {
+// optionalVerbs replaces a driver's optional verbs by whether they are there.
+func optionalVerbs(c driver.Capabilities) (out struct {
 	driver.Capabilities
 	preparer, tabled, drifting, memberships bool
 },
@@ -128,8 +128,8 @@ func (b *bench) tablesAnswer(t *testing.T, can driver.Capabilities) {
 	}
 }
 
-// quiet: events of a kind that the driver's Capabilities leave out do not come.
-func (b *bench) quiet(t *testing.T, top Topology, pic desired.Host, can driver.Capabilities) {
+// wantNoOtherEvents: events of a kind that the driver's Capabilities leave out do not come.
+func (b *bench) wantNoOtherEvents(t *testing.T, top Topology, pic desired.Host, can driver.Capabilities) {
 	t.Helper()
 	b.apply(t, pic)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -32,11 +32,11 @@ func (b *bench) compare(tb testing.TB, what string, p reference.Packet) bool {
 		return true
 	}
 	v := b.ref.Send(p)
-	return same(tb, what, p, v, b.Send(tb, p))
+	return sameVerdict(tb, what, p, v, b.Send(tb, p))
 }
 
-// same compares the oracle's verdict on a packet with another one.
-func same(tb testing.TB, what string, p reference.Packet, v, v2 reference.Verdict) bool {
+// sameVerdict compares the oracle's verdict on a packet with another one.
+func sameVerdict(tb testing.TB, what string, p reference.Packet, v, v2 reference.Verdict) bool {
 	tb.Helper()
 	want, got := outcomeOf(v), outcomeOf(v2)
 	switch routed := v.Sent != nil && !v.Host && !p.Host; {

@@ -25,8 +25,8 @@ func FuzzServices(f *testing.F, h Harness) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		x := newRandomServices(t, b, top, w)
 		x.r = rand.New(&choices{in, rand.NewPCG(1, uint64(len(in)))})
-		x.seed, x.strange, x.sctp, x.sport, x.stays = Seed(), x.r, sctp, &sport, true
-		defer x.leave()
+		x.seed, x.unusual, x.sctp, x.sport, x.stays = Seed(), x.r, sctp, &sport, true
+		defer x.restore()
 		x.run()
 	})
 }

@@ -237,8 +237,8 @@ func SendFrames(t testing.TB, send func(i int), receive func() map[string][][]by
 	}
 }
 
-// Came is what receive returns of each wire, of the uplink's under "".
-func Came[W any](wires map[string]W, uplink string, receive func(W) [][]byte) map[string][][]byte {
+// Received is what receive returns of each wire, of the uplink's under "".
+func Received[W any](wires map[string]W, uplink string, receive func(W) [][]byte) map[string][][]byte {
 	out := map[string][][]byte{}
 	for name, w := range wires {
 		if name == uplink {

@@ -81,8 +81,8 @@ func testMonitor(t *testing.T, h Harness) {
 			packets[i].packet.SrcPort += 100 * uint16(round+1)
 		}
 	}
-	if h.WayOut {
-		monitorWayOut(t, b, top)
+	if h.Egress {
+		monitorEgress(t, b, top)
 		b.apply(t, pic)
 	}
 	if r := b.apply(t, pic); r.Changes != 0 {
@@ -150,11 +150,11 @@ func monitorChanged(t *testing.T, b *bench, pic desired.Host, top Topology) {
 	}
 }
 
-// monitorWayOut: packets to and from the host's stack are reported with the endpoint's own
+// monitorEgress: packets to and from the host's stack are reported with the endpoint's own
 // address.
-func monitorWayOut(t *testing.T, b *bench, top Topology) {
+func monitorEgress(t *testing.T, b *bench, top Topology) {
 	t.Helper()
-	pic, packets := byWayOut(top, b.WayOut6)
+	pic, packets := egressPackets(top, b.Egress6)
 	b.apply(t, pic)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -176,11 +176,11 @@ func monitorWayOut(t *testing.T, b *bench, top Topology) {
 	drain(t, want)
 }
 
-// byWayOut is a picture with egress and policies, and packets that go by it.
-func byWayOut(top Topology, six bool) (desired.Host, []namedPacket) {
+// egressPackets is a picture with egress and policies, and packets that go by it.
+func egressPackets(top Topology, six bool) (desired.Host, []namedPacket) {
 	comp := NewCompiler(top, "h1")
-	WithWayOut(top, comp, six)
-	attachRules(top, comp, wayOutRules())
+	WithEgress(top, comp, six)
+	attachRules(top, comp, egressRules())
 	pic, _ := comp.Compile(1)
 	web1 := at(top, "web1")
 	private := portOf(pic, web1).Private
@@ -220,7 +220,7 @@ func compareEvents(t *testing.T, want, got <-chan driver.FlowEvent, least int) {
 	t.Helper()
 	var expected, seen []driver.FlowEvent
 	for len(want) > 0 {
-		expected = append(expected, bare(<-want))
+		expected = append(expected, withoutTime(<-want))
 	}
 	late := time.After(10 * time.Second)
 	missing := slices.Clone(expected)
@@ -230,7 +230,7 @@ func compareEvents(t *testing.T, want, got <-chan driver.FlowEvent, least int) {
 			if d := time.Since(e.Time); d < -time.Minute || d > 10*time.Minute { // emulated machines are slow
 				t.Errorf("event of %s: %+v", e.Time, e)
 			}
-			e = bare(e)
+			e = withoutTime(e)
 			seen = append(seen, e)
 			missing = slices.DeleteFunc(missing, func(m driver.FlowEvent) bool { return cmp.Equal(m, e, addresses) })
 		case <-late:
@@ -247,8 +247,8 @@ func compareEvents(t *testing.T, want, got <-chan driver.FlowEvent, least int) {
 	}
 }
 
-// bare leaves out the time.
-func bare(e driver.FlowEvent) driver.FlowEvent {
+// withoutTime leaves out the time.
+func withoutTime(e driver.FlowEvent) driver.FlowEvent {
 	e.Time = time.Time{}
 	return e
 }

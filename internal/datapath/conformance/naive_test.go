@@ -158,7 +158,7 @@ func (o *naive) applying(e party) (list []model.Policy, open bool) {
 	tenant := e.Key.Network.Tenant
 	open = true
 	add := func(p model.Policy) {
-		if p.Tier.Known() {
+		if p.Tier.IsKnown() {
 			if !p.Audit || p.Key == o.enforce {
 				list = append(list, p)
 			}
@@ -173,7 +173,7 @@ func (o *naive) applying(e party) (list []model.Policy, open bool) {
 		}
 		for _, name := range g.Policies {
 			p, known := o.policies[model.PolicyKey{Tenant: tenant, Name: name}]
-			if !known || !p.Attached && p.Tier.Known() {
+			if !known || !p.Attached && p.Tier.IsKnown() {
 				return nil, false
 			}
 			if p.Attached {

@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// native tries docs/design/native.md on h1: its network is blue's vx, while red's of
+// routedTest tries docs/design/native.md on h1: its network is blue's vx, while red's of
 // the same addresses is not native.
-type native struct {
+type routedTest struct {
 	services *services
 	t        *testing.T
 }
@@ -30,7 +30,7 @@ func node6(host int) netip.Addr {
 // other by their own addresses.
 func testNative(t *testing.T, h Harness) {
 	t.Helper()
-	if h.Send == nil || !h.WayOut || !h.WayOut6 {
+	if h.Send == nil || !h.Egress || !h.Egress6 {
 		t.Skip("the harness has no WayOut for both families")
 	}
 	b := open(t, h)
@@ -65,13 +65,13 @@ func nativeWorld(t *testing.T, top Topology) *World {
 	}
 	top.Networks = slices.Clone(top.Networks)
 	for i := range top.Networks {
-		top.Networks[i].Native = top.Networks[i].Key == nativeKey || top.Networks[i].Key == otherNative
+		top.Networks[i].Routed = top.Networks[i].Key == nativeKey || top.Networks[i].Key == otherNative
 	}
 	w, err := NewWorld(top, Case{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Change(func(c *compile.Compiler) { WithWayOut(top, c, true) }); err != nil {
+	if err := w.Change(func(c *compile.Compiler) { WithEgress(top, c, true) }); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -81,29 +81,29 @@ func tryNative(t *testing.T, b *bench, w *World) {
 	t.Helper()
 	for _, sub := range []struct {
 		name string
-		run  func(*native)
+		run  func(*routedTest)
 	}{
-		{"NodeToPod", (*native).nodeToPod},
-		{"NodeToPodElsewhere", (*native).nodeToPodElsewhere},
-		{"PodAndNodeElsewhere", (*native).podAndNodeElsewhere},
-		{"PodToNode", (*native).podToNode},
-		{"Spoofed", (*native).spoofed},
-		{"Own", (*native).own},
-		{"Policy", (*native).policy},
-		{"Fragments", (*native).fragments},
-		{"Errors", (*native).errors},
-		{"Others", (*native).others},
+		{"NodeToPod", (*routedTest).nodeToPod},
+		{"NodeToPodElsewhere", (*routedTest).nodeToPodElsewhere},
+		{"PodAndNodeElsewhere", (*routedTest).podAndNodeElsewhere},
+		{"PodToNode", (*routedTest).podToNode},
+		{"Spoofed", (*routedTest).spoofed},
+		{"Own", (*routedTest).own},
+		{"Policy", (*routedTest).policy},
+		{"Fragments", (*routedTest).fragments},
+		{"Errors", (*routedTest).errors},
+		{"Others", (*routedTest).others},
 	} {
 		t.Run(sub.name, func(t *testing.T) {
-			s := &native{newServices(t, b, w, nativeKey), t}
-			s.services.have()
+			s := &routedTest{newServices(t, b, w, nativeKey), t}
+			s.services.applyServices()
 			sub.run(s)
 		})
 	}
 }
 
 // node is the address of a host, by its number.
-func (s *native) node(host int, v6 bool) netip.Addr {
+func (s *routedTest) node(host int, v6 bool) netip.Addr {
 	if v6 {
 		return s.services.top.Hosts[host-1].IPv6
 	}
@@ -118,7 +118,7 @@ func addrOf(e model.Endpoint, v6 bool) netip.Addr {
 }
 
 // first makes the first packet of a new connection between two addresses.
-func (s *native) first(src, dst netip.Addr, proto model.Protocol) reference.Packet {
+func (s *routedTest) first(src, dst netip.Addr, proto model.Protocol) reference.Packet {
 	s.services.sport++
 	p := reference.Packet{SrcMAC: desired.RouterMAC, DstMAC: desired.RouterMAC, Src: src, Dst: dst, Proto: proto, SrcPort: s.services.sport, DstPort: 8080}
 	if proto == model.ProtoTCP {
@@ -134,7 +134,7 @@ func (s *native) first(src, dst netip.Addr, proto model.Protocol) reference.Pack
 }
 
 // answer makes the answer to a packet, without saying where it is sent.
-func (s *native) answer(p reference.Packet) reference.Packet {
+func (s *routedTest) answer(p reference.Packet) reference.Packet {
 	r := reference.Packet{
 		SrcMAC: desired.RouterMAC, DstMAC: desired.RouterMAC, Src: p.Dst, Dst: p.Src,
 		Proto: p.Proto, SrcPort: p.DstPort, DstPort: p.SrcPort, ICMPID: p.ICMPID,
@@ -167,7 +167,7 @@ func byPod(e model.Endpoint, p reference.Packet) reference.Packet {
 	return p
 }
 
-func (s *native) byHost(vtep netip.Addr, to model.Endpoint, p reference.Packet) reference.Packet {
+func (s *routedTest) byHost(vtep netip.Addr, to model.Endpoint, p reference.Packet) reference.Packet {
 	p.VTEP, p.Network = vtep, s.services.top.Network(s.services.key).ID
 	if p.DstMAC = desired.RouterMAC; to.Host == "h1" {
 		p.DstMAC = to.MAC
@@ -176,7 +176,7 @@ func (s *native) byHost(vtep netip.Addr, to model.Endpoint, p reference.Packet) 
 }
 
 // arrives sends a packet and wants it unchanged at an endpoint, here or elsewhere.
-func (s *native) arrives(what string, p reference.Packet, e model.Endpoint) {
+func (s *routedTest) arrives(what string, p reference.Packet, e model.Endpoint) {
 	s.t.Helper()
 	v := s.services.Send(s.t, p)
 	at := slices.Equal(v.Ports, []string{compile.IfName(e.Key)}) && len(v.VTEPs) == 0
@@ -193,7 +193,7 @@ func (s *native) arrives(what string, p reference.Packet, e model.Endpoint) {
 }
 
 // reachesStack sends a packet and wants it unchanged at the stack of h1.
-func (s *native) reachesStack(what string, p reference.Packet) {
+func (s *routedTest) reachesStack(what string, p reference.Packet) {
 	s.t.Helper()
 	v := s.services.Send(s.t, p)
 	if !v.Host || len(v.Ports) > 0 || len(v.VTEPs) > 0 || v.Sent == nil {
@@ -203,7 +203,7 @@ func (s *native) reachesStack(what string, p reference.Packet) {
 }
 
 // reachesNode sends a packet and wants it unchanged at the router of h2.
-func (s *native) reachesNode(what string, p reference.Packet) {
+func (s *routedTest) reachesNode(what string, p reference.Packet) {
 	s.t.Helper()
 	v := s.services.Send(s.t, p)
 	if !slices.Equal(v.VTEPs, []netip.Addr{s.services.top.Hosts[1].VTEP}) || v.Host || len(v.Ports) > 0 || v.Network != s.services.top.Network(s.services.key).ID {
@@ -212,7 +212,7 @@ func (s *native) reachesNode(what string, p reference.Packet) {
 	s.unchanged(what, v.Sent, p, desired.RouterMAC, desired.RouterMAC)
 }
 
-func (s *native) unchanged(what string, got *reference.Packet, p reference.Packet, src, dst model.MAC) {
+func (s *routedTest) unchanged(what string, got *reference.Packet, p reference.Packet, src, dst model.MAC) {
 	s.t.Helper()
 	if got == nil || got.Src != p.Src || got.Dst != p.Dst || got.SrcMAC != src || got.DstMAC != dst {
 		s.t.Fatalf("%s: it came as %+v, want %s > %s, MACs %s > %s", what, got, p.Src, p.Dst, src, dst)
@@ -223,7 +223,7 @@ func (s *native) unchanged(what string, got *reference.Packet, p reference.Packe
 }
 
 // each calls fn with the families and protocols.
-func (s *native) each(fn func(what string, v6 bool, proto model.Protocol)) {
+func (s *routedTest) each(fn func(what string, v6 bool, proto model.Protocol)) {
 	s.t.Helper()
 	for _, v6 := range ipv4and6 {
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP, model.ProtoICMP} {

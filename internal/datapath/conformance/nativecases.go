@@ -11,9 +11,9 @@ import (
 )
 
 // nodeToPod: the host's stack and a container of the host.
-func (s *native) nodeToPod() {
+func (s *routedTest) nodeToPod() {
 	web := s.services.at("web1")
-	way := s.services.w.Desired["h1"].Private
+	way := s.services.w.Desired["h1"].HostNAT
 	s.each(func(what string, v6 bool, proto model.Protocol) {
 		private := way.Addr
 		if v6 {
@@ -25,7 +25,7 @@ func (s *native) nodeToPod() {
 				on := what + " from " + src.String()
 				s.arrives(on, by(p), web)
 				s.reachesStack(on+": answer", byPod(web, s.answer(p)))
-				if p = goOn(p); proto == model.ProtoICMP {
+				if p = laterPacket(p); proto == model.ProtoICMP {
 					continue
 				}
 				s.arrives(on+", later", by(p), web)
@@ -37,7 +37,7 @@ func (s *native) nodeToPod() {
 
 // nodeToPodElsewhere: the host's stack, and whom it forwards for, and a container of
 // another host.
-func (s *native) nodeToPodElsewhere() {
+func (s *routedTest) nodeToPodElsewhere() {
 	web := s.services.at("web2")
 	h2 := s.services.top.Hosts[1].VTEP
 	s.each(func(what string, v6 bool, proto model.Protocol) {
@@ -49,7 +49,7 @@ func (s *native) nodeToPodElsewhere() {
 			if proto == model.ProtoICMP {
 				continue
 			}
-			p = goOn(p)
+			p = laterPacket(p)
 			s.arrives(on+", later", bySocket(p), web)
 			s.reachesStack(on+": answer, later", s.byHost(h2, web, s.answer(p)))
 		}
@@ -60,7 +60,7 @@ func (s *native) nodeToPodElsewhere() {
 
 // podAndNodeElsewhere: the stack of another host, and whom that forwards for, and a
 // container of this one.
-func (s *native) podAndNodeElsewhere() {
+func (s *routedTest) podAndNodeElsewhere() {
 	web := s.services.at("web1")
 	h2 := s.services.top.Hosts[1].VTEP
 	s.each(func(what string, v6 bool, proto model.Protocol) {
@@ -69,7 +69,7 @@ func (s *native) podAndNodeElsewhere() {
 			on := what + " from " + src.String()
 			s.arrives(on, s.byHost(h2, web, p), web)
 			s.reachesNode(on+": answer", byPod(web, s.answer(p)))
-			if p = goOn(p); proto != model.ProtoICMP {
+			if p = laterPacket(p); proto != model.ProtoICMP {
 				s.arrives(on+", later", s.byHost(h2, web, p), web)
 				s.reachesNode(on+": answer, later", byPod(web, s.answer(p)))
 			}
@@ -78,7 +78,7 @@ func (s *native) podAndNodeElsewhere() {
 		s.reachesNode(what+" from the container", byPod(web, p))
 		s.reachesNode(what+" from the container, once more", byPod(web, p))
 		s.arrives(what+" from the container: answer", s.byHost(h2, web, s.answer(p)), web)
-		if p = goOn(p); proto != model.ProtoICMP {
+		if p = laterPacket(p); proto != model.ProtoICMP {
 			s.reachesNode(what+" from the container, later", byPod(web, p))
 			s.arrives(what+" from the container: answer, later", s.byHost(h2, web, s.answer(p)), web)
 		}
@@ -100,10 +100,10 @@ func (s *native) podAndNodeElsewhere() {
 }
 
 // podToNode: containers, here and elsewhere, and the host's stack; and the outside.
-func (s *native) podToNode() {
+func (s *routedTest) podToNode() {
 	web, far := s.services.at("web1"), s.services.at("web2")
 	h2 := s.services.top.Hosts[1].VTEP
-	way := s.services.w.Desired["h1"].Private
+	way := s.services.w.Desired["h1"].HostNAT
 	s.each(func(what string, v6 bool, proto model.Protocol) {
 		private := way.Addr
 		if v6 {
@@ -114,7 +114,7 @@ func (s *native) podToNode() {
 			on := what + " to " + dst.String()
 			s.reachesStack(on, byPod(web, p))
 			s.arrives(on+": answer", byStack(s.answer(p)), web)
-			if p = goOn(p); proto != model.ProtoICMP {
+			if p = laterPacket(p); proto != model.ProtoICMP {
 				s.reachesStack(on+", later", byPod(web, p))
 				s.arrives(on+": answer, later", bySocket(s.answer(p)), web)
 			}
@@ -122,7 +122,7 @@ func (s *native) podToNode() {
 		p := s.first(addrOf(far, v6), s.node(1, v6), proto)
 		s.reachesStack(what+" from elsewhere", s.byHost(h2, far, p))
 		s.arrives(what+" from elsewhere: answer", bySocket(s.answer(p)), far)
-		if p = goOn(p); proto != model.ProtoICMP {
+		if p = laterPacket(p); proto != model.ProtoICMP {
 			s.reachesStack(what+" from elsewhere, later", s.byHost(h2, far, p))
 			s.arrives(what+" from elsewhere: answer, later", byStack(s.answer(p)), far)
 		}
@@ -147,12 +147,12 @@ func (s *native) podToNode() {
 }
 
 // other is an endpoint of the other native network.
-func (s *native) other(id model.EndpointID) model.Endpoint {
+func (s *routedTest) other(id model.EndpointID) model.Endpoint {
 	return s.services.top.Endpoint(model.EndpointKey{Network: otherNative, ID: id})
 }
 
 // unusedAddr is an address of the network that no endpoint has.
-func (s *native) unusedAddr(v6 bool) netip.Addr {
+func (s *routedTest) unusedAddr(v6 bool) netip.Addr {
 	n := s.services.top.Network(s.services.key)
 	if v6 {
 		return host6(n, 77)
@@ -161,10 +161,10 @@ func (s *native) unusedAddr(v6 bool) netip.Addr {
 }
 
 // spoofed: who is not who it says.
-func (s *native) spoofed() {
+func (s *routedTest) spoofed() {
 	web, far := s.services.at("web1"), s.services.at("web2")
 	h2 := s.services.top.Hosts[1].VTEP
-	way := s.services.w.Desired["h1"].Private
+	way := s.services.w.Desired["h1"].HostNAT
 	s.each(func(what string, v6 bool, proto model.Protocol) {
 		private, local := way.Addr, netip.MustParseAddr("169.254.7.7")
 		if v6 {

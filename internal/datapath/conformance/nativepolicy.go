@@ -23,17 +23,17 @@ func denyAll(dir model.Direction) Case {
 	}
 }
 
-func (s *native) turn(c Case) {
+func (s *routedTest) turn(c Case) {
 	s.t.Helper()
 	if err := s.services.w.Switch(c); err != nil {
 		s.t.Fatal(err)
 	}
-	s.services.have()
+	s.services.applyServices()
 }
 
 // own: what sockets of the container's own host send is not asked about; all else is,
 // in the same connection too.
-func (s *native) own() {
+func (s *routedTest) own() {
 	web := s.services.at("web1")
 	h2 := s.services.top.Hosts[1].VTEP
 	s.each(func(what string, v6 bool, proto model.Protocol) {
@@ -48,18 +48,18 @@ func (s *native) own() {
 		p := s.first(s.node(1, v6), addrOf(web, v6), proto)
 		s.arrives(what+": a new one", bySocket(p), web)
 		s.reachesStack(what+": its answer", byPod(web, s.answer(p)))
-		s.services.denied(what+": the same, forwarded", byStack(goOn(p)))
-		s.arrives(what+": goes on", bySocket(goOn(p)), web)
-		s.reachesStack(what+": its answer, later", byPod(web, s.answer(goOn(p))))
-		s.arrives(what+": a living one", bySocket(goOn(lives)), web)
-		s.reachesStack(what+": a living one's answer", byPod(web, s.answer(goOn(lives))))
-		s.services.denied(what+": a living one that is forwarded", byStack(goOn(forwarded)))
-		s.services.denied(what+": its answer", byPod(web, s.answer(goOn(forwarded))))
+		s.services.denied(what+": the same, forwarded", byStack(laterPacket(p)))
+		s.arrives(what+": goes on", bySocket(laterPacket(p)), web)
+		s.reachesStack(what+": its answer, later", byPod(web, s.answer(laterPacket(p))))
+		s.arrives(what+": a living one", bySocket(laterPacket(lives)), web)
+		s.reachesStack(what+": a living one's answer", byPod(web, s.answer(laterPacket(lives))))
+		s.services.denied(what+": a living one that is forwarded", byStack(laterPacket(forwarded)))
+		s.services.denied(what+": its answer", byPod(web, s.answer(laterPacket(forwarded))))
 		s.services.denied(what+": forwarded", byStack(s.first(s.node(1, v6), addrOf(web, v6), proto)))
 		s.services.denied(what+": forwarded from outside", byStack(s.first(clientOutside(v6), addrOf(web, v6), proto)))
 		s.services.denied(what+": another host", s.byHost(h2, web, s.first(s.node(2, v6), addrOf(web, v6), proto)))
 		s.turn(denyAll(model.Out))
-		s.reachesStack(what+": nothing out: an answer", byPod(web, s.answer(goOn(p))))
+		s.reachesStack(what+": nothing out: an answer", byPod(web, s.answer(laterPacket(p))))
 		s.services.denied(what+": nothing out: to the host", byPod(web, s.first(addrOf(web, v6), s.node(1, v6), proto)))
 		s.services.denied(what+": nothing out: to another host", byPod(web, s.first(addrOf(web, v6), s.node(2, v6), proto)))
 	})
@@ -68,12 +68,12 @@ func (s *native) own() {
 	s.reachesStack("to the host", byPod(web, asked))
 	s.arrives("to the host: answer", bySocket(s.answer(asked)), web)
 	s.turn(denyAll(model.Out))
-	s.services.denied("to the host, later", byPod(web, goOn(asked)))
-	s.services.denied("to the host: answer, later", bySocket(s.answer(goOn(asked))))
+	s.services.denied("to the host, later", byPod(web, laterPacket(asked)))
+	s.services.denied("to the host: answer, later", bySocket(s.answer(laterPacket(asked))))
 }
 
 // policy: the peer is known by its address only, as external.
-func (s *native) policy() {
+func (s *routedTest) policy() {
 	web := s.services.at("web1")
 	h2 := s.services.top.Hosts[1].VTEP
 	for _, v6 := range ipv4and6 {
@@ -128,7 +128,7 @@ func (s *native) policy() {
 }
 
 // fragments follow their first, by whichever way.
-func (s *native) fragments() {
+func (s *routedTest) fragments() {
 	web, far := s.services.at("web1"), s.services.at("web2")
 	h2 := s.services.top.Hosts[1].VTEP
 	id := uint32(9000)
@@ -172,7 +172,7 @@ func (s *native) fragments() {
 }
 
 // about makes the ICMP error of who got a packet.
-func (s *native) about(p reference.Packet) reference.Packet {
+func (s *routedTest) about(p reference.Packet) reference.Packet {
 	e := reference.Packet{
 		SrcMAC: desired.RouterMAC, DstMAC: desired.RouterMAC, Src: p.Dst, Dst: p.Src, Proto: model.ProtoICMP, ICMPType: 3, ICMPCode: 3,
 		Inner: &reference.Packet{Src: p.Src, Dst: p.Dst, Proto: p.Proto, SrcPort: p.SrcPort, DstPort: p.DstPort},
@@ -184,7 +184,7 @@ func (s *native) about(p reference.Packet) reference.Packet {
 }
 
 // errors follow the connection that they are about.
-func (s *native) errors() {
+func (s *routedTest) errors() {
 	web, far := s.services.at("web1"), s.services.at("web2")
 	h2 := s.services.top.Hosts[1].VTEP
 	for _, v6 := range ipv4and6 {
@@ -216,7 +216,7 @@ func (s *native) errors() {
 
 // others: other networks are unchanged, and containers of a routed network do not reach
 // them by the host.
-func (s *native) others() {
+func (s *routedTest) others() {
 	red := s.services.top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "red", Name: "vx"}, ID: "web1"})
 	port, _ := s.services.w.Desired["h1"].Ports.Get(compile.IfName(red.Key))
 	for _, private := range []netip.Addr{port.Private, port.Private6} {

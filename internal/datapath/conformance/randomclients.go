@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// served is a connection of a client of host h1 to a service.
-type served struct {
+// serviceConn is a connection of a client of host h1 to a service.
+type serviceConn struct {
 	client  model.Endpoint
 	request reference.Packet  // its first packet
 	behind  *reference.Packet // as the last one that came through left; nil = none did
@@ -33,43 +33,43 @@ func (x *randomServices) packet() bool {
 		x.clients = slices.Delete(x.clients, 0, 8)
 	}
 	if len(x.clients) == 0 || x.r.IntN(3) == 0 {
-		return x.asks()
+		return x.beginConnection()
 	}
 	i := x.r.IntN(len(x.clients))
 	c := x.clients[i]
 	if c.behind == nil && x.r.IntN(4) > 0 { // a client without answer gives up
 		x.clients = slices.Delete(x.clients, i, i+1)
-		return x.asks()
+		return x.beginConnection()
 	}
 	if x.plain && c.ended {
-		return x.asks()
+		return x.beginConnection()
 	}
 	if c.behind == nil || x.plain && !c.known && x.r.IntN(4) > 0 {
 		if c.behind != nil {
-			return x.answers(c)
+			return x.sendReply(c)
 		}
-		return x.sends(c, c.request, "again")
+		return x.sendClientPacket(c, c.request, "again")
 	}
 	switch x.r.IntN(16) {
 	case 0, 1, 2, 3:
-		return x.goesOn(c)
+		return x.sendLaterPacket(c)
 	case 4:
 		c.ended = c.ended || x.plain && c.known // tracking may keep to its numbers
-		return x.sends(c, c.request, "asks anew")
+		return x.sendClientPacket(c, c.request, "asks anew")
 	case 5, 6, 7, 8:
-		return x.answers(c)
+		return x.sendReply(c)
 	case 9:
 		return x.sendEnd(c)
 	case 10:
 		return x.inParts(c)
 	case 11, 12:
-		return x.tellsOf(c)
+		return x.sendICMPError(c)
 	case 13:
-		return x.direct(c)
+		return x.sendUnrelated(c)
 	case 14:
-		return x.neighbour(c)
+		return x.askNeighbour(c)
 	}
-	return x.asks()
+	return x.beginConnection()
 }
 
 // check sends a packet to the reference and to the data plane and compares; it
@@ -79,7 +79,7 @@ func (x *randomServices) check(what string, p reference.Packet) reference.Verdic
 	if _, there := x.pic.Ports.Get(p.Port); p.Port != "" && !there || x.bench.SkipPacket != nil && x.bench.SkipPacket(p) != "" {
 		return reference.Verdict{Drop: "skipped"}
 	}
-	p = x.odd(p)
+	p = x.malform(p)
 	var v, v2 reference.Verdict
 	if x.bench.Differs[Chosen] == "" {
 		v, v2 = x.bench.ref.Send(p), x.bench.Send(x.t, p)
@@ -91,20 +91,20 @@ func (x *randomServices) check(what string, p reference.Packet) reference.Verdic
 		x.bench.ref.Prefer(netip.Addr{})
 	}
 	x.note("%s: %s form %d damage %d: %s", what, sentText(&p), p.Form, p.Damage, v)
-	if !same(x.t, what, p, v, v2) {
+	if !sameVerdict(x.t, what, p, v, v2) {
 		x.fail()
 	}
 	return v
 }
 
-// asks begins a connection of some client to some service, or to what might be one.
-func (x *randomServices) asks() bool {
+// beginConnection begins a connection of some client to some service, or to what might be one.
+func (x *randomServices) beginConnection() bool {
 	x.t.Helper()
 	s := x.shops[x.r.IntN(len(x.shops))]
 	n := x.networkOf(s)
 	var from []model.Endpoint
 	for _, e := range x.top.Endpoints {
-		if e.Host == "h1" && !x.gone[e.Key] && (e.Key.Network == n.Key || x.r.IntN(map[bool]int{true: 3, false: 16}[e.Key.Network.Tenant == n.Key.Tenant]) == 0) {
+		if e.Host == "h1" && !x.deleted[e.Key] && (e.Key.Network == n.Key || x.r.IntN(map[bool]int{true: 3, false: 16}[e.Key.Network.Tenant == n.Key.Tenant]) == 0) {
 			from = append(from, e)
 		}
 	}
@@ -154,13 +154,13 @@ func (x *randomServices) asks() bool {
 			c.ended, c.bound = true, false
 		}
 	}
-	c := &served{client: e, request: p, ended: reused}
+	c := &serviceConn{client: e, request: p, ended: reused}
 	x.clients = append(x.clients, c)
-	return x.sends(c, p, "asks")
+	return x.sendClientPacket(c, p, "asks")
 }
 
-// sends sends a client's packet to its service, and judges where it went.
-func (x *randomServices) sends(c *served, p reference.Packet, what string) bool {
+// sendClientPacket sends a client's packet to its service, and judges where it went.
+func (x *randomServices) sendClientPacket(c *serviceConn, p reference.Packet, what string) bool {
 	x.t.Helper()
 	what = fmt.Sprintf("%s %s %s", c.client.Key, what, askedText(p))
 	v := x.check(what, p)
@@ -171,18 +171,18 @@ func (x *randomServices) sends(c *served, p reference.Packet, what string) bool 
 	return true
 }
 
-// goesOn sends a later packet of a client's.
-func (x *randomServices) goesOn(c *served) bool {
+// sendLaterPacket sends a later packet of a client's.
+func (x *randomServices) sendLaterPacket(c *serviceConn) bool {
 	x.t.Helper()
-	p := goOn(c.request)
+	p := laterPacket(c.request)
 	if x.r.IntN(12) == 0 && c.by.Key != c.client.Key {
 		p.TTL = 1
 	}
-	return x.sends(c, p, "goes on")
+	return x.sendClientPacket(c, p, "goes on")
 }
 
 // reply makes the backend's answer to the last packet of a connection that came through.
-func (x *randomServices) reply(c *served) reference.Packet {
+func (x *randomServices) reply(c *serviceConn) reference.Packet {
 	q := c.behind
 	var r reference.Packet
 	if c.by.Host != "" {
@@ -197,17 +197,17 @@ func (x *randomServices) reply(c *served) reference.Packet {
 	}
 	switch {
 	case c.by.Host == "":
-		return fromBeyond(r)
+		return fromExternal(r)
 	case c.by.Key == c.client.Key:
 		r.DstMAC = desired.RouterMAC
 		return r
 	}
-	return onItsWay(x.top, r, c.by, c.client)
+	return inTransit(x.top, r, c.by, c.client)
 }
 
-// back sends a backend's packet. While the connection is bound, it comes to the client
+// sendBackendPacket sends a backend's packet. While the connection is bound, it comes to the client
 // in the service's name or not at all.
-func (x *randomServices) back(c *served, what string, r reference.Packet) bool {
+func (x *randomServices) sendBackendPacket(c *serviceConn, what string, r reference.Packet) bool {
 	x.t.Helper()
 	v := x.check(what, r)
 	if nowhere(v) {
@@ -220,21 +220,21 @@ func (x *randomServices) back(c *served, what string, r reference.Packet) bool {
 	return true
 }
 
-// answers sends a backend's answer.
-func (x *randomServices) answers(c *served) bool {
+// sendReply sends a backend's answer.
+func (x *randomServices) sendReply(c *serviceConn) bool {
 	x.t.Helper()
-	if x.gone[c.by.Key] {
+	if x.deleted[c.by.Key] {
 		return false
 	}
-	came := x.back(c, fmt.Sprintf("%s answers %s", c.by.Key, c.client.Key), x.reply(c))
+	came := x.sendBackendPacket(c, fmt.Sprintf("%s answers %s", c.by.Key, c.client.Key), x.reply(c))
 	c.known = c.known || came
 	return came
 }
 
 // sendEnd sends an end of a connection, of either side.
-func (x *randomServices) sendEnd(c *served) bool {
+func (x *randomServices) sendEnd(c *serviceConn) bool {
 	x.t.Helper()
-	if c.request.Proto != model.ProtoTCP || x.gone[c.by.Key] || x.plain && !c.known {
+	if c.request.Proto != model.ProtoTCP || x.deleted[c.by.Key] || x.plain && !c.known {
 		return false
 	}
 	flags := one(x.r, reference.FlagFIN|reference.FlagACK, reference.FlagFIN|reference.FlagACK, reference.FlagRST|reference.FlagACK)
@@ -242,24 +242,26 @@ func (x *randomServices) sendEnd(c *served) bool {
 	if x.r.IntN(2) == 0 {
 		p := c.request
 		p.TCPFlags = flags
-		return x.sends(c, p, "ends")
+		return x.sendClientPacket(c, p, "ends")
 	}
 	r := x.reply(c)
 	r.TCPFlags = flags
-	return x.back(c, fmt.Sprintf("%s ends it with %s", c.by.Key, c.client.Key), r)
+	return x.sendBackendPacket(c, fmt.Sprintf("%s ends it with %s", c.by.Key, c.client.Key), r)
 }
 
 // inParts sends a datagram in fragments, by either side, perhaps the later one alone.
-func (x *randomServices) inParts(c *served) bool {
+func (x *randomServices) inParts(c *serviceConn) bool {
 	x.t.Helper()
-	if c.request.Proto != model.ProtoUDP || x.gone[c.by.Key] || x.plain && !c.bound {
+	if c.request.Proto != model.ProtoUDP || x.deleted[c.by.Key] || x.plain && !c.bound {
 		return false
 	}
 	*x.sport++
-	p, who, send := c.request, c.client.Key, func(what string, p reference.Packet) bool { return x.sends(c, p, what) }
+	p, who, send := c.request, c.client.Key, func(what string, p reference.Packet) bool { return x.sendClientPacket(c, p, what) }
 	if x.r.IntN(2) == 0 {
 		p, who = x.reply(c), c.by.Key
-		send = func(what string, p reference.Packet) bool { return x.back(c, fmt.Sprint(who, " ", what), p) }
+		send = func(what string, p reference.Packet) bool {
+			return x.sendBackendPacket(c, fmt.Sprint(who, " ", what), p)
+		}
 	}
 	first, last, stray := inParts(p, uint32(*x.sport))
 	if x.r.IntN(4) == 0 {
@@ -269,11 +271,11 @@ func (x *randomServices) inParts(c *served) bool {
 	return send("a last fragment", last)
 }
 
-// tellsOf sends an ICMP error about a packet of a connection: of the client, of the
+// sendICMPError sends an ICMP error about a packet of a connection: of the client, of the
 // backend, or of a router between.
-func (x *randomServices) tellsOf(c *served) bool {
+func (x *randomServices) sendICMPError(c *serviceConn) bool {
 	x.t.Helper()
-	if x.gone[c.by.Key] || x.plain && !c.bound {
+	if x.deleted[c.by.Key] || x.plain && !c.bound {
 		return false
 	}
 	v6 := c.request.Src.Is6()
@@ -314,16 +316,16 @@ func (x *randomServices) tellsOf(c *served) bool {
 	return !nowhere(x.check(what, r))
 }
 
-// direct sends what is no connection's to a service, by the tuple behind one, or by
+// sendUnrelated sends what is no connection's to a service, by the tuple behind one, or by
 // another one.
-func (x *randomServices) direct(c *served) bool {
+func (x *randomServices) sendUnrelated(c *serviceConn) bool {
 	x.t.Helper()
-	if x.gone[c.by.Key] || x.gone[c.client.Key] || c.by.Key == c.client.Key {
+	if x.deleted[c.by.Key] || x.deleted[c.client.Key] || c.by.Key == c.client.Key {
 		return false
 	}
 	p := between(x.top, c.client, c.by, c.request.Proto, c.request.Src.Is6(), c.behind.SrcPort, c.port)
 	if c.by.Host != "" { // else by the router's MAC, which it has
-		p = onItsWay(x.top, p, c.client, c.by)
+		p = inTransit(x.top, p, c.client, c.by)
 	}
 	what := fmt.Sprintf("%s asks %s itself", c.client.Key, c.by.Key)
 	if x.r.IntN(3) == 0 {
@@ -341,8 +343,8 @@ func (x *randomServices) direct(c *served) bool {
 	return !nowhere(x.check(what, p))
 }
 
-// neighbour asks for the virtual address's neighbour, or pings it.
-func (x *randomServices) neighbour(c *served) bool {
+// askNeighbour asks for the virtual address's neighbour, or pings it.
+func (x *randomServices) askNeighbour(c *serviceConn) bool {
 	x.t.Helper()
 	p, what := origin(x.top, c.client), fmt.Sprintf("%s asks for %s", c.client.Key, c.request.Dst)
 	p.SrcMAC, p.DstMAC = c.client.MAC, reference.Broadcast
@@ -367,7 +369,7 @@ func askedText(p reference.Packet) string { return fmt.Sprintf("%s:%d", p.Dst, p
 // judge says what is wrong with where a client's packet went, whatever the reference
 // says: a new connection goes to a backend that takes it, at the port's backends' port;
 // one that is bound stays.
-func (x *randomServices) judge(what string, c *served, p reference.Packet, v reference.Verdict) {
+func (x *randomServices) judge(what string, c *serviceConn, p reference.Packet, v reference.Verdict) {
 	x.t.Helper()
 	port, _ := x.pic.Ports.Get(p.Port)
 	if port == nil || p.Frag != nil && p.Frag.Offset != 0 {
@@ -390,7 +392,7 @@ func (x *randomServices) judge(what string, c *served, p reference.Packet, v ref
 		old, there := s.Backends.Get(c.by.Key)
 		request := p.TCPFlags == reference.FlagSYN && c.bound
 		renewed := request && (!there || old.State != desired.BackendActive)
-		if request && e != c.by.Key && !x.takes(s, c.by.Key, p) {
+		if request && e != c.by.Key && !x.acceptsNew(s, c.by.Key, p) {
 			renewed = true // an active backend that the traffic policy has put out of the pool may be kept, or not
 		}
 		switch was := c.bound && !renewed; {
@@ -398,12 +400,12 @@ func (x *randomServices) judge(what string, c *served, p reference.Packet, v ref
 			wrong("it was bound to " + c.by.Key.String())
 		case was && v.Sent.DstPort != c.port:
 			wrong(fmt.Sprintf("it was bound to port %d", c.port))
-		case !was && !c.bound && !c.ended && c.behind == nil && (!x.takes(s, e, p) || v.Sent.DstPort != b.PortFor(to.Backend)):
+		case !was && !c.bound && !c.ended && c.behind == nil && (!x.acceptsNew(s, e, p) || v.Sent.DstPort != b.PortFor(to.Backend)):
 			wrong("that takes nothing new")
-		case renewed && !x.takes(s, e, p):
+		case renewed && !x.acceptsNew(s, e, p):
 			wrong("that takes nothing new either")
 		}
-		c.by, c.port = x.whoIs(e), v.Sent.DstPort
+		c.by, c.port = x.endpointOrBackend(e), v.Sent.DstPort
 		sent := *v.Sent
 		c.behind, c.bound, c.domain, c.service = &sent, !c.ended, n.Domain(), s.Key
 		return
@@ -416,17 +418,17 @@ func (x *randomServices) judge(what string, c *served, p reference.Packet, v ref
 	}
 }
 
-// takes tells whether a backend takes new connections of a client inside.
-func (x *randomServices) takes(s *desired.Service, k model.EndpointKey, p reference.Packet) bool {
+// acceptsNew tells whether a backend takes new connections of a client inside.
+func (x *randomServices) acceptsNew(s *desired.Service, k model.EndpointKey, p reference.Packet) bool {
 	b, ok := s.Backends.Get(k)
 	return ok && s.Pools().Of(p.Src.Is6(), s.InternalPolicy).Has(b)
 }
 
 // forget finds out whether a connection is still bound after a change: what ends a
 // translation in docs/design/services.md.
-func (c *served) forget(x *randomServices) {
+func (c *serviceConn) forget(x *randomServices) {
 	port, _ := x.pic.Ports.Get(c.request.Port)
-	if port == nil || x.gone[c.by.Key] {
+	if port == nil || x.deleted[c.by.Key] {
 		c.bound = false
 		return
 	}

@@ -37,7 +37,7 @@ type frontendConn struct {
 // services change.
 func testRandomFrontends(t *testing.T, h Harness) {
 	t.Helper()
-	if h.Send == nil || !h.WayOut {
+	if h.Send == nil || !h.Egress {
 		t.Skip("the harness has no WayOut")
 	}
 	b := open(t, h)
@@ -49,11 +49,11 @@ func testRandomFrontends(t *testing.T, h Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Change(func(c *compile.Compiler) { WithWayOut(top, c, h.WayOut6) }); err != nil {
+	if err := w.Change(func(c *compile.Compiler) { WithEgress(top, c, h.Egress6) }); err != nil {
 		t.Fatal(err)
 	}
 	b.interfaces(t, w.Desired["h1"])
-	n, seed := *serviceWorlds, Seed()
+	n, seed := *serviceWorldCount, Seed()
 	if h.Differs[Tracked] != "" && n == 0 {
 		seed = 1
 	}
@@ -64,20 +64,20 @@ func testRandomFrontends(t *testing.T, h Harness) {
 	}
 	t.Logf("%d random worlds, which -seed %d repeats", n, seed)
 	sport, sent, through := uint16(20000), 0, 0
-	foreign := b.withForeign(t, h, w)
+	foreign := b.withExternal(t, h, w)
 	for i := range n {
-		x := &randomFrontends{random: newRandomServices(t, b, top, w), six: h.WayOut6, network: top.Networks[0]}
-		x.random.r, x.random.strange = rand.New(rand.NewPCG(seed, uint64(i))), rand.New(rand.NewPCG(seed, 1<<32|uint64(i)))
-		x.random.seed, x.random.world, x.random.sport, x.random.foreign = seed, uint64(i), &sport, foreign
+		x := &randomFrontends{random: newRandomServices(t, b, top, w), six: h.Egress6, network: top.Networks[0]}
+		x.random.r, x.random.unusual = rand.New(rand.NewPCG(seed, uint64(i))), rand.New(rand.NewPCG(seed, 1<<32|uint64(i)))
+		x.random.seed, x.random.world, x.random.sport, x.random.external = seed, uint64(i), &sport, foreign
 		for range 2 + x.random.r.IntN(3) {
 			x.services = append(x.services, desired.Service{Key: model.ServiceKey{Tenant: "blue", Name: fmt.Sprint("shop", len(x.services))}, Network: x.network.ID})
-			x.furnish(len(x.services) - 1)
+			x.fill(len(x.services) - 1)
 		}
 		for range 8 {
 			x.change()
 			for _, c := range x.asked[max(0, len(x.asked)-12):] { // the change concerns some of them
 				sent++
-				x.sends(c, goOn(c.first), "goes on")
+				x.sendClientPacket(c, laterPacket(c.first), "goes on")
 			}
 			for range 20 {
 				sent++
@@ -97,8 +97,8 @@ func frontendAddrs() []netip.Addr {
 	return slices.Concat(both(1), both(2), nodes, []netip.Addr{node(false), node(true)})
 }
 
-// furnish gives a service anything but its key.
-func (x *randomFrontends) furnish(i int) {
+// fill gives a service anything but its key.
+func (x *randomFrontends) fill(i int) {
 	r, s := x.random.r, &x.services[i]
 	*s = desired.Service{Key: s.Key, Network: s.Network, Exposed: r.IntN(4) > 0, Affinity: one(r, 0, 0, 0, time.Hour)}
 	among := func() desired.TrafficPolicy {
@@ -124,7 +124,7 @@ func (x *randomFrontends) furnish(i int) {
 	}
 	slices.SortStableFunc(s.Frontends, desired.CompareFrontends)
 	s.Frontends = slices.CompactFunc(s.Frontends, func(a, b desired.Frontend) bool { return desired.CompareFrontends(a, b) == 0 })
-	for _, e := range append(slices.Clone(x.random.top.Endpoints), x.random.foreign...) {
+	for _, e := range append(slices.Clone(x.random.top.Endpoints), x.random.external...) {
 		if e.Key.Network != x.network.Key || r.IntN(3) > 0 || r.IntN(12) == 0 {
 			continue
 		}
@@ -146,7 +146,7 @@ func (x *randomFrontends) furnish(i int) {
 // clientsOf are clients outside: beyond the host, and the host's own processes by its
 // address for tunnels, and by the private one.
 func (x *randomFrontends) clientsOf(v6 bool) []netip.Addr {
-	way := x.random.w.Desired["h1"].Private
+	way := x.random.w.Desired["h1"].HostNAT
 	if v6 {
 		return []netip.Addr{Outside6, Outside6.Next(), way.Addr6}
 	}
@@ -160,7 +160,7 @@ func (x *randomFrontends) change() {
 	i := x.random.r.IntN(len(x.services))
 	switch s := &x.services[i]; x.random.r.IntN(6) {
 	case 0, 1:
-		x.furnish(i)
+		x.fill(i)
 	case 2:
 		s.Exposed = !s.Exposed
 		x.random.note("%s exposed %v", s.Key, s.Exposed)
@@ -251,20 +251,20 @@ func (x *randomFrontends) owner(at frontendAt) (has *desired.Service, face desir
 func (x *randomFrontends) packet() bool {
 	x.random.t.Helper()
 	if len(x.asked) == 0 || x.random.r.IntN(2) == 0 {
-		return x.asks()
+		return x.beginConnection()
 	}
 	c := x.asked[x.random.r.IntN(len(x.asked))]
 	switch x.random.r.IntN(8) {
 	case 0, 1, 2:
-		return x.sends(c, goOn(c.first), "goes on")
+		return x.sendClientPacket(c, laterPacket(c.first), "goes on")
 	case 3:
-		return x.tells(c)
+		return x.sendICMPError(c)
 	}
-	return x.answers(c)
+	return x.sendReply(c)
 }
 
-// asks begins a connection.
-func (x *randomFrontends) asks() bool {
+// beginConnection begins a connection.
+func (x *randomFrontends) beginConnection() bool {
 	x.random.t.Helper()
 	at := frontendAt{one(x.random.r, x.clientTargets()...), one(x.random.r, model.ProtoTCP, model.ProtoUDP), one(x.random.r, uint16(53), 53, 80, 80, 443)}
 	*x.random.sport = max(*x.random.sport+1, 20000)
@@ -282,15 +282,15 @@ func (x *randomFrontends) asks() bool {
 		c.first.DstMAC = desired.RouterMAC
 	}
 	c.first.Dst, c.first.DstPort = at.addr, at.port
-	if !x.sends(c, c.first, "asks") {
+	if !x.sendClientPacket(c, c.first, "asks") {
 		return false
 	}
 	x.asked = append(x.asked, c)
-	return !x.random.plain || x.answers(c) // tracking knows it from then on
+	return !x.random.plain || x.sendReply(c) // tracking knows it from then on
 }
 
-// sends sends a client's packet; it tells whether a backend gets it.
-func (x *randomFrontends) sends(c *frontendConn, p reference.Packet, what string) bool {
+// sendClientPacket sends a client's packet; it tells whether a backend gets it.
+func (x *randomFrontends) sendClientPacket(c *frontendConn, p reference.Packet, what string) bool {
 	x.random.t.Helper()
 	what = fmt.Sprintf("%s %s %s", p.Src, what, askedText(p))
 	v := x.random.check(what, p)
@@ -308,7 +308,7 @@ func (x *randomFrontends) sends(c *frontendConn, p reference.Packet, what string
 				x.random.t.Errorf("%s: it went to port %d of %s", what, v.Sent.DstPort, k)
 				x.random.fail()
 			}
-			c.by, c.behind, c.service = x.random.whoIs(k), *v.Sent, s.Key
+			c.by, c.behind, c.service = x.random.endpointOrBackend(k), *v.Sent, s.Key
 			return true
 		}
 	}
@@ -318,7 +318,7 @@ func (x *randomFrontends) sends(c *frontendConn, p reference.Packet, what string
 // reply makes the backend's answer to the last packet that it got.
 func (x *randomFrontends) reply(c *frontendConn) reference.Packet {
 	if c.client.Host != "" {
-		return x.random.reply(&served{client: c.client, behind: &c.behind, by: c.by})
+		return x.random.reply(&serviceConn{client: c.client, behind: &c.behind, by: c.by})
 	}
 	r := origin(x.random.top, c.by)
 	r.SrcMAC, r.DstMAC, r.Src, r.Dst, r.Proto, r.SrcPort, r.DstPort = c.by.MAC, desired.RouterMAC, c.behind.Dst, c.behind.Src, c.behind.Proto, c.behind.DstPort, c.behind.SrcPort
@@ -333,15 +333,15 @@ func (x *randomFrontends) reply(c *frontendConn) reference.Packet {
 	return r
 }
 
-// answers sends the backend's answer.
-func (x *randomFrontends) answers(c *frontendConn) bool {
+// sendReply sends the backend's answer.
+func (x *randomFrontends) sendReply(c *frontendConn) bool {
 	x.random.t.Helper()
 	v := x.random.check(fmt.Sprintf("%s answers %s", c.by.Key, c.first.Src), x.reply(c))
 	return !nowhere(v)
 }
 
-// tells sends the backend's error about what it got.
-func (x *randomFrontends) tells(c *frontendConn) bool {
+// sendICMPError sends the backend's error about what it got.
+func (x *randomFrontends) sendICMPError(c *frontendConn) bool {
 	x.random.t.Helper()
 	v6 := c.first.Src.Is6()
 	if v6 && c.first.Proto == model.ProtoTCP && x.random.bench.Differs[QuotedTCP] != "" {

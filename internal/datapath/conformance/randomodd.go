@@ -7,13 +7,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// odd turns some packets into malformed ones, and encodes others in another way.
-func (x *randomServices) odd(p reference.Packet) reference.Packet {
-	if p.ARP != nil || p.ND != nil || x.strange.IntN(6) > 0 {
+// malform turns some packets into malformed ones, and encodes others in another way.
+func (x *randomServices) malform(p reference.Packet) reference.Packet {
+	if p.ARP != nil || p.ND != nil || x.unusual.IntN(6) > 0 {
 		return p
 	}
-	if x.strange.IntN(2) == 0 {
-		p.Form = one(x.strange, reference.Options, reference.Padded, reference.Unsummed)
+	if x.unusual.IntN(2) == 0 {
+		p.Form = one(x.unusual, reference.Options, reference.Padded, reference.Unsummed)
 		return p
 	}
 	all := slices.DeleteFunc(damaged(), func(d damagedCase) bool {
@@ -22,12 +22,12 @@ func (x *randomServices) odd(p reference.Packet) reference.Packet {
 	})
 	later := p.Frag != nil && p.Frag.Offset > 0
 	if p.Proto == model.ProtoSCTP || !p.Proto.HasPorts() || later || len(all) == 0 {
-		if p.Damage = reference.NoHopsLeft; x.bench.Differs[CutShort] == "" && x.strange.IntN(2) == 0 {
+		if p.Damage = reference.NoHopsLeft; x.bench.Differs[CutShort] == "" && x.unusual.IntN(2) == 0 {
 			p.Damage = reference.CutShort // what IP's header says
 		}
 		return p
 	}
-	d := all[x.strange.IntN(len(all))]
+	d := all[x.unusual.IntN(len(all))]
 	if p.Damage = d.damage; d.damage == reference.Intact {
 		p.TCPFlags = d.flags
 	}

@@ -16,31 +16,31 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-var serviceWorlds = flag.Int("worlds", 0, "how many random worlds RandomServices tries; 0 = as many as CI has time for")
+var serviceWorldCount = flag.Int("worlds", 0, "how many random worlds RandomServices tries; 0 = as many as CI has time for")
 
 // randomServices is a random world of services that changes while clients talk to
 // them. Each answer of the data plane has to be the reference's, and neither may break
 // what the rules of docs/design/services.md say in short (served.judge).
 type randomServices struct {
-	bench   *bench
-	t       *testing.T
-	r       *rand.Rand
-	strange *rand.Rand // which packets are odd
-	stays   bool       // the driver is not restarted
-	seed    uint64
-	world   uint64 // its number
-	top     Topology
-	w       *World
-	pic     desired.Host     // as applied
-	sctp    bool             // the driver serves it
-	foreign []model.Endpoint // external backends; none = the driver reaches none
-	plain   bool             // of a driver whose tracking is not the reference's: see Tracked
-	gone    map[model.EndpointKey]bool
-	parted  map[model.TenantName]bool // tenants without a router
-	shops   []*randomShop
-	clients []*served
-	sport   *uint16
-	history []string // the latest changes and packets
+	bench    *bench
+	t        *testing.T
+	r        *rand.Rand
+	unusual  *rand.Rand // which packets are odd
+	stays    bool       // the driver is not restarted
+	seed     uint64
+	world    uint64 // its number
+	top      Topology
+	w        *World
+	pic      desired.Host     // as applied
+	sctp     bool             // the driver serves it
+	external []model.Endpoint // external backends; none = the driver reaches none
+	plain    bool             // of a driver whose tracking is not the reference's: see Tracked
+	deleted  map[model.EndpointKey]bool
+	split    map[model.TenantName]bool // tenants without a router
+	shops    []*randomShop
+	clients  []*serviceConn
+	sport    *uint16
+	history  []string // the latest changes and packets
 }
 
 // randomShop is a service, and who provides it while its endpoint is there.
@@ -75,7 +75,7 @@ func testRandomServices(t *testing.T, h Harness) {
 	if !b.drv.Capabilities().Services {
 		t.Skip("the driver makes no services")
 	}
-	n, seed := *serviceWorlds, Seed()
+	n, seed := *serviceWorldCount, Seed()
 	if why := h.Differs[Tracked]; why != "" && n == 0 {
 		t.Logf("%s: %s: the same worlds always; others with -worlds", Tracked, why)
 		seed = 1
@@ -85,18 +85,18 @@ func testRandomServices(t *testing.T, h Harness) {
 			n = 4
 		}
 	}
-	foreign := b.withForeign(t, h, w)
+	foreign := b.withExternal(t, h, w)
 	t.Logf("%d random worlds, which -seed %d repeats", n, seed)
 	sport := uint16(20000)
 	served, reached := 0, 0
 	sctp := b.servesSCTP(t, w)
 	for i := range n {
 		x := newRandomServices(t, b, top, w)
-		x.r, x.strange = rand.New(rand.NewPCG(seed, uint64(i))), rand.New(rand.NewPCG(seed, 1<<32|uint64(i)))
-		x.seed, x.world, x.sctp, x.sport, x.foreign = seed, uint64(i), sctp, &sport, foreign
+		x.r, x.unusual = rand.New(rand.NewPCG(seed, uint64(i))), rand.New(rand.NewPCG(seed, 1<<32|uint64(i)))
+		x.seed, x.world, x.sctp, x.sport, x.external = seed, uint64(i), sctp, &sport, foreign
 		a, z := x.run()
 		served, reached = served+a, reached+z
-		x.leave()
+		x.restore()
 	}
 	if t.Logf("%d packets to and from services, %d of which came through", served, reached); reached < n {
 		t.Errorf("of %d packets to and from services %d came through: that is no test", served, reached)
@@ -111,7 +111,7 @@ func newRandomServices(t *testing.T, b *bench, top Topology, w *World) *randomSe
 	}
 	b.apply(t, emptyState(1))
 	return &randomServices{
-		bench: b, t: t, top: top, w: w, plain: b.Differs[Tracked] != "", gone: map[model.EndpointKey]bool{}, parted: map[model.TenantName]bool{},
+		bench: b, t: t, top: top, w: w, plain: b.Differs[Tracked] != "", deleted: map[model.EndpointKey]bool{}, split: map[model.TenantName]bool{},
 	}
 }
 
@@ -142,7 +142,7 @@ func (x *randomServices) run() (sent, through int) {
 		for _, c := range slices.Clone(x.clients) { // each change concerns some of them
 			if c.behind != nil && (!x.plain || c.known && !c.ended) {
 				sent++
-				x.goesOn(c)
+				x.sendLaterPacket(c)
 			}
 		}
 		for range packets {
@@ -155,15 +155,15 @@ func (x *randomServices) run() (sent, through int) {
 	return sent, through
 }
 
-// leave puts the world back as it was.
-func (x *randomServices) leave() {
+// restore puts the world back as it was.
+func (x *randomServices) restore() {
 	x.tell(func(c *compile.Compiler) {
 		c.SetGlobal(x.top.Global)
 		for _, t := range x.top.Tenants {
 			c.SetTenant(t)
 		}
 		for _, e := range x.top.Endpoints {
-			if x.gone[e.Key] {
+			if x.deleted[e.Key] {
 				c.SetEndpoint(e)
 			}
 		}
@@ -206,12 +206,12 @@ func (x *randomServices) begin() {
 			n = x.top.Networks[0] // where most endpoints are
 		}
 		x.shops = append(x.shops, &randomShop{of: desired.Service{Key: model.ServiceKey{Tenant: n.Key.Tenant, Name: fmt.Sprint("shop", i)}, Network: n.ID}})
-		x.furnish(x.shops[i], n, i)
+		x.fill(x.shops[i], n, i)
 	}
 }
 
-// furnish gives a service anything but its key and network.
-func (x *randomServices) furnish(s *randomShop, n model.Network, i int) {
+// fill gives a service anything but its key and network.
+func (x *randomServices) fill(s *randomShop, n model.Network, i int) {
 	r := x.r
 	at := byte(200 + i)
 	if r.IntN(6) == 0 {
@@ -236,7 +236,7 @@ func (x *randomServices) furnish(s *randomShop, n model.Network, i int) {
 		}
 		s.providers = append(s.providers, x.provider(e))
 	}
-	for _, e := range x.foreign {
+	for _, e := range x.external {
 		if r.IntN(4) == 0 {
 			s.providers = append(s.providers, x.provider(e))
 		}
@@ -286,7 +286,7 @@ func (x *randomServices) desired(s *randomShop, pic desired.Host) *desired.Servi
 		}
 		n := x.top.Network(p.e.Key.Network)
 		in, ok := pic.Networks.Get(n.ID)
-		if !ok || own == nil || in.Domain() != own.Domain() || x.gone[p.e.Key] {
+		if !ok || own == nil || in.Domain() != own.Domain() || x.deleted[p.e.Key] {
 			continue
 		}
 		b := &desired.Backend{Network: n.ID, IPv4: p.e.IPv4, IPv6: p.e.IPv6, Identity: p.e.Identity, Local: p.e.Host == "h1", State: p.state, Near: p.nearness, Port: p.port}
@@ -327,7 +327,7 @@ func (x *randomServices) change() {
 		x.setMode()
 	case 2:
 		x.note("%s is another one", s.of.Key)
-		x.furnish(s, n, slices.Index(x.shops, s))
+		x.fill(s, n, slices.Index(x.shops, s))
 	case 3, 4:
 		x.note("%s closed: %v", s.of.Key, !s.closed)
 		s.closed = !s.closed
@@ -358,9 +358,9 @@ func (x *randomServices) change() {
 			s.providers = append(slices.Clone(s.providers), x.provider(e))
 		}
 	case 13:
-		x.comeOrGo(x.top.Endpoints[r.IntN(len(x.top.Endpoints))])
+		x.toggleEndpoint(x.top.Endpoints[r.IntN(len(x.top.Endpoints))])
 	case 14:
-		x.partOrJoin(x.top.Tenants[r.IntN(len(x.top.Tenants))])
+		x.toggleTenantRecord(x.top.Tenants[r.IntN(len(x.top.Tenants))])
 	case 15:
 		if x.stays {
 			return
@@ -394,15 +394,15 @@ func (x *randomServices) setPolicies() {
 	}
 }
 
-// comeOrGo lets an endpoint go, or come again.
-func (x *randomServices) comeOrGo(e model.Endpoint) {
-	flip(x, x.gone, e.Key, (*compile.Compiler).DeleteEndpoint, func(c *compile.Compiler) { c.SetEndpoint(e) })
+// toggleEndpoint lets an endpoint go, or come again.
+func (x *randomServices) toggleEndpoint(e model.Endpoint) {
+	flip(x, x.deleted, e.Key, (*compile.Compiler).DeleteEndpoint, func(c *compile.Compiler) { c.SetEndpoint(e) })
 }
 
-// partOrJoin takes a tenant's record, and so its router, out of the cluster, or puts it
+// toggleTenantRecord takes a tenant's record, and so its router, out of the cluster, or puts it
 // back.
-func (x *randomServices) partOrJoin(t model.Tenant) {
-	flip(x, x.parted, t.Name, (*compile.Compiler).DeleteTenant, func(c *compile.Compiler) { c.SetTenant(t) })
+func (x *randomServices) toggleTenantRecord(t model.Tenant) {
+	flip(x, x.split, t.Name, (*compile.Compiler).DeleteTenant, func(c *compile.Compiler) { c.SetTenant(t) })
 }
 
 // flip takes a record out of the cluster, or puts it back; gone says which are out.

@@ -25,8 +25,8 @@ func TestReference(t *testing.T) {
 			},
 			AddInterface: func(_ testing.TB, name string, _ model.MAC) { ifaces[name] = true },
 			Break:        func(_ testing.TB, n int) { ref.BreakAfter(n) },
-			WayOut:       true,
-			WayOut6:      true,
+			Egress:       true,
+			Egress6:      true,
 			Send:         func(_ testing.TB, p reference.Packet) reference.Verdict { return ref.Send(p) },
 		}
 	})

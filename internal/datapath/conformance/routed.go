@@ -41,16 +41,16 @@ func (t Topology) vtep(host model.HostName) netip.Addr {
 // routed makes the first packet of a connection between networks, as host h1 sees
 // it: sent to the router, or as the sender's host has routed it.
 func routed(top Topology, from, to model.Endpoint, proto model.Protocol, v6 bool, sport, dport uint16) reference.Packet {
-	return onItsWay(top, between(top, from, to, proto, v6, sport, dport), from, to)
+	return inTransit(top, between(top, from, to, proto, v6, sport, dport), from, to)
 }
 
 // routedAnswer makes the answer to a packet that routed made.
 func routedAnswer(top Topology, p reference.Packet, from, to model.Endpoint) reference.Packet {
-	return onItsWay(top, answerTo(top, p, from, to), to, from)
+	return inTransit(top, answerTo(top, p, from, to), to, from)
 }
 
-// onItsWay gives a packet the MACs and the network that it has where h1 sees it.
-func onItsWay(top Topology, p reference.Packet, from, to model.Endpoint) reference.Packet {
+// inTransit gives a packet the MACs and the network that it has where h1 sees it.
+func inTransit(top Topology, p reference.Packet, from, to model.Endpoint) reference.Packet {
 	if from.Key.Network == to.Key.Network {
 		return p
 	}
@@ -66,9 +66,9 @@ func onItsWay(top Topology, p reference.Packet, from, to model.Endpoint) referen
 	return p
 }
 
-// across are the pairs of a tenant's endpoints on different networks of which at
+// crossNetworkPairs are the pairs of a tenant's endpoints on different networks of which at
 // least one is on h1.
-func across(top Topology, tenant model.TenantName, ids ...model.EndpointID) (out [][2]model.Endpoint) {
+func crossNetworkPairs(top Topology, tenant model.TenantName, ids ...model.EndpointID) (out [][2]model.Endpoint) {
 	for _, a := range ids {
 		for _, b := range ids {
 			from, to := ofTenant(top, tenant, a), ofTenant(top, tenant, b)

@@ -57,7 +57,7 @@ func routing(t *testing.T, h Harness, top Topology, fresh bool) (*bench, *World)
 // routedExchanges makes, for pairs of both tenants' endpoints, a request and its
 // answer by each protocol and family; connections are all new.
 func routedExchanges(top Topology, sport *uint16) (out []namedPacket) {
-	return exchangesBetween(top, append(across(top, "blue", "web1", "web2", "app1", "app2", "lan1", "lan2", "far2"), across(top, "red", "web1", "web2", "app1", "app2")...), sport)
+	return exchangesBetween(top, append(crossNetworkPairs(top, "blue", "web1", "web2", "app1", "app2", "lan1", "lan2", "far2"), crossNetworkPairs(top, "red", "web1", "web2", "app1", "app2")...), sport)
 }
 
 // exchangesBetween is that for some pairs.
@@ -264,7 +264,7 @@ func fromElsewherePackets(top Topology, sport *uint16) (out []namedPacket) {
 			net := top.Network(x.from.Key.Network)
 			add(who, p)
 			if p.VTEP.IsValid() {
-				add(who+", from another host", p, func(p *reference.Packet) { p.VTEP = elsewhere })
+				add(who+", from another host", p, func(p *reference.Packet) { p.VTEP = otherHostAddr })
 				add(who+", from this host", p, func(p *reference.Packet) { p.VTEP = top.Hosts[0].VTEP })
 				add(who+", with the other tenant's network", p, func(p *reference.Packet) {
 					p.Network, p.DstMAC, p.Dst = top.Network(red1.Key.Network).ID, red1.MAC, addressOf(red1, v6)
@@ -293,7 +293,7 @@ func fromElsewherePackets(top Topology, sport *uint16) (out []namedPacket) {
 			add(who+", to everybody", p, func(p *reference.Packet) { p.DstMAC = reference.Broadcast })
 			add(who+", with one hop", p, func(p *reference.Packet) { p.TTL = 1 })
 			add(who+", with the network that it comes from", p, func(p *reference.Packet) {
-				if q := onItsWay(top, origin(top, x.from), x.from, x.from); q.VTEP.IsValid() || q.Uplink {
+				if q := inTransit(top, origin(top, x.from), x.from, x.from); q.VTEP.IsValid() || q.Uplink {
 					p.VTEP, p.Network, p.Uplink, p.VLAN = q.VTEP, q.Network, q.Uplink, q.VLAN
 				}
 			})

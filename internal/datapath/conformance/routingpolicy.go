@@ -138,22 +138,22 @@ func testRoutingLive(t *testing.T, h Harness) {
 	}
 }
 
-// testRoutingWayOut: egress leads where no network of the tenant is, and
+// testRoutingEgress: egress leads where no network of the tenant is, and
 // nowhere else.
-func testRoutingWayOut(t *testing.T, h Harness) {
+func testRoutingEgress(t *testing.T, h Harness) {
 	t.Helper()
-	if !h.WayOut {
+	if !h.Egress {
 		t.Skip("the harness has no WayOut")
 	}
 	top := RoutedTopology()
 	b, _ := routing(t, h, top, false)
 	comp := NewCompiler(top, "h1")
-	WithWayOut(top, comp, h.WayOut6)
+	WithEgress(top, comp, h.Egress6)
 	pic, _ := comp.Compile(1)
 	b.interfaces(t, pic)
 	b.apply(t, pic)
 	sport := uint16(44000)
-	list := append(wayOutPackets(top, pic, &sport), toRouterPackets(top, &sport)...)
+	list := append(egressPacketSequence(top, pic, &sport), toRouterPackets(top, &sport)...)
 	list = append(list, routedExchanges(top, &sport)...)
 	for _, id := range []string{"web1", "app1", "lan1"} {
 		port := portOf(pic, at(top, id))

@@ -99,7 +99,7 @@ func (x sctp) passes(what string, p reference.Packet, want bool) {
 	if nowhere(v) == want {
 		x.t.Errorf("%s: the reference: %s, want passed = %v", what, v, want)
 	}
-	same(x.t, what, p, v, x.Send(x.t, p))
+	sameVerdict(x.t, what, p, v, x.Send(x.t, p))
 }
 
 func (x sctp) run() {

@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// elsewhere is the tunnel endpoint of a host that has none of the endpoints.
-var elsewhere = netip.MustParseAddr("192.168.7.3")
+// otherHostAddr is the tunnel endpoint of a host that has none of the endpoints.
+var otherHostAddr = netip.MustParseAddr("192.168.7.3")
 
 // senders makes frames out of the tunnel from their sender's own host, the same
 // frames from another host, or with the MAC of another station; and frames to one
@@ -28,7 +28,7 @@ func senders(top Topology, sport uint16) []namedPacket {
 	// From the sender's own host, from other hosts, and from its own host with another MAC.
 	from := func(name string, p reference.Packet) {
 		frame(name, p)
-		frame(name+", from another host", p, func(p *reference.Packet) { p.VTEP = elsewhere })
+		frame(name+", from another host", p, func(p *reference.Packet) { p.VTEP = otherHostAddr })
 		frame(name+", from this host", p, func(p *reference.Packet) { p.VTEP = top.Hosts[0].VTEP })
 		frame(name+", by another station of its host", p, func(p *reference.Packet) { p.SrcMAC = web2.MAC })
 		frame(name+", by a stranger", p, func(p *reference.Packet) { p.SrcMAC = model.MAC{0x02, 0x66, 0, 0, 0, 3} })

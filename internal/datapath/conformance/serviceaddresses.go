@@ -11,10 +11,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// apart: a virtual address is valid in its own domain only. Direct connections to a backend
+// separateDomains: a virtual address is valid in its own domain only. Direct connections to a backend
 // and their answers are not translated.
-func (s *serviceCases) apart() {
-	s.services.have(s.services.shop("db1"))
+func (s *serviceCases) separateDomains() {
+	s.services.applyServices(s.services.shop("db1"))
 	stranger := s.services.top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "red", Name: "vx"}, ID: "web1"})
 	client := s.services.at("web1")
 	for _, v6 := range ipv4and6 {
@@ -50,7 +50,7 @@ func (s *serviceCases) claimed() {
 	client, db1 := s.services.at("web1"), s.services.at("db1")
 	taken := s.services.shop("web2")
 	taken.IPv4, taken.IPv6 = db1.IPv4, db1.IPv6
-	s.services.have(taken)
+	s.services.applyServices(taken)
 	for _, v6 := range ipv4and6 {
 		p := between(s.services.top, client, db1, model.ProtoTCP, v6, 31000, 80)
 		v := s.services.Send(s.t, p)
@@ -65,10 +65,10 @@ func (s *serviceCases) claimed() {
 		have []desired.Service
 		id   model.EndpointID
 	}{{[]desired.Service{first, second}, "db1"}, {[]desired.Service{second}, "web2"}, {[]desired.Service{second, first}, "db1"}} {
-		s.services.have(x.have...)
+		s.services.applyServices(x.have...)
 		for _, p := range living { // of who has the address no more
 			what := fmt.Sprintf("%d: a connection from before", i)
-			if e := s.services.cameTo(what, s.services.Send(s.t, p)); e.Key.ID != x.id {
+			if e := s.services.receiverOf(what, s.services.Send(s.t, p)); e.Key.ID != x.id {
 				s.t.Errorf("%s: %s got it, want %s", what, e.Key, x.id)
 			}
 		}
@@ -77,7 +77,7 @@ func (s *serviceCases) claimed() {
 			p := s.services.ask(client, model.ProtoTCP, v6)
 			to := s.services.reached(what, p, x.id)
 			s.services.answered(what, client, p, s.services.replyOf(p, to))
-			living = append(living, goOn(p))
+			living = append(living, laterPacket(p))
 		}
 	}
 }
@@ -86,41 +86,41 @@ func (s *serviceCases) claimed() {
 func (s *serviceCases) changedPorts() {
 	client := s.services.at("web1")
 	for _, v6 := range ipv4and6 {
-		s.services.have(s.services.shop("db1"))
+		s.services.applyServices(s.services.shop("db1"))
 		tcp, udp := s.services.ask(client, model.ProtoTCP, v6), s.services.ask(client, model.ProtoUDP, v6)
 		s.services.reached("TCP", tcp, "db1")
 		s.services.answered("TCP", client, tcp, s.services.replyOf(tcp, s.services.at("db1")))
 		s.services.reached("UDP", udp, "db1")
 		moved := s.services.shop("db1")
 		moved.Ports = []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Backend: 8081}, {Protocol: model.ProtoUDP, Port: 53, Backend: 5354}}
-		s.services.have(moved)
-		s.services.reached("TCP, its port leads elsewhere", goOn(tcp), "db1") // to 8080 still
+		s.services.applyServices(moved)
+		s.services.reached("TCP, its port leads elsewhere", laterPacket(tcp), "db1") // to 8080 still
 		for _, p := range []struct {
 			what string
 			p    reference.Packet
 			port uint16
 		}{{"UDP, its port leads elsewhere", udp, 5354}, {"a new one", s.services.ask(client, model.ProtoTCP, v6), 8081}} {
 			v := s.services.Send(s.t, p.p)
-			if s.services.cameTo(p.what, v); v.Sent.DstPort != p.port {
+			if s.services.receiverOf(p.what, v); v.Sent.DstPort != p.port {
 				s.t.Errorf("%s, %s: to port %d, want %d", ipText(v6), p.what, v.Sent.DstPort, p.port)
 			}
 		}
 		gone := s.services.shop("db1")
 		gone.Ports = gone.Ports[1:]
-		s.services.have(gone)
-		s.services.denied("TCP, its port has gone", goOn(tcp))
-		s.services.have(s.services.shop("db1"))
+		s.services.applyServices(gone)
+		s.services.denied("TCP, its port has gone", laterPacket(tcp))
+		s.services.applyServices(s.services.shop("db1"))
 		known := s.services.ask(client, model.ProtoTCP, v6)
 		s.services.reached("TCP", known, "db1")
 		s.services.answered("TCP", client, known, s.services.replyOf(known, s.services.at("db1")))
 		for range 3 { // what has been seen takes a shorter way
-			s.services.reached("TCP, known", goOn(known), "db1")
+			s.services.reached("TCP, known", laterPacket(known), "db1")
 		}
 		closed := s.services.shop() // as a deleted service is for a while
 		closed.Ports = nil
 		for _, closed.Exposed = range []bool{false, true} {
-			s.services.have(closed)
-			s.services.denied("TCP, its service is closed", goOn(known))
+			s.services.applyServices(closed)
+			s.services.denied("TCP, its service is closed", laterPacket(known))
 			s.services.denied("TCP, to a closed service", s.services.ask(client, model.ProtoTCP, v6))
 		}
 		noAddress := s.services.shop("db1")
@@ -130,13 +130,13 @@ func (s *serviceCases) changedPorts() {
 			noAddress.IPv4 = netip.Addr{}
 		}
 		for what, less := range map[string]desired.Service{"port": gone, "address": noAddress} {
-			s.services.have(s.services.shop("db1"))
+			s.services.applyServices(s.services.shop("db1"))
 			p := s.services.ask(client, model.ProtoTCP, v6)
 			s.services.reached("its "+what+" is there", p, "db1")
 			s.services.answered("its "+what+" is there", client, p, s.services.replyOf(p, s.services.at("db1")))
-			s.services.have(less) // no packet comes meanwhile
-			s.services.have(s.services.shop("db2"))
-			s.services.reached("its "+what+" has gone and is back, for another backend", goOn(p), "db2")
+			s.services.applyServices(less) // no packet comes meanwhile
+			s.services.applyServices(s.services.shop("db2"))
+			s.services.reached("its "+what+" has gone and is back, for another backend", laterPacket(p), "db2")
 		}
 	}
 }
@@ -149,11 +149,11 @@ func (s *serviceCases) morePorts() {
 	for _, v6 := range ipv4and6 {
 		for _, id := range ids {
 			for _, proto := range []model.Protocol{model.ProtoUDP, model.ProtoTCP} {
-				s.services.have(s.services.shop(ids...))
+				s.services.applyServices(s.services.shop(ids...))
 				p := s.services.ask(client, proto, v6)
 				what := fmt.Sprintf("%s of %s", proto, id)
 				for range 100 {
-					if s.services.cameTo(what, s.services.Send(s.t, p)).Key.ID == id {
+					if s.services.receiverOf(what, s.services.Send(s.t, p)).Key.ID == id {
 						break
 					}
 					p = s.services.ask(client, proto, v6)
@@ -162,10 +162,10 @@ func (s *serviceCases) morePorts() {
 				more := s.services.shop(id, "solo1")
 				more.Ports = append(more.Ports, desired.ServicePort{Protocol: model.ProtoTCP, Port: 81, Backend: 8081})
 				slices.SortFunc(more.Ports, desired.CompareServicePorts)
-				s.services.have(more)
+				s.services.applyServices(more)
 				what += ", another port besides"
 				s.services.answered(what, client, p, s.services.replyOf(p, s.services.at(id)))
-				s.services.reached(what, goOn(p), id)
+				s.services.reached(what, laterPacket(p), id)
 			}
 		}
 	}
@@ -177,28 +177,28 @@ func (s *serviceCases) replaced() {
 	both := s.services.shop("db1", "db2")
 	for _, id := range []model.EndpointID{"web1", "db1"} {
 		client, old := s.services.at("web1"), s.services.at(id)
-		s.services.have(s.services.shop("db1"))
+		s.services.applyServices(s.services.shop("db1"))
 		p := s.services.ask(client, model.ProtoTCP, false)
 		s.services.reached("at first", p, "db1")
 		s.services.answered("at first", client, p, s.services.replyOf(p, s.services.at("db1")))
-		s.services.have(s.services.shop("db2"))
-		s.services.reached("no backend any more", goOn(p), "db1")
+		s.services.applyServices(s.services.shop("db2"))
+		s.services.reached("no backend any more", laterPacket(p), "db1")
 		if err := s.services.w.Change(func(c *compile.Compiler) { c.DeleteEndpoint(old.Key) }); err != nil {
 			s.t.Fatal(err)
 		}
-		s.services.have(s.services.shop("db2"))
+		s.services.applyServices(s.services.shop("db2"))
 		if err := s.services.w.Change(func(c *compile.Compiler) { c.SetEndpoint(old) }); err != nil {
 			s.t.Fatal(err)
 		}
-		s.services.have(s.services.shop("db2"))
-		s.services.reached(string(id)+" has gone and come", goOn(p), "db2")
+		s.services.applyServices(s.services.shop("db2"))
+		s.services.reached(string(id)+" has gone and come", laterPacket(p), "db2")
 	}
-	s.services.have(both)
+	s.services.applyServices(both)
 }
 
 // elsewhere: a virtual address is neither resolved nor reached through a tunnel.
 func (s *serviceCases) elsewhere() {
-	s.services.have(s.services.shop("db1"))
+	s.services.applyServices(s.services.shop("db1"))
 	far := s.services.at("db2")
 	for _, v6 := range ipv4and6 {
 		vip := vipOf(s.services.top.Network(s.services.key), v6)

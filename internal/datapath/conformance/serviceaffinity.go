@@ -17,7 +17,7 @@ func (s *serviceCases) affinity() {
 	all := []model.EndpointID{"db1", "db2", "web2", "solo1"}
 	with := s.services.shop(all...)
 	with.Affinity = time.Hour
-	s.services.have(with)
+	s.services.applyServices(with)
 	stays := map[bool]model.EndpointID{} // by family
 	var goes []reference.Packet
 	for _, v6 := range ipv4and6 {
@@ -27,9 +27,9 @@ func (s *serviceCases) affinity() {
 			s.services.reached("stays, by another port", s.services.ask(client, model.ProtoUDP, v6), id)
 		}
 		less := s.services.inState(with, id, desired.BackendDraining)
-		s.services.have(less)
+		s.services.applyServices(less)
 		now := s.services.reached("its backend drains", s.services.ask(client, model.ProtoTCP, v6), without(all, id)...).Key.ID
-		s.services.have(with)
+		s.services.applyServices(with)
 		for range 10 {
 			s.services.reached("stays with the other one", s.services.ask(client, model.ProtoTCP, v6), now)
 		}
@@ -38,11 +38,11 @@ func (s *serviceCases) affinity() {
 		stays[v6], goes = now, append(goes, p)
 	}
 	s.services.restart(s.t)
-	s.services.have(with)
+	s.services.applyServices(with)
 	keeps := func(what string) {
 		s.t.Helper()
 		for i, v6 := range ipv4and6 {
-			s.services.reached(what+": a connection goes on", goOn(goes[i]), stays[v6])
+			s.services.reached(what+": a connection goes on", laterPacket(goes[i]), stays[v6])
 			for range 10 { // by chance, without affinity: once in a million
 				s.services.reached(what+": stays", s.services.ask(client, model.ProtoTCP, v6), stays[v6])
 				s.services.reached(what+": stays, by another port", s.services.ask(client, model.ProtoUDP, v6), stays[v6])
@@ -55,14 +55,14 @@ func (s *serviceCases) affinity() {
 	less := s.services.shop(without(all, gone)...)
 	less.Affinity = with.Affinity
 	s.services.restart(s.t)
-	s.services.have(less)
+	s.services.applyServices(less)
 	keeps("another one has gone at a restart")
 	s.services.restart(s.t)
-	s.services.have(with)
+	s.services.applyServices(with)
 	keeps("it has come again at a restart")
 	s.services.restart(s.t)
 	for _, v6 := range ipv4and6 {
-		s.services.have(s.services.inState(with, stays[v6], desired.BackendUnhealthy))
+		s.services.applyServices(s.services.inState(with, stays[v6], desired.BackendUnhealthy))
 		s.services.reached("its backend is not well, after a restart", s.services.ask(client, model.ProtoTCP, v6), without(all, stays[v6])...)
 	}
 }
@@ -74,7 +74,7 @@ func (s *serviceCases) affinityExpires() {
 	all := []model.EndpointID{"db1", "db2", "web2", "solo1"}
 	of := s.services.shop(all...)
 	of.Affinity = time.Second
-	s.services.have(of)
+	s.services.applyServices(of)
 	asked := func(v6 bool) model.EndpointID {
 		s.t.Helper()
 		return s.services.reached("asks", s.services.ask(client, model.ProtoTCP, v6), all...).Key.ID

@@ -27,7 +27,7 @@ func (s *serviceCases) neighbours() {
 		}); err != nil {
 			s.t.Fatal(err)
 		}
-		s.services.have(s.services.shop("db1"))
+		s.services.applyServices(s.services.shop("db1"))
 		for _, v6 := range ipv4and6 {
 			p := s.services.ask(client, model.ProtoTCP, v6)
 			asked := reference.Packet{Port: p.Port, SrcMAC: p.SrcMAC, DstMAC: reference.Broadcast, ARP: &reference.ARP{
@@ -55,17 +55,17 @@ func (s *serviceCases) local() {
 	client := s.services.at("web1")
 	local := s.services.shop("db1", "db2")
 	local.InternalPolicy = desired.TrafficLocal
-	s.services.have(local)
+	s.services.applyServices(local)
 	for range 16 {
 		s.services.reached("one is here", s.services.ask(client, model.ProtoTCP, false), "db1")
 	}
 	local = s.services.shop("db2")
 	local.InternalPolicy = desired.TrafficLocal
-	s.services.have(local)
+	s.services.applyServices(local)
 	if v := s.services.Send(s.t, s.services.ask(client, model.ProtoTCP, false)); !nowhere(v) || v.Answer == nil {
 		s.t.Errorf("none is here: %s, want a reset", v)
 	}
-	s.services.have(s.services.shop("db1"))
+	s.services.applyServices(s.services.shop("db1"))
 	p := s.services.ask(client, model.ProtoTCP, true)
 	p.Src = client.MAC.LinkLocal()
 	s.services.denied("from a link-local address", p)
@@ -114,30 +114,30 @@ func (s *serviceCases) policy() {
 		} {
 			what := fmt.Sprintf("%s: %s", id, x.name)
 			old := s.services.ask(client, model.ProtoTCP, false)
-			s.services.have(s.services.shop(id))
+			s.services.applyServices(s.services.shop(id))
 			s.services.reached(what+": before", old, id)
 			back := s.services.replyOf(old, s.services.at(id))
 			s.services.answered(what+": before", client, old, back)
 			if err := s.services.w.Switch(x.c); err != nil {
 				s.t.Fatal(err)
 			}
-			s.services.have(s.services.shop(id))
+			s.services.applyServices(s.services.shop(id))
 			fresh := s.services.ask(client, model.ProtoTCP, false)
 			back.TCPFlags = reference.FlagACK
 			if x.deny {
 				s.services.denied(what+": a new one", fresh)
-				s.services.denied(what+": a living one", goOn(old))
+				s.services.denied(what+": a living one", laterPacket(old))
 				s.services.denied(what+": what comes back", back)
 			} else {
 				s.services.reached(what+": a new one", fresh, id)
-				s.services.reached(what+": a living one", goOn(old), id)
+				s.services.reached(what+": a living one", laterPacket(old), id)
 				s.services.answered(what+": what comes back", client, old, back)
 			}
 			if err := s.services.w.Switch(Case{}); err != nil {
 				s.t.Fatal(err)
 			}
-			s.services.have(s.services.shop(id))
-			s.services.reached(what+": the rule is gone", goOn(old), id)
+			s.services.applyServices(s.services.shop(id))
+			s.services.reached(what+": the rule is gone", laterPacket(old), id)
 			s.services.answered(what+": the rule is gone", client, old, back)
 		}
 	}
@@ -161,43 +161,43 @@ func (s *serviceCases) connectionEnd() {
 		{"no backend any more", func(id model.EndpointID) desired.Service { return s.services.shop(other[id]) }, true, false},
 	} {
 		for _, v6 := range ipv4and6 {
-			s.services.have(both)
+			s.services.applyServices(both)
 			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 				what := fmt.Sprintf("%s %s %s", x.name, ipText(v6), proto)
 				p := s.services.ask(client, proto, v6)
 				id := s.services.reached(what, p, "db1", "db2").Key.ID
 				s.services.answered(what, client, p, s.services.replyOf(p, s.services.at(id)))
-				s.services.have(x.then(id))
+				s.services.applyServices(x.then(id))
 				goesOn := x.tcp
 				if proto == model.ProtoUDP {
 					goesOn = x.udp
 				}
 				if goesOn {
-					s.services.reached(what+": goes on", goOn(p), id)
-					s.services.answered(what+": goes on", client, p, s.services.replyOf(goOn(p), s.services.at(id)))
-					s.services.reached(what+": goes on, by a way that is remembered", goOn(p), id)
+					s.services.reached(what+": goes on", laterPacket(p), id)
+					s.services.answered(what+": goes on", client, p, s.services.replyOf(laterPacket(p), s.services.at(id)))
+					s.services.reached(what+": goes on, by a way that is remembered", laterPacket(p), id)
 				} else {
-					s.services.reached(what+": is another one's", goOn(p), other[id])
+					s.services.reached(what+": is another one's", laterPacket(p), other[id])
 				}
 				if p.TCPFlags == reference.FlagSYN {
 					s.services.reached(what+": asks anew by the same port", p, other[id])
 					s.services.answered(what+": asks anew by the same port", client, p, s.services.replyOf(p, s.services.at(other[id])))
-					s.services.reached(what+": goes on where it asked anew", goOn(p), other[id])
-					s.services.answered(what+": goes on where it asked anew", client, p, s.services.replyOf(goOn(p), s.services.at(other[id])))
+					s.services.reached(what+": goes on where it asked anew", laterPacket(p), other[id])
+					s.services.answered(what+": goes on where it asked anew", client, p, s.services.replyOf(laterPacket(p), s.services.at(other[id])))
 				}
 				if x.name == "unhealthy" && !goesOn { // and back, by its own port
-					s.services.have(s.services.inState(both, other[id], desired.BackendUnhealthy))
+					s.services.applyServices(s.services.inState(both, other[id], desired.BackendUnhealthy))
 					s.services.reached(what+": is the first one's again", p, id)
-					s.services.have(x.then(id))
+					s.services.applyServices(x.then(id))
 				}
 				for range 8 {
 					s.services.reached(what+": a new one", s.services.ask(client, proto, v6), other[id])
 				}
-				s.services.have(both)
+				s.services.applyServices(both)
 			}
 		}
 	}
-	s.services.have(both)
+	s.services.applyServices(both)
 	var ofDB2 []reference.Packet // endpoints go; others' connections stay
 	var ofDB1 []reference.Packet
 	for range 20 {
@@ -214,17 +214,17 @@ func (s *serviceCases) connectionEnd() {
 	if err := s.services.w.Change(func(c *compile.Compiler) { c.DeleteEndpoint(gone.Key) }); err != nil {
 		s.t.Fatal(err)
 	}
-	s.services.have(s.services.shop("db1"))
+	s.services.applyServices(s.services.shop("db1"))
 	for _, p := range append(ofDB2, ofDB1...) {
-		s.services.reached("its backend's endpoint is gone, or another's", goOn(p), "db1")
+		s.services.reached("its backend's endpoint is gone, or another's", laterPacket(p), "db1")
 	}
 	if err := s.services.w.Change(func(c *compile.Compiler) { c.SetEndpoint(gone) }); err != nil {
 		s.t.Fatal(err)
 	}
-	s.services.have(both)
+	s.services.applyServices(both)
 	p := ofDB1[0]
-	s.services.have()
-	s.services.denied("the service is gone", goOn(p))
+	s.services.applyServices()
+	s.services.denied("the service is gone", laterPacket(p))
 }
 
 func (s *serviceCases) spread() {
@@ -233,7 +233,7 @@ func (s *serviceCases) spread() {
 	if s.services.Slow {
 		draws = 150
 	}
-	s.services.have(s.services.shop("db1", "db2", "solo1"))
+	s.services.applyServices(s.services.shop("db1", "db2", "solo1"))
 	got := map[model.EndpointID]int{}
 	for range draws {
 		got[s.services.reached("spread", s.services.ask(client, model.ProtoUDP, false), "db1", "db2", "solo1").Key.ID]++
@@ -248,7 +248,7 @@ func (s *serviceCases) fragments() {
 	client := s.services.at("web1")
 	id := uint32(4000)
 	for _, backend := range []model.EndpointID{"db1", "db2"} {
-		s.services.have(s.services.shop(backend))
+		s.services.applyServices(s.services.shop(backend))
 		for _, v6 := range ipv4and6 {
 			what := fmt.Sprintf("%s %s", backend, ipText(v6))
 			id++
@@ -261,7 +261,7 @@ func (s *serviceCases) fragments() {
 			s.services.denied(what+": without its first", stray)
 			s.services.reached(what+": first", first, backend)
 			v := s.services.Send(s.t, last)
-			if e := s.services.cameTo(what+": last", v); e.Key.ID != backend || v.Sent.Src != client.IPv4 && v.Sent.Src != client.IPv6 {
+			if e := s.services.receiverOf(what+": last", v); e.Key.ID != backend || v.Sent.Src != client.IPv4 && v.Sent.Src != client.IPv6 {
 				s.t.Errorf("%s: last came to %s from %s", what, e.Key, v.Sent.Src)
 			}
 			r := s.services.replyOf(first, s.services.at(backend))
@@ -285,7 +285,7 @@ const QuotedTCP = "ICMPv6 errors about TCP"
 func (s *serviceCases) errors() {
 	client := s.services.at("web1")
 	for _, id := range []model.EndpointID{"db1", "db2"} {
-		s.services.have(s.services.shop(id))
+		s.services.applyServices(s.services.shop(id))
 		for _, v6 := range ipv4and6 {
 			for _, about := range portProtocols {
 				what := fmt.Sprintf("%s %s %s", id, ipText(v6), about)
@@ -335,7 +335,7 @@ func (s *services) errorsAbout(what string, client model.Endpoint, id model.Endp
 	}
 	for _, mine.ICMPType = range kinds {
 		v := s.Send(s.t, mine)
-		e := s.cameTo(what+": of the client", v)
+		e := s.receiverOf(what+": of the client", v)
 		if q := v.Sent.Inner; e.Key.ID != id || v.Sent.ICMPType != mine.ICMPType || q == nil || q.Src != sent.Dst || q.SrcPort != sent.DstPort || q.Dst != p.Src || q.DstPort != p.SrcPort {
 			s.t.Errorf("%s: of the client: %s got %d about %+v", what, e.Key, v.Sent.ICMPType, q)
 		}
@@ -361,7 +361,7 @@ func (s *serviceCases) itself() {
 	}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.services.have(s.services.shop("web1"))
+	s.services.applyServices(s.services.shop("web1"))
 	for _, v6 := range ipv4and6 {
 		seen := desired.ServiceAddr
 		if v6 {
@@ -371,7 +371,7 @@ func (s *serviceCases) itself() {
 			what := fmt.Sprintf("%s %s", ipText(v6), proto)
 			p := s.services.ask(client, proto, v6)
 			v := s.services.Send(s.t, p)
-			if e := s.services.cameTo(what, v); e.Key != client.Key || v.Sent.Src != seen || v.Sent.SrcPort != p.SrcPort || v.Sent.SrcMAC != desired.RouterMAC {
+			if e := s.services.receiverOf(what, v); e.Key != client.Key || v.Sent.Src != seen || v.Sent.SrcPort != p.SrcPort || v.Sent.SrcMAC != desired.RouterMAC {
 				s.t.Fatalf("%s: %s got %s:%d (%s), want it from %s:%d by the router", what, e.Key, v.Sent.Src, v.Sent.SrcPort, v.Sent.SrcMAC, seen, p.SrcPort)
 			}
 			r := s.services.replyOf(p, client)

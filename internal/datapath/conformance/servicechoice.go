@@ -41,32 +41,32 @@ func (s *serviceCases) leaving() {
 		return s.services.inState(of, id, desired.BackendLeaving)
 	}
 	for _, v6 := range ipv4and6 {
-		s.services.have(s.services.shop("db1"))
+		s.services.applyServices(s.services.shop("db1"))
 		tcp, udp := s.services.ask(client, model.ProtoTCP, v6), s.services.ask(client, model.ProtoUDP, v6)
 		for _, p := range []reference.Packet{tcp, udp} {
 			s.services.reached("at first", p, "db1")
 			s.services.answered("at first", client, p, s.services.replyOf(p, s.services.at("db1")))
 		}
-		s.services.have(leaves(both, "db1"))
-		s.services.reached("TCP of who leaves", goOn(tcp), "db1")
-		s.services.reached("UDP of who leaves", goOn(udp), "db1")
+		s.services.applyServices(leaves(both, "db1"))
+		s.services.reached("TCP of who leaves", laterPacket(tcp), "db1")
+		s.services.reached("UDP of who leaves", laterPacket(udp), "db1")
 		s.services.spreadOver("one is active", client, v6, "db2")
-		s.services.have(leaves(leaves(both, "db1"), "db2"))
+		s.services.applyServices(leaves(leaves(both, "db1"), "db2"))
 		s.services.spreadOver("both leave", client, v6, "db1", "db2")
 		local := leaves(both, "db1")
 		local.InternalPolicy = desired.TrafficLocal
-		s.services.have(local)
+		s.services.applyServices(local)
 		s.services.spreadOver("the only one here leaves", client, v6, "db1")
-		s.services.have(s.services.inState(leaves(both, "db1"), "db2", desired.BackendDraining))
+		s.services.applyServices(s.services.inState(leaves(both, "db1"), "db2", desired.BackendDraining))
 		s.services.spreadOver("one leaves, one drains", client, v6, "db1")
 	}
 	sticks := leaves(both, "db1")
 	sticks.Affinity = desired.MaxAffinity
-	s.services.have(leaves(sticks, "db2"))
+	s.services.applyServices(leaves(sticks, "db2"))
 	stays := s.services.reached("with affinity, both leave", s.services.ask(client, model.ProtoTCP, false), "db1", "db2").Key.ID
-	s.services.have(s.services.inState(leaves(sticks, "db2"), stays, desired.BackendActive))
+	s.services.applyServices(s.services.inState(leaves(sticks, "db2"), stays, desired.BackendActive))
 	s.services.spreadOver("with affinity, its own has come back", client, false, stays)
-	s.services.have(s.services.inState(leaves(leaves(sticks, "db2"), stays), other(stays), desired.BackendActive))
+	s.services.applyServices(s.services.inState(leaves(leaves(sticks, "db2"), stays), other(stays), desired.BackendActive))
 	s.services.spreadOver("with affinity, the other one is active", client, false, other(stays))
 }
 
@@ -78,9 +78,9 @@ func other(id model.EndpointID) model.EndpointID {
 	return "db1"
 }
 
-// quiet: while all backends are on other hosts, clients get no answer; without any backend
+// drainingElsewhere: while all backends are on other hosts, clients get no answer; without any backend
 // they are refused.
-func (s *serviceCases) quiet() {
+func (s *serviceCases) drainingElsewhere() {
 	client := s.services.at("web1")
 	of := s.services.shop("db2")
 	of.InternalPolicy = desired.TrafficLocalDrop
@@ -94,7 +94,7 @@ func (s *serviceCases) quiet() {
 			{"somebody elsewhere, who leaves", s.services.inState(of, "db2", desired.BackendLeaving), false},
 			{"nobody", s.services.inState(of, "db2", desired.BackendUnhealthy), true},
 		} {
-			s.services.have(x.have)
+			s.services.applyServices(x.have)
 			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 				what := fmt.Sprintf("%s, %s, protocol %d", x.what, ipText(v6), proto)
 				p := s.services.ask(client, proto, v6)
@@ -105,7 +105,7 @@ func (s *serviceCases) quiet() {
 		}
 		here := s.services.shop("db1", "db2")
 		here.InternalPolicy = desired.TrafficLocalDrop
-		s.services.have(here)
+		s.services.applyServices(here)
 		s.services.spreadOver("somebody here", client, v6, "db1")
 		p := s.services.ask(client, model.ProtoTCP, v6)
 		if p.DstPort++; s.services.Send(s.t, p).Answer == nil {
@@ -124,19 +124,19 @@ func (s *serviceCases) ownPorts() {
 		return x
 	}
 	for _, v6 := range ipv4and6 {
-		s.services.have(of(9090))
+		s.services.applyServices(of(9090))
 		living := map[model.Protocol]reference.Packet{}
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 			got := map[model.EndpointID]uint16{}
 			for range 100 {
 				p := s.services.ask(client, proto, v6)
 				v := s.services.Send(s.t, p)
-				e := s.services.cameTo("asked", v)
+				e := s.services.receiverOf("asked", v)
 				if got[e.Key.ID] = v.Sent.DstPort; e.Key.ID == "db1" {
 					if r := s.services.replyOf(p, e); living[proto].Src == (netip.Addr{}) {
 						r.SrcPort = 9090
 						s.services.answered("by its own port", client, p, r)
-						s.services.Send(s.t, goOn(p)) // else half open, which ends by itself before long
+						s.services.Send(s.t, laterPacket(p)) // else half open, which ends by itself before long
 						living[proto] = p
 					}
 				}
@@ -145,12 +145,12 @@ func (s *serviceCases) ownPorts() {
 				s.t.Fatalf("%s, protocol %d: at ports %v, want db1 at 9090 and db2 at 8080", ipText(v6), proto, got)
 			}
 		}
-		s.services.have(of(9091))
-		if v := s.services.Send(s.t, goOn(living[model.ProtoTCP])); v.Sent == nil || v.Sent.DstPort != 9090 {
+		s.services.applyServices(of(9091))
+		if v := s.services.Send(s.t, laterPacket(living[model.ProtoTCP])); v.Sent == nil || v.Sent.DstPort != 9090 {
 			s.t.Errorf("%s: TCP when the port is another one: %s (%+v), want it at 9090 still", ipText(v6), v, v.Sent)
 		}
-		v := s.services.Send(s.t, goOn(living[model.ProtoUDP]))
-		if e := s.services.cameTo("UDP when the port is another one", v); v.Sent.DstPort == 9090 {
+		v := s.services.Send(s.t, laterPacket(living[model.ProtoUDP]))
+		if e := s.services.receiverOf("UDP when the port is another one", v); v.Sent.DstPort == 9090 {
 			s.t.Errorf("%s: UDP when the port is another one: %s at 9090 still", ipText(v6), e.Key)
 		}
 	}

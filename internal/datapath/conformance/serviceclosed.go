@@ -12,18 +12,18 @@ import (
 // are reset, and clients inside are refused at all ports.
 func (s *frontends) closed() {
 	client := s.services.at("web1")
-	left := s.faced(both(1))
+	left := s.withFrontends(both(1))
 	left.Frontends = slices.DeleteFunc(left.Frontends, func(f desired.Frontend) bool { return f.Protocol != model.ProtoTCP })
 	for i := range left.Frontends {
 		left.Frontends[i].Port, left.Frontends[i].Backend = 0, 0
 	}
 	for _, v6 := range ipv4and6 {
-		s.have(s.faced(both(1), "db1"))
+		s.applyServices(s.withFrontends(both(1), "db1"))
 		p := s.askAt(client, model.ProtoTCP, frontendAddr(1, v6))
 		s.services.reached("before", p, "db1")
 		s.services.answered("before", client, p, s.services.replyOf(p, s.services.at("db1")))
-		s.have(left)
-		if v := s.services.Send(s.t, goOn(p)); !nowhere(v) || v.Answer == nil {
+		s.applyServices(left)
+		if v := s.services.Send(s.t, laterPacket(p)); !nowhere(v) || v.Answer == nil {
 			s.t.Errorf("%s: its connection: %s (%+v), want a reset", ipText(v6), v, v.Answer)
 		}
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {

@@ -18,8 +18,8 @@ func (s *serviceCases) counts() {
 	}
 	client := s.services.at("web1")
 	for _, id := range []model.EndpointID{"db1", "db2"} {
-		twin := s.services.twin(id)
-		s.services.have(s.services.shop("db1", "db2"), twin)
+		twin := s.services.secondService(id)
+		s.services.applyServices(s.services.shop("db1", "db2"), twin)
 		for _, v6 := range ipv4and6 {
 			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 				what := string(id) + " " + ipText(v6) + " " + proto.String()
@@ -35,11 +35,11 @@ func (s *serviceCases) counts() {
 				}
 				s.services.reached(what, p, id)
 				s.services.answered(what, client, p, s.services.replyOf(p, s.services.at(id)))
-				s.services.reached(what, goOn(p), id)
+				s.services.reached(what, laterPacket(p), id)
 				const more = 5 // a data plane may send these a shorter way
 				for range more {
-					s.services.answered(what, client, p, goOn(s.services.replyOf(p, s.services.at(id))))
-					s.services.reached(what, goOn(p), id)
+					s.services.answered(what, client, p, laterPacket(s.services.replyOf(p, s.services.at(id))))
+					s.services.reached(what, laterPacket(p), id)
 				}
 				if proto == model.ProtoTCP { // refused, and another service's: not its own
 					closed := s.services.ask(client, proto, v6)
@@ -49,7 +49,7 @@ func (s *serviceCases) counts() {
 				}
 				var now driver.ServiceStats
 				want := driver.ServiceStats{Connections: 1, Total: 1, PacketsIn: 1 + more, PacketsOut: 2 + more}
-				if !s.services.soon(func() bool {
+				if !s.services.eventually(func() bool {
 					now = s.services.counted(client, of)
 					got := driver.ServiceStats{
 						Connections: now.Connections - before.Connections, Total: now.Total - before.Total,
@@ -62,7 +62,7 @@ func (s *serviceCases) counts() {
 			}
 		}
 	}
-	s.services.have(s.services.shop("db1", "db2"))
+	s.services.applyServices(s.services.shop("db1", "db2"))
 	all, err := s.services.drv.Stats(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
@@ -87,9 +87,9 @@ func (s *services) counted(client model.Endpoint, of driver.ServiceOf) driver.Se
 	return sum
 }
 
-// soon tells whether something holds, at once or within some seconds: a data plane may
+// eventually tells whether something holds, at once or within some seconds: a data plane may
 // tell its counters with a delay.
-func (s *services) soon(holds func() bool) bool {
+func (s *services) eventually(holds func() bool) bool {
 	tick := time.NewTicker(countsSettle / 50)
 	defer tick.Stop()
 	for late := time.After(countsSettle); !holds(); {

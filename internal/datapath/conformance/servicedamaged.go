@@ -18,8 +18,8 @@ func (s *serviceCases) damaged() {
 		return p
 	}
 	for _, id := range []model.EndpointID{"db1", "db2", ""} {
-		if s.services.have(s.services.shop()); id != "" {
-			s.services.have(s.services.shop(id))
+		if s.services.applyServices(s.services.shop()); id != "" {
+			s.services.applyServices(s.services.shop(id))
 		}
 		for _, v6 := range ipv4and6 {
 			for _, x := range damaged() {
@@ -37,10 +37,10 @@ func (s *serviceCases) damaged() {
 				e := s.services.reached(what+", then a sound one", p, id)
 				s.services.denied(what+", back before any answer", of(s.services.replyOf(p, e), x))
 				s.services.answered(what+", then a sound answer", client, p, s.services.replyOf(p, e))
-				s.services.denied(what+", of a known connection", of(goOn(p), x))
-				s.services.denied(what+", back", of(s.services.replyOf(goOn(p), e), x))
-				s.services.reached(what+": it goes on", goOn(p), id)
-				s.services.answered(what+": it goes on", client, p, s.services.replyOf(goOn(p), e))
+				s.services.denied(what+", of a known connection", of(laterPacket(p), x))
+				s.services.denied(what+", back", of(s.services.replyOf(laterPacket(p), e), x))
+				s.services.reached(what+": it goes on", laterPacket(p), id)
+				s.services.answered(what+": it goes on", client, p, s.services.replyOf(laterPacket(p), e))
 			}
 		}
 	}

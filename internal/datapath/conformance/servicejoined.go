@@ -21,7 +21,7 @@ func (s *services) joined(client model.Endpoint, id model.EndpointID) {
 			itself := id == client.Key.ID
 			former := []model.FwdMode{model.FwdRouting, model.FwdBridge}[i]
 			s.inMode(former)
-			s.have(s.shop(id))
+			s.applyServices(s.shop(id))
 			p := s.ask(client, model.ProtoTCP, v6)
 			back := s.replyOf(p, s.at(id))
 			if itself {
@@ -29,11 +29,11 @@ func (s *services) joined(client model.Endpoint, id model.EndpointID) {
 					back.Dst = desired.ServiceAddr6
 				}
 			}
-			s.cameTo(what, s.Send(s.t, p))
+			s.receiverOf(what, s.Send(s.t, p))
 			s.answered(what, client, p, back)
-			s.cameTo(what, s.Send(s.t, goOn(p)))
+			s.receiverOf(what, s.Send(s.t, laterPacket(p)))
 			s.inMode(mode)
-			s.have(s.shop(id))
+			s.applyServices(s.shop(id))
 			back.TCPFlags = reference.FlagACK
 			if v := s.Send(s.t, back); v.Sent != nil && v.Sent.Src == p.Dst || itself && !nowhere(v) {
 				s.t.Errorf("%s: the backend answers: %s (%+v), want it in its own name, or to itself nowhere", what, v, v.Sent)
@@ -42,8 +42,8 @@ func (s *services) joined(client model.Endpoint, id model.EndpointID) {
 				s.passesAsIs(what+": the client asks the backend", between(s.top, client, s.at(id), model.ProtoTCP, v6, p.SrcPort, 8080), s.at(id))
 				continue
 			}
-			v := s.Send(s.t, goOn(p))
-			if s.cameTo(what+": goes on", v); v.Sent.SrcPort != p.SrcPort {
+			v := s.Send(s.t, laterPacket(p))
+			if s.receiverOf(what+": goes on", v); v.Sent.SrcPort != p.SrcPort {
 				s.t.Errorf("%s: goes on from port %d, want %d", what, v.Sent.SrcPort, p.SrcPort)
 			}
 		}

@@ -9,11 +9,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// crowd is how many backends many has, on the other host.
-const crowd = 100
+// manyBackends is how many backends many has, on the other host.
+const manyBackends = 100
 
-// crowded makes the service with n such backends, without the one at skip (-1 = with all).
-func (s *services) crowded(n, skip int) {
+// withManyBackends makes the service with n such backends, without the one at skip (-1 = with all).
+func (s *services) withManyBackends(n, skip int) {
 	s.t.Helper()
 	of := s.shop()
 	network := s.top.Network(s.key)
@@ -50,7 +50,7 @@ func (s *services) gets(what string, p reference.Packet) int {
 	if nowhere(v) || v.Sent == nil {
 		s.t.Fatalf("%s: %s (%+v), want it at a backend", what, v, v.Sent)
 	}
-	for i := range crowd + 1 {
+	for i := range manyBackends + 1 {
 		if v.Sent.Dst == s.member(i).IPv4 {
 			return i
 		}
@@ -74,19 +74,19 @@ func (s *serviceCases) many() {
 	}
 	choices := func(n int) []int {
 		s.services.apply(s.t, emptyState(1)) // no connection is known
-		s.services.crowded(n, -1)
+		s.services.withManyBackends(n, -1)
 		var by []int
 		for _, p := range asked {
 			i := s.services.gets("asks", p)
 			s.services.answered("asks", client, p, s.services.replyOf(p, s.services.member(i))) // a connection needs an answer to go on
-			if on := s.services.gets("goes on", goOn(p)); on != i {                             // and is trusted to last while others ask
+			if on := s.services.gets("goes on", laterPacket(p)); on != i {                      // and is trusted to last while others ask
 				s.t.Errorf("a connection to backend %d goes on to %d", i, on)
 			}
 			by = append(by, i)
 		}
 		return by
 	}
-	by := choices(crowd / 2)
+	by := choices(manyBackends / 2)
 	end, of := 0, map[int]int{}
 	for _, b := range by {
 		if of[b]++; of[b] > of[end] {
@@ -96,7 +96,7 @@ func (s *serviceCases) many() {
 	untouched := func(what string, but int) {
 		touched := 0
 		for i, p := range asked {
-			if by[i] != but && s.services.gets(what, goOn(p)) != by[i] {
+			if by[i] != but && s.services.gets(what, laterPacket(p)) != by[i] {
 				touched++
 			}
 		}
@@ -104,21 +104,21 @@ func (s *serviceCases) many() {
 			s.t.Errorf("%s: %d of %d connections went elsewhere, want none", what, touched, draws)
 		}
 	}
-	s.services.crowded(crowd, -1)
+	s.services.withManyBackends(manyBackends, -1)
 	untouched("as many others have come", -1)
-	s.services.crowded(crowd, end)
+	s.services.withManyBackends(manyBackends, end)
 	untouched("another's backend has ended", end)
 	for range draws / 4 {
 		if s.services.gets("asks", s.services.ask(client, model.ProtoTCP, false)) == end {
 			s.t.Error("a new connection went to the backend that has ended")
 		}
 	}
-	before, moved := choices(crowd), 0
-	for i, now := range choices(crowd + 1) {
+	before, moved := choices(manyBackends), 0
+	for i, now := range choices(manyBackends + 1) {
 		if now == before[i] {
 			continue
 		}
-		if moved++; now != crowd {
+		if moved++; now != manyBackends {
 			s.t.Errorf("one backend more: a choice moved from %d to %d, not to the new one", before[i], now)
 		}
 	}

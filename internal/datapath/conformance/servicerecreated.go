@@ -12,22 +12,22 @@ func (s *serviceCases) recreated() {
 	for _, v6 := range ipv4and6 {
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 			what := ipText(v6) + " " + proto.String()
-			s.services.have(s.services.shop("db1"))
+			s.services.applyServices(s.services.shop("db1"))
 			var asked []reference.Packet
 			for range 20 {
 				p := s.services.ask(client, proto, v6)
 				s.services.reached(what, p, "db1")
 				s.services.answered(what, client, p, s.services.replyOf(p, s.services.at("db1")))
-				s.services.reached(what+": goes on", goOn(p), "db1")
+				s.services.reached(what+": goes on", laterPacket(p), "db1")
 				asked = append(asked, p)
 			}
-			s.services.have()
-			s.services.denied(what+": the service is gone", goOn(asked[0]))
-			s.services.have(s.services.shop("db1", "db2"))
+			s.services.applyServices()
+			s.services.denied(what+": the service is gone", laterPacket(asked[0]))
+			s.services.applyServices(s.services.shop("db1", "db2"))
 			others := 0
 			for _, p := range asked {
-				e := s.services.reached(what+": the service is made anew", goOn(p), "db1", "db2")
-				s.services.answered(what+": the service is made anew", client, p, s.services.replyOf(goOn(p), e))
+				e := s.services.reached(what+": the service is made anew", laterPacket(p), "db1", "db2")
+				s.services.answered(what+": the service is made anew", client, p, s.services.replyOf(laterPacket(p), e))
 				if e.Key.ID == "db2" {
 					others++
 				}

@@ -59,7 +59,7 @@ func testServices(t *testing.T, h Harness) {
 		{"Neighbours", (*serviceCases).neighbours},
 		{"Local", (*serviceCases).local},
 		{"Leaving", (*serviceCases).leaving},
-		{"Silent", (*serviceCases).quiet},
+		{"Silent", (*serviceCases).drainingElsewhere},
 		{"OwnPorts", (*serviceCases).ownPorts},
 		{"Policy", (*serviceCases).policy},
 		{"Ends", (*serviceCases).connectionEnd},
@@ -74,7 +74,7 @@ func testServices(t *testing.T, h Harness) {
 		{"Itself", (*serviceCases).itself},
 		{"OneOwner", (*serviceCases).oneOwner},
 		{"Closed", (*serviceCases).closed},
-		{"Apart", (*serviceCases).apart},
+		{"Apart", (*serviceCases).separateDomains},
 		{"Claimed", (*serviceCases).claimed},
 		{"ChangedPorts", (*serviceCases).changedPorts},
 		{"MorePorts", (*serviceCases).morePorts},
@@ -110,7 +110,7 @@ func testRoutedServices(t *testing.T, h Harness) {
 	s := &services{bench: b, t: t, top: top, w: w, key: model.NetworkKey{Tenant: "blue", Name: "vx"}, sport: 20000}
 	client := at(top, "app1")
 	for _, id := range []model.EndpointID{"web1", "web2"} {
-		s.have(s.shop(id))
+		s.applyServices(s.shop(id))
 		for _, v6 := range ipv4and6 {
 			p := s.ask(client, model.ProtoTCP, v6)
 			if !p.Src.IsValid() {
@@ -118,8 +118,8 @@ func testRoutedServices(t *testing.T, h Harness) {
 			}
 			what := string(id) + " " + ipText(v6)
 			s.reached(what, p, id)
-			s.answered(what, client, p, onItsWay(top, s.replyOf(p, s.at(id)), s.at(id), client))
-			p = goOn(p)
+			s.answered(what, client, p, inTransit(top, s.replyOf(p, s.at(id)), s.at(id), client))
+			p = laterPacket(p)
 			p.TTL = 1
 			v := s.Send(t, p)
 			if a := v.Answer; !nowhere(v) || a == nil || a.Inner == nil || a.Inner.Dst != p.Dst || a.Inner.DstPort != p.DstPort || a.Src == p.Dst {
@@ -165,8 +165,8 @@ func (s *services) inState(of desired.Service, id model.EndpointID, state desire
 	return of
 }
 
-// have applies the present policies' picture with services.
-func (s *services) have(all ...desired.Service) {
+// applyServices applies the present policies' picture with services.
+func (s *services) applyServices(all ...desired.Service) {
 	s.t.Helper()
 	pic := s.w.Desired["h1"]
 	for _, x := range all {
@@ -191,8 +191,8 @@ func nowhere(v reference.Verdict) bool {
 	return len(v.Ports) == 0 && len(v.VTEPs) == 0 && !v.Uplink && !v.Host
 }
 
-// cameTo returns who got a client's packet.
-func (s *services) cameTo(what string, v reference.Verdict) model.Endpoint {
+// receiverOf returns who got a client's packet.
+func (s *services) receiverOf(what string, v reference.Verdict) model.Endpoint {
 	s.t.Helper()
 	if nowhere(v) || v.Sent == nil {
 		s.t.Fatalf("%s: %s (%+v), want it at a backend", what, v, v.Sent)
@@ -232,7 +232,7 @@ func (s *services) reached(what string, p reference.Packet, ids ...model.Endpoin
 func (s *services) arrived(what string, p reference.Packet, ids ...model.EndpointID) (model.Endpoint, reference.Verdict) {
 	s.t.Helper()
 	v := s.Send(s.t, p)
-	e := s.cameTo(what, v)
+	e := s.receiverOf(what, v)
 	port := uint16(8080)
 	if p.Proto == model.ProtoUDP {
 		port = 5353
@@ -287,8 +287,8 @@ func (s *services) answered(what string, client model.Endpoint, asked, r referen
 	return got
 }
 
-// goOn is a later packet of a connection.
-func goOn(p reference.Packet) reference.Packet {
+// laterPacket is a later packet of a connection.
+func laterPacket(p reference.Packet) reference.Packet {
 	if p.Proto == model.ProtoTCP {
 		p.TCPFlags = reference.FlagACK
 	}

@@ -13,8 +13,8 @@ import (
 
 // Whose a tuple behind a translation is.
 
-// twin makes another service with the same ports.
-func (s *services) twin(ids ...model.EndpointID) desired.Service {
+// secondService makes another service with the same ports.
+func (s *services) secondService(ids ...model.EndpointID) desired.Service {
 	out := s.shop(ids...)
 	out.Key.Name = "twin"
 	a, b := out.IPv4.As4(), out.IPv6.As16()
@@ -25,8 +25,8 @@ func (s *services) twin(ids ...model.EndpointID) desired.Service {
 
 func (s *serviceCases) oneOwner() {
 	client := s.services.at("web1")
-	twin := s.services.twin("db2")
-	s.services.have(s.services.shop("db2"), twin)
+	twin := s.services.secondService("db2")
+	s.services.applyServices(s.services.shop("db2"), twin)
 	for _, v6 := range ipv4and6 {
 		one := s.services.ask(client, model.ProtoTCP, v6)
 		s.services.reached("the first", one, "db2")
@@ -35,7 +35,7 @@ func (s *serviceCases) oneOwner() {
 			two.Dst = twin.IPv6
 		}
 		v := s.services.Send(s.t, two)
-		s.services.cameTo("the second", v)
+		s.services.receiverOf("the second", v)
 		if v.Sent.SrcPort == one.SrcPort {
 			s.t.Errorf("%s: two services' connections have one tuple", ipText(v6))
 		}
@@ -47,7 +47,7 @@ func (s *serviceCases) oneOwner() {
 		s.services.denied("the backend asks by the same tuple", back)
 		direct := between(s.services.top, client, s.services.at("db2"), model.ProtoTCP, v6, one.SrcPort, 8080)
 		s.services.denied("the client asks the backend by the same tuple", direct)
-		s.services.reached("the first goes on", goOn(one), "db2")
+		s.services.reached("the first goes on", laterPacket(one), "db2")
 		last := s.services.ask(client, model.ProtoTCP, v6) // after the last port come those from 1024 on
 		last.SrcPort = 65535
 		s.services.reached("the last port", last, "db2")
@@ -55,7 +55,7 @@ func (s *serviceCases) oneOwner() {
 			last.Dst = twin.IPv6
 		}
 		v = s.services.Send(s.t, last)
-		s.services.cameTo("the last port again", v)
+		s.services.receiverOf("the last port again", v)
 		if got := v.Sent.SrcPort; got < 1024 || got == last.SrcPort {
 			s.t.Errorf("%s: the last port's place has port %d", ipText(v6), got)
 		}
@@ -71,7 +71,7 @@ func (s *serviceCases) closed() {
 	client := s.services.at("web1")
 	for _, id := range []model.EndpointID{"db1", "db2"} {
 		backend := s.services.at(id)
-		s.services.have(s.services.shop(id))
+		s.services.applyServices(s.services.shop(id))
 		for _, v6 := range ipv4and6 {
 			for _, x := range []struct {
 				name string
@@ -101,7 +101,7 @@ func (s *serviceCases) closed() {
 
 				p, _ := s.services.closes(what, client, backend, v6, x.by, x.flag)
 				v := s.services.Send(s.t, p)
-				s.services.cameTo(what+": asks the service anew by the same port", v)
+				s.services.receiverOf(what+": asks the service anew by the same port", v)
 				back := s.services.replyOf(p, backend)
 				back.DstPort = v.Sent.SrcPort // it may have got another one
 				s.services.answered(what+": asked anew", client, p, back)
@@ -121,8 +121,8 @@ func (s *services) closes(what string, client, backend model.Endpoint, v6 bool, 
 	direct = between(s.top, client, backend, model.ProtoTCP, v6, p.SrcPort, 8080)
 	s.reached(what, p, id)
 	s.answered(what, client, p, s.replyOf(p, backend))
-	s.reached(what+": goes on", goOn(p), id)
-	there, back := goOn(p), s.replyOf(goOn(p), backend)
+	s.reached(what+": goes on", laterPacket(p), id)
+	there, back := laterPacket(p), s.replyOf(laterPacket(p), backend)
 	for _, backends := range by {
 		s.denied(what+": the client asks the backend by the tuple of what is not closed", direct)
 		there.TCPFlags, back.TCPFlags = flags, flags

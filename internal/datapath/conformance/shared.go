@@ -102,11 +102,11 @@ func testShared(t *testing.T, h Harness) {
 			b.compare(t, c.Name+": "+x.name, x.packet)
 		}
 	}
-	if !h.WayOut {
+	if !h.Egress {
 		return
 	}
 	comp := NewCompiler(top, "h1")
-	WithWayOut(top, comp, h.WayOut6)
+	WithEgress(top, comp, h.Egress6)
 	pic, _ := comp.Compile(1)
 	b.apply(t, pic)
 	for _, e := range top.Endpoints {
@@ -118,6 +118,6 @@ func testShared(t *testing.T, h Harness) {
 		p.DstMAC, p.Dst = desired.RouterMAC, Outside
 		b.compare(t, e.Key.String()+" to the outside", p)
 		port := portOf(pic, e)
-		b.compare(t, "the host to "+e.Key.String(), reference.Packet{Host: true, Src: pic.Private.Addr, Dst: port.Private, Proto: model.ProtoUDP, SrcPort: sport, DstPort: 80})
+		b.compare(t, "the host to "+e.Key.String(), reference.Packet{Host: true, Src: pic.HostNAT.Addr, Dst: port.Private, Proto: model.ProtoUDP, SrcPort: sport, DstPort: 80})
 	}
 }

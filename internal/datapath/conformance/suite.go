@@ -32,9 +32,9 @@ type Harness struct {
 	// HasInterface tells whether the host has an interface; nil = the data plane is
 	// not on this machine, and makes none.
 	HasInterface func(t testing.TB, name string) bool
-	// Foreign makes objects that are not ours in the data plane and returns a
+	// Unmanaged makes objects that are not ours in the data plane and returns a
 	// check that they are still there, unchanged.
-	Foreign func(t testing.TB) (intact func(t testing.TB))
+	Unmanaged func(t testing.TB) (intact func(t testing.TB))
 	// Garbage makes objects that are recognisably ours but in no picture (a port,
 	// flows, a tunnel), as an agent that died long ago would leave them, and
 	// returns a check that they are gone.
@@ -52,12 +52,12 @@ type Harness struct {
 	// what has come out by interface, "" being the uplink (frames with their tag), once
 	// done says that it is enough.
 	Frames func(t testing.TB, from []reference.Packet, frames [][]byte, done func(came map[string][][]byte) bool) map[string][][]byte
-	// WayOut: Send knows packets from and to the host's interface
-	// (desired.Private), and says in Sent what a translated packet looks like
+	// Egress: Send knows packets from and to the host's interface
+	// (desired.HostNAT), and says in Sent what a translated packet looks like
 	// (ReadPacket) where it came out.
-	WayOut bool
-	// WayOut6: likewise by IPv6, as the driver's Capabilities say.
-	WayOut6 bool
+	Egress bool
+	// Egress6: likewise by IPv6, as the driver's Capabilities say.
+	Egress6 bool
 	// Slow: packets take so long that a sample of the generated policies, which the
 	// seed chooses, and a fifth of their packets have to do.
 	Slow bool
@@ -80,7 +80,7 @@ var suite = []struct {
 	{name: "SameTwice", run: testSameTwice},
 	{name: "RestartSameIsQuiet", run: testRestartSame},
 	{name: "RestartSweeps", run: testRestartSweeps},
-	{name: "ForeignUntouched", run: testForeign},
+	{name: "ForeignUntouched", run: testUnmanaged},
 	{name: "MissingInterface", run: testMissingInterface},
 	{name: "LostInterface", run: testLostInterface},
 	{name: "BreakThenConverge", run: testBreak},
@@ -88,7 +88,7 @@ var suite = []struct {
 	{name: "Packets", run: testPackets},
 	{name: "LiveChange", run: testLiveChange},
 	{name: "FragmentsInAnyOrder", run: testFragmentsInAnyOrder, programs: true},
-	{name: "Strays", run: testStrays, programs: true},
+	{name: "Strays", run: testStrayFrames, programs: true},
 	{name: "RoutedStrays", run: testRoutedStrays, programs: true},
 	{name: "Multicast", run: testMulticast, programs: true},
 	{name: "MulticastMessages", run: testMessages, programs: true},
@@ -98,11 +98,11 @@ var suite = []struct {
 	{name: "Replies", run: testReplies, programs: true},
 	{name: "SCTP", run: testSCTP, programs: true},
 	{name: "Damaged", run: testDamaged, programs: true},
-	{name: "WayOut", run: testWayOut},
+	{name: "WayOut", run: testEgress},
 	{name: "Routing", run: testRouting},
 	{name: "RoutingPolicy", run: testRoutingPolicy, programs: true},
 	{name: "RoutingLive", run: testRoutingLive, programs: true},
-	{name: "RoutingWayOut", run: testRoutingWayOut},
+	{name: "RoutingWayOut", run: testRoutingEgress},
 	{name: "RoutingDamaged", run: testRoutingDamaged},
 	{name: "SharedNetworks", run: testShared, programs: true},
 	{name: "Services", run: testServices, programs: true},
@@ -113,7 +113,7 @@ var suite = []struct {
 	{name: "RandomFaces", run: testRandomFrontends},
 	{name: "ClientsByTunnel", run: testClientsByTunnel},
 	{name: "Native", run: testNative},
-	{name: "ForeignBackends", run: testForeignBackends},
+	{name: "ForeignBackends", run: testExternalBackends},
 	{name: "Monitor", run: testMonitor, programs: true},
 	{name: "Asides", run: testAuditRules, programs: true},
 	{name: "RandomAsides", run: testRandomAuditRules, programs: true},
@@ -324,17 +324,17 @@ func testRestartSweeps(t *testing.T, h Harness) {
 	}
 }
 
-// testForeign: what is not ours stays, whatever is applied.
-func testForeign(t *testing.T, h Harness) {
+// testUnmanaged: what is not ours stays, whatever is applied.
+func testUnmanaged(t *testing.T, h Harness) {
 	t.Helper()
-	if h.Foreign == nil {
+	if h.Unmanaged == nil {
 		t.Skip("the harness has no Foreign")
 	}
 	b := open(t, h)
 	small, big := DesiredStates(t)
 	b.interfaces(t, small, big)
 	b.apply(t, small)
-	intact := h.Foreign(t)
+	intact := h.Unmanaged(t)
 	b.apply(t, big)
 	intact(t)
 	b.restart(t)

@@ -83,7 +83,7 @@ func testTunnelProbes(t *testing.T, h Harness) {
 			t.Errorf("size %d: the answer goes to %s: %x", size, dst, inner)
 		}
 		for name, from := range map[string]reference.Packet{
-			"a request of nobody": {VTEP: elsewhere}, "a request in this host's name": {VTEP: top.Hosts[0].VTEP}, "a request of a container": port,
+			"a request of nobody": {VTEP: otherHostAddr}, "a request in this host's name": {VTEP: top.Hosts[0].VTEP}, "a request of a container": port,
 			"a request on a network": {VTEP: h2, Network: vx}, "a request by the uplink": {Uplink: true, VLAN: 7},
 		} {
 			nonce++

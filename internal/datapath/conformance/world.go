@@ -187,7 +187,7 @@ func (w *World) Change(tell func(*compile.Compiler)) error {
 // Failed returns an error when a report says that something is not as wanted.
 func Failed(r driver.Report) error {
 	for _, p := range r.Problems {
-		if !p.Strange {
+		if !p.Unmanaged {
 			return fmt.Errorf("%s: %w", p.Object, p.Err)
 		}
 	}

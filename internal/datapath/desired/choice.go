@@ -24,8 +24,8 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// text is a string's number: FNV-1a, scrambled.
-func text(s string) uint64 {
+// hashText is a string's number: FNV-1a, scrambled.
+func hashText(s string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(s)) // never fails
 	return Mix(h.Sum64())
@@ -33,10 +33,10 @@ func text(s string) uint64 {
 
 // Seed is the service's number, so that services with the same backends do not
 // choose alike.
-func (s *Service) Seed() uint64 { return text(s.Key.String()) }
+func (s *Service) Seed() uint64 { return hashText(s.Key.String()) }
 
 // BackendID is a backend's number in all choices.
-func BackendID(k model.EndpointKey) uint64 { return text(k.String()) }
+func BackendID(k model.EndpointKey) uint64 { return hashText(k.String()) }
 
 // Slot returns the slot of a connection: of the client's address and port, the protocol
 // and the service's port, or of the client's address alone, for those who ask a service

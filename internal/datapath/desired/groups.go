@@ -17,11 +17,11 @@ type Group struct {
 	Ports []string // by Port.IfName, sorted; at least one, all on the group's network
 }
 
-// Grouped reports whether packets to an address are for the members of a group that
+// IsMulticastMember reports whether packets to an address are for the members of a group that
 // endpoints join (docs/adr/0029-multicast.md): multicast beyond the link. 224.0.0.0/24 (RFC
 // 5771 section 4) and IPv6 of a scope up to link-local (RFC 4291 section 2.7) are not: they
 // are for the whole network or for no endpoint.
-func Grouped(a netip.Addr) bool {
+func IsMulticastMember(a netip.Addr) bool {
 	switch {
 	case !a.IsMulticast() || a.Is4In6():
 		return false

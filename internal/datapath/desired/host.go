@@ -14,7 +14,7 @@ type Host struct {
 	VTEP     netip.Addr
 	FwdMode  model.FwdMode
 	ArpMode  model.ArpMode
-	Private  *Private // egress through the host's stack; nil = none
+	HostNAT  *HostNAT // egress through the host's stack; nil = none
 
 	// Router is an interface that the host's stack is to have on the untagged segment of
 	// the uplinks; empty = none. Only drivers that take the uplinks from the stack
@@ -78,7 +78,7 @@ type Port struct {
 	IPv4     netip.Addr
 	IPv6     netip.Addr
 	Identity model.Identity
-	Private  netip.Addr  // the endpoint's address in Host.Private; zero = its IPv4 has no egress
+	Private  netip.Addr  // the endpoint's address in Host.HostNAT; zero = its IPv4 has no egress
 	Private6 netip.Addr  // the same for IPv6; its last 32 bits are unique too
 	Policies PolicySetID // 0 = none applies: everything passes
 	OnHost   bool        // the other side of the pair is the host's own interface, in the host's namespace

@@ -12,19 +12,19 @@ import (
 // parts, so a part holds about 250 objects at a million, and a change copies
 // one part and two tables of 64 pointers.
 type Map[K comparable, V comparable] struct {
-	root *[fan]*middle[K, V]
+	root *[fan]*shardGroup[K, V]
 	n    int
 }
 
 const fan = 64
 
-type middle[K comparable, V comparable] [fan]*part[K, V]
+type shardGroup[K comparable, V comparable] [fan]*shard[K, V]
 
-// part holds its entries by their place. It is a list and not a Go map, since most
+// shard holds its entries by their place. It is a list and not a Go map, since most
 // parts of most maps have a few entries, for which a map keeps room for eight and
 // takes its time to be walked. It is behind a pointer so that shared parts are
 // recognised without a look inside.
-type part[K comparable, V comparable] struct{ entries []entry[K, V] }
+type shard[K comparable, V comparable] struct{ entries []entry[K, V] }
 
 type entry[K comparable, V comparable] struct {
 	key   K
@@ -32,7 +32,7 @@ type entry[K comparable, V comparable] struct {
 	hash  uint8 // of the key's hash; several keys may have the same
 }
 
-func (p *part[K, V]) get() []entry[K, V] {
+func (p *shard[K, V]) get() []entry[K, V] {
 	if p == nil {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (p *part[K, V]) get() []entry[K, V] {
 }
 
 // find returns where in a part an entry is, or is to be put.
-func (p *part[K, V]) find(k K, place uint8) (int, bool) {
+func (p *shard[K, V]) find(k K, place uint8) (int, bool) {
 	list := p.get()
 	i, _ := slices.BinarySearchFunc(list, place, func(e entry[K, V], place uint8) int { return int(e.hash) - int(place) })
 	for ; i < len(list) && list[i].hash == place; i++ {
@@ -76,18 +76,18 @@ func (m Map[K, V]) Get(k K) (V, bool) {
 
 // put returns a copy of m with other entries, shared with no other map, in one part.
 func (m Map[K, V]) put(i, j int, entries []entry[K, V]) Map[K, V] {
-	root := new([fan]*middle[K, V])
+	root := new([fan]*shardGroup[K, V])
 	if m.root != nil {
 		*root = *m.root
 	}
-	mid := new(middle[K, V])
+	mid := new(shardGroup[K, V])
 	if root[i] != nil {
 		*mid = *root[i]
 	}
 	mid[j], root[i] = nil, mid
 	n := m.n - len(m.mid(i).part(j).get()) + len(entries)
 	if len(entries) > 0 {
-		mid[j] = &part[K, V]{entries}
+		mid[j] = &shard[K, V]{entries}
 	}
 	return Map[K, V]{root, n}
 }
@@ -172,21 +172,21 @@ func (m Map[K, V]) Diff(old Map[K, V]) iter.Seq[Change[K, V]] {
 	}
 }
 
-func (m Map[K, V]) mid(i int) *middle[K, V] {
+func (m Map[K, V]) mid(i int) *shardGroup[K, V] {
 	if m.root == nil {
 		return nil
 	}
 	return m.root[i]
 }
 
-func (d *middle[K, V]) part(j int) *part[K, V] {
+func (d *shardGroup[K, V]) part(j int) *shard[K, V] {
 	if d == nil {
 		return nil
 	}
 	return d[j]
 }
 
-func diffPart[K comparable, V comparable](a, b *part[K, V], yield func(Change[K, V]) bool) bool {
+func diffPart[K comparable, V comparable](a, b *shard[K, V], yield func(Change[K, V]) bool) bool {
 	for _, e := range a.get() {
 		c := Change[K, V]{Key: e.key, Old: e.value, Had: true}
 		if at, ok := b.find(e.key, e.hash); ok {

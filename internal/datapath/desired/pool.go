@@ -77,8 +77,8 @@ func (p Pools) Of(v6 bool, among TrafficPolicy) Pool {
 	return out
 }
 
-// Anybody tells whether the service has somebody to choose, wherever.
-func (p Pools) Anybody(v6 bool) bool {
+// HasBackends tells whether the service has somebody to choose, wherever.
+func (p Pools) HasBackends(v6 bool) bool {
 	f := p[0]
 	if v6 {
 		f = p[1]

@@ -7,10 +7,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Private is egress of a host's containers through the host's own stack:
+// HostNAT is egress of a host's containers through the host's own stack:
 // endpoint addresses overlap between tenants, so each endpoint has an address
 // of the host's private subnet there, and the data plane translates one to one.
-type Private struct {
+type HostNAT struct {
 	Subnet    netip.Prefix // IPv4
 	Addr      netip.Addr   // the host's own address in it
 	Subnet6   netip.Prefix // model.PvtSubnet6; zero = IPv6 has no egress
@@ -42,9 +42,9 @@ var (
 	RouterAddr = netip.AddrFrom4([4]byte{169, 254, 1, 1})
 )
 
-// NewPrivate returns egress by a private subnet: the host's address is the
+// NewHostNAT returns egress by a private subnet: the host's address is the
 // last usable one. nil when the subnet is not IPv4 or holds no endpoint.
-func NewPrivate(subnet netip.Prefix) *Private {
+func NewHostNAT(subnet netip.Prefix) *HostNAT {
 	if !subnet.IsValid() || !subnet.Addr().Is4() || subnet.Bits() > 30 {
 		return nil
 	}
@@ -52,11 +52,11 @@ func NewPrivate(subnet netip.Prefix) *Private {
 	for i := subnet.Bits(); i < 31; i++ {
 		last[i/8] |= 0x80 >> (i % 8)
 	}
-	return &Private{Subnet: subnet.Masked(), Addr: netip.AddrFrom4(last), Interface: HostInterface, RouterMAC: RouterMAC}
+	return &HostNAT{Subnet: subnet.Masked(), Addr: netip.AddrFrom4(last), Interface: HostInterface, RouterMAC: RouterMAC}
 }
 
 // WithIPv6 gives IPv6 egress as well.
-func (p *Private) WithIPv6() *Private {
+func (p *HostNAT) WithIPv6() *HostNAT {
 	if p != nil {
 		p.Subnet6 = model.PvtSubnet6
 		p.Addr6 = p.Private6(p.Addr)
@@ -65,7 +65,7 @@ func (p *Private) WithIPv6() *Private {
 }
 
 // WithoutIPv6 returns egress for IPv4 alone.
-func (p *Private) WithoutIPv6() *Private {
+func (p *HostNAT) WithoutIPv6() *HostNAT {
 	if p == nil || !p.Subnet6.IsValid() {
 		return p
 	}
@@ -76,7 +76,7 @@ func (p *Private) WithoutIPv6() *Private {
 
 // Private6 returns the IPv6 address that goes with a private IPv4 one; zero = there
 // is none.
-func (p *Private) Private6(a netip.Addr) netip.Addr {
+func (p *HostNAT) Private6(a netip.Addr) netip.Addr {
 	if p == nil || !p.Subnet6.IsValid() || !a.Is4() {
 		return netip.Addr{}
 	}
@@ -87,14 +87,14 @@ func (p *Private) Private6(a netip.Addr) netip.Addr {
 
 // Contains tells whether an address may be an endpoint's private one: of the
 // subnet, and neither its first, its last, nor the host's.
-func (p *Private) Contains(a netip.Addr) bool {
+func (p *HostNAT) Contains(a netip.Addr) bool {
 	return p != nil && p.Subnet.Contains(a) && a != p.Subnet.Addr() && a.Less(p.Addr)
 }
 
-// Leads tells whether the router takes a packet from an endpoint of a network to an
+// Takes tells whether the router takes a packet from an endpoint of a network to an
 // address: a unicast one outside of the network, but for endpoints' private
 // addresses and Nowhere.
-func (p *Private) Leads(n *Network, to netip.Addr) bool {
+func (p *HostNAT) Takes(n *Network, to netip.Addr) bool {
 	switch {
 	case n.Contains(to) || to.Is6() && !p.Subnet6.IsValid():
 		return false
@@ -102,31 +102,31 @@ func (p *Private) Leads(n *Network, to netip.Addr) bool {
 		return true
 	}
 	return !p.Subnet.Contains(to) && !p.Subnet6.Contains(to) &&
-		!slices.ContainsFunc(Nowhere, func(x netip.Prefix) bool { return x.Contains(to) })
+		!slices.ContainsFunc(Blackhole, func(x netip.Prefix) bool { return x.Contains(to) })
 }
 
-// Nowhere is where no router leads: this network, loopback, multicast and reserved
+// Blackhole is where no router leads: this network, loopback, multicast and reserved
 // (RFC 6890), and of IPv6 also addresses of IPv4 (::ffff:0:0/96) and a link's.
-var Nowhere = []netip.Prefix{
+var Blackhole = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/3"),
 	netip.MustParsePrefix("::/64"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),
 }
 
 // IsTunnel reports whether a packet is for a host's tunnel. Later fragments, which have no
 // ports (0 here), pass: without the first one they are never reassembled.
-func (p *Private) IsTunnel(proto model.Protocol, port uint16) bool {
+func (p *HostNAT) IsTunnel(proto model.Protocol, port uint16) bool {
 	return proto == model.ProtoUDP && port == p.TunnelPort && port != 0
 }
 
 // Diverts tells whether the host takes a packet that a container sends to a VLAN
 // network's physical router: one to the host's own private address, or one to any
 // name server (UDP and TCP port 53), which the host's name server answers.
-func (p *Private) Diverts(n *Network, to netip.Addr, proto model.Protocol, port uint16) bool {
+func (p *HostNAT) Diverts(n *Network, to netip.Addr, proto model.Protocol, port uint16) bool {
 	router := n.Router()
 	if to.Is6() {
 		router = n.Router6()
 	}
-	return !router.IsValid() && p.Leads(n, to) &&
+	return !router.IsValid() && p.Takes(n, to) &&
 		(to == p.Addr || to == p.Addr6 || port == 53 && (proto == model.ProtoUDP || proto == model.ProtoTCP))
 }
 
@@ -142,7 +142,7 @@ func (p *Port) PrivateNumber() netip.Addr {
 
 // Check returns an error unless each private address of a port may be an
 // endpoint's, the port has an own address of that family, and both have one number.
-func (p *Private) Check(o *Port) error {
+func (p *HostNAT) Check(o *Port) error {
 	n := o.PrivateNumber()
 	if o.Private.IsValid() && (o.Private != n || !p.Contains(n) || !o.IPv4.IsValid()) {
 		return model.Errorf(model.ErrInvalid, "private address %s is not an endpoint's in %s", o.Private, p.Subnet)

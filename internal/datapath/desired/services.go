@@ -106,10 +106,10 @@ const (
 	// MaxAffine is of how many clients of a service the choice is remembered; for
 	// clients beyond it, their address alone decides.
 	MaxAffine = 16384
-	// MaxServices is how many services a host holds, and MaxFronts how many pairs of
+	// MaxServices is how many services a host holds, and MaxServiceFrontends how many pairs of
 	// address and port these have together: as many as a cluster has.
 	MaxServices = model.MaxServices
-	MaxFronts   = model.MaxFronts
+	MaxFronts   = model.MaxServiceFrontends
 )
 
 // The link-local service addresses: what a backend sees in place of its own

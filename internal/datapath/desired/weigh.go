@@ -6,10 +6,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Weigh is about how many entries of a data plane's tables differ between two
+// CountDifferences is about how many entries of a data plane's tables differ between two
 // versions of a set, either of which may be nil: peers times ports of the rules that
 // came, went or changed. It costs what differs, and does not make the entries.
-func Weigh(old, now *PolicySet) (n int) {
+func CountDifferences(old, now *PolicySet) (n int) {
 	if old == nil {
 		old = &PolicySet{}
 	}
@@ -19,13 +19,13 @@ func Weigh(old, now *PolicySet) (n int) {
 	for _, dir := range []model.Direction{model.In, model.Out} {
 		for _, t := range now.Tiers(dir) {
 			for c := range t.Rules.Diff(tierOf(old, dir, t.Tier).Rules) {
-				n += weighRule(c.Old, c.New)
+				n += countRule(c.Old, c.New)
 			}
 		}
 		for _, t := range old.Tiers(dir) {
 			if !slices.ContainsFunc(now.Tiers(dir), func(x Tier) bool { return x.Tier == t.Tier }) {
 				for _, r := range t.Rules.All() {
-					n += weighRule(r, nil)
+					n += countRule(r, nil)
 				}
 			}
 		}
@@ -33,7 +33,7 @@ func Weigh(old, now *PolicySet) (n int) {
 	return n
 }
 
-func weighRule(old, now *Rule) (n int) {
+func countRule(old, now *Rule) (n int) {
 	if old != nil && now != nil {
 		with := *old
 		if with.Identities = now.Identities; with.Equal(now) {

@@ -36,7 +36,7 @@ func TestWeigh(t *testing.T) {
 		"an action":                   {base, set(Rule{ID: "a", AnyPeer: true, Ports: tcp(1, 65534), Action: model.Deny}), 60},
 		"a protocol, one that any is": {nil, &PolicySet{Out: []Tier{{Rules: RulesOf(Rule{AnyPeer: true, Ports: []model.PortMatch{{Protocol: model.ProtoICMP}}})}}}, 1},
 	} {
-		if got := Weigh(x.old, x.now); got != x.want {
+		if got := CountDifferences(x.old, x.now); got != x.want {
 			t.Errorf("%s: %d, want %d", name, got, x.want)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Asked is a connection as the policy of one of its ends is asked about it.
-type Asked struct {
+// JudgedConnection is a connection as the policy of one of its ends is asked about it.
+type JudgedConnection struct {
 	Direction model.Direction // Out: of the source's policy, In: of the destination's
 	Peer      desired.Peer
 	Proto     model.Protocol
@@ -16,21 +16,21 @@ type Asked struct {
 }
 
 // Judge is what a set says of it.
-func (a Asked) Judge(s *desired.PolicySet) desired.Ruling {
+func (a JudgedConnection) Judge(s *desired.PolicySet) desired.Ruling {
 	return s.Judge(a.Direction, a.Peer, a.Proto, a.Port)
 }
 
-// End is one end of a connection that has a policy.
-type End struct {
-	Asked
+// PolicyEnd is one end of a connection that has a policy.
+type PolicyEnd struct {
+	JudgedConnection
 	Set    *desired.PolicySet
 	Audits []*desired.PolicySet // beside it, as far as they are in
 }
 
-// EndOf is the end of a connection whose policy is set; get finds the sets that
+// PolicyEndOf is the end of a connection whose policy is set; get finds the sets that
 // are in, nil = none.
-func EndOf(asked Asked, set *desired.PolicySet, get func(desired.PolicySetID) *desired.PolicySet) End {
-	e := End{Asked: asked, Set: set}
+func PolicyEndOf(asked JudgedConnection, set *desired.PolicySet, get func(desired.PolicySetID) *desired.PolicySet) PolicyEnd {
+	e := PolicyEnd{JudgedConnection: asked, Set: set}
 	for _, id := range set.Audits {
 		if s := get(id); s != nil {
 			e.Audits = append(e.Audits, s)
@@ -41,21 +41,21 @@ func EndOf(asked Asked, set *desired.PolicySet, get func(desired.PolicySetID) *d
 
 // AuditEvents are reported for a new connection beside the verdict of the set in force: the
 // rules with Log that it matched, and audited sets that would decide otherwise.
-func (e End) AuditEvents(said desired.Ruling) (out []FlowEvent) {
+func (e PolicyEnd) AuditEvents(said desired.Ruling) (out []FlowEvent) {
 	for _, r := range said.Logged {
 		out = append(out, FlowEvent{Kind: FlowLogged, Decisions: []Decision{{Direction: e.Direction, Rule: r.ID, Action: r.Action}}})
 	}
 	for _, s := range e.Audits {
-		if would, differs := e.would(said, s); differs {
+		if would, differs := e.auditDecision(said, s); differs {
 			out = append(out, would)
 		}
 	}
 	return out
 }
 
-// would is how an audited set would decide otherwise than the one that is in
+// auditDecision is how an audited set would decide otherwise than the one that is in
 // force said, if it would.
-func (e End) would(said desired.Ruling, audited *desired.PolicySet) (FlowEvent, bool) {
+func (e PolicyEnd) auditDecision(said desired.Ruling, audited *desired.PolicySet) (FlowEvent, bool) {
 	would := e.Judge(audited)
 	out := FlowEvent{
 		Kind: FlowWouldAllow, Policy: audited.Audited,
@@ -67,29 +67,29 @@ func (e End) would(said desired.Ruling, audited *desired.PolicySet) (FlowEvent, 
 	return out, would.Pass != said.Pass
 }
 
-// About is an aside of what e tells of.
-func (e FlowEvent) About(aside FlowEvent) FlowEvent {
+// AsAudit is an aside of what e tells of.
+func (e FlowEvent) AsAudit(aside FlowEvent) FlowEvent {
 	e.Reason = ""
 	e.Kind, e.Decisions, e.Policy = aside.Kind, aside.Decisions, aside.Policy
 	return e
 }
 
-// askShare is how much of a second goes into asking policies at most.
-const askShare = time.Second / 4
+// monitorShare is how much of a second goes into asking policies at most.
+const monitorShare = time.Second / 4
 
-// Asking bounds the time that a monitor spends on asking policies; nil = nothing
+// MonitorBudget bounds the time that a monitor spends on asking policies; nil = nothing
 // does.
-type Asking struct{ spent time.Duration }
+type MonitorBudget struct{ spent time.Duration }
 
-// Left tells whether there is time in this second.
-func (a *Asking) Left() bool { return a == nil || a.spent < askShare }
+// HasTime tells whether there is time in this second.
+func (a *MonitorBudget) HasTime() bool { return a == nil || a.spent < monitorShare }
 
-// Spent counts the time since began.
-func (a *Asking) Spent(began time.Time) {
+// AddSince counts the time since began.
+func (a *MonitorBudget) AddSince(began time.Time) {
 	if a != nil {
 		a.spent += time.Since(began)
 	}
 }
 
-// Tick begins another second.
-func (a *Asking) Tick() { a.spent = 0 }
+// NextSecond begins another second.
+func (a *MonitorBudget) NextSecond() { a.spent = 0 }

@@ -10,8 +10,8 @@ import (
 // every driver has checks here, and reports where it is missing: what is accepted never
 // stays without effect silently.
 type Capabilities struct {
-	Egress           bool `json:"egress"`          // makes desired.Private.Interface on the host, by which containers reach it and the outside
-	Egress6          bool `json:"egress6"`         // ... by IPv6 too (desired.Private.Subnet6)
+	Egress           bool `json:"egress"`          // makes desired.HostNAT.Interface on the host, by which containers reach it and the outside
+	Egress6          bool `json:"egress6"`         // ... by IPv6 too (desired.HostNAT.Subnet6)
 	Services         bool `json:"services"`        // makes desired.Host.Services true
 	ExternalServices bool `json:"servicesOutside"` // ... for clients on the host and beyond it too (desired.Service.Exposed)
 	ClientsByTunnel  bool `json:"clientsByTunnel"` // takes the clients that another host leads to containers here, and answers by that host
@@ -32,10 +32,10 @@ type Capabilities struct {
 	UserSpace bool `json:"userSpace"`
 
 	// Verbs that not every driver has; nil = this one has not.
-	Preparer Preparer `json:"-"`
-	Tabled   Tabled   `json:"-"`
-	Drifting Drifting `json:"-"`
-	Watched  Watched  `json:"-"`
+	Preparer Preparer      `json:"-"`
+	Tabled   TableReporter `json:"-"`
+	Drifting DriftReporter `json:"-"`
+	Watched  HangReporter  `json:"-"`
 	// Memberships is set with Multicast where the driver sees packets.
 	Memberships  Memberships  `json:"-"`
 	TunnelProber TunnelProber `json:"-"`
@@ -47,16 +47,16 @@ type Preparer interface {
 	Prepare(ctx context.Context, want desired.Host) error
 }
 
-// Watched is a driver whose data plane is another program, which may hang. Hangs answers at
+// HangReporter is a driver whose data plane is another program, which may hang. Hangs answers at
 // once, also while Apply waits for that program: why the data plane does not answer, nil
 // while it does.
-type Watched interface {
+type HangReporter interface {
 	Hangs() error
 }
 
-// Tabled is a driver that tells how full the tables of its data plane are: the
+// TableReporter is a driver that tells how full the tables of its data plane are: the
 // tables that it fills itself, and the ones that packets fill. It answers from what is
 // counted anyway, or within a second: its cost does not grow with the entries.
-type Tabled interface {
+type TableReporter interface {
 	Tables() map[string]TableStats // by name; without tables whose fill cannot be told now
 }

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Drifting is a driver that tells how often it put back what somebody else had
+// DriftReporter is a driver that tells how often it put back what somebody else had
 // taken from the data plane or changed in it.
-type Drifting interface {
+type DriftReporter interface {
 	DriftRepairs() map[string]uint64 // by what it was: one of the Drift constants
-	// DriftLately names what was put back since then, the newest first, each once, ten at
+	// RecentDrift names what was put back since then, the newest first, each once, ten at
 	// most.
-	DriftLately(since time.Time) []string
+	RecentDrift(since time.Time) []string
 }
 
 // What drifts.
@@ -46,8 +46,8 @@ const (
 	driftReported   = 10 // names in one report
 )
 
-// Repaired records that n objects of a kind were put back.
-func (d *Drift) Repaired(log *slog.Logger, what, object string, n int) {
+// Add records that n objects of a kind were put back.
+func (d *Drift) Add(log *slog.Logger, what, object string, n int) {
 	if n == 0 {
 		return
 	}
@@ -72,8 +72,8 @@ func (d *Drift) DriftRepairs() map[string]uint64 {
 	return out
 }
 
-// DriftLately implements Drifting.
-func (d *Drift) DriftLately(since time.Time) (names []string) {
+// RecentDrift implements Drifting.
+func (d *Drift) RecentDrift(since time.Time) (names []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, r := range slices.Backward(d.last) {

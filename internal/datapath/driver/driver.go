@@ -71,9 +71,9 @@ type Report struct {
 type Problem struct {
 	Object string
 	Err    error
-	// Strange: it is about what somebody else has added, which is left alone; the picture is
+	// Unmanaged: it is about what somebody else has added, which is left alone; the picture is
 	// true all the same.
-	Strange bool
+	Unmanaged bool
 }
 
 // DownError says that somebody has set a port's interface down, on the host's

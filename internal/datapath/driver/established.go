@@ -34,8 +34,8 @@ func (u PendingAudits) Sets() map[desired.PolicySetID]bool {
 	return out
 }
 
-// Alike are connections that live and differ in their source ports at most.
-type Alike struct {
+// ConnectionGroup are connections that live and differ in their source ports at most.
+type ConnectionGroup struct {
 	Network  model.NetworkID
 	Src, Dst netip.Addr
 	Proto    model.Protocol
@@ -44,17 +44,17 @@ type Alike struct {
 	From, To string // local ports at their ends; "" = elsewhere
 }
 
-// Count is how many are alike, and the lowest of their source ports.
-type Count struct {
+// ConnectionCount is how many are alike, and the lowest of their source ports.
+type ConnectionCount struct {
 	N       uint64
 	SrcPort uint16
 }
 
-// Established are connections that live.
-type Established map[Alike]Count
+// EstablishedConnections are connections that live.
+type EstablishedConnections map[ConnectionGroup]ConnectionCount
 
 // Add counts one. Broadcasts are none.
-func (l Established) Add(a Alike, srcPort uint16) {
+func (l EstablishedConnections) Add(a ConnectionGroup, srcPort uint16) {
 	if a.Dst.IsMulticast() || a.Dst == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 		return
 	}
@@ -69,10 +69,10 @@ func (l Established) Add(a Alike, srcPort uint16) {
 }
 
 // PolicyEnds are the ends here that have a policy, the source's first. set is a port's,
-// peer who an address is, get as EndOf has it; nil = none, or its rules are not in.
-func (a Alike) PolicyEnds(
+// peer who an address is, get as PolicyEndOf has it; nil = none, or its rules are not in.
+func (a ConnectionGroup) PolicyEnds(
 	set func(port string) *desired.PolicySet, peer func(netip.Addr) desired.Peer, get func(desired.PolicySetID) *desired.PolicySet,
-) (out []End) {
+) (out []PolicyEnd) {
 	for _, x := range []struct {
 		dir  model.Direction
 		port string
@@ -82,17 +82,17 @@ func (a Alike) PolicyEnds(
 		if s == nil {
 			continue
 		}
-		asked := Asked{Direction: x.dir, Peer: peer(x.peer), Proto: a.Proto, Port: a.DstPort}
+		asked := JudgedConnection{Direction: x.dir, Peer: peer(x.peer), Proto: a.Proto, Port: a.DstPort}
 		if a.Routed {
 			asked.Peer.Identity = model.IdentityExternal
 		}
-		out = append(out, EndOf(asked, s, get))
+		out = append(out, PolicyEndOf(asked, s, get))
 	}
 	return out
 }
 
 // event is their report, without the audit rules' part.
-func (a Alike) event(c Count) FlowEvent {
+func (a ConnectionGroup) event(c ConnectionCount) FlowEvent {
 	return FlowEvent{
 		Time: time.Now(), Count: c.N, Established: true, Network: a.Network, Port: a.From,
 		Src: a.Src, Dst: a.Dst, Proto: a.Proto, SrcPort: c.SrcPort, DstPort: a.DstPort,
@@ -103,26 +103,26 @@ func (a Alike) event(c Count) FlowEvent {
 // Its methods may be called from several goroutines.
 type EstablishedQueue struct {
 	mu   sync.Mutex
-	list []census
+	list []establishedBatch
 }
 
-// census are the connections that lived when audits came or changed.
-type census struct {
-	conns     Established
+// establishedBatch are the connections that lived when audits came or changed.
+type establishedBatch struct {
+	conns     EstablishedConnections
 	audits    PendingAudits
-	policyEnd func(Alike) []End
+	policyEnd func(ConnectionGroup) []PolicyEnd
 }
 
 // Add puts connections in; ends finds what Alike.PolicyEnds returns.
-func (l *EstablishedQueue) Add(conns Established, audits PendingAudits, ends func(Alike) []End) {
+func (l *EstablishedQueue) Add(conns EstablishedConnections, audits PendingAudits, ends func(ConnectionGroup) []PolicyEnd) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.list = append(l.list, census{conns, audits, ends})
+	l.list = append(l.list, establishedBatch{conns, audits, ends})
 }
 
-// Tell tells how the audits would judge them, for as long as there is time.
-func (l *EstablishedQueue) Tell(q *FlowQueue, t *Asking) {
-	for t.Left() {
+// Report tells how the audits would judge them, for as long as there is time.
+func (l *EstablishedQueue) Report(q *FlowQueue, t *MonitorBudget) {
+	for t.HasTime() {
 		a, n, of, ok := l.next()
 		if !ok {
 			return
@@ -134,20 +134,20 @@ func (l *EstablishedQueue) Tell(q *FlowQueue, t *Asking) {
 				if !of.audits[desired.Audit{Set: end.Set.ID, Audited: s.ID}] {
 					continue
 				}
-				if e, differs := end.would(said, s); differs {
-					q.Send(a.event(n).About(e))
+				if e, differs := end.auditDecision(said, s); differs {
+					q.Send(a.event(n).AsAudit(e))
 				}
 			}
 			if !said.Pass {
 				break
 			}
 		}
-		t.Spent(began)
+		t.AddSince(began)
 	}
 }
 
 // next takes connections that are alike.
-func (l *EstablishedQueue) next() (Alike, Count, census, bool) {
+func (l *EstablishedQueue) next() (ConnectionGroup, ConnectionCount, establishedBatch, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for ; len(l.list) > 0; l.list = l.list[1:] {
@@ -156,5 +156,5 @@ func (l *EstablishedQueue) next() (Alike, Count, census, bool) {
 			return a, n, l.list[0], true
 		}
 	}
-	return Alike{}, Count{}, census{}, false
+	return ConnectionGroup{}, ConnectionCount{}, establishedBatch{}, false
 }

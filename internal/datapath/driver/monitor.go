@@ -103,24 +103,24 @@ func (q *FlowQueue) Events() <-chan FlowEvent { return q.ch }
 func (q *FlowQueue) Send(e FlowEvent) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.sayLost()
+	q.sendLost()
 	if !q.put(e) {
 		q.lost += max(e.Count, 1)
-		q.sayLost()
+		q.sendLost()
 	}
 }
 
-// Lose counts n packets that were not told of.
-func (q *FlowQueue) Lose(n uint64) {
+// AddLost counts n packets that were not told of.
+func (q *FlowQueue) AddLost(n uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.lost += n
-	q.sayLost()
+	q.sendLost()
 }
 
-// sayLost tells what is lost; where there is no room for that either, the last
+// sendLost tells what is lost; where there is no room for that either, the last
 // events of a flood may be among it, so nothing else might ever ask again.
-func (q *FlowQueue) sayLost() {
+func (q *FlowQueue) sendLost() {
 	switch {
 	case q.lost == 0:
 	case q.put(FlowEvent{Time: time.Now(), Kind: FlowLost, Count: q.lost}):
@@ -130,7 +130,7 @@ func (q *FlowQueue) sayLost() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			q.again = nil
-			q.sayLost()
+			q.sendLost()
 		})
 	}
 }

@@ -34,7 +34,7 @@ func newAsking(t *testing.T, sizes map[string]uint32) *asking {
 	c := &asking{rig: r, t: t, drv: r.open(t), port: 20000}
 	t.Cleanup(func() { _ = c.drv.Close() })
 	_, pic, vips, _ := r.served(t)
-	pic.Private = desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+	pic.HostNAT = desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16"))
 	up, err := monotonic()
 	if err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func (dp *datapath) apply(want desired.Host, rep *driver.Report) error {
 	}
 	run.last, dp.applied.known = dp.applied.host, false
 	err := dp.write(run)
-	dp.ports.tellUnserved(run)
+	dp.ports.failUnserved(run)
 	if err == nil && dp.tables.compareDue(w.changes > 0) {
 		err = dp.tables.compare(time.Now().Add(dp.tables.compareFor))
 	}
@@ -85,7 +85,7 @@ func (dp *datapath) apply(want desired.Host, rep *driver.Report) error {
 		dp.applied.begun = epoch == nil
 		err = errors.Join(err, epoch)
 	}
-	dp.policies.purgeDoomed(time.Now().Add(-doomedGrace)) // after what is written, which else would take its memory at once
+	dp.policies.purgeStale(time.Now().Add(-staleGrace)) // after what is written, which else would take its memory at once
 	dp.applied.host = want
 	return err
 }
@@ -117,7 +117,7 @@ func (dp *datapath) write(run *applyRun) error {
 // putPins restores missing pins when the programs of every port are checked.
 func (dp *datapath) putPins(run *applyRun) error {
 	if run.verify = dp.ports.verifyAll(run); run.verify {
-		dp.pins.put(run)
+		dp.pins.restore(run)
 	}
 	return nil
 }

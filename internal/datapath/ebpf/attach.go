@@ -204,15 +204,15 @@ func (a *attacher) link(name, ifname string, ifindex int, ingress bool, prog *eb
 	if err != nil {
 		return false, fmt.Errorf("interface %s: attach: %w", ifname, err)
 	}
-	if err := a.keep(name, ifname, l); err != nil {
+	if err := a.pin(name, ifname, l); err != nil {
 		return false, err
 	}
 	return true, nil
 }
 
-// keep pins a link, so that it outlives this process; one that cannot be pinned
+// pin pins a link, so that it outlives this process; one that cannot be pinned
 // is taken off.
-func (a *attacher) keep(name, ifname string, l link.Link) error {
+func (a *attacher) pin(name, ifname string, l link.Link) error {
 	if err := l.Pin(filepath.Join(a.dir, name)); err != nil {
 		return errors.Join(fmt.Errorf("interface %s: pin: %w", ifname, err), removeLink(l))
 	}

@@ -14,19 +14,19 @@ import (
 // auditEvents tells what the policies asked about a new connection say of it beside
 // their verdicts.
 func (m *monitor) auditEvents(f driver.FlowEvent, list []verdict) {
-	defer m.asking.Spent(time.Now())
+	defer m.asking.AddSince(time.Now())
 	for _, v := range list {
-		if !m.asking.Left() {
-			m.queue.Lose(f.Count)
+		if !m.asking.HasTime() {
+			m.queue.AddLost(f.Count)
 			return
 		}
 		said := v.Judge(v.Set)
 		if !v.is(said) {
-			m.queue.Lose(f.Count)
+			m.queue.AddLost(f.Count)
 			continue
 		}
 		for _, e := range v.AuditEvents(said) {
-			m.queue.Send(f.About(e))
+			m.queue.Send(f.AsAudit(e))
 		}
 	}
 }

@@ -17,8 +17,8 @@ type member struct {
 	index uint32
 }
 
-// candidates are who may be chosen, by whom is chosen among, sorted by index.
-type candidates struct {
+// backendPool are who may be chosen, by whom is chosen among, sorted by index.
+type backendPool struct {
 	of  [backendTables][]member
 	all []member // by any
 	s   *desired.Service
@@ -61,8 +61,8 @@ func poolMask(s *desired.Service) (mask uint64) {
 	return mask
 }
 
-// poolsOf are the backends of each choice of a service; nil = no client uses it.
-func poolsOf(s *desired.Service) (out [backendTables]*desired.Pool) {
+// backendsByPool are the backends of each choice of a service; nil = no client uses it.
+func backendsByPool(s *desired.Service) (out [backendTables]*desired.Pool) {
 	mask, pools := poolMask(s), s.Pools()
 	for _, among := range []desired.TrafficPolicy{desired.TrafficCluster, desired.TrafficLocal, desired.TrafficNear} {
 		for family := range 2 {
@@ -80,7 +80,7 @@ func tableKey(number uint32, choice int) uint32 { return number<<3 | uint32(choi
 
 // putBackends writes a service's backends; gone are the ones to remove once no entry leads
 // to them.
-func (r *serviceRun) putBackends(x *servedService, s *desired.Service) (c candidates, gone []backendKey, err error) {
+func (r *serviceRun) putBackends(x *servedService, s *desired.Service) (c backendPool, gone []backendKey, err error) {
 	c.s, c.known = s, map[uint16]uint64{}
 	defer func() {
 		for id, i := range x.index {
@@ -91,7 +91,7 @@ func (r *serviceRun) putBackends(x *servedService, s *desired.Service) (c candid
 	for _, i := range x.index {
 		used[i] = true
 	}
-	next, pools := uint32(0), poolsOf(s)
+	next, pools := uint32(0), backendsByPool(s)
 	x.own = nil
 	for key, b := range s.Backends.All() {
 		id := desired.BackendID(key)
@@ -146,7 +146,7 @@ func (r *serviceRun) putBackends(x *servedService, s *desired.Service) (c candid
 // putHeader writes what a choice of a service rests on: its backends, if they are few,
 // else a table of the slots' owners, which is written before. A service that has had a
 // table keeps it until it has half as many.
-func (r *serviceRun) putHeader(number uint32, c candidates) error {
+func (r *serviceRun) putHeader(number uint32, c backendPool) error {
 	old, had := r.maps.Services.have[number]
 	h := service{Generation: old.Generation, Seed: c.s.Seed(), Affinity: uint64(c.s.Affinity), Pools: poolMask(c.s)}
 	limit := scanned
@@ -197,7 +197,7 @@ func (r *serviceRun) putTable(key uint32, known map[uint16]uint64, members []mem
 		return writeError{fmt.Errorf("map choices: %w", err)}
 	}
 	defer func() { err = errors.Join(err, inner.Close()) }()
-	next := ownersOf(r.s.slots.trusted(key, table), known, members)
+	next := ownersOf(r.s.slots.verifiedContents(key, table), known, members)
 	n, err := r.s.slots.put(key, inner, table, next, fresh)
 	r.run.count(n > 0)
 	return err

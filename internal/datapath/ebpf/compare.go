@@ -34,23 +34,23 @@ const (
 type comparedTable interface {
 	// compare reads the map. Where it ends early, after until, done is false and the next
 	// call continues there.
-	compare(until time.Time) (u unlike, done bool, err error)
+	compare(until time.Time) (u mapDifference, done bool, err error)
 	// rewrite makes the map hold what was written, after compare has found a difference.
 	rewrite() error
 	// peek shows what the map holds, until back, which is never nil, is called.
 	peek() (back func(), err error)
 }
 
-// unlike is how a map was unlike what was written.
-type unlike struct {
+// mapDifference is how a map was unlike what was written.
+type mapDifference struct {
 	table                string
 	gone, wrong, tooMuch int
 }
 
-func (u unlike) n() int { return u.gone + u.wrong + u.tooMuch }
+func (u mapDifference) n() int { return u.gone + u.wrong + u.tooMuch }
 
 // String names the map and what was wrong with it.
-func (u unlike) String() string {
+func (u mapDifference) String() string {
 	return fmt.Sprintf("map %s (%d gone, %d wrong, %d too many)", u.table, u.gone, u.wrong, u.tooMuch)
 }
 
@@ -94,7 +94,7 @@ func (t *table[K, V]) at(k K) (V, bool) {
 	return v, ok
 }
 
-func (t *table[K, V]) compare(time.Time) (unlike, bool, error) {
+func (t *table[K, V]) compare(time.Time) (mapDifference, bool, error) {
 	u, err := compareMap(t.name, t.m, len(t.have), t.at)
 	return u, true, err
 }
@@ -106,7 +106,7 @@ func (t *ruleTable) at(k ruleKey) (rule, bool) {
 	return v, ok
 }
 
-func (t *ruleTable) compare(time.Time) (unlike, bool, error) {
+func (t *ruleTable) compare(time.Time) (mapDifference, bool, error) {
 	u, err := compareMap("rules", t.m, t.n, t.at)
 	return u, true, err
 }
@@ -124,8 +124,8 @@ func (t *ruleTable) rewrite() error {
 }
 
 // compareMap returns how a map is unlike the n entries that at looks up.
-func compareMap[K, V comparable](name string, m *ebpf.Map, n int, at func(K) (V, bool)) (unlike, error) {
-	u := unlike{table: name, gone: n}
+func compareMap[K, V comparable](name string, m *ebpf.Map, n int, at func(K) (V, bool)) (mapDifference, error) {
+	u := mapDifference{table: name, gone: n}
 	err := readMap(name, m, func(k K, v V) {
 		switch want, ok := at(k); {
 		case !ok:
@@ -138,7 +138,7 @@ func compareMap[K, V comparable](name string, m *ebpf.Map, n int, at func(K) (V,
 		}
 	})
 	if err != nil {
-		return unlike{table: name}, err
+		return mapDifference{table: name}, err
 	}
 	u.gone = max(u.gone, 0) // an LPM trie is read from the start where an entry goes meanwhile
 	return u, nil

@@ -99,7 +99,7 @@ func TestDamagedTablesAreRewritten(t *testing.T) {
 	}
 	look()
 	if n := d.DriftRepairs()[driver.DriftEntry]; n != 0 {
-		t.Errorf("%d repairs of what nobody has touched: %q", n, d.DriftLately(time.Time{}))
+		t.Errorf("%d repairs of what nobody has touched: %q", n, d.RecentDrift(time.Time{}))
 	}
 	before := contents(t, d)
 	must := func(err error) {
@@ -108,9 +108,9 @@ func TestDamagedTablesAreRewritten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := map[string]unlike{}
+	want := map[string]mapDifference{}
 	for name, entries := range before {
-		m, u := d.dp.obj.pinned[name], unlike{table: name}
+		m, u := d.dp.obj.pinned[name], mapDifference{table: name}
 		if m.Type() != ebpf.Array {
 			must(m.Put(strayKey(m), make([]byte, m.ValueSize())))
 			u.tooMuch++
@@ -150,7 +150,7 @@ func TestDamagedTablesAreRewritten(t *testing.T) {
 	if n := d.DriftRepairs()[driver.DriftEntry]; n != sum {
 		t.Errorf("%d repairs are counted, want %d", n, sum)
 	}
-	names := d.DriftLately(began)
+	names := d.RecentDrift(began)
 	if len(names) != 10 {
 		t.Errorf("%d names are told at once: %q", len(names), names)
 	}
@@ -230,9 +230,9 @@ type fakeTable struct {
 	err                               error
 }
 
-func (f *fakeTable) compare(time.Time) (unlike, bool, error) {
+func (f *fakeTable) compare(time.Time) (mapDifference, bool, error) {
 	f.compared++
-	return unlike{table: "fake", wrong: f.wrong}, f.compared >= f.steps, f.err
+	return mapDifference{table: "fake", wrong: f.wrong}, f.compared >= f.steps, f.err
 }
 
 func (f *fakeTable) rewrite() error {
@@ -311,7 +311,7 @@ func TestFullMapIsRewritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		u, _, err := x.compare(time.Time{})
-		if want := (unlike{"some", 1, 1, 1}); err != nil || u != want {
+		if want := (mapDifference{"some", 1, 1, 1}); err != nil || u != want {
 			t.Errorf("%s: compare() = %+v, %v, want %+v", kind, u, err, want)
 		}
 		if err := x.rewrite(); err != nil {

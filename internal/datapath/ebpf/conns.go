@@ -9,8 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// many is the number of entries from which a map of a size has little room: 80 %.
-func many(size uint32) uint32 { return uint32(uint64(size) * 4 / 5) }
+// nearlyFullAt is the number of entries from which a map of a size has little room: 80 %.
+func nearlyFullAt(size uint32) uint32 { return uint32(uint64(size) * 4 / 5) }
 
 // connections are the maps of connections, of which each owner has a share
 // (bpf/share.h). The programs evict half-open ones, the driver open ones; the
@@ -18,8 +18,8 @@ func many(size uint32) uint32 { return uint32(uint64(size) * 4 / 5) }
 type connections struct {
 	half, open fill
 	obj        *objects
-	given      []share // as the programs read it
-	before     uint64  // evicted before this process began
+	given      []ownerShare // as the programs read it
+	before     uint64       // evicted before this process began
 	counted    bool
 }
 
@@ -40,7 +40,7 @@ type owned struct {
 // openCount is how many connections are open, by what the programs and the last
 // sweep say.
 func (c *connections) openCount() (int64, error) {
-	var spent, given share
+	var spent, given ownerShare
 	all := uint32(0)
 	if err := errors.Join(c.obj.Spent.Lookup(all, &spent), c.obj.Given.Lookup(all, &given)); err != nil {
 		return 0, fmt.Errorf("read maps spent and given: %w", err)
@@ -48,10 +48,10 @@ func (c *connections) openCount() (int64, error) {
 	return int64(int32(spent.Open - given.Open)), nil
 }
 
-// short tells whether there is little room for open connections.
-func (c *connections) short() bool {
+// isNearlyFull tells whether there is little room for open connections.
+func (c *connections) isNearlyFull() bool {
 	n, err := c.openCount()
-	return err == nil && n >= int64(many(uint32(c.open.most)))
+	return err == nil && n >= int64(nearlyFullAt(uint32(c.open.most)))
 }
 
 // sweep deletes the connections that fn says and counts the others. When there
@@ -62,12 +62,12 @@ func (c *connections) sweep(fn func(connKey, conn) bool) error {
 	defer c.open.mu.Unlock()
 	c.half.mu.Lock()
 	defer c.half.mu.Unlock()
-	left := make([]share, owners)
+	left := make([]ownerShare, ownerCount)
 	held, err := c.openCount()
 	if err != nil {
 		return err
 	}
-	crowded := held >= int64(many(uint32(c.open.most)))
+	crowded := held >= int64(nearlyFullAt(uint32(c.open.most)))
 	var open []owned
 	dead := map[*ebpf.Map][]connKey{}
 	places := map[connKey]uint32{}
@@ -80,7 +80,7 @@ func (c *connections) sweep(fn func(connKey, conn) bool) error {
 			open = append(open, owned{k, v.Owner, v.Seen})
 		}
 		left[0].Open++
-		left[v.Owner%owners].Open++
+		left[v.Owner%ownerCount].Open++
 	})
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (c *connections) sweep(fn func(connKey, conn) bool) error {
 		for _, o := range out {
 			dead[c.obj.Conns] = append(dead[c.obj.Conns], o.key)
 			left[0].Open--
-			left[o.owner%owners].Open--
+			left[o.owner%ownerCount].Open--
 		}
 		c.open.evicted += uint64(len(out))
 	}
@@ -104,7 +104,7 @@ func (c *connections) sweep(fn func(connKey, conn) bool) error {
 			return
 		}
 		left[0].Half++
-		left[v.Owner%owners].Half++
+		left[v.Owner%ownerCount].Half++
 	})
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (c *connections) sweep(fn func(connKey, conn) bool) error {
 		return err
 	}
 	c.open.entries, c.half.entries = uint64(left[0].Open), uint64(left[0].Half)
-	return c.give(left)
+	return c.publishBudgets(left)
 }
 
 // free gives back the places of half-open connections that were deleted.
@@ -135,20 +135,20 @@ func (c *connections) free(places map[connKey]uint32) error {
 	return nil
 }
 
-// give tells the programs what each owner has left. What they make and take
+// publishBudgets tells the programs what each owner has left. What they make and take
 // away meanwhile makes it inexact until the next time.
-func (c *connections) give(left []share) error {
+func (c *connections) publishBudgets(left []ownerShare) error {
 	if c.given == nil {
-		c.given = make([]share, 0, owners)
-		if err := eachEntry("given", c.obj.Given, 1, func(_ uint32, s share) { c.given = append(c.given, s) }); err != nil {
+		c.given = make([]ownerShare, 0, ownerCount)
+		if err := eachEntry("given", c.obj.Given, 1, func(_ uint32, s ownerShare) { c.given = append(c.given, s) }); err != nil {
 			return err
 		}
 	}
 	at := 0
 	var changed []uint32
-	var now []share
-	err := eachEntry("spent", c.obj.Spent, 1, func(_ uint32, s share) {
-		g := share{s.Half - left[at].Half, s.Open - left[at].Open}
+	var now []ownerShare
+	err := eachEntry("spent", c.obj.Spent, 1, func(_ uint32, s ownerShare) {
+		g := ownerShare{s.Half - left[at].Half, s.Open - left[at].Open}
 		if g != c.given[at] {
 			c.given[at] = g
 			changed, now = append(changed, uint32(at)), append(now, g)

@@ -33,7 +33,7 @@ type datapath struct {
 	bandwidth *bandwidth
 	ports     *ports
 	groups    *multicastGroups
-	services  *serving
+	services  *serviceState
 
 	conns     *connections
 	conntrack *conntrack
@@ -61,7 +61,7 @@ func newDatapath(cfg Config, obj *objects, drift *driver.Drift) (*datapath, erro
 	dp.ports = &ports{obj: obj, att: dp.att, devices: dp.devices, bandwidth: dp.bandwidth, endpoints: dp.endpoints, networks: dp.networks, policies: dp.policies, repairs: r}
 	dp.groups = &multicastGroups{ports: dp.ports, joinedAt: map[string]int{}}
 	dp.conntrack = &conntrack{obj: obj, frags: newLRU("frags", obj.Frags, obj.Created, madeFrag, false), translations: newTranslations(obj.Translations, dp.conns), endpoints: dp.endpoints, networks: dp.networks}
-	dp.services = &serving{
+	dp.services = &serviceState{
 		maps: &serviceTables{}, settings: dp.settings, generations: changed, translations: dp.conntrack.translations,
 		affinities: newAffinities(obj), counts: newServiceCounters(obj),
 	}
@@ -102,7 +102,7 @@ func (dp *datapath) attach(cfg Config) error {
 	return dp.att.open(func(name string, wasUplink bool) *ebpf.Program {
 		ifname, dir, _ := strings.Cut(name, ":")
 		switch {
-		case dir == underDir:
+		case dir == belowPinDir:
 			return o.FromUnderlay
 		case ifname == cfg.Device:
 			return o.FromTunnel
@@ -132,7 +132,7 @@ type repairs struct {
 }
 
 // note records n restored objects of a kind, one of the Drift constants of the driver package.
-func (r repairs) note(kind, object string, n int) { r.drift.Repaired(r.log, kind, object, n) }
+func (r repairs) note(kind, object string, n int) { r.drift.Add(r.log, kind, object, n) }
 
 // program records that a program was missing on an interface.
 func (r repairs) program(was bool, name string) {

@@ -27,10 +27,10 @@ type devices struct {
 	settings *programSettings
 	repairs  repairs
 
-	under underlay
-	vlan  bool                       // there are VLAN networks, which need an uplink
-	vtep  atomic.Pointer[netip.Addr] // the tunnel's address, for probes
-	fault func() error               // tests only: called before a device is read
+	underlay  underlay
+	vlan      bool                       // there are VLAN networks, which need an uplink
+	vtep      atomic.Pointer[netip.Addr] // the tunnel's address, for probes
+	testFault func() error               // tests only: called before a device is read
 }
 
 // put makes sure of the tunnel device and the uplink, where networks need
@@ -53,10 +53,10 @@ func (d *devices) put(run *applyRun) error {
 		if err := d.putTunnel(run, &s, old); err != nil {
 			run.problem("tunnel "+d.cfg.Device, err)
 			run.tunnelErr = err
-			if d.stays(d.cfg.Device, old.VXLAN) {
+			if d.deviceRemains(d.cfg.Device, old.VXLAN) {
 				s.VXLAN, s.MTU, s.Underlay = old.VXLAN, old.MTU, old.Underlay
 				if s.Underlay != 0 {
-					d.att.wanted[d.under.name] = true
+					d.att.wanted[d.underlay.name] = true
 				}
 			}
 		}
@@ -67,7 +67,7 @@ func (d *devices) put(run *applyRun) error {
 		}
 		if err != nil {
 			run.problem("uplink "+name, err)
-			if d.stays(name, old.Uplink) {
+			if d.deviceRemains(name, old.Uplink) {
 				s.Uplink, s.UplinkMTU = old.Uplink, old.UplinkMTU
 			}
 		}
@@ -84,10 +84,10 @@ func (d *devices) put(run *applyRun) error {
 	return d.settings.put(s)
 }
 
-// stays tells whether a device that was in use, and could not be made sure of,
+// deviceRemains tells whether a device that was in use, and could not be made sure of,
 // is still there: then it stays in use, with its program. What the kernel does
 // not tell is taken to be there.
-func (d *devices) stays(name string, index uint32) bool {
+func (d *devices) deviceRemains(name string, index uint32) bool {
 	if index == 0 {
 		return false
 	}
@@ -100,19 +100,19 @@ func (d *devices) stays(name string, index uint32) bool {
 
 // putTunnel makes sure of the tunnel device, its program, and the short ways.
 func (d *devices) putTunnel(run *applyRun, s *settings, old settings) error {
-	if err := d.ask(); err != nil {
+	if err := d.injectFault(); err != nil {
 		return err
 	}
-	if err := d.under.find(run.want.VTEP); err != nil {
+	if err := d.underlay.find(run.want.VTEP); err != nil {
 		return err
 	}
-	s.MTU = uint32(d.under.inner())
-	if err := d.Source.put(0, d.under.source()); err != nil {
+	s.MTU = uint32(d.underlay.innerMTU())
+	if err := d.Source.put(0, d.underlay.source()); err != nil {
 		return err
 	}
 	vtep := run.want.VTEP
 	d.vtep.Store(&vtep)
-	index, made, err := ensureTunnel(d.cfg.Device, tunnelAlias(d.cfg.PinDir), d.cfg.VXLANPort, d.under.inner())
+	index, made, err := ensureTunnel(d.cfg.Device, tunnelAlias(d.cfg.PinDir), d.cfg.VXLANPort, d.underlay.innerMTU())
 	if err != nil {
 		return err
 	}
@@ -121,9 +121,9 @@ func (d *devices) putTunnel(run *applyRun, s *settings, old settings) error {
 		return err
 	}
 	run.count(made, attached)
-	d.deviceAgain(d.cfg.Device, old.VXLAN, uint32(index), attached)
+	d.noteDeviceRestored(d.cfg.Device, old.VXLAN, uint32(index), attached)
 	s.VXLAN, d.att.wanted[d.cfg.Device] = uint32(index), true
-	if err := d.openShortWays(run, s); err != nil { // packets take the long way
+	if err := d.enableFastPath(run, s); err != nil { // packets take the long way
 		run.problem("tunnel "+d.cfg.Device, err)
 	}
 	return nil
@@ -146,8 +146,8 @@ func (d *devices) putUplink(run *applyRun, s *settings, old settings, name strin
 	return nil
 }
 
-// deviceAgain tells of a device of ours, or its program, that had been removed.
-func (d *devices) deviceAgain(name string, old, index uint32, attached bool) {
+// noteDeviceRestored tells of a device of ours, or its program, that had been removed.
+func (d *devices) noteDeviceRestored(name string, old, index uint32, attached bool) {
 	switch {
 	case old == 0:
 	case old != index:
@@ -157,12 +157,12 @@ func (d *devices) deviceAgain(name string, old, index uint32, attached bool) {
 	}
 }
 
-// ask fails where a test wants the kernel's answers to fail.
-func (d *devices) ask() error {
-	if d.fault == nil {
+// injectFault fails where a test wants the kernel's answers to fail.
+func (d *devices) injectFault() error {
+	if d.testFault == nil {
 		return nil
 	}
-	return d.fault()
+	return d.testFault()
 }
 
 // tunnelAlias marks the VXLAN device as belonging to a pin directory's driver.
@@ -175,7 +175,7 @@ func ensureTunnel(name, alias string, udpPort uint16, mtu int) (index int, made 
 	if err == nil {
 		v, ok := l.(*netlink.Vxlan)
 		if !ok || l.Attrs().Alias != alias {
-			return 0, false, taken(l, alias)
+			return 0, false, ownedByOther(l, alias)
 		}
 		if v.FlowBased && v.Port == int(udpPort) {
 			if l.Attrs().MTU != mtu {
@@ -210,8 +210,8 @@ func ensureTunnel(name, alias string, udpPort uint16, mtu int) (index int, made 
 	return l.Attrs().Index, true, nil
 }
 
-// taken explains that a device of ours has another owner.
-func taken(l netlink.Link, alias string) error {
+// ownedByOther explains that a device of ours has another owner.
+func ownedByOther(l netlink.Link, alias string) error {
 	a := l.Attrs()
 	if dir, ok := strings.CutPrefix(a.Alias, tunnelAlias("")); ok {
 		return otherDirError{a.Name, dir}
@@ -238,8 +238,8 @@ func portTaken(name string, udpPort uint16, err error) error {
 // resized tells whether an interface's change concerns what fits the tunnel or
 // the uplink.
 func (d *devices) resized(index, mtu int, gone bool) bool {
-	if index == d.under.index && (gone || mtu != d.under.mtu) {
-		d.under.index = 0
+	if index == d.underlay.index && (gone || mtu != d.underlay.mtu) {
+		d.underlay.index = 0
 		return true
 	}
 	s := d.settings.get()
@@ -252,7 +252,7 @@ func (d *devices) uplinkName() (string, error) {
 	for _, name := range d.cfg.Uplinks {
 		i, err := ifindex(name)
 		if err == nil {
-			err = d.ask()
+			err = d.injectFault()
 		}
 		if err != nil {
 			return name, err
@@ -267,7 +267,7 @@ func (d *devices) uplinkName() (string, error) {
 // interfaces returns the indexes of the devices that have programs, by name.
 func (d *devices) interfaces() map[string]int {
 	s := d.settings.get()
-	out := map[string]int{d.cfg.Device: int(s.VXLAN), d.under.name: d.under.index}
+	out := map[string]int{d.cfg.Device: int(s.VXLAN), d.underlay.name: d.underlay.index}
 	if name, err := d.uplinkName(); err == nil && s.Uplink != 0 {
 		out[name] = int(s.Uplink)
 	}

@@ -24,8 +24,8 @@ func addresses(n *desired.Network, mac model.MAC, ips ...netip.Addr) []hostKey {
 	return out
 }
 
-// stray is 1 of an address that is in none of its network's subnets.
-func stray(n *desired.Network, k hostKey) uint8 {
+// outsideSubnets is 1 of an address that is in none of its network's subnets.
+func outsideSubnets(n *desired.Network, k hostKey) uint8 {
 	if n.Contains(k.IP.netip()) {
 		return 0
 	}
@@ -43,17 +43,17 @@ func toMask(p netip.Prefix) (m addr) {
 // conntrack is the state of connections beside the connections themselves. It moves
 // connections when the domain of a network changes.
 type conntrack struct {
-	obj          *objects
-	frags        *lru
-	translations *translations
-	endpoints    *endpoints
-	networks     *networks
-	oldConns     []connKey        // in an Apply, keys in the previous domain
-	parted       map[connKey]bool // likewise, translations by the tuple of the client
+	obj           *objects
+	frags         *lru
+	translations  *translations
+	endpoints     *endpoints
+	networks      *networks
+	oldConns      []connKey        // in an Apply, keys in the previous domain
+	domainChanged map[connKey]bool // likewise, translations by the tuple of the client
 }
 
 // begin resets the state of the last Apply.
-func (t *conntrack) begin() { t.oldConns, t.parted = nil, nil }
+func (t *conntrack) begin() { t.oldConns, t.domainChanged = nil, nil }
 
 // rejoin gives the addresses of networks whose domain changes a second entry, under the new
 // domain, before any lookup happens there. So it does with their open connections, which
@@ -74,7 +74,7 @@ func (t *conntrack) rejoin(run *applyRun) error {
 			again[hostKey{domain, k.IP}] = v
 		}
 	}
-	if err := t.partTranslations(moved); err != nil {
+	if err := t.markTranslationsOfPreviousDomain(moved); err != nil {
 		return err
 	}
 	conns := map[connKey]conn{}
@@ -108,26 +108,26 @@ func (t *conntrack) rejoin(run *applyRun) error {
 	return nil
 }
 
-// partTranslations finds the translations of a former domain: they end, since the
+// markTranslationsOfPreviousDomain finds the translations of a former domain: they end, since the
 // virtual address of another domain is another one, and the connections behind them.
 // What is behind a client that is its own backend has the key of its network, not its
 // domain, and would be met again by IPv6.
-func (t *conntrack) partTranslations(moved map[uint32]uint32) error {
-	t.parted = map[connKey]bool{}
+func (t *conntrack) markTranslationsOfPreviousDomain(moved map[uint32]uint32) error {
+	t.domainChanged = map[connKey]bool{}
 	return eachEntry("translations", t.obj.Translations, 1, func(_ connKey, x translation) {
 		for _, a := range []addr{x.Front.Lo, x.Backend} {
 			if domain, ok := moved[t.endpoints.Hosts.have[hostKey{x.Front.Domain, a}].Net]; ok && domain != x.Front.Domain {
-				t.parted[x.Front] = true
+				t.domainChanged[x.Front] = true
 			}
 		}
 	})
 }
 
 // removeMoved removes the former entries of connections that rejoin has copied, and
-// the translations that partTranslations has found.
+// the translations that markTranslationsOfPreviousDomain has found.
 func (t *conntrack) removeMoved(*applyRun) error {
-	if len(t.parted) > 0 {
-		if err := t.translations.end(func(x translation) bool { return t.parted[x.Front] }); err != nil {
+	if len(t.domainChanged) > 0 {
+		if err := t.translations.end(func(x translation) bool { return t.domainChanged[x.Front] }); err != nil {
 			return err
 		}
 	}

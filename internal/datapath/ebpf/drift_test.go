@@ -40,7 +40,7 @@ func driftRig(t *testing.T, attach string) (*rig, driver.Driver, desired.Host) {
 	r := newRig(t)
 	r.attach = attach
 	pic, _, _ := r.neighbours(t)
-	pic.Private = desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+	pic.HostNAT = desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16"))
 	far := &desired.Remote{
 		Network: 1, MAC: model.MAC{2, 5, 0, 0, 0, 3}, IPv4: netip.MustParseAddr("10.9.0.3"), Identity: 300, VTEP: vtep2,
 	}
@@ -179,7 +179,7 @@ func TestWatcher(t *testing.T) {
 	for i := range many {
 		run(t, "ip", "-n", r.host, "link", "add", fmt.Sprintf("burst%d", i), "type", "veth", "peer", "name", fmt.Sprintf("tsrub%d", i))
 	}
-	h := r.drv.heard
+	h := r.drv.linkChanges
 	waitFor(t, "all interfaces to be heard of", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -250,7 +250,7 @@ func TestPassingError(t *testing.T) {
 				Proto: model.ProtoUDP, SrcPort: 5000, DstPort: 5000,
 			}
 			r.drv.mu.Lock()
-			r.drv.dp.devices.fault = func() error { return unix.EINTR }
+			r.drv.dp.devices.testFault = func() error { return unix.EINTR }
 			r.drv.mu.Unlock()
 			rep, err := drv.Apply(t.Context(), pic)
 			if err != nil || len(rep.Problems) != 3 {
@@ -286,7 +286,7 @@ func TestPassingError(t *testing.T) {
 				t.Errorf("a tunnel that is gone stays in use: %+v", s)
 			}
 			r.drv.mu.Lock()
-			r.drv.dp.devices.fault = nil
+			r.drv.dp.devices.testFault = nil
 			r.drv.mu.Unlock()
 			if rep, err := drv.Apply(t.Context(), pic); err != nil || conformance.Failed(rep) != nil {
 				t.Error(err, conformance.Failed(rep))

@@ -51,9 +51,9 @@ type Driver struct {
 
 	reading sync.RWMutex // held by who reads maps without mu; taken before mu is let go
 
-	heard   *heard
-	reports chan driver.MembershipReport
-	probed  chan uint64
+	linkChanges *linkChanges
+	reports     chan driver.MembershipReport
+	probed      chan uint64
 
 	mu            sync.Mutex // all below
 	closed        bool
@@ -99,7 +99,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err := pinDirectory(cfg.PinDir); err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), probed: make(chan uint64, 256), heard: newHeard(cfg.Log), pendingAudits: driver.PendingAudits{}}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), probed: make(chan uint64, 256), linkChanges: newHeard(cfg.Log), pendingAudits: driver.PendingAudits{}}
 	d.run, d.cancel = context.WithCancel(context.Background())
 	if err := d.takeOver(); err != nil {
 		d.cancel()
@@ -155,7 +155,7 @@ func (d *Driver) begin() error {
 			return fmt.Errorf("ebpf driver: open this network namespace: %w", err)
 		}
 		d.wg.Add(1)
-		go d.linkLasting(d.run, home)
+		go d.linkDuePorts(d.run, home)
 	}
 	return nil
 }
@@ -165,11 +165,11 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Egress: true, Egress6: true, Services: true, ExternalServices: true, ClientsByTunnel: true, RoutedNetworks: true, Frontends: true, ExternalBackends: true, ServiceStats: true, Routes: true, Bandwidth: true, Multicast: true, Log: true, Audit: true, AuditEstablished: true, Tabled: d, Drifting: d, Memberships: d, TunnelProber: d}
 }
 
-// DriftRepairs implements driver.Drifting.
+// DriftRepairs implements driver.DriftReporter.
 func (d *Driver) DriftRepairs() map[string]uint64 { return d.drift.DriftRepairs() }
 
-// DriftLately implements driver.Drifting.
-func (d *Driver) DriftLately(since time.Time) []string { return d.drift.DriftLately(since) }
+// RecentDrift implements driver.DriftReporter.
+func (d *Driver) RecentDrift(since time.Time) []string { return d.drift.RecentDrift(since) }
 
 // Events implements driver.Driver.
 func (d *Driver) Events() <-chan driver.Event { return d.events }

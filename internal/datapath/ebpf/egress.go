@@ -14,18 +14,18 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// farSide is the other end of the host's side. Nothing ever gets there, as a
+// peerDevice is the other end of the host's side. Nothing ever gets there, as a
 // program takes every frame before: a pair is what every kernel with containers
 // has, a device with one end (dummy) is not.
-const farSide = "contivh1"
+const peerDevice = "contivh1"
 
-// raiseFarSide brings it up, silent.
-func raiseFarSide() error {
-	l, err := netlink.LinkByName(farSide)
+// setPeerUp brings it up, silent.
+func setPeerUp() error {
+	l, err := netlink.LinkByName(peerDevice)
 	if err != nil {
-		return fmt.Errorf("interface %s: %w", farSide, err)
+		return fmt.Errorf("interface %s: %w", peerDevice, err)
 	}
-	err = os.WriteFile("/proc/sys/net/ipv6/conf/"+farSide+"/disable_ipv6", []byte("1"), 0)
+	err = os.WriteFile("/proc/sys/net/ipv6/conf/"+peerDevice+"/disable_ipv6", []byte("1"), 0)
 	if errors.Is(err, os.ErrNotExist) { // a kernel without IPv6
 		err = nil
 	}
@@ -36,8 +36,8 @@ func raiseFarSide() error {
 // and the route to containers says what fits into them.
 const hostMTU = 65535
 
-// word is an IPv4 address as the programs compare it: in network order; 0 = none.
-func word(a netip.Addr) uint32 {
+// ipv4Word is an IPv4 address as the programs compare it: in network order; 0 = none.
+func ipv4Word(a netip.Addr) uint32 {
 	if !a.Is4() {
 		return 0
 	}
@@ -57,11 +57,11 @@ func maskWord(p netip.Prefix) uint32 {
 func (d *devices) putHostSide(run *applyRun, s *settings) {
 	old := *s
 	s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Private6, s.Router = 0, 0, 0, 0, addr{}, desired.RouterMAC
-	w := run.want.Private
+	w := run.want.HostNAT
 	if w == nil {
 		return
 	}
-	index, made, attached, err := 0, false, false, d.ask()
+	index, made, attached, err := 0, false, false, d.injectFault()
 	if err == nil {
 		index, made, err = ensureHostSide(w, tunnelAlias(d.cfg.PinDir))
 	}
@@ -71,15 +71,15 @@ func (d *devices) putHostSide(run *applyRun, s *settings) {
 	}
 	if err != nil {
 		run.problem("interface "+w.Interface, err)
-		if d.stays(w.Interface, old.Host) {
+		if d.deviceRemains(w.Interface, old.Host) {
 			s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Private6 = old.Host, old.HostIP, old.PrivateNet, old.PrivateMask, old.Private6
 		}
 		return
 	}
-	d.deviceAgain(w.Interface, old.Host, uint32(index), attached)
+	d.noteDeviceRestored(w.Interface, old.Host, uint32(index), attached)
 	d.att.wanted[w.Interface] = true
-	s.Host, s.HostIP = uint32(index), word(w.Addr)
-	s.PrivateNet, s.PrivateMask = word(w.Subnet.Addr()), maskWord(w.Subnet)
+	s.Host, s.HostIP = uint32(index), ipv4Word(w.Addr)
+	s.PrivateNet, s.PrivateMask = ipv4Word(w.Subnet.Addr()), maskWord(w.Subnet)
 	s.Private6 = toAddr(w.Subnet6.Addr())
 }
 
@@ -92,10 +92,10 @@ func (p *ports) sweepPrivates(*applyRun) error {
 // checkPrivate refuses a port whose private address cannot be, or is another's.
 func (p *ports) checkPrivate(run *applyRun, o *desired.Port) error {
 	number := o.PrivateNumber()
-	if run.want.Private == nil || !number.IsValid() {
+	if run.want.HostNAT == nil || !number.IsValid() {
 		return nil
 	}
-	if err := run.want.Private.Check(o); err != nil {
+	if err := run.want.HostNAT.Check(o); err != nil {
 		return err
 	}
 	if other := p.private[number]; other != "" && other != o.IfName {
@@ -109,11 +109,11 @@ func (p *ports) checkPrivate(run *applyRun, o *desired.Port) error {
 // private address.
 func (p *ports) putEgress(run *applyRun, index uint32, o *desired.Port, n *desired.Network, entry *port) error {
 	number := o.PrivateNumber()
-	if run.want.Private == nil || !number.IsValid() {
+	if run.want.HostNAT == nil || !number.IsValid() {
 		return nil
 	}
 	if o.Private.IsValid() {
-		entry.PrivateIP = word(o.Private)
+		entry.PrivateIP = ipv4Word(o.Private)
 		if !n.Router().IsValid() {
 			entry.Diverts = 1
 		}
@@ -124,11 +124,11 @@ func (p *ports) putEgress(run *applyRun, index uint32, o *desired.Port, n *desir
 			entry.Diverts6 = 1
 		}
 	}
-	return p.Privates.put(word(number), index)
+	return p.Privates.put(ipv4Word(number), index)
 }
 
 // ensureHostSide makes the device; it is ours by its alias.
-func ensureHostSide(w *desired.Private, alias string) (index int, made bool, err error) {
+func ensureHostSide(w *desired.HostNAT, alias string) (index int, made bool, err error) {
 	name := w.Interface
 	l, err := netlink.LinkByName(name)
 	switch {
@@ -136,14 +136,14 @@ func ensureHostSide(w *desired.Private, alias string) (index int, made bool, err
 		made = true
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU, attrs.HardwareAddr = name, hostMTU, net.HardwareAddr(w.RouterMAC[:])
-		if err = netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: farSide, PeerMTU: hostMTU}); err != nil {
+		if err = netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: peerDevice, PeerMTU: hostMTU}); err != nil {
 			return 0, false, fmt.Errorf("interface %s: create: %w", name, err)
 		}
 		if l, err = netlink.LinkByName(name); err == nil {
-			err = errors.Join(netlink.LinkSetAlias(l, alias), raiseFarSide())
+			err = errors.Join(netlink.LinkSetAlias(l, alias), setPeerUp())
 		}
 	case err == nil && (l.Type() != "veth" || l.Attrs().Alias != alias):
-		return 0, false, taken(l, alias)
+		return 0, false, ownedByOther(l, alias)
 	case err == nil && l.Attrs().HardwareAddr.String() != w.RouterMAC.String():
 		made = true
 		err = netlink.LinkSetHardwareAddr(l, w.RouterMAC[:])
@@ -160,7 +160,7 @@ func ensureHostSide(w *desired.Private, alias string) (index int, made bool, err
 
 // removeHostSide removes the device when there is no egress any more.
 func (d *devices) removeHostSide(run *applyRun) error {
-	if run.want.Private != nil {
+	if run.want.HostNAT != nil {
 		return nil
 	}
 	l, err := ourDevice(desired.HostInterface, tunnelAlias(d.cfg.PinDir))

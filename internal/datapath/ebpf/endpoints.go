@@ -14,16 +14,16 @@ type endpoints struct {
 	Hosts    table[hostKey, hostEntry]  `map:"hosts"`
 	Stations table[stationKey, station] `map:"stations"`
 
-	generations *generations
-	generation  uint32           // last one given, of struct host
-	gone        map[hostKey]bool // addresses that changed hands, whose connections are to be taken out
-	oldHosts    []hostKey        // in an Apply, entries of objects that changed or went
-	oldMACs     []stationKey
+	generations      *generations
+	generation       uint32           // last one given, of struct host
+	removedAddresses map[hostKey]bool // addresses that changed hands, whose connections are to be taken out
+	oldHosts         []hostKey        // in an Apply, entries of objects that changed or went
+	oldMACs          []stationKey
 }
 
 // load initialises the state from the tables.
 func (e *endpoints) load() {
-	e.gone = map[hostKey]bool{}
+	e.removedAddresses = map[hostKey]bool{}
 	for _, h := range e.Hosts.have {
 		e.generation = max(e.generation, h.Hand)
 	}
@@ -83,7 +83,7 @@ func (e *endpoints) putRemote(run *applyRun, r *desired.Remote) error {
 		return err
 	}
 	for _, k := range hosts {
-		if err := e.putHost(k, hostEntry{Identity: uint32(r.Identity), Net: uint32(r.Network), MAC: r.MAC, Stray: stray(n, k)}); err != nil {
+		if err := e.putHost(k, hostEntry{Identity: uint32(r.Identity), Net: uint32(r.Network), MAC: r.MAC, Stray: outsideSubnets(n, k)}); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func (e *endpoints) putRemote(run *applyRun, r *desired.Remote) error {
 func (e *endpoints) putStation(run *applyRun, index uint32, o *desired.Port, hosts []hostKey) error {
 	n := run.networks[o.Network]
 	for _, k := range hosts {
-		if err := e.putHost(k, hostEntry{Identity: uint32(o.Identity), Ifindex: index, Set: uint32(o.Policies), Net: uint32(o.Network), MAC: o.MAC, Stray: stray(n, k)}); err != nil {
+		if err := e.putHost(k, hostEntry{Identity: uint32(o.Identity), Ifindex: index, Set: uint32(o.Policies), Net: uint32(o.Network), MAC: o.MAC, Stray: outsideSubnets(n, k)}); err != nil {
 			return err
 		}
 	}
@@ -105,14 +105,14 @@ func (e *endpoints) remove(run *applyRun) error {
 	if run.scratch {
 		for k := range e.Hosts.have {
 			if !e.Hosts.wanted[k] {
-				e.leave(k)
+				e.markVacant(k)
 			}
 		}
 		return errors.Join(e.Hosts.sweep(), e.Stations.sweep())
 	}
 	for _, k := range e.oldHosts {
 		if !e.Hosts.wanted[k] {
-			e.leave(k)
+			e.markVacant(k)
 			if err := e.Hosts.del(k); err != nil {
 				return err
 			}
@@ -137,7 +137,7 @@ func (e *endpoints) putHost(k hostKey, v hostEntry) error {
 		return e.Hosts.put(k, v)
 	}
 	if was {
-		e.gone[k] = true
+		e.removedAddresses[k] = true
 	}
 	now, err := monotonic()
 	if err != nil {
@@ -152,10 +152,10 @@ func (e *endpoints) putHost(k hostKey, v hostEntry) error {
 	return e.Hosts.put(k, v)
 }
 
-// leave notes that an address is to have no endpoint.
-func (e *endpoints) leave(k hostKey) {
+// markVacant notes that an address is to have no endpoint.
+func (e *endpoints) markVacant(k hostKey) {
 	if _, ok := e.Hosts.have[k]; ok {
-		e.gone[k] = true
+		e.removedAddresses[k] = true
 		e.generations.add(k)
 	}
 }
@@ -163,16 +163,16 @@ func (e *endpoints) leave(k hostKey) {
 // takeMoved returns the addresses that changed their owner since its last call.
 func (e *endpoints) takeMoved() movedAddresses {
 	out := movedAddresses{}
-	for k := range e.gone {
+	for k := range e.removedAddresses {
 		out[k] = e.Hosts.have[k].Hand
 	}
-	e.gone = map[hostKey]bool{}
+	e.removedAddresses = map[hostKey]bool{}
 	return out
 }
 
-// putBack returns addresses to the set that takeMoved reads.
-func (e *endpoints) putBack(s movedAddresses) {
+// returnMoved returns addresses to the set that takeMoved reads.
+func (e *endpoints) returnMoved(s movedAddresses) {
 	for k := range s {
-		e.gone[k] = true
+		e.removedAddresses[k] = true
 	}
 }

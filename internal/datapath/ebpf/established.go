@@ -26,7 +26,7 @@ func (d *Driver) reportEstablished() error {
 	for name, i := range dp.ports.indexes {
 		names[uint32(i)] = name
 	}
-	living := driver.Established{}
+	living := driver.EstablishedConnections{}
 	take := func(k connKey, c conn) {
 		src, dst, sport, dport := k.Lo, k.Hi, k.LoPort, k.HiPort
 		if c.Flipped != 0 {
@@ -42,7 +42,7 @@ func (d *Driver) reportEstablished() error {
 		if net == 0 {
 			net = to.Net
 		}
-		living.Add(driver.Alike{
+		living.Add(driver.ConnectionGroup{
 			Network: model.NetworkID(net), Src: src.netip(), Dst: dst.netip(), Proto: model.Protocol(k.Proto), DstPort: dport,
 			Routed: c.State&connWay != 0, From: names[from.Ifindex], To: names[c.InIfindex],
 		}, sport)
@@ -57,7 +57,7 @@ func (d *Driver) reportEstablished() error {
 }
 
 // policyEndpoints are the ends here of connections that live.
-func (d *Driver) policyEndpoints(a driver.Alike) []driver.End {
+func (d *Driver) policyEndpoints(a driver.ConnectionGroup) []driver.PolicyEnd {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.dp.names.policyEndpoints(a)

@@ -21,18 +21,18 @@ func cpus() int {
 	return n
 }
 
-// expireEvery is how often dead connections are taken out; the programs
-// themselves do not take them for alive in the meantime. roomEvery is how often
+// expiryInterval is how often dead connections are taken out; the programs
+// themselves do not take them for alive in the meantime. capacityCheckInterval is how often
 // it is asked whether there is room for open ones.
 const (
-	expireEvery = 10 * time.Second
-	roomEvery   = time.Second
+	expiryInterval        = 10 * time.Second
+	capacityCheckInterval = time.Second
 )
 
 // maintain removes entries that are no longer needed.
 func (d *Driver) maintain(ctx context.Context) {
 	defer d.wg.Done()
-	tick := time.NewTicker(roomEvery)
+	tick := time.NewTicker(capacityCheckInterval)
 	defer tick.Stop()
 	for n := time.Duration(1); ; n++ {
 		select {
@@ -40,11 +40,11 @@ func (d *Driver) maintain(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if n%(expireEvery/roomEvery) != 0 && !d.dp.conns.short() {
+		if n%(expiryInterval/capacityCheckInterval) != 0 && !d.dp.conns.isNearlyFull() {
 			continue
 		}
 		d.mu.Lock()
-		d.dp.policies.purgeDoomed(time.Now().Add(-doomedGrace))
+		d.dp.policies.purgeStale(time.Now().Add(-staleGrace))
 		d.mu.Unlock()
 		now, err := monotonic()
 		if err == nil {
@@ -80,7 +80,7 @@ func (d *Driver) countTables(now uint64) error {
 	}
 	if err != nil {
 		d.mu.Lock()
-		dp.endpoints.putBack(moved)
+		dp.endpoints.returnMoved(moved)
 		d.mu.Unlock()
 	} else {
 		err = errors.Join(dp.conntrack.translations.sweep(translated, living), d.sweepServiceCounters(counts))
@@ -92,7 +92,7 @@ func (d *Driver) countTables(now uint64) error {
 }
 
 // sweepServiceCounters frees the counters that no service needs.
-func (d *Driver) sweepServiceCounters(living map[counted]bool) error {
+func (d *Driver) sweepServiceCounters(living map[serviceCounterKey]bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed || !d.dp.applied.known { // it is not known yet whose they are

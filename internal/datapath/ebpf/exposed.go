@@ -20,7 +20,7 @@ type exposedEntry struct {
 
 func toExposed(n *desired.Network) exposedEntry {
 	return exposedEntry{
-		Net: uint32(n.ID), Domain: uint32(n.Domain()), Subnet: word(n.Subnet.Masked().Addr()), Mask: maskWord(n.Subnet),
+		Net: uint32(n.ID), Domain: uint32(n.Domain()), Subnet: ipv4Word(n.Subnet.Masked().Addr()), Mask: maskWord(n.Subnet),
 		Subnet6: toAddr(n.Subnet6.Masked().Addr()), Mask6: toMask(n.Subnet6),
 	}
 }
@@ -39,13 +39,13 @@ func (r *serviceRun) expose(key model.ServiceKey, old, now []hostKey) {
 	}
 	for _, a := range old {
 		r.s.exposed[a.IP] = slices.DeleteFunc(r.s.exposed[a.IP], func(k model.ServiceKey) bool { return k == key })
-		r.exposed[a.IP] = true
+		r.exposedServices[a.IP] = true
 		r.s.generations.add(a)
 	}
 	for _, a := range now {
 		r.s.exposed[a.IP] = append(r.s.exposed[a.IP], key)
 		slices.SortFunc(r.s.exposed[a.IP], func(a, b model.ServiceKey) int { return strings.Compare(a.String(), b.String()) })
-		r.exposed[a.IP] = true
+		r.exposedServices[a.IP] = true
 		r.s.generations.add(a)
 	}
 }
@@ -54,14 +54,14 @@ func (r *serviceRun) expose(key model.ServiceKey, old, now []hostKey) {
 // service that is exposed there, and has the address in its own domain.
 func (r *serviceRun) putExposed() error {
 	for a := range r.moved {
-		r.exposed[a.IP] = true
+		r.exposedServices[a.IP] = true
 	}
 	if r.run.scratch {
 		for a := range r.maps.Exposed.have {
-			r.exposed[a] = true
+			r.exposedServices[a] = true
 		}
 	}
-	for a := range r.exposed {
+	for a := range r.exposedServices {
 		var to *desired.Network
 		for _, key := range r.s.exposed[a] {
 			s, _ := r.run.want.Services.Get(key)

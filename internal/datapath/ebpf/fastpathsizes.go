@@ -12,35 +12,35 @@ import (
 // a part of the machine's memory, so that a big machine's many flows find room and a
 // small one's memory is not theirs. As powers of two of sets of four connections.
 const (
-	leastPasses, mostPasses = 11, 16
-	passesPart              = 576 // of memory: with half as many sets of the other kinds that is a 256th
-	setBytes                = 256 // of four connections, and of two lanes; of two translated ones half as much again
+	minVerdictSets, maxVerdictSets = 11, 16
+	verdictSetsShare               = 576 // of memory: with half as many sets of the other kinds that is a 256th
+	setBytes                       = 256 // of four connections, and of two lanes; of two translated ones half as much again
 )
 
 // fastPathSizes returns how many sets of each kind a processor has, as powers of two, on
 // a machine of some bytes of memory and some processors.
 func fastPathSizes(memory uint64, cpus int) map[string]uint32 {
-	sets := memory / passesPart / uint64(max(1, cpus)) / setBytes           //nolint:gosec // not negative
-	passes := uint32(min(max(leastPasses, bits.Len64(sets)-1), mostPasses)) //nolint:gosec // between the two
+	sets := memory / verdictSetsShare / uint64(max(1, cpus)) / setBytes            //nolint:gosec // not negative
+	passes := uint32(min(max(minVerdictSets, bits.Len64(sets)-1), maxVerdictSets)) //nolint:gosec // between the two
 	return map[string]uint32{"lanes": passes - 1, "passes": passes, "served": passes - 1}
 }
 
 // The open connections that a host keeps: as many as a part of the machine's memory
 // holds, since the kernel takes it at once, of some bytes each with the kernel's own.
 const (
-	leastConns, mostConns = 1 << 17, 1 << 20
-	connsPart, connBytes  = 512, 176
+	minConnections, maxConnections = 1 << 17, 1 << 20
+	connectionsShare, connBytes    = 512, 176
 )
 
-// connsRoom returns how many open connections a host keeps that has some bytes of
+// connectionCapacity returns how many open connections a host keeps that has some bytes of
 // memory: a power of two.
-func connsRoom(memory uint64) uint32 {
-	n := min(max(leastConns, memory/connsPart/connBytes), mostConns)
+func connectionCapacity(memory uint64) uint32 {
+	n := min(max(minConnections, memory/connectionsShare/connBytes), maxConnections)
 	return 1 << (bits.Len64(n) - 1)
 }
 
-// fastFor is how long what was decided about a connection's packets counts on a short way.
-const fastFor = 10 * time.Second
+// fastPathLifetime is how long what was decided about a connection's packets counts on a short way.
+const fastPathLifetime = 10 * time.Second
 
 // fastTicks returns that in the kernel's ticks, which are what its coarse clocks advance by.
 func fastTicks() (uint32, error) {
@@ -48,7 +48,7 @@ func fastTicks() (uint32, error) {
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
 		return 0, fmt.Errorf("ebpf driver: ask for the kernel's tick: %w", err)
 	}
-	return uint32(fastFor.Nanoseconds() / max(tick.Nano(), int64(time.Millisecond))), nil //nolint:gosec // 10,000 at most
+	return uint32(fastPathLifetime.Nanoseconds() / max(tick.Nano(), int64(time.Millisecond))), nil //nolint:gosec // 10,000 at most
 }
 
 // machineMemory returns the machine's memory in bytes.

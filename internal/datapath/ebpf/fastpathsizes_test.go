@@ -12,13 +12,13 @@ func TestShortPlaces(t *testing.T) {
 		cpus   int
 		want   uint32
 	}{
-		{gb / 2, 64, leastPasses}, {gb, 2, 11}, {24 * gb, 2, mostPasses}, {24 * gb, 8, 14}, {256 * gb, 64, 14}, {1 << 50, 1, mostPasses}, {gb, 0, 12},
+		{gb / 2, 64, minVerdictSets}, {gb, 2, 11}, {24 * gb, 2, maxVerdictSets}, {24 * gb, 8, 14}, {256 * gb, 64, 14}, {1 << 50, 1, maxVerdictSets}, {gb, 0, 12},
 	} {
 		got := fastPathSizes(c.memory, c.cpus)
 		if want := map[string]uint32{"lanes": c.want - 1, "passes": c.want, "served": c.want - 1}; !maps.Equal(got, want) {
 			t.Errorf("shortPlaces(%d, %d) = %v, want %v", c.memory, c.cpus, got, want)
 		}
-		if takes := uint64(max(1, c.cpus)) * 256 * (1<<got["lanes"] + 1<<got["passes"] + 3*1<<got["served"]/2); got["passes"] > leastPasses && takes > c.memory/256 {
+		if takes := uint64(max(1, c.cpus)) * 256 * (1<<got["lanes"] + 1<<got["passes"] + 3*1<<got["served"]/2); got["passes"] > minVerdictSets && takes > c.memory/256 {
 			t.Errorf("shortPlaces(%d, %d) takes %d bytes", c.memory, c.cpus, takes)
 		}
 	}
@@ -27,7 +27,7 @@ func TestShortPlaces(t *testing.T) {
 func TestConnsRoom(t *testing.T) {
 	const gb = 1 << 30
 	for memory, want := range map[uint64]uint32{0: 131072, 8 * gb: 131072, 24 * gb: 262144, 64 * gb: 524288, 1 << 50: 1048576} {
-		if got := connsRoom(memory); got != want {
+		if got := connectionCapacity(memory); got != want {
 			t.Errorf("connsRoom(%d) = %d, want %d", memory, got, want)
 		}
 	}

@@ -59,12 +59,12 @@ func (n *flowNames) decision(dir model.Direction, set uint32, rule uint64, tier 
 
 // endOf is the end here of a connection whose set has a number; false when its
 // rules are not in.
-func (n *flowNames) endOf(asked driver.Asked, set uint32) (driver.End, bool) {
+func (n *flowNames) endOf(asked driver.JudgedConnection, set uint32) (driver.PolicyEnd, bool) {
 	s := n.policies.setIn(desired.PolicySetID(set))
 	if s == nil {
-		return driver.End{}, false
+		return driver.PolicyEnd{}, false
 	}
-	return driver.EndOf(asked, s, n.audited), true
+	return driver.PolicyEndOf(asked, s, n.audited), true
 }
 
 // audited is an audited set; nil = it is none of the desired state's.
@@ -89,7 +89,7 @@ func (n *flowNames) peerAt(net uint32, a addr, way bool) desired.Peer {
 
 // verdict is what the programs found at an end.
 type verdict struct {
-	driver.End
+	driver.PolicyEnd
 	passed bool
 	number uint64 // of the rule that decided; 0 = none
 	rule   string // its id, where it is known
@@ -101,7 +101,7 @@ func (n *flowNames) verdicts(e event) (out []verdict) {
 		if set == 0 {
 			return
 		}
-		asked := driver.Asked{Direction: dir, Peer: n.peerAt(e.Net, peer, e.Way != 0), Proto: model.Protocol(e.Proto), Port: e.DstPort}
+		asked := driver.JudgedConnection{Direction: dir, Peer: n.peerAt(e.Net, peer, e.Way != 0), Proto: model.Protocol(e.Proto), Port: e.DstPort}
 		if at, ok := n.endOf(asked, set); ok {
 			out = append(out, verdict{at, passed, number, n.policies.ruleIDs[number]})
 		}
@@ -146,7 +146,7 @@ func (n *flowNames) sameEndpoints(k connKey, c conn) bool {
 }
 
 // policyEndpoints are the ends here of connections that live.
-func (n *flowNames) policyEndpoints(a driver.Alike) []driver.End {
+func (n *flowNames) policyEndpoints(a driver.ConnectionGroup) []driver.PolicyEnd {
 	return a.PolicyEnds(func(name string) *desired.PolicySet {
 		if o, local := n.applied.host.Ports.Get(name); local {
 			return n.policies.setIn(o.Policies)

@@ -22,6 +22,6 @@ func (r *rig) frames(t testing.TB, from []reference.Packet, frames [][]byte, don
 			t.Error(err)
 		}
 	}, func() map[string][][]byte {
-		return conformance.Came(r.wires, uplinkWire, (*wire).receive)
+		return conformance.Received(r.wires, uplinkWire, (*wire).receive)
 	}, len(frames), done)
 }

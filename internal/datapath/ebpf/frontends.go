@@ -45,7 +45,7 @@ func newSharedVIPs() sharedVIPs {
 }
 
 // loadSharedVIPs takes over what the maps hold; of are the services there.
-func (s *serving) loadSharedVIPs(of map[uint32]*servedService) {
+func (s *serviceState) loadSharedVIPs(of map[uint32]*servedService) {
 	s.sharedVIPs = newSharedVIPs()
 	for a, n := range s.maps.VIPs.have {
 		number := n &^ (vipShared | vipOwn)
@@ -292,7 +292,7 @@ func (r *serviceRun) moveNodes() {
 				r.s.generations.add(k)
 			}
 		}
-		r.exposed[a] = true
+		r.exposedServices[a] = true
 	}
 	spots.nodes = r.run.want.NodeAddrs
 }
@@ -331,7 +331,7 @@ func (r *serviceRun) putFrontends() error {
 	}
 	for a := range r.exposedVIPs {
 		for _, k := range r.addrsOf(hostKey{IP: a}) {
-			r.exposed[k.IP] = true
+			r.exposedServices[k.IP] = true
 		}
 	}
 	return nil

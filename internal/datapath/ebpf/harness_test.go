@@ -398,9 +398,9 @@ func (d inHost) Apply(ctx context.Context, want desired.Host) (rep driver.Report
 func (r *rig) last(t testing.TB) {
 	t.Helper()
 	r.thread.do(func() {
-		known := map[string]lasting{}
+		known := map[string]linkDue{}
 		r.drv.dueForLink(known, time.Now())
-		for _, name := range r.drv.dueForLink(known, time.Now().Add(lastsAfter)) {
+		for _, name := range r.drv.dueForLink(known, time.Now().Add(linkAfter)) {
 			err := r.drv.linkPort(context.Background(), name, known[name].index)
 			if errors.Is(err, unix.EEXIST) { // the driver's own round has given it one meanwhile
 				continue
@@ -470,8 +470,8 @@ func (r *rig) harness() conformance.Harness {
 			t.Helper()
 			return exec.CommandContext(t.Context(), "ip", "-n", r.host, "link", "show", name).Run() == nil
 		},
-		Foreign: r.foreign,
-		Garbage: r.garbage,
+		Unmanaged: r.foreign,
+		Garbage:   r.garbage,
 		Break: func(_ testing.TB, n int) {
 			r.drv.setFault(func() error {
 				if n--; n == -1 {
@@ -482,6 +482,6 @@ func (r *rig) harness() conformance.Harness {
 		},
 		Send:   r.inject,
 		Frames: r.frames,
-		WayOut: true, WayOut6: true,
+		Egress: true, Egress6: true,
 	}
 }

@@ -131,8 +131,8 @@ func (x *ruleIndex) useLength(peer ruleKey, by int) {
 	}
 }
 
-// edit is a change of a set under way: who decides where from now on.
-type edit struct {
+// ruleEdit is a change of a set under way: who decides where from now on.
+type ruleEdit struct {
 	*ruleIndex
 	touched map[ruleKey]rank
 	masks   map[ruleKey]bool // peers whose mask may have changed
@@ -140,12 +140,12 @@ type edit struct {
 	anew    bool // what the map holds is no rule of the set's yet
 }
 
-func (x *ruleIndex) edit(learn func(*desired.Rule)) *edit {
-	return &edit{x, map[ruleKey]rank{}, map[ruleKey]bool{}, learn, x.set == nil}
+func (x *ruleIndex) edit(learn func(*desired.Rule)) *ruleEdit {
+	return &ruleEdit{x, map[ruleKey]rank{}, map[ruleKey]bool{}, learn, x.set == nil}
 }
 
 // winner is who decides at a key so far.
-func (e *edit) winner(k ruleKey) rank {
+func (e *ruleEdit) winner(k ruleKey) rank {
 	if r, ok := e.touched[k]; ok || e.anew {
 		return r
 	}
@@ -154,19 +154,19 @@ func (e *edit) winner(k ruleKey) rank {
 
 func compareRanks(a, b rank) int {
 	switch {
-	case a.before(b):
+	case a.outranks(b):
 		return -1
-	case b.before(a):
+	case b.outranks(a):
 		return 1
 	}
 	return 0
 }
 
-func (e *edit) add(k ruleKey, bit uint8, r rank) {
+func (e *ruleEdit) add(k ruleKey, bit uint8, r rank) {
 	e.use(k.peer(), bit, 1)
 	e.masks[k.peer()] = true
 	loser := r
-	if cur := e.winner(k); cur.weight == 0 || r.before(cur) {
+	if cur := e.winner(k); cur.weight == 0 || r.outranks(cur) {
 		e.touched[k] = r
 		if loser = cur; cur.weight == 0 {
 			return
@@ -177,7 +177,7 @@ func (e *edit) add(k ruleKey, bit uint8, r rank) {
 	e.more[k] = slices.Insert(list, i, loser)
 }
 
-func (e *edit) remove(k ruleKey, bit uint8, r rank) {
+func (e *ruleEdit) remove(k ruleKey, bit uint8, r rank) {
 	e.use(k.peer(), bit, -1)
 	e.masks[k.peer()] = true
 	list := e.more[k]
@@ -196,7 +196,7 @@ func (e *edit) remove(k ruleKey, bit uint8, r rank) {
 }
 
 // each calls fn for every key of a rule, as often as the rule stands there: once.
-func (e *edit) each(at stageKey, r *desired.Rule, peers []ruleKey, fn func(k ruleKey, bit uint8, r rank)) {
+func (e *ruleEdit) each(at stageKey, r *desired.Rule, peers []ruleKey, fn func(k ruleKey, bit uint8, r rank)) {
 	rank := rankOf(r)
 	list := portKeys(r.Ports)
 	for _, k := range peers {
@@ -213,7 +213,7 @@ func (e *edit) each(at stageKey, r *desired.Rule, peers []ruleKey, fn func(k rul
 }
 
 // peersOf are the peers of a rule, each once. It refuses what no map has room for.
-func (e *edit) peersOf(r *desired.Rule) ([]ruleKey, error) {
+func (e *ruleEdit) peersOf(r *desired.Rule) ([]ruleKey, error) {
 	var out []ruleKey
 	peerKeys(r, func(k ruleKey) { out = append(out, k) })
 	slices.SortFunc(out, compareKeys)
@@ -249,7 +249,7 @@ func compareKeys(a, b ruleKey) int {
 }
 
 // change replaces a rule of a tier; nil = there is none.
-func (e *edit) change(at stageKey, old, now *desired.Rule) error {
+func (e *ruleEdit) change(at stageKey, old, now *desired.Rule) error {
 	if old != nil && old.Log {
 		e.logs--
 	}
@@ -292,7 +292,7 @@ func sameBut(a, b *desired.Rule) bool {
 }
 
 // to makes the set s of the one that the index holds.
-func (e *edit) to(s *desired.PolicySet) error {
+func (e *ruleEdit) to(s *desired.PolicySet) error {
 	old, now := rulesOf(e.set), rulesOf(s)
 	for at := range old {
 		if _, ok := now[at]; !ok {
@@ -333,7 +333,7 @@ type entry struct {
 // plan is what is to be written, under the next generation, and how many of it
 // are new entries. unsettled tells that a packet under way may still need what
 // would be overwritten.
-func (e *edit) plan() (out []entry, fresh int, unsettled bool) {
+func (e *ruleEdit) plan() (out []entry, fresh int, unsettled bool) {
 	generation := e.head.Generation
 	have := e.t.of[e.head.Instance]
 	for k := range e.masks {
@@ -367,19 +367,19 @@ func (e *edit) plan() (out []entry, fresh int, unsettled bool) {
 	return out, fresh, unsettled
 }
 
-// wither notes which entries of a change that is in force nothing needs.
-func (e *edit) wither() {
+// collectUnneeded notes which entries of a change that is in force nothing needs.
+func (e *ruleEdit) collectUnneeded() {
 	for k, r := range e.touched {
 		if r.weight == 0 || k.PortBits == anyProtocol {
-			if _, ok := e.t.of[k.Instance][k]; ok && !e.needs(k) {
+			if _, ok := e.t.of[k.Instance][k]; ok && !e.isFullyNeeded(k) {
 				e.stale[k] = true
 			}
 		}
 	}
 }
 
-// needs tells whether an entry is all needed.
-func (x *ruleIndex) needs(k ruleKey) bool {
+// isFullyNeeded tells whether an entry is all needed.
+func (x *ruleIndex) isFullyNeeded(k ruleKey) bool {
 	v := x.t.of[k.Instance][k]
 	if k.PortBits != anyProtocol {
 		return v.at(x.head.Generation).weight != 0
@@ -387,14 +387,14 @@ func (x *ruleIndex) needs(k ruleKey) bool {
 	return len(x.peers[k]) > 0 && v.Ports == x.mask(k)
 }
 
-// clean takes out what nothing needs; no packet is under way that began before
+// removeUnneeded takes out what nothing needs; no packet is under way that began before
 // the generation in force.
-func (x *ruleIndex) clean() error {
+func (x *ruleIndex) removeUnneeded() error {
 	x.settled = x.head.Generation
 	for k := range x.stale {
 		var err error
 		switch v := x.t.of[k.Instance][k]; {
-		case x.needs(k):
+		case x.isFullyNeeded(k):
 		case k.PortBits == anyProtocol && len(x.peers[k]) > 0:
 			v.Ports = x.mask(k)
 			err = x.t.put(k, v)
@@ -410,7 +410,7 @@ func (x *ruleIndex) clean() error {
 }
 
 // header is a set's header under the next generation.
-func (e *edit) header(s *desired.PolicySet) policySet {
+func (e *ruleEdit) header(s *desired.PolicySet) policySet {
 	h := policySet{Generation: e.head.Generation + 1, Instance: e.head.Instance}
 	if e.logs > 0 || len(s.Audits) > 0 {
 		h.Audits = 1

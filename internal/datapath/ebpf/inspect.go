@@ -44,7 +44,7 @@ func (dp *datapath) describe() string {
 	}
 	for a, i := range dp.ports.Privates.have {
 		o := dp.ports.Ports.have[i]
-		add("private address %s port %s router %s private %s router %s", unword(a), names[i], unword(o.RouterIP), text(o.Private6), text(o.RouterIP6))
+		add("private address %s port %s router %s private %s router %s", fromIPv4Word(a), names[i], fromIPv4Word(o.RouterIP), text(o.Private6), text(o.RouterIP6))
 	}
 	for k, s := range dp.networks.Tags.have {
 		add("tag %s %d network %d domain %d", encap[k.Encap], k.Tag, s.Net, s.Domain)
@@ -82,14 +82,14 @@ func (dp *datapath) describe() string {
 	lines = append(lines, dp.services.lines(&dp.applied.host)...)
 	slices.Sort(lines)
 	s := dp.settings.get()
-	head := fmt.Sprintf("attached by %s, flood %d, tunnel %v, uplink %v, host %s\n", dp.att.way, s.Flood, s.VXLAN != 0, s.Uplink != 0, unword(s.HostIP))
+	head := fmt.Sprintf("attached by %s, flood %d, tunnel %v, uplink %v, host %s\n", dp.att.way, s.Flood, s.VXLAN != 0, s.Uplink != 0, fromIPv4Word(s.HostIP))
 	if len(lines) == 0 {
 		return head
 	}
 	return head + strings.Join(lines, "\n") + "\n"
 }
 
-func unword(w uint32) string {
+func fromIPv4Word(w uint32) string {
 	if w == 0 {
 		return "-"
 	}

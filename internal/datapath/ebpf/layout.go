@@ -66,7 +66,7 @@ const (
 const (
 	monitorDrops       = 1
 	monitorConnections = 2
-	monitorListens     = 4
+	monitorMembership  = 4
 )
 
 // tunnelSource is the address that tunnel packets are sent from, as station's.
@@ -280,10 +280,10 @@ type slot struct {
 	Key   connKey
 }
 
-// share is how many connections an owner holds.
-type share struct{ Half, Open uint32 }
+// ownerShare is how many connections an owner holds.
+type ownerShare struct{ Half, Open uint32 }
 
-const owners = 16384
+const ownerCount = 16384
 
 type fragKey struct {
 	Domain, ID uint32
@@ -310,8 +310,8 @@ type counter struct{ Packets, Bytes uint64 }
 
 type portCounter struct{ Rx, Tx counter }
 
-// tally counts for one rule on one processor.
-type tally struct {
+// ruleTally counts for one rule on one processor.
+type ruleTally struct {
 	ID   uint64 // 0 = unused
 	N    counter
 	Seen uint64 // in ticks

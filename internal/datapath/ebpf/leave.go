@@ -155,7 +155,7 @@ func (l *leftovers) unfilter() error {
 			}
 			continue
 		}
-		errs = append(errs, notBefore(i.Attrs().Index))
+		errs = append(errs, detachFirst(i.Attrs().Index))
 		if have[i.Attrs().Index].Bucket != nil {
 			errs = append(errs, queues.Remove(i.Attrs().Index))
 		}

@@ -31,7 +31,7 @@ func TestLeave(t *testing.T) {
 				t.Errorf("a fresh host has %v, in use %v", p, InUse(r.pins))
 			}
 			pic, _, _ := r.pair(t)
-			pic.Private = desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+			pic.HostNAT = desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16"))
 			drv := r.open(t)
 			rep, err := drv.Apply(t.Context(), pic)
 			if err != nil || len(rep.Problems) > 0 {

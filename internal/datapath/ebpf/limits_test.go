@@ -134,8 +134,8 @@ func TestTooBigIsKnown(t *testing.T) {
 	apply("another one changes", 1, 1)
 	pic.PolicySets = pic.PolicySets.Delete(1)
 	apply("the first leaves", 1, 0) // while packets may be looking it up
-	for len(r.drv.dp.policies.doomed) > 0 {
-		r.drv.dp.policies.purgeDoomed(time.Now())
+	for len(r.drv.dp.policies.stale) > 0 {
+		r.drv.dp.policies.purgeStale(time.Now())
 	}
 	set(4, 1)
 	apply("one leaves that is not enough", 1, 1)
@@ -183,7 +183,7 @@ func TestEvictionsAreReported(t *testing.T) {
 	if rep, err := drv.Apply(t.Context(), pic); err != nil || conformance.Failed(rep) != nil {
 		t.Fatal(err, conformance.Failed(rep))
 	}
-	r.takeTallies(t, tally{ID: 1, Seen: 1 << 62}) // or few rules would need the map hits
+	r.takeTallies(t, ruleTally{ID: 1, Seen: 1 << 62}) // or few rules would need the map hits
 	var frames [][]byte
 	for i := range flood {
 		p := web(a, b, uint16(10_000+i), 8000+uint16(i%80))
@@ -281,7 +281,7 @@ func TestCountersOutlastSizes(t *testing.T) {
 		if rep, err := drv.Apply(t.Context(), pic); err != nil || conformance.Failed(rep) != nil {
 			t.Fatal(err, conformance.Failed(rep))
 		}
-		r.takeTallies(t, tally{ID: 1, Seen: 1 << 62}) // so that the rule counts in the map hits
+		r.takeTallies(t, ruleTally{ID: 1, Seen: 1 << 62}) // so that the rule counts in the map hits
 		for _, ret := range r.from(t, a.IfName, conformance.Frame(web(a, b, uint16(10_000+want), 80))) {
 			if ret != redirected {
 				t.Fatalf("verdict %d, want %d", ret, redirected)

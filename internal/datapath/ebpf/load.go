@@ -127,7 +127,7 @@ func loadNew(dir string, scale scale) (*objects, error) {
 		if m.Pinning != ebpf.PinByName {
 			continue
 		}
-		kept, err := makeWay(m, filepath.Join(at, name))
+		kept, err := replaceStalePin(m, filepath.Join(at, name))
 		if err != nil {
 			return nil, fmt.Errorf("ebpf driver: %w", err)
 		}
@@ -247,7 +247,7 @@ func scaleOf(sizes map[string]uint32) (s scale, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.Sizes, s.Conns = sizes, connsRoom(memory)
+	s.Sizes, s.Conns = sizes, connectionCapacity(memory)
 	if s.CPUs, err = ebpf.PossibleCPU(); err != nil {
 		return s, fmt.Errorf("ebpf driver: count the processors: %w", err)
 	}
@@ -273,7 +273,7 @@ func resize(spec *ebpf.CollectionSpec, s scale) error {
 	half, open := spec.Maps["halfopen"].MaxEntries, spec.Maps["conns"].MaxEntries
 	spec.Maps["translations"].MaxEntries = 2*(half+open) + spareTranslations
 	for name, n := range map[string]uint32{
-		"half_slots": half, "half_short": many(half), "conns_short": many(open), "conns_share": max(1, open/16),
+		"half_slots": half, "half_short": nearlyFullAt(half), "conns_short": nearlyFullAt(open), "conns_share": max(1, open/16),
 		"lane_bits": s.Places["lanes"], "pass_bits": s.Places["passes"], "served_bits": s.Places["served"],
 		"fast_ticks": s.Ticks,
 	} {
@@ -296,19 +296,19 @@ func perCPU(t ebpf.MapType) bool {
 	return t == ebpf.PerCPUArray || t == ebpf.PerCPUHash || t == ebpf.LRUCPUHash
 }
 
-// lossy are the sizable maps that may become too small for what they hold:
+// evictingMaps are the sizable maps that may become too small for what they hold:
 // packets fill them, or the next Apply does, which tells what does not fit.
-var lossy = slices.Concat(packetMaps, policyMaps)
+var evictingMaps = slices.Concat(packetMaps, policyMaps)
 
 // policyMaps make sense together only: a set's entry stands for its rules.
 // While there is none, its ports let nothing through.
 var policyMaps = []string{"sets", "rules"}
 
-// makeWay removes what is pinned in a map's place and is not that map; a map
+// replaceStalePin removes what is pinned in a map's place and is not that map; a map
 // of another size is copied into a new one first. It returns whether all that
 // the map held is still there. A size that what was programmed does not fit
 // into is refused, and changes nothing: it would cut containers off.
-func makeWay(spec *ebpf.MapSpec, path string) (kept bool, err error) {
+func replaceStalePin(spec *ebpf.MapSpec, path string) (kept bool, err error) {
 	if at, err := os.Lstat(path); err == nil && at.Mode()&os.ModeSymlink != 0 {
 		return false, os.Remove(path) // it may lead to somebody else's
 	}
@@ -346,7 +346,7 @@ func makeWay(spec *ebpf.MapSpec, path string) (kept bool, err error) {
 		}
 	}
 	if isFull(err) {
-		if slices.Contains(sizable(), spec.Name) && !slices.Contains(lossy, spec.Name) {
+		if slices.Contains(sizable(), spec.Name) && !slices.Contains(evictingMaps, spec.Name) {
 			return false, model.Errorf(model.ErrInvalid, "map %s of this host's data plane holds %d entries and may not have %d: netplugin --ebpf-map-sizes %[1]s=N with N of at least %[2]d", spec.Name, held, spec.MaxEntries)
 		}
 		err = nil

@@ -107,7 +107,7 @@ var packetMaps = []string{"conns", "halfopen", "affines", "frags", "hits"}
 // sizable are the maps whose size may be chosen.
 func sizable() []string {
 	names := slices.Clone(packetMaps)
-	for _, part := range (&datapath{services: &serving{}}).tableParts() {
+	for _, part := range (&datapath{services: &serviceState{}}).tableParts() {
 		for _, tag := range tagsOf(part) {
 			if !tag.fixed {
 				names = append(names, tag.name)

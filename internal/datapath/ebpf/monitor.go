@@ -86,7 +86,7 @@ func (d *Driver) ChangeMonitor(_ context.Context, opts driver.MonitorOptions) er
 
 // monitorBits are the options as the programs read them.
 func monitorBits(opts driver.MonitorOptions) uint32 {
-	bits := uint32(monitorListens)
+	bits := uint32(monitorMembership)
 	if !opts.NoDrops {
 		bits |= monitorDrops
 	}
@@ -110,7 +110,7 @@ type monitor struct {
 	lost        uint64            // as counted by the programs, told already
 	reported    map[slotKey]event // last event of each slot that may hold packets back
 	perCPU      []eventSlot
-	asking      driver.Asking
+	asking      driver.MonitorBudget
 	established driver.EstablishedQueue
 }
 
@@ -165,7 +165,7 @@ func (m *monitor) run(ctx, ofDriver context.Context, name func(*driver.FlowEvent
 			next = now.Add(time.Second)
 			m.ring.SetDeadline(next)
 		}
-		m.established.Tell(m.queue, &m.asking)
+		m.established.Report(m.queue, &m.asking)
 	}
 }
 
@@ -181,7 +181,7 @@ func (m *monitor) take(raw []byte) {
 // tick tells what the programs hold back of flows that have ended, and how
 // much was lost.
 func (m *monitor) tick() {
-	m.asking.Tick()
+	m.asking.NextSecond()
 	now, err := monotonic()
 	if err != nil {
 		return
@@ -205,7 +205,7 @@ func (m *monitor) tick() {
 		}
 	}
 	if lost, err := m.readLost(); err == nil && lost > m.lost {
-		m.queue.Lose(lost - m.lost)
+		m.queue.AddLost(lost - m.lost)
 		m.lost = lost
 	}
 }

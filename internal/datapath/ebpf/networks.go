@@ -103,10 +103,10 @@ func (x *networks) put(run *applyRun) error {
 		if had && old != v {
 			run.w.global++
 		}
-		if err == nil && x.leadsElsewhere(n) {
+		if err == nil && x.tagIsOthers(n) {
 			x.moved = append(x.moved, n)
 		} else if err == nil {
-			err = x.lead(n)
+			err = x.writeLookups(n)
 		}
 		if fatal(err) {
 			return err
@@ -123,17 +123,17 @@ func (x *networks) put(run *applyRun) error {
 	return nil
 }
 
-// lead has a network's tag and its subnets lead to it.
-func (x *networks) lead(n *desired.Network) error {
+// writeLookups has a network's tag and its subnets lead to it.
+func (x *networks) writeLookups(n *desired.Network) error {
 	if err := x.Tags.put(tagKey{toEncap(n.Encap), n.Tag}, segment{uint32(n.ID), uint32(n.Domain())}); err != nil {
 		return err
 	}
 	return x.putSubnets(n)
 }
 
-// leadsElsewhere tells whether a network's tag is another one's, as when networks get the
+// tagIsOthers tells whether a network's tag is another one's, as when networks get the
 // numbers of another store.
-func (x *networks) leadsElsewhere(n *desired.Network) bool {
+func (x *networks) tagIsOthers(n *desired.Network) bool {
 	s, ok := x.Tags.have[tagKey{toEncap(n.Encap), n.Tag}]
 	return ok && s.Net != uint32(n.ID)
 }
@@ -142,7 +142,7 @@ func (x *networks) leadsElsewhere(n *desired.Network) bool {
 // all is there that is asked for under these.
 func (x *networks) move(run *applyRun) error {
 	for _, n := range x.moved {
-		if err := x.lead(n); fatal(err) {
+		if err := x.writeLookups(n); fatal(err) {
 			return err
 		} else if err != nil {
 			run.problem(fmt.Sprintf("network %d", n.ID), err)

@@ -61,12 +61,12 @@ func TestLayouts(t *testing.T) {
 	}
 	layouts := map[string][2]any{
 		"turns": {uint32(0), uint32(0)}, "conns": {connKey{}, conn{}}, "halfopen": {connKey{}, conn{}}, "slots": {uint32(0), slot{}},
-		"spent": {uint32(0), share{}}, "given": {uint32(0), share{}}, "swept": {uint32(0), uint64(0)}, "hits": {uint64(0), counter{}},
-		"frags": {fragKey{}, frag{}}, "tallies": {uint32(0), tally{}}, "port_counters": {uint32(0), portCounter{}},
+		"spent": {uint32(0), ownerShare{}}, "given": {uint32(0), ownerShare{}}, "swept": {uint32(0), uint64(0)}, "hits": {uint64(0), counter{}},
+		"frags": {fragKey{}, frag{}}, "tallies": {uint32(0), ruleTally{}}, "port_counters": {uint32(0), portCounter{}},
 		"event_slots": {uint32(0), eventSlot{}}, "event_budgets": {uint32(0), eventBudget{}}, "translations": {connKey{}, translation{}},
 		"affines": {affineKey{}, affine{}}, "affine_counts": {uint64(0), uint32(0)}, "rules": {ruleKey{}, rule{}},
 	}
-	for _, part := range (&datapath{services: &serving{}}).tableParts() {
+	for _, part := range (&datapath{services: &serviceState{}}).tableParts() {
 		of := reflect.TypeOf(part).Elem()
 		for i, tag := range tagsOf(part) {
 			if have, ok := of.Field(i).Type.FieldByName("have"); ok {

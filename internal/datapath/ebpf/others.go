@@ -17,8 +17,8 @@ import (
 // --ebpf-pin-dir, see a frame before ours do, and judge it by stale tables. They are not
 // detached: their netplugin may be running.
 
-// own returns the identifiers of the programs of this process.
-func (a *attacher) own(o *objects) ([]ebpf.ProgramID, error) {
+// ownProgramIDs returns the identifiers of the programs of this process.
+func (a *attacher) ownProgramIDs(o *objects) ([]ebpf.ProgramID, error) {
 	var ids []ebpf.ProgramID
 	for _, prog := range []*ebpf.Program{o.FromContainer, o.FromTunnel, o.FromUnderlay, o.FromUplink, o.FromHost, o.ToContainer} {
 		id, err := a.id(prog)
@@ -33,9 +33,9 @@ func (a *attacher) own(o *objects) ([]ebpf.ProgramID, error) {
 // programNames are those of the kernel's, of at most 15 bytes.
 var programNames = []string{"from_container", "from_tunnel", "from_underlay", uplinkProgram, "from_host", "to_container"}
 
-// notOurs fails when an interface has a program of a pin directory that is not
+// refuseOtherPrograms fails when an interface has a program of a pin directory that is not
 // this driver's. Filters under clsact need no look: there is one place for them.
-func notOurs(name string, index int, own []ebpf.ProgramID) error {
+func refuseOtherPrograms(name string, index int, own []ebpf.ProgramID) error {
 	for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
 		res, err := link.QueryPrograms(link.QueryOptions{Target: index, Attach: at})
 		if err != nil { // no TCX, or the interface is gone
@@ -54,20 +54,20 @@ func notOurs(name string, index int, own []ebpf.ProgramID) error {
 				continue
 			}
 			if slices.Contains(programNames, info.Name) {
-				return model.Errorf(model.ErrConflict, "interface %s has a program %s (%d) of another netplugin's --ebpf-pin-dir, which sees frames first: %s", name, info.Name, p.ID, whatToDo)
+				return model.Errorf(model.ErrConflict, "interface %s has a program %s (%d) of another netplugin's --ebpf-pin-dir, which sees frames first: %s", name, info.Name, p.ID, otherDirRemedy)
 			}
 		}
 	}
 	return nil
 }
 
-const whatToDo = "start netplugin with that directory again, or, when none that uses it runs, remove it (rm -r) and the devices contivVxlan0 and contivh0 (ip link del)"
+const otherDirRemedy = "start netplugin with that directory again, or, when none that uses it runs, remove it (rm -r) and the devices contivVxlan0 and contivh0 (ip link del)"
 
-// served tells that the host's containers are served by what another pin
+// servedByOtherDir tells that the host's containers are served by what another pin
 // directory holds: the tunnel's device is that directory's, which is there. Ports
 // that this process has not served yet then keep its programs, with which they
 // go on; ours know no tunnel.
-func served(tunnelErr error) error {
+func servedByOtherDir(tunnelErr error) error {
 	var other otherDirError
 	if !errors.As(tunnelErr, &other) {
 		return nil
@@ -84,7 +84,7 @@ type otherDirError struct {
 }
 
 func (e otherDirError) Error() string {
-	return fmt.Sprintf("interface %s belongs to a netplugin with --ebpf-pin-dir %s: %s", e.device, e.dir, whatToDo)
+	return fmt.Sprintf("interface %s belongs to a netplugin with --ebpf-pin-dir %s: %s", e.device, e.dir, otherDirRemedy)
 }
 
 // Unwrap makes it a conflict.
@@ -96,13 +96,13 @@ func (p *ports) checkOthers() error {
 	if p.att.way != attachTCX {
 		return nil
 	}
-	own, err := p.att.own(p.obj)
+	own, err := p.att.ownProgramIDs(p.obj)
 	if err != nil {
 		return fmt.Errorf("ask for programs: %w", err)
 	}
 	clear(p.overlaid)
 	for name, index := range p.indexes {
-		if err := notOurs(name, index, own); err != nil {
+		if err := refuseOtherPrograms(name, index, own); err != nil {
 			p.overlaid[name] = err
 		}
 	}
@@ -110,16 +110,16 @@ func (p *ports) checkOthers() error {
 		if name == "" || index == 0 {
 			continue
 		}
-		if err := notOurs(name, index, own); err != nil {
+		if err := refuseOtherPrograms(name, index, own); err != nil {
 			p.overlaid[""] = err
 		}
 	}
 	return nil
 }
 
-// tellUnserved marks programmed ports that cannot work as failed: a container must not
+// failUnserved marks programmed ports that cannot work as failed: a container must not
 // start without a network silently.
-func (p *ports) tellUnserved(run *applyRun) {
+func (p *ports) failUnserved(run *applyRun) {
 	if err := p.overlaid[""]; err != nil {
 		run.problem("programs", err)
 	}

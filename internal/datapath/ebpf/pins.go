@@ -35,14 +35,14 @@ func newPinWatch(dir string) (*pinWatch, error) {
 		return nil, fmt.Errorf("ebpf driver: watch %s: %w", dir, err)
 	}
 	w := &pinWatch{os.NewFile(uintptr(fd), "inotify"), dir}
-	if err := w.begin(); err != nil {
+	if err := w.watchDirectories(); err != nil {
 		return nil, errors.Join(err, w.file.Close())
 	}
 	return w, nil
 }
 
-// begin watches the present directories; watched ones stay watched.
-func (w *pinWatch) begin() error {
+// watchDirectories watches the present directories; watched ones stay watched.
+func (w *pinWatch) watchDirectories() error {
 	raw, err := w.file.SyscallConn()
 	if err != nil {
 		return fmt.Errorf("ebpf driver: watch %s: %w", w.dir, err)
@@ -79,7 +79,7 @@ func (d *Driver) watchPins(ctx context.Context) {
 			return
 		}
 		d.mu.Lock()
-		gone := !d.closed && len(d.dp.pins.lost()) > 0
+		gone := !d.closed && len(d.dp.pins.missing()) > 0
 		if gone {
 			d.dp.ports.verified = time.Time{} // the next Apply looks at everything
 		}
@@ -141,9 +141,9 @@ type pinned interface {
 	Unpin() error
 }
 
-// lost are the objects that are pinned no more, by where they should be. The caller holds
+// missing are the objects that are pinned no more, by where they should be. The caller holds
 // Driver.mu.
-func (p *pins) lost() map[string]pinned {
+func (p *pins) missing() map[string]pinned {
 	lost := map[string]pinned{}
 	look := func(path string, p pinned) {
 		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
@@ -162,9 +162,9 @@ func (p *pins) lost() map[string]pinned {
 	return lost
 }
 
-// put puts lost pins back.
-func (p *pins) put(run *applyRun) {
-	lost := p.lost()
+// restore puts lost pins back.
+func (p *pins) restore(run *applyRun) {
+	lost := p.missing()
 	if len(lost) == 0 {
 		return
 	}
@@ -181,7 +181,7 @@ func (p *pins) put(run *applyRun) {
 		}
 	}
 	if err == nil {
-		err = p.watch.begin()
+		err = p.watch.watchDirectories()
 	}
 	if err != nil {
 		run.problem("pin directory "+strings.TrimSuffix(p.dir, "/"), err)

@@ -90,7 +90,7 @@ func (p *ports) put(run *applyRun) error {
 		return err
 	}
 	defer ask.close()
-	elsewhere := served(run.tunnelErr)
+	elsewhere := servedByOtherDir(run.tunnelErr)
 	if err := p.putMoved(run, ask); err != nil {
 		return err
 	}
@@ -174,10 +174,10 @@ func (p *ports) putPort(run *applyRun, name string, index uint32, o *desired.Por
 	}
 	entry := port{
 		Net: uint32(o.Network), Domain: uint32(n.Domain()), Tag: n.Tag, Encap: toEncap(n.Encap), Identity: uint32(o.Identity), Set: uint32(o.Policies),
-		IP4: toAddr(o.IPv4), IP6: toAddr(o.IPv6), MAC: o.MAC, Slot: slot, RouterIP: word(n.Router()), RouterIP6: toAddr(n.Router6()),
-		Subnet: word(n.Subnet.Masked().Addr()), Mask: maskWord(n.Subnet), Subnet6: toAddr(n.Subnet6.Masked().Addr()), Mask6: toMask(n.Subnet6),
+		IP4: toAddr(o.IPv4), IP6: toAddr(o.IPv6), MAC: o.MAC, Slot: slot, RouterIP: ipv4Word(n.Router()), RouterIP6: toAddr(n.Router6()),
+		Subnet: ipv4Word(n.Subnet.Masked().Addr()), Mask: maskWord(n.Subnet), Subnet6: toAddr(n.Subnet6.Masked().Addr()), Mask6: toMask(n.Subnet6),
 	}
-	if n.Routed && run.want.Private != nil {
+	if n.Routed && run.want.HostNAT != nil {
 		entry.Native = 1
 	}
 	if err := p.putEgress(run, index, o, n, &entry); err != nil {

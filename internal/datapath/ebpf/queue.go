@@ -69,7 +69,7 @@ func queueAlias(pinDir string) string { return tunnelAlias(pinDir) + " queue" }
 
 // queueDevices are the names of a port's devices.
 func queueDevices(port string) (near, far string) {
-	return shaping.Named("cq", port), shaping.Named("cp", port)
+	return shaping.DeviceName("cq", port), shaping.DeviceName("cp", port)
 }
 
 // putQueues makes the queues for a port's rate and returns the part for the port's entry. A
@@ -169,7 +169,7 @@ func (b *bandwidth) makeQueues(run *applyRun, name string, q *queued, r desired.
 		if err := b.Queues.put(uint32(q.index), queue{To: uint32(q.near), TOS: r.DSCP << 2}); err != nil {
 			return err
 		}
-		done, err := b.att.before(name, q.index, b.obj.ToQueue)
+		done, err := b.att.attachFirst(name, q.index, b.obj.ToQueue)
 		if err == nil {
 			err = b.att.unlink(pinName(name, true)) // which would see packets first
 		}
@@ -233,7 +233,7 @@ func (b *bandwidth) remove(*applyRun) error {
 		case l.Attrs().Alias == queueAlias(b.pinDir):
 			devices = append(devices, l)
 		default:
-			err = notBefore(l.Attrs().Index)
+			err = detachFirst(l.Attrs().Index)
 		}
 		if err == nil || errors.As(err, &netlink.LinkNotFoundError{}) {
 			err = b.Queues.del(index)
@@ -250,35 +250,35 @@ func (b *bandwidth) remove(*applyRun) error {
 	return nil
 }
 
-// beforePriority is the priority of the program before a port's own.
-const beforePriority = filterPriority - 1
+// firstPriority is the priority of the program before a port's own.
+const firstPriority = filterPriority - 1
 
-// beforeFilter finds that program on a port, nil where there is none.
-func beforeFilter(ifindex int) (*netlink.BpfFilter, error) {
+// firstFilter finds that program on a port, nil where there is none.
+func firstFilter(ifindex int) (*netlink.BpfFilter, error) {
 	have, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}}, filterParent(true))
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range have {
-		if f.Attrs().Priority != beforePriority {
+		if f.Attrs().Priority != firstPriority {
 			continue
 		}
 		b, ok := f.(*netlink.BpfFilter)
 		if !ok || b.Handle != filterHandle || b.Name != filterName {
-			return nil, model.Errorf(model.ErrConflict, "a %s filter that is not Contiv's has priority %d; delete it (tc filter del)", f.Type(), beforePriority)
+			return nil, model.Errorf(model.ErrConflict, "a %s filter that is not Contiv's has priority %d; delete it (tc filter del)", f.Type(), firstPriority)
 		}
 		return b, nil
 	}
 	return nil, nil
 }
 
-// before makes sure of a program before a port's own, whose place is there.
-func (a *attacher) before(ifname string, ifindex int, prog *ebpf.Program) (bool, error) {
+// attachFirst makes sure of a program before a port's own, whose place is there.
+func (a *attacher) attachFirst(ifname string, ifindex int, prog *ebpf.Program) (bool, error) {
 	id, err := a.id(prog)
 	if err != nil {
 		return false, fmt.Errorf("interface %s: %w", ifname, err)
 	}
-	have, err := beforeFilter(ifindex)
+	have, err := firstFilter(ifindex)
 	if err != nil {
 		return false, fmt.Errorf("interface %s: %w", ifname, err)
 	}
@@ -287,7 +287,7 @@ func (a *attacher) before(ifname string, ifindex int, prog *ebpf.Program) (bool,
 	}
 	if err := netlink.FilterReplace(&netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: ifindex, Parent: filterParent(true), Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: beforePriority,
+			LinkIndex: ifindex, Parent: filterParent(true), Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: firstPriority,
 		},
 		Fd: prog.FD(), Name: filterName, DirectAction: true,
 	}); err != nil {
@@ -296,9 +296,9 @@ func (a *attacher) before(ifname string, ifindex int, prog *ebpf.Program) (bool,
 	return true, nil
 }
 
-// notBefore takes that program off an interface, if it is there.
-func notBefore(ifindex int) error {
-	f, err := beforeFilter(ifindex)
+// detachFirst takes that program off an interface, if it is there.
+func detachFirst(ifindex int) error {
+	f, err := firstFilter(ifindex)
 	if err != nil || f == nil { // not ours, or the interface is gone
 		return nil //nolint:nilerr // see above
 	}

@@ -33,7 +33,9 @@ func rankOf(r *desired.Rule) rank {
 	return rank{(level<<actionBits | uint32(toAction(r.Action))) << actionShift, ruleNumber(r.ID)}
 }
 
-func (r rank) before(o rank) bool { return r.weight > o.weight || r.weight == o.weight && r.id < o.id }
+func (r rank) outranks(o rank) bool {
+	return r.weight > o.weight || r.weight == o.weight && r.id < o.id
+}
 
 func (r rank) action() uint8 { return uint8(r.weight >> actionShift & (1<<actionBits - 1)) }
 
@@ -62,15 +64,15 @@ func portKeys(ports []model.PortMatch) []portKey {
 	if len(ports) == 0 {
 		return any
 	}
-	spans := map[uint8][]span{}
+	spans := map[uint8][]portRange{}
 	for _, m := range ports {
 		if m.Protocol == model.AnyProtocol {
 			return any
 		}
 		for _, proto := range protocols(m.Protocol) {
-			s := span{0, 65535}
+			s := portRange{0, 65535}
 			if m.Protocol.HasPorts() {
-				s = span{uint32(m.Lo), uint32(m.Hi)}
+				s = portRange{uint32(m.Lo), uint32(m.Hi)}
 			}
 			if s.lo <= s.hi {
 				spans[proto] = append(spans[proto], s)
@@ -79,8 +81,8 @@ func portKeys(ports []model.PortMatch) []portKey {
 	}
 	var out []portKey
 	for _, proto := range slices.Sorted(maps.Keys(spans)) {
-		for _, s := range joined(spans[proto]) {
-			out = append(out, s.prefixes(proto)...)
+		for _, s := range mergeRanges(spans[proto]) {
+			out = append(out, s.portPrefixes(proto)...)
 		}
 	}
 	return out
@@ -97,12 +99,12 @@ func protocols(p model.Protocol) []uint8 {
 	return []uint8{uint8(p)}
 }
 
-// span is a range of ports, both ends included.
-type span struct{ lo, hi uint32 }
+// portRange is a range of ports, both ends included.
+type portRange struct{ lo, hi uint32 }
 
-// joined are the same ports in disjoint spans, none of which adjoin.
-func joined(list []span) (out []span) {
-	slices.SortFunc(list, func(a, b span) int { return int(a.lo) - int(b.lo) })
+// mergeRanges are the same ports in disjoint spans, none of which adjoin.
+func mergeRanges(list []portRange) (out []portRange) {
+	slices.SortFunc(list, func(a, b portRange) int { return int(a.lo) - int(b.lo) })
 	for _, s := range list {
 		if n := len(out); n > 0 && s.lo <= out[n-1].hi+1 {
 			out[n-1].hi = max(out[n-1].hi, s.hi)
@@ -113,8 +115,8 @@ func joined(list []span) (out []span) {
 	return out
 }
 
-// prefixes are the fewest port prefixes of a span.
-func (s span) prefixes(proto uint8) (out []portKey) {
+// portPrefixes are the fewest port prefixes of a span.
+func (s portRange) portPrefixes(proto uint8) (out []portKey) {
 	for lo, end := s.lo, s.hi+1; lo < end; {
 		size, bits := uint32(1), uint8(16)
 		for bits > 0 && lo&(size*2-1) == 0 && lo+size*2 <= end {
@@ -134,7 +136,7 @@ func peerKeys(r *desired.Rule, fn func(ruleKey)) {
 		return
 	}
 	for _, c := range r.CIDRs {
-		for _, p := range without(c.Prefix.Masked(), c.Except) {
+		for _, p := range exceptPrefixes(c.Prefix.Masked(), c.Except) {
 			fn(cidrKey(p, c.Network))
 		}
 	}
@@ -154,9 +156,9 @@ func cidrKey(p netip.Prefix, scope model.NetworkID) ruleKey {
 	return k
 }
 
-// without are the fewest prefixes of the addresses of p that are in no
+// exceptPrefixes are the fewest prefixes of the addresses of p that are in no
 // exception: at most as many as an exception is longer than p, for each.
-func without(p netip.Prefix, except []netip.Prefix) []netip.Prefix {
+func exceptPrefixes(p netip.Prefix, except []netip.Prefix) []netip.Prefix {
 	var inside []netip.Prefix
 	for _, e := range except {
 		switch {
@@ -171,7 +173,7 @@ func without(p netip.Prefix, except []netip.Prefix) []netip.Prefix {
 		return []netip.Prefix{p}
 	}
 	low, high := halves(p)
-	return append(without(low, inside), without(high, inside)...)
+	return append(exceptPrefixes(low, inside), exceptPrefixes(high, inside)...)
 }
 
 // halves are the two prefixes one longer than p, which is not a single address.

@@ -184,14 +184,14 @@ func (u *turned) turn(s *desired.PolicySet, cut int) int {
 	}
 	u.head = e.header(s)
 	u.x.head = u.head
-	e.wither()
+	e.collectUnneeded()
 	return len(writes)
 }
 
 // clean takes out what is stale, as ruleIndex.clean does.
 func (u *turned) clean() {
 	for k := range u.x.stale {
-		if v := u.have()[k]; u.x.needs(k) {
+		if v := u.have()[k]; u.x.isFullyNeeded(k) {
 			continue
 		} else if len(u.x.peers[k]) > 0 {
 			v.Ports = u.x.mask(k)

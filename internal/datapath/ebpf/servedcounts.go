@@ -15,8 +15,8 @@ import (
 
 // The layouts of bpf/counted.h.
 
-// counted is who has a place where connections to a service are counted.
-type counted struct {
+// serviceCounterKey is who has a place where connections to a service are counted.
+type serviceCounterKey struct {
 	ID            uint64 // 0 = free
 	Seed, Backend uint64 // numbers of the service and the backend
 	What          uint64 // its port, protocol and family
@@ -27,24 +27,24 @@ type servedCounter struct {
 	Begun   uint64
 }
 
-// whole tells whether all of a place is written: its id follows from the rest, as
+// isComplete tells whether all of a place is written: its id follows from the rest, as
 // counted_at has it.
-func (c counted) whole() bool {
+func (c serviceCounterKey) isComplete() bool {
 	id := desired.Mix(c.Seed ^ desired.Mix(c.Backend^desired.Mix(c.What)))
 	return c.ID == max(id, 1)
 }
 
-func (c counted) of(key model.ServiceKey, backend model.EndpointKey) driver.ServiceOf {
+func (c serviceCounterKey) counterKeyOf(key model.ServiceKey, backend model.EndpointKey) driver.ServiceOf {
 	return driver.ServiceOf{Service: key, Port: uint16(c.What >> 16), Protocol: model.Protocol(uint8(c.What >> 8)), IPv6: c.What&1 != 0, Backend: backend}
 }
 
-// counted is where a connection is counted, but for the place.
-func (t translation) counted() counted {
+// serviceCounterKey is where a connection is counted, but for the place.
+func (t translation) counted() serviceCounterKey {
 	what := uint64(t.Front.HiPort)<<16 | uint64(t.Front.Proto)<<8
 	if !t.Backend.netip().Is4() {
 		what |= 1
 	}
-	return counted{Seed: t.Seed, Backend: t.ID, What: what}
+	return serviceCounterKey{Seed: t.Seed, Backend: t.ID, What: what}
 }
 
 // serviceCounters are the counters of connections to services. The programs allocate them,
@@ -67,17 +67,17 @@ func newServiceCounters(o *objects) *serviceCounters {
 }
 
 // slots calls fn for every allocated counter.
-func (s *serviceCounters) slots(fn func(at uint32, c counted)) error {
-	return eachEntry("counted", s.counted, 1, func(at uint32, c counted) {
-		if c.ID != 0 && c.whole() {
+func (s *serviceCounters) slots(fn func(at uint32, c serviceCounterKey)) error {
+	return eachEntry("counted", s.counted, 1, func(at uint32, c serviceCounterKey) {
+		if c.ID != 0 && c.isComplete() {
 			fn(at, c)
 		}
 	})
 }
 
 // established tells how many connections to services live, by where they are counted.
-func (t *translations) established() (map[counted]uint64, error) {
-	living := map[counted]uint64{}
+func (t *translations) established() (map[serviceCounterKey]uint64, error) {
+	living := map[serviceCounterKey]uint64{}
 	return living, eachEntry("translations", t.m, 1, func(k connKey, t translation) {
 		if k.Pad == asClient || k.Pad == asClientOutside {
 			living[t.counted()]++
@@ -88,13 +88,13 @@ func (t *translations) established() (map[counted]uint64, error) {
 // stats returns the counts of a host's services, which it gets by their seeds. living is
 // the number of established connections. A backend that is gone counts while its name is
 // known.
-func (s *serviceCounters) stats(host *desired.Host, services map[uint64]model.ServiceKey, living map[counted]uint64) (map[driver.ServiceOf]driver.ServiceStats, error) {
+func (s *serviceCounters) stats(host *desired.Host, services map[uint64]model.ServiceKey, living map[serviceCounterKey]uint64) (map[driver.ServiceOf]driver.ServiceStats, error) {
 	out := map[driver.ServiceOf]driver.ServiceStats{}
 	if len(services) == 0 {
 		return out, nil
 	}
-	at := map[uint32]counted{}
-	if err := s.slots(func(place uint32, c counted) { at[place] = c }); err != nil {
+	at := map[uint32]serviceCounterKey{}
+	if err := s.slots(func(place uint32, c serviceCounterKey) { at[place] = c }); err != nil {
 		return out, err
 	}
 	s.nameBackends(host, services, slices.Concat(slices.Collect(maps.Values(at)), slices.Collect(maps.Keys(living))))
@@ -114,7 +114,7 @@ func (s *serviceCounters) stats(host *desired.Host, services map[uint64]model.Se
 				Total: n.Begun, PacketsOut: n.Out.Packets, BytesOut: n.Out.Bytes, PacketsIn: n.In.Packets, BytesIn: n.In.Bytes,
 			})
 		}
-		of := c.of(key, name)
+		of := c.counterKeyOf(key, name)
 		sum.Add(out[of]) // two places of the same are not forbidden
 		out[of] = sum
 	}
@@ -124,7 +124,7 @@ func (s *serviceCounters) stats(host *desired.Host, services map[uint64]model.Se
 		if !there || !known {
 			continue
 		}
-		of := c.of(key, name)
+		of := c.counterKeyOf(key, name)
 		sum := out[of]
 		sum.Connections = n
 		out[of] = sum
@@ -133,7 +133,7 @@ func (s *serviceCounters) stats(host *desired.Host, services map[uint64]model.Se
 }
 
 // nameBackends learns whose the places and the connections are.
-func (s *serviceCounters) nameBackends(host *desired.Host, services map[uint64]model.ServiceKey, at []counted) {
+func (s *serviceCounters) nameBackends(host *desired.Host, services map[uint64]model.ServiceKey, at []serviceCounterKey) {
 	todo := map[uint64]bool{} // services with backends that have no name yet
 	for _, c := range at {
 		if _, known := s.names[c.Backend]; !known {
@@ -152,11 +152,11 @@ func (s *serviceCounters) nameBackends(host *desired.Host, services map[uint64]m
 }
 
 // free gives back the places that unused says, and counts the others.
-func (s *serviceCounters) free(unused func(counted) bool) error {
+func (s *serviceCounters) free(unused func(serviceCounterKey) bool) error {
 	var free []uint32
 	names := map[uint64]bool{}
 	held := uint64(0)
-	err := s.slots(func(at uint32, c counted) {
+	err := s.slots(func(at uint32, c serviceCounterKey) {
 		if unused(c) {
 			free = append(free, at)
 			return
@@ -172,7 +172,7 @@ func (s *serviceCounters) free(unused func(counted) bool) error {
 		if err := s.counters.Put(at, zero); err != nil {
 			return fmt.Errorf("write map served_counters: %w", err)
 		}
-		if err := s.counted.Put(at, counted{}); err != nil {
+		if err := s.counted.Put(at, serviceCounterKey{}); err != nil {
 			return fmt.Errorf("write map counted: %w", err)
 		}
 	}
@@ -187,8 +187,8 @@ func (s *serviceCounters) free(unused func(counted) bool) error {
 
 // sweep frees the counters of services that are gone, and of backends that are gone and
 // have no connections. It gets the services by their seeds.
-func (s *serviceCounters) sweep(services map[uint64]*servedService, living map[counted]bool) error {
-	return s.free(func(c counted) bool {
+func (s *serviceCounters) sweep(services map[uint64]*servedService, living map[serviceCounterKey]bool) error {
+	return s.free(func(c serviceCounterKey) bool {
 		x := services[c.Seed]
 		if x == nil {
 			return true

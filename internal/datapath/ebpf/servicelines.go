@@ -10,7 +10,7 @@ import (
 
 // lines are the services as the maps hold them, as text. Numbers and places are
 // left out: the text depends on the picture only.
-func (s *serving) lines(last *desired.Host) (lines []string) {
+func (s *serviceState) lines(last *desired.Host) (lines []string) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	names, backends := map[uint32]string{}, map[uint64]string{}
 	for key, x := range s.of {

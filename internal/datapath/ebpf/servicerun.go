@@ -13,17 +13,17 @@ import (
 // serviceRun changes the services in one Apply. Its sets and lists are the work that is left
 // after all services are written.
 type serviceRun struct {
-	s    *serving
+	s    *serviceState
 	maps *serviceTables
 	run  *applyRun
 
-	moved    map[hostKey]bool // virtual addresses whose owner may be another one
-	exposed  map[addr]bool    // addresses that may lead clients outside elsewhere
-	left     []backendKey     // that nothing refers to any more
-	numbers  map[uint32]*servedService
-	tables   map[uint32]bool           // of choices
-	clients  map[uint64]bool           // seeds of services that are gone
-	narrowed map[uint64]*servedService // by seed, that have lost addresses or ports
+	moved           map[hostKey]bool // virtual addresses whose owner may be another one
+	exposedServices map[addr]bool    // addresses that may lead clients outside elsewhere
+	removedServices []backendKey     // that nothing refers to any more
+	numbers         map[uint32]*servedService
+	tables          map[uint32]bool           // of choices
+	clients         map[uint64]bool           // seeds of services that are gone
+	narrowed        map[uint64]*servedService // by seed, that have lost addresses or ports
 
 	frontends   map[frontendKey]bool // that may lead elsewhere
 	sharedVIPs  map[hostKey]bool     // with such faces
@@ -32,10 +32,10 @@ type serviceRun struct {
 	sources     map[*sourceSet]bool
 }
 
-func newServiceRun(s *serving, run *applyRun) *serviceRun {
+func newServiceRun(s *serviceState, run *applyRun) *serviceRun {
 	return &serviceRun{
 		s: s, maps: s.maps, run: run,
-		moved: map[hostKey]bool{}, exposed: map[addr]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}, narrowed: map[uint64]*servedService{},
+		moved: map[hostKey]bool{}, exposedServices: map[addr]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}, narrowed: map[uint64]*servedService{},
 		frontends: map[frontendKey]bool{}, sharedVIPs: map[hostKey]bool{}, exposedVIPs: map[addr]bool{}, sources: map[*sourceSet]bool{},
 	}
 }
@@ -88,7 +88,7 @@ func (r *serviceRun) putService(s *desired.Service) error {
 	ports := portsOf(x.number, s)
 	for k, v := range ports {
 		if err := r.maps.ServicePorts.put(k, v); err != nil {
-			return r.undone(s.Key, x, ports, err)
+			return r.undo(s.Key, x, ports, err)
 		}
 	}
 	x.ports = ports
@@ -97,9 +97,9 @@ func (r *serviceRun) putService(s *desired.Service) error {
 		err = r.putHeader(x.number, entry)
 	}
 	if err != nil {
-		return r.undone(s.Key, x, ports, err)
+		return r.undo(s.Key, x, ports, err)
 	}
-	r.left = append(r.left, gone...)
+	r.removedServices = append(r.removedServices, gone...)
 	if old != nil && old != x {
 		r.numbers[old.number] = old
 	}
@@ -112,7 +112,7 @@ func (r *serviceRun) putService(s *desired.Service) error {
 		x.frontends, x.exposedVIPs = old.frontends, old.exposedVIPs
 	}
 	r.expose(s.Key, wasOpen, open)
-	if was != nil && (narrower(was, x, vips, s.Exposed) || lostFrontends(x.frontends, faces)) { // was may be x
+	if was != nil && (hasFewerTargets(was, x, vips, s.Exposed) || lostFrontends(x.frontends, faces)) { // was may be x
 		r.narrowed[x.seed] = x
 	}
 	r.putFrontend(s.Key, x, faces)
@@ -128,8 +128,8 @@ func (r *serviceRun) putService(s *desired.Service) error {
 	return nil
 }
 
-// undone takes back what there was no room for.
-func (r *serviceRun) undone(key model.ServiceKey, x *servedService, ports map[vipPortKey]vipPortEntry, err error) error {
+// undo takes back what there was no room for.
+func (r *serviceRun) undo(key model.ServiceKey, x *servedService, ports map[vipPortKey]vipPortEntry, err error) error {
 	x.ports = ports
 	r.numbers[x.number] = x
 	r.dropService(key)
@@ -208,7 +208,7 @@ func (r *serviceRun) finish() error {
 			}
 		}
 	}
-	if err := errors.Join(r.putServiceAddrs(), r.putExposed(), r.tellServices()); err != nil {
+	if err := errors.Join(r.putServiceAddrs(), r.putExposed(), r.publishServiceFlags()); err != nil {
 		return err
 	}
 	return r.remove()
@@ -243,8 +243,8 @@ func (r *serviceRun) putServiceAddrs() error {
 	return nil
 }
 
-// tellServices tells the programs whether there are any.
-func (r *serviceRun) tellServices() error {
+// publishServiceFlags tells the programs whether there are any.
+func (r *serviceRun) publishServiceFlags() error {
 	s := r.s.settings.get()
 	if s.Services = 0; len(r.maps.VIPs.have) > 0 {
 		s.Services = servicesAny
@@ -258,7 +258,7 @@ func (r *serviceRun) tellServices() error {
 // remove takes out what no packet is led to any more.
 func (r *serviceRun) remove() error {
 	if len(r.numbers)+len(r.tables)+len(r.narrowed)+len(r.stalePorts) > 0 {
-		grace() // a packet under way would find no backend there
+		waitForPackets() // a packet under way would find no backend there
 	}
 	for n, x := range r.numbers {
 		if len(x.vips)+len(x.index) > 0 { // in force until now
@@ -275,13 +275,13 @@ func (r *serviceRun) remove() error {
 			}
 		}
 		for _, i := range x.index {
-			r.left = append(r.left, backendKey{n, i})
+			r.removedServices = append(r.removedServices, backendKey{n, i})
 		}
 	}
 	if err := r.removeFrontends(); err != nil {
 		return err
 	}
-	for _, k := range r.left {
+	for _, k := range r.removedServices {
 		if err := r.maps.Backends.del(k); err != nil {
 			return err
 		}
@@ -314,7 +314,7 @@ func (r *serviceRun) remove() error {
 	if err := r.s.affinities.forget(r.clients); err != nil {
 		return err
 	}
-	if err := r.s.counts.free(func(c counted) bool { return r.clients[c.Seed] }); err != nil {
+	if err := r.s.counts.free(func(c serviceCounterKey) bool { return r.clients[c.Seed] }); err != nil {
 		return writeError{err}
 	}
 	return nil

@@ -23,9 +23,9 @@ type serviceTables struct {
 	Backends     table[backendKey, backendEntry] `map:"backends"`
 }
 
-// serving is the state of services beside the entries of the maps. A serviceRun changes it.
+// serviceState is the state of services beside the entries of the maps. A serviceRun changes it.
 // Driver.mu guards it.
-type serving struct {
+type serviceState struct {
 	maps         *serviceTables
 	slots        *slotTables
 	settings     *programSettings
@@ -60,7 +60,7 @@ type servedService struct {
 }
 
 // load initialises the state from the tables.
-func (s *serving) load() {
+func (s *serviceState) load() {
 	s.of, s.leftover, s.vipOwners = map[model.ServiceKey]*servedService{}, map[uint64]*servedService{}, map[hostKey][]model.ServiceKey{}
 	s.exposed, s.networks = map[addr][]model.ServiceKey{}, map[model.NetworkID]desired.Domain{}
 	of := map[uint32]*servedService{} // by number
@@ -90,7 +90,7 @@ func (s *serving) load() {
 }
 
 // begin reads the state from the maps again if the Apply compares everything.
-func (s *serving) begin(run *applyRun) {
+func (s *serviceState) begin(run *applyRun) {
 	if run.scratch {
 		s.load()
 		s.maps.VIPs.begin()
@@ -103,7 +103,7 @@ func (s *serving) begin(run *applyRun) {
 }
 
 // put writes the services that differ, and those of networks that do.
-func (s *serving) put(run *applyRun) error {
+func (s *serviceState) put(run *applyRun) error {
 	todo := map[model.ServiceKey]bool{}
 	for c := range run.want.Services.Diff(run.last.Services) {
 		todo[c.Key] = true
@@ -141,7 +141,7 @@ func (s *serving) put(run *applyRun) error {
 }
 
 // movedNetworks are networks that came, went, or changed their domain.
-func (s *serving) movedNetworks(run *applyRun) map[model.NetworkID]bool {
+func (s *serviceState) movedNetworks(run *applyRun) map[model.NetworkID]bool {
 	moved := map[model.NetworkID]bool{}
 	for id, n := range run.networks {
 		if was, ok := s.networks[id]; !ok || was != n.Domain() {
@@ -167,10 +167,10 @@ func portsOf(number uint32, s *desired.Service) map[vipPortKey]vipPortEntry {
 	return out
 }
 
-// narrower reports whether existing translations of a service may be invalid now: it has
+// hasFewerTargets reports whether existing translations of a service may be invalid now: it has
 // lost an address or a port, or a port of UDP has another target, or external clients no
 // longer reach it. vips are its next addresses.
-func narrower(was, x *servedService, vips []hostKey, exposed bool) bool {
+func hasFewerTargets(was, x *servedService, vips []hostKey, exposed bool) bool {
 	if was.exposed && !exposed {
 		return true
 	}
@@ -204,7 +204,7 @@ func (x *servedService) has(t translation, want *desired.Host) bool {
 }
 
 // seeds returns the services by their seeds.
-func (s *serving) seeds() map[uint64]*servedService {
+func (s *serviceState) seeds() map[uint64]*servedService {
 	out := map[uint64]*servedService{}
 	for _, x := range s.of {
 		out[x.seed] = x
@@ -213,7 +213,7 @@ func (s *serving) seeds() map[uint64]*servedService {
 }
 
 // affinityTimes returns how long clients stay with a backend, by the seeds of services.
-func (s *serving) affinityTimes() map[uint64]time.Duration {
+func (s *serviceState) affinityTimes() map[uint64]time.Duration {
 	out := map[uint64]time.Duration{}
 	for _, x := range s.maps.Services.have {
 		out[x.Seed] = time.Duration(x.Affinity)

@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// doomedGrace is how long what packets may still be looking up stays after the
+// staleGrace is how long what packets may still be looking up stays after the
 // last header referred to it.
-const doomedGrace = 100 * time.Millisecond
+const staleGrace = 100 * time.Millisecond
 
 // policies are the policy sets and their rules. Driver.mu guards it.
 type policies struct {
@@ -22,24 +22,24 @@ type policies struct {
 
 	refused   map[desired.PolicySetID]refusal    // sets that do not fit
 	index     map[desired.PolicySetID]*ruleIndex // of sets whose rules are all in
-	withered  map[*ruleIndex]bool                // those of them with entries that are to be taken out
-	cleaned   map[desired.PolicySetID]time.Time  // when entries of a set were last deleted or replaced without a new generation; forgotten after doomedGrace
+	unneeded  map[*ruleIndex]bool                // those of them with entries that are to be taken out
+	cleaned   map[desired.PolicySetID]time.Time  // when entries of a set were last deleted or replaced without a new generation; forgotten after staleGrace
 	instance  uint32                             // last one used
-	doomed    []doomedInstance                   // that no set refers to any more
+	stale     []staleInstance                    // that no set refers to any more
 	ruleIDs   map[uint64]string                  // by number
 	rulesLeft int                                // how many rules the last clean-up of ruleIDs has left
 	rewritten map[desired.PolicySetID]bool       // in an Apply, sets whose connections are judged again
 }
 
-// doomedInstance is what the rules of a set that is gone stand under.
-type doomedInstance struct {
+// staleInstance is what the rules of a set that is gone stand under.
+type staleInstance struct {
 	instance uint32
 	since    time.Time
 }
 
 func newPolicies() *policies {
 	return &policies{
-		refused: map[desired.PolicySetID]refusal{}, index: map[desired.PolicySetID]*ruleIndex{}, withered: map[*ruleIndex]bool{},
+		refused: map[desired.PolicySetID]refusal{}, index: map[desired.PolicySetID]*ruleIndex{}, unneeded: map[*ruleIndex]bool{},
 		cleaned: map[desired.PolicySetID]time.Time{}, ruleIDs: map[uint64]string{},
 	}
 }
@@ -54,7 +54,7 @@ func (p *policies) load() {
 	for v := range p.Rules.of {
 		p.instance = max(p.instance, v)
 		if !used[v] {
-			p.doomed = append(p.doomed, doomedInstance{instance: v})
+			p.stale = append(p.stale, staleInstance{instance: v})
 		}
 	}
 }
@@ -70,7 +70,7 @@ func (p *policies) put(run *applyRun) error {
 		if !c.Has || c.New.Audited != "" { // the programs need not know of it
 			continue
 		}
-		err := p.again(was, c.New)
+		err := p.refuseAgain(was, c.New)
 		if err == nil {
 			err = p.putSet(c.Key, c.New)
 		}
@@ -92,19 +92,19 @@ type refusal struct {
 	err error
 }
 
-// noRoom says that a set needs so many entries more than there are.
-type noRoom struct {
+// noRoomError says that a set needs so many entries more than there are.
+type noRoomError struct {
 	error
 	fresh int
 }
 
-func (e noRoom) Unwrap() error { return e.error }
+func (e noRoomError) Unwrap() error { return e.error }
 
-// again tells at once that a set that did not fit does not fit: to work out all of its
+// refuseAgain tells at once that a set that did not fit does not fit: to work out all of its
 // entries to see that takes seconds, for which every other change would wait as long as
 // somebody leaves it so.
-func (p *policies) again(was refusal, s *desired.PolicySet) error {
-	var full noRoom
+func (p *policies) refuseAgain(was refusal, s *desired.PolicySet) error {
+	var full noRoomError
 	if was.set != s || !errors.As(was.err, &full) {
 		return nil
 	}
@@ -160,41 +160,41 @@ func (p *policies) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
 		// Until all is written the index has no owner: an interrupted write starts again.
 	}
 	delete(p.index, id)
-	delete(p.withered, x)
-	err := p.turnOver(id, x, s, had)
+	delete(p.unneeded, x)
+	err := p.activateIndex(id, x, s, had)
 	switch {
 	case err == nil:
 		p.index[id] = x
 		if len(x.stale) > 0 {
-			p.withered[x] = true
+			p.unneeded[x] = true
 		}
 	case !had:
-		p.doom(head.Instance)
+		p.markStale(head.Instance)
 	}
 	return err
 }
 
-// turnOver makes a set of what its index holds.
-func (p *policies) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.PolicySet, had bool) error {
+// activateIndex makes a set of what its index holds.
+func (p *policies) activateIndex(id desired.PolicySetID, x *ruleIndex, s *desired.PolicySet, had bool) error {
 	e := x.edit(p.learn)
 	if err := e.to(s); err != nil {
 		return fmt.Errorf("policy set %d: %w", id, err)
 	}
-	if time.Since(x.switched) > doomedGrace {
+	if time.Since(x.switched) > staleGrace {
 		x.settled = x.head.Generation
 	}
 	writes, fresh, unsettled := e.plan()
 	if unsettled {
-		grace()
+		waitForPackets()
 		x.settled = x.head.Generation
 	}
 	head := e.header(s)
 	if same := x.head; had && len(writes) == 0 {
 		if same.Generation, same.Audits = same.Generation+1, head.Audits; same == head {
-			e.wither()
+			e.collectUnneeded()
 			same.Generation--
 			if same != x.head {
-				p.reuse()
+				p.rejudgeConnections()
 				p.cleaned[id] = time.Now()
 			}
 			x.head = same
@@ -204,7 +204,7 @@ func (p *policies) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.Pol
 	if err := p.room(fresh); err != nil {
 		return err
 	}
-	p.reuse()
+	p.rejudgeConnections()
 	for _, w := range writes {
 		if err := p.Rules.put(w.k, w.v); err != nil {
 			return err
@@ -215,16 +215,16 @@ func (p *policies) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.Pol
 	}
 	p.rewritten[id] = true
 	x.head, x.switched = head, time.Now()
-	e.wither()
+	e.collectUnneeded()
 	return nil
 }
 
-// reuse has connections judged again whose sets lost or replaced an entry a moment ago: new
+// rejudgeConnections has connections judged again whose sets lost or replaced an entry a moment ago: new
 // entries take its memory, and a packet that had just found it may have read the new one
 // instead.
-func (p *policies) reuse() {
+func (p *policies) rejudgeConnections() {
 	for id, at := range p.cleaned {
-		if time.Since(at) < doomedGrace {
+		if time.Since(at) < staleGrace {
 			p.rewritten[id] = true
 		} else {
 			delete(p.cleaned, id)
@@ -237,34 +237,34 @@ func (p *policies) room(fresh int) error {
 	if p.Rules.room(fresh) == nil {
 		return nil
 	}
-	grace()
-	p.purgeDoomed(time.Now())
+	waitForPackets()
+	p.purgeStale(time.Now())
 	if err := p.Rules.room(fresh); err != nil {
-		return noRoom{err, fresh}
+		return noRoomError{err, fresh}
 	}
 	return nil
 }
 
-// grace waits until no packet is under way that began before.
-func grace() {
+// waitForPackets waits until no packet is under way that began before.
+func waitForPackets() {
 	const global = 1 // MEMBARRIER_CMD_GLOBAL, which waits for a grace period of RCU
 	if _, _, err := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); err != 0 {
-		time.Sleep(doomedGrace) //nolint:forbidigo // processors that are left alone (nohz_full) refuse it
+		time.Sleep(staleGrace) //nolint:forbidigo // processors that are left alone (nohz_full) refuse it
 	}
 }
 
-func (p *policies) doom(instance uint32) {
-	p.doomed = append(p.doomed, doomedInstance{instance, time.Now()})
+func (p *policies) markStale(instance uint32) {
+	p.stale = append(p.stale, staleInstance{instance, time.Now()})
 }
 
-// purgeDoomed removes what nothing has referred to since before.
-func (p *policies) purgeDoomed(before time.Time) {
+// purgeStale removes what nothing has referred to since before.
+func (p *policies) purgeStale(before time.Time) {
 	w := p.Rules.w
 	fault, changes, global := w.fault, w.changes, w.global
 	w.fault = nil
 	defer func() { w.fault, w.changes, w.global = fault, changes, global }()
-	keep := p.doomed[:0]
-	for _, v := range p.doomed {
+	keep := p.stale[:0]
+	for _, v := range p.stale {
 		ok := !v.since.After(before)
 		for k := range p.Rules.of[v.instance] {
 			if !ok {
@@ -276,14 +276,14 @@ func (p *policies) purgeDoomed(before time.Time) {
 			keep = append(keep, v)
 		}
 	}
-	p.doomed = keep
-	for x := range p.withered {
+	p.stale = keep
+	for x := range p.unneeded {
 		if x.switched.After(before) {
 			continue
 		}
 		p.cleaned[x.set.ID] = time.Now()
-		if x.clean() == nil { // or it is tried again
-			delete(p.withered, x)
+		if x.removeUnneeded() == nil { // or it is tried again
+			delete(p.unneeded, x)
 		}
 	}
 }
@@ -297,9 +297,9 @@ func (p *policies) remove(run *applyRun) error {
 		if err := p.Sets.del(id); err != nil {
 			return err
 		}
-		delete(p.withered, p.index[desired.PolicySetID(id)])
+		delete(p.unneeded, p.index[desired.PolicySetID(id)])
 		delete(p.index, desired.PolicySetID(id))
-		p.doom(s.Instance)
+		p.markStale(s.Instance)
 	}
 	return nil
 }

@@ -160,8 +160,8 @@ func TestOpenConnectionsAreShared(t *testing.T) {
 	c.connect("flood", c.a, 20000, 10000)
 	c.connect("meanwhile", c.c, 30000, 20)
 	got := c.tables()
-	if o := got["conns"]; o.Entries > uint64(many(room))+20 || o.Evicted == 0 {
-		t.Errorf("conns: %+v; want at most %d entries, and evictions", o, many(room))
+	if o := got["conns"]; o.Entries > uint64(nearlyFullAt(room))+20 || o.Evicted == 0 {
+		t.Errorf("conns: %+v; want at most %d entries, and evictions", o, nearlyFullAt(room))
 	}
 	c.all("the other end of idle connections speaks", c.b, c.segments(c.c, 10000, 20, reference.FlagACK, true))
 	c.all("the other end of new connections speaks", c.b, c.segments(c.c, 30000, 20, reference.FlagACK, true))
@@ -171,8 +171,8 @@ func TestOpenConnectionsAreShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	left, taken := 0, 0
-	for i := range uint32(owners) {
-		var spent, given share
+	for i := range uint32(ownerCount) {
+		var spent, given ownerShare
 		if c.drv.dp.obj.Spent.Lookup(i, &spent) == nil && c.drv.dp.obj.Given.Lookup(i, &given) == nil && spent != given {
 			left++
 		}

@@ -47,12 +47,12 @@ func (t *slotTables) sum(table []ownersRow) uint64 {
 	return h.Sum64()
 }
 
-// wrote notes what a table holds now.
-func (t *slotTables) wrote(key uint32, table []ownersRow) { t.sums[key] = t.sum(table) }
+// record notes what a table holds now.
+func (t *slotTables) record(key uint32, table []ownersRow) { t.sums[key] = t.sum(table) }
 
-// trusted is the contents found in a table, nil where they are not what was written, or it
+// verifiedContents is the contents found in a table, nil where they are not what was written, or it
 // is gone; that is reported.
-func (t *slotTables) trusted(key uint32, table []ownersRow) []ownersRow {
+func (t *slotTables) verifiedContents(key uint32, table []ownersRow) []ownersRow {
 	was, known := t.sums[key]
 	if !known && table != nil {
 		t.found[key] = true
@@ -60,7 +60,7 @@ func (t *slotTables) trusted(key uint32, table []ownersRow) []ownersRow {
 	if !known || table != nil && t.sum(table) == was {
 		return table
 	}
-	u := unlike{table: "choices"}
+	u := mapDifference{table: "choices"}
 	if table == nil {
 		u.gone = 1
 	} else {
@@ -108,7 +108,7 @@ func (t *slotTables) membersOf(key uint32) (out []member) {
 
 // compare counts tables that differ, are gone or too many. Tables of a former process are
 // compared with what follows from their backends.
-func (t *slotTables) compare(until time.Time) (u unlike, done bool, err error) {
+func (t *slotTables) compare(until time.Time) (u mapDifference, done bool, err error) {
 	u.table, t.damaged, t.strays = "choices", nil, nil
 	if t.next == 0 {
 		var key, id uint32
@@ -199,7 +199,7 @@ func (t *slotTables) put(key uint32, inner *ebpf.Map, table, next []ownersRow, f
 			return 0, writeError{fmt.Errorf("write map choices: %w", err)}
 		}
 	}
-	t.wrote(key, next)
+	t.record(key, next)
 	return len(keys), nil
 }
 

@@ -25,7 +25,7 @@ func TestAffinitySpreads(t *testing.T) {
 	drv := r.open(t)
 	defer drv.Close()
 	_, pic, vips, _ := r.served(t)
-	pic.Private = desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+	pic.HostNAT = desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16"))
 	rnd := rand.New(rand.NewPCG(13, 4))
 	random := map[netip.Addr]bool{}
 	for len(random) < draws {

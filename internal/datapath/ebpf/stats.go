@@ -28,13 +28,13 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 	out := driver.Stats{
 		Ports: map[string]driver.PortStats{}, Rules: map[string]driver.RuleStats{}, Drops: map[string]uint64{},
 	}
-	hits, living, err := d.readMuch(ctx)
+	hits, living, err := d.readLargeMaps(ctx)
 	if err != nil {
 		return out, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.usable(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		return out, err
 	}
 	dp := d.dp
@@ -107,8 +107,8 @@ func (c *counters) drops() (map[string]uint64, error) {
 	return out, nil
 }
 
-// usable tells whether ctx has ended or the driver is closed; d.mu is held.
-func (d *Driver) usable(ctx context.Context) error {
+// checkOpen tells whether ctx has ended or the driver is closed; d.mu is held.
+func (d *Driver) checkOpen(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -118,11 +118,11 @@ func (d *Driver) usable(ctx context.Context) error {
 	return nil
 }
 
-// readMuch reads what Stats needs of large maps, which stay open meanwhile: what was
+// readLargeMaps reads what Stats needs of large maps, which stay open meanwhile: what was
 // counted for each rule, and how many connections to services live.
-func (d *Driver) readMuch(ctx context.Context) (hits map[uint64]counter, living map[counted]uint64, err error) {
+func (d *Driver) readLargeMaps(ctx context.Context) (hits map[uint64]counter, living map[serviceCounterKey]uint64, err error) {
 	d.mu.Lock()
-	if err := d.usable(ctx); err != nil {
+	if err := d.checkOpen(ctx); err != nil {
 		d.mu.Unlock()
 		return nil, nil, err
 	}
@@ -145,7 +145,7 @@ func (c *counters) rules() (out map[uint64]counter, err error) {
 		sum := out[id]
 		out[id] = counter{sum.Packets + n.Packets, sum.Bytes + n.Bytes}
 	}
-	kept := func(a, b tally) bool { return a.ID == 0 || a.ID == b.ID }
+	kept := func(a, b ruleTally) bool { return a.ID == 0 || a.ID == b.ID }
 	before, err := c.readTallies()
 	for range 3 { // a tally moves when nothing has hit its rule for a second at least
 		if err != nil {
@@ -176,9 +176,9 @@ func (c *counters) rules() (out map[uint64]counter, err error) {
 }
 
 // readTallies returns those of all processors.
-func (c *counters) readTallies() ([]tally, error) {
+func (c *counters) readTallies() ([]ruleTally, error) {
 	most, width := int(c.obj.Tallies.MaxEntries()), cpus()
-	keys, out := make([]uint32, most), make([]tally, most*width)
+	keys, out := make([]uint32, most), make([]ruleTally, most*width)
 	var cur ebpf.MapBatchCursor
 	if _, err := c.obj.Tallies.BatchLookup(&cur, keys, out, nil); err != nil && !isNotExist(err) {
 		return nil, fmt.Errorf("ebpf driver: read map tallies: %w", err)
@@ -186,7 +186,7 @@ func (c *counters) readTallies() ([]tally, error) {
 	return out, nil
 }
 
-// Tables implements driver.Tabled. Tables that the driver fills know their sizes; tables
+// Tables implements driver.TableReporter. Tables that the driver fills know their sizes; tables
 // that packets fill are counted every expireEvery, when expired entries are removed. So
 // neither lock nor map is waited for.
 func (d *Driver) Tables() map[string]driver.TableStats {

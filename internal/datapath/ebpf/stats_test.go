@@ -13,14 +13,14 @@ import (
 )
 
 // takeTallies gives all tallies of all processors to one rule.
-func (r *rig) takeTallies(t testing.TB, to tally) {
+func (r *rig) takeTallies(t testing.TB, to ruleTally) {
 	t.Helper()
 	m := r.drv.dp.obj.Tallies
 	keys := make([]uint32, m.MaxEntries())
 	for i := range keys {
 		keys[i] = uint32(i)
 	}
-	if _, err := m.BatchUpdate(keys, slices.Repeat([]tally{to}, len(keys)*cpus()), nil); err != nil {
+	if _, err := m.BatchUpdate(keys, slices.Repeat([]ruleTally{to}, len(keys)*cpus()), nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -30,12 +30,12 @@ func (r *rig) takeTallies(t testing.TB, to tally) {
 func TestRulesCountEveryPacket(t *testing.T) {
 	const other, fast = "ping", 100
 	for name, c := range map[string]struct {
-		had   tally
+		had   ruleTally
 		place bool // whether the rule gets it
 	}{
 		"nobody":     {place: true},
-		"an idle":    {had: tally{ID: ruleNumber(other), N: counter{5, 500}}, place: true},
-		"a busy one": {had: tally{ID: ruleNumber(other), N: counter{5, 500}, Seen: 1 << 62}},
+		"an idle":    {had: ruleTally{ID: ruleNumber(other), N: counter{5, 500}}, place: true},
+		"a busy one": {had: ruleTally{ID: ruleNumber(other), N: counter{5, 500}, Seen: 1 << 62}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -89,7 +89,7 @@ func TestRulesCountEveryPacket(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			has := slices.ContainsFunc(tallies, func(t tally) bool { return t.ID == ruleNumber("web") })
+			has := slices.ContainsFunc(tallies, func(t ruleTally) bool { return t.ID == ruleNumber("web") })
 			if has != c.place {
 				t.Errorf("the rule has a place: %v, want %v", has, c.place)
 			}

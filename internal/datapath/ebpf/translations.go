@@ -30,8 +30,8 @@ func (t *translations) fill() (string, driver.TableStats) {
 	return "translations", driver.TableStats{Entries: t.entries.Load(), Capacity: t.most.Load()}
 }
 
-// behind is the key of a translation's connection: make_key of bpf/conntrack.h.
-func (t translation) behind() connKey {
+// connectionKey is the key of a translation's connection: make_key of bpf/conntrack.h.
+func (t translation) connectionKey() connKey {
 	src := t.Front.Lo
 	if t.Backend == src { // its own backend
 		src = toAddr(desired.ServiceAddr6)
@@ -40,14 +40,14 @@ func (t translation) behind() connKey {
 		}
 	}
 	k := connKey{Domain: t.Space, Proto: t.Front.Proto, Lo: src, Hi: t.Backend, LoPort: t.BehindPort, HiPort: t.BackendPort}
-	if !before(k.Lo, k.Hi, k.LoPort, k.HiPort) {
+	if !isBefore(k.Lo, k.Hi, k.LoPort, k.HiPort) {
 		k.Lo, k.Hi, k.LoPort, k.HiPort = k.Hi, k.Lo, k.HiPort, k.LoPort
 	}
 	return k
 }
 
-// before orders the ends of a connection.
-func before(a, b addr, aPort, bPort uint16) bool {
+// isBefore orders the ends of a connection.
+func isBefore(a, b addr, aPort, bPort uint16) bool {
 	for i := 12; i >= 0; i -= 4 {
 		if x, y := binary.NativeEndian.Uint32(a[i:]), binary.NativeEndian.Uint32(b[i:]); x != y {
 			return x < y
@@ -86,11 +86,11 @@ func (t *translations) sweep(all map[connKey]connKey, living map[connKey]bool) e
 
 // read returns the entries, with the keys of their connections, and where
 // those are counted.
-func (t *translations) read() (all map[connKey]connKey, counts map[counted]bool, err error) {
-	all, counts = map[connKey]connKey{}, map[counted]bool{}
+func (t *translations) read() (all map[connKey]connKey, counts map[serviceCounterKey]bool, err error) {
+	all, counts = map[connKey]connKey{}, map[serviceCounterKey]bool{}
 	err = eachEntry("translations", t.m, 1, func(k connKey, t translation) {
 		if all[k] = k; k.Pad == asClient || k.Pad == asClientOutside {
-			all[k] = t.behind()
+			all[k] = t.connectionKey()
 			counts[t.counted()] = true
 		}
 	})
@@ -108,7 +108,7 @@ func (t *translations) end(ended func(translation) bool) error {
 			return
 		}
 		if left = append(left, k); k.Pad == asClient || k.Pad == asClientOutside {
-			behind[t.behind()] = true
+			behind[t.connectionKey()] = true
 		}
 	}); err != nil || len(left) == 0 {
 		return err

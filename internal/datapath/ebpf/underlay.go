@@ -59,7 +59,7 @@ func (u *underlay) source() (s tunnelSource) {
 	return s
 }
 
-// inner is the biggest packet that the tunnel carries whole.
-func (u *underlay) inner() int {
+// innerMTU is the biggest packet that the tunnel carries whole.
+func (u *underlay) innerMTU() int {
 	return u.mtu - desired.TunnelOverhead(u.vtep)
 }

@@ -25,17 +25,17 @@ import (
 // waits for no Apply: one may take long, and a burst of new interfaces would fill the
 // socket meanwhile.
 
-// listenBuffer holds the messages of some thousand interfaces, bytes.
-const listenBuffer = 4 << 20
+// netlinkBuffer holds the messages of some thousand interfaces, bytes.
+const netlinkBuffer = 4 << 20
 
-// listenAgain is the pause before a broken subscription is renewed.
-const listenAgain = time.Second
+// netlinkRetry is the pause before a broken subscription is renewed.
+const netlinkRetry = time.Second
 
-// heard is what was told of interfaces since somebody last looked: their newest
+// linkChanges is what was told of interfaces since somebody last looked: their newest
 // state, by index, so that it does not grow with the number of messages.
-type heard struct {
+type linkChanges struct {
 	mu      sync.Mutex
-	links   map[int]linkNews
+	links   map[int]linkChange
 	filters map[int]bool // interfaces that lost a qdisc or a filter
 	lost    bool         // messages did not arrive
 	wake    chan struct{}
@@ -43,17 +43,17 @@ type heard struct {
 	log     *slog.Logger
 }
 
-type linkNews struct {
+type linkChange struct {
 	name     string
 	mtu      int
 	gone, up bool
 }
 
-func newHeard(log *slog.Logger) *heard {
-	return &heard{log: log, links: map[int]linkNews{}, filters: map[int]bool{}, wake: make(chan struct{}, 1)}
+func newHeard(log *slog.Logger) *linkChanges {
+	return &linkChanges{log: log, links: map[int]linkChange{}, filters: map[int]bool{}, wake: make(chan struct{}, 1)}
 }
 
-func (h *heard) note(fn func()) {
+func (h *linkChanges) note(fn func()) {
 	h.mu.Lock()
 	fn()
 	h.mu.Unlock()
@@ -63,11 +63,11 @@ func (h *heard) note(fn func()) {
 	}
 }
 
-func (h *heard) take() (links map[int]linkNews, filters map[int]bool, lost bool) {
+func (h *linkChanges) take() (links map[int]linkChange, filters map[int]bool, lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	links, filters, lost = h.links, h.filters, h.lost
-	h.links, h.filters, h.lost = map[int]linkNews{}, map[int]bool{}, false
+	h.links, h.filters, h.lost = map[int]linkChange{}, map[int]bool{}, false
 	return links, filters, lost
 }
 
@@ -77,8 +77,8 @@ func subscribe() (*nl.NetlinkSocket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ebpf driver: watch interfaces: %w", err)
 	}
-	if err := s.SetReceiveBufferSize(listenBuffer, true); err != nil { // not root of the machine: what the kernel allows
-		_ = s.SetReceiveBufferSize(listenBuffer, false)
+	if err := s.SetReceiveBufferSize(netlinkBuffer, true); err != nil { // not root of the machine: what the kernel allows
+		_ = s.SetReceiveBufferSize(netlinkBuffer, false)
 	}
 	return s, nil
 }
@@ -101,7 +101,7 @@ func (d *Driver) startWatching() error {
 	d.wg.Add(4)
 	go func() {
 		defer d.wg.Done()
-		d.heard.listen(d.run, s, home)
+		d.linkChanges.listen(d.run, s, home)
 	}()
 	go d.watchLinks(d.run)
 	go d.follow(d.run)
@@ -111,7 +111,7 @@ func (d *Driver) startWatching() error {
 
 // listen reads messages until ctx ends. When some are lost, or the subscription
 // breaks and is renewed, everything may have changed.
-func (h *heard) listen(ctx context.Context, s *nl.NetlinkSocket, home netns.NsHandle) {
+func (h *linkChanges) listen(ctx context.Context, s *nl.NetlinkSocket, home netns.NsHandle) {
 	defer func() { _ = home.Close() }() // open for reading
 	runtime.LockOSThread()              // never unlocked: the thread ends with the goroutine
 	if err := netns.Set(home); err != nil {
@@ -120,14 +120,14 @@ func (h *heard) listen(ctx context.Context, s *nl.NetlinkSocket, home netns.NsHa
 	for {
 		h.note(func() { h.sock = s })
 		stop := context.AfterFunc(ctx, s.Close)
-		err := h.hear(s)
+		err := h.readUntilError(s)
 		if !stop() {
 			return
 		}
 		s.Close()
 		h.log.Warn("the subscription to interfaces' changes is broken and will be renewed", "error", err)
 		for s = nil; s == nil; {
-			if waiting.Pause(ctx, listenAgain) != nil {
+			if waiting.Pause(ctx, netlinkRetry) != nil {
 				return
 			}
 			if s, err = subscribe(); err != nil {
@@ -138,8 +138,8 @@ func (h *heard) listen(ctx context.Context, s *nl.NetlinkSocket, home netns.NsHa
 	}
 }
 
-// hear reads messages until the socket fails.
-func (h *heard) hear(s *nl.NetlinkSocket) error {
+// readUntilError reads messages until the socket fails.
+func (h *linkChanges) readUntilError(s *nl.NetlinkSocket) error {
 	for {
 		msgs, from, err := s.Receive()
 		if errors.Is(err, unix.ENOBUFS) {
@@ -165,7 +165,7 @@ func (h *heard) hear(s *nl.NetlinkSocket) error {
 }
 
 // message takes in what a message says. The caller holds h.mu.
-func (h *heard) message(m syscall.NetlinkMessage) {
+func (h *linkChanges) message(m syscall.NetlinkMessage) {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		header := unix.NlMsghdr(m.Header)
@@ -175,7 +175,7 @@ func (h *heard) message(m syscall.NetlinkMessage) {
 			return
 		}
 		a := l.Attrs()
-		h.links[a.Index] = linkNews{a.Name, a.MTU, m.Header.Type == unix.RTM_DELLINK, a.RawFlags&unix.IFF_UP != 0}
+		h.links[a.Index] = linkChange{a.Name, a.MTU, m.Header.Type == unix.RTM_DELLINK, a.RawFlags&unix.IFF_UP != 0}
 	case unix.RTM_DELQDISC, unix.RTM_DELTFILTER:
 		if len(m.Data) >= nl.SizeofTcMsg {
 			h.filters[int(nl.DeserializeTcMsg(m.Data).Ifindex)] = true
@@ -190,9 +190,9 @@ func (d *Driver) follow(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.heard.wake:
+		case <-d.linkChanges.wake:
 		}
-		links, filters, lost := d.heard.take()
+		links, filters, lost := d.linkChanges.take()
 		d.mu.Lock()
 		reasons := d.dp.relevantChanges(links, filters, lost)
 		d.mu.Unlock()
@@ -202,14 +202,14 @@ func (d *Driver) follow(ctx context.Context) {
 	}
 }
 
-// linksLook is how often links are looked at.
-const linksLook = time.Second
+// linkCheckInterval is how often links are looked at.
+const linkCheckInterval = time.Second
 
 // watchLinks notifies when links of devices were detached by force, which the kernel does
 // not report. They are a handful; ports have filters beside theirs.
 func (d *Driver) watchLinks(ctx context.Context) {
 	defer d.wg.Done()
-	tick := time.NewTicker(linksLook)
+	tick := time.NewTicker(linkCheckInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -234,14 +234,14 @@ func (d *Driver) watchLinks(ctx context.Context) {
 
 // relevantChanges says why the data plane may not be any more what was applied, and
 // sees to it that the next Apply looks there.
-func (dp *datapath) relevantChanges(links map[int]linkNews, filters map[int]bool, lost bool) (reasons []string) {
+func (dp *datapath) relevantChanges(links map[int]linkChange, filters map[int]bool, lost bool) (reasons []string) {
 	p := dp.ports
 	if lost {
-		dp.devices.under.index, p.verified = 0, time.Time{}
+		dp.devices.underlay.index, p.verified = 0, time.Time{}
 		reasons = append(reasons, "messages about interfaces were lost")
 	}
 	s := dp.settings.get()
-	devices := map[int]string{int(s.VXLAN): dp.devices.cfg.Device, int(s.Host): desired.HostInterface, int(s.Uplink): "the uplink", dp.devices.under.index: dp.devices.under.name}
+	devices := map[int]string{int(s.VXLAN): dp.devices.cfg.Device, int(s.Host): desired.HostInterface, int(s.Uplink): "the uplink", dp.devices.underlay.index: dp.devices.underlay.name}
 	delete(devices, 0)
 	for index, l := range links {
 		if dp.devices.resized(index, l.mtu, l.gone) {

@@ -100,7 +100,7 @@ func TestAffinityIsBounded(t *testing.T) {
 // exposed is a picture with an exposed service that has an affinity, and so many
 // backends on another host.
 func exposed(n *desired.Network, backends int) (h desired.Host, s *desired.Service) {
-	h = desired.Host{Name: "h1", VTEP: vtep1, ArpMode: model.ArpProxy, Private: desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))}
+	h = desired.Host{Name: "h1", VTEP: vtep1, ArpMode: model.ArpProxy, HostNAT: desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16"))}
 	h.Networks, h.Tunnels = h.Networks.Set(n.ID, n), h.Tunnels.Set(vtep2, "h2")
 	s = &desired.Service{
 		Key: model.ServiceKey{Tenant: "t", Name: "shop"}, Network: n.ID, IPv4: netip.MustParseAddr("10.9.0.200"), Exposed: true, Affinity: time.Hour,

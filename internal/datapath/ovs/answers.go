@@ -17,10 +17,10 @@ import (
 // come by a connection of their own, and each answer goes straight out of the port
 // that asked. While the driver is away these packets are dropped.
 
-// answersPerSecond bounds the packets that come to be answered, refusals and
+// repliesPerSecond bounds the packets that come to be answered, refusals and
 // questions each: such a packet leaves the switch's fast path, and costs this process
 // some 20 us.
-const answersPerSecond = 200
+const repliesPerSecond = 200
 
 // responder answers packets that flows cannot answer, and hands on other packets that the
 // switch sends up. It does not wait for an Apply: it has its own copy of the desired state.
@@ -30,7 +30,7 @@ type responder struct {
 	underlay *underlay
 
 	latest     atomic.Pointer[desired.Host] // the desired state that the switch's flows are of
-	named      atomic.Pointer[numbering]    // ports by the number that their flows are for
+	named      atomic.Pointer[portNumbers]  // ports by the number that their flows are for
 	reports    chan driver.MembershipReport
 	probed     chan uint64
 	answerc    atomic.Pointer[openflow.Conn] // by which it answers for routers; nil while there is none
@@ -60,15 +60,15 @@ func (a *responder) serve(ctx context.Context) {
 func (a *responder) answerOn(ctx context.Context, conn *openflow.Conn) {
 	short, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	err := conn.TakePackets(short, func(p openflow.PacketIn) {
-		if pipeline.TellsMembership(p.Table, p.Cookie) {
-			a.hear(conn, p)
+	err := conn.ReceiveUnbounded(short, func(p openflow.PacketIn) {
+		if pipeline.IsMembership(p.Table, p.Cookie) {
+			a.handleMembership(conn, p)
 		} else if pipeline.AnswersProbe(p.Table, p.Cookie) {
 			a.hearProbe(p)
 		} else if _, again := pipeline.ServiceAsks(p.Table, p.Cookie); again {
 			a.begin(ctx, conn, p)
 		} else if pipeline.Reopens(p.Table, p.Cookie) {
-			a.forgetClosed(ctx, conn, p)
+			a.deleteClosedConnection(ctx, conn, p)
 		} else if frame := a.answerTo(p); frame != nil {
 			_ = conn.SendPacket(p.Register(openflow.InPort), frame) // who asked asks again
 		}
@@ -103,7 +103,7 @@ func (a *responder) answerTo(p openflow.PacketIn) []byte {
 		return refuseService(p.Frame)
 	}
 	refusal, refused := pipeline.RefusalOf(p.Table, p.Cookie)
-	if !refused && !pipeline.AsksRouter(p.Table, p.Cookie) {
+	if !refused && !pipeline.IsRouterSolicitation(p.Table, p.Cookie) {
 		return nil // for a monitor
 	}
 	host := a.latest.Load()
@@ -124,13 +124,13 @@ func (a *responder) answerTo(p openflow.PacketIn) []byte {
 	}
 	if refused {
 		if pipeline.IsService(p.Register(pipeline.RegService)) {
-			asSent(p)
+			untranslated(p)
 		}
 		mtu := a.underlay.mtu()
 		if pipeline.TooBigForUplink(p.Register(pipeline.RegPort)) {
 			mtu = a.underlay.uplinkMTU()
 		}
-		return refuse(n, refusal, mtu, p.Frame)
+		return routerError(n, refusal, mtu, p.Frame)
 	}
 	return advertise(p.Frame)
 }

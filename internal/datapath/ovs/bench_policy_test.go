@@ -192,7 +192,7 @@ func benchPurge(b *testing.B, n int) {
 		purged += l.busy(b) - start
 		rounds++
 	}
-	flows := l.drv.daemon.askFills(b.Context())[tableDatapath].Entries
+	flows := l.drv.daemon.readTableUsage(b.Context())[tableDatapath].Entries
 	each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(rounds*n) }
 	b.ReportMetric(float64(flows), "flows")
 	b.ReportMetric(each(purge), "us-purge/flow")

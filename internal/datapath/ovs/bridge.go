@@ -80,13 +80,13 @@ func (b *bridge) ensureBridge(ctx context.Context, db *database) (bool, error) {
 func (b *bridge) restoreBridge(ctx context.Context, db *database) error {
 	changed, err := b.ensureBridge(ctx, db)
 	if changed {
-		b.drift.Repaired(b.cfg.Log, driver.DriftPort, b.cfg.Bridge, 1)
+		b.drift.Add(b.cfg.Log, driver.DriftPort, b.cfg.Bridge, 1)
 	}
 	return err
 }
 
-// bridgeMoved tells whether somebody has changed what has to be of the bridge.
-func (b *bridge) bridgeMoved(db *database) bool {
+// bridgeDiffers tells whether somebody has changed what has to be of the bridge.
+func (b *bridge) bridgeDiffers(db *database) bool {
 	b.rowMu.Lock()
 	want := b.wantedBridge()
 	b.rowMu.Unlock()
@@ -100,13 +100,13 @@ func (b *bridge) bridgeMoved(db *database) bool {
 	return changed
 }
 
-// keepBridge puts back what others change of the bridge until the connection to the
+// enforceBridge puts back what others change of the bridge until the connection to the
 // database, or ctx, ends. It does not need Driver.mu, which somebody may hold who waits for a
 // switch that does not answer because of just that.
-func (b *bridge) keepBridge(ctx context.Context, db *database) {
+func (b *bridge) enforceBridge(ctx context.Context, db *database) {
 	for {
 		ch := db.changes.Next()
-		if b.bridgeMoved(db) {
+		if b.bridgeDiffers(db) {
 			if err := b.restoreBridge(ctx, db); err != nil {
 				b.cfg.Log.Warn("changes of the bridge are not reverted yet", "bridge", b.cfg.Bridge, "error", err)
 			}

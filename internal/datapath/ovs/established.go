@@ -22,7 +22,7 @@ const maxEstablished = 100_000
 // connections that it tracks in the zones concerned.
 func (d *Driver) reportEstablished(ctx context.Context) {
 	w := d.flows.watching
-	if w == nil || w.over || len(d.pendingAudits) == 0 {
+	if w == nil || w.done || len(d.pendingAudits) == 0 {
 		return
 	}
 	missed := func(err error) {
@@ -33,10 +33,10 @@ func (d *Driver) reportEstablished(ctx context.Context) {
 		missed(err)
 		return
 	}
-	living := driver.Established{}
-	here := newResidents(d.flows.pic.have)
+	living := driver.EstablishedConnections{}
+	here := newEndpointsByAddress(d.flows.pic.have)
 	if full.Entries > d.daemon.listable {
-		w.queue.Lose(full.Entries)
+		w.queue.AddLost(full.Entries)
 	} else {
 		for domain := range here.domains(d.pendingAudits.Sets()) {
 			text, err := control(ctx, d.cfg.RunDir, "dpctl/dump-conntrack", d.daemon.datapath(), fmt.Sprint("zone=", zoneOf(domain)))
@@ -51,7 +51,7 @@ func (d *Driver) reportEstablished(ctx context.Context) {
 			}
 		}
 	}
-	w.established.Add(living, d.pendingAudits, func(a driver.Alike) []driver.End { return d.policyEndpoints(here, a) })
+	w.established.Add(living, d.pendingAudits, func(a driver.ConnectionGroup) []driver.PolicyEnd { return d.policyEndpoints(here, a) })
 	d.pendingAudits = driver.PendingAudits{}
 	select {
 	case w.more <- struct{}{}:
@@ -60,7 +60,7 @@ func (d *Driver) reportEstablished(ctx context.Context) {
 }
 
 // policyEndpoints are the ends here of connections that live.
-func (d *Driver) policyEndpoints(here *residents, a driver.Alike) []driver.End {
+func (d *Driver) policyEndpoints(here *endpointsByAddress, a driver.ConnectionGroup) []driver.PolicyEnd {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	in := func(id desired.PolicySetID) *desired.PolicySet {
@@ -78,26 +78,26 @@ func (d *Driver) policyEndpoints(here *residents, a driver.Alike) []driver.End {
 	}, func(ip netip.Addr) desired.Peer { return here.peer(a.Network, ip) }, in)
 }
 
-// residents are the endpoints of a picture by address.
-type residents struct {
+// endpointsByAddress are the endpoints of a picture by address.
+type endpointsByAddress struct {
 	host desired.Host
-	at   map[place]resident
+	at   map[domainAddress]endpointAt
 }
 
-type place struct {
+type domainAddress struct {
 	domain desired.Domain
 	addr   netip.Addr
 }
 
-type resident struct {
+type endpointAt struct {
 	network  model.NetworkID
 	identity model.Identity
 	port     string // "" = on another host
 }
 
-func newResidents(h desired.Host) *residents {
-	r := &residents{h, map[place]resident{}}
-	put := func(id model.NetworkID, mac model.MAC, v4, v6 netip.Addr, who resident) {
+func newEndpointsByAddress(h desired.Host) *endpointsByAddress {
+	r := &endpointsByAddress{h, map[domainAddress]endpointAt{}}
+	put := func(id model.NetworkID, mac model.MAC, v4, v6 netip.Addr, who endpointAt) {
 		n, ok := h.Networks.Get(id)
 		if !ok {
 			return
@@ -105,21 +105,21 @@ func newResidents(h desired.Host) *residents {
 		who.network = id
 		for _, a := range []netip.Addr{v4, v6, mac.LinkLocal()} {
 			if a.IsValid() {
-				r.at[place{n.Domain(), a}] = who
+				r.at[domainAddress{n.Domain(), a}] = who
 			}
 		}
 	}
 	for _, e := range h.Remotes.All() {
-		put(e.Network, e.MAC, e.IPv4, e.IPv6, resident{identity: e.Identity})
+		put(e.Network, e.MAC, e.IPv4, e.IPv6, endpointAt{identity: e.Identity})
 	}
 	for name, p := range h.Ports.All() {
-		put(p.Network, p.MAC, p.IPv4, p.IPv6, resident{identity: p.Identity, port: name})
+		put(p.Network, p.MAC, p.IPv4, p.IPv6, endpointAt{identity: p.Identity, port: name})
 	}
 	return r
 }
 
 // domains are the domains of the ports that have one of these sets.
-func (r *residents) domains(sets map[desired.PolicySetID]bool) map[desired.Domain]bool {
+func (r *endpointsByAddress) domains(sets map[desired.PolicySetID]bool) map[desired.Domain]bool {
 	out := map[desired.Domain]bool{}
 	for _, p := range r.host.Ports.All() {
 		if n, ok := r.host.Networks.Get(p.Network); ok && sets[p.Policies] {
@@ -130,25 +130,25 @@ func (r *residents) domains(sets map[desired.PolicySetID]bool) map[desired.Domai
 }
 
 // count adds a connection if one of its ends is a port here.
-func (r *residents) count(living driver.Established, domain desired.Domain, c tracked) {
-	from, to := r.at[place{domain, c.src}], r.at[place{domain, c.dst}]
+func (r *endpointsByAddress) count(living driver.EstablishedConnections, domain desired.Domain, c tracked) {
+	from, to := r.at[domainAddress{domain, c.src}], r.at[domainAddress{domain, c.dst}]
 	if from.port == "" && to.port == "" {
 		return
 	}
-	living.Add(driver.Alike{
+	living.Add(driver.ConnectionGroup{
 		Network: cmp.Or(from.network, to.network), Src: c.src, Dst: c.dst, Proto: c.proto, DstPort: c.dstPort,
 		Routed: c.translated, From: from.port, To: to.port,
 	}, c.srcPort)
 }
 
 // peer is whom policy takes an address for when it is seen on a network.
-func (r *residents) peer(id model.NetworkID, ip netip.Addr) desired.Peer {
+func (r *endpointsByAddress) peer(id model.NetworkID, ip netip.Addr) desired.Peer {
 	p := desired.Peer{Addr: ip, Network: id}
 	n, ok := r.host.Networks.Get(id)
 	if !ok {
 		return p
 	}
-	if who, known := r.at[place{n.Domain(), ip}]; known {
+	if who, known := r.at[domainAddress{n.Domain(), ip}]; known {
 		p.Identity, p.Network = who.identity, who.network
 	} else if n.Encap == model.EncapVLAN {
 		p.Identity = model.IdentityExternal

@@ -18,15 +18,15 @@ type flows struct {
 	conns  *connections
 	daemon *daemon
 
-	pic      *flowState
-	known    bool            // the ledger knows what the switch holds
-	verified time.Time       // when the switch's flows were last read
-	dumpTook time.Duration   // what that took
-	strange  strangeFlows    // as of verified
-	groupc   openflow.Groups // by which groups are changed; none until there are services
-	answers  bool            // the switch bounds what comes to be answered
-	watching *watch          // the monitor; nil = none
-	shared   *openflow.Conn  // to the switch that has the meters of shares
+	pic       *flowState
+	known     bool            // the ledger knows what the switch holds
+	verified  time.Time       // when the switch's flows were last read
+	dumpTook  time.Duration   // what that took
+	unmanaged unmanagedFlows  // as of verified
+	groupc    openflow.Groups // by which groups are changed; none until there are services
+	answers   bool            // the switch bounds what comes to be answered
+	watching  *switchMonitor  // the monitor; nil = none
+	shared    *openflow.Conn  // to the switch that has the meters of shares
 }
 
 // setMeters bounds the packets that come to be answered. A switch that cannot bound
@@ -35,8 +35,8 @@ func (t *flows) setMeters(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, t.patience)
 	defer cancel()
 	t.answers = true
-	for _, id := range []uint32{pipeline.MeterRefusals, pipeline.MeterQuestions, pipeline.MeterServices, pipeline.MeterReopen} {
-		if err := t.conns.sw.SetMeter(ctx, id, answersPerSecond); err != nil {
+	for _, id := range []uint32{pipeline.MeterRefusals, pipeline.MeterNeighbours, pipeline.MeterServices, pipeline.MeterReopen} {
+		if err := t.conns.sw.SetMeter(ctx, id, repliesPerSecond); err != nil {
 			t.answers = false
 			t.cfg.Log.Warn("routers send no ICMP errors, since the switch cannot limit their rate", "error", err)
 			return
@@ -47,7 +47,7 @@ func (t *flows) setMeters(ctx context.Context) {
 		t.cfg.Log.Warn("tunnels are not tested and routers send no ICMP errors, since the switch cannot limit their rate", "error", err)
 		return
 	}
-	if err := t.conns.sw.Share(ctx, pipeline.MembershipRate, pipeline.MembershipMeters()...); err != nil {
+	if err := t.conns.sw.LimitMeters(ctx, pipeline.MembershipRate, pipeline.MembershipMeters()...); err != nil {
 		t.answers = false
 		t.cfg.Log.Warn("multicast members are unknown and routers send no ICMP errors, since the switch cannot limit their rate", "error", err)
 	}
@@ -62,7 +62,7 @@ func (t *flows) sync(ctx context.Context, force, changed bool, switched func()) 
 			return 0, err
 		}
 	}
-	if err := t.makeRoom(ctx); err != nil {
+	if err := t.reclaimZones(ctx); err != nil {
 		return 0, err
 	}
 	edits := t.pic.ledger.edits()
@@ -73,7 +73,7 @@ func (t *flows) sync(ctx context.Context, force, changed bool, switched func()) 
 			return 0, err
 		}
 		edits = t.pic.ledger.edits()
-		t.drift.Repaired(t.cfg.Log, driver.DriftFlow, t.cfg.Bridge, max(len(edits)-own, 0))
+		t.drift.Add(t.cfg.Log, driver.DriftFlow, t.cfg.Bridge, max(len(edits)-own, 0))
 	}
 	first, last := t.pic.services.groups.edits() // flows lead to groups
 	if err := t.changeGroups(ctx, first); err != nil {
@@ -102,7 +102,7 @@ func (t *flows) readBack(ctx context.Context) error {
 	start := time.Now()
 	found := map[string]string{}
 	var odd []openflow.Mod
-	var strange strangeFlows
+	var strange unmanagedFlows
 	err := t.conns.sw.DumpFlows(ctx, openflow.AllFlows, func(s openflow.FlowStats) {
 		switch {
 		case !strange.note(s):
@@ -112,12 +112,12 @@ func (t *flows) readBack(ctx context.Context) error {
 			found[s.Flow.Key()] = s.Flow.Body()
 		}
 	})
-	t.strange = strange
+	t.unmanaged = strange
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: read flows: %w", err)
 	}
 	t.pic.ledger.found(found)
-	t.pic.findLeft()
+	t.pic.findRemovedDomains()
 	if err := t.findServices(ctx, found, !t.known); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (t *flows) commit(ctx context.Context, mods []openflow.Mod, revokes bool) e
 		}
 	}
 	if t.watching != nil && t.shared != t.conns.sw { // the monitor's flows name meters
-		if err := t.conns.sw.Share(ctx, pipeline.ShareRate, pipeline.Shares()...); err != nil {
+		if err := t.conns.sw.LimitMeters(ctx, pipeline.AuditRate, pipeline.AuditMeters()...); err != nil {
 			return model.Errorf(model.ErrUnavailable, "open vswitch: limit the events of each port: %w", err)
 		}
 		t.shared = t.conns.sw

@@ -11,25 +11,25 @@ import (
 // flowState keeps a ledger in step with a desired.Host. It recomputes the flows
 // of what changed and of nothing else.
 type flowState struct {
-	ledger   *ledger
-	have     desired.Host
-	started  bool
-	config   pipeline.Config
-	numbers  map[string]uint32                            // port numbers that the flows were made with
-	byNet    map[model.NetworkID]map[string]*desired.Port // ports with a number
-	policies *policies
-	services *services
-	hears    map[string]map[desired.GroupKey]bool // multicast groups by member
-	domains  map[desired.Domain]int               // of the picture, and how many networks each has
-	left     map[desired.Domain]bool              // that the picture has no more, and whose zones are to be emptied
+	ledger       *ledger
+	have         desired.Host
+	started      bool
+	config       pipeline.Config
+	numbers      map[string]uint32                            // port numbers that the flows were made with
+	byNet        map[model.NetworkID]map[string]*desired.Port // ports with a number
+	policies     *policies
+	services     *services
+	groupMembers map[string]map[desired.GroupKey]bool // multicast groups by member
+	domains      map[desired.Domain]int               // of the picture, and how many networks each has
+	removed      map[desired.Domain]bool              // that the picture has no more, and whose zones are to be emptied
 }
 
 func newFlowState() *flowState {
 	l := newLedger()
 	return &flowState{
 		ledger: l, numbers: map[string]uint32{},
-		byNet: map[model.NetworkID]map[string]*desired.Port{}, hears: map[string]map[desired.GroupKey]bool{},
-		policies: newPolicies(l), services: newServices(l), domains: map[desired.Domain]int{}, left: map[desired.Domain]bool{},
+		byNet: map[model.NetworkID]map[string]*desired.Port{}, groupMembers: map[string]map[desired.GroupKey]bool{},
+		policies: newPolicies(l), services: newServices(l), domains: map[desired.Domain]int{}, removed: map[desired.Domain]bool{},
 	}
 }
 
@@ -155,22 +155,22 @@ func (p *flowState) setGroups(want desired.Host, ports map[string]bool, moved ma
 		dirty[ch.Key] = true
 		if ch.Had {
 			for _, name := range ch.Old.Ports {
-				if delete(p.hears[name], ch.Key); len(p.hears[name]) == 0 {
-					delete(p.hears, name)
+				if delete(p.groupMembers[name], ch.Key); len(p.groupMembers[name]) == 0 {
+					delete(p.groupMembers, name)
 				}
 			}
 		}
 		if ch.Has {
 			for _, name := range ch.New.Ports {
-				if p.hears[name] == nil {
-					p.hears[name] = map[desired.GroupKey]bool{}
+				if p.groupMembers[name] == nil {
+					p.groupMembers[name] = map[desired.GroupKey]bool{}
 				}
-				p.hears[name][ch.Key] = true
+				p.groupMembers[name][ch.Key] = true
 			}
 		}
 	}
 	for name, is := range ports {
-		for k := range p.hears[name] {
+		for k := range p.groupMembers[name] {
 			dirty[k] = dirty[k] || is
 		}
 	}
@@ -184,7 +184,7 @@ func (p *flowState) setGroups(want desired.Host, ports map[string]bool, moved ma
 		o := owner{kind: pipeline.KindGroup, id: uint64(k.Network), name: k.Addr.String()}
 		g, ok := want.Groups.Get(k)
 		n, there := want.Networks.Get(k.Network)
-		if !ok || !there || !desired.Grouped(k.Addr) {
+		if !ok || !there || !desired.IsMulticastMember(k.Addr) {
 			p.ledger.set(o, nil)
 			continue
 		}

@@ -52,14 +52,14 @@ func (b *bridge) otherBridges(want desired.Host) (out []otherBridge) {
 			if p == nil {
 				continue
 			}
-			s := b.conns.db.port(p.called())
-			remote := takesFrom(s.iface, b.cfg.VXLANPort)
+			s := b.conns.db.port(p.portName())
+			remote := tunnelPeerOf(s.iface, b.cfg.VXLANPort)
 			at, err := netip.ParseAddr(remote)
 			switch {
 			case remote != "" && (is1x || err == nil && hosts[at]):
 				o.tunnels = append(o.tunnels, fmt.Sprintf("%s (from %s)", p.Name, remote))
 			case s.iface != nil && s.iface.Type == "vxlan", p.Name == row.Name, slices.Contains(ports1x, p.Name), slices.Contains(b.cfg.Uplinks, p.Name):
-			case s.gone(): // with its container
+			case s.interfaceMissing(): // with its container
 			default:
 				o.used = append(o.used, p.Name)
 			}
@@ -72,9 +72,9 @@ func (b *bridge) otherBridges(want desired.Host) (out []otherBridge) {
 	return out
 }
 
-// takesFrom is the host whose tunnel packets to our UDP port an interface takes; ""
+// tunnelPeerOf is the host whose tunnel packets to our UDP port an interface takes; ""
 // when it is no such tunnel port, or names no host.
-func takesFrom(i *interfaceRow, ourPort uint16) string {
+func tunnelPeerOf(i *interfaceRow, ourPort uint16) string {
 	if i == nil || i.Type != "vxlan" {
 		return ""
 	}

@@ -17,7 +17,7 @@ import (
 
 // frontendPort is a port of a spot, whose address is unspecified where it is all nodes'.
 type frontendPort struct {
-	at    place
+	at    domainAddress
 	proto model.Protocol
 	port  uint16
 }
@@ -39,38 +39,40 @@ type sharedVIP struct {
 // frontends are the spots, and who has which port there.
 type frontends struct {
 	owners map[frontendPort][]model.ServiceKey // sorted: the first one has it
-	vips   map[place]*sharedVIP
-	named  map[uint32]place                  // by number
+	vips   map[domainAddress]*sharedVIP
+	named  map[uint32]domainAddress          // by number
 	open   map[netip.Addr][]model.ServiceKey // sorted: the exposed services with faces at an address
 	ended  map[frontendPort]bool             // ports claimed or left since translations were looked through: whether others have them
-	dirty  map[place]bool                    // shared VIPs whose flows are to be computed
-	nodes  map[place]bool                    // likewise, of nodes' addresses
+	dirty  map[domainAddress]bool            // shared VIPs whose flows are to be computed
+	nodes  map[domainAddress]bool            // likewise, of nodes' addresses
 }
 
 func newFrontends() frontends {
 	return frontends{
-		owners: map[frontendPort][]model.ServiceKey{}, vips: map[place]*sharedVIP{}, named: map[uint32]place{}, open: map[netip.Addr][]model.ServiceKey{},
-		ended: map[frontendPort]bool{}, dirty: map[place]bool{}, nodes: map[place]bool{},
+		owners: map[frontendPort][]model.ServiceKey{}, vips: map[domainAddress]*sharedVIP{}, named: map[uint32]domainAddress{}, open: map[netip.Addr][]model.ServiceKey{},
+		ended: map[frontendPort]bool{}, dirty: map[domainAddress]bool{}, nodes: map[domainAddress]bool{},
 	}
 }
 
-func vipOwner(at place) owner {
+func vipOwner(at domainAddress) owner {
 	return owner{kind: pipeline.KindService, id: uint64(at.domain), name: "at " + at.addr.String()}
 }
 
-func facedNodeOwner(at place) owner {
+func nodeFrontendOwner(at domainAddress) owner {
 	return owner{kind: pipeline.KindService, id: uint64(at.domain), name: "node " + at.addr.String()}
 }
 
 // anyNode is the spot of a node's address.
-func anyNode(at place) place { return place{at.domain, desired.AnyNode(at.addr)} }
+func anyNode(at domainAddress) domainAddress {
+	return domainAddress{at.domain, desired.AnyNode(at.addr)}
+}
 
 // frontendsOf are the faces that flows can serve of a service in a domain, sorted, and the
 // addresses where it is exposed.
 func frontendsOf(x *desired.Service, d desired.Domain) (faces []frontendPort, open []netip.Addr) {
 	for _, f := range x.Frontends {
 		if f.Protocol == model.ProtoTCP || f.Protocol == model.ProtoUDP {
-			faces = append(faces, frontendPort{place{d, f.Addr}, f.Protocol, f.Port})
+			faces = append(faces, frontendPort{domainAddress{d, f.Addr}, f.Protocol, f.Port})
 			if x.Exposed && !slices.Contains(open, f.Addr) {
 				open = append(open, f.Addr)
 			}
@@ -178,7 +180,7 @@ func (ch *servicesChange) endFrontends() {
 		_, was := ch.old.Services.Get(had)
 		ended := was && has != had && has != (model.ServiceKey{})
 		if ch.frontends.ended[f] = ch.frontends.ended[f] || ended; ended {
-			ch.look(f.at.domain)
+			ch.markDomain(f.at.domain)
 		}
 	}
 }
@@ -189,13 +191,13 @@ func (ch *servicesChange) reopen(a netip.Addr) {
 		delete(ch.frontends.open, a)
 	}
 	for d := range ch.serving {
-		ch.touchVIP(place{d, a})
+		ch.touchVIP(domainAddress{d, a})
 	}
 }
 
 // ownPorts makes it known that a node's address has ports of its own, or none any more, at
 // the spot that it shares with all nodes'.
-func (ch *servicesChange) ownPorts(at place) {
+func (ch *servicesChange) ownPorts(at domainAddress) {
 	all := anyNode(at)
 	if ch.frontends.vips[all] == nil {
 		ch.frontends.vips[all] = &sharedVIP{datagrams: map[uint16]bool{}, nodes: map[netip.Addr]bool{}}
@@ -208,7 +210,7 @@ func (ch *servicesChange) ownPorts(at place) {
 func (ch *servicesChange) renode() {
 	for x := range ch.want.NodeAddrs.Diff(ch.old.NodeAddrs) {
 		for d := range ch.serving {
-			at := place{d, x.Key}
+			at := domainAddress{d, x.Key}
 			if ch.frontends.vips[at] == nil {
 				continue
 			}
@@ -223,7 +225,7 @@ func (ch *servicesChange) renode() {
 }
 
 // touchVIP marks an address whose faces may have come, gone, or moved.
-func (ch *servicesChange) touchVIP(at place) {
+func (ch *servicesChange) touchVIP(at domainAddress) {
 	if ch.frontends.vips[at] != nil {
 		ch.frontends.dirty[at] = true
 	}
@@ -245,7 +247,7 @@ func (ch *servicesChange) touchDomain(d desired.Domain) {
 func (ch *servicesChange) moveNodes(all bool) {
 	for x := range ch.want.NodeAddrs.Diff(ch.old.NodeAddrs) {
 		for d := range ch.serving {
-			at := place{d, x.Key}
+			at := domainAddress{d, x.Key}
 			if ch.frontends.vips[at] != nil {
 				ch.frontends.dirty[at] = true
 			}
@@ -262,10 +264,12 @@ func (ch *servicesChange) moveNodes(all bool) {
 }
 
 // free tells whether an address is neither an endpoint's nor altogether a service's.
-func (s *services) free(at place) bool { return s.users[at].n == 0 && len(s.vipOwners[at]) == 0 }
+func (s *services) free(at domainAddress) bool {
+	return s.users[at].n == 0 && len(s.vipOwners[at]) == 0
+}
 
 // hasFrontends tells whether a spot, which is not the nodes', has its address in a picture.
-func (s *services) hasFrontends(h desired.Host, at place) bool {
+func (s *services) hasFrontends(h desired.Host, at domainAddress) bool {
 	_, node := h.NodeAddrs.Get(at.addr)
 	x := s.frontends.vips[at]
 	return x != nil && x.frontends > 0 && !node && s.free(at)
@@ -275,7 +279,7 @@ func (s *services) hasFrontends(h desired.Host, at place) bool {
 // by key whose spot has it.
 func (ch *servicesChange) leadsOutside(a netip.Addr) (first *desired.Service, d desired.Domain) {
 	for _, k := range ch.frontends.open[a] {
-		if d := ch.addrs[k].domain; a.IsUnspecified() || ch.hasFrontends(ch.want, place{d, a}) {
+		if d := ch.addrs[k].domain; a.IsUnspecified() || ch.hasFrontends(ch.want, domainAddress{d, a}) {
 			x, _ := ch.want.Services.Get(k)
 			return x, d
 		}
@@ -295,7 +299,7 @@ func (ch *servicesChange) setFrontends(all bool) {
 				again = true
 				ch.reopen(at.addr)
 				if !x.live {
-					ch.endAt(at)
+					ch.endTranslationsAt(at)
 				}
 			}
 		}
@@ -310,12 +314,12 @@ func (ch *servicesChange) setFrontends(all bool) {
 	clear(ch.frontends.nodes)
 }
 
-func (ch *servicesChange) isLive(at place) bool {
+func (ch *servicesChange) isLive(at domainAddress) bool {
 	if x := ch.frontends.vips[at]; x.frontends > 0 || !at.addr.IsUnspecified() {
 		return x.frontends > 0 && (at.addr.IsUnspecified() || ch.hasFrontends(ch.want, at))
 	}
 	for a := range ch.want.NodeAddrs.All() {
-		if own := ch.frontends.vips[place{at.domain, a}]; own != nil && own.frontends > 0 && a.Is6() == at.addr.Is6() {
+		if own := ch.frontends.vips[domainAddress{at.domain, a}]; own != nil && own.frontends > 0 && a.Is6() == at.addr.Is6() {
 			return true
 		}
 	}
@@ -323,7 +327,7 @@ func (ch *servicesChange) isLive(at place) bool {
 }
 
 // setVIP makes a spot's flows.
-func (ch *servicesChange) setVIP(at place, all bool) {
+func (ch *servicesChange) setVIP(at domainAddress, all bool) {
 	x := ch.frontends.vips[at]
 	was := x.flows
 	if x.flows = (pipeline.SharedVIP{}); x.live {
@@ -343,11 +347,11 @@ func (ch *servicesChange) setVIP(at place, all bool) {
 	}
 	if at.addr.IsUnspecified() && (was != x.flows || all) {
 		for a := range x.nodes {
-			ch.frontends.nodes[place{at.domain, a}] = true
+			ch.frontends.nodes[domainAddress{at.domain, a}] = true
 		}
 		for a := range ch.want.NodeAddrs.All() {
 			if a.Is6() == at.addr.Is6() {
-				ch.frontends.nodes[place{at.domain, a}] = true
+				ch.frontends.nodes[domainAddress{at.domain, a}] = true
 			}
 		}
 	}
@@ -357,19 +361,19 @@ func (ch *servicesChange) setVIP(at place, all bool) {
 }
 
 // deleteVIP forgets a spot without faces, whose nodes lead elsewhere by now.
-func (ch *servicesChange) deleteVIP(at place) {
+func (ch *servicesChange) deleteVIP(at domainAddress) {
 	x := ch.frontends.vips[at]
 	for a := range x.nodes {
-		ch.ledger.set(facedNodeOwner(place{at.domain, a}), nil)
-		ch.endAt(place{at.domain, a})
-		delete(ch.frontends.nodes, place{at.domain, a})
+		ch.ledger.set(nodeFrontendOwner(domainAddress{at.domain, a}), nil)
+		ch.endTranslationsAt(domainAddress{at.domain, a})
+		delete(ch.frontends.nodes, domainAddress{at.domain, a})
 	}
 	delete(ch.frontends.named, x.number)
 	delete(ch.frontends.vips, at)
 }
 
 // setNode makes the flows that lead a node's address to the nodes' spot.
-func (ch *servicesChange) setNode(at place) {
+func (ch *servicesChange) setNode(at domainAddress) {
 	x := ch.frontends.vips[anyNode(at)]
 	if x == nil {
 		return
@@ -378,11 +382,11 @@ func (ch *servicesChange) setNode(at place) {
 	leads := node && x.live && ch.free(at)
 	var flows []openflow.Flow
 	if leads {
-		flows = pipeline.FacedNode(ch.config, ch.openNode(x.flows, at), at.addr)
+		flows = pipeline.NodeFrontendFlows(ch.config, ch.openNode(x.flows, at), at.addr)
 	}
-	ch.ledger.set(facedNodeOwner(at), flows)
+	ch.ledger.set(nodeFrontendOwner(at), flows)
 	if x.nodes[at.addr] && !leads {
-		ch.endAt(at)
+		ch.endTranslationsAt(at)
 	}
 	if delete(x.nodes, at.addr); leads {
 		x.nodes[at.addr] = true
@@ -391,7 +395,7 @@ func (ch *servicesChange) setNode(at place) {
 
 // openNode is the nodes' spot as it is at one's address, where services may be exposed by
 // that itself.
-func (ch *servicesChange) openNode(s pipeline.SharedVIP, at place) pipeline.SharedVIP {
+func (ch *servicesChange) openNode(s pipeline.SharedVIP, at domainAddress) pipeline.SharedVIP {
 	own, all := ch.frontends.open[at.addr], ch.frontends.open[anyNode(at).addr]
 	if len(own) == 0 {
 		return s
@@ -407,11 +411,11 @@ func (ch *servicesChange) openNode(s pipeline.SharedVIP, at place) pipeline.Shar
 }
 
 // vipNumber is a spot's number in the switch.
-func (s *services) vipNumber(at place) uint32 {
+func (s *services) vipNumber(at domainAddress) uint32 {
 	x := s.frontends.vips[at]
 	if x.number == 0 {
 		x.number = pipeline.SharedVIPNumber(at.domain, at.addr)
-		for s.frontends.named[x.number] != (place{}) {
+		for s.frontends.named[x.number] != (domainAddress{}) {
 			x.number = pipeline.NextSharedVIP(x.number)
 		}
 		s.frontends.named[x.number] = at
@@ -422,7 +426,7 @@ func (s *services) vipNumber(at place) uint32 {
 // frontendsOwned are the faces that a service has.
 func (ch *servicesChange) frontendsOwned(x *desired.Service, d desired.Domain) (out []pipeline.Frontend) {
 	for _, f := range x.Frontends {
-		p := frontendPort{place{d, f.Addr}, f.Protocol, f.Port}
+		p := frontendPort{domainAddress{d, f.Addr}, f.Protocol, f.Port}
 		if c := ch.frontends.owners[p]; len(c) > 0 && c[0] == x.Key {
 			at, node := p.at, ch.want.IsNode(f.Addr)
 			if node {
@@ -436,7 +440,7 @@ func (ch *servicesChange) frontendsOwned(x *desired.Service, d desired.Domain) (
 
 // serviceAt is the service that is asked at a port of an address in a picture, and the
 // backends' port that it leads to; nil if there is none.
-func (s *services) serviceAt(h desired.Host, where place, proto model.Protocol, port uint16) (x *desired.Service, backend uint16) {
+func (s *services) serviceAt(h desired.Host, where domainAddress, proto model.Protocol, port uint16) (x *desired.Service, backend uint16) {
 	if x = s.at(h, where); x != nil {
 		p, ok := x.PortOf(proto, port)
 		if !ok {

@@ -122,7 +122,7 @@ func (g *groups) found(listed map[uint32]int, flows map[string]string) {
 		if err != nil || len(f.Actions) == 0 {
 			continue
 		}
-		to, ok := f.Actions[len(f.Actions)-1].(openflow.Choose)
+		to, ok := f.Actions[len(f.Actions)-1].(openflow.GroupAction)
 		if _, number, _ := pipeline.KindOf(f.Cookie); ok && listed[to.Group] == len(g.want[to.Group].Buckets) {
 			g.have[to.Group] = number
 		}

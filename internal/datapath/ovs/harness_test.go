@@ -427,8 +427,8 @@ func (r *rig) harness() conformance.Harness {
 			t.Helper()
 			return exec.CommandContext(t.Context(), "ip", "-n", r.NS, "link", "show", name).Run() == nil
 		},
-		Foreign: r.foreign,
-		Garbage: r.garbage,
+		Unmanaged: r.foreign,
+		Garbage:   r.garbage,
 		Break: func(_ testing.TB, n int) {
 			r.drv.setFault(func() error {
 				n--
@@ -440,8 +440,8 @@ func (r *rig) harness() conformance.Harness {
 		},
 		Send:    r.inject,
 		Frames:  r.frames,
-		WayOut:  true,
-		WayOut6: true,
+		Egress:  true,
+		Egress6: true,
 		Slow:    ovstest.Kernel(), // the kernels are emulated
 		SkipPacket: func(p reference.Packet) string {
 			if p.Frag != nil {

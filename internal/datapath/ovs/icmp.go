@@ -21,9 +21,9 @@ const (
 	solicitLen  = ethernetLen + ipv6Len + 24
 )
 
-// refuse makes the frame by which a network's router tells the sender of frame f
+// routerError makes the frame by which a network's router tells the sender of frame f
 // what became of f, with the tunnel's MTU where it is too big; nil when the router may not tell (docs/design/routing.md).
-func refuse(n *desired.Network, r pipeline.Refusal, mtu uint16, f []byte) []byte {
+func routerError(n *desired.Network, r pipeline.Refusal, mtu uint16, f []byte) []byte {
 	if len(f) < ethernetLen+ipv4Len {
 		return nil
 	}
@@ -53,7 +53,7 @@ func refuse(n *desired.Network, r pipeline.Refusal, mtu uint16, f []byte) []byte
 	default:
 		return nil
 	}
-	if !n.Contains(src) || !oneMachine(dst) || !router.IsValid() && !r.TooBig || isError(proto, carried) {
+	if !n.Contains(src) || !isUnicast(dst) || !router.IsValid() && !r.TooBig || isError(proto, carried) {
 		return nil
 	}
 	if h, whole := headersOf(f); whole && !wellFormed(f, h) || !whole && proto.HasPorts() {
@@ -77,9 +77,9 @@ func isError(proto model.Protocol, b []byte) bool {
 	}
 }
 
-// oneMachine tells whether an address can be a single machine's (RFC 1122 section
+// isUnicast tells whether an address can be a single machine's (RFC 1122 section
 // 3.2.2, RFC 4443 section 2.4).
-func oneMachine(a netip.Addr) bool {
+func isUnicast(a netip.Addr) bool {
 	if a.Is4() && (a.As4()[0] == 0 || a.As4()[0] >= 240) {
 		return false
 	}

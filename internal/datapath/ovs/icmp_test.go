@@ -37,7 +37,7 @@ func FuzzAnswers(f *testing.F) {
 	n := &desired.Network{ID: 7, Joined: 1, Subnet: netip.MustParsePrefix("10.9.0.0/24"), Subnet6: netip.MustParsePrefix("fd09::/64")}
 	for _, a := range [][2]string{{"10.9.0.1", "10.9.1.1"}, {"fd09::1", "fd09:1::1"}} {
 		p := reference.Packet{Src: netip.MustParseAddr(a[0]), Dst: netip.MustParseAddr(a[1]), Proto: model.ProtoUDP, SrcPort: 1, DstPort: 2}
-		if refuse(n, pipeline.Refusal{}, 0, conformance.Frame(p)) == nil {
+		if routerError(n, pipeline.Refusal{}, 0, conformance.Frame(p)) == nil {
 			f.Errorf("no answer to %+v", p)
 		}
 		f.Add(conformance.Frame(p))
@@ -47,7 +47,7 @@ func FuzzAnswers(f *testing.F) {
 		readFrame(b, &asked)
 		refusal := pipeline.Refusal{V4: [2]uint8{3, 1}, V6: [2]uint8{1, 3}}
 		for _, refusal.TooBig = range []bool{false, true} {
-			got := refuse(n, refusal, 1450, b)
+			got := routerError(n, refusal, 1450, b)
 			if got == nil {
 				continue
 			}
@@ -67,7 +67,7 @@ func FuzzAnswers(f *testing.F) {
 			if h, whole := headersOf(got); !whole || !wellFormed(got, h) {
 				t.Errorf("%x is answered by %x, which is damaged", b, got)
 			}
-			if again := refuse(n, refusal, 1450, got); again != nil {
+			if again := routerError(n, refusal, 1450, got); again != nil {
 				t.Errorf("%x is answered by %x, and that by %x", b, got, again)
 			}
 		}

@@ -74,7 +74,7 @@ func Leftovers(ctx context.Context, cfg Config) (driver.Predecessor, error) {
 		return nil, err
 	}
 	if name != cfg.Bridge {
-		if left, err := newShaper(cfg).left(); err != nil || len(left) == 0 {
+		if left, err := newShaper(cfg).remaining(); err != nil || len(left) == 0 {
 			return nil, err
 		}
 	}
@@ -104,7 +104,7 @@ func (l *leftovers) Release(ctx context.Context) error {
 func (l *leftovers) Remove(ctx context.Context) error {
 	s := newShaper(l.cfg)
 	err := l.removeBridge(ctx)
-	left, e := s.left()
+	left, e := s.remaining()
 	errs := []error{err, e}
 	for name, near := range left {
 		errs = append(errs, s.remove(name, near))
@@ -125,8 +125,8 @@ func (d *database) rootRow() *rootRow {
 	return &rootRow{UUID: d.root}
 }
 
-// goneWait bounds the wait for a switch to take a removal in.
-const goneWait = 3 * time.Second
+// removalTimeout bounds the wait for a switch to take a removal in.
+const removalTimeout = 3 * time.Second
 
 // change makes a change to the bridge, if it is there and ours, and waits until
 // the switch follows.
@@ -163,7 +163,7 @@ func (d *database) follow(ctx context.Context, bridge string, ops []ovsdb.Operat
 	if err := d.transact(ctx, append(ops, next...)); err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: change bridge %s: %w", bridge, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, goneWait)
+	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
 	defer cancel()
 	if err := d.wait(ctx, func() bool { return d.current > before }); err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: wait until ovs-vswitchd has applied a change of bridge %s: %w", bridge, err)

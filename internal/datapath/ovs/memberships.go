@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// numbering is what those know of ports' numbers who may not wait for an Apply.
-type numbering struct {
+// portNumbers is what those know of ports' numbers who may not wait for an Apply.
+type portNumbers struct {
 	ports  map[uint32]string
 	uplink uint32 // 0 = none
 	tunnel uint32 // by which the driver sends probes, likewise
@@ -20,7 +20,7 @@ type numbering struct {
 
 // nameNumbers takes over a desired state whose flows the switch has.
 func (a *responder) nameNumbers(host *desired.Host, pic *flowState) {
-	n := numbering{ports: make(map[uint32]string, len(pic.numbers)), uplink: pic.config.Uplink}
+	n := portNumbers{ports: make(map[uint32]string, len(pic.numbers)), uplink: pic.config.Uplink}
 	if pic.config.Answers {
 		n.tunnel = pic.config.Tunnel
 	}
@@ -31,10 +31,10 @@ func (a *responder) nameNumbers(host *desired.Host, pic *flowState) {
 	a.named.Store(&n)
 }
 
-// hear hands on what the switch has sent up about memberships of multicast groups. What
+// handleMembership hands on what the switch has sent up about memberships of multicast groups. What
 // endpoints of VLAN networks say by IGMP it sends to the uplink, if it is of members; what
 // they say by MLD flows send there.
-func (a *responder) hear(conn *openflow.Conn, p openflow.PacketIn) {
+func (a *responder) handleMembership(conn *openflow.Conn, p openflow.PacketIn) {
 	r := driver.MembershipReport{Network: model.NetworkID(p.Register(pipeline.RegNetwork)), Frame: slices.Clone(p.Frame)}
 	if kind, number, _ := pipeline.KindOf(p.Cookie); kind == pipeline.KindPort {
 		names, pic := a.named.Load(), a.latest.Load()

@@ -15,18 +15,18 @@ import (
 )
 
 // samplesPerSecond bounds what the switch sends up, asides excepted, which
-// pipeline.ShareRate bounds: each sample leaves the switch's fast path.
+// pipeline.AuditRate bounds: each sample leaves the switch's fast path.
 const samplesPerSecond = 500
 
 // maxSuppressed bounds how many kinds of packets are reported together.
 const maxSuppressed = 4096
 
-// watch is a monitor under way.
-type watch struct {
+// switchMonitor is a monitor under way.
+type switchMonitor struct {
 	cfg         Config
 	name        func(openflow.PacketIn) (driver.FlowEvent, bool)
 	opts        driver.MonitorOptions // guarded by Driver.mu
-	over        bool                  // it is ending; likewise
+	done        bool                  // it is ending; likewise
 	queue       *driver.FlowQueue
 	samples     chan openflow.PacketIn
 	conn        *openflow.Conn // of its own: what it sends must not hold up changes; nil while it is away
@@ -35,15 +35,15 @@ type watch struct {
 	cut         uint64         // packets that the bounds had cut before conn
 	passed      uint64         // packets that had passed the bounds since, at the tick before
 	lost        uint64         // packets cut, or lost on the way to conn, as told already
-	suppressed  map[alike]*suppressedEvent
-	asking      driver.Asking
+	suppressed  map[reportKey]*suppressedEvent
+	asking      driver.MonitorBudget
 	established driver.EstablishedQueue
 	more        chan struct{} // there is more in living
 	ended       chan struct{} // closed when the flows are as before
 }
 
-// alike is what packets that are reported together have in common.
-type alike struct {
+// reportKey is what packets that are reported together have in common.
+type reportKey struct {
 	kind         driver.FlowKind
 	reason, port string
 	network      model.NetworkID
@@ -66,9 +66,9 @@ type suppressedEvent struct {
 // these packets: audit events by the port's share, all others over the whole bridge. Flows
 // and meters are as before when the monitor ends.
 func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-chan driver.FlowEvent, error) {
-	w := &watch{
+	w := &switchMonitor{
 		cfg: d.cfg, name: d.nameFlow, opts: opts, queue: driver.NewFlowQueue(),
-		samples: make(chan openflow.PacketIn, samplesPerSecond), suppressed: map[alike]*suppressedEvent{},
+		samples: make(chan openflow.PacketIn, samplesPerSecond), suppressed: map[reportKey]*suppressedEvent{},
 		more: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	d.mu.Lock()
@@ -84,15 +84,15 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 	}
 	d.flows.watching = w
 	d.flows.pic.policies.listen(true)
-	if err := d.flows.rewatch(ctx, w.dress); err != nil {
+	if err := d.flows.rewriteMonitored(ctx, w.monitorActions); err != nil {
 		d.flows.watching, d.flows.shared = nil, nil
 		d.flows.pic.policies.listen(false)
-		return nil, errors.Join(fmt.Errorf("monitor: %w", err), d.flows.rewatch(ctx, nil), w.conn.Close())
+		return nil, errors.Join(fmt.Errorf("monitor: %w", err), d.flows.rewriteMonitored(ctx, nil), w.conn.Close())
 	}
 	d.reportEstablished(ctx)
 	d.wg.Go(func() {
 		w.run(ctx, d.run)
-		d.endWatch(w)
+		d.endMonitor(w)
 	})
 	return w.queue.Events(), nil
 }
@@ -109,15 +109,15 @@ func (d *Driver) ChangeMonitor(ctx context.Context, opts driver.MonitorOptions) 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := d.flows.watching
-	if w == nil || w.over {
+	if w == nil || w.done {
 		return model.Errorf(model.ErrNotFound, "open vswitch: it is not monitored")
 	}
 	w.opts = opts
-	return d.flows.rewatch(ctx, w.dress)
+	return d.flows.rewriteMonitored(ctx, w.monitorActions)
 }
 
-// rewatch rewrites the flows that monitoring changes, in one atomic bundle.
-func (t *flows) rewatch(ctx context.Context, dress func(key, body string) string) error {
+// rewriteMonitored rewrites the flows that monitoring changes, in one atomic bundle.
+func (t *flows) rewriteMonitored(ctx context.Context, dress func(key, body string) string) error {
 	t.pic.ledger.setWatch(dress)
 	if !t.known || t.conns.sw == nil {
 		return nil // the next Apply or replay writes everything
@@ -125,20 +125,20 @@ func (t *flows) rewatch(ctx context.Context, dress func(key, body string) string
 	return t.write(ctx, t.pic.ledger.edits())
 }
 
-// dress is what monitoring makes of a flow's body.
-func (w *watch) dress(key, body string) string {
-	if !pipeline.Watchable(key[0], binary.BigEndian.Uint64([]byte(body[:8])), w.opts) {
+// monitorActions is what monitoring makes of a flow's body.
+func (w *switchMonitor) monitorActions(key, body string) string {
+	if !pipeline.IsMonitored(key[0], binary.BigEndian.Uint64([]byte(body[:8])), w.opts) {
 		return body // most flows are not watchable, and decoding takes its time
 	}
 	f, err := openflow.FromParts(key, body)
 	if err != nil {
 		return body // it is one of ours, so it can be read
 	}
-	return pipeline.Watched(f, w.opts).Body()
+	return pipeline.MonitoredFlow(f, w.opts).Body()
 }
 
 // connect opens the monitor's connection.
-func (w *watch) connect(ctx context.Context) error {
+func (w *switchMonitor) connect(ctx context.Context) error {
 	conn, err := dial(ctx, w.cfg)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (w *watch) connect(ctx context.Context) error {
 	w.came.Store(0)
 	err = conn.ReceivePackets(ctx, samplesPerSecond, w.receive)
 	if err == nil {
-		w.met, w.cut, err = conn.PacketCounts(ctx, pipeline.Shares()...)
+		w.met, w.cut, err = conn.PacketCounts(ctx, pipeline.AuditMeters()...)
 	}
 	if err != nil {
 		return errors.Join(err, conn.Close())
@@ -158,17 +158,17 @@ func (w *watch) connect(ctx context.Context) error {
 }
 
 // receive takes a packet from the connection.
-func (w *watch) receive(p openflow.PacketIn) {
+func (w *switchMonitor) receive(p openflow.PacketIn) {
 	w.came.Add(1)
 	select {
 	case w.samples <- p:
 	default:
-		w.queue.Lose(1)
+		w.queue.AddLost(1)
 	}
 }
 
 // run passes events on until ctx or the driver ends.
-func (w *watch) run(ctx, ofDriver context.Context) {
+func (w *switchMonitor) run(ctx, ofDriver context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ofDriver, cancel)()
@@ -185,31 +185,31 @@ func (w *watch) run(ctx, ofDriver context.Context) {
 		case p := <-w.samples:
 			w.take(p)
 		case <-w.more:
-			w.established.Tell(w.queue, &w.asking)
+			w.established.Report(w.queue, &w.asking)
 		case <-gone: // the switch; its flows are replayed by others
 			_ = w.conn.Close()
 			w.conn = nil
 		case <-tick.C:
 			w.tick(ctx)
-			w.asking.Tick()
-			w.established.Tell(w.queue, &w.asking)
+			w.asking.NextSecond()
+			w.established.Report(w.queue, &w.asking)
 			tick.Reset(time.Second) // a late one must not bring the next one closer
 		}
 	}
 }
 
-// endWatch makes the flows be as before.
-func (d *Driver) endWatch(w *watch) {
+// endMonitor makes the flows be as before.
+func (d *Driver) endMonitor(w *switchMonitor) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	d.mu.Lock()
-	w.over = true
+	w.done = true
 	d.flows.pic.policies.listen(false)
-	err := d.flows.rewatch(ctx, nil)
+	err := d.flows.rewriteMonitored(ctx, nil)
 	d.mu.Unlock()
 	if w.conn != nil {
 		if err == nil {
-			err = w.conn.ForgetPackets(ctx, pipeline.Shares()...)
+			err = w.conn.StopPackets(ctx, pipeline.AuditMeters()...)
 		}
 		_ = w.conn.Close() // nothing was left unsaid
 	}
@@ -224,7 +224,7 @@ func (d *Driver) endWatch(w *watch) {
 }
 
 // tick tells what was held back and what was lost, and connects again.
-func (w *watch) tick(ctx context.Context) {
+func (w *switchMonitor) tick(ctx context.Context) {
 	now := time.Now()
 	for k, h := range w.suppressed {
 		switch {
@@ -243,15 +243,15 @@ func (w *watch) tick(ctx context.Context) {
 		}
 		return
 	}
-	w.miss(ctx)
+	w.reportLost(ctx)
 }
 
-// miss reports packets that the switch did not deliver. The switch counts the packets that
+// reportLost reports packets that the switch did not deliver. The switch counts the packets that
 // its meters cut, but not the packets that find its queues full, when this process or the
 // switch is slow. So packets that have passed the meters and not arrived by the next tick
 // count as lost too. If they arrive later, the next losses are so much less.
-func (w *watch) miss(ctx context.Context) {
-	met, cut, err := w.conn.PacketCounts(ctx, pipeline.Shares()...)
+func (w *switchMonitor) reportLost(ctx context.Context) {
+	met, cut, err := w.conn.PacketCounts(ctx, pipeline.AuditMeters()...)
 	if err != nil || met < w.met || cut < w.cut {
 		return // of a switch that goes away; it counts from zero
 	}
@@ -261,19 +261,19 @@ func (w *watch) miss(ctx context.Context) {
 		lost += w.passed - came
 	}
 	if lost > w.lost {
-		w.queue.Lose(lost - w.lost)
+		w.queue.AddLost(lost - w.lost)
 		w.lost = lost
 	}
 	w.passed = met - cut
 }
 
 // take tells of one packet, unless one like it was told of less than a second ago.
-func (w *watch) take(p openflow.PacketIn) {
+func (w *switchMonitor) take(p openflow.PacketIn) {
 	e, ok := w.name(p)
 	if !ok {
 		return
 	}
-	k := alike{
+	k := reportKey{
 		kind: e.Kind, reason: e.Reason, port: e.Port, network: e.Network, src: e.Src.String(), dst: e.Dst.String(),
 		proto: e.Proto, dstPort: e.DstPort, icmpType: e.ICMPType, policy: e.Policy,
 	}

@@ -180,7 +180,7 @@ func TestMonitorLeavesNoTrace(t *testing.T) {
 		t.Errorf("meters after the monitor: %s, before it: %s", after, meters)
 	}
 	r.drv.mu.Lock() // as if the process had died under monitoring
-	err = r.drv.flows.rewatch(t.Context(), (&watch{opts: driver.MonitorOptions{Connections: true}}).dress)
+	err = r.drv.flows.rewriteMonitored(t.Context(), (&switchMonitor{opts: driver.MonitorOptions{Connections: true}}).monitorActions)
 	r.drv.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
 )
 
-// hasNative tells whether a picture has a native network.
-func hasNative(want desired.Host) bool {
+// hasRouted tells whether a picture has a native network.
+func hasRouted(want desired.Host) bool {
 	for _, n := range want.Networks.All() {
 		if n.Routed {
 			return true

@@ -45,7 +45,7 @@ func (u *underlay) resolve(ctx context.Context, want desired.Host) {
 			vteps[v] = true
 		}
 	}
-	if (want.Services.Len() > 0 || hasNative(want)) && want.Tunnels.Len() <= resolveOthers {
+	if (want.Services.Len() > 0 || hasRouted(want)) && want.Tunnels.Len() <= resolveOthers {
 		for v := range want.Tunnels.All() {
 			vteps[v] = true
 		}

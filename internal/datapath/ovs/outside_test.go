@@ -38,7 +38,7 @@ func TestServedOutside(t *testing.T) {
 		box   *box
 		addrs []netip.Addr
 	}{
-		{"the host", host, []netip.Addr{l.pic.Private.Addr, l.pic.Private.Addr6}},
+		{"the host", host, []netip.Addr{l.pic.HostNAT.Addr, l.pic.HostNAT.Addr6}},
 		{"beyond it", out, []netip.Addr{outside, outside6}},
 	} {
 		for _, vip := range []netip.Addr{s.IPv4, s.IPv6} {

@@ -40,9 +40,9 @@ const (
 	tunnelName       = "contivVxlan"
 )
 
-// switchPatience bounds how long Apply waits for the switch to answer: a stopped
+// switchTimeout bounds how long Apply waits for the switch to answer: a stopped
 // switch must not keep health from hearing of it.
-const switchPatience = 30 * time.Second
+const switchTimeout = 30 * time.Second
 
 var errUnresponsive = model.Errorf(model.ErrUnavailable, "open vswitch: the switch does not answer; see whether ovs-vswitchd hangs")
 
@@ -80,7 +80,7 @@ type Driver struct {
 	run    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	fills  fills
+	tables tableUsage
 
 	daemon    *daemon
 	conns     *connections
@@ -93,26 +93,26 @@ type Driver struct {
 	responder *responder
 	native    *ownMark
 
-	mu            sync.Mutex           // one Apply, replay or reading at a time; guards the parts too, unless they say otherwise
-	want          *desired.Host        // what was last asked for
-	pendingAudits driver.PendingAudits // audits that came or changed without a monitor
-	catchesStray  bool                 // what the switch misses of the tunnel is taken
+	mu                 sync.Mutex           // one Apply, replay or reading at a time; guards the parts too, unless they say otherwise
+	want               *desired.Host        // what was last asked for
+	pendingAudits      driver.PendingAudits // audits that came or changed without a monitor
+	catchesStrayFrames bool                 // what the switch misses of the tunnel is taken
 }
 
 // newDriver makes a driver without connections.
 func newDriver(cfg Config) *Driver {
-	e := &env{cfg: cfg, events: make(chan driver.Event, 16), patience: switchPatience}
+	e := &env{cfg: cfg, events: make(chan driver.Event, 16), patience: switchTimeout}
 	d := &Driver{env: e, pendingAudits: driver.PendingAudits{}}
 	d.daemon = &daemon{env: e, flushSoon: make(chan struct{}, 1), listable: maxEstablished}
 	d.conns = &connections{env: e}
 	d.bridge = &bridge{env: e, conns: d.conns}
-	d.bandwidth = &bandwidth{env: e, conns: d.conns, shaper: newShaper(cfg), shaped: map[string]shaped{}, remade: map[string]int{}}
+	d.bandwidth = &bandwidth{env: e, conns: d.conns, shaper: newShaper(cfg), queued: map[string]portQueues{}, replaced: map[string]int{}}
 	d.underlay = &underlay{env: e, conns: d.conns, bridge: d.bridge, links: d.bandwidth.shaper.links, asked: map[netip.Addr]time.Time{}}
 	d.flows = &flows{env: e, conns: d.conns, daemon: d.daemon, pic: newFlowState()}
 	d.ports = &ports{env: e, conns: d.conns, bridge: d.bridge, underlay: d.underlay, bandwidth: d.bandwidth, flows: d.flows, left: map[string]time.Time{}}
 	d.names = &flowNames{flows: d.flows, rules: map[uint32]string{}}
 	d.responder = &responder{env: e, daemon: d.daemon, underlay: d.underlay, reports: make(chan driver.MembershipReport, 256), probed: make(chan uint64, 256)}
-	d.native = &ownMark{env: e, showsOwn: -1}
+	d.native = &ownMark{env: e, filterIndex: -1}
 	return d
 }
 
@@ -134,7 +134,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if d.conns.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
-	if err := refuseOwnUplinks(cfg, d.conns.db); err != nil {
+	if err := refuseUnusableUplinks(cfg, d.conns.db); err != nil {
 		d.conns.db.close()
 		return nil, err
 	}
@@ -155,16 +155,16 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	for _, fn := range []func(context.Context){d.watchMTU, d.responder.serve, d.watchInterfaces, d.daemon.flushLater} {
 		d.wg.Go(func() { fn(run) })
 	}
-	d.wg.Go(func() { d.keepDatabase(run, db) })
-	d.wg.Go(func() { d.keepSwitch(run, sw) })
+	d.wg.Go(func() { d.maintainDatabase(run, db) })
+	d.wg.Go(func() { d.maintainSwitch(run, sw) })
 	return d, nil
 }
 
-// DriftRepairs implements driver.Drifting.
+// DriftRepairs implements driver.DriftReporter.
 func (d *Driver) DriftRepairs() map[string]uint64 { return d.drift.DriftRepairs() }
 
-// DriftLately implements driver.Drifting.
-func (d *Driver) DriftLately(since time.Time) []string { return d.drift.DriftLately(since) }
+// RecentDrift implements driver.DriftReporter.
+func (d *Driver) RecentDrift(since time.Time) []string { return d.drift.RecentDrift(since) }
 
 // Events implements driver.Driver.
 func (d *Driver) Events() <-chan driver.Event { return d.events }
@@ -249,7 +249,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	if d.conns.db == nil || d.conns.sw == nil {
 		return rep, model.Errorf(model.ErrUnavailable, "open vswitch: the switch or its database does not answer")
 	}
-	if err := d.underlay.keepRoute(ctx, force); err != nil {
+	if err := d.underlay.syncRoute(ctx, force); err != nil {
 		return rep, fmt.Errorf("open vswitch: %w", err)
 	}
 	d.names.learnAll(want)
@@ -257,7 +257,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	removed, others := d.bridge.clearOthers(ctx, want)
 	rep.Changes += removed
 	rep.Problems = append(rep.Problems, others...)
-	limited, limits := d.bandwidth.shape(want, force)
+	limited, limits := d.bandwidth.makeQueues(want, force)
 	made, problems, err := d.ports.ensurePorts(ctx, want)
 	rep.Changes += limited + made
 	rep.Problems = append(rep.Problems, limits...)
@@ -281,16 +281,16 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	if err != nil {
 		return rep, fmt.Errorf("open vswitch: ports: %w", err)
 	}
-	gone, limits = d.bandwidth.unshape()
+	gone, limits = d.bandwidth.removeQueues()
 	rep.Changes += gone
 	rep.Problems = append(rep.Problems, limits...)
-	d.ports.remember(want)
+	d.ports.noteSeen(want)
 	d.reportEstablished(ctx)
-	d.ports.reportPorts(want, &rep, tunnelTrouble(problems))
+	d.ports.reportPorts(want, &rep, tunnelProblem(problems))
 	rep.Problems = append(rep.Problems, d.flows.pic.policies.problems()...)
 	rep.Problems = append(rep.Problems, d.flows.pic.services.problems()...)
 	rep.Problems = append(rep.Problems, d.underlay.underlayProblems()...)
-	rep.Problems = append(rep.Problems, d.native.showOwn(want)...)
+	rep.Problems = append(rep.Problems, d.native.ensureFilter(want)...)
 	rep.Problems = append(rep.Problems, d.ports.unmanaged()...)
 	return rep, nil
 }
@@ -300,7 +300,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 func (d *Driver) putFlows(ctx context.Context, want desired.Host, rep *driver.Report, force bool) error {
 	if force || !d.flows.known {
 		d.flows.setMeters(ctx)
-		d.daemon.takeSmallPieces(ctx)
+		d.daemon.acceptSmallFragments(ctx)
 	}
 	cfg, numbers := d.ports.inputs(want)
 	d.responder.tunnelPort.Store(cfg.Tunnel)
@@ -310,7 +310,7 @@ func (d *Driver) putFlows(ctx context.Context, want desired.Host, rep *driver.Re
 	changes, err := d.flows.sync(ctx, force, rep.Changes > 0, func() { d.responder.nameNumbers(&want, d.flows.pic) })
 	if err == nil {
 		rep.Changes += changes
-		d.fills.flows.Store(uint64(len(d.flows.pic.ledger.installed)))
+		d.tables.flows.Store(uint64(len(d.flows.pic.ledger.installed)))
 	}
 	return err
 }

@@ -144,14 +144,14 @@ func (d *database) wait(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// shownWithin bounds the wait for the mirror to show what was committed. It may never
+// mirrorTimeout bounds the wait for the mirror to show what was committed. It may never
 // show it: a row for a parent that somebody has deleted meanwhile is not made, and no
 // error tells.
-const shownWithin = 5 * time.Second
+const mirrorTimeout = 5 * time.Second
 
-// shown waits until the mirror shows what was committed.
-func (d *database) shown(ctx context.Context, ok func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, shownWithin)
+// waitForMirror waits until the mirror shows what was committed.
+func (d *database) waitForMirror(ctx context.Context, ok func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
 	defer cancel()
 	if err := d.wait(ctx, ok); err != nil {
 		return model.Errorf(model.ErrUnavailable, "wait for the database to show it: %w", err)
@@ -201,8 +201,8 @@ type newPort struct {
 	request     *int // its OpenFlow number; nil = the switch chooses
 }
 
-func (p newPort) called() string {
-	return (&portRow{Name: p.name, ExternalIDs: p.externalIDs}).called()
+func (p newPort) portName() string {
+	return (&portRow{Name: p.name, ExternalIDs: p.externalIDs}).portName()
 }
 
 // createPorts returns the operations that make ports on a bridge.
@@ -276,7 +276,7 @@ func (d *database) createBridge(ctx context.Context, b bridgeRow) error {
 	if err := d.transact(ctx, append(ops, o...)); err != nil {
 		return err
 	}
-	return d.shown(ctx, func() bool { return d.bridge(b.Name) != nil })
+	return d.waitForMirror(ctx, func() bool { return d.bridge(b.Name) != nil })
 }
 
 // updateBridge corrects the columns in which the bridge differs from want, and tells
@@ -293,7 +293,7 @@ func (d *database) updateBridge(ctx context.Context, have *bridgeRow, want bridg
 	if err != nil {
 		return false, err
 	}
-	return true, d.shown(ctx, func() bool {
+	return true, d.waitForMirror(ctx, func() bool {
 		b := d.bridge(want.Name)
 		if b == nil {
 			return true

@@ -36,21 +36,21 @@ const (
 // ownMark is the filter that marks packets of the host's own sockets. Driver.mu guards it.
 type ownMark struct {
 	*env
-	showsOwn int // the index of the host's interface that shows what its own sockets send; 0 = none, -1 = not known
+	filterIndex int // the index of the host's interface that shows what its own sockets send; 0 = none, -1 = not known
 }
 
-// showOwn makes sure of the filter while there are native networks, and takes it away
+// ensureFilter makes sure of the filter while there are native networks, and takes it away
 // after them.
-func (o *ownMark) showOwn(want desired.Host) []driver.Problem {
-	if o.cfg.Datapath != "netdev" || want.Private == nil {
+func (o *ownMark) ensureFilter(want desired.Host) []driver.Problem {
+	if o.cfg.Datapath != "netdev" || want.HostNAT == nil {
 		return nil
 	}
-	native := hasNative(want)
-	if !native && o.showsOwn == 0 {
+	native := hasRouted(want)
+	if !native && o.filterIndex == 0 {
 		return nil
 	}
 	err := func() error {
-		link, err := netlink.LinkByName(want.Private.Interface)
+		link, err := netlink.LinkByName(want.HostNAT.Interface)
 		if errors.As(err, &netlink.LinkNotFoundError{}) {
 			return nil // the switch is about to make it, and tells
 		}
@@ -61,14 +61,14 @@ func (o *ownMark) showOwn(want desired.Host) []driver.Problem {
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return err
 		}
-		at := slices.IndexFunc(have, atOwnPlace)
+		at := slices.IndexFunc(have, isOurFilter)
 		if !native {
 			if at >= 0 {
 				if err := netlink.FilterDel(have[at]); err != nil {
 					return err
 				}
 			}
-			o.showsOwn = 0
+			o.filterIndex = 0
 			return nil
 		}
 		prog, tag, err := loadOwn()
@@ -77,26 +77,26 @@ func (o *ownMark) showOwn(want desired.Host) []driver.Problem {
 		}
 		defer func() { _ = prog.Close() }() // the filter holds it
 		if at < 0 || have[at].(*netlink.BpfFilter).Tag != tag {
-			if o.showsOwn == link.Attrs().Index {
-				o.drift.Repaired(o.cfg.Log, driver.DriftProgram, want.Private.Interface, 1)
+			if o.filterIndex == link.Attrs().Index {
+				o.drift.Add(o.cfg.Log, driver.DriftProgram, want.HostNAT.Interface, 1)
 			}
 			if err := attachOwn(link.Attrs().Index, prog); err != nil {
 				return err
 			}
 		}
-		o.showsOwn = link.Attrs().Index
+		o.filterIndex = link.Attrs().Index
 		return nil
 	}()
 	if err == nil {
 		return nil
 	}
 	return []driver.Problem{{Object: "native networks", Err: model.Errorf(model.ErrUnavailable,
-		"tell what this host's own sockets send by %s from what it forwards (policies are asked about both, kubelet's probes too): %w", want.Private.Interface, err)}}
+		"tell what this host's own sockets send by %s from what it forwards (policies are asked about both, kubelet's probes too): %w", want.HostNAT.Interface, err)}}
 }
 
-// atOwnPlace tells whether a filter is of our name where ours stands. Its program may be
+// isOurFilter tells whether a filter is of our name where ours stands. Its program may be
 // another one: an earlier version's, or a stranger's.
-func atOwnPlace(f netlink.Filter) bool {
+func isOurFilter(f netlink.Filter) bool {
 	b, ok := f.(*netlink.BpfFilter)
 	return ok && b.Name == ownFilter && b.Priority == ownPriority && b.Handle == ownHandle
 }

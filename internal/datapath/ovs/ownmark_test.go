@@ -35,16 +35,16 @@ func TestOwnFilter(t *testing.T) {
 	}
 	command("ip", "netns", "add", ns)
 	t.Cleanup(func() { command("ip", "netns", "del", ns) })
-	o := &ownMark{env: &env{cfg: Config{Datapath: "netdev", Log: slog.New(slog.DiscardHandler)}}, showsOwn: -1}
-	want := desired.Host{Private: desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))}
-	want.Private.Interface = "own0"
+	o := &ownMark{env: &env{cfg: Config{Datapath: "netdev", Log: slog.New(slog.DiscardHandler)}}, filterIndex: -1}
+	want := desired.Host{HostNAT: desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16"))}
+	want.HostNAT.Interface = "own0"
 	native := want
 	native.Networks = native.Networks.Set(model.NetworkID(1), &desired.Network{Routed: true})
 	command("ip", "-n", ns, "link", "add", "own0", "type", "veth", "peer", "name", "own1")
 	show := func(want desired.Host) {
 		t.Helper()
 		if err := inNamespace(ns, func() error {
-			for _, p := range o.showOwn(want) {
+			for _, p := range o.ensureFilter(want) {
 				return p.Err
 			}
 			return nil

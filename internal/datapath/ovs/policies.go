@@ -26,16 +26,16 @@ type policies struct {
 	users   map[desired.PolicySetID]int   // how many ports refer to a set
 	audited map[desired.PolicySetID]int   // how many sets have a set audited
 	fresh   map[desired.PolicySetID]bool  // sets that came with the last update
-	in      map[form]bool                 // forms whose rules the ledger has, of the last version
+	in      map[setForm]bool              // forms whose rules the ledger has, of the last version
 	closed  map[desired.PolicySetID]error // sets that were replaced by denying all, or left out of the audit
 	crowded map[desired.PolicySetID]error // sets with more audited sets than are evaluated
 	most    int                           // maxPolicyFlows, but in tests
 }
 
-// form is one of the two ways in which a set's rules are flows: as they decide,
+// setForm is one of the two ways in which a set's rules are flows: as they decide,
 // and as they are evaluated for the audit. A set that is audited and that no
 // port refers to is in the second form only.
-type form struct {
+type setForm struct {
 	set   desired.PolicySetID
 	audit bool
 }
@@ -47,13 +47,13 @@ const maxPolicyFlows = model.MaxPolicyFlows
 func newPolicies(l *ledger) *policies {
 	return &policies{
 		ledger: l, names: map[desired.PolicySetID]string{}, needs: map[desired.PolicySetID]int{}, counted: map[desired.PolicySetID]int{}, most: maxPolicyFlows,
-		users: map[desired.PolicySetID]int{}, audited: map[desired.PolicySetID]int{}, fresh: map[desired.PolicySetID]bool{}, in: map[form]bool{},
+		users: map[desired.PolicySetID]int{}, audited: map[desired.PolicySetID]int{}, fresh: map[desired.PolicySetID]bool{}, in: map[setForm]bool{},
 		closed: map[desired.PolicySetID]error{}, crowded: map[desired.PolicySetID]error{},
 	}
 }
 
 // wanted tells whether a set is to be there in a form.
-func (p *policies) wanted(f form) bool {
+func (p *policies) wanted(f setForm) bool {
 	if f.audit {
 		return p.audited[f.set] > 0
 	}
@@ -64,7 +64,7 @@ func (p *policies) wanted(f form) bool {
 func (p *policies) need(id desired.PolicySetID) int {
 	n := 0
 	for _, audit := range []bool{false, true} {
-		if p.wanted(form{id, audit}) {
+		if p.wanted(setForm{id, audit}) {
 			n += p.needs[id]
 		}
 	}
@@ -103,7 +103,7 @@ func (p *policies) update(c pipeline.Config, old, now desired.Host) {
 			delete(p.counted, id)
 		}
 	}
-	tooMany := p.tooMany()
+	tooMany := p.chooseClosed()
 	for id, err := range p.closed { // what was too much may fit now
 		changed[id] = changed[id] || isTooMany(err) && tooMany[id] == nil
 	}
@@ -171,16 +171,16 @@ func isTooMany(err error) bool {
 	return ok
 }
 
-// tooMany chooses the sets that are closed so that the others fit: first sets that
+// chooseClosed chooses the sets that are closed so that the others fit: first sets that
 // are only audited, and of these and of the others the largest first, whichever came
 // first.
-func (p *policies) tooMany() map[desired.PolicySetID]error {
+func (p *policies) chooseClosed() map[desired.PolicySetID]error {
 	if p.total <= p.most {
 		return nil
 	}
 	ids := slices.SortedFunc(maps.Keys(p.counted), func(a, b desired.PolicySetID) int {
 		decides := func(id desired.PolicySetID) int {
-			if p.wanted(form{set: id}) {
+			if p.wanted(setForm{set: id}) {
 				return 1
 			}
 			return 0
@@ -202,12 +202,12 @@ func (p *policies) tooMany() map[desired.PolicySetID]error {
 func (p *policies) listen(on bool) {
 	var flows []openflow.Flow
 	if on {
-		flows = pipeline.Hooks()
+		flows = pipeline.AuditEntryFlows()
 	}
 	p.ledger.set(owner{kind: pipeline.KindAudit, name: "hooks"}, flows)
 }
 
-// change brings one set from old to now; tooMany says why it cannot be in.
+// change brings one set from old to now; chooseClosed says why it cannot be in.
 func (p *policies) change(c pipeline.Config, id desired.PolicySetID, old, now *desired.PolicySet, tooMany error) {
 	delete(p.closed, id)
 	err := p.check(id, old, now)
@@ -217,7 +217,7 @@ func (p *policies) change(c pipeline.Config, id desired.PolicySetID, old, now *d
 	if now != nil && err != nil {
 		p.closed[id] = err
 	}
-	for _, f := range []form{{id, false}, {id, true}} {
+	for _, f := range []setForm{{id, false}, {id, true}} {
 		was, is := old, now
 		if !p.in[f] {
 			was = nil
@@ -233,7 +233,7 @@ func (p *policies) change(c pipeline.Config, id desired.PolicySetID, old, now *d
 		var flows, audits []openflow.Flow
 		switch {
 		case is != nil:
-			flows, _ = pipeline.SetFrame(is, f.audit) // checked above
+			flows, _ = pipeline.SetBaseFlows(is, f.audit) // checked above
 		case there && !f.audit:
 			flows = pipeline.ClosedSet(id)
 		}
@@ -253,10 +253,10 @@ func (p *policies) check(id desired.PolicySetID, old, now *desired.PolicySet) er
 	if now == nil {
 		return nil
 	}
-	if !p.in[form{id, false}] && !p.in[form{id, true}] {
+	if !p.in[setForm{id, false}] && !p.in[setForm{id, true}] {
 		old = nil
 	}
-	if _, err := pipeline.SetFrame(now, false); err != nil {
+	if _, err := pipeline.SetBaseFlows(now, false); err != nil {
 		return err
 	}
 	for r := range ruleChanges(old, now) {
@@ -303,8 +303,8 @@ func onlyPeersDiffer(a, b *desired.Rule) bool {
 	return !a.AnyPeer && other.Equal(b)
 }
 
-func ruleOwner(p pipeline.Place, id string) owner {
-	at := formNumber(form{p.Set, p.Audit}) | uint64(p.Tier)<<1
+func ruleOwner(p pipeline.RulePosition, id string) owner {
+	at := formNumber(setForm{p.Set, p.Audit}) | uint64(p.Tier)<<1
 	if p.Out {
 		at |= 1
 	}
@@ -312,7 +312,7 @@ func ruleOwner(p pipeline.Place, id string) owner {
 }
 
 // formNumber leaves the lower 7 bits to tiers and directions.
-func formNumber(f form) uint64 {
+func formNumber(f setForm) uint64 {
 	n := uint64(f.set) << 8
 	if f.audit {
 		n |= 1 << 7
@@ -323,7 +323,7 @@ func formNumber(f form) uint64 {
 // ruleChange is a rule in which two versions of a set differ. moved means that the
 // rule's flows differ even if the rule does not.
 type ruleChange struct {
-	place    pipeline.Place
+	place    pipeline.RulePosition
 	id       string
 	old, new *desired.Rule
 	moved    bool
@@ -336,7 +336,7 @@ func ruleChanges(old, now *desired.PolicySet) iter.Seq[ruleChange] {
 		for _, out := range []bool{false, true} {
 			a, b := tiersOf(old, out), tiersOf(now, out)
 			for i := range max(len(a), len(b)) {
-				place := pipeline.Place{Out: out, Tier: i, Last: i == len(b)-1}
+				place := pipeline.RulePosition{Out: out, Tier: i, Last: i == len(b)-1}
 				var from, to desired.Rules
 				if i < len(a) {
 					from, place.Set = a[i].Rules, old.ID
@@ -361,7 +361,7 @@ func ruleChanges(old, now *desired.PolicySet) iter.Seq[ruleChange] {
 }
 
 // movedRules yields all rules of a tier that has become the last, or is it no more.
-func movedRules(place pipeline.Place, from, to desired.Rules, yield func(ruleChange) bool) bool {
+func movedRules(place pipeline.RulePosition, from, to desired.Rules, yield func(ruleChange) bool) bool {
 	for id, r := range from.All() {
 		if _, stays := to.Get(id); !stays && !yield(ruleChange{place: place, id: id, old: r}) {
 			return false
@@ -393,7 +393,7 @@ func (p *policies) problems() []driver.Problem {
 		out = append(out, driver.Problem{Object: "policy set " + p.names[id], Err: fmt.Errorf("%s: %w", what, err)})
 	}
 	for id, err := range p.closed {
-		if p.wanted(form{set: id}) {
+		if p.wanted(setForm{set: id}) {
 			tell(id, "everything is denied in its place", err)
 		} else {
 			tell(id, "it is not evaluated for the audit", err)

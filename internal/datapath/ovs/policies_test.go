@@ -153,7 +153,7 @@ func TestPoliciesIncremental(t *testing.T) {
 				for k := range fresh.ledger.owners {
 					want, _ := fresh.ledger.wanted(k)
 					id := setOf(k)
-					if enforced := p.policies.wanted(form{set: id}); p.ledger.installed[k] != want && (enforced || id == 0) {
+					if enforced := p.policies.wanted(setForm{set: id}); p.ledger.installed[k] != want && (enforced || id == 0) {
 						t.Fatalf("seed %d, step %d: the audit changes a flow of set %d", seed, step, id)
 					}
 				}

@@ -11,14 +11,14 @@ import (
 // the former interface then, which is gone, and takes in nothing of the new one. So a port
 // whose name was there a moment ago is made only when the switch has let go of it.
 
-// leftFor is how long a name is remembered: any switch that lives has looked by then.
-const leftFor = time.Minute
+// releasedFor is how long a name is remembered: any switch that lives has looked by then.
+const releasedFor = time.Minute
 
-// noteLeft remembers ports that the switch was told to let go of.
-func (s *ports) noteLeft(names []string) {
+// noteReleased remembers ports that the switch was told to let go of.
+func (s *ports) noteReleased(names []string) {
 	now := time.Now()
 	for name, at := range s.left {
-		if now.Sub(at) > leftFor {
+		if now.Sub(at) > releasedFor {
 			delete(s.left, name)
 		}
 	}
@@ -27,8 +27,8 @@ func (s *ports) noteLeft(names []string) {
 	}
 }
 
-// letGo waits until the switch has let go of former ports of the names of new ones.
-func (s *ports) letGo(ctx context.Context, next []newPort) error {
+// waitReleased waits until the switch has let go of former ports of the names of new ones.
+func (s *ports) waitReleased(ctx context.Context, next []newPort) error {
 	if !slices.ContainsFunc(next, func(p newPort) bool { _, ok := s.left[p.name]; return ok }) {
 		return nil
 	}

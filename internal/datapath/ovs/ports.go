@@ -19,15 +19,15 @@ import (
 
 // Marks in external_ids.
 const (
-	markKey      = "contiv" // says that an object is ours, and what it is
-	endpointKey  = "contiv-endpoint"
-	behindKey    = "contiv-port" // of a device that has a queue before it: the endpoint's interface behind that
-	markBridge   = "bridge"
-	markPort     = "port"
-	markTunnel   = "tunnel"
-	markUplink   = "uplink"
-	markHost     = "host"
-	failNoDevice = "No such device"
+	markKey       = "contiv" // says that an object is ours, and what it is
+	endpointKey   = "contiv-endpoint"
+	peerDeviceKey = "contiv-port" // of a device that has a queue before it: the endpoint's interface behind that
+	markBridge    = "bridge"
+	markPort      = "port"
+	markTunnel    = "tunnel"
+	markUplink    = "uplink"
+	markHost      = "host"
+	noSuchDevice  = "No such device"
 
 	hwaddr = "hwaddr" // in other_config
 )
@@ -42,10 +42,10 @@ type ports struct {
 	bandwidth *bandwidth
 	flows     *flows
 
-	prepares bool                 // what the old driver still holds is left out
-	stood    map[string]bool      // wanted ports that the switch has had
-	left     map[string]time.Time // ports that the switch was told to let go of, and when
-	devices  map[string]string    // what was reported to be wrong with interfaces of wanted ports; nil = nothing was reported yet
+	prepares  bool                 // what the old driver still holds is left out
+	seenPorts map[string]bool      // wanted ports that the switch has had
+	left      map[string]time.Time // ports that the switch was told to let go of, and when
+	devices   map[string]string    // what was reported to be wrong with interfaces of wanted ports; nil = nothing was reported yet
 }
 
 // infrastructure lists the ports that the bridge should have beside those of
@@ -62,13 +62,13 @@ func (s *ports) infrastructure(want desired.Host) map[string]newPort {
 	if s.cfg.VTEP.IsValid() && !s.underlay.route.IsValid() {
 		out[tunnelName].options[localIP] = s.cfg.VTEP.String()
 	}
-	if marks(want) {
+	if marksDSCP(want) {
 		out[markedName] = markedTunnel(out[tunnelName])
 	}
 	for _, u := range s.cfg.Uplinks {
 		out[u] = uplinkPort(u)
 	}
-	if w := want.Private; w != nil {
+	if w := want.HostNAT; w != nil {
 		out[w.Interface] = newPort{
 			name: w.Interface, typ: "internal", mac: w.RouterMAC.String(), externalIDs: map[string]string{markKey: markHost},
 		}
@@ -90,7 +90,7 @@ func (s *ports) ensurePorts(ctx context.Context, want desired.Host) (int, []driv
 	if err := s.bridge.restoreBridge(ctx, s.conns.db); err != nil {
 		return 0, nil, err
 	}
-	if err := s.bandwidth.closeRemade(ctx); err != nil {
+	if err := s.bandwidth.detachReplaced(ctx); err != nil {
 		return 0, nil, err
 	}
 	var missing []newPort
@@ -104,13 +104,13 @@ func (s *ports) ensurePorts(ctx context.Context, want desired.Host) (int, []driv
 		h := s.conns.db.port(name)
 		switch {
 		case h.port == nil:
-			if err := refuseOwn(p); err != nil {
+			if err := whyNotUplink(p); err != nil {
 				problems = append(problems, driver.Problem{Object: "uplink " + name, Err: err})
 				continue
 			}
 			missing = append(missing, p)
 		case h.bridge != s.cfg.Bridge || h.port.ExternalIDs[markKey] != p.externalIDs[markKey]:
-			problems = append(problems, driver.Problem{Object: "interface " + name, Err: s.taken(name, h)})
+			problems = append(problems, driver.Problem{Object: "interface " + name, Err: s.nameTaken(name, h)})
 		case optionsDiffer(h, p):
 			i := *h.iface
 			i.Options = maps.Clone(i.Options)
@@ -124,7 +124,7 @@ func (s *ports) ensurePorts(ctx context.Context, want desired.Host) (int, []driv
 	for name, p := range want.Ports.All() {
 		n := s.bandwidth.newPort(name, p)
 		if h := s.conns.db.port(name); h.port == nil {
-			if number := s.bandwidth.remade[name]; number != 0 {
+			if number := s.bandwidth.replaced[name]; number != 0 {
 				n.request = &number // so its flows stay
 			}
 			missing = append(missing, n)
@@ -140,12 +140,12 @@ func (s *ports) ensurePorts(ctx context.Context, want desired.Host) (int, []driv
 		return 0, problems, nil
 	}
 	slices.SortFunc(missing, func(a, b newPort) int { return strings.Compare(a.name, b.name) })
-	if err := s.letGo(ctx, missing); err != nil {
+	if err := s.waitReleased(ctx, missing); err != nil {
 		return 0, problems, err
 	}
 	for _, p := range missing {
-		if s.stood[p.called()] && p.request == nil {
-			s.drift.Repaired(s.cfg.Log, driver.DriftPort, p.name, 1)
+		if s.seenPorts[p.portName()] && p.request == nil {
+			s.drift.Add(s.cfg.Log, driver.DriftPort, p.name, 1)
 		}
 	}
 	ops, err := s.conns.db.mutatePorts(bridge, "delete", moved)
@@ -155,7 +155,7 @@ func (s *ports) ensurePorts(ctx context.Context, want desired.Host) (int, []driv
 		ops = append(ops, o...)
 	}
 	for _, i := range wrong {
-		s.drift.Repaired(s.cfg.Log, driver.DriftPort, i.Name, 1)
+		s.drift.Add(s.cfg.Log, driver.DriftPort, i.Name, 1)
 		o, e := s.conns.db.c.Where(i).Update(i, &i.Options)
 		ops, err = append(ops, o...), errors.Join(err, e)
 	}
@@ -168,14 +168,14 @@ func (s *ports) ensurePorts(ctx context.Context, want desired.Host) (int, []driv
 	if err := s.conns.db.transact(ctx, ops); err != nil {
 		return 0, problems, model.Errorf(model.ErrUnavailable, "create %d ports and correct %d: %w", len(missing), len(wrong), err)
 	}
-	clear(s.bandwidth.remade)
+	clear(s.bandwidth.replaced)
 	// The mirror takes in a transaction row by row: it may still have shown the bridge
 	// after somebody had deleted it, and then these ports never come.
 	gone := false
-	err = s.conns.db.shown(ctx, func() bool {
+	err = s.conns.db.waitForMirror(ctx, func() bool {
 		gone = s.conns.db.bridges[bridge.UUID] == nil
 		return gone || !slices.ContainsFunc(missing, func(p newPort) bool {
-			h := s.conns.db.port(p.called())
+			h := s.conns.db.port(p.portName())
 			return !s.ours(h) || h.iface == nil || h.port.Name != p.name
 		}) && !slices.ContainsFunc(wrong, func(i *interfaceRow) bool {
 			return optionsDiffer(s.conns.db.port(i.Name), infrastructure[i.Name])
@@ -190,7 +190,7 @@ func (s *ports) ensurePorts(ctx context.Context, want desired.Host) (int, []driv
 	return len(missing) + len(wrong), problems, err
 }
 
-func (s *ports) taken(name string, h portState) error {
+func (s *ports) nameTaken(name string, h portState) error {
 	if h.bridge != s.cfg.Bridge {
 		return model.Errorf(model.ErrConflict, "interface %s is a port of bridge %s", name, h.bridge)
 	}
@@ -230,8 +230,8 @@ func (s *ports) removePorts(ctx context.Context, want desired.Host) (int, error)
 	if err := s.conns.db.transact(ctx, ops); err != nil {
 		return 0, model.Errorf(model.ErrUnavailable, "remove %d ports: %w", len(ids), err)
 	}
-	s.noteLeft(names)
-	return len(ids), s.conns.db.shown(ctx, func() bool {
+	s.noteReleased(names)
+	return len(ids), s.conns.db.waitForMirror(ctx, func() bool {
 		b := s.conns.db.bridge(s.cfg.Bridge)
 		return !slices.ContainsFunc(ids, func(id string) bool {
 			return s.conns.db.ports[id] != nil || b != nil && slices.Contains(b.Ports, id)
@@ -262,7 +262,7 @@ func (s *ports) config(want desired.Host) pipeline.Config {
 	if h := s.conns.db.port(tunnelName); s.ours(h) {
 		c.Tunnel = h.number()
 	}
-	if h := s.conns.db.port(markedName); s.ours(h) && marks(want) {
+	if h := s.conns.db.port(markedName); s.ours(h) && marksDSCP(want) {
 		c.Marked = h.number()
 	}
 	for _, u := range s.cfg.Uplinks {
@@ -270,7 +270,7 @@ func (s *ports) config(want desired.Host) pipeline.Config {
 		if !s.ours(h) || h.number() == 0 {
 			continue
 		}
-		up := h.up() || h.unreported() && h.number() == s.flows.pic.config.Uplink
+		up := h.up() || h.isUnreported() && h.number() == s.flows.pic.config.Uplink
 		if c.Uplink == 0 || up {
 			c.Uplink = h.number()
 		}
@@ -278,7 +278,7 @@ func (s *ports) config(want desired.Host) pipeline.Config {
 			break
 		}
 	}
-	if w := want.Private; w != nil {
+	if w := want.HostNAT; w != nil {
 		if h := s.conns.db.port(w.Interface); s.ours(h) && h.number() != 0 {
 			c.Host, c.Private = h.number(), *w
 		}
@@ -286,7 +286,7 @@ func (s *ports) config(want desired.Host) pipeline.Config {
 	if h := s.conns.db.port(want.Router); want.Router != "" && s.ours(h) {
 		c.Router = h.number()
 	}
-	c.Native, c.Marks = hasNative(want), s.cfg.Datapath == "system"
+	c.Routed, c.Marks = hasRouted(want), s.cfg.Datapath == "system"
 	return c
 }
 
@@ -345,11 +345,11 @@ func (s *ports) devicesMoved(want *desired.Host) bool {
 	s.conns.db.mu.Lock()
 	defer s.conns.db.mu.Unlock()
 	for name := range want.Ports.All() {
-		if s.deviceNow(name) != s.devices[name] {
+		if s.deviceState(name) != s.devices[name] {
 			return true
 		}
 	}
-	return s.underlay.isCut() != s.underlay.cut
+	return s.underlay.isDisconnected() != s.underlay.disconnected
 }
 
 // deviceUp returns a wanted port whose interface was down at the last report and is up now;
@@ -361,7 +361,7 @@ func (s *ports) deviceUp() string {
 	s.conns.db.mu.Lock()
 	defer s.conns.db.mu.Unlock()
 	for name, what := range s.devices {
-		if what == deviceDown && s.deviceNow(name) == "" {
+		if what == deviceDown && s.deviceState(name) == "" {
 			return name
 		}
 	}
@@ -397,14 +397,14 @@ func (s *ports) awaitNumbers(ctx context.Context, want desired.Host) bool {
 	return s.portsMoved(&want)
 }
 
-// remember notes which wanted ports the switch has had: if one is missing later,
+// noteSeen notes which wanted ports the switch has had: if one is missing later,
 // somebody has taken it away.
-func (s *ports) remember(want desired.Host) {
+func (s *ports) noteSeen(want desired.Host) {
 	s.conns.db.mu.Lock()
 	defer s.conns.db.mu.Unlock()
 	infra, stood := s.infrastructure(want), map[string]bool{}
 	note := func(name string) {
-		if s.stood[name] || s.ours(s.conns.db.port(name)) {
+		if s.seenPorts[name] || s.ours(s.conns.db.port(name)) {
 			stood[name] = true
 		}
 	}
@@ -414,7 +414,7 @@ func (s *ports) remember(want desired.Host) {
 	for name := range want.Ports.All() {
 		note(name)
 	}
-	s.stood = stood
+	s.seenPorts = stood
 }
 
 // reportPorts tells the state of every port of the picture. While there is no
@@ -426,7 +426,7 @@ func (s *ports) reportPorts(want desired.Host, rep *driver.Report, tunnel error)
 	s.devices = map[string]string{}
 	for name, p := range want.Ports.All() {
 		h := s.conns.db.port(name)
-		device := s.deviceNow(name)
+		device := s.deviceState(name)
 		err := s.portError(name, p, want, h, device)
 		if device != "" {
 			s.devices[name] = device
@@ -438,10 +438,10 @@ func (s *ports) reportPorts(want desired.Host, rep *driver.Report, tunnel error)
 	}
 }
 
-// deviceNow is what is wrong with a port's interface by now, as device has it. That it is up
+// deviceState is what is wrong with a port's interface by now, as device has it. That it is up
 // the kernel says: the switch, which reads an interface while it is made, may miss that it was
 // set up later, and forwards all the same. The caller holds the database's lock.
-func (s *ports) deviceNow(name string) string {
+func (s *ports) deviceState(name string) string {
 	h := s.conns.db.port(name)
 	what := h.device()
 	if what == deviceDown {
@@ -458,9 +458,9 @@ func (s *ports) portError(name string, p *desired.Port, want desired.Host, h por
 	case h.port == nil:
 		return model.Errorf(model.ErrUnavailable, "port %s: the switch does not have it", name)
 	case !s.ours(h):
-		return s.taken(name, h)
-	case s.bandwidth.shaped[name].trouble != nil:
-		return s.bandwidth.shaped[name].trouble
+		return s.nameTaken(name, h)
+	case s.bandwidth.queued[name].trouble != nil:
+		return s.bandwidth.queued[name].trouble
 	case device == deviceGone:
 		return model.Errorf(model.ErrNotFound, "interface %s does not exist", name)
 	case h.failure() != "":

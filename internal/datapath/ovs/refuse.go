@@ -124,9 +124,9 @@ func transportSum(src, dst netip.Addr, proto model.Protocol, b []byte) uint16 {
 	return ^checksum.Upper(byte(proto), append(src.AsSlice(), dst.AsSlice()...), b)
 }
 
-// asSent puts a translated packet of a client's back as the client has sent it, as
+// untranslated puts a translated packet of a client's back as the client has sent it, as
 // tracking recorded it; the transport's checksum is left alone.
-func asSent(p openflow.PacketIn) bool {
+func untranslated(p openflow.PacketIn) bool {
 	h, ok := headersOf(p.Frame)
 	if !ok {
 		return false
@@ -152,13 +152,13 @@ func asSent(p openflow.PacketIn) bool {
 	return true
 }
 
-// againPatience bounds how long the switch may take to forget a translation.
-const againPatience = time.Second
+// retryTimeout bounds how long the switch may take to forget a translation.
+const retryTimeout = time.Second
 
 // begin treats a client's packet as a new connection: it deletes the translation, whose
 // backend accepts no new ones, and gives the packet to the switch once more.
 func (a *responder) begin(ctx context.Context, conn *openflow.Conn, p openflow.PacketIn) {
-	ctx, cancel := context.WithTimeout(ctx, againPatience)
+	ctx, cancel := context.WithTimeout(ctx, retryTimeout)
 	defer cancel()
 	f := p.Frame
 	behind, ok := headersOf(f)
@@ -168,7 +168,7 @@ func (a *responder) begin(ctx context.Context, conn *openflow.Conn, p openflow.P
 	be := binary.BigEndian
 	c := connection{proto: behind.proto}
 	c.reply = tuple{src: behind.dst, dst: behind.src, sport: be.Uint16(f[behind.at+2:]), dport: be.Uint16(f[behind.at:])}
-	if !asSent(p) {
+	if !untranslated(p) {
 		return
 	}
 	front, _ := headersOf(f)
@@ -181,6 +181,6 @@ func (a *responder) begin(ctx context.Context, conn *openflow.Conn, p openflow.P
 		a.cfg.Log.Debug("a client's connection cannot be reopened from the same port", "service", front.dst, "error", err)
 		return
 	}
-	_ = a.daemon.flushTracked(ctx, connection{proto: c.proto, orig: c.behind()}.tracked(policy)) // policy may not have let it through
-	_ = conn.TakePacket(p.Register(openflow.InPort), f)                                          // else its sender sends it again
+	_ = a.daemon.flushTracked(ctx, connection{proto: c.proto, orig: c.judgedTuple()}.tracked(policy)) // policy may not have let it through
+	_ = conn.InjectPacket(p.Register(openflow.InPort), f)                                             // else its sender sends it again
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// listEvery bounds how often connections are listed for packets whose source is not
+// listInterval bounds how often connections are listed for packets whose source is not
 // checked.
-const listEvery = time.Second
+const listInterval = time.Second
 
-// forgetClosed forgets the connection that a request, or an answer to one, does not fit. An end
+// deleteClosedConnection forgets the connection that a request, or an answer to one, does not fit. An end
 // that sends such a segment has none of these addresses and ports, so what tracking knows
 // is out of date. Sources outside may be forged: they reopen what is closing, and do not end
 // what is established (RFC 5961 section 4).
-func (a *responder) forgetClosed(ctx context.Context, conn *openflow.Conn, p openflow.PacketIn) {
-	ctx, cancel := context.WithTimeout(ctx, againPatience)
+func (a *responder) deleteClosedConnection(ctx context.Context, conn *openflow.Conn, p openflow.PacketIn) {
+	ctx, cancel := context.WithTimeout(ctx, retryTimeout)
 	defer cancel()
 	f := p.Frame
 	h, ok := headersOf(f)
@@ -30,7 +30,7 @@ func (a *responder) forgetClosed(ctx context.Context, conn *openflow.Conn, p ope
 		return // all that are tracked have a mark
 	}
 	zone := zoneOf(desired.Domain(p.Register(pipeline.RegDomain)))
-	if pipeline.ServesAt(p.Table) {
+	if pipeline.IsServiceTable(p.Table) {
 		zone = uint16(p.Register(pipeline.RegZone)) //nolint:gosec // 16 bits wide
 	}
 	be := binary.BigEndian
@@ -44,16 +44,16 @@ func (a *responder) forgetClosed(ctx context.Context, conn *openflow.Conn, p ope
 		return
 	}
 	request := f[h.at+13]&tcpACK == 0
-	translated := pipeline.IsService(p.Register(pipeline.RegService)) && !pipeline.ServesAt(p.Table)
+	translated := pipeline.IsService(p.Register(pipeline.RegService)) && !pipeline.IsServiceTable(p.Table)
 	if request && !translated && pipeline.FromPort(origin) && len(f) >= h.end {
-		_ = conn.TakePacket(p.Register(openflow.InPort), f) // else its sender sends it again
+		_ = conn.InjectPacket(p.Register(openflow.InPort), f) // else its sender sends it again
 	}
 }
 
 // isClosing reports whether the switch tracks a connection that is not established. It
 // costs the switch a look at all connections, and reports false while that is too much.
 func (a *responder) isClosing(ctx context.Context, c connection, zone uint16) bool {
-	if time.Since(a.listed) < listEvery {
+	if time.Since(a.listed) < listInterval {
 		return false
 	}
 	a.listed = time.Now()

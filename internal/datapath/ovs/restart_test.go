@@ -225,7 +225,7 @@ func TestApplyReportsAnUnresponsiveSwitch(t *testing.T) {
 		t.Errorf("tables %v", got)
 	}
 	l.ResumeSwitch()
-	l.drv.patience = switchPatience
+	l.drv.patience = switchTimeout
 	l.apply(t)
 }
 

@@ -22,22 +22,22 @@ const (
 	// routeKey is in the bridge's external_ids: what the driver has given the switch, so
 	// that another one finds it.
 	routeKey = "contiv-route"
-	// routeAgain is how soon the host's addresses are looked at again.
-	routeAgain = 10 * time.Second
+	// routeRetry is how soon the host's addresses are looked at again.
+	routeRetry = 10 * time.Second
 	localIP    = "local_ip"
 )
 
-// keepRoute gives the switch the tunnel's route, or takes back one that is not right any
+// syncRoute gives the switch the tunnel's route, or takes back one that is not right any
 // more; force asks the switch whether it still has it. Until it has the route the tunnel
 // keeps local_ip, and packets are lost while interfaces come and go.
-func (u *underlay) keepRoute(ctx context.Context, force bool) error {
+func (u *underlay) syncRoute(ctx context.Context, force bool) error {
 	if u.cfg.Datapath != "netdev" || !u.cfg.VTEP.IsValid() {
 		return nil
 	}
-	if !force && time.Since(u.routeSeen) < routeAgain {
+	if !force && time.Since(u.routeSeen) < routeRetry {
 		return nil
 	}
-	u.alone = false
+	u.noSubnet = false
 	bridge, link := u.tunnelLink()
 	want := netip.Prefix{}
 	if link.IsValid() {
@@ -130,7 +130,7 @@ func (u *underlay) tunnelLink() (bridge string, link netip.Prefix) {
 			switch ip = ip.Unmap(); {
 			case !ok || ip.IsLinkLocalUnicast():
 			case ip == u.cfg.VTEP && ones == bits: // the switch takes a source whose subnet holds the next hop
-				u.alone = true
+				u.noSubnet = true
 				return "", netip.Prefix{}
 			case ip != u.cfg.VTEP || ones == bits || link.IsValid():
 				return "", netip.Prefix{}

@@ -100,11 +100,11 @@ func clone[T any](p *T) *T {
 	return &c
 }
 
-// called is a port's name in pictures, which is not its device's where that has a queue
+// portName is a port's name in pictures, which is not its device's where that has a queue
 // before it.
-func (r *portRow) called() string {
-	if r.ExternalIDs[markKey] == markPort && r.ExternalIDs[behindKey] != "" {
-		return r.ExternalIDs[behindKey]
+func (r *portRow) portName() string {
+	if r.ExternalIDs[markKey] == markPort && r.ExternalIDs[peerDeviceKey] != "" {
+		return r.ExternalIDs[peerDeviceKey]
 	}
 	return r.Name // which never changes
 }
@@ -123,14 +123,14 @@ func (d *database) set(row dbmodel.Model) {
 			d.holder[p] = r.Name
 		}
 	case *portRow:
-		if old := d.ports[r.UUID]; old != nil && d.named[old.called()] == old {
-			delete(d.named, old.called())
+		if old := d.ports[r.UUID]; old != nil && d.named[old.portName()] == old {
+			delete(d.named, old.portName())
 		}
-		d.ports[r.UUID], d.named[r.called()] = r, r
+		d.ports[r.UUID], d.named[r.portName()] = r, r
 	case *interfaceRow:
 		d.ifaces[r.UUID] = r
 	}
-	d.changes.Tell()
+	d.changes.Notify()
 }
 
 // release forgets which ports a bridge holds; d.mu is held.
@@ -154,13 +154,13 @@ func (d *database) remove(row dbmodel.Model) {
 		delete(d.bridges, r.UUID)
 	case *portRow:
 		delete(d.ports, r.UUID)
-		if now := d.named[r.called()]; now != nil && now.UUID == r.UUID { // else it was made again
-			delete(d.named, r.called())
+		if now := d.named[r.portName()]; now != nil && now.UUID == r.UUID { // else it was made again
+			delete(d.named, r.portName())
 		}
 	case *interfaceRow:
 		delete(d.ifaces, r.UUID)
 	}
-	d.changes.Tell()
+	d.changes.Notify()
 }
 
 // portState is a port as the database has it, with its one interface.
@@ -199,9 +199,9 @@ func (p portState) failure() string {
 	return *p.iface.Error
 }
 
-// gone tells whether the kernel does not have, or no more, the interface of a port.
-func (p portState) gone() bool {
-	return strings.Contains(p.failure(), failNoDevice) || p.iface != nil && p.iface.IfIndex != nil && *p.iface.IfIndex == 0
+// interfaceMissing tells whether the kernel does not have, or no more, the interface of a port.
+func (p portState) interfaceMissing() bool {
+	return strings.Contains(p.failure(), noSuchDevice) || p.iface != nil && p.iface.IfIndex != nil && *p.iface.IfIndex == 0
 }
 
 // What device says.
@@ -214,7 +214,7 @@ const (
 // has it; "" when nothing is.
 func (p portState) device() string {
 	switch {
-	case p.gone():
+	case p.interfaceMissing():
 		return deviceGone
 	case p.iface != nil && p.iface.AdminState != nil && *p.iface.AdminState == "down":
 		return deviceDown
@@ -226,9 +226,9 @@ func (p portState) up() bool {
 	return p.iface != nil && p.iface.LinkState != nil && *p.iface.LinkState == "up"
 }
 
-// unreported tells that the switch has said nothing yet of an interface's state: what it says
+// isUnreported tells that the switch has said nothing yet of an interface's state: what it says
 // ends with the database server, so a new one has none until the switch has found it.
-func (p portState) unreported() bool {
+func (p portState) isUnreported() bool {
 	i := p.iface
 	return i != nil && i.LinkState == nil && i.AdminState == nil && i.IfIndex == nil && p.failure() == ""
 }

@@ -18,9 +18,9 @@ import (
 // and some 10 microseconds whenever they are read.
 const maxCounters = 3 * 16384
 
-// counters share out the room for flows that count: a service has all of its own, or
+// counterBudget share out the room for flows that count: a service has all of its own, or
 // none.
-type counters struct {
+type counterBudget struct {
 	most, taken int
 	has         map[model.ServiceKey]int // how many flows each has
 	without     map[model.ServiceKey]int // the ones that found no room, and how much they need
@@ -28,13 +28,13 @@ type counters struct {
 	full        int                      // with so many taken none of these fits
 }
 
-func newCounters() *counters {
-	return &counters{most: maxCounters, has: map[model.ServiceKey]int{}, without: map[model.ServiceKey]int{}}
+func newCounters() *counterBudget {
+	return &counterBudget{most: maxCounters, has: map[model.ServiceKey]int{}, without: map[model.ServiceKey]int{}}
 }
 
 // take tells whether a service that needs so many flows may have them.
-func (c *counters) take(k model.ServiceKey, need int) bool {
-	c.leave(k)
+func (c *counterBudget) take(k model.ServiceKey, need int) bool {
+	c.release(k)
 	if c.taken+need > c.most {
 		c.without[k] = need
 		i, _ := slices.BinarySearchFunc(c.waiting, k, compareServices)
@@ -47,7 +47,7 @@ func (c *counters) take(k model.ServiceKey, need int) bool {
 	return true
 }
 
-func (c *counters) leave(k model.ServiceKey) {
+func (c *counterBudget) release(k model.ServiceKey) {
 	c.taken -= c.has[k]
 	delete(c.has, k)
 	if _, waits := c.without[k]; waits {
@@ -58,7 +58,7 @@ func (c *counters) leave(k model.ServiceKey) {
 }
 
 // next is a service for which there is room by now, the first one by key; zero = none.
-func (c *counters) next() model.ServiceKey {
+func (c *counterBudget) next() model.ServiceKey {
 	if c.taken >= c.full {
 		return model.ServiceKey{}
 	}
@@ -71,11 +71,11 @@ func (c *counters) next() model.ServiceKey {
 	return model.ServiceKey{}
 }
 
-func (c *counters) reason() string {
+func (c *counterBudget) reason() string {
 	return fmt.Sprintf("the ports of all services, times their providers, are more than the %d by family that this host's switch counts", c.most/3)
 }
 
-func (c *counters) problems() []driver.Problem {
+func (c *counterBudget) problems() []driver.Problem {
 	if len(c.without) == 0 {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (t *flows) serviceStats(ctx context.Context, out *driver.Stats) error {
 			var n driver.ServiceStats
 			switch {
 			case c.Back:
-				x = s.at(t.pic.have, place{c.Domain, c.VIP})
+				x = s.at(t.pic.have, domainAddress{c.Domain, c.VIP})
 				n = driver.ServiceStats{PacketsIn: f.Packets, BytesIn: f.Bytes}
 			case c.Begun:
 				n.Total = f.Packets
@@ -149,7 +149,7 @@ func (t *flows) serviceStats(ctx context.Context, out *driver.Stats) error {
 		}
 	}
 	out.ConnectionsUnknown = t.establishedTranslations(ctx, func(domain desired.Domain, c connection) {
-		x := s.at(t.pic.have, place{domain, c.orig.dst})
+		x := s.at(t.pic.have, domainAddress{domain, c.orig.dst})
 		if x == nil || s.counts.has[x.Key] == 0 {
 			return
 		}

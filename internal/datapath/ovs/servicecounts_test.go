@@ -283,9 +283,9 @@ func TestCounters(t *testing.T) {
 	takes("c", 3, true)
 	takes("early", 6, false)
 	next("")
-	c.leave(key("c"))
+	c.release(key("c"))
 	next("") // 3 are free
-	c.leave(key("b"))
+	c.release(key("b"))
 	next("early")
 	takes("early", 6, true)
 	next("")

@@ -21,25 +21,25 @@ type services struct {
 	numbers   map[model.ServiceKey]uint32
 	named     map[uint32]model.ServiceKey // by number
 	on        map[model.NetworkID]map[model.ServiceKey]bool
-	vipOwners map[place][]model.ServiceKey        // who has a virtual address; the first one gets it
-	users     map[place]user                      // endpoints, which come before services
-	backing   map[place]int                       // how often an address is a backend's
-	external  map[place]map[model.ServiceKey]bool // services with an address as a backend that is no endpoint
+	vipOwners map[domainAddress][]model.ServiceKey        // who has a virtual address; the first one gets it
+	users     map[domainAddress]addressUser               // endpoints, which come before services
+	backing   map[domainAddress]int                       // how often an address is a backend's
+	external  map[domainAddress]map[model.ServiceKey]bool // services with an address as a backend that is no endpoint
 	addrs     map[model.ServiceKey]serviceAddrs
 	serving   map[desired.Domain]map[model.ServiceKey]bool // services with flows
 	zones     map[desired.Domain]uint16                    // of translations, of domains that are served
 	wrong     map[model.ServiceKey][]driver.Problem
-	counts    *counters
+	counts    *counterBudget
 	frontends frontends
 
-	ended    map[place]bool              // endpoints that are gone, and virtual addresses that others have, since translations were looked through
+	ended    map[domainAddress]bool      // endpoints that are gone, and virtual addresses that others have, since translations were looked through
 	check    map[desired.Domain]uint16   // whose translations are to be looked through, and their zones
 	forget   map[uint32]bool             // services, by number, whose client affinity ends
 	oldZones map[desired.Domain][]uint16 // zones that a domain had and has no more
 }
 
-// user is the endpoint at an address; n = how many there are.
-type user struct {
+// addressUser is the endpoint at an address; n = how many there are.
+type addressUser struct {
 	n   int
 	mac model.MAC
 }
@@ -47,9 +47,9 @@ type user struct {
 func newServices(l *ledger) *services {
 	return &services{
 		ledger: l, groups: newGroups(), numbers: map[model.ServiceKey]uint32{}, named: map[uint32]model.ServiceKey{},
-		on: map[model.NetworkID]map[model.ServiceKey]bool{}, vipOwners: map[place][]model.ServiceKey{}, users: map[place]user{},
-		backing: map[place]int{}, external: map[place]map[model.ServiceKey]bool{}, addrs: map[model.ServiceKey]serviceAddrs{}, serving: map[desired.Domain]map[model.ServiceKey]bool{}, zones: map[desired.Domain]uint16{},
-		wrong: map[model.ServiceKey][]driver.Problem{}, counts: newCounters(), frontends: newFrontends(), ended: map[place]bool{}, check: map[desired.Domain]uint16{},
+		on: map[model.NetworkID]map[model.ServiceKey]bool{}, vipOwners: map[domainAddress][]model.ServiceKey{}, users: map[domainAddress]addressUser{},
+		backing: map[domainAddress]int{}, external: map[domainAddress]map[model.ServiceKey]bool{}, addrs: map[model.ServiceKey]serviceAddrs{}, serving: map[desired.Domain]map[model.ServiceKey]bool{}, zones: map[desired.Domain]uint16{},
+		wrong: map[model.ServiceKey][]driver.Problem{}, counts: newCounters(), frontends: newFrontends(), ended: map[domainAddress]bool{}, check: map[desired.Domain]uint16{},
 		forget: map[uint32]bool{}, oldZones: map[desired.Domain][]uint16{},
 	}
 }
@@ -81,7 +81,7 @@ func (s *services) update(c pipeline.Config, old, want desired.Host, domains map
 				ch.dirty[k] = true
 			}
 		}
-		ch.rezone(domains)
+		ch.moveZones(domains)
 	}
 	for x := range want.Services.Diff(old.Services) {
 		ch.dirty[x.Key] = true
@@ -126,7 +126,7 @@ func domainIn(h desired.Host, id model.NetworkID) desired.Domain {
 // endpoints follows who has which address.
 func (ch *servicesChange) endpoints(moved bool) {
 	type gone struct {
-		at  place
+		at  domainAddress
 		mac model.MAC
 	}
 	var left []gone
@@ -136,7 +136,7 @@ func (ch *servicesChange) endpoints(moved bool) {
 			if d == 0 || !a.IsValid() {
 				continue
 			}
-			at := place{d, a}
+			at := domainAddress{d, a}
 			u := ch.users[at]
 			was := u.n
 			if u.n += by; by > 0 {
@@ -194,29 +194,29 @@ func (ch *servicesChange) endpoints(moved bool) {
 		for x := range ports { // a client that is here no more
 			if x.Had && (!x.Has || x.Old.MAC != x.New.MAC) {
 				for _, a := range []netip.Addr{x.Old.IPv4, x.Old.IPv6} {
-					ch.endAt(place{domainIn(ch.old, x.Old.Network), a})
+					ch.endTranslationsAt(domainAddress{domainIn(ch.old, x.Old.Network), a})
 				}
 			}
 		}
 	}
 	for _, g := range left {
 		if u := ch.users[g.at]; (u.n == 0 || u.mac != g.mac) && (moved || ch.backing[g.at] > 0) {
-			ch.endAt(g.at)
+			ch.endTranslationsAt(g.at)
 		}
 	}
 }
 
-// endAt notes that translations from and to an address may have ended.
-func (s *services) endAt(at place) {
+// endTranslationsAt notes that translations from and to an address may have ended.
+func (s *services) endTranslationsAt(at domainAddress) {
 	if zone, ok := s.zones[at.domain]; ok && at.addr.IsValid() {
 		s.ended[at] = true
 		s.check[at.domain] = zone
 	}
 }
 
-// rezone gives domains other zones for translations where a network has come that
+// moveZones gives domains other zones for translations where a network has come that
 // tracks in the same one.
-func (ch *servicesChange) rezone(domains map[desired.Domain]int) {
+func (ch *servicesChange) moveZones(domains map[desired.Domain]int) {
 	for d, zone := range ch.zones {
 		for other := range domains {
 			if zoneOf(other) == zone {
@@ -293,16 +293,16 @@ func (ch *servicesChange) replaceAddrs(k model.ServiceKey) {
 			}
 		}
 	}
-	had := map[place]model.ServiceKey{}
+	had := map[domainAddress]model.ServiceKey{}
 	for _, x := range []serviceAddrs{old, now} {
 		for _, v := range x.vips {
-			if c := ch.vipOwners[place{x.domain, v}]; len(c) > 0 {
-				had[place{x.domain, v}] = c[0]
+			if c := ch.vipOwners[domainAddress{x.domain, v}]; len(c) > 0 {
+				had[domainAddress{x.domain, v}] = c[0]
 			}
 		}
 	}
 	for _, v := range old.vips {
-		at := place{old.domain, v}
+		at := domainAddress{old.domain, v}
 		ch.vipOwners[at] = slices.DeleteFunc(ch.vipOwners[at], func(o model.ServiceKey) bool { return o == k })
 		ch.touch(at)
 		if len(ch.vipOwners[at]) == 0 {
@@ -310,24 +310,24 @@ func (ch *servicesChange) replaceAddrs(k model.ServiceKey) {
 		}
 	}
 	for _, v := range now.vips {
-		at := place{now.domain, v}
+		at := domainAddress{now.domain, v}
 		i, _ := slices.BinarySearchFunc(ch.vipOwners[at], k, compareServices)
 		ch.vipOwners[at] = slices.Insert(ch.vipOwners[at], i, k)
 		ch.touch(at)
 	}
 	for at, k := range had {
 		if c := ch.vipOwners[at]; len(c) == 0 || c[0] != k { // another one has the address now
-			ch.endAt(at)
+			ch.endTranslationsAt(at)
 		}
 	}
 	for _, a := range old.backs {
-		at := place{old.domain, a}
+		at := domainAddress{old.domain, a}
 		if ch.backing[at]--; ch.backing[at] == 0 {
 			delete(ch.backing, at)
 		}
 	}
 	for _, a := range now.backs {
-		ch.backing[place{now.domain, a}]++
+		ch.backing[domainAddress{now.domain, a}]++
 	}
 	ch.replaceExternal(k, old, now)
 	ch.replaceFrontends(k, old, now)
@@ -351,7 +351,7 @@ func (ch *servicesChange) replaceAddrs(k model.ServiceKey) {
 func compareServices(a, b model.ServiceKey) int { return cmp.Compare(a.String(), b.String()) }
 
 // touch marks all that claim an address.
-func (ch *servicesChange) touch(at place) {
+func (ch *servicesChange) touch(at domainAddress) {
 	for _, k := range ch.vipOwners[at] {
 		ch.dirty[k] = true
 	}
@@ -361,15 +361,15 @@ func (ch *servicesChange) touch(at place) {
 	ch.touchVIP(at)
 }
 
-// look notes that a domain's translations may have ended.
-func (s *services) look(d desired.Domain) {
+// markDomain notes that a domain's translations may have ended.
+func (s *services) markDomain(d desired.Domain) {
 	if zone, ok := s.zones[d]; ok {
 		s.check[d] = zone
 	}
 }
 
 // at is the service that has an address in a picture, nil if none.
-func (s *services) at(h desired.Host, where place) *desired.Service {
+func (s *services) at(h desired.Host, where domainAddress) *desired.Service {
 	if c := s.vipOwners[where]; len(c) > 0 && s.users[where].n == 0 {
 		x, _ := h.Services.Get(c[0])
 		return x
@@ -402,11 +402,11 @@ func (ch *servicesChange) set(k model.ServiceKey, domains map[desired.Domain]int
 	ch.serve(k, d, serves, domains)
 	if serves {
 		flows, groups = pipeline.ServiceFlows(ch.config, pipeline.Service{
-			Service: &own, Number: ch.number(k), Domain: d, Zone: ch.zones[d], Group: ch.groups.number, Faces: had, Taken: func(a netip.Addr) bool { return ch.users[place{d, a}].n > 0 },
+			Service: &own, Number: ch.number(k), Domain: d, Zone: ch.zones[d], Group: ch.groups.number, Faces: had, Taken: func(a netip.Addr) bool { return ch.users[domainAddress{d, a}].n > 0 },
 			Counted: ch.counts.take(k, pipeline.CountersOf(&own)),
 		})
 	} else {
-		ch.counts.leave(k)
+		ch.counts.release(k)
 	}
 	ch.ledger.set(serviceOwner(k), flows)
 	ch.groups.set(k, groups)
@@ -417,8 +417,8 @@ func (ch *servicesChange) set(k model.ServiceKey, domains map[desired.Domain]int
 			delete(ch.numbers, k)
 		}
 	}
-	if was != nil && mayEnd(was, &own) {
-		ch.look(domainIn(ch.old, was.Network))
+	if was != nil && invalidatesTranslations(was, &own) {
+		ch.markDomain(domainIn(ch.old, was.Network))
 	}
 }
 
@@ -432,7 +432,7 @@ func (ch *servicesChange) serve(k model.ServiceKey, d desired.Domain, serves boo
 	case serves:
 		in[k] = true
 	default:
-		ch.look(d)
+		ch.markDomain(d)
 		if delete(in, k); len(in) == 0 {
 			delete(ch.serving, d)
 			delete(ch.zones, d)
@@ -444,7 +444,7 @@ func (ch *servicesChange) serve(k model.ServiceKey, d desired.Domain, serves boo
 // reachable is a service with the addresses that it gets.
 func (s *services) reachable(x desired.Service, d desired.Domain) desired.Service {
 	for _, a := range []*netip.Addr{&x.IPv4, &x.IPv6} {
-		if at := (place{d, *a}); a.IsValid() && (s.users[at].n > 0 || s.vipOwners[at][0] != x.Key) {
+		if at := (domainAddress{d, *a}); a.IsValid() && (s.users[at].n > 0 || s.vipOwners[at][0] != x.Key) {
 			*a = netip.Addr{}
 		}
 	}

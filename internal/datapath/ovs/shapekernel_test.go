@@ -51,7 +51,7 @@ func TestQueuesOfKernels(t *testing.T) {
 		t.Fatal(rep.Problems)
 	}
 	name := l.boxes[0].port.IfName
-	for _, device := range []string{shaping.Named(nearPrefix, name), name} {
+	for _, device := range []string{shaping.DeviceName(nearPrefix, name), name} {
 		l.Run("tc", "-n", l.NS, "qdisc", "del", "dev", device, "root")
 		for deadline := time.After(time.Minute); !strings.Contains(l.Run("tc", "-n", l.NS, "qdisc", "show", "dev", device), "tbf"); l.apply(t) {
 			select {

@@ -45,8 +45,8 @@ func TestFloodOfOneEndpointLeavesOthersTheirEvents(t *testing.T) {
 			t.Fatalf("%d told and %d lost of %d, %d of another's %d", told, lost, flood, others, other)
 		}
 	}
-	if told == 0 || told > pipeline.ShareRate*seconds {
-		t.Errorf("%d connections of one endpoint were told within %d s; at most %d a second", told, seconds, pipeline.ShareRate)
+	if told == 0 || told > pipeline.AuditRate*seconds {
+		t.Errorf("%d connections of one endpoint were told within %d s; at most %d a second", told, seconds, pipeline.AuditRate)
 	}
 	t.Logf("%d told and %d lost of %d", told, lost, flood)
 	a.KillSwitch()

@@ -27,7 +27,7 @@ const strayFrameBuffer = 4 << 20
 // the kernel's datapath has the port itself. Where somebody else has the port, or there is
 // no address yet, the next Apply tries again.
 func (d *Driver) catchStrayFrames() {
-	if d.cfg.Datapath != "netdev" || !d.cfg.VTEP.IsValid() || d.catchesStray || d.run.Err() != nil {
+	if d.cfg.Datapath != "netdev" || !d.cfg.VTEP.IsValid() || d.catchesStrayFrames || d.run.Err() != nil {
 		return
 	}
 	l := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
@@ -40,7 +40,7 @@ func (d *Driver) catchStrayFrames() {
 		d.cfg.Log.Debug("frames that the switch delivers to the host while interfaces are added or deleted are lost", "error", err)
 		return
 	}
-	d.catchesStray = true
+	d.catchesStrayFrames = true
 	d.wg.Go(func() {
 		defer context.AfterFunc(d.run, func() { _ = c.Close() })() // nothing is lost with it
 		d.responder.inject(c.(*net.UDPConn))
@@ -62,7 +62,7 @@ func (a *responder) inject(c *net.UDPConn) {
 		// Flows judge who sent it, as of all that comes by the tunnel: every process can
 		// send to this port.
 		if vni, frame, err := decapsulate(b[:n]); err == nil {
-			_ = conn.TakeTunnelled(port, vni, from.Addr().Unmap(), a.cfg.VTEP, frame) // the next one may fare better
+			_ = conn.InjectTunnelled(port, vni, from.Addr().Unmap(), a.cfg.VTEP, frame) // the next one may fare better
 		}
 	}
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
 
-// fillEvery is how often the switch is asked how full its tables are, and
-// fillTimeout how long the answers may take. The switch keeps each number anyway.
+// tableInterval is how often the switch is asked how full its tables are, and
+// tableTimeout how long the answers may take. The switch keeps each number anyway.
 const (
-	fillEvery   = 5 * time.Second
-	fillTimeout = time.Second
+	tableInterval = 5 * time.Second
+	tableTimeout  = time.Second
 )
 
 // The tables, by the names that metrics give them.
@@ -30,8 +30,8 @@ const (
 	tableConns    = "conns"          // tracked connections
 )
 
-// fills are what the switch told last of its tables.
-type fills struct {
+// tableUsage are what the switch told last of its tables.
+type tableUsage struct {
 	flows atomic.Uint64 // flows of ours that the switch holds
 
 	mu   sync.Mutex
@@ -39,25 +39,25 @@ type fills struct {
 	last map[string]driver.TableStats
 }
 
-// Tables implements driver.Tabled.
+// Tables implements driver.TableReporter.
 func (d *Driver) Tables() map[string]driver.TableStats {
-	d.fills.mu.Lock()
-	defer d.fills.mu.Unlock()
-	if time.Since(d.fills.at) >= fillEvery {
-		ctx, cancel := context.WithTimeout(d.run, fillTimeout)
-		d.fills.last = d.daemon.askFills(ctx)
+	d.tables.mu.Lock()
+	defer d.tables.mu.Unlock()
+	if time.Since(d.tables.at) >= tableInterval {
+		ctx, cancel := context.WithTimeout(d.run, tableTimeout)
+		d.tables.last = d.daemon.readTableUsage(ctx)
 		cancel()
-		d.fills.at = time.Now()
+		d.tables.at = time.Now()
 	}
-	out := maps.Clone(d.fills.last)
+	out := maps.Clone(d.tables.last)
 	if _, answers := out[tableDatapath]; answers { // else there may be none any more
-		out[tableFlows] = driver.TableStats{Entries: d.fills.flows.Load()}
+		out[tableFlows] = driver.TableStats{Entries: d.tables.flows.Load()}
 	}
 	return out
 }
 
-// askFills asks the switch, and on the kernel's datapath the kernel.
-func (d *daemon) askFills(ctx context.Context) map[string]driver.TableStats {
+// readTableUsage asks the switch, and on the kernel's datapath the kernel.
+func (d *daemon) readTableUsage(ctx context.Context) map[string]driver.TableStats {
 	out := map[string]driver.TableStats{}
 	tell := func(name string, s driver.TableStats, err error) {
 		if err != nil {

@@ -41,7 +41,7 @@ func (l *live) tellsTables(t *testing.T) {
 	t.Helper()
 	got := l.drv.Tables()
 	for start := time.Now(); got[tableDatapath].Entries == 0 && time.Since(start) < 10*time.Second; { // just purged
-		l.drv.fills.at = time.Time{}
+		l.drv.tables.at = time.Time{}
 		got = l.drv.Tables()
 	}
 	if s := got[tableFlows]; s.Entries < 50 || s.Capacity != 0 {
@@ -58,9 +58,9 @@ func (l *live) tellsTables(t *testing.T) {
 	} else if s.Entries == 0 || s.Capacity < 1000 {
 		t.Errorf("connections: %+v", s)
 	}
-	before := l.drv.fills.at
+	before := l.drv.tables.at
 	l.drv.Tables()
-	if l.drv.fills.at != before {
+	if l.drv.tables.at != before {
 		t.Error("the switch is asked each time")
 	}
 }

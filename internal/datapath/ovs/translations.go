@@ -32,8 +32,8 @@ func readConnection(line string) (c connection, ok bool) {
 	return c, ok && ok2 && ok3
 }
 
-// behind is the connection that policy judges.
-func (c connection) behind() tuple {
+// judgedTuple is the connection that policy judges.
+func (c connection) judgedTuple() tuple {
 	return tuple{c.orig.src, c.reply.src, c.reply.dport, c.reply.sport}
 }
 
@@ -56,17 +56,17 @@ func (t *flows) endTranslations(ctx context.Context) error {
 		}
 		clear(s.forget)
 	}
-	clients := map[place]bool{}
+	clients := map[domainAddress]bool{}
 	for _, p := range t.pic.have.Ports.All() {
 		for _, a := range []netip.Addr{p.IPv4, p.IPv6} {
-			clients[place{domainIn(t.pic.have, p.Network), a}] = true
+			clients[domainAddress{domainIn(t.pic.have, p.Network), a}] = true
 		}
 	}
 	if len(s.check) > 0 || len(s.oldZones) > 0 {
 		t.daemon.purgeKernel(ctx, "services")
 	}
 	for domain, zone := range s.check {
-		if err := t.lookThrough(ctx, domain, zone, clients, false); err != nil {
+		if err := t.sweepZone(ctx, domain, zone, clients, false); err != nil {
 			return err
 		}
 		delete(s.check, domain)
@@ -75,7 +75,7 @@ func (t *flows) endTranslations(ctx context.Context) error {
 	clear(s.frontends.ended)
 	for domain, zones := range s.oldZones {
 		for _, zone := range zones {
-			if err := t.lookThrough(ctx, domain, zone, clients, true); err != nil {
+			if err := t.sweepZone(ctx, domain, zone, clients, true); err != nil {
 				return err
 			}
 		}
@@ -84,8 +84,8 @@ func (t *flows) endTranslations(ctx context.Context) error {
 	return nil
 }
 
-// mayEnd tells whether translations may end when a service changes.
-func mayEnd(was, now *desired.Service) bool {
+// invalidatesTranslations tells whether translations may end when a service changes.
+func invalidatesTranslations(was, now *desired.Service) bool {
 	if was.IPv4 != now.IPv4 || was.IPv6 != now.IPv6 || was.Exposed && !now.Exposed {
 		return true
 	}
@@ -111,17 +111,17 @@ func mayEnd(was, now *desired.Service) bool {
 	return false
 }
 
-// lookThrough ends the translations in a zone that do not go on, or all.
-func (t *flows) lookThrough(ctx context.Context, domain desired.Domain, zone uint16, clients map[place]bool, all bool) error {
+// sweepZone ends the translations in a zone that do not go on, or all.
+func (t *flows) sweepZone(ctx context.Context, domain desired.Domain, zone uint16, clients map[domainAddress]bool, all bool) error {
 	text, err := control(ctx, t.cfg.RunDir, "dpctl/dump-conntrack", t.daemon.datapath(), fmt.Sprint("zone=", zone))
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: list translations: %w", err)
 	}
 	keep := translationFilter{t.pic.services, t.pic.have, domain, clients, map[*desired.Service]map[netip.Addr]*desired.Backend{}}
-	var ended []openflow.Tracked
+	var ended []openflow.Connection
 	for line := range strings.Lines(text) {
-		if c, ok := readConnection(line); ok && (all || !keep.keeps(c)) {
-			ended = append(ended, c.tracked(zone), connection{proto: c.proto, orig: c.behind()}.tracked(zoneOf(domain)))
+		if c, ok := readConnection(line); ok && (all || !keep.goesOn(c)) {
+			ended = append(ended, c.tracked(zone), connection{proto: c.proto, orig: c.judgedTuple()}.tracked(zoneOf(domain)))
 		}
 	}
 	err = t.conns.sw.FlushTracked(ctx, ended)
@@ -140,8 +140,8 @@ func (t *flows) lookThrough(ctx context.Context, domain desired.Domain, zone uin
 }
 
 // tracked names the connection in a zone.
-func (c connection) tracked(zone uint16) openflow.Tracked {
-	return openflow.Tracked{
+func (c connection) tracked(zone uint16) openflow.Connection {
+	return openflow.Connection{
 		Zone: zone, Proto: uint8(c.proto),
 		Src: netip.AddrPortFrom(c.orig.src, c.orig.sport), Dst: netip.AddrPortFrom(c.orig.dst, c.orig.dport),
 	}
@@ -150,7 +150,7 @@ func (c connection) tracked(zone uint16) openflow.Tracked {
 // flushTracked forgets a connection by the switch's control socket, and fails where
 // there is none. Open vSwitch 3.1.0 takes no connection beside a datapath's name, others
 // need it where there is more than one.
-func (d *daemon) flushTracked(ctx context.Context, t openflow.Tracked) error {
+func (d *daemon) flushTracked(ctx context.Context, t openflow.Connection) error {
 	family := "nw"
 	if t.Src.Addr().Is6() {
 		family = "ipv6"
@@ -169,12 +169,12 @@ type translationFilter struct {
 	*services
 	host    desired.Host
 	domain  desired.Domain
-	clients map[place]bool
+	clients map[domainAddress]bool
 	byAddr  map[*desired.Service]map[netip.Addr]*desired.Backend
 }
 
-func (k translationFilter) keeps(c connection) bool {
-	client, vip, backend := place{k.domain, c.orig.src}, place{k.domain, c.orig.dst}, place{k.domain, c.reply.src}
+func (k translationFilter) goesOn(c connection) bool {
+	client, vip, backend := domainAddress{k.domain, c.orig.src}, domainAddress{k.domain, c.orig.dst}, domainAddress{k.domain, c.reply.src}
 	s, port := k.serviceAt(k.host, vip, c.proto, c.orig.dport)
 	if s == nil || k.ended[vip] || !k.clients[client] && (!s.Exposed || !k.isOutside(c.orig.src)) || k.ended[client] || k.users[backend].n == 0 && !k.isOutside(c.reply.src) || k.ended[backend] {
 		return false
@@ -200,7 +200,7 @@ func (k translationFilter) isOutside(a netip.Addr) bool {
 			return false
 		}
 	}
-	return k.users[place{k.domain, a}].n == 0
+	return k.users[domainAddress{k.domain, a}].n == 0
 }
 
 // findTranslations looks for what a former driver has left: domains with

@@ -22,8 +22,8 @@ func markedTunnel(tunnel newPort) newPort {
 	return out
 }
 
-// marks tells whether a port of a picture marks what it sends.
-func marks(want desired.Host) bool {
+// marksDSCP tells whether a port of a picture marks what it sends.
+func marksDSCP(want desired.Host) bool {
 	for _, r := range want.Bandwidth.All() {
 		if r.DSCP != 0 {
 			return true
@@ -66,8 +66,8 @@ func (s *ports) tunnelMoved(host *desired.Host) bool {
 	return s.ours(h) && optionsDiffer(h, want)
 }
 
-// tunnelTrouble is what is wrong with the tunnel port, nil when nothing is.
-func tunnelTrouble(problems []driver.Problem) error {
+// tunnelProblem is what is wrong with the tunnel port, nil when nothing is.
+func tunnelProblem(problems []driver.Problem) error {
 	for _, p := range problems {
 		if p.Object == "interface "+tunnelName {
 			return p.Err

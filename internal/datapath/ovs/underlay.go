@@ -27,16 +27,16 @@ type underlay struct {
 	bridge *bridge
 	links  *netlink.Handle
 
-	tunnelMTU atomic.Uint32
-	wireMTU   atomic.Uint32                 // of the uplinks
-	measure   atomic.Pointer[func() uint16] // measureMTU, but in tests
-	widest    map[model.Encap]uint16        // the biggest MTU of containers, by their networks' encapsulation
-	alone     bool                          // the tunnel's address has no subnet
-	route     netip.Prefix                  // the tunnel's link, to which the switch has been given a route; zero = it has none
-	routeSeen time.Time                     // when the host's addresses were last looked at for it
-	under     string                        // the bridge that has the tunnel's address; "" = none, or not known yet
-	cut       bool                          // no cable in that bridge has a link, as reported
-	asked     map[netip.Addr]time.Time      // tunnel endpoints, and when they were last asked for
+	tunnelMTU    atomic.Uint32
+	wireMTU      atomic.Uint32                 // of the uplinks
+	measure      atomic.Pointer[func() uint16] // measureMTU, but in tests
+	widest       map[model.Encap]uint16        // the biggest MTU of containers, by their networks' encapsulation
+	noSubnet     bool                          // the tunnel's address has no subnet
+	route        netip.Prefix                  // the tunnel's link, to which the switch has been given a route; zero = it has none
+	routeSeen    time.Time                     // when the host's addresses were last looked at for it
+	under        string                        // the bridge that has the tunnel's address; "" = none, or not known yet
+	disconnected bool                          // no cable in that bridge has a link, as reported
+	asked        map[netip.Addr]time.Time      // tunnel endpoints, and when they were last asked for
 }
 
 // findUnderlay returns the bridge whose interface has the tunnel's address; ""
@@ -81,7 +81,7 @@ func (u *underlay) mtu() uint16 { return uint16(u.tunnelMTU.Load()) } //nolint:g
 
 // watchMTU follows the MTU of the interface that has the tunnel's address.
 func (d *Driver) watchMTU(ctx context.Context) {
-	tick := time.NewTicker(mtuLook)
+	tick := time.NewTicker(mtuInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -95,8 +95,8 @@ func (d *Driver) watchMTU(ctx context.Context) {
 	}
 }
 
-// mtuLook is how often the tunnel's interface is looked at.
-const mtuLook = time.Second
+// mtuInterval is how often the tunnel's interface is looked at.
+const mtuInterval = time.Second
 
 // noteMTU measures the MTUs of tunnel and uplinks and reports whether one has changed.
 func (u *underlay) noteMTU() bool {
@@ -151,9 +151,9 @@ func (u *underlay) measureMTU() uint16 {
 	return uint16(min(max(under-over, 68), 65535-ethernetLen)) //nolint:gosec // within bounds
 }
 
-// isCut tells whether the underlay's bridge has cables, and none of them a link;
+// isDisconnected tells whether the underlay's bridge has cables, and none of them a link;
 // d.db.mu is held.
-func (u *underlay) isCut() bool {
+func (u *underlay) isDisconnected() bool {
 	b := u.conns.db.bridge(u.under)
 	if b == nil {
 		return false
@@ -164,11 +164,11 @@ func (u *underlay) isCut() bool {
 		if p == nil {
 			continue
 		}
-		s := u.conns.db.port(p.called())
+		s := u.conns.db.port(p.portName())
 		if s.iface == nil || s.iface.Type != "" && s.iface.Type != "system" || p.Name == b.Name {
 			continue
 		}
-		if s.up() || s.unreported() && !u.cut {
+		if s.up() || s.isUnreported() && !u.disconnected {
 			return false
 		}
 		cables++
@@ -181,15 +181,15 @@ func (u *underlay) underlayProblems() []driver.Problem {
 	if u.under == "" {
 		u.under = u.findUnderlay()
 	}
-	beside := u.besideSwitch()
+	beside := u.interfaceOutsideSwitch()
 	u.conns.db.mu.Lock()
 	defer u.conns.db.mu.Unlock()
-	if u.cut = u.isCut(); !u.cut {
+	if u.disconnected = u.isDisconnected(); !u.disconnected {
 		if beside != "" && u.conns.db.port(beside).port == nil {
 			return []driver.Problem{{Object: "tunnel underlay", Err: model.Errorf(model.ErrUnavailable,
 				"the tunnel's address %s (--vtep-ip) lies on interface %s, which is not of Open vSwitch: in user space tunnels leave by its bridges only, so containers cannot reach other hosts; put the interface into a bridge and the address on that (ovs-vsctl add-br, add-port), or give --vtep-ip an address of one", u.cfg.VTEP, beside)}}
 		}
-		if u.alone {
+		if u.noSubnet {
 			return []driver.Problem{{Object: "tunnel underlay", Err: model.Errorf(model.ErrUnavailable,
 				"the tunnel's address %s (--vtep-ip) has no subnet (/%d), and Open vSwitch in user space has no route to other hosts from such an address: containers cannot reach them; give it the prefix of its link, or use driver ebpf", u.cfg.VTEP, u.cfg.VTEP.BitLen())}}
 		}
@@ -199,9 +199,9 @@ func (u *underlay) underlayProblems() []driver.Problem {
 		"no interface in bridge %s, which has the tunnel's address %s, has a link: containers cannot reach other hosts", u.under, u.cfg.VTEP)}}
 }
 
-// besideSwitch returns the interface that has the tunnel's address, in user space, where no
+// interfaceOutsideSwitch returns the interface that has the tunnel's address, in user space, where no
 // bridge has it; "" where it cannot be seen.
-func (u *underlay) besideSwitch() string {
+func (u *underlay) interfaceOutsideSwitch() string {
 	if u.under != "" || u.cfg.Datapath != "netdev" || !u.cfg.VTEP.IsValid() {
 		return ""
 	}

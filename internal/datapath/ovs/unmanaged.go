@@ -14,15 +14,15 @@ import (
 // Flows and ports of others in the bridge are reported and left alone: they may be in use,
 // and ours are found by their marks.
 
-// strangeFlows are the flows of the bridge that are not ours.
-type strangeFlows struct {
+// unmanagedFlows are the flows of the bridge that are not ours.
+type unmanagedFlows struct {
 	n      int
 	first  string // one of them, as ovs-ofctl prints it
 	cookie uint64
 }
 
 // note takes a flow of the bridge, and tells whether it is ours to judge.
-func (s *strangeFlows) note(f openflow.FlowStats) (ours bool) {
+func (s *unmanagedFlows) note(f openflow.FlowStats) (ours bool) {
 	switch f.Flow.Cookie & pipeline.MagicMask {
 	case pipeline.CookieMagic:
 		return true
@@ -43,8 +43,8 @@ func (s *strangeFlows) note(f openflow.FlowStats) (ours bool) {
 // all of them.
 func (s *ports) unmanaged() (problems []driver.Problem) {
 	bridge := s.cfg.Bridge
-	if found := s.flows.strange; found.n > 0 {
-		problems = append(problems, driver.Problem{Object: "flows of bridge " + bridge, Strange: true, Err: model.Errorf(model.ErrConflict,
+	if found := s.flows.unmanaged; found.n > 0 {
+		problems = append(problems, driver.Problem{Object: "flows of bridge " + bridge, Unmanaged: true, Err: model.Errorf(model.ErrConflict,
 			"%d of them are not Contiv's, and may let through what policies forbid; the first is %q; 'ovs-ofctl -O OpenFlow15 del-flows %s cookie=%#x/-1' takes those of its cookie away", found.n, found.first, bridge, found.cookie)})
 	}
 	var names []string
@@ -57,14 +57,14 @@ func (s *ports) unmanaged() (problems []driver.Problem) {
 	s.conns.db.mu.Unlock()
 	if len(names) > 0 {
 		slices.Sort(names)
-		problems = append(problems, driver.Problem{Object: "ports of bridge " + bridge, Strange: true, Err: model.Errorf(model.ErrConflict,
-			"%s not Contiv's, and no packet goes to or comes from there; 'ovs-vsctl del-port %s %s' takes it out", isAre(names), bridge, names[0])})
+		problems = append(problems, driver.Problem{Object: "ports of bridge " + bridge, Unmanaged: true, Err: model.Errorf(model.ErrConflict,
+			"%s not Contiv's, and no packet goes to or comes from there; 'ovs-vsctl del-port %s %s' takes it out", isOrAre(names), bridge, names[0])})
 	}
 	return problems
 }
 
-// isAre says what is or are.
-func isAre(names []string) string {
+// isOrAre says what is or are.
+func isOrAre(names []string) string {
 	const few = 3
 	some := strings.Join(names[:min(few, len(names))], ", ")
 	switch more := len(names) - few; {

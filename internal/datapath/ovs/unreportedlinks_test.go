@@ -41,9 +41,9 @@ func TestUnreportedLinksChangeNothing(t *testing.T) {
 		{"the first one has none again, and of the other nothing is told", map[string]*string{"eth1": &down, "eth2": nil}, 1, false},
 	} {
 		links(x.links)
-		d.flows.pic.config, d.underlay.cut = d.ports.config(desired.Host{}), d.underlay.isCut()
-		if d.flows.pic.config.Uplink != x.uplink || d.underlay.cut != x.cut {
-			t.Errorf("%s: uplink %d, cut off: %v, want %d and %v", x.name, d.flows.pic.config.Uplink, d.underlay.cut, x.uplink, x.cut)
+		d.flows.pic.config, d.underlay.disconnected = d.ports.config(desired.Host{}), d.underlay.isDisconnected()
+		if d.flows.pic.config.Uplink != x.uplink || d.underlay.disconnected != x.cut {
+			t.Errorf("%s: uplink %d, cut off: %v, want %d and %v", x.name, d.flows.pic.config.Uplink, d.underlay.disconnected, x.uplink, x.cut)
 		}
 	}
 }

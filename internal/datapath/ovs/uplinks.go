@@ -9,16 +9,16 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// refuseOwnUplinks refuses uplinks that would take an address from the host's stack, unless
+// refuseUnusableUplinks refuses uplinks that would take an address from the host's stack, unless
 // they are in the bridge already.
-func refuseOwnUplinks(cfg Config, db *database) error {
+func refuseUnusableUplinks(cfg Config, db *database) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	for _, name := range cfg.Uplinks {
 		if db.port(name).port != nil {
 			continue
 		}
-		if err := refuseOwn(uplinkPort(name)); err != nil {
+		if err := whyNotUplink(uplinkPort(name)); err != nil {
 			return err
 		}
 	}
@@ -29,9 +29,9 @@ func uplinkPort(name string) newPort {
 	return newPort{name: name, externalIDs: map[string]string{markKey: markUplink}}
 }
 
-// refuseOwn returns why an interface may not become an uplink: it has an address of the
+// whyNotUplink returns why an interface may not become an uplink: it has an address of the
 // host's. A port of Open vSwitch is the switch's, and the host would lose its network.
-func refuseOwn(p newPort) error {
+func whyNotUplink(p newPort) error {
 	if p.externalIDs[markKey] != markUplink {
 		return nil
 	}

@@ -34,8 +34,8 @@ type way struct {
 
 func (l *live) ways() []way {
 	return []way{
-		{"IPv4", l.pic.Private.Addr, outside, func(b *box) netip.Addr { return b.port.Private }, "203.0.113.0/24", "198.51.100.0/24"},
-		{"IPv6", l.pic.Private.Addr6, outside6, func(b *box) netip.Addr { return b.port.Private6 }, "2001:db8:7::/64", "2001:db8:8::/64"},
+		{"IPv4", l.pic.HostNAT.Addr, outside, func(b *box) netip.Addr { return b.port.Private }, "203.0.113.0/24", "198.51.100.0/24"},
+		{"IPv6", l.pic.HostNAT.Addr6, outside6, func(b *box) netip.Addr { return b.port.Private6 }, "2001:db8:7::/64", "2001:db8:8::/64"},
 	}
 }
 
@@ -49,8 +49,8 @@ func newWayOut(t testing.TB) (l *live, host, out *box) {
 	}
 	l.pic.Networks = l.pic.Networks.Set(8, red)
 	l.addBoxOn(t, red, 2, 1)
-	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
-	l.pic.Private = way
+	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
+	l.pic.HostNAT = way
 	for i, b := range l.boxes {
 		p := *b.port
 		p.Private = netip.AddrFrom4([4]byte{172, 19, 0, byte(i + 1)})
@@ -255,8 +255,8 @@ func TestWayOutPolicy(t *testing.T) {
 		t.Run(w.name, func(t *testing.T) { l.wayOutPolicy(t, w, out) })
 	}
 	// Without egress nothing gets out.
-	ways, link := l.ways(), l.pic.Private.Interface
-	l.pic.Private = nil
+	ways, link := l.ways(), l.pic.HostNAT.Interface
+	l.pic.HostNAT = nil
 	l.apply(t)
 	l.awaitLink(t, link, false)
 	for _, w := range ways {

@@ -26,18 +26,18 @@ func (p *flowState) count(n *desired.Network, by int) {
 	d := n.Domain()
 	p.domains[d] += by
 	if p.domains[d] > 0 {
-		delete(p.left, d)
+		delete(p.removed, d)
 		return
 	}
 	delete(p.domains, d)
-	p.left[d] = true
+	p.removed[d] = true
 }
 
-// findLeft looks for domains that the switch's flows know and the picture does not.
-func (p *flowState) findLeft() {
+// findRemovedDomains looks for domains that the switch's flows know and the picture does not.
+func (p *flowState) findRemovedDomains() {
 	for f := range p.ledger.entries() {
 		if d := pipeline.DomainOf(f); d != 0 && p.domains[d] == 0 {
-			p.left[d] = true
+			p.removed[d] = true
 		}
 	}
 }
@@ -56,17 +56,17 @@ func (l *ledger) entries() iter.Seq[openflow.Flow] {
 	}
 }
 
-// makeRoom closes domains that have left and whose zones others come into, and
+// reclaimZones closes domains that have left and whose zones others come into, and
 // empties these zones. A port that goes from the one domain to the other is closed
 // until its new flows come.
-func (t *flows) makeRoom(ctx context.Context) error {
+func (t *flows) reclaimZones(ctx context.Context) error {
 	taken := map[uint16]bool{}
-	if len(t.pic.left) > 0 {
+	if len(t.pic.removed) > 0 {
 		for is := range t.pic.domains {
 			taken[zoneOf(is)] = true
 		}
 	}
-	for was := range t.pic.left {
+	for was := range t.pic.removed {
 		if !taken[zoneOf(was)] {
 			continue
 		}
@@ -91,7 +91,7 @@ func (t *flows) makeRoom(ctx context.Context) error {
 
 // emptyZones forgets the connections of the domains that have left.
 func (t *flows) emptyZones(ctx context.Context) error {
-	for was := range t.pic.left {
+	for was := range t.pic.removed {
 		if err := t.emptyZone(ctx, was); err != nil {
 			return err
 		}
@@ -109,6 +109,6 @@ func (t *flows) emptyZone(ctx context.Context, was desired.Domain) error {
 	if err := t.conns.sw.FlushZone(ctx, zone); err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
 	}
-	delete(t.pic.left, was)
+	delete(t.pic.removed, was)
 	return nil
 }

@@ -26,9 +26,9 @@ type desiredStates struct {
 	portMACs map[desired.RemoteKey]string // the port that has a MAC; a remote has the MAC in its key
 	addrs    map[addrKey]station          // who has an address
 	privates map[netip.Addr]claimant
-	// losers are the objects that were refused because others have what they claim,
+	// refusedBy are the objects that were refused because others have what they claim,
 	// by each thing that they claim.
-	losers map[any]map[claimant]struct{}
+	refusedBy map[any]map[claimant]struct{}
 
 	// What a network's or a policy set's coming and going concerns.
 	tags      groups[networkTag, model.NetworkID]
@@ -57,30 +57,30 @@ func (g groups[K, V]) remove(k K, v V) {
 
 func newDesiredStates(want desired.Host) *desiredStates {
 	return &desiredStates{
-		want:    desired.Host{Name: want.Name, VTEP: want.VTEP, Private: want.Private},
+		want:    desired.Host{Name: want.Name, VTEP: want.VTEP, HostNAT: want.HostNAT},
 		refused: map[any]error{}, absent: map[string]struct{}{},
 		portMACs: map[desired.RemoteKey]string{}, addrs: map[addrKey]station{}, privates: map[netip.Addr]claimant{},
-		losers: map[any]map[claimant]struct{}{},
-		tags:   groups[networkTag, model.NetworkID]{}, remotesOn: groups[model.NetworkID, model.MAC]{},
+		refusedBy: map[any]map[claimant]struct{}{},
+		tags:      groups[networkTag, model.NetworkID]{}, remotesOn: groups[model.NetworkID, model.MAC]{},
 		portsOn: groups[model.NetworkID, string]{}, portsWith: groups[desired.PolicySetID, string]{},
 		servicesOn: groups[model.NetworkID, model.ServiceKey]{},
 	}
 }
 
-// touched are the objects that may have to be written.
-type touched struct {
+// changedObjects are the objects that may have to be written.
+type changedObjects struct {
 	networks  map[model.NetworkID]struct{}
 	sets      map[desired.PolicySetID]struct{}
 	claimants map[claimant]struct{} // ports and remotes
 	services  map[model.ServiceKey]struct{}
 }
 
-// follows tells whether next can be judged by what differs: nothing that
+// isIncremental tells whether next can be judged by what differs: nothing that
 // concerns all objects has changed, nor has a network gone over to another domain,
 // which is a change of the mode for all of them.
-func (p *desiredStates) follows(next desired.Host) bool {
-	if p == nil || p.want.VTEP != next.VTEP || p.want.Private != next.Private &&
-		(p.want.Private == nil || next.Private == nil || *p.want.Private != *next.Private) {
+func (p *desiredStates) isIncremental(next desired.Host) bool {
+	if p == nil || p.want.VTEP != next.VTEP || p.want.HostNAT != next.HostNAT &&
+		(p.want.HostNAT == nil || next.HostNAT == nil || *p.want.HostNAT != *next.HostNAT) {
 		return false
 	}
 	for c := range next.Networks.Diff(p.want.Networks) {
@@ -93,8 +93,8 @@ func (p *desiredStates) follows(next desired.Host) bool {
 
 // next judges the next picture. It looks at the interfaces of new ports, of ports
 // that had none and, with all, of all other ports.
-func (p *desiredStates) next(want desired.Host, hasIface func(string) bool, all bool) touched {
-	t := touched{map[model.NetworkID]struct{}{}, map[desired.PolicySetID]struct{}{}, map[claimant]struct{}{}, map[model.ServiceKey]struct{}{}}
+func (p *desiredStates) next(want desired.Host, hasIface func(string) bool, all bool) changedObjects {
+	t := changedObjects{map[model.NetworkID]struct{}{}, map[desired.PolicySetID]struct{}{}, map[claimant]struct{}{}, map[model.ServiceKey]struct{}{}}
 	old := p.want
 	p.want = want
 	again := map[claimant]struct{}{} // to be judged, with other claimants of the same
@@ -151,7 +151,7 @@ func (p *desiredStates) refuse(key any, err error) {
 // judgeNetworks judges the networks that came, went or changed their tag, and all
 // others that want a tag which these have or had: the one with the lowest number
 // has it.
-func (p *desiredStates) judgeNetworks(old desired.Host, t *touched, again map[claimant]struct{}) (flipped map[model.NetworkID]struct{}) {
+func (p *desiredStates) judgeNetworks(old desired.Host, t *changedObjects, again map[claimant]struct{}) (flipped map[model.NetworkID]struct{}) {
 	tags := map[networkTag]struct{}{}
 	var gone []model.NetworkID
 	for c := range p.want.Networks.Diff(old.Networks) {
@@ -199,7 +199,7 @@ func (p *desiredStates) judgeNetworks(old desired.Host, t *touched, again map[cl
 	return flipped
 }
 
-func (p *desiredStates) judgeSets(old desired.Host, t *touched, again map[claimant]struct{}) {
+func (p *desiredStates) judgeSets(old desired.Host, t *changedObjects, again map[claimant]struct{}) {
 	for c := range p.want.PolicySets.Diff(old.PolicySets) {
 		t.sets[c.Key] = struct{}{}
 		was := c.Had && p.refused[c.Key] == nil
@@ -223,7 +223,7 @@ func (p *desiredStates) judgePort(name string, hasIface func(string) bool) {
 	port, ok := p.want.Ports.Get(name)
 	if !ok {
 		p.status = p.status.Delete(name)
-		p.settle(c, nil)
+		p.updateOwner(c, nil)
 		return
 	}
 	err := p.checkPort(name, port, hasIface)
@@ -233,7 +233,7 @@ func (p *desiredStates) judgePort(name string, hasIface func(string) bool) {
 	if err == nil {
 		err = p.checkPrivate(c, port)
 	}
-	p.settle(c, err)
+	p.updateOwner(c, err)
 	p.setStatus(name, err)
 }
 
@@ -252,7 +252,7 @@ func (p *desiredStates) judgeRemote(key desired.RemoteKey) {
 	c := remoteClaimant(key)
 	r, ok := p.want.Remotes.Get(key)
 	if !ok {
-		p.settle(c, nil)
+		p.updateOwner(c, nil)
 		return
 	}
 	var err error
@@ -266,7 +266,7 @@ func (p *desiredStates) judgeRemote(key desired.RemoteKey) {
 			err = model.Errorf(model.ErrInvalid, "its host has no tunnel endpoint")
 		}
 	}
-	p.settle(c, err)
+	p.updateOwner(c, err)
 }
 
 // networkTag is what only one network of a host can have.
@@ -316,7 +316,7 @@ func (p *desiredStates) checkPort(name string, port *desired.Port, hasIface func
 
 // checkPrivate refuses a port whose private address cannot be, or is taken.
 func (p *desiredStates) checkPrivate(c claimant, port *desired.Port) error {
-	way := p.want.Private
+	way := p.want.HostNAT
 	number := port.PrivateNumber()
 	if way == nil || !number.IsValid() {
 		return nil

@@ -67,9 +67,9 @@ func randomStep(rng *rand.Rand, h *desired.Host, ifaces map[string]bool) {
 		case 0:
 			h.VTEP = netip.Addr{}
 		case 1:
-			h.Private = nil
+			h.HostNAT = nil
 		default:
-			h.VTEP, h.Private = vtep1, desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+			h.VTEP, h.HostNAT = vtep1, desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16"))
 		}
 	}
 }
@@ -143,7 +143,7 @@ func TestFollows(t *testing.T) {
 				{portNames(anew.k.tables.stations.portMACs), portNames(f.k.tables.stations.portMACs)},
 				{stations(anew.k.tables.stations.addrs), stations(f.k.tables.stations.addrs)},
 				{slices.Sorted(maps.Keys(anew.k.tables.byVLAN)), slices.Sorted(maps.Keys(f.k.tables.byVLAN))},
-				{h.Private != nil && len(anew.k.tables.byPrivate) > 0, h.Private != nil && len(f.k.tables.byPrivate) > 0},
+				{h.HostNAT != nil && len(anew.k.tables.byPrivate) > 0, h.HostNAT != nil && len(f.k.tables.byPrivate) > 0},
 			} {
 				if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
 					t.Fatalf("seed %d, step %d: indexes (-anew +follows):\n%s", seed, step, diff)

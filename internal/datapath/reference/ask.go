@@ -91,18 +91,18 @@ func (q Request) packets() (p, r Packet) {
 }
 
 func ownAddr(p desired.Port, family netip.Addr) netip.Addr {
-	own, _ := ways(&p, family)
+	own, _ := portAddresses(&p, family)
 	return own
 }
 
-// got is a packet as somebody got it.
-type got struct {
+// receivedPacket is a packet as somebody got it.
+type receivedPacket struct {
 	at     Arrival
 	packet Packet
 }
 
 // follow sends a packet and returns who got it; a host's own stack has no port.
-func (f *Fabric) follow(at model.HostName, p Packet, out *Outcome) (all []got) {
+func (f *Fabric) follow(at model.HostName, p Packet, out *Outcome) (all []receivedPacket) {
 	_, hops := f.Send(at, p)
 	out.Hops = append(out.Hops, hops...)
 	for _, h := range hops {
@@ -112,10 +112,10 @@ func (f *Fabric) follow(at model.HostName, p Packet, out *Outcome) (all []got) {
 			seen = *v.Sent
 		}
 		for _, port := range v.Ports {
-			all = append(all, got{Arrival{h.Host, port}, seen})
+			all = append(all, receivedPacket{Arrival{h.Host, port}, seen})
 		}
 		if v.Host {
-			all = append(all, got{Arrival{h.Host, ""}, seen})
+			all = append(all, receivedPacket{Arrival{h.Host, ""}, seen})
 		}
 	}
 	return all
@@ -134,7 +134,7 @@ func (f *Fabric) neighbour(at model.HostName, from desired.Port, p *Packet, out 
 	}
 	for _, a := range arrived { // flooded: the one that was asked answers
 		port, ok := f.portAt(a.Host, a.Port)
-		target := askedFor(&ask)
+		target := requestedAddr(&ask)
 		if !ok || port.IPv4 != target && port.IPv6 != target {
 			continue
 		}

@@ -31,8 +31,8 @@ type fragKey struct {
 	id       uint32
 }
 
-// judged is how a connection was judged.
-type judged struct {
+// connectionState is how a connection was judged.
+type connectionState struct {
 	outside bool            // as a connection by egress
 	network model.NetworkID // its source's, or where it was seen
 	to      string          // for this local port as its destination; "" = for none
@@ -43,7 +43,7 @@ type judged struct {
 // conntrack is one host's connection table: the original direction of every
 // connection that was let through, and the fragmented datagrams under way.
 type conntrack struct {
-	conns map[flow]judged
+	conns map[flow]connectionState
 	frags map[fragKey]flow // to the original direction of the connection of the first fragment
 	// What each address has in conns and frags, so that forgetting it looks at no
 	// others.
@@ -54,7 +54,7 @@ type conntrack struct {
 
 func newConntrack() *conntrack {
 	return &conntrack{
-		conns: map[flow]judged{}, frags: map[fragKey]flow{},
+		conns: map[flow]connectionState{}, frags: map[fragKey]flow{},
 		connsOf: groups[addrKey, flow]{}, fragsOf: groups[addrKey, fragKey]{},
 	}
 }
@@ -172,7 +172,7 @@ func (c *conntrack) classify(n *desired.Network, p *Packet, ours bool) (flow, bo
 }
 
 // commit records that a packet of the connection was let through.
-func (c *conntrack) commit(orig flow, p *Packet, as judged) {
+func (c *conntrack) commit(orig flow, p *Packet, as connectionState) {
 	_, old := c.conns[orig]
 	if c.fresh = !old; c.fresh {
 		c.addConn(orig)

@@ -22,15 +22,15 @@ func TestForget(t *testing.T) {
 			p.Frag = &Fragment{ID: uint32(rng.IntN(3)), More: rng.IntN(3) > 0}
 		}
 		n := &desired.Network{ID: model.NetworkID(1 + rng.IntN(2))}
-		c.commit(flowOf(n, p), p, judged{})
+		c.commit(flowOf(n, p), p, connectionState{})
 		if rng.IntN(20) > 0 {
 			continue
 		}
 		a := addrKey{n.Domain(), addr()}
-		conns, frags := map[flow]judged{}, map[fragKey]flow{}
+		conns, frags := map[flow]connectionState{}, map[fragKey]flow{}
 		for f := range c.conns {
 			if f.domain != a.domain || f.src != a.addr && f.dst != a.addr {
-				conns[f] = judged{}
+				conns[f] = connectionState{}
 			}
 		}
 		for k, f := range c.frags {

@@ -108,7 +108,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	if d.closed {
 		return driver.Report{}, errors.New("apply: the driver is closed")
 	}
-	whole := !d.states.follows(want)
+	whole := !d.states.isIncremental(want)
 	if whole {
 		d.states = newDesiredStates(want)
 	}
@@ -146,7 +146,7 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Services: true, ExternalServices: true, ClientsByTunnel: true, RoutedNetworks: true, Frontends: true, ExternalBackends: true, ServiceStats: true, Egress6: true, Routes: true, Multicast: true, Log: true, Audit: true, AuditEstablished: true, Tabled: d}
 }
 
-// Tables implements driver.Tabled: the reference's tables never evict.
+// Tables implements driver.TableReporter: the reference's tables never evict.
 func (d *Driver) Tables() map[string]driver.TableStats {
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()
@@ -215,9 +215,9 @@ func (d *Driver) BreakAfter(n int) {
 	d.k.budget = n
 }
 
-// Lose empties the data plane, connections included, as when the switch
+// Reset empties the data plane, connections included, as when the switch
 // process dies, and tells so by an event.
-func (d *Driver) Lose(reason string) {
+func (d *Driver) Reset(reason string) {
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()
 	d.k.objects, d.k.conns = noObjects(), newConntrack()

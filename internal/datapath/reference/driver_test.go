@@ -228,7 +228,7 @@ func TestForgets(t *testing.T) {
 	mustApply(t, f, pair(nil))
 	answered(false)
 	f.Send(there)
-	f.Lose("switch died")
+	f.Reset("switch died")
 	if e := <-f.Events(); e.Reason != "switch died" {
 		t.Errorf("event %+v", e)
 	}

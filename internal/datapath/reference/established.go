@@ -23,19 +23,19 @@ func (d *Driver) reportEstablished() {
 	if m == nil || len(d.pendingAudits) == 0 {
 		return
 	}
-	living := driver.Established{}
+	living := driver.EstablishedConnections{}
 	for f, as := range d.k.conns.conns {
 		if t.networks[as.network] == nil {
 			continue
 		}
-		a := driver.Alike{Network: as.network, Src: f.src, Dst: f.dst, Proto: f.proto, DstPort: f.dstPort, Routed: as.outside, To: as.to}
+		a := driver.ConnectionGroup{Network: as.network, Src: f.src, Dst: f.dst, Proto: f.proto, DstPort: f.dstPort, Routed: as.outside, To: as.to}
 		if port := t.stations.at(addrKey{f.domain, f.src}).port; port != nil {
 			a.From = port.IfName
 		}
 		living.Add(a, f.srcPort)
 	}
 	var all driver.EstablishedQueue
-	all.Add(living, d.pendingAudits, func(a driver.Alike) []driver.End {
+	all.Add(living, d.pendingAudits, func(a driver.ConnectionGroup) []driver.PolicyEnd {
 		return a.PolicyEnds(func(name string) *desired.PolicySet {
 			if port := t.ports[name]; port != nil {
 				return t.sets[port.Policies]
@@ -43,7 +43,7 @@ func (d *Driver) reportEstablished() {
 			return nil
 		}, func(addr netip.Addr) desired.Peer { return t.peerAt(t.networks[a.Network], addr) }, t.set)
 	})
-	all.Tell(m.queue, nil)
+	all.Report(m.queue, nil)
 	d.pendingAudits = nil
 }
 

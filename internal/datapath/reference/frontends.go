@@ -26,8 +26,8 @@ func (t *tables) isNode(a netip.Addr) bool {
 	return is
 }
 
-// facedAt are the services with faces that an address may be of: by itself, and as a node's.
-func (t *tables) facedAt(a netip.Addr) map[model.ServiceKey]struct{} {
+// servicesAt are the services with faces that an address may be of: by itself, and as a node's.
+func (t *tables) servicesAt(a netip.Addr) map[model.ServiceKey]struct{} {
 	if !t.isNode(a) {
 		return t.frontends[a]
 	}
@@ -48,7 +48,7 @@ func (t *tables) virtual(n *desired.Network, a netip.Addr) bool {
 // withFrontends are the services of a network's domain that have faces at an address,
 // unless that is an endpoint's.
 func (t *tables) withFrontends(n *desired.Network, a netip.Addr) (out []*desired.Service) {
-	for key := range t.facedAt(a) {
+	for key := range t.servicesAt(a) {
 		if s := t.services[key]; s != nil && t.networks[s.Network] != nil && t.networks[s.Network].Domain() == n.Domain() {
 			out = append(out, s)
 		}
@@ -77,9 +77,9 @@ func (t *tables) frontendAt(n *desired.Network, a netip.Addr, proto model.Protoc
 	return has, at
 }
 
-// takes tells whether a packet is some service's: at a node's address, what a service
+// isForService tells whether a packet is some service's: at a node's address, what a service
 // has a face for, and what belongs to a connection by one.
-func (k *kernel) takes(n *desired.Network, p *Packet) bool {
+func (k *kernel) isForService(n *desired.Network, p *Packet) bool {
 	t := k.tables
 	switch {
 	case !t.isNode(p.Dst) || t.serviceAt(n, p.Dst) != nil:

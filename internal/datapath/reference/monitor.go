@@ -56,8 +56,8 @@ func (k *kernel) endMonitor(m *monitor) {
 	}
 }
 
-// tell reports what became of a packet to who monitors.
-func (k *kernel) tell(p *Packet, v *Verdict) {
+// report reports what became of a packet to who monitors.
+func (k *kernel) report(p *Packet, v *Verdict) {
 	m := k.monitor
 	if m == nil {
 		return
@@ -78,7 +78,7 @@ func (k *kernel) tell(p *Packet, v *Verdict) {
 		e.Src, e.Dst, e.Proto, e.SrcPort, e.DstPort, e.ICMPType = p.Src, p.Dst, p.Proto, p.SrcPort, p.DstPort, p.ICMPType
 	}
 	for _, aside := range k.tables.auditEvents {
-		m.queue.Send(e.About(aside))
+		m.queue.Send(e.AsAudit(aside))
 	}
 	switch said := k.tables.decisions; {
 	case v.Drop != "" && m.opts.NoDrops:

@@ -10,9 +10,9 @@ import (
 // Native networks, between their endpoints and the stacks of hosts; see
 // docs/design/native.md.
 
-// nativeAt finds the native network that has an address in its subnets: the one with
+// routedNetworkAt finds the native network that has an address in its subnets: the one with
 // the longest prefix, of several the one with the smallest number.
-func (t *tables) nativeAt(a netip.Addr) (found *desired.Network) {
+func (t *tables) routedNetworkAt(a netip.Addr) (found *desired.Network) {
 	longest := -1
 	for n := range t.natives {
 		bits := n.Subnet.Bits()
@@ -58,10 +58,10 @@ func (k *kernel) fromStack(p *Packet, n *desired.Network) Verdict {
 	return v
 }
 
-// outNative is out for a routed network: to the host's stack, or, by the tunnel, to the
+// sendRouted is out for a routed network: to the host's stack, or, by the tunnel, to the
 // stack of the machine that has the address.
-func (t *tables) outNative(from origin, p *Packet, own netip.Addr) Verdict {
-	if t.private == nil || p.Src != own || !t.private.Leads(from.net, p.Dst) || t.nativeAt(p.Dst) != nil || t.private.IsTunnel(p.Proto, p.DstPort) {
+func (t *tables) sendRouted(from origin, p *Packet, own netip.Addr) Verdict {
+	if t.private == nil || p.Src != own || !t.private.Takes(from.net, p.Dst) || t.routedNetworkAt(p.Dst) != nil || t.private.IsTunnel(p.Proto, p.DstPort) {
 		return dropped(driver.DropUnknownDest)
 	}
 	sent := *p

@@ -33,14 +33,14 @@ func (k *kernel) exposedTo(p *Packet) *desired.Network {
 		}
 	}
 	if look(t.vips[p.Dst]); first == nil {
-		look(t.facedAt(p.Dst))
+		look(t.servicesAt(p.Dst))
 	}
 	if first == nil || t.private == nil || !p.isIP() {
 		return nil
 	}
 	n := t.networks[first.Network]
 	q := *p
-	if q.DstMAC = desired.RouterMAC; !k.takes(n, &q) {
+	if q.DstMAC = desired.RouterMAC; !k.isForService(n, &q) {
 		return nil
 	}
 	return n
@@ -49,11 +49,11 @@ func (k *kernel) exposedTo(p *Packet) *desired.Network {
 // isOutside reports whether an address can be an external client's in a network's domain: a
 // single machine's, and in none of the cluster's ranges.
 func (t *tables) isOutside(n *desired.Network, a netip.Addr) bool {
-	if n.Contains(a) || t.elsewhere(n, a) || t.stations.byAddr(n, a).known() || !oneStation(a) ||
-		slices.ContainsFunc(desired.Nowhere, func(p netip.Prefix) bool { return p.Contains(a) }) {
+	if n.Contains(a) || t.isOtherNetwork(n, a) || t.stations.byAddr(n, a).known() || !oneStation(a) ||
+		slices.ContainsFunc(desired.Blackhole, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return false
 	}
-	if n.Routed && t.nativeAt(a) != nil {
+	if n.Routed && t.routedNetworkAt(a) != nil {
 		return false
 	}
 	if t.private != nil && (t.private.Subnet.Contains(a) || t.private.Subnet6.Contains(a)) {
@@ -134,7 +134,7 @@ func (k *kernel) toClientOutside(from origin, p *Packet, tr *translation) Verdic
 	}
 	k.nat.fragment(from.net, p, tr)
 	k.nat.countIn(tr, p)
-	v.Sent = tr.back(p)
+	v.Sent = tr.toClient(p)
 	v.Sent.Port, v.Sent.VTEP, v.Sent.Network = "", netip.Addr{}, 0
 	v.Sent.SrcMAC, v.Sent.DstMAC = desired.RouterMAC, desired.RouterMAC
 	return v
@@ -153,7 +153,7 @@ func (k *kernel) backBy(from origin, p *Packet) netip.Addr {
 	return k.conns.conns[orig].by
 }
 
-// back sends a container's packet to a client outside by the host that the client
+// toClient sends a container's packet to a client outside by the host that the client
 // came by.
 func (k *kernel) back(from origin, p *Packet, by netip.Addr) Verdict {
 	if _, known := k.tables.tunnels.Get(by); !known {

@@ -73,17 +73,17 @@ func (p *desiredStates) judgeClaimants(old desired.Host, hasIface func(string) b
 			if c.local {
 				meet(p.remoteAt(old, mac))
 			}
-			for l := range p.losers[mac] {
+			for l := range p.refusedBy[mac] {
 				meet(l)
 			}
 			for _, a := range addrs {
 				meet(p.addrs[a].claimant())
-				for l := range p.losers[a] {
+				for l := range p.refusedBy[a] {
 					meet(l)
 				}
 			}
 			meet(p.privates[private])
-			for l := range p.losers[private] {
+			for l := range p.refusedBy[private] {
 				meet(l)
 			}
 		}
@@ -160,8 +160,8 @@ func (p *desiredStates) release(h desired.Host, c claimant) {
 	mac, addrs, private := addressesOf(h, c)
 	lost := p.refused[c.key()] != nil
 	forget := func(what any) {
-		if delete(p.losers[what], c); len(p.losers[what]) == 0 {
-			delete(p.losers, what)
+		if delete(p.refusedBy[what], c); len(p.refusedBy[what]) == 0 {
+			delete(p.refusedBy, what)
 		}
 	}
 	if name, ok := p.portMACs[mac]; ok && c.local && name == c.port {
@@ -175,7 +175,7 @@ func (p *desiredStates) release(h desired.Host, c claimant) {
 	if p.privates[private] == c {
 		delete(p.privates, private)
 	}
-	if lost && len(p.losers) > 0 {
+	if lost && len(p.refusedBy) > 0 {
 		forget(mac)
 		forget(private)
 		for _, a := range addrs {
@@ -184,19 +184,19 @@ func (p *desiredStates) release(h desired.Host, c claimant) {
 	}
 }
 
-// settle records whether an object is refused and, where others have what it
+// updateOwner records whether an object is refused and, where others have what it
 // claims, enters it as a loser.
-func (p *desiredStates) settle(c claimant, err error) {
+func (p *desiredStates) updateOwner(c claimant, err error) {
 	p.refuse(c.key(), err)
 	if !errors.Is(err, model.ErrExists) {
 		return
 	}
 	mac, addrs, private := addressesOf(p.want, c)
 	lose := func(what any) {
-		if p.losers[what] == nil {
-			p.losers[what] = map[claimant]struct{}{}
+		if p.refusedBy[what] == nil {
+			p.refusedBy[what] = map[claimant]struct{}{}
 		}
-		p.losers[what][c] = struct{}{}
+		p.refusedBy[what][c] = struct{}{}
 	}
 	lose(mac)
 	for _, a := range addrs {

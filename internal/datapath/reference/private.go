@@ -14,7 +14,7 @@ import (
 // routerAnswers tells whether a packet asks for the virtual router, which
 // answers its containers whatever the ARP mode is.
 func (t *tables) routerAnswers(from origin, p *Packet) bool {
-	if from.port == nil || !asks(p) {
+	if from.port == nil || !isNeighbourRequest(p) {
 		return false
 	}
 	joined := from.net.Joined != 0 || t.private != nil && from.net.Routed
@@ -51,8 +51,8 @@ func (t *tables) toRouter(from origin, p *Packet) bool {
 	return t.private.Diverts(from.net, p.Dst, p.Proto, port)
 }
 
-// ways are a port's own and private addresses of an address's family.
-func ways(port *desired.Port, family netip.Addr) (own, private netip.Addr) {
+// portAddresses are a port's own and private addresses of an address's family.
+func portAddresses(port *desired.Port, family netip.Addr) (own, private netip.Addr) {
 	if family.Is4() {
 		return port.IPv4, port.Private
 	}
@@ -62,11 +62,11 @@ func ways(port *desired.Port, family netip.Addr) (own, private netip.Addr) {
 // out finds where the router sends a packet by egress: to the host, in the
 // name of the endpoint's private address.
 func (t *tables) out(from origin, p *Packet) Verdict {
-	own, private := ways(from.port, p.Dst)
+	own, private := portAddresses(from.port, p.Dst)
 	if from.net.Routed {
-		return t.outNative(from, p, own)
+		return t.sendRouted(from, p, own)
 	}
-	if t.private == nil || !private.IsValid() || p.Src != own || !t.private.Leads(from.net, p.Dst) || t.private.IsTunnel(p.Proto, p.DstPort) {
+	if t.private == nil || !private.IsValid() || p.Src != own || !t.private.Takes(from.net, p.Dst) || t.private.IsTunnel(p.Proto, p.DstPort) {
 		return dropped(driver.DropUnknownDest)
 	}
 	sent := *p
@@ -92,10 +92,10 @@ func (t *tables) fromHost(p *Packet) (origin, *Packet, string) {
 		return origin{}, nil, driver.DropUnknownDest
 	}
 	from := origin{net: t.networks[port.Network], host: true}
-	if from.net.Contains(p.Src) || t.elsewhere(from.net, p.Src) || p.isND() || p.Src.Is6() && p.Src.IsLinkLocalUnicast() {
+	if from.net.Contains(p.Src) || t.isOtherNetwork(from.net, p.Src) || p.isND() || p.Src.Is6() && p.Src.IsLinkLocalUnicast() {
 		return from, nil, driver.DropSpoof // endpoints of the domain do not come this way
 	}
-	own, _ := ways(port, p.Dst)
+	own, _ := portAddresses(port, p.Dst)
 	q := *p
 	q.SrcMAC, q.DstMAC, q.Dst = desired.RouterMAC, port.MAC, own
 	if p.Inner != nil && p.Inner.Src == p.Dst {

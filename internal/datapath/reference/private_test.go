@@ -13,7 +13,7 @@ import (
 // TestWayOut pins what the reference itself says of egress.
 func TestWayOut(t *testing.T) {
 	addr := netip.MustParseAddr
-	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16"))
 	if way.Addr != addr("172.19.255.254") {
 		t.Fatalf("host's address = %s", way.Addr)
 	}
@@ -22,7 +22,7 @@ func TestWayOut(t *testing.T) {
 	})}}, In: []desired.Tier{{Default: model.Pass, Rules: desired.RulesOf(desired.Rule{
 		ID: "not-from-outside", Action: model.Deny, Identities: desired.IdentitiesOf(model.IdentityExternal), Ports: []model.PortMatch{{Protocol: model.ProtoUDP, Lo: 1, Hi: 65535}},
 	})}}}
-	h := desired.Host{Name: "h1", Revision: 1, VTEP: addr("192.168.0.1"), ArpMode: model.ArpProxy, Private: way}
+	h := desired.Host{Name: "h1", Revision: 1, VTEP: addr("192.168.0.1"), ArpMode: model.ArpProxy, HostNAT: way}
 	h.PolicySets = h.PolicySets.Set(1, set)
 	for i, tenant := range []model.TenantName{"blue", "red"} { // equal addresses
 		id := model.NetworkID(i + 1)
@@ -81,11 +81,11 @@ func TestWayOut(t *testing.T) {
 // TestWayOut6 pins the same for IPv6.
 func TestWayOut6(t *testing.T) {
 	addr := netip.MustParseAddr
-	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
+	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	if way.Addr6 != addr("fd6d:809b:d5b4::ac13:fffe") {
 		t.Fatalf("host's address = %s", way.Addr6)
 	}
-	h := desired.Host{Name: "h1", Revision: 1, VTEP: addr("192.168.0.1"), ArpMode: model.ArpProxy, Private: way}
+	h := desired.Host{Name: "h1", Revision: 1, VTEP: addr("192.168.0.1"), ArpMode: model.ArpProxy, HostNAT: way}
 	mac := model.MAC{2, 2, 10, 0, 0, 1}
 	for i, tenant := range []model.TenantName{"blue", "red"} { // equal addresses; IPv6 only
 		id := model.NetworkID(i + 1)

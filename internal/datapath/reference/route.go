@@ -19,14 +19,14 @@ type refusal struct {
 
 // What the router tells (RFC 792, RFC 4443).
 var (
-	noHops  = refusal{driver.DropTTL, [2]uint8{11, 0}, [2]uint8{3, 0}}
-	noRoute = refusal{driver.DropUnknownDest, [2]uint8{3, 0}, [2]uint8{1, 0}}
-	nobody  = refusal{driver.DropUnknownDest, [2]uint8{3, 1}, [2]uint8{1, 3}}
+	noHops     = refusal{driver.DropTTL, [2]uint8{11, 0}, [2]uint8{3, 0}}
+	noRoute    = refusal{driver.DropUnknownDest, [2]uint8{3, 0}, [2]uint8{1, 0}}
+	noEndpoint = refusal{driver.DropUnknownDest, [2]uint8{3, 1}, [2]uint8{1, 3}}
 )
 
-// elsewhere tells whether an address is of another network of a network's domain:
+// isOtherNetwork tells whether an address is of another network of a network's domain:
 // its own subnets come first.
-func (t *tables) elsewhere(n *desired.Network, a netip.Addr) bool {
+func (t *tables) isOtherNetwork(n *desired.Network, a netip.Addr) bool {
 	if n.Joined == 0 || n.Contains(a) {
 		return false
 	}
@@ -44,7 +44,7 @@ func (t *tables) elsewhere(n *desired.Network, a netip.Addr) bool {
 // endpoint that has the address, as far as its MAC tells.
 func (t *tables) across(n *desired.Network, p *Packet) (s station, across, believed bool) {
 	a := senderAddr(p)
-	if s = t.stations.byAddr(n, a); s.network() == n.ID || !s.known() && !t.elsewhere(n, a) {
+	if s = t.stations.byAddr(n, a); s.network() == n.ID || !s.known() && !t.isOtherNetwork(n, a) {
 		return s, false, false
 	}
 	return s, true, s.remote != nil && s.mac() == p.SrcMAC && s.identity() != model.IdentityUnknown &&
@@ -68,7 +68,7 @@ func (t *tables) deliver(from origin, p *Packet) Verdict {
 // byRouter finds where the router of a sender's host sends a packet; outside tells
 // that it is by egress.
 func (t *tables) byRouter(from origin, p *Packet) (v Verdict, outside bool) {
-	if t.elsewhere(from.net, p.Dst) {
+	if t.isOtherNetwork(from.net, p.Dst) {
 		return t.route(from, p), false
 	}
 	if v = t.out(from, p); v.Passed() || from.net.Joined == 0 || from.net.Contains(p.Dst) {
@@ -89,7 +89,7 @@ func (t *tables) route(from origin, p *Packet) Verdict {
 	to := t.stations.byAddr(from.net, p.Dst)
 	net := t.networks[to.network()]
 	if net == nil || !net.Contains(p.Dst) {
-		return t.refuse(from, p, nobody)
+		return t.refuse(from, p, noEndpoint)
 	}
 	sent := *p
 	sent.Port, sent.DstMAC, sent.TTL = "", to.mac(), p.Hops()-1

@@ -225,7 +225,7 @@ func TestRouteBadSubnets(t *testing.T) {
 func TestRouteFromElsewhere(t *testing.T) {
 	f := New()
 	mustApply(t, f, routedState(func(h *desired.Host) {
-		h.ArpMode, h.Private = model.ArpFlood, desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+		h.ArpMode, h.HostNAT = model.ArpFlood, desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16"))
 		p, _ := h.Ports.Get("a")
 		port := *p
 		port.Private = ip("172.19.0.1")

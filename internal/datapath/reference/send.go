@@ -19,7 +19,7 @@ func (d *Driver) Send(p Packet) Verdict {
 	v := d.k.send(&p)
 	v.Packet = p
 	d.k.count(&p, &v)
-	d.k.tell(&p, &v)
+	d.k.report(&p, &v)
 	return v
 }
 
@@ -44,7 +44,7 @@ func (k *kernel) send(p *Packet) Verdict {
 		if n := k.exposedTo(p); n != nil {
 			return k.fromOutside(p, n)
 		}
-		if n := t.nativeAt(p.Dst); n != nil && t.private != nil {
+		if n := t.routedNetworkAt(p.Dst); n != nil && t.private != nil {
 			return k.fromStack(p, n)
 		}
 		var why string
@@ -152,12 +152,12 @@ func (t *tables) honest(port *desired.Port, p *Packet) bool {
 // neighbour handles ARP and neighbour discovery, which no policy touches.
 func (t *tables) neighbour(from origin, p *Packet) Verdict {
 	if t.routerAnswers(from, p) {
-		return Verdict{Answer: answer(p, askedFor(p), desired.RouterMAC)}
+		return Verdict{Answer: answer(p, requestedAddr(p), desired.RouterMAC)}
 	}
 	if t.serviceAnswers(from, p) {
-		return Verdict{Answer: answer(p, askedFor(p), desired.RouterMAC)}
+		return Verdict{Answer: answer(p, requestedAddr(p), desired.RouterMAC)}
 	}
-	if !p.DstMAC.Multicast() && !asks(p) {
+	if !p.DstMAC.Multicast() && !isNeighbourRequest(p) {
 		return t.toStation(from, p)
 	}
 	if t.arpMode == model.ArpFlood {
@@ -166,8 +166,8 @@ func (t *tables) neighbour(from origin, p *Packet) Verdict {
 		}
 		return t.toStation(from, p)
 	}
-	if asks(p) {
-		target := askedFor(p)
+	if isNeighbourRequest(p) {
+		target := requestedAddr(p)
 		if s := t.stations.onNetwork(from.net, target); s.known() && t.answers(from, s) {
 			return Verdict{Answer: answer(p, target, s.mac())}
 		}
@@ -183,11 +183,11 @@ func (t *tables) neighbour(from origin, p *Packet) Verdict {
 	return dropped(driver.DropUnknownDest)
 }
 
-func asks(p *Packet) bool {
+func isNeighbourRequest(p *Packet) bool {
 	return p.ARP != nil && p.ARP.Op == ARPRequest || p.ARP == nil && p.ICMPType == NDNeighborSolicit && p.ND != nil
 }
 
-func askedFor(p *Packet) netip.Addr {
+func requestedAddr(p *Packet) netip.Addr {
 	if p.ARP != nil {
 		return p.ARP.TargetIP
 	}
@@ -318,7 +318,7 @@ func (k *kernel) forwardBy(from origin, p *Packet, back *Verdict) Verdict {
 	}()
 	var rules []string
 	if p.DstMAC.Multicast() {
-		grouped := desired.Grouped(p.Dst)
+		grouped := desired.IsMulticastMember(p.Dst)
 		if t.arpMode != model.ArpFlood && !grouped {
 			return dropped(driver.DropUnknownDest)
 		}
@@ -339,7 +339,7 @@ func (k *kernel) forwardBy(from origin, p *Packet, back *Verdict) Verdict {
 		})
 		v.Rules = slices.Compact(slices.Sorted(slices.Values(rules)))
 		if v.Passed() {
-			k.conns.commit(orig, p, judged{network: from.net.ID})
+			k.conns.commit(orig, p, connectionState{network: from.net.ID})
 		}
 		return v
 	}
@@ -357,7 +357,7 @@ func (k *kernel) forwardBy(from origin, p *Packet, back *Verdict) Verdict {
 		here, there netip.Addr
 		dir         model.Direction
 	}{{orig.src, orig.dst, model.Out}, {orig.dst, orig.src, model.In}}
-	as := judged{outside: outside, network: t.peerAt(from.net, orig.src).Network, by: from.by, own: from.own}
+	as := connectionState{outside: outside, network: t.peerAt(from.net, orig.src).Network, by: from.by, own: from.own}
 	if from.port != nil {
 		as.by = was.by
 	}
@@ -421,7 +421,7 @@ func (t *tables) judge(port *desired.Port, dir model.Direction, other desired.Pe
 		t.decisions = append(t.decisions, driver.Decision{Direction: dir})
 		return false, "" // its rules are not in (any more)
 	}
-	end := driver.EndOf(driver.Asked{Direction: dir, Peer: other, Proto: orig.proto, Port: orig.dstPort}, set, t.set)
+	end := driver.PolicyEndOf(driver.JudgedConnection{Direction: dir, Peer: other, Proto: orig.proto, Port: orig.dstPort}, set, t.set)
 	said := end.Judge(set)
 	t.decisions = append(t.decisions, driver.DecisionOf(dir, said))
 	t.auditEvents = append(t.auditEvents, end.AuditEvents(said)...)

@@ -26,10 +26,10 @@ func tracked(n *desired.Network, f flow) flow {
 // serviceAnswers tells whether a container asks for a virtual address, or for a
 // link-local service address: the router answers for them.
 func (t *tables) serviceAnswers(from origin, p *Packet) bool {
-	if from.port == nil || !asks(p) {
+	if from.port == nil || !isNeighbourRequest(p) {
 		return false
 	}
-	a := askedFor(p)
+	a := requestedAddr(p)
 	return isServiceAddr(a) && t.hasServices(from.net) || t.virtual(from.net, a)
 }
 
@@ -48,7 +48,7 @@ func (k *kernel) serve(from origin, p *Packet) Verdict {
 		if isServiceAddr(p.Dst) && k.tables.hasServices(from.net) {
 			return k.toItself(from, p)
 		}
-		if k.takes(from.net, p) {
+		if k.isForService(from.net, p) {
 			return k.toService(from, p)
 		}
 		if p.hasPorts() && k.ownedBy(k.nat.behind[tupleOf(from.net, p)], p) {
@@ -90,7 +90,7 @@ func (k *kernel) toClient(from origin, p *Packet, tr *translation, v Verdict) Ve
 	if v.Sent != nil {
 		p = v.Sent
 	}
-	v.Sent = tr.back(p)
+	v.Sent = tr.toClient(p)
 	v.Sent.SrcMAC = desired.RouterMAC
 	return v
 }
@@ -174,7 +174,7 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 			fresh = true
 		}
 	}
-	q := tr.there(p)
+	q := tr.toBackend(p)
 	var v Verdict
 	switch backend := k.tables.stations.byAddr(from.net, tr.behind.dst); {
 	case tr.foreign && backend.known():
@@ -198,7 +198,7 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 	}
 	if !v.Passed() {
 		if v.Answer != nil { // of the router, about what the client never sent
-			v.Answer = tr.back(v.Answer)
+			v.Answer = tr.toClient(v.Answer)
 		}
 		return v
 	}
@@ -209,7 +209,7 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 			k.endTranslation(old)
 		}
 		k.nat.add(tr)
-		k.nat.remember(k.tables.services[tr.service], p.Src, tr.backend)
+		k.nat.setAffinity(k.tables.services[tr.service], p.Src, tr.backend)
 	}
 	k.nat.fragment(from.net, p, tr)
 	k.nat.countOut(tr, p)
@@ -247,11 +247,11 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 		}
 	}
 	pools := s.Pools()
-	key, stays := k.nat.stay(s, p.Src)
+	key, stays := k.nat.affinityBackend(s, p.Src)
 	if b, there := s.Backends.Get(key); !stays || !there || !pools.Of(v6, among).Has(b) {
-		slot := desired.Slot(s.Seed(), s.Affinity > 0 && !k.nat.room(s, p.Src), p.Src, p.Proto, p.SrcPort, p.DstPort)
+		slot := desired.Slot(s.Seed(), s.Affinity > 0 && !k.nat.hasAffinityRoom(s, p.Src), p.Src, p.Proto, p.SrcPort, p.DstPort)
 		if key, there = s.Choose(slot, v6, among); !there {
-			if among == desired.TrafficLocalDrop && pools.Anybody(v6) {
+			if among == desired.TrafficLocalDrop && pools.HasBackends(v6) {
 				return nil, dropped(driver.DropNoProvider)
 			}
 			return nil, refused(p)
@@ -330,7 +330,7 @@ func (k *kernel) toItself(from origin, p *Packet) Verdict {
 	}
 	k.nat.fragment(from.net, p, tr)
 	k.nat.countIn(tr, p)
-	q := tr.back(p)
+	q := tr.toClient(p)
 	q.SrcMAC, q.DstMAC = desired.RouterMAC, from.port.MAC
 	return Verdict{Ports: []string{from.port.IfName}, Sent: q}
 }
@@ -356,7 +356,7 @@ func refused(p *Packet) Verdict {
 
 // judgeServices judges the services that have changed, and those of networks that
 // have come or gone.
-func (p *desiredStates) judgeServices(old desired.Host, t *touched, flipped map[model.NetworkID]struct{}) {
+func (p *desiredStates) judgeServices(old desired.Host, t *changedObjects, flipped map[model.NetworkID]struct{}) {
 	again := map[model.ServiceKey]struct{}{}
 	for c := range p.want.Services.Diff(old.Services) {
 		again[c.Key] = struct{}{}

@@ -94,14 +94,14 @@ func TestAffinityBounded(t *testing.T) {
 	s := &desired.Service{Key: model.ServiceKey{Tenant: "blue", Name: "shop"}, Affinity: time.Hour}
 	client := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
 	for i := range desired.MaxAffine + 1 {
-		x.remember(s, client(i), model.EndpointKey{ID: "e"})
+		x.setAffinity(s, client(i), model.EndpointKey{ID: "e"})
 	}
-	if _, ok := x.stay(s, client(desired.MaxAffine)); ok || len(x.affine) != desired.MaxAffine {
+	if _, ok := x.affinityBackend(s, client(desired.MaxAffine)); ok || len(x.affine) != desired.MaxAffine {
 		t.Errorf("%d clients are remembered, the last one: %v", len(x.affine), ok)
 	}
 	now = now.Add(time.Hour)
-	x.remember(s, client(desired.MaxAffine), model.EndpointKey{ID: "e"})
-	if _, ok := x.stay(s, client(desired.MaxAffine)); !ok || len(x.affine) != 1 {
+	x.setAffinity(s, client(desired.MaxAffine), model.EndpointKey{ID: "e"})
+	if _, ok := x.affinityBackend(s, client(desired.MaxAffine)); !ok || len(x.affine) != 1 {
 		t.Errorf("%d clients are remembered later, the last one: %v", len(x.affine), ok)
 	}
 }

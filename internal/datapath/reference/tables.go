@@ -18,7 +18,7 @@ type header struct {
 	vtep    netip.Addr
 	fwdMode model.FwdMode
 	arpMode model.ArpMode
-	way     desired.Private // zero = none
+	way     desired.HostNAT // zero = none
 	tunnels desired.Map[netip.Addr, model.HostName]
 	nodes   desired.Map[netip.Addr, netip.Addr]
 	shared  desired.Map[netip.Addr, struct{}] // nodes' addresses at which services have faces
@@ -38,7 +38,7 @@ type tables struct {
 	services  map[model.ServiceKey]*desired.Service
 	vips      groups[netip.Addr, model.ServiceKey] // who wants an address, of any domain
 	frontends groups[netip.Addr, model.ServiceKey] // who has some face there
-	private   *desired.Private                     // nil = none
+	private   *desired.HostNAT                     // nil = none
 	byPrivate map[netip.Addr]*desired.Port
 
 	decisions   []driver.Decision  // of the packet under way, in order
@@ -76,7 +76,7 @@ func index(o objects) *tables {
 
 func (t *tables) setHeader(h header) {
 	t.header, t.private = h, nil
-	if h.way != (desired.Private{}) {
+	if h.way != (desired.HostNAT{}) {
 		t.private = &h.way
 	}
 }
@@ -176,7 +176,7 @@ func (d *Driver) Inspect(context.Context) (string, error) {
 	}
 	slices.Sort(lines)
 	head := fmt.Sprintf("host %s vtep %s %s %s\n", o.header.name, addrText(o.header.vtep), o.header.fwdMode, o.header.arpMode)
-	if w := o.header.way; w != (desired.Private{}) {
+	if w := o.header.way; w != (desired.HostNAT{}) {
 		head = strings.TrimSuffix(head, "\n") + fmt.Sprintf(" private %s %s host %s %s at %s router %s\n", addrText(w.Subnet), addrText(w.Subnet6), addrText(w.Addr), addrText(w.Addr6), w.Interface, w.RouterMAC)
 	}
 	if len(lines) == 0 {

@@ -129,15 +129,15 @@ func fragOf(n *desired.Network, p *Packet) fragKey {
 	return fragKey{n.Domain(), p.Src, p.Dst, p.Proto, p.Frag.ID}
 }
 
-// stay returns the backend that a client of a service stays with.
-func (x *nat) stay(s *desired.Service, client netip.Addr) (model.EndpointKey, bool) {
+// affinityBackend returns the backend that a client of a service stays with.
+func (x *nat) affinityBackend(s *desired.Service, client netip.Addr) (model.EndpointKey, bool) {
 	a, ok := x.affine[affineKey{s.Key, client}]
 	return a.backend, ok && x.now().Sub(a.last) < s.Affinity
 }
 
-// room tells whether a client of a service can be remembered; others whose time is over
+// hasAffinityRoom tells whether a client of a service can be remembered; others whose time is over
 // make room.
-func (x *nat) room(s *desired.Service, client netip.Addr) bool {
+func (x *nat) hasAffinityRoom(s *desired.Service, client netip.Addr) bool {
 	if _, known := x.affine[affineKey{s.Key, client}]; known || len(x.clients[s.Key]) < desired.MaxAffine {
 		return true
 	}
@@ -150,9 +150,9 @@ func (x *nat) room(s *desired.Service, client netip.Addr) bool {
 	return len(x.clients[s.Key]) < desired.MaxAffine
 }
 
-// remember notes to whom a client's new connection went, if there is room.
-func (x *nat) remember(s *desired.Service, client netip.Addr, backend model.EndpointKey) {
-	if s.Affinity == 0 || !x.room(s, client) {
+// setAffinity notes to whom a client's new connection went, if there is room.
+func (x *nat) setAffinity(s *desired.Service, client netip.Addr, backend model.EndpointKey) {
+	if s.Affinity == 0 || !x.hasAffinityRoom(s, client) {
 		return
 	}
 	k := affineKey{s.Key, client}
@@ -167,9 +167,9 @@ func (x *nat) forgetClients(k model.ServiceKey) {
 	delete(x.clients, k)
 }
 
-// there translates a client's packet, or an error of the client's about a packet
+// toBackend translates a client's packet, or an error of the client's about a packet
 // that it got.
-func (tr *translation) there(p *Packet) *Packet {
+func (tr *translation) toBackend(p *Packet) *Packet {
 	q := *p
 	q.Src, q.Dst = tr.behind.src, tr.behind.dst
 	if q.hasPorts() {
@@ -183,9 +183,9 @@ func (tr *translation) there(p *Packet) *Packet {
 	return &q
 }
 
-// back translates a packet to the client, or an error about one that the client
+// toClient translates a packet to the client, or an error about one that the client
 // sent; the sender of an error keeps its address unless it is the backend.
-func (tr *translation) back(p *Packet) *Packet {
+func (tr *translation) toClient(p *Packet) *Packet {
 	q := *p
 	q.Dst = tr.original.src
 	if p.Src == tr.behind.dst {
@@ -244,7 +244,7 @@ func (k *kernel) serviceChanged(key model.ServiceKey) {
 		for _, a := range append(frontendAddrs(s), s.IPv4, s.IPv6) {
 			maps.Copy(again, k.tables.vips[a])
 			if a.IsValid() {
-				maps.Copy(again, k.tables.facedAt(a))
+				maps.Copy(again, k.tables.servicesAt(a))
 			}
 		}
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// errBroke ends an Apply after the writes that BreakAfter grants.
-var errBroke = errors.New("apply: interrupted by the data plane")
+// errInjected ends an Apply after the writes that BreakAfter grants.
+var errInjected = errors.New("apply: interrupted by the data plane")
 
 // write makes the objects that may differ, or with whole all there are, as the
 // picture has them, one at a time: what others refer to comes first and leaves
 // last. complete is false when one was refused.
-func (k *kernel) write(p *desiredStates, t touched, whole bool, report *driver.Report) (complete bool, err error) {
+func (k *kernel) write(p *desiredStates, t changedObjects, whole bool, report *driver.Report) (complete bool, err error) {
 	w := &writer{k: k, report: report, status: p.status, complete: true}
 	var ports []string
 	var remotes []desired.RemoteKey
@@ -122,7 +122,7 @@ func (w *writer) do(object, port string, op func()) {
 		}
 	}
 	if w.k.budget == 0 {
-		w.err = errBroke
+		w.err = errInjected
 		return
 	}
 	if w.k.budget > 0 {
@@ -134,8 +134,8 @@ func (w *writer) do(object, port string, op func()) {
 
 func (w *writer) header(want desired.Host) {
 	h := header{name: want.Name, vtep: want.VTEP, fwdMode: want.FwdMode, arpMode: want.ArpMode}
-	if want.Private != nil {
-		h.way = *want.Private
+	if want.HostNAT != nil {
+		h.way = *want.HostNAT
 	}
 	h.tunnels = want.Tunnels
 	if old := w.k.objects.header.tunnels; !differs(h.tunnels, old) {

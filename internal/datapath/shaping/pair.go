@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Named is the name of a port's device with a prefix of two letters.
-func Named(prefix, port string) string {
+// DeviceName is the name of a port's device with a prefix of two letters.
+func DeviceName(prefix, port string) string {
 	sum := sha256.Sum256([]byte(port))
 	return prefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:13])
 }

@@ -26,15 +26,15 @@ import (
 // most of the places at once, or find none, and streams get by luck what they get. Not
 // where places are counted in packets, of which one would be several then.
 const (
-	wait       = 18 * time.Millisecond
-	waitFast   = 4500 * time.Microsecond // from fast on
-	fast       = 100_000_000             // bits a second; what waits at it waits below, too, if that is less than wait
-	cutUpTo    = 200_000_000             // bits a second; beyond it costs more than it gives
-	fewPackets = 4
-	leastBurst = 3    // full packets, of a burst that is left open; as desired.Limit.Bucket has them of 1,500 bytes
-	packet     = 1514 // bytes of Ethernet
-	tagged     = 4    // bytes of a VLAN tag beside it
-	tick       = 64   // ns, of which the kernel's interface has bursts
+	queueDelay     = 18 * time.Millisecond
+	queueDelayFast = 4500 * time.Microsecond // from fast on
+	fastRate       = 100_000_000             // bits a second; what waits at it waits below, too, if that is less than wait
+	segmentUpTo    = 200_000_000             // bits a second; beyond it costs more than it gives
+	minPackets     = 4
+	leastBurst     = 3    // full packets, of a burst that is left open; as desired.Limit.Bucket has them of 1,500 bytes
+	packet         = 1514 // bytes of Ethernet
+	tagged         = 4    // bytes of a VLAN tag beside it
+	tick           = 64   // ns, of which the kernel's interface has bursts
 	// noPeak is a peak rate that is none, bytes a second: a bucket with one has a size
 	// from which on packets are cut. Its lower 32 bits, which the kernel asks for, are
 	// not 0.
@@ -44,9 +44,9 @@ const (
 	inMemory, fairPackets = 2304, 8
 )
 
-// lackFor is how long a kernel is believed to have no token bucket: somebody may load
+// unsupportedFor is how long a kernel is believed to have no token bucket: somebody may load
 // the module.
-const lackFor = 10 * time.Minute
+const unsupportedFor = 10 * time.Minute
 
 // Kernel is what queues ask of a kernel; *netlink.Handle is one.
 type Kernel interface {
@@ -68,10 +68,10 @@ type Queues struct {
 	links Kernel
 	major uint16
 
-	mu     sync.Mutex
-	unfair bool      // this kernel has no fq_codel
-	lacks  error     // what it said when it had no token bucket
-	lacked time.Time // when that was
+	mu            sync.Mutex
+	unfair        bool      // this kernel has no fq_codel
+	missingQdiscs error     // what it said when it had no token bucket
+	lacked        time.Time // when that was
 }
 
 // New returns the queues with a major number, on interfaces that links sees; nil = the
@@ -90,10 +90,10 @@ func (q *Queues) handle() uint32 { return netlink.MakeHandle(q.major, 0) }
 func (q *Queues) Unsupported() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if time.Since(q.lacked) > lackFor {
+	if time.Since(q.lacked) > unsupportedFor {
 		return nil
 	}
-	return q.lacks
+	return q.missingQdiscs
 }
 
 // Queue is a queue that an interface has: the bucket, and the kind of what is in it.
@@ -109,16 +109,16 @@ const (
 	fair      = "fq_codel"
 )
 
-// Of is a limit as the kernel has it on an interface whose packets are those of one with
+// QueueFor is a limit as the kernel has it on an interface whose packets are those of one with
 // an MTU, with a FIFO. Limits are of IP, and the kernel counts whole frames: the rate is
 // what full frames of Ethernet make of it, with smaller ones less passes. Whatever the
 // burst, one full packet always fits: what does not would never pass.
-func (q *Queues) Of(index int, l desired.Limit, mtu int) Queue {
+func (q *Queues) QueueFor(index int, l desired.Limit, mtu int) Queue {
 	frame := uint64(max(packet, mtu+packet-1500)) //nolint:gosec // not negative
 	bytes := l.Bits / 8 * packet / (packet - 14)
-	most := desired.Limit{Bits: max(l.Bits, fast)}
-	in, limit := bytesFIFO, min(l.Bytes(wait), most.Bytes(waitFast), math.MaxInt32)
-	if limit < fewPackets*packet {
+	most := desired.Limit{Bits: max(l.Bits, fastRate)}
+	in, limit := bytesFIFO, min(l.Bytes(queueDelay), most.Bytes(queueDelayFast), math.MaxInt32)
+	if limit < minPackets*packet {
 		in, limit = headDrop, max(2, limit/packet)
 	} else {
 		limit = max(limit, 2*frame)
@@ -132,7 +132,7 @@ func (q *Queues) Of(index int, l desired.Limit, mtu int) Queue {
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: q.handle()},
 		Rate:       bytes, Limit: uint32(limit), Buffer: uint32(min(ticks+1, math.MaxInt32)),
 	}
-	if in == bytesFIFO && l.Bits <= cutUpTo && frame == packet {
+	if in == bytesFIFO && l.Bits <= segmentUpTo && frame == packet {
 		t.Peakrate, t.Minburst = noPeak, packet+tagged
 	}
 	return Queue{t, in}
@@ -170,10 +170,10 @@ func (q *Queues) Have() (map[int]Queue, error) {
 // the MTU of the endpoint whose packets it takes. Waiting packets stay when the rate
 // changes.
 func (q *Queues) Set(have map[int]Queue, index int, l desired.Limit, mtu int) (changed bool, err error) {
-	want, is := q.Of(index, l, mtu), have[index]
+	want, is := q.QueueFor(index, l, mtu), have[index]
 	turns := is.Bucket != nil && is.In == fair
 	if is.Bucket != nil && !turns { // whether there may be more in it than a FIFO is asked first
-		if turns, err = q.takeTurns(want); err != nil {
+		if turns, err = q.setFairQueueing(want); err != nil {
 			return false, err
 		}
 	}
@@ -188,13 +188,13 @@ func (q *Queues) Set(have map[int]Queue, index int, l desired.Limit, mtu int) (c
 		if errors.Is(err, unix.ENOENT) {
 			err = fmt.Errorf("this kernel has no token bucket (sch_tbf), so bandwidth limits have no effect: %w", err)
 			q.mu.Lock()
-			q.lacks, q.lacked = err, time.Now()
+			q.missingQdiscs, q.lacked = err, time.Now()
 			q.mu.Unlock()
 			return false, err
 		}
 		return false, fmt.Errorf("interface %d: queue: %w", index, err)
 	}
-	if turns, err = q.takeTurns(want); err != nil {
+	if turns, err = q.setFairQueueing(want); err != nil {
 		return false, err
 	}
 	if turns {
@@ -222,9 +222,9 @@ func (q *Queues) inside(x Queue) netlink.QdiscAttrs {
 	return netlink.QdiscAttrs{LinkIndex: x.Bucket.LinkIndex, Parent: q.handle() | 1}
 }
 
-// takeTurns lets the streams of a bucket take turns, by fq_codel, and tells whether this
+// setFairQueueing lets the streams of a bucket take turns, by fq_codel, and tells whether this
 // kernel has that. It asks a kernel that has not only once.
-func (q *Queues) takeTurns(x Queue) (bool, error) {
+func (q *Queues) setFairQueueing(x Queue) (bool, error) {
 	q.mu.Lock()
 	unfair := q.unfair
 	q.mu.Unlock()

@@ -38,7 +38,7 @@ func TestOf(t *testing.T) {
 		{desired.Limit{Bits: 100_000_000, Burst: 2000}, 1450, 12_616_666, 56_250, 158, bytesFIFO, true},
 		{desired.Limit{Bits: 100_000_000, Burst: 1000}, 1450, 12_616_666, 56_250, 120, bytesFIFO, true},
 	} {
-		q := New(nil, 1).Of(1, tc.limit, tc.mtu)
+		q := New(nil, 1).QueueFor(1, tc.limit, tc.mtu)
 		b := q.Bucket
 		us := uint64(b.Buffer) * tick / 1000
 		if b.Rate != tc.rate || b.Limit != tc.fifo || q.In != tc.in || us < tc.microsecond*98/100 || us > tc.microsecond*102/100+1 || (b.Peakrate > 0) != tc.cut || tc.cut && b.Minburst < packet {
@@ -50,7 +50,7 @@ func TestOf(t *testing.T) {
 // A queue is another one by each of what a rate makes of it.
 func TestEqual(t *testing.T) {
 	of := func(change func(*Queue)) Queue {
-		q := New(nil, 1).Of(1, desired.Limit{Bits: 50_000_000}, 1450)
+		q := New(nil, 1).QueueFor(1, desired.Limit{Bits: 50_000_000}, 1450)
 		change(&q)
 		return q
 	}
@@ -71,7 +71,7 @@ func TestEqual(t *testing.T) {
 // Somebody else's bucket is none of ours.
 func TestOthers(t *testing.T) {
 	k := &kernel{asked: map[string]int{}}
-	theirs := New(nil, 0x200).Of(7, desired.Limit{Bits: 50_000_000}, 1450)
+	theirs := New(nil, 0x200).QueueFor(7, desired.Limit{Bits: 50_000_000}, 1450)
 	if err := k.QdiscReplace(theirs.Bucket); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestUnsupportedQueuesAreTriedAgainAfterAWhile(t *testing.T) {
 	if !errors.Is(err, unix.ENOENT) || !errors.Is(q.Unsupported(), unix.ENOENT) {
 		t.Error(err, q.Unsupported())
 	}
-	q.lacked = time.Now().Add(-lackFor - time.Second)
+	q.lacked = time.Now().Add(-unsupportedFor - time.Second)
 	if err := q.Unsupported(); err != nil {
 		t.Error("after a while:", err)
 	}

@@ -68,34 +68,34 @@ func (i Identity) Tenants() []string {
 // Scope returns the tenants to which everything that the identity reads is limited; nil =
 // it is not limited.
 func (i Identity) Scope() []string {
-	if i.Has(ClusterAdmin) || i.Has(Viewer) {
+	if i.HasRole(ClusterAdmin) || i.HasRole(Viewer) {
 		return nil
 	}
 	return i.Tenants()
 }
 
-// Has reports whether the identity has a role.
-func (i Identity) Has(role Role) bool {
+// HasRole reports whether the identity has a role.
+func (i Identity) HasRole(role Role) bool {
 	return slices.ContainsFunc(i.Grants, func(g Grant) bool { return g.Role == role })
 }
 
-// MayAsk refuses an identity that has a capability for no Resource at all. It returns the
+// CheckCapability refuses an identity that has a capability for no Resource at all. It returns the
 // mightiest role that has it for some.
-func (i Identity) MayAsk(c Capability) (Role, error) {
+func (i Identity) CheckCapability(c Capability) (Role, error) {
 	for _, role := range c.roles() {
-		if i.Has(role) {
+		if i.HasRole(role) {
 			return role, nil
 		}
 	}
 	if len(i.Grants) == 0 {
 		return "", httpguard.Forbidden("%s has no right to anything: %s", i, i.Note)
 	}
-	return "", httpguard.Forbidden("%s has no right to this; it needs the role %s", i, i.needed(c))
+	return "", httpguard.Forbidden("%s has no right to this; it needs the role %s", i, i.rolesText(c))
 }
 
-// MayAskUnknown refuses all but cluster admins what is no route.
-func (i Identity) MayAskUnknown() (Role, error) {
-	role, err := i.MayAsk(AdminOnly)
+// CheckUnknownRoute refuses all but cluster admins what is no route.
+func (i Identity) CheckUnknownRoute() (Role, error) {
+	role, err := i.CheckCapability(AdminOnly)
 	if err != nil && len(i.Grants) > 0 {
 		err = httpguard.Forbidden("%s has no right to this: there is no such route for its role; it needs the role %s", i, ClusterAdmin)
 	}
@@ -105,12 +105,12 @@ func (i Identity) MayAskUnknown() (Role, error) {
 // Authorize decides whether the identity has a capability for a Resource. It returns the
 // role that has it.
 func (i Identity) Authorize(c Capability, r Resource) (Role, error) {
-	if _, err := i.MayAsk(c); err != nil {
+	if _, err := i.CheckCapability(c); err != nil {
 		return "", err
 	}
 	var why []string
 	for _, role := range c.roles() {
-		if !i.Has(role) {
+		if !i.HasRole(role) {
 			continue
 		}
 		no := ""
@@ -125,7 +125,7 @@ func (i Identity) Authorize(c Capability, r Resource) (Role, error) {
 		}
 		why = append(why, no)
 	}
-	return "", httpguard.Forbidden("%s has no right to this: %s; it needs the role %s", i, strings.Join(why, "; "), i.needed(c))
+	return "", httpguard.Forbidden("%s has no right to this: %s; it needs the role %s", i, strings.Join(why, "; "), i.rolesText(c))
 }
 
 // notOwnTenants says why a Resource is not of the admin's tenants alone; empty = it is.
@@ -153,10 +153,10 @@ func (i Identity) notOwnHost(r Resource) string {
 	return ""
 }
 
-// needed names the roles that have a capability: "cluster-admin, viewer or tenant-admin of
+// rolesText names the roles that have a capability: "cluster-admin, viewer or tenant-admin of
 // its tenant". Programs' roles are named to programs only.
-func (i Identity) needed(c Capability) string {
-	program := i.Has(Host) || i.Has(Netmaster)
+func (i Identity) rolesText(c Capability) string {
+	program := i.HasRole(Host) || i.HasRole(Netmaster)
 	var roles []string
 	for _, role := range c.roles() {
 		text := string(role)

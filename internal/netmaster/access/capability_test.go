@@ -104,7 +104,7 @@ func TestAuthorize(t *testing.T) {
 		if err != nil && (httpguard.RefusalOf(err).Status != http.StatusForbidden || !strings.Contains(err.Error(), "has no right to")) {
 			t.Errorf("%s: %v", tc.who, err)
 		}
-		if _, err := everybody[tc.who].MayAsk(tc.need); err != nil && tc.want != "" {
+		if _, err := everybody[tc.who].CheckCapability(tc.need); err != nil && tc.want != "" {
 			t.Errorf("%s may not ask for what it may: %v", tc.who, err)
 		}
 	}

@@ -98,8 +98,8 @@ func (i Identity) String() string {
 	return httpguard.Clip(i.Name) + " (" + i.How + ", " + strings.Join(grants, "; ") + ")"
 }
 
-// Everyone is the identity of clients where authentication is off: they may do all.
-func Everyone() Identity {
+// AuthenticationOff is the identity of clients where authentication is off: they may do all.
+func AuthenticationOff() Identity {
 	return Identity{How: ByNothing, Grants: []Grant{{Role: ClusterAdmin}}}
 }
 
@@ -112,15 +112,15 @@ type Bearer interface {
 	Identify(ctx context.Context, token string) (Identity, error)
 }
 
-// Shared is the Bearer for the tokens of a file that all have, who may do all: as
+// SharedTokens is the Bearer for the tokens of a file that all have, who may do all: as
 // netmaster's --token-file means it.
-type Shared func(token string) bool
+type SharedTokens func(token string) bool
 
 // Takes implements Bearer.
-func (s Shared) Takes(token string) bool { return s(token) }
+func (s SharedTokens) Takes(token string) bool { return s(token) }
 
 // Identify implements Bearer.
-func (s Shared) Identify(_ context.Context, token string) (Identity, error) {
+func (s SharedTokens) Identify(_ context.Context, token string) (Identity, error) {
 	if !s(token) {
 		return Identity{}, httpguard.Unauthorized("the token is not accepted")
 	}

@@ -16,9 +16,9 @@ import (
 // Timeout is how long an APIC and a gateway may take for an answer, by default.
 const Timeout = 30 * time.Second
 
-// passes is how often a difference is worked out before what the APIC does with it
+// maxRounds is how often a difference is worked out before what the APIC does with it
 // is taken for a fault.
-const passes = 3
+const maxRounds = 3
 
 // APICConfig says which APIC, and as who.
 type APICConfig struct {
@@ -79,11 +79,11 @@ func (a *APIC) Apply(ctx context.Context, f Fabric) (Report, error) {
 	for try := 0; ; try++ {
 		report.Problems = slices.Clone(x.problems)
 		err = a.converge(ctx, want, x.outer, &report)
-		if try > 0 || !errors.Is(err, errEnded) {
+		if try > 0 || !errors.Is(err, errSessionEnded) {
 			break
 		}
 	}
-	if errors.Is(err, errEnded) {
+	if errors.Is(err, errSessionEnded) {
 		err = model.Errorf(model.ErrUnavailable, "the APIC ends each session at once: %w", err)
 	}
 	report.Problems = sortProblems(report.Problems)
@@ -94,14 +94,14 @@ func (a *APIC) Apply(ctx context.Context, f Fabric) (Report, error) {
 func (a *APIC) Close(ctx context.Context) { a.session.end(ctx) }
 
 // converge works the difference out and writes it, until there is none.
-func (a *APIC) converge(ctx context.Context, want tree, outer []outer, report *Report) error {
-	for range passes {
+func (a *APIC) converge(ctx context.Context, want tree, outer []externalReference, report *Report) error {
+	for range maxRounds {
 		have, err := a.read(ctx, want)
 		if err != nil {
 			return err
 		}
 		d := diff(want, have, outer)
-		kept, err := a.spare(ctx, d)
+		kept, err := a.keepPopulatedTenants(ctx, d)
 		if err != nil {
 			return err
 		}
@@ -131,14 +131,14 @@ func (a *APIC) read(ctx context.Context, want tree) (tree, error) {
 	}
 	for _, class := range roots {
 		q := url.Values{"query-target-filter": {"eq(" + class + `.annotation,"` + a.mark + `")`}}
-		list, err := a.session.ask(ctx, http.MethodGet, "/api/class/"+class+".json?"+q.Encode(), nil)
+		list, err := a.session.request(ctx, http.MethodGet, "/api/class/"+class+".json?"+q.Encode(), nil)
 		if err != nil {
 			return nil, err
 		}
 		for _, o := range list {
 			rest, ok := strings.CutPrefix(o.Attributes["dn"], "uni/")
 			if o.class != class || !ok || o.Attributes["annotation"] != a.mark {
-				return nil, nonsense("an object that was not asked for")
+				return nil, malformedResponse("an object that was not asked for")
 			}
 			tn, _, _ := strings.Cut(rest, "/")
 			tenants["uni/"+tn] = true
@@ -147,14 +147,14 @@ func (a *APIC) read(ctx context.Context, want tree) (tree, error) {
 	have := tree{}
 	for _, dn := range slices.Sorted(maps.Keys(tenants)) {
 		q := url.Values{"query-target": {"subtree"}, "target-subtree-class": {subtreeClasses()}}
-		list, err := a.session.ask(ctx, http.MethodGet, moPath(dn)+"?"+q.Encode(), nil)
+		list, err := a.session.request(ctx, http.MethodGet, moPath(dn)+"?"+q.Encode(), nil)
 		if err != nil {
 			return nil, err
 		}
 		for _, o := range list {
 			at := o.Attributes["dn"]
 			if at != dn && !strings.HasPrefix(at, dn+"/") {
-				return nil, nonsense("an object outside of what was asked for")
+				return nil, malformedResponse("an object outside of what was asked for")
 			}
 			have[at] = object{o.class, o.Attributes, o.Attributes["annotation"] == a.mark, o.Attributes["state"]}
 		}
@@ -165,16 +165,16 @@ func (a *APIC) read(ctx context.Context, want tree) (tree, error) {
 // impliedInTenant are classes of objects that the APIC makes in each tenant.
 var impliedInTenant = map[string]bool{"fvRsTenantMonPol": true, "vnsSvcCont": true}
 
-// spare takes the removal of tenants out of d that have children of classes that
+// keepPopulatedTenants takes the removal of tenants out of d that have children of classes that
 // were not read, and tells which.
-func (a *APIC) spare(ctx context.Context, d *difference) (kept []Problem, err error) {
+func (a *APIC) keepPopulatedTenants(ctx context.Context, d *difference) (kept []Problem, err error) {
 	var removes []op
 	for _, o := range d.removes {
 		if o.class != "fvTenant" {
 			removes = append(removes, o)
 			continue
 		}
-		list, err := a.session.ask(ctx, http.MethodGet, moPath(o.dn)+"?query-target=children", nil)
+		list, err := a.session.request(ctx, http.MethodGet, moPath(o.dn)+"?query-target=children", nil)
 		if err != nil {
 			return nil, err
 		}
@@ -186,7 +186,7 @@ func (a *APIC) spare(ctx context.Context, d *difference) (kept []Problem, err er
 		}
 		if other != "" {
 			kept = append(kept, Problem{o.dn, "is not wanted any more, and stays because " + other + " below it is not ours"})
-			removes = append(removes, a.emptied(o.dn, list)...)
+			removes = append(removes, a.clearTenant(o.dn, list)...)
 			continue
 		}
 		removes = append(removes, o)
@@ -195,8 +195,8 @@ func (a *APIC) spare(ctx context.Context, d *difference) (kept []Problem, err er
 	return kept, nil
 }
 
-// emptied removes what is ours in a tenant that stays.
-func (a *APIC) emptied(dn string, children []named) (out []op) {
+// clearTenant removes what is ours in a tenant that stays.
+func (a *APIC) clearTenant(dn string, children []named) (out []op) {
 	for _, c := range children {
 		if _, ok := classes[c.class]; ok && c.Attributes["annotation"] == a.mark && parent(c.Attributes["dn"]) == dn {
 			out = append(out, op{dn: c.Attributes["dn"], class: c.class, status: "deleted"})
@@ -212,8 +212,8 @@ func (a *APIC) emptied(dn string, children []named) (out []op) {
 func (a *APIC) write(ctx context.Context, d *difference, report *Report) error {
 	refused := 0
 	var first error
-	for _, p := range append(posts(d.adds), posts(d.removes)...) {
-		_, err := a.session.ask(ctx, http.MethodPost, moPath(p.dn), a.body(p))
+	for _, p := range append(groupPosts(d.adds), groupPosts(d.removes)...) {
+		_, err := a.session.request(ctx, http.MethodPost, moPath(p.dn), a.body(p))
 		switch {
 		case err == nil:
 			report.Writes++
@@ -238,13 +238,13 @@ type post struct {
 	below []*post
 }
 
-// posts puts ops, parents first, into requests.
-func posts(ops []op) (out []*post) {
+// groupPosts puts ops, parents first, into requests.
+func groupPosts(ops []op) (out []*post) {
 	at := map[string]*post{}
 	for _, o := range ops {
 		p := &post{op: o}
 		at[o.dn] = p
-		if up := at[parent(o.dn)]; up != nil && !classes[up.class].alone {
+		if up := at[parent(o.dn)]; up != nil && !classes[up.class].withoutChildren {
 			up.below = append(up.below, p)
 			continue
 		}

@@ -107,25 +107,25 @@ func (x *index) addRule(all map[contractKey]*contract, g model.GroupKey, r model
 	}
 }
 
-// outside is a contract that is not ours and that a group refers to.
-type outside struct {
+// externalContract is a contract that is not ours and that a group refers to.
+type externalContract struct {
 	dn       string
 	provided bool
 }
 
-// outsideOf returns the group's external contracts, each once, by DN.
-func (x *index) outsideOf(g Group) []outside {
-	seen := map[outside]bool{}
+// externalContractsOf returns the group's external contracts, each once, by DN.
+func (x *index) externalContractsOf(g Group) []externalContract {
+	seen := map[externalContract]bool{}
 	for _, name := range g.ExtContracts {
 		e, ok := x.external[model.ExtContractsKey{Tenant: g.Key.Tenant, Name: name}]
 		if !ok {
 			x.problem("endpointGroup "+g.Key.String(), "external contracts "+name+" do not exist")
 		}
 		for _, dn := range e.Contracts {
-			seen[outside{dn, e.Type == model.ContractsProvided}] = true
+			seen[externalContract{dn, e.Type == model.ContractsProvided}] = true
 		}
 	}
-	return slices.SortedFunc(maps.Keys(seen), func(a, b outside) int {
+	return slices.SortedFunc(maps.Keys(seen), func(a, b externalContract) int {
 		if c := cmp.Compare(a.dn, b.dn); c != 0 || a.provided == b.provided {
 			return c
 		}

@@ -28,7 +28,7 @@ func (d *difference) empty() bool { return len(d.adds)+len(d.removes) == 0 }
 const missing = "missing-target"
 
 // diff compares; outer are the references of want to others' contracts.
-func diff(want, have tree, outer []outer) *difference {
+func diff(want, have tree, outer []externalReference) *difference {
 	d := &difference{}
 	wanted, blocked := maps.Clone(want), map[string]bool{}
 	for _, o := range outer {
@@ -48,9 +48,9 @@ func diff(want, have tree, outer []outer) *difference {
 			d.change(dn, w, h, "")
 		case h.ours:
 			d.change(dn, w, h, "modified")
-		case classes[w.class].foreign == used:
+		case classes[w.class].unmanaged == used:
 			blocked[dn] = true // it is whole as it is
-		case classes[w.class].foreign == refused && len(w.differs(h)) > 0, w.class == "fvAEPg", w.class == "vzBrCP", w.class == "vzFilter":
+		case classes[w.class].unmanaged == refused && len(w.differs(h)) > 0, w.class == "fvAEPg", w.class == "vzBrCP", w.class == "vzFilter":
 			d.problem(dn, "exists at the APIC and is not ours: it is left alone")
 			blocked[dn] = true
 		}
@@ -68,7 +68,7 @@ func diff(want, have tree, outer []outer) *difference {
 
 // judge takes a reference away that would be to another contract than the one
 // that was meant, or tells that there is none.
-func (d *difference) judge(wanted, have tree, o outer) {
+func (d *difference) judge(wanted, have tree, o externalReference) {
 	tenant, _, _ := strings.Cut(o.rel, "/ap-")
 	own := tenant + "/brc-" + o.name
 	_, there := have[own]

@@ -52,11 +52,11 @@ type index struct {
 	rules    map[model.PolicyKey][]model.Rule
 	profile  map[model.GroupKey]model.AppProfileKey // of the groups that are in one
 	problems []Problem
-	outer    []outer // references to contracts outside
+	outer    []externalReference // references to contracts outside
 }
 
-// outer is a group's reference, with the DN rel, to a contract that is not ours.
-type outer struct{ rel, name, dn, object string }
+// externalReference is a group's reference, with the DN rel, to a contract that is not ours.
+type externalReference struct{ rel, name, dn, object string }
 
 // check returns f by its keys. What no store of ours can hold is an error of kind
 // model.ErrInvalid; what one can hold and a fabric cannot is a problem.
@@ -94,11 +94,11 @@ func (f Fabric) check() (*index, error) {
 			x.rules[r.Key.PolicyKey()] = append(x.rules[r.Key.PolicyKey()], r)
 		}
 	}
-	return x, x.tie()
+	return x, x.assignProfiles()
 }
 
-// tie puts groups into profiles.
-func (x *index) tie() error {
+// assignProfiles puts groups into profiles.
+func (x *index) assignProfiles() error {
 	x.Profiles = slices.SortedFunc(slices.Values(x.Profiles), func(a, b model.AppProfile) int {
 		return cmp.Or(cmp.Compare(a.Key.Tenant, b.Key.Tenant), cmp.Compare(a.Key.Name, b.Key.Name))
 	})

@@ -29,10 +29,10 @@ type GatewayConfig struct {
 	URL       string            // "" = GatewayURL
 	Transport http.RoundTripper // nil = http.DefaultTransport
 	Timeout   time.Duration     // of a request; 0 = Timeout
-	// Told are the profiles that the gateway may have from an earlier process: it cannot be
+	// Sent are the profiles that the gateway may have from an earlier process: it cannot be
 	// asked. Keep is called with all that it may have, before a profile is first sent and
 	// after one was deleted; nil = no call.
-	Told []model.AppProfileKey
+	Sent []model.AppProfileKey
 	Keep func(ctx context.Context, told []model.AppProfileKey) error
 	// Merges says that the gateway adds a profile to what it has: a profile that loses
 	// something is then deleted first, as 1.x did for any change.
@@ -44,7 +44,7 @@ type GatewayConfig struct {
 type Gateway struct {
 	cfg    GatewayConfig
 	client *http.Client
-	told   map[model.AppProfileKey]*appProfile // what it confirmed; nil = it is not known what it has
+	sent   map[model.AppProfileKey]*appProfile // what it confirmed; nil = it is not known what it has
 }
 
 // The messages of the protocol; names are those of 1.x.
@@ -94,9 +94,9 @@ func NewGateway(cfg GatewayConfig) (*Gateway, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = Timeout
 	}
-	g := &Gateway{cfg: cfg, client: &http.Client{Transport: cfg.Transport, Timeout: cfg.Timeout}, told: map[model.AppProfileKey]*appProfile{}}
-	for _, k := range cfg.Told {
-		g.told[k] = nil
+	g := &Gateway{cfg: cfg, client: &http.Client{Transport: cfg.Transport, Timeout: cfg.Timeout}, sent: map[model.AppProfileKey]*appProfile{}}
+	for _, k := range cfg.Sent {
+		g.sent[k] = nil
 	}
 	return g, nil
 }
@@ -125,13 +125,13 @@ func (g *Gateway) Apply(ctx context.Context, f Fabric) (Report, error) {
 		return err
 	}
 	for _, p := range x.Profiles {
-		if err := step(p.Key, g.tell(ctx, p.Key, want[p.Key], &r)); err != nil {
+		if err := step(p.Key, g.putProfile(ctx, p.Key, want[p.Key], &r)); err != nil {
 			return r, err
 		}
 	}
 	for _, k := range g.known() {
 		if want[k] == nil {
-			if err := step(k, g.forget(ctx, k, x.Settings, &r)); err != nil {
+			if err := step(k, g.deleteProfile(ctx, k, x.Settings, &r)); err != nil {
 				return r, err
 			}
 		}
@@ -141,25 +141,25 @@ func (g *Gateway) Apply(ctx context.Context, f Fabric) (Report, error) {
 
 // known returns the profiles that the gateway may have, by name.
 func (g *Gateway) known() []model.AppProfileKey {
-	return slices.SortedFunc(maps.Keys(g.told), func(a, b model.AppProfileKey) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(g.sent), func(a, b model.AppProfileKey) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// tell creates a profile, or changes it to p.
-func (g *Gateway) tell(ctx context.Context, k model.AppProfileKey, p *appProfile, r *Report) error {
-	had, known := g.told[k]
+// putProfile creates a profile, or changes it to p.
+func (g *Gateway) putProfile(ctx context.Context, k model.AppProfileKey, p *appProfile, r *Report) error {
+	had, known := g.sent[k]
 	if had.equal(p) {
 		return nil
 	}
 	if err := g.post(ctx, "validateAppProf", p); err != nil { // nothing is changed yet
 		return err
 	}
-	g.told[k] = nil
+	g.sent[k] = nil
 	if !known {
-		if err := g.keep(ctx); err != nil {
+		if err := g.saveSent(ctx); err != nil {
 			return err
 		}
 	}
-	if g.cfg.Merges && known && !p.holds(had) {
+	if g.cfg.Merges && known && !p.contains(had) {
 		if err := g.post(ctx, "deleteAppProf", p); err != nil {
 			return err
 		}
@@ -167,23 +167,23 @@ func (g *Gateway) tell(ctx context.Context, k model.AppProfileKey, p *appProfile
 	if err := g.post(ctx, "createAppProf", p); err != nil {
 		return err
 	}
-	g.told[k] = p
+	g.sent[k] = p
 	r.Writes++
 	return nil
 }
 
-// forget deletes a profile.
-func (g *Gateway) forget(ctx context.Context, k model.AppProfileKey, s model.AciGw, r *Report) error {
-	g.told[k] = nil
+// deleteProfile deletes a profile.
+func (g *Gateway) deleteProfile(ctx context.Context, k model.AppProfileKey, s model.AciGw, r *Report) error {
+	g.sent[k] = nil
 	if err := g.post(ctx, "deleteAppProf", newAppProfile(k, s)); err != nil {
 		return err
 	}
-	delete(g.told, k)
+	delete(g.sent, k)
 	r.Writes++
-	return g.keep(ctx)
+	return g.saveSent(ctx)
 }
 
-func (g *Gateway) keep(ctx context.Context) error {
+func (g *Gateway) saveSent(ctx context.Context) error {
 	if g.cfg.Keep == nil {
 		return nil
 	}
@@ -196,8 +196,8 @@ func (p *appProfile) equal(o *appProfile) bool {
 	return p != nil && o != nil && errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
-// holds tells whether p has all that had has, so that adding p to it makes p.
-func (p *appProfile) holds(had *appProfile) bool {
+// contains tells whether p has all that had has, so that adding p to it makes p.
+func (p *appProfile) contains(had *appProfile) bool {
 	if had == nil || p.Config != had.Config {
 		return false
 	}
@@ -289,7 +289,7 @@ func (x *index) profiles() map[model.AppProfileKey]*appProfile {
 			a.Groups = append(a.Groups, x.epg(g, contracts))
 		}
 		for _, c := range contracts {
-			if !x.concerns(c, p.Key) {
+			if !x.usesContract(c, p.Key) {
 				continue
 			}
 			d := contractDef{Name: gatewayName(c.key)}
@@ -303,8 +303,8 @@ func (x *index) profiles() map[model.AppProfileKey]*appProfile {
 	return out
 }
 
-// concerns tells whether a group of the profile provides or consumes c.
-func (x *index) concerns(c *contract, p model.AppProfileKey) bool {
+// usesContract tells whether a group of the profile provides or consumes c.
+func (x *index) usesContract(c *contract, p model.AppProfileKey) bool {
 	for _, ends := range []map[model.GroupKey]bool{c.providers, c.consumers} {
 		for g := range ends {
 			if x.profile[g] == p {
@@ -329,7 +329,7 @@ func (x *index) epg(g Group, contracts []*contract) epg {
 			out.Links = append(out.Links, contractLink{"CONSUME", name, "", "INTERNAL"})
 		}
 	}
-	for _, o := range x.outsideOf(g) {
+	for _, o := range x.externalContractsOf(g) {
 		link := map[bool]string{true: "PROVIDE", false: "CONSUME"}[o.provided]
 		out.Links = append(out.Links, contractLink{link, "", o.dn, "EXTERNAL"})
 	}

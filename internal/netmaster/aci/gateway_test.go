@@ -102,7 +102,7 @@ func TestGatewayDifference(t *testing.T) {
 	if last := kept[len(kept)-1]; !slices.Equal(last, []model.AppProfileKey{key("shop")}) || len(kept[1]) != 2 {
 		t.Errorf("kept: %v", kept)
 	}
-	again := newGateway(t, sim, func(c *aci.GatewayConfig) { c.Told = []model.AppProfileKey{key("shop")} })
+	again := newGateway(t, sim, func(c *aci.GatewayConfig) { c.Sent = []model.AppProfileKey{key("shop")} })
 	apply(t, again, aci.Fabric{Settings: settings()}) // deleted while no process ran
 	if p := sim.Profiles(); len(p) > 0 {
 		t.Errorf("left: %v", p)

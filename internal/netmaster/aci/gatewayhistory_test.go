@@ -77,7 +77,7 @@ func TestGatewayHistories(t *testing.T) {
 			watched := 0 // moments at which something stayed
 			start := func() *aci.Gateway {
 				return newGateway(t, sim, func(c *aci.GatewayConfig) {
-					c.Told = slices.Clone(kept)
+					c.Sent = slices.Clone(kept)
 					c.Keep = func(_ context.Context, told []model.AppProfileKey) error { kept = slices.Clone(told); return nil }
 					inner := c.Transport
 					c.Transport = transport(func(r *http.Request) (*http.Response, error) {

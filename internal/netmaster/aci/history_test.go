@@ -253,7 +253,7 @@ func TestHistories(t *testing.T) {
 func fail(t *testing.T, w *world, sim *acitest.APIC, target *aci.APIC, f aci.Fabric, struck *atomic.Int64) {
 	t.Helper()
 	for range 3 {
-		at, what := 1+w.IntN(40), []acitest.Fault{acitest.Unavailable, acitest.Ended, acitest.Cut, acitest.CutAfter, acitest.Nonsense, acitest.Empty, acitest.Deaf}[w.IntN(7)]
+		at, what := 1+w.IntN(40), []acitest.Fault{acitest.Unavailable, acitest.Ended, acitest.Cut, acitest.CutAfter, acitest.Nonsense, acitest.Empty, acitest.Ignored}[w.IntN(7)]
 		sim.Fault = func(r *http.Request) acitest.Fault {
 			if at--; at == 0 {
 				if r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, "/api/mo/") {
@@ -263,7 +263,7 @@ func fail(t *testing.T, w *world, sim *acitest.APIC, target *aci.APIC, f aci.Fab
 			}
 			return acitest.None
 		}
-		if _, err := target.Apply(t.Context(), f); err == nil && at <= 0 && what != acitest.Ended && what != acitest.Deaf {
+		if _, err := target.Apply(t.Context(), f); err == nil && at <= 0 && what != acitest.Ended && what != acitest.Ignored {
 			t.Fatalf("fault %v was not noticed", what)
 		}
 	}

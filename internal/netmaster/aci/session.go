@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// errEnded says that the APIC does not know the session any more.
-var errEnded = errors.New("the session has ended")
+// errSessionEnded says that the APIC does not know the session any more.
+var errSessionEnded = errors.New("the session has ended")
 
 // Limits of what an APIC may answer.
 const (
@@ -58,16 +58,16 @@ func newSession(cfg APICConfig) *session {
 	}}
 }
 
-// ask makes a request within a session that lasts, which it begins if there is
-// none. Errors are errEnded, of kind model.ErrInvalid when the APIC refuses, or of
+// request makes a request within a session that lasts, which it begins if there is
+// none. Errors are errSessionEnded, of kind model.ErrInvalid when the APIC refuses, or of
 // kind model.ErrUnavailable.
-func (s *session) ask(ctx context.Context, method, path string, body any) ([]named, error) {
-	if err := s.last(ctx); err != nil {
+func (s *session) request(ctx context.Context, method, path string, body any) ([]named, error) {
+	if err := s.ensureSession(ctx); err != nil {
 		return nil, err
 	}
 	out, err := s.send(ctx, method, path, body)
 	switch {
-	case errors.Is(err, errEnded):
+	case errors.Is(err, errSessionEnded):
 		s.token = ""
 	case errors.Is(err, model.ErrUnavailable) && len(s.cfg.URLs) > 1: // another one may be well
 		s.token, s.at = "", (s.at+1)%len(s.cfg.URLs)
@@ -75,8 +75,8 @@ func (s *session) ask(ctx context.Context, method, path string, body any) ([]nam
 	return out, err
 }
 
-// last makes the session one that has not ended.
-func (s *session) last(ctx context.Context) error {
+// ensureSession makes the session one that has not ended.
+func (s *session) ensureSession(ctx context.Context) error {
 	now := s.cfg.now()
 	switch {
 	case s.token != "" && now.Before(s.renewAt):
@@ -93,7 +93,7 @@ func (s *session) last(ctx context.Context) error {
 	answer, err := s.send(ctx, http.MethodPost, "/api/aaaLogin.json", map[string]mo{"aaaUser": login})
 	if err != nil {
 		s.at = (s.at + 1) % len(s.cfg.URLs)
-		if errors.Is(err, errEnded) {
+		if errors.Is(err, errSessionEnded) {
 			err = model.Errorf(model.ErrInvalid, "the APIC refuses to log user %s in", s.cfg.User)
 		}
 		return err
@@ -104,12 +104,12 @@ func (s *session) last(ctx context.Context) error {
 // begin takes what a login or a refresh was answered.
 func (s *session) begin(answer []named, login bool) error {
 	if len(answer) != 1 || answer[0].class != "aaaLogin" || answer[0].Attributes["token"] == "" {
-		return nonsense("a login without a token")
+		return malformedResponse("a login without a token")
 	}
 	a := answer[0].Attributes
 	idle, err := strconv.ParseUint(a["refreshTimeoutSeconds"], 10, 31)
 	if err != nil || idle == 0 {
-		return nonsense("a login that lasts " + s.said(strconv.Quote(a["refreshTimeoutSeconds"])) + " seconds")
+		return malformedResponse("a login that lasts " + s.errorText(strconv.Quote(a["refreshTimeoutSeconds"])) + " seconds")
 	}
 	now := s.cfg.now()
 	s.token = a["token"]
@@ -161,32 +161,32 @@ func (s *session) send(ctx context.Context, method, path string, body any) ([]na
 		return nil, model.Errorf(model.ErrUnavailable, "the APIC's answer was interrupted: %w", err)
 	}
 	if len(data) > maxAnswer {
-		return nil, nonsense("more than " + strconv.Itoa(maxAnswer) + " bytes")
+		return nil, malformedResponse("more than " + strconv.Itoa(maxAnswer) + " bytes")
 	}
-	out, err := parse(data, s.said)
+	out, err := parse(data, s.errorText)
 	switch code := resp.StatusCode; {
 	case code == http.StatusForbidden || code == http.StatusUnauthorized:
 		text, _ := refusal(out)
-		return nil, fmt.Errorf("%w: %s: %s", errEnded, s.said(resp.Status), s.said(text))
+		return nil, fmt.Errorf("%w: %s: %s", errSessionEnded, s.errorText(resp.Status), s.errorText(text))
 	case code == http.StatusOK && err != nil:
 		return nil, err
 	case code == http.StatusOK:
 		if text, ok := refusal(out); ok {
-			return nil, model.Errorf(model.ErrInvalid, "the APIC refuses: %s", s.said(text))
+			return nil, model.Errorf(model.ErrInvalid, "the APIC refuses: %s", s.errorText(text))
 		}
 		return out, nil
 	case code == http.StatusBadRequest && err == nil:
 		if text, ok := refusal(out); ok {
-			return nil, model.Errorf(model.ErrInvalid, "the APIC refuses: %s", s.said(text))
+			return nil, model.Errorf(model.ErrInvalid, "the APIC refuses: %s", s.errorText(text))
 		}
-		return nil, nonsense("a refusal without a reason")
+		return nil, malformedResponse("a refusal without a reason")
 	default:
-		return nil, model.Errorf(model.ErrUnavailable, "the APIC answers %s", s.said(resp.Status))
+		return nil, model.Errorf(model.ErrUnavailable, "the APIC answers %s", s.errorText(resp.Status))
 	}
 }
 
-// said is the part of an APIC's text that people may see: it may repeat the password.
-func (s *session) said(text string) string {
+// errorText is the part of an APIC's text that people may see: it may repeat the password.
+func (s *session) errorText(text string) string {
 	return clip(strings.ReplaceAll(text, s.cfg.Password, "(password)"), maxText)
 }
 
@@ -203,7 +203,7 @@ func clip(text string, most int) string {
 	}, text)
 }
 
-func nonsense(what string) error {
+func malformedResponse(what string) error {
 	return model.Errorf(model.ErrUnavailable, "the APIC's answer cannot be read: %s", what)
 }
 
@@ -221,7 +221,7 @@ func (o *objects) UnmarshalJSON(data []byte) error {
 	}
 	for *o = (objects{}); d.More(); {
 		if len(*o) == maxObjects {
-			return errMany
+			return errTooManyObjects
 		}
 		var item map[string]mo
 		if err := d.Decode(&item); err != nil {
@@ -232,7 +232,7 @@ func (o *objects) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-var errMany = errors.New("too many objects")
+var errTooManyObjects = errors.New("too many objects")
 
 // parse reads the one form of all answers; said is the part that may be shown.
 func parse(data []byte, said func(string) string) ([]named, error) {
@@ -241,13 +241,13 @@ func parse(data []byte, said func(string) string) ([]named, error) {
 		Imdata objects `json:"imdata"`
 	}
 	switch err := json.Unmarshal(data, &answer); {
-	case errors.Is(err, errMany):
-		return nil, nonsense("more than " + strconv.Itoa(maxObjects) + " objects")
+	case errors.Is(err, errTooManyObjects):
+		return nil, malformedResponse("more than " + strconv.Itoa(maxObjects) + " objects")
 	case err != nil:
-		return nil, nonsense("no JSON of objects")
+		return nil, malformedResponse("no JSON of objects")
 	}
 	if answer.Imdata == nil {
-		return nil, nonsense("no imdata")
+		return nil, malformedResponse("no imdata")
 	}
 	out := make([]named, 0, len(answer.Imdata))
 	for _, item := range answer.Imdata {
@@ -256,7 +256,7 @@ func parse(data []byte, said func(string) string) ([]named, error) {
 		}
 	}
 	if _, refused := refusal(out); !refused && fmt.Sprint(answer.Total) != strconv.Itoa(len(out)) {
-		return nil, nonsense(fmt.Sprintf("%d objects, said to be %s", len(out), clip(said(fmt.Sprint(answer.Total)), 20)))
+		return nil, malformedResponse(fmt.Sprintf("%d objects, said to be %s", len(out), clip(said(fmt.Sprint(answer.Total)), 20)))
 	}
 	return out, nil
 }

@@ -25,26 +25,26 @@ type Report struct {
 // Resync is how often a fabric is compared again when nothing was changed here.
 const Resync = 5 * time.Minute
 
-// Second is how long after the begin a fabric is compared once more: a request of who kept
+// RecheckDelay is how long after the begin a fabric is compared once more: a request of who kept
 // it before, and did not know yet that this is over, may be done after the first
 // comparison, and has ended by then.
-const Second = 2 * Timeout
+const RecheckDelay = 2 * Timeout
 
 // SyncerConfig says how often; zero fields get defaults.
 type SyncerConfig struct {
-	Resync time.Duration // 0 = Resync
-	Second time.Duration // after Run's begin it is compared in any case; 0 = Second
-	Retry  waiting.BackoffConfig
+	Resync       time.Duration // 0 = Resync
+	RecheckDelay time.Duration // after Run's begin it is compared in any case; 0 = Second
+	Retry        waiting.BackoffConfig
 }
 
 // State is how a Syncer fares.
 type State struct {
-	InStep   bool      `json:"inStep"`            // the fabric had all but Problems of what is wanted now when it was last looked at
-	Looked   time.Time `json:"looked,omitzero"`   // when it last was
-	Trouble  string    `json:"trouble,omitempty"` // why the last try failed; it is tried again
-	Failures int       `json:"failures"`          // tries in a row that failed
-	Problems []Problem `json:"problems"`          // of the last try
-	Writes   uint64    `json:"writes"`            // requests so far that changed something
+	InSync    bool      `json:"inStep"`            // the fabric had all but Problems of what is wanted now when it was last looked at
+	CheckedAt time.Time `json:"looked,omitzero"`   // when it last was
+	Error     string    `json:"trouble,omitempty"` // why the last try failed; it is tried again
+	Failures  int       `json:"failures"`          // tries in a row that failed
+	Problems  []Problem `json:"problems"`          // of the last try
+	Writes    uint64    `json:"writes"`            // requests so far that changed something
 }
 
 // Syncer keeps a Target as it was last told. All methods are for any goroutine,
@@ -65,8 +65,8 @@ func NewSyncer(t Target, cfg SyncerConfig) *Syncer {
 	if cfg.Resync == 0 {
 		cfg.Resync = Resync
 	}
-	if cfg.Second == 0 {
-		cfg.Second = Second
+	if cfg.RecheckDelay == 0 {
+		cfg.RecheckDelay = RecheckDelay
 	}
 	if cfg.Retry.Base == 0 {
 		cfg.Retry.Base = time.Second
@@ -84,8 +84,8 @@ func (s *Syncer) Set(f Fabric) {
 	defer s.mu.Unlock()
 	s.want = &f
 	s.version++
-	s.state.InStep = false
-	s.changes.Tell()
+	s.state.InSync = false
+	s.changes.Notify()
 }
 
 // State tells how it fares.
@@ -107,7 +107,7 @@ func (s *Syncer) Run(ctx context.Context) {
 		defer cancel()
 		s.target.Close(over)
 	}()
-	second := time.Now().Add(s.cfg.Second)
+	second := time.Now().Add(s.cfg.RecheckDelay)
 	for ctx.Err() == nil {
 		changed := s.changes.Next()
 		s.mu.Lock()
@@ -141,16 +141,16 @@ func (s *Syncer) note(version int, r Report, err error) {
 	defer s.mu.Unlock()
 	s.state.Problems = append([]Problem{}, r.Problems...)
 	s.state.Writes += uint64(r.Writes)
-	if s.state.Trouble = ""; err != nil {
-		s.state.Trouble = err.Error()
+	if s.state.Error = ""; err != nil {
+		s.state.Error = err.Error()
 		s.state.Failures++
-		s.state.InStep = false
+		s.state.InSync = false
 	} else {
 		s.state.Failures = 0
-		s.state.InStep = version == s.version
-		s.state.Looked = time.Now()
+		s.state.InSync = version == s.version
+		s.state.CheckedAt = time.Now()
 	}
-	s.changes.Tell()
+	s.changes.Notify()
 }
 
 // pause waits until something else is wanted than at version, or for d.

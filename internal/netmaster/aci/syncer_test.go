@@ -46,7 +46,7 @@ func until(t *testing.T, s *aci.Syncer, ok func(aci.State) bool) {
 	}
 }
 
-func inStep(s aci.State) bool { return s.InStep }
+func inStep(s aci.State) bool { return s.InSync }
 
 // A Syncer over a real connection: it does nothing before it gets a Fabric; a failure is
 // reported, with its count, until it is over.
@@ -73,12 +73,12 @@ func TestSyncer(t *testing.T) {
 	f := shop()
 	f.Rules = f.Rules[:1]
 	s.Set(f)
-	if s.State().InStep {
+	if s.State().InSync {
 		t.Error("in step with what was not looked at")
 	}
-	until(t, s, func(s aci.State) bool { return s.Failures > 2 && strings.Contains(s.Trouble, "503") && !s.InStep })
+	until(t, s, func(s aci.State) bool { return s.Failures > 2 && strings.Contains(s.Error, "503") && !s.InSync })
 	down.Store(false)
-	until(t, s, func(s aci.State) bool { return s.InStep && s.Trouble == "" && s.Failures == 0 && s.Writes > 0 })
+	until(t, s, func(s aci.State) bool { return s.InSync && s.Error == "" && s.Failures == 0 && s.Writes > 0 })
 	if _, ok := sim.Tree()["uni/tn-blue/flt-store:Frm:web/e-icmp"]; ok {
 		t.Error("in step, and the old rule is there")
 	}
@@ -93,7 +93,7 @@ func TestSyncer(t *testing.T) {
 func TestResync(t *testing.T) {
 	sim := newSim(t)
 	s := run(t, newAPIC(t, sim), aci.SyncerConfig{Resync: 5 * time.Millisecond})
-	if s.State().InStep {
+	if s.State().InSync {
 		t.Error("in step with nothing")
 	}
 	s.Set(shop())
@@ -126,7 +126,7 @@ func TestNothingSaid(t *testing.T) {
 // put right without waiting for the next change, or for Resync.
 func TestSecond(t *testing.T) {
 	sim := newSim(t)
-	s := run(t, newAPIC(t, sim), aci.SyncerConfig{Resync: time.Hour, Second: 500 * time.Millisecond})
+	s := run(t, newAPIC(t, sim), aci.SyncerConfig{Resync: time.Hour, RecheckDelay: 500 * time.Millisecond})
 	s.Set(shop())
 	until(t, s, inStep)
 	sim.Requests()

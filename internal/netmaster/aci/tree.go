@@ -15,37 +15,37 @@ import (
 
 // class is what is known of a class of the APIC's objects.
 type class struct {
-	rank     int  // objects of a lower one are made before, and deleted after
-	implicit bool // the APIC makes it with its parent, and it goes with that alone
-	alone    bool // posted without its children: there may be many
-	foreign  foreignness
+	rank            int  // objects of a lower one are made before, and deleted after
+	implicit        bool // the APIC makes it with its parent, and it goes with that alone
+	withoutChildren bool // posted without its children: there may be many
+	unmanaged       conflictAction
 }
 
-// foreignness is what becomes of a wanted object that exists and is not ours.
-type foreignness int
+// conflictAction is what becomes of a wanted object that exists and is not ours.
+type conflictAction int
 
 const (
-	refused foreignness = iota // a problem, and nothing is put below it
-	shared                     // ours are put below it
-	used                       // it serves as it is, and nothing is put below it
+	refused conflictAction = iota // a problem, and nothing is put below it
+	shared                        // ours are put below it
+	used                          // it serves as it is, and nothing is put below it
 )
 
 // classes are all that are made; their names and properties are those of the APIC
 // object model reference.
 var classes = map[string]class{
-	"fvTenant": {rank: 0, alone: true, foreign: shared},
-	"fvCtx":    {rank: 1, foreign: used},
+	"fvTenant": {rank: 0, withoutChildren: true, unmanaged: shared},
+	"fvCtx":    {rank: 1, unmanaged: used},
 	"vzFilter": {rank: 2}, "vzEntry": {rank: 2},
 	"vzBrCP": {rank: 3}, "vzSubj": {rank: 3}, "vzRsSubjFiltAtt": {rank: 3},
-	"fvBD": {rank: 4, foreign: used}, "fvRsCtx": {rank: 4, implicit: true}, "fvSubnet": {rank: 4},
-	"fvAp":   {rank: 5, alone: true, foreign: shared},
+	"fvBD": {rank: 4, unmanaged: used}, "fvRsCtx": {rank: 4, implicit: true}, "fvSubnet": {rank: 4},
+	"fvAp":   {rank: 5, withoutChildren: true, unmanaged: shared},
 	"fvAEPg": {rank: 6}, "fvRsBd": {rank: 6, implicit: true}, "fvRsDomAtt": {rank: 6}, "fvRsPathAtt": {rank: 6},
 	"fvRsNodeAtt": {rank: 6}, "fvRsProv": {rank: 6}, "fvRsCons": {rank: 6},
 }
 
-// looked are further classes that others may have put below ours, which are then
+// readClasses are further classes that others may have put below ours, which are then
 // not deleted.
-var looked = []string{
+var readClasses = []string{
 	"fvRsConsIf", "fvRsProtBy", "fvRsIntraEpg", "fvRsSecInherited", "fvStCEp", "vzRsSubjGraphAtt", "vzInTerm", "vzOutTerm",
 }
 
@@ -173,7 +173,7 @@ func (x *index) addGroup(t tree, ap string, g Group) {
 			t.add(epg+"/rsnodeAtt-["+dn+"]", "fvRsNodeAtt", "tDn", dn, "encap", encap, "mode", "regular", "instrImedcy", "immediate")
 		}
 	}
-	for _, o := range x.outsideOf(g) {
+	for _, o := range x.externalContractsOf(g) {
 		x.addOutside(t, epg, g, o)
 	}
 }
@@ -183,7 +183,7 @@ var outsideRE = regexp.MustCompile(`^uni/tn-([a-zA-Z0-9_.:-]{1,64})/brc-([a-zA-Z
 
 // addOutside refers to a contract by name: the APIC looks for one in the tenant,
 // then in tenant common.
-func (x *index) addOutside(t tree, epg string, g Group, o outside) {
+func (x *index) addOutside(t tree, epg string, g Group, o externalContract) {
 	m := outsideRE.FindStringSubmatch(o.dn)
 	switch object := "endpointGroup " + g.Key.String(); {
 	case m == nil:
@@ -191,7 +191,7 @@ func (x *index) addOutside(t tree, epg string, g Group, o outside) {
 	case m[1] != string(g.Key.Tenant) && m[1] != "common":
 		x.problem(object, "external contract "+o.dn+" is of another tenant: a group can have its tenant's and those of tenant common")
 	default:
-		x.outer = append(x.outer, outer{t.relate(epg, m[2], o.provided), m[2], o.dn, object})
+		x.outer = append(x.outer, externalReference{t.relate(epg, m[2], o.provided), m[2], o.dn, object})
 	}
 }
 
@@ -279,7 +279,7 @@ func same(prop, a, b string) bool {
 
 // subtreeClasses are what is read of a tenant.
 func subtreeClasses() string {
-	list := slices.Clone(looked)
+	list := slices.Clone(readClasses)
 	for c := range classes {
 		list = append(list, c)
 	}

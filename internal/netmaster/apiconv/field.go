@@ -19,9 +19,9 @@ func Renamed(err error, field string) error {
 	return err
 }
 
-// told checks the owner in an object. Users may send an object as they got it, owner
+// checkOwner checks the owner in an object. Users may send an object as they got it, owner
 // included, but cannot set the owner.
-func told(owner string) error {
+func checkOwner(owner string) error {
 	if owner == "" || owner == string(model.OwnerUser) || owner == string(model.OwnerKubernetes) {
 		return nil
 	}

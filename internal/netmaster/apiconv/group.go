@@ -9,7 +9,7 @@ import (
 
 // Group parses an endpoint group.
 func Group(o api.EndpointGroup) (g model.Group, err error) {
-	if err = told(o.Owner); err != nil {
+	if err = checkOwner(o.Owner); err != nil {
 		return g, err
 	}
 	if g.Key.Tenant, err = model.ParseTenantName(o.TenantName); err != nil {

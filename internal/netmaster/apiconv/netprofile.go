@@ -7,7 +7,7 @@ import (
 
 // NetProfile parses a net profile.
 func NetProfile(o api.NetProfile) (p model.NetProfile, err error) {
-	if err = told(o.Owner); err != nil {
+	if err = checkOwner(o.Owner); err != nil {
 		return p, err
 	}
 	if p.Key.Tenant, err = model.ParseTenantName(o.TenantName); err != nil {

@@ -9,7 +9,7 @@ import (
 
 // Network parses a network.
 func Network(o api.Network) (n model.Network, err error) {
-	if err = told(o.Owner); err != nil {
+	if err = checkOwner(o.Owner); err != nil {
 		return n, err
 	}
 	if n.Key.Tenant, err = model.ParseTenantName(o.TenantName); err != nil {
@@ -49,6 +49,6 @@ func Network(o api.Network) (n model.Network, err error) {
 	}); err != nil {
 		return n, err
 	}
-	n.CfgdTag, n.Native = o.CfgdTag, o.Native
+	n.CfgdTag, n.Routed = o.CfgdTag, o.Native
 	return n, nil
 }

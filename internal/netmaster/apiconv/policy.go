@@ -7,7 +7,7 @@ import (
 
 // Policy parses a policy.
 func Policy(o api.Policy) (p model.ContivPolicy, err error) {
-	if err = told(o.Owner); err != nil {
+	if err = checkOwner(o.Owner); err != nil {
 		return p, err
 	}
 	if p.Key.Tenant, err = model.ParseTenantName(o.TenantName); err != nil {

@@ -7,7 +7,7 @@ import (
 
 // Tenant parses a tenant.
 func Tenant(o api.Tenant) (t model.Tenant, err error) {
-	if err = told(o.Owner); err != nil {
+	if err = checkOwner(o.Owner); err != nil {
 		return t, err
 	}
 	if t.Name, err = model.ParseTenantName(o.TenantName); err != nil {

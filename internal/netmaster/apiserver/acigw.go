@@ -11,11 +11,11 @@ import (
 // aciGwName is the key of the only ACI gateway.
 const aciGwName = "aciGw"
 
-var _ = register(rest[api.AciGw, struct{}, model.AciGw]{
+var _ = register(kindSpec[api.AciGw, struct{}, model.AciGw]{
 	collection: "aciGws", name: "aciGw", access: ofCluster,
-	key: only(aciGwName), list: singleton(ofSettings, (*control.SettingsView).AciGw), get: one(ofSettings, (*control.SettingsView).AciGw),
+	key: onlyKey(aciGwName), list: singleton(viewSettings, (*control.SettingsView).AciGw), get: one(viewSettings, (*control.SettingsView).AciGw),
 	parse: aciGwFromAPI, render: aciGwToAPI,
-	change: ofValue(control.ChangeAciGw), delete: func(*control.Controller, struct{}) control.Deletion { return control.DeleteAciGw() },
+	change: changeByValue(control.ChangeAciGw), delete: func(*control.Controller, struct{}) control.Deletion { return control.DeleteAciGw() },
 	oper: api.AciGwOper{}, inspect: aciGwOper, unset: aciGwUnset,
 })
 
@@ -54,7 +54,7 @@ func aciGwUnset(v *control.View) (model.AciGw, bool) {
 	return model.AciGw{EnforcePolicies: true}, settings.Infra == model.InfraACI || v.Settings.AciFabric().Kept
 }
 
-func aciGwOper(_ *core, v *control.View, _ model.AciGw) any {
+func aciGwOper(_ *serverContext, v *control.View, _ model.AciGw) any {
 	f := v.Settings.AciFabric()
 	o := api.AciGwOper{NumAppProfiles: len(v.Tenants.AppProfiles("")), Via: f.Via, InStep: f.InStep, Trouble: f.Trouble, Since: f.Since}
 	for _, p := range f.Problems {

@@ -40,11 +40,11 @@ type applyTime struct {
 	now              func() time.Time
 }
 
-// more reports whether there is time for more of the list, after a commit: half a timeout
+// hasTime reports whether there is time for more of the list, after a commit: half a timeout
 // at least, and as long as the check of the whole list took, so that a client that sends the
 // list again and again does not wait for checks most of the time. The last timeout is for the
 // commit under way when the time is over.
-func (t *applyTime) more() bool {
+func (t *applyTime) hasTime() bool {
 	now := t.now()
 	if t.committed.IsZero() {
 		t.committed = now
@@ -54,7 +54,7 @@ func (t *applyTime) more() bool {
 }
 
 func (s *server) handleApply() {
-	rt := handleRead(s.router, "POST", "/api/v1/apply", access.OwnTenants, s.objects.readApply, ofApply, s.objects.apply)
+	rt := handleRead(s.router, "POST", "/api/v1/apply", access.OwnTenants, s.objects.readApply, applyResources, s.objects.apply)
 	rt.limit, rt.body = applyTimeouts*s.timeout, MaxApplyBody
 }
 
@@ -74,11 +74,13 @@ func (s *objectHandlers) readApply(w http.ResponseWriter, r *request) (req apply
 	return req, err
 }
 
-func ofApply(r *request, req applyRequest) (access.Resource, error) { return ofList(r, req.list) }
+func applyResources(r *request, req applyRequest) (access.Resource, error) {
+	return listResources(r, req.list)
+}
 
-// ofList is about all objects of a list. Endpoints are not in a tenant admin's: one says on
+// listResources is about all objects of a list. Endpoints are not in a tenant admin's: one says on
 // which host it is, and who has it there is shown that host; hosts write them.
-func ofList(_ *request, l list) (res access.Resource, err error) {
+func listResources(_ *request, l list) (res access.Resource, err error) {
 	for i, o := range l.results {
 		res.Objects = append(res.Objects, audit.Object{Kind: o.Kind, Key: o.Key})
 		res.Tenants = append(res.Tenants, tenantOf(o.Key))
@@ -104,7 +106,7 @@ func (s *objectHandlers) apply(_ http.ResponseWriter, r *request, req applyReque
 		}
 	}
 	t := applyTime{begin: req.begin, timeout: s.timeout, now: time.Now}
-	outcomes, done, rev, err := s.control.Apply(r.Context(), r.actor, changes, req.DryRun, t.more)
+	outcomes, done, rev, err := s.control.Apply(r.Context(), r.actor, changes, req.DryRun, t.hasTime)
 	r.committed(rev)
 	if errors.Is(err, context.DeadlineExceeded) && t.committed.IsZero() {
 		return nil, model.Errorf(model.ErrUnavailable, "nothing is applied: checking %d objects takes more than %v, or the store does not answer: give fewer at a time, or try again", len(changes), applyTimeouts*s.timeout)
@@ -180,7 +182,7 @@ func (s *objectHandlers) changesOf(objects []json.RawMessage) (l list, err error
 	var wrong control.ChangeErrors
 	for i, object := range objects {
 		k, body, err := kindOf(object)
-		var want wish
+		var want desiredWrite
 		if err == nil {
 			want, err = k.read(s.control, body)
 		}
@@ -215,8 +217,8 @@ func kindOf(object []byte) (k *kind, body []byte, err error) {
 	}
 	k, ok := registry[name]
 	switch {
-	case slices.Contains(slices.Collect(maps.Values(without)), name):
-		return nil, nil, errNoStorage(name)
+	case slices.Contains(slices.Collect(maps.Values(unsupportedKinds)), name):
+		return nil, nil, errUnsupported(name)
 	case !ok:
 		return nil, nil, wrong(name)
 	}

@@ -22,7 +22,7 @@ func TestListHasAsMuchTimeAsItsCheckTook(t *testing.T) {
 		begin := time.Unix(1000, 0)
 		now := begin.Add(c.check)
 		a := applyTime{begin: begin, timeout: timeout, now: func() time.Time { return now }}
-		for a.more() {
+		for a.hasTime() {
 			now = now.Add(time.Second)
 		}
 		if took := now.Sub(a.committed); took != c.want {

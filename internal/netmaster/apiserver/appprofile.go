@@ -6,11 +6,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-var _ = register(rest[api.AppProfile, model.AppProfileKey, model.AppProfile]{
+var _ = register(kindSpec[api.AppProfile, model.AppProfileKey, model.AppProfile]{
 	collection: "appProfiles", name: "appProfile", access: ofTenants,
-	key: model.ParseAppProfileKey, list: listIn(ofTenantsIn, (*control.TenantView).AppProfiles), get: getIn(ofTenantsIn, (*control.TenantView).AppProfile),
+	key: model.ParseAppProfileKey, list: listIn(viewTenants, (*control.TenantView).AppProfiles), get: getIn(viewTenants, (*control.TenantView).AppProfile),
 	parse: appProfileFromAPI, render: appProfileToAPI,
-	change: plain(inTenants, (*control.Tenants).ChangeAppProfile), delete: by(inTenants, (*control.Tenants).DeleteAppProfile),
+	change: changeAsIs(tenantUseCases, (*control.Tenants).ChangeAppProfile), delete: deleteFor(tenantUseCases, (*control.Tenants).DeleteAppProfile),
 	oper: api.AppProfileOper{}, inspect: appProfileOper,
 })
 

@@ -52,7 +52,7 @@ func (s *router) serveTo(rt *route, w http.ResponseWriter, hr *http.Request, ide
 		id, err := identify(hr)
 		e.Who, e.How, e.ID = id.Name, id.How, id.ID
 		if err == nil {
-			e.Role, err = mayAsk(id, rt.need)
+			e.Role, err = checkCapability(id, rt.need)
 		}
 		if err == nil && rt.body > 0 && s.authenticate != nil {
 			var done func()
@@ -64,11 +64,11 @@ func (s *router) serveTo(rt *route, w http.ResponseWriter, hr *http.Request, ide
 			s.deny(w, hr, e, err)
 			return
 		}
-		r = s.known(hr, id)
+		r = s.newRequest(hr, id)
 	}
-	leaveExpiring(w, hr)
+	closeBeforeExpiry(w, hr)
 	if rt.lasts {
-		ctx, end := s.whileLetIn(r.Context(), hr, r.client)
+		ctx, end := s.whileAuthorized(r.Context(), hr, r.client)
 		defer end()
 		r.Request = r.WithContext(ctx)
 	}
@@ -117,7 +117,7 @@ func (s *router) serveTo(rt *route, w http.ResponseWriter, hr *http.Request, ide
 // decide reads a request and decides whether the client may do it. It returns what does
 // it; a *httpguard.Refusal says that the client may not.
 func (s *router) decide(rt *route, w http.ResponseWriter, r *request, e *audit.Entry) (do func() (any, error), err error) {
-	defer recovered(&err)
+	defer panicError(&err)
 	pattern := rt.method + " " + rt.path
 	if err := errors.Join(checkQuery(pattern, r.Request), checkConditions(pattern, r.Request)); err != nil {
 		return nil, err
@@ -143,8 +143,8 @@ func (s *router) decide(rt *route, w http.ResponseWriter, r *request, e *audit.E
 	return do, nil
 }
 
-func mayAsk(id access.Identity, need access.Capability) (string, error) {
-	role, err := id.MayAsk(need)
+func checkCapability(id access.Identity, need access.Capability) (string, error) {
+	role, err := id.CheckCapability(need)
 	return string(role), err
 }
 
@@ -153,8 +153,8 @@ func authorize(id access.Identity, need access.Capability, res access.Resource) 
 	return string(role), err
 }
 
-// recovered makes an error of a panic.
-func recovered(err *error) {
+// panicError makes an error of a panic.
+func panicError(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 	}
@@ -163,14 +163,14 @@ func recovered(err *error) {
 // identify finds out who sends a request.
 func (s *router) identify(r *http.Request) (access.Identity, error) {
 	if s.authenticate == nil {
-		return access.Everyone(), nil
+		return access.AuthenticationOff(), nil
 	}
 	return s.authenticate(r)
 }
 
-// known returns a request of a client, which acts for that client alone. Handlers do not
+// newRequest returns a request of a client, which acts for that client alone. Handlers do not
 // see what the client has shown.
-func (s *router) known(hr *http.Request, id access.Identity) *request {
+func (s *router) newRequest(hr *http.Request, id access.Identity) *request {
 	r := hr.WithContext(hr.Context())
 	r.Header = hr.Header.Clone()
 	r.Header.Del("Authorization")
@@ -180,7 +180,7 @@ func (s *router) known(hr *http.Request, id access.Identity) *request {
 // actorOf is the client of a request as use-cases take it.
 func actorOf(id access.Identity, r *http.Request) control.Actor {
 	switch {
-	case id.Has(access.ClusterAdmin):
+	case id.HasRole(access.ClusterAdmin):
 		return control.Admin()
 	case len(id.Grants) == 1 && id.Grants[0].Role == access.Host:
 		return control.Agent(model.HostName(id.Name)).From(originOf(r))
@@ -212,7 +212,7 @@ func (s *router) serveUnknown(w http.ResponseWriter, r *http.Request, answer fun
 	e.Who, e.How, e.ID = id.Name, id.How, id.ID
 	if err == nil {
 		var role access.Role
-		role, err = id.MayAskUnknown()
+		role, err = id.CheckUnknownRoute()
 		e.Role = string(role)
 	}
 	if err != nil {
@@ -238,7 +238,7 @@ func (s *router) deny(w http.ResponseWriter, r *http.Request, e audit.Entry, err
 	if s.audit != nil {
 		s.audit.Record(e)
 	}
-	leaveExpiring(w, r)
+	closeBeforeExpiry(w, r)
 	no.Write(w, r)
 }
 
@@ -253,7 +253,7 @@ func (s *router) record(rt *route, r *request, e audit.Entry) {
 	}
 	if rt.verb == verbReport {
 		e.After, e.What = 0, r.changed
-		again := s.refusals.again(e, r.refused)
+		again := s.refusals.isRepeated(e, r.refused)
 		if r.refused != "" {
 			e.Result, e.Why = audit.Refused, r.refused
 		}
@@ -274,9 +274,9 @@ type reportRefusals struct {
 // maxRefusals bounds the hosts whose last refusal is remembered.
 const maxRefusals = 10_000
 
-// again notes why a report was refused; empty = it was not. It reports whether the last
+// isRepeated notes why a report was refused; empty = it was not. It reports whether the last
 // one was refused for the same reason.
-func (x *reportRefusals) again(e audit.Entry, refused string) bool {
+func (x *reportRefusals) isRepeated(e audit.Entry, refused string) bool {
 	of := fmt.Sprint(e.Route, e.Objects)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -294,19 +294,19 @@ func (x *reportRefusals) again(e audit.Entry, refused string) bool {
 	return false
 }
 
-// lookAgain is between two checks of the identity for which a stream is.
-const lookAgain = 10 * time.Second
+// recheckInterval is between two checks of the identity for which a stream is.
+const recheckInterval = 10 * time.Second
 
-// whileLetIn returns a context that ends when the client's credentials are no longer valid,
+// whileAuthorized returns a context that ends when the client's credentials are no longer valid,
 // such as a revoked token or an expired certificate, or are good for something else, such as
 // a token one of whose tenants was deleted: the refusal is the context's cause. end ends it,
 // and the checks. A check that fails because the store is away ends nothing.
-func (s *router) whileLetIn(ctx context.Context, shown *http.Request, client access.Identity) (_ context.Context, end func()) {
+func (s *router) whileAuthorized(ctx context.Context, shown *http.Request, client access.Identity) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(lookAgain)
+		tick := time.NewTicker(recheckInterval)
 		defer tick.Stop()
 		for {
 			var tenants <-chan struct{} // closed when one comes, changes or goes; nil = it does not matter
@@ -333,13 +333,13 @@ func (s *router) whileLetIn(ctx context.Context, shown *http.Request, client acc
 	return ctx, func() { cancel(nil); <-done }
 }
 
-// leaveBefore is how long before the end of its certificate a connection is closed after the
+// closeBefore is how long before the end of its certificate a connection is closed after the
 // next answer: a client whose certificate was renewed comes with that.
-const leaveBefore = time.Hour
+const closeBefore = time.Hour
 
-// leaveExpiring has the connection closed after the answer if its certificate expires soon.
-func leaveExpiring(w http.ResponseWriter, r *http.Request) {
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && time.Until(r.TLS.PeerCertificates[0].NotAfter) < leaveBefore {
+// closeBeforeExpiry has the connection closed after the answer if its certificate expires soon.
+func closeBeforeExpiry(w http.ResponseWriter, r *http.Request) {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && time.Until(r.TLS.PeerCertificates[0].NotAfter) < closeBefore {
 		w.Header().Set("Connection", "close")
 	}
 }

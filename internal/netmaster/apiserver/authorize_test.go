@@ -206,7 +206,7 @@ func TestRouteWithoutCapabilityIsRefused(t *testing.T) {
 		{access.OwnTenants, nothing, true},
 		{access.View | access.WithinScope, nil, true},
 	} {
-		s := &router{core: &core{}, mux: http.NewServeMux()}
+		s := &router{serverContext: &serverContext{}, mux: http.NewServeMux()}
 		rt := s.handle("GET", "/x", tc.need, tc.of, nil)
 		if err := rt.check(); (err == nil) != tc.ok {
 			t.Errorf("%v: %v", tc, err)

@@ -14,11 +14,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-var _ = register(rest[api.Bgp, model.HostName, model.Bgp]{
+var _ = register(kindSpec[api.Bgp, model.HostName, model.Bgp]{
 	collection: "Bgps", name: "Bgp", access: ofCluster,
-	key: model.ParseHostName, list: func(v *control.View, _ model.TenantName) []model.Bgp { return v.Settings.Bgps() }, get: getIn(ofSettings, (*control.SettingsView).Bgp),
+	key: model.ParseHostName, list: func(v *control.View, _ model.TenantName) []model.Bgp { return v.Settings.Bgps() }, get: getIn(viewSettings, (*control.SettingsView).Bgp),
 	parse: bgpFromAPI, render: bgpToAPI,
-	change: plain(inSettings, (*control.Settings).ChangeBgp), delete: byKey(control.DeleteBgp),
+	change: changeAsIs(settingsUseCases, (*control.Settings).ChangeBgp), delete: byKey(control.DeleteBgp),
 	oper: api.BgpOper{}, inspect: bgpOper,
 })
 
@@ -72,7 +72,7 @@ func bgpToAPI(b model.Bgp) api.Bgp {
 
 // bgpOper is the host's last report of its speaker; the host itself has more at netplugin's
 // /inspect/bgp.
-func bgpOper(s *core, _ *control.View, b model.Bgp) any {
+func bgpOper(s *serverContext, _ *control.View, b model.Bgp) any {
 	ctx, cancel := context.WithTimeout(context.Background(), bgpOperTime)
 	defer cancel()
 	h, err := s.control.Hosts.Get(ctx, control.Admin(), b.Host)

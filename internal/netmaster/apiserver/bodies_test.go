@@ -85,7 +85,7 @@ func TestLargeBodies(t *testing.T) {
 // Who has one of two large bodies answered has room for one more, and not for two; when all
 // are answered, nothing is counted.
 func TestBodiesLeft(t *testing.T) {
-	var b bodies
+	var b bodyBudget
 	var done []func()
 	r := &http.Request{ContentLength: MaxApplyBody}
 	for i, yes := range []bool{true, true, false, true, false} {

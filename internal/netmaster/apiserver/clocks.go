@@ -30,19 +30,19 @@ func judgeClock(check, where string, ahead time.Duration) []api.Finding {
 	return []api.Finding{found}
 }
 
-// ahead is how far a host's clock is, if it has told it.
-func (f facts) ahead(host string) (time.Duration, bool) {
-	if f.told == nil {
+// clockOffset is how far a host's clock is, if it has told it.
+func (f facts) clockOffset(host string) (time.Duration, bool) {
+	if f.inspections == nil {
 		return 0, false
 	}
-	d, known := f.told.ahead[host]
+	d, known := f.inspections.ahead[host]
 	return d, known
 }
 
-// heard is when the last status of hosts came here.
-func (s *diagnosis) heard() map[string]liveness.Heard {
+// lastStatusTimes is when the last status of hosts came here.
+func (s *diagnosis) lastStatusTimes() map[string]liveness.StatusArrival {
 	if s.hostWatch == nil {
 		return nil
 	}
-	return s.hostWatch.Heard()
+	return s.hostWatch.StatusArrivals()
 }

@@ -13,7 +13,7 @@ import (
 
 // memberHandlers answers for the members of a store that netmasters are by themselves.
 type memberHandlers struct {
-	*core
+	*serverContext
 	members Members // nil = the store is not netmasters' own
 }
 
@@ -34,7 +34,7 @@ const memberTime = 28 * time.Second
 func (s *server) handleMembers() {
 	s.router.handle("GET", "/api/v1/cluster/members", access.View, nil, s.members.clusterMembers)
 	s.router.handle("POST", "/api/v1/cluster/tokens", access.AdminOnly, nil, s.members.newJoinToken)
-	s.router.handle("DELETE", "/api/v1/cluster/members/{name}", access.AdminOnly, named("member", "name"), s.members.removeMember)
+	s.router.handle("DELETE", "/api/v1/cluster/members/{name}", access.AdminOnly, namedResource("member", "name"), s.members.removeMember)
 	s.router.handle("POST", "/api/v1/cluster/relieve", access.AdminOnly, nil, s.members.relieveMembers)
 	s.router.handle("POST", "/api/v1/cluster/authorities/renew", access.AdminOnly, nil, s.members.renewAuthorities)
 }
@@ -92,14 +92,14 @@ func (s *memberHandlers) removeMember(_ http.ResponseWriter, r *request) (any, e
 	})
 }
 
-// relieveRequest is the body of a request that says all by its path.
-type relieveRequest struct{}
+// defragmentRequest is the body of a request that says all by its path.
+type defragmentRequest struct{}
 
-// renewRequest is as relieveRequest.
+// renewRequest is as defragmentRequest.
 type renewRequest struct{}
 
 func (s *memberHandlers) relieveMembers(w http.ResponseWriter, r *request) (any, error) {
-	if _, err := decode(w, r, &relieveRequest{}); err != nil {
+	if _, err := decode(w, r, &defragmentRequest{}); err != nil {
 		return nil, err
 	}
 	return s.changeMembers(r, func(ctx context.Context, m Members) error { return m.RelieveMembers(ctx) })

@@ -76,7 +76,7 @@ func TestMembers(t *testing.T) {
 	if left, err := f.RemoveMember(t.Context(), "10.0.0.2:9004", true); err != nil || len(left.Members) != 3 {
 		t.Errorf("%+v, %v", left, err)
 	}
-	if _, err := f.RelieveMembers(t.Context()); err != nil {
+	if _, err := f.DefragmentMembers(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.RenewAuthorities(t.Context()); err != nil {

@@ -61,7 +61,7 @@ func clusterServiceToAPI(v *control.View, s model.Service) api.ClusterService {
 		o.Sources = append(o.Sources, p.String())
 	}
 	for _, a := range s.Balanced {
-		if h := v.Hosts.AnsweredBy(a); h != "" {
+		if h := v.Hosts.AnnouncerOf(a); h != "" {
 			if o.AnsweredBy == nil {
 				o.AnsweredBy = map[string]string{}
 			}

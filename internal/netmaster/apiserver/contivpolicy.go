@@ -7,12 +7,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-var _ = register(rest[api.Policy, model.PolicyKey, model.ContivPolicy]{
+var _ = register(kindSpec[api.Policy, model.PolicyKey, model.ContivPolicy]{
 	collection: "policys", name: "policy", access: ofTenants,
-	key: model.ParsePolicyKey, list: listIn(ofPolicies, (*control.PolicyView).ListContiv), get: getIn(ofPolicies, (*control.PolicyView).GetContiv),
+	key: model.ParsePolicyKey, list: listIn(viewPolicies, (*control.PolicyView).ListContiv), get: getIn(viewPolicies, (*control.PolicyView).GetContiv),
 	parse: apiconv.Policy, render: policyToAPI, linked: policyView,
-	change: plain(inPolicies, (*control.Policies).ChangePolicy), delete: byKey(control.DeletePolicy),
-	oper: api.PolicyOper{}, inspect: func(_ *core, v *control.View, p model.ContivPolicy) any { return policyOper(v, p) },
+	change: changeAsIs(policyUseCases, (*control.Policies).ChangePolicy), delete: byKey(control.DeletePolicy),
+	oper: api.PolicyOper{}, inspect: func(_ *serverContext, v *control.View, p model.ContivPolicy) any { return policyOper(v, p) },
 })
 
 func policyToAPI(p model.ContivPolicy) api.Policy {

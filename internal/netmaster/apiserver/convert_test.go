@@ -16,9 +16,9 @@ import (
 // as it was written, and is accepted again.
 func (k *kind) roundTrip(t *testing.T, data []byte) {
 	t.Helper()
-	read := func(body []byte) (wish, error) {
+	read := func(body []byte) (desiredWrite, error) {
 		if err := strictjson.Decode(body, new(json.RawMessage)); err != nil {
-			return wish{}, err
+			return desiredWrite{}, err
 		}
 		return k.read(new(control.Controller), body)
 	}

@@ -19,7 +19,7 @@ import (
 
 // diagnosis answers how the cluster, its hosts and netmasters are.
 type diagnosis struct {
-	*core
+	*serverContext
 	router    *router
 	hosts     *hostHandlers
 	streams   *streams
@@ -38,14 +38,14 @@ func (s *server) handleDoctor() {
 	s.router.handleStream("POST", "/plugin/report/{id}", access.OwnHost, ofHostQuery, s.streams.deliverReport).verb = verbReport
 	// All that a netmaster or a host knows: recorded too.
 	s.router.handleStream("GET", "/api/v1/bundle", access.AdminOnly, nil, s.diagnosis.ownBundle).verb = verbChange
-	s.router.handleStream("GET", "/api/v1/hosts/{name}/bundle", access.AdminOnly, named("bundle", "name"), s.streams.hostBundle).verb = verbChange
+	s.router.handleStream("GET", "/api/v1/hosts/{name}/bundle", access.AdminOnly, namedResource("bundle", "name"), s.streams.hostBundle).verb = verbChange
 	s.router.handle("GET", "/api/v1/doctor", access.View, nil, s.diagnosis.doctor)
 	s.router.handle("POST", "/api/v1/doctor/repair", access.AdminOnly, nil, s.diagnosis.repair)
 }
 
 // doctor answers GET /api/v1/doctor.
 func (s *diagnosis) doctor(_ http.ResponseWriter, r *request) (any, error) {
-	ctx, cancel := atLeisure(r)
+	ctx, cancel := withLongTimeout(r)
 	defer cancel()
 	owners, err := s.control.Repair.Owners(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *diagnosis) repair(w http.ResponseWriter, r *request) (any, error) {
 	if _, err := decode(w, r, &repairRequest{}); err != nil {
 		return nil, err
 	}
-	ctx, cancel := atLeisure(r)
+	ctx, cancel := withLongTimeout(r)
 	defer cancel()
 	done, rev, err := s.control.Repair.RepairOwners(ctx, r.actor)
 	r.committed(rev)
@@ -77,9 +77,9 @@ func (s *diagnosis) repair(w http.ResponseWriter, r *request) (any, error) {
 // hosts that are slow.
 const doctorTime = 50 * time.Second
 
-// atLeisure is a request's context with more time than others have. It ends with its time
+// withLongTimeout is a request's context with more time than others have. It ends with its time
 // alone: a repair that has begun is not left half done because its client is gone.
-func atLeisure(r *request) (context.Context, context.CancelFunc) {
+func withLongTimeout(r *request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(r.Context()), doctorTime)
 }
 
@@ -94,21 +94,21 @@ func (s *diagnosis) diagnose(ctx context.Context, a control.Actor, owners []cont
 	if err != nil {
 		return none, err
 	}
-	facts := facts{now: time.Now(), heard: s.heard(), stores: s.cluster.Stores(ctx), fabric: v.Settings.AciFabric(), most: fabricFindings}
+	facts := facts{now: time.Now(), heard: s.lastStatusTimes(), stores: s.cluster.Stores(ctx), fabric: v.Settings.AciFabric(), most: fabricFindings}
 	for _, h := range hosts {
 		facts.hosts = append(facts.hosts, s.hosts.hostToAPI(h, facts.now))
 	}
 	if facts.masters, err = s.cluster.Masters(ctx); err != nil {
 		return none, err
 	}
-	s.hearMasters(ctx, &facts)
+	s.askMasters(ctx, &facts)
 	alive := 0
 	for _, h := range facts.hosts {
 		if h.State == api.HostAlive {
 			alive++
 		}
 	}
-	if facts.told, err = s.streams.askHosts(ctx, a, alive); err != nil {
+	if facts.inspections, err = s.streams.askHosts(ctx, a, alive); err != nil {
 		return none, err
 	}
 	if s.hostKeys != nil { // after the answers: a host may have got another one meanwhile
@@ -116,9 +116,9 @@ func (s *diagnosis) diagnose(ctx context.Context, a control.Actor, owners []cont
 			return none, err
 		}
 	}
-	facts.asked = s.address != ""
-	facts.told.mu.Lock() // a late host may still write
-	defer facts.told.mu.Unlock()
+	facts.asksHosts = s.address != ""
+	facts.inspections.mu.Lock() // a late host may still write
+	defer facts.inspections.mu.Unlock()
 	vlans, vnis := v.Addresses.TagPools()
 	facts.pools = append(facts.pools, poolToAPI("vlans", vlans), poolToAPI("vnis", vnis))
 	for _, p := range v.Addresses.AddressPools() {
@@ -127,7 +127,7 @@ func (s *diagnosis) diagnose(ctx context.Context, a control.Actor, owners []cont
 		}
 		facts.pools = append(facts.pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
 	}
-	out := api.Diagnosis{Version: s.version.Version, Hosts: len(hosts), Answered: len(facts.told.of), Findings: []api.Finding{}}
+	out := api.Diagnosis{Version: s.version.Version, Hosts: len(hosts), Answered: len(facts.inspections.of), Findings: []api.Finding{}}
 	out.Findings = append(out.Findings, ownerFindings(owners, repaired)...)
 	out.Findings = append(out.Findings, facts.judge()...)
 	out.Findings = append(out.Findings, s.judgeHealth(ctx, facts.hosts)...)
@@ -136,8 +136,8 @@ func (s *diagnosis) diagnose(ctx context.Context, a control.Actor, owners []cont
 	return out, nil
 }
 
-// mastersAnswer bounds what other netmasters are waited for.
-const mastersAnswer = 3 * time.Second
+// mastersTimeout bounds what other netmasters are waited for.
+const mastersTimeout = 3 * time.Second
 
 // machine is what this netmaster tells of itself.
 func (s *diagnosis) machine() api.Machine {
@@ -147,11 +147,11 @@ func (s *diagnosis) machine() api.Machine {
 	return s.support.Machine()
 }
 
-// hearMasters asks the other netmasters what they tell of themselves.
-func (s *diagnosis) hearMasters(ctx context.Context, f *facts) {
-	ctx, cancel := context.WithTimeout(ctx, mastersAnswer)
+// askMasters asks the other netmasters what they tell of themselves.
+func (s *diagnosis) askMasters(ctx context.Context, f *facts) {
+	ctx, cancel := context.WithTimeout(ctx, mastersTimeout)
 	defer cancel()
-	f.machines, f.unheard, f.mastersAhead = map[string]api.Machine{}, map[string]string{}, map[string]time.Duration{}
+	f.machines, f.unreachedHosts, f.masterClockOffsets = map[string]api.Machine{}, map[string]string{}, map[string]time.Duration{}
 	own := cmp.Or(s.address, "here")
 	f.machines[own] = s.machine()
 	if s.peer == nil {
@@ -168,11 +168,11 @@ func (s *diagnosis) hearMasters(ctx context.Context, f *facts) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				f.unheard[m.Address] = err.Error()
+				f.unreachedHosts[m.Address] = err.Error()
 			} else {
 				f.machines[m.Address] = x
 				if !x.Time.IsZero() {
-					f.mastersAhead[m.Address] = time.Until(x.Time)
+					f.masterClockOffsets[m.Address] = time.Until(x.Time)
 				}
 			}
 		})
@@ -241,7 +241,7 @@ func ownerFindings(left []control.OwnerFinding, repaired []control.Repaired) (ou
 func ownerFinding(o control.OwnerFinding) api.Finding {
 	c := condition.NotAllocated
 	switch o.Kind {
-	case control.OwnedByNobody:
+	case control.NoOwner:
 		c = condition.AllocatedToNone
 	case control.Leftover:
 		c = condition.ReferenceLeft
@@ -249,7 +249,7 @@ func ownerFinding(o control.OwnerFinding) api.Finding {
 		if !o.Repair {
 			c = condition.AllocatedTwice
 		}
-	case control.LacksObject:
+	case control.MissingObject:
 		c = condition.ObjectMissing
 	case control.Unreadable:
 		c = condition.RecordUnreadable

@@ -52,7 +52,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	d = ask("GET", "/api/v1/doctor", "")
-	if o := owners(d); len(o) != 1 || o[0].Severity != api.SeverityWarning || o[0].Repair != api.RepairPossible || !strings.Contains(o[0].Text, "10.9.9.9") || !strings.Contains(o[0].Remedy, "--repair") || d.Well() {
+	if o := owners(d); len(o) != 1 || o[0].Severity != api.SeverityWarning || o[0].Repair != api.RepairPossible || !strings.Contains(o[0].Text, "10.9.9.9") || !strings.Contains(o[0].Remedy, "--repair") || d.IsHealthy() {
 		t.Fatalf("a stray address: %+v", d)
 	}
 	if o := owners(ask("POST", "/api/v1/doctor/repair", "{}")); len(o) != 1 || o[0].Repair != api.RepairDone {
@@ -83,8 +83,8 @@ func TestJudgement(t *testing.T) {
 		t.Fatalf("all is in order: %+v", found)
 	}
 	given := map[string]HostKey{"h1": {Key: []byte{1}, Was: []byte{2}, By: "token x", At: time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)}}
-	tell := func(key byte) *told { // h1, with a certificate of this key; 0 = none
-		x := &told{of: map[string]api.HostInspection{"h1": {}}, keys: map[string][][]byte{}, ahead: map[string]time.Duration{}}
+	tell := func(key byte) *hostInspections { // h1, with a certificate of this key; 0 = none
+		x := &hostInspections{of: map[string]api.HostInspection{"h1": {}}, keys: map[string][][]byte{}, ahead: map[string]time.Duration{}}
 		if key > 0 {
 			x.keys["h1"] = [][]byte{{1}, {key}}
 		}
@@ -92,14 +92,14 @@ func TestJudgement(t *testing.T) {
 	}
 	for _, key := range []byte{0, 1, 2} { // none, the newest one, the one before
 		f := fine()
-		f.told, f.asked, f.keys = tell(key), true, given
+		f.inspections, f.asksHosts, f.keys = tell(key), true, given
 		if found := f.judge(); len(found) != 0 {
 			t.Errorf("it shows certificate %d: %+v", key, found)
 		}
 	}
 	f := fine() // a netmaster that has just begun, and has a clock that is ahead
 	f.hosts[0].Age, f.hosts[0].LastWord = 3600, now.Add(-time.Hour).UTC().Format(time.RFC3339)
-	f.heard = map[string]liveness.Heard{"h1": {At: now, Listed: true}}
+	f.heard = map[string]liveness.StatusArrival{"h1": {At: now, Listed: true}}
 	if found := f.judge(); len(found) != 0 {
 		t.Errorf("nothing was heard yet: %+v", found)
 	}
@@ -142,32 +142,32 @@ func TestJudgement(t *testing.T) {
 		}, api.CheckCapacity, api.SeverityNotice, "host h1", "conns has 9 of 10"},
 		"host's own clock": { // which is why its last word is old
 			func(f *facts) {
-				f.told, f.hosts[0].Age, f.hosts[0].LastWord = tell(0), 86400, now.Add(-24*time.Hour).UTC().Format(time.RFC3339)
-				f.told.ahead["h1"] = -24 * time.Hour
+				f.inspections, f.hosts[0].Age, f.hosts[0].LastWord = tell(0), 86400, now.Add(-24*time.Hour).UTC().Format(time.RFC3339)
+				f.inspections.ahead["h1"] = -24 * time.Hour
 			}, api.CheckHosts, api.SeverityWarning, "host h1", "its clock is 24h0m0s behind the answering",
 		},
 		"host's clock that is a little ahead": {func(f *facts) {
-			f.told, f.hosts[0].LastWord = tell(0), now.Add(time.Minute).UTC().Format(time.RFC3339)
-			f.told.ahead["h1"] = time.Minute
+			f.inspections, f.hosts[0].LastWord = tell(0), now.Add(time.Minute).UTC().Format(time.RFC3339)
+			f.inspections.ahead["h1"] = time.Minute
 		}, api.CheckHosts, api.SeverityNotice, "host h1", "its clock is 1m0s ahead of the answering"},
 		"host's own clock that is ahead": { // whose last word is of tomorrow
 			func(f *facts) {
-				f.told, f.hosts[0].Age, f.hosts[0].LastWord = tell(0), 0, now.Add(24*time.Hour).UTC().Format(time.RFC3339)
-				f.told.ahead["h1"] = 24 * time.Hour
+				f.inspections, f.hosts[0].Age, f.hosts[0].LastWord = tell(0), 0, now.Add(24*time.Hour).UTC().Format(time.RFC3339)
+				f.inspections.ahead["h1"] = 24 * time.Hour
 			}, api.CheckHosts, api.SeverityWarning, "host h1", "its clock is 24h0m0s ahead of the answering",
 		},
 		"host's clock that is behind, of a host that was not asked": {func(f *facts) {
 			f.hosts[0].Age, f.hosts[0].LastWord = 3600, now.Add(-time.Hour).UTC().Format(time.RFC3339)
-			f.heard = map[string]liveness.Heard{"h1": {At: now}}
+			f.heard = map[string]liveness.StatusArrival{"h1": {At: now}}
 		}, api.CheckHosts, api.SeverityWarning, "host h1", "behind the answering"},
 		"host that was heard of an hour ago": {func(f *facts) {
 			f.hosts[0].LastWord = now.Add(-time.Hour).UTC().Format(time.RFC3339)
-			f.heard = map[string]liveness.Heard{"h1": {At: now.Add(-time.Hour)}}
+			f.heard = map[string]liveness.StatusArrival{"h1": {At: now.Add(-time.Hour)}}
 		}, api.CheckHosts, api.SeverityError, "host h1", "its last word was 1h0m"},
 		"netmaster's clock": {func(f *facts) {
-			f.machines, f.mastersAhead = map[string]api.Machine{"m2": {}}, map[string]time.Duration{"m2": 6 * time.Minute}
+			f.machines, f.masterClockOffsets = map[string]api.Machine{"m2": {}}, map[string]time.Duration{"m2": 6 * time.Minute}
 		}, api.CheckNetmasters, api.SeverityWarning, "netmaster m2", "its clock is 6m0s ahead of the answering"},
-		"host's certificate": {func(f *facts) { f.told, f.asked, f.keys = tell(3), true, given }, api.CheckCertificates, api.SeverityError, "host h1", "another machine has got a certificate for its name, on 2026-11-27T00:00:00Z by token x"},
+		"host's certificate": {func(f *facts) { f.inspections, f.asksHosts, f.keys = tell(3), true, given }, api.CheckCertificates, api.SeverityError, "host h1", "another machine has got a certificate for its name, on 2026-11-27T00:00:00Z by token x"},
 		"pool":               {func(f *facts) { f.pools = []api.Pool{{Name: "vlans", Used: 9, Size: 10}} }, api.CheckCapacity, api.SeverityNotice, "vlans", "9 of 10"},
 	} {
 		f := fine()
@@ -182,12 +182,12 @@ func TestJudgement(t *testing.T) {
 // TestOwnerFindings: each kind of what does not fit in the store has a remedy, and what
 // a repair did not manage says why.
 func TestOwnerFindings(t *testing.T) {
-	for _, kind := range []string{control.OwnedByNobody, control.Leftover, control.NotAllocated, control.LacksObject, control.Unreadable, control.NewerRecord, control.UnknownRecord} {
+	for _, kind := range []string{control.NoOwner, control.Leftover, control.NotAllocated, control.MissingObject, control.Unreadable, control.NewerRecord, control.UnknownRecord} {
 		if f := ownerFinding(control.OwnerFinding{Kind: kind, Text: "x"}); f.Remedy == "" || f.Severity == "" || f.Check == "" || f.Repair != "" {
 			t.Errorf("%s: %+v", kind, f)
 		}
 	}
-	left := control.OwnerFinding{Kind: control.OwnedByNobody, Text: "x", Repair: true}
+	left := control.OwnerFinding{Kind: control.NoOwner, Text: "x", Repair: true}
 	if got := ownerFindings([]control.OwnerFinding{left}, []control.Repaired{{OwnerFinding: left, Err: model.ErrConflict}}); len(got) != 1 || !strings.HasPrefix(got[0].Repair, api.RepairFailed+": ") {
 		t.Errorf("%+v", got)
 	}

@@ -11,10 +11,10 @@ import (
 )
 
 // Endpoints are no collection: runtimes create them, and lists to be applied.
-var _ = register(rest[endpointRequest, model.EndpointKey, model.Endpoint]{
+var _ = register(kindSpec[endpointRequest, model.EndpointKey, model.Endpoint]{
 	name:  "endpoint",
 	parse: func(r endpointRequest) (model.Endpoint, error) { return endpointFromAPI(r.CreateEndpointRequest) }, render: endpointToRequest,
-	change: plain(inEndpoints, (*control.Endpoints).ChangeEndpoint),
+	change: changeAsIs(endpointUseCases, (*control.Endpoints).ChangeEndpoint),
 })
 
 // endpointRequest is an endpoint of a list.
@@ -111,7 +111,7 @@ func endpointOper(v *control.View, e model.Endpoint) api.EndpointOper {
 		ServiceName:      string(e.Group),
 		Rates:            ratesToAPI(e.Rates),
 	}
-	o.EndpointGroupID = groupNumber(v, e)
+	o.EndpointGroupID = groupIdentity(v, e)
 	if h, ok := v.Hosts.Get(e.Host); ok {
 		o.VtepIP = addrText(h.VTEP)
 	}
@@ -131,10 +131,10 @@ func chosenMAC(e model.Endpoint) string {
 	return e.MAC.String()
 }
 
-// groupNumber is the id of an endpoint's group, 0 for none. A view that does
+// groupIdentity is the id of an endpoint's group, 0 for none. A view that does
 // not have the group yet gives way to the endpoint's identity, which is the
 // same number unless its labels count.
-func groupNumber(v *control.View, e model.Endpoint) int {
+func groupIdentity(v *control.View, e model.Endpoint) int {
 	if e.Group == "" {
 		return 0
 	}
@@ -168,7 +168,7 @@ func endpointConfig(v *control.View, e model.Endpoint) api.EndpointConfig {
 		ContainerID:      e.Container,
 		EPCommonName:     e.Name,
 	}
-	o.EndpointGroupID = groupNumber(v, e)
+	o.EndpointGroupID = groupIdentity(v, e)
 	if h, ok := v.Hosts.Get(e.Host); ok {
 		o.VtepIP = addrText(h.VTEP)
 	}

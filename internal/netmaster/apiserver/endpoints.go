@@ -13,7 +13,7 @@ import (
 
 // endpointHandlers answers for endpoints, for people and for hosts that attach containers.
 type endpointHandlers struct {
-	*core
+	*serverContext
 	pods Pods // nil = none
 }
 
@@ -34,14 +34,14 @@ func (s *endpointHandlers) inspectEndpoint(_ http.ResponseWriter, r *request, fo
 	}
 	o := endpointOper(found.view, e)
 	o.Key = r.PathValue("key")
-	return struct{ Oper any }{shown(r.scope(), o)}, nil
+	return struct{ Oper any }{visibleTo(r.scope(), o)}, nil
 }
 
 // drainRequest is the body of a request that says all by its path.
 type drainRequest struct{}
 
-// bare refuses a body that says anything: "drain": false would drain.
-func bare(w http.ResponseWriter, r *request) error {
+// refuseBody refuses a body that says anything: "drain": false would drain.
+func refuseBody(w http.ResponseWriter, r *request) error {
 	_, err := decode(w, r, &drainRequest{})
 	return err
 }
@@ -50,7 +50,7 @@ func bare(w http.ResponseWriter, r *request) error {
 func (s *endpointHandlers) drainer(drain bool) func(http.ResponseWriter, *request, endpointsFound) (any, error) {
 	return func(w http.ResponseWriter, r *request, found endpointsFound) (any, error) {
 		if drain {
-			if err := bare(w, r); err != nil {
+			if err := refuseBody(w, r); err != nil {
 				return nil, err
 			}
 		}
@@ -65,7 +65,7 @@ func (s *endpointHandlers) drainer(drain bool) func(http.ResponseWriter, *reques
 		}
 		o := endpointOper(found.view, e)
 		o.Key = e.Key.String()
-		return shown(r.scope(), o), nil
+		return visibleTo(r.scope(), o), nil
 	}
 }
 

@@ -6,11 +6,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-var _ = register(rest[api.ExtContractsGroup, model.ExtContractsKey, model.ExtContracts]{
+var _ = register(kindSpec[api.ExtContractsGroup, model.ExtContractsKey, model.ExtContracts]{
 	collection: "extContractsGroups", name: "extContractsGroup", access: ofTenants,
 	key: model.ParseExtContractsKey, list: control.ExtContracts, get: control.ExtContractsGroup,
 	parse: extContractsFromAPI, render: extContractsToAPI, linked: extContractsView,
-	change: ofValue(control.ChangeExtContracts), delete: byKey(control.DeleteExtContracts),
+	change: changeByValue(control.ChangeExtContracts), delete: byKey(control.DeleteExtContracts),
 })
 
 func extContractsFromAPI(o api.ExtContractsGroup) (e model.ExtContracts, err error) {

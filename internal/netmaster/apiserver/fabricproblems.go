@@ -12,7 +12,7 @@ import (
 )
 
 // appProfileOper has the parts of an app profile that the ACI fabric does not have.
-func appProfileOper(_ *core, v *control.View, p model.AppProfile) any {
+func appProfileOper(_ *serverContext, v *control.View, p model.AppProfile) any {
 	is := []string{"appProfile " + p.Key.String()}
 	rules := map[string]bool{}
 	for _, name := range p.Groups {

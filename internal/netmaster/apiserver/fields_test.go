@@ -253,12 +253,12 @@ func TestDescription(t *testing.T) {
 		"Each line is tested with values that pass and values that fail. Names that a field refers to are names of the same tenant.\n")
 	for _, k := range collections() {
 		fmt.Fprintf(&b, "\n## %s\n\n", k.collection)
-		if text := strings.TrimPrefix(idleText(k.collection, ""), "; "); text != "" {
+		if text := strings.TrimPrefix(noEffectText(k.collection, ""), "; "); text != "" {
 			fmt.Fprintf(&b, "No effect in this version: %s.\n\n", text)
 		}
 		fmt.Fprintf(&b, "| Field | What it may hold |\n|---|---|\n")
 		for _, name := range sortedKeys(k.fields) {
-			x, idle := k.fields[name], idleText(k.collection, name)
+			x, idle := k.fields[name], noEffectText(k.collection, name)
 			if x.Required {
 				name += " (required)"
 			}

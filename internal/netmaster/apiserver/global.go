@@ -10,12 +10,12 @@ import (
 // globalName is the key of the only global object.
 const globalName = "global"
 
-var _ = register(rest[api.Global, struct{}, model.Global]{
+var _ = register(kindSpec[api.Global, struct{}, model.Global]{
 	collection: "globals", name: "global", access: ofCluster,
-	key: only(globalName), list: singleton(ofSettings, (*control.SettingsView).Global), get: one(ofSettings, (*control.SettingsView).Global),
+	key: onlyKey(globalName), list: singleton(viewSettings, (*control.SettingsView).Global), get: one(viewSettings, (*control.SettingsView).Global),
 	parse: globalFromAPI, render: globalToAPI,
-	change: plain(inSettings, (*control.Settings).ChangeGlobal), delete: func(c *control.Controller, _ struct{}) control.Deletion { return c.Settings.DeleteGlobal() },
-	oper: api.GlobalOper{}, inspect: func(s *core, v *control.View, _ model.Global) any { return globalOper(v, s.mode) },
+	change: changeAsIs(settingsUseCases, (*control.Settings).ChangeGlobal), delete: func(c *control.Controller, _ struct{}) control.Deletion { return c.Settings.DeleteGlobal() },
+	oper: api.GlobalOper{}, inspect: func(s *serverContext, v *control.View, _ model.Global) any { return globalOper(v, s.mode) },
 })
 
 // globalFromAPI parses the cluster's settings. Empty fields are zero in the
@@ -88,6 +88,6 @@ func globalOper(v *control.View, mode string) api.GlobalOper {
 		VxlansInUse:     v.Networks.TagsInUse(model.EncapVXLAN),
 
 		FormerLabels:      g.FormerLabels.Entries(),
-		EndpointsToFollow: v.Endpoints.UnfollowedEndpoints(),
+		EndpointsToFollow: v.Endpoints.CountOldIdentities(),
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-var _ = register(rest[api.EndpointGroup, model.GroupKey, model.Group]{
+var _ = register(kindSpec[api.EndpointGroup, model.GroupKey, model.Group]{
 	collection: "endpointGroups", name: "endpointGroup", access: ofTenantsForDocker,
-	key: model.ParseGroupKey, list: listIn(ofGroups, (*control.GroupView).List), get: getIn(ofGroups, (*control.GroupView).Get),
+	key: model.ParseGroupKey, list: listIn(viewGroups, (*control.GroupView).List), get: getIn(viewGroups, (*control.GroupView).Get),
 	parse: apiconv.Group, render: groupToAPI, linked: groupView,
 	change: changeGroup, delete: byKey(control.DeleteGroup),
-	oper: api.EndpointGroupOper{}, inspect: func(_ *core, v *control.View, g model.Group) any { return groupOper(v, g) },
+	oper: api.EndpointGroupOper{}, inspect: func(_ *serverContext, v *control.View, g model.Group) any { return groupOper(v, g) },
 })
 
-func changeGroup(c *control.Controller, g model.Valid[model.Group], empty emptied) control.Change {
+func changeGroup(c *control.Controller, g model.Valid[model.Group], empty clearedFields) control.Change {
 	return c.Tenants.ChangeGroup(g, empty("cfgdTag"))
 }
 

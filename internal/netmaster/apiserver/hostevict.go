@@ -9,7 +9,7 @@ import (
 )
 
 func (s *hostHandlers) evictHost(w http.ResponseWriter, r *request) (any, error) {
-	if err := bare(w, r); err != nil {
+	if err := refuseBody(w, r); err != nil {
 		return nil, err
 	}
 	force, err := boolQuery(r, "force")
@@ -32,7 +32,7 @@ func (s *hostHandlers) evictHost(w http.ResponseWriter, r *request) (any, error)
 func (s *hostHandlers) hostDrainer(drain bool) handler {
 	return func(w http.ResponseWriter, r *request) (any, error) {
 		if drain {
-			if err := bare(w, r); err != nil {
+			if err := refuseBody(w, r); err != nil {
 				return nil, err
 			}
 		}

@@ -39,7 +39,7 @@ func shownKey(r *request) []byte {
 func (f facts) judgeKey(host string) []api.Finding {
 	given, ok := f.keys[host]
 	replaced := func(key []byte) bool { return !bytes.Equal(key, given.Key) && !bytes.Equal(key, given.Was) }
-	if !ok || !slices.ContainsFunc(f.told.keys[host], replaced) {
+	if !ok || !slices.ContainsFunc(f.inspections.keys[host], replaced) {
 		return nil
 	}
 	found := condition.HostTakenOver.Finding("host "+host, fmt.Sprintf("another machine has got a certificate for its name, on %s by %s: the one that this host shows is renewed no more", given.At.UTC().Format(time.RFC3339), given.By))

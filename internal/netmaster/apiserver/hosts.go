@@ -19,7 +19,7 @@ import (
 
 // hostHandlers answers for hosts, and takes what their agents report.
 type hostHandlers struct {
-	*core
+	*serverContext
 	// evictAfter is Config.EvictAfter.
 	evictAfter time.Duration
 }
@@ -28,10 +28,10 @@ func (s *server) handleHosts() {
 	s.router.handle("GET", "/api/v1/status", access.View|access.WithinScope, nil, s.diagnosis.status)
 	s.router.handle("GET", "/api/v1/hosts", access.View|access.WithinScope, nil, s.hosts.hosts)
 	s.router.handle("GET", "/api/v1/hosts/{name}", access.View|access.WithinScope, nil, s.hosts.host)
-	s.router.handle("DELETE", "/api/v1/hosts/{name}", access.AdminOnly, named("host", "name"), s.hosts.removeHost)
-	s.router.handle("POST", "/api/v1/hosts/{name}/evict", access.AdminOnly, named("host", "name"), s.hosts.evictHost)
-	s.router.handle("POST", "/api/v1/hosts/{name}/drain", access.AdminOnly, named("host", "name"), s.hosts.hostDrainer(true))
-	s.router.handle("DELETE", "/api/v1/hosts/{name}/drain", access.AdminOnly, named("host", "name"), s.hosts.hostDrainer(false))
+	s.router.handle("DELETE", "/api/v1/hosts/{name}", access.AdminOnly, namedResource("host", "name"), s.hosts.removeHost)
+	s.router.handle("POST", "/api/v1/hosts/{name}/evict", access.AdminOnly, namedResource("host", "name"), s.hosts.evictHost)
+	s.router.handle("POST", "/api/v1/hosts/{name}/drain", access.AdminOnly, namedResource("host", "name"), s.hosts.hostDrainer(true))
+	s.router.handle("DELETE", "/api/v1/hosts/{name}/drain", access.AdminOnly, namedResource("host", "name"), s.hosts.hostDrainer(false))
 	s.router.handle("POST", "/api/v1/hosts/{name}/addresses/{address}", access.AdminOnly, ofHostAddress, s.hosts.hostAddress(true))
 	s.router.handle("DELETE", "/api/v1/hosts/{name}/addresses/{address}", access.AdminOnly, ofHostAddress, s.hosts.hostAddress(false))
 }
@@ -43,7 +43,7 @@ func (s *hostHandlers) hosts(_ http.ResponseWriter, r *request) (any, error) {
 	}
 	out, now := make([]api.Host, 0, len(all)), time.Now()
 	for _, h := range all {
-		out = append(out, s.seenHost(r.scope(), h, now))
+		out = append(out, s.visibleHost(r.scope(), h, now))
 	}
 	return out, nil
 }
@@ -53,7 +53,7 @@ func (s *hostHandlers) host(_ http.ResponseWriter, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.seenHost(r.scope(), h, time.Now()), nil
+	return s.visibleHost(r.scope(), h, time.Now()), nil
 }
 
 func (s *hostHandlers) removeHost(_ http.ResponseWriter, r *request) (any, error) {
@@ -101,7 +101,7 @@ func hostToAPI(h control.HostState, now time.Time) api.Host {
 	if o.Driver == "" {
 		o.Driver = st.Driver
 	}
-	if said := h.LastWord(); !said.IsZero() {
+	if said := h.LastStatusTime(); !said.IsZero() {
 		o.Age = max(0, int64(now.Sub(said)/time.Second))
 	}
 	for _, c := range st.Conditions {
@@ -121,7 +121,7 @@ func hostToAPI(h control.HostState, now time.Time) api.Host {
 func (s *hostHandlers) hostAddress(add bool) handler {
 	return func(w http.ResponseWriter, r *request) (any, error) {
 		if add {
-			if err := bare(w, r); err != nil {
+			if err := refuseBody(w, r); err != nil {
 				return nil, err
 			}
 		}
@@ -221,7 +221,7 @@ func (s *endpointHandlers) endpoints(_ http.ResponseWriter, r *request, q endpoi
 			}
 			o := endpointOper(v, e)
 			o.Key = e.Key.String()
-			if !yield(shown(r.scope(), o)) {
+			if !yield(visibleTo(r.scope(), o)) {
 				return
 			}
 		}

@@ -18,18 +18,18 @@ type facts struct {
 	now      time.Time
 	masters  []api.Master
 	machines map[string]api.Machine // of netmasters, by address; silent ones are in unheard
-	// mastersAhead is how far the clocks are ahead of the reporting netmasters.
-	mastersAhead map[string]time.Duration
-	unheard      map[string]string
-	heard        map[string]liveness.Heard // when the last status of hosts came here
-	keys         map[string]HostKey        // of hosts' certificates
-	told         *told                     // what hosts have told of themselves for this
-	asked        bool                      // whether they were asked
-	stores       []api.StoreServer
-	hosts        []api.Host
-	pools        []api.Pool
-	fabric       control.AciFabric
-	most         int // how many parts that the fabric does not have are named
+	// masterClockOffsets is how far the clocks are ahead of the reporting netmasters.
+	masterClockOffsets map[string]time.Duration
+	unreachedHosts     map[string]string
+	heard              map[string]liveness.StatusArrival // when the last status of hosts came here
+	keys               map[string]HostKey                // of hosts' certificates
+	inspections        *hostInspections                  // what hosts have told of themselves for this
+	asksHosts          bool                              // whether they were asked
+	stores             []api.StoreServer
+	hosts              []api.Host
+	pools              []api.Pool
+	fabric             control.AciFabric
+	most               int // how many parts that the fabric does not have are named
 }
 
 // judge says what is not as it should be of all that was asked for the doctor.
@@ -37,10 +37,10 @@ func (f facts) judge() (out []api.Finding) {
 	out = f.judgeCluster()
 	for _, m := range sortedKeys(f.machines) {
 		out = append(out, f.judgeMachine("netmaster "+m, f.machines[m])...)
-		out = append(out, judgeClock(api.CheckNetmasters, "netmaster "+m, f.mastersAhead[m])...)
+		out = append(out, judgeClock(api.CheckNetmasters, "netmaster "+m, f.masterClockOffsets[m])...)
 	}
-	for _, m := range sortedKeys(f.unheard) {
-		out = append(out, condition.MasterNotAnswering.Finding("netmaster "+m, "it does not report: "+f.unheard[m]))
+	for _, m := range sortedKeys(f.unreachedHosts) {
+		out = append(out, condition.MasterNotAnswering.Finding("netmaster "+m, "it does not report: "+f.unreachedHosts[m]))
 	}
 	return append(out, f.judgeVersions()...)
 }
@@ -56,7 +56,7 @@ func (f facts) judgeCluster() (out []api.Finding) {
 	for _, h := range f.hosts {
 		out = append(out, f.judgeHost(h)...)
 	}
-	if text := formats(f.hosts); text != "" {
+	if text := mixedFormats(f.hosts); text != "" {
 		out = append(out, condition.FormatsDiffer.Finding("cluster", text))
 	}
 	if text := tunnelPorts(f.hosts); text != "" {
@@ -100,7 +100,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 		out[0].Remedy = awayRemedy(h)
 		return out
 	}
-	ahead, known := f.ahead(h.Name)
+	ahead, known := f.clockOffset(h.Name)
 	age := time.Duration(h.Age) * time.Second
 	if said, err := time.Parse(time.RFC3339, h.LastWord); known && err == nil {
 		age = f.now.Sub(said) + ahead // by the host's own clock, which h.Age is not
@@ -112,7 +112,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 	switch said, err := time.Parse(time.RFC3339, h.LastWord); {
 	case err != nil:
 		add(condition.HostUnreported, "it is alive and has not reported its status yet")
-	case age > silence:
+	case age > statusTimeout:
 		add(condition.HostNotReporting, "it is alive, but its last word was %s ago", ageText(int64(age/time.Second)))
 	case !known && said.Sub(f.now) > clockSkew:
 		add(condition.ClockOff, "its clock is %s ahead", said.Sub(f.now).Round(time.Second))
@@ -121,7 +121,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 	if h.Draining {
 		add(condition.HostDrains, "it drains: services send its providers no new connections")
 	}
-	out = append(out, f.judgeTold(h, &h.Conditions)...)
+	out = append(out, f.judgeInspection(h, &h.Conditions)...)
 	for _, c := range h.Conditions {
 		out = append(out, condition.HostFinding(h.Name, c))
 	}
@@ -139,19 +139,19 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 	return out
 }
 
-// judgeTold judges what a host has told of itself, in place of what it told last of its
+// judgeInspection judges what a host has told of itself, in place of what it told last of its
 // health.
-func (f facts) judgeTold(h api.Host, conditions *[]api.Condition) []api.Finding {
-	if !f.asked {
+func (f facts) judgeInspection(h api.Host, conditions *[]api.Condition) []api.Finding {
+	if !f.asksHosts {
 		return nil
 	}
 	where := "host " + h.Name
-	i, answered := f.told.of[h.Name]
+	i, answered := f.inspections.of[h.Name]
 	switch {
-	case f.told.older[h.Name]:
+	case f.inspections.older[h.Name]:
 		return []api.Finding{condition.HostOld.Finding(where, "its netplugin is older than this netmaster, and does not look at its data plane, certificates and disks for the doctor")}
 	case !answered:
-		return []api.Finding{condition.HostUnheard.Finding(where, fmt.Sprintf("it is alive, and has not reported within %s", inspectionAnswer))}
+		return []api.Finding{condition.HostNoHeartbeat.Finding(where, fmt.Sprintf("it is alive, and has not reported within %s", inspectionAnswer))}
 	}
 	*conditions = nil
 	for n := range i.Findings {
@@ -162,8 +162,8 @@ func (f facts) judgeTold(h api.Host, conditions *[]api.Condition) []api.Finding 
 
 // Of a disk this much is too little, where it is also less than a tenth.
 const (
-	littleRoom = 1 << 30
-	noRoom     = 32 << 20
+	lowSpace = 1 << 30
+	noSpace  = 32 << 20
 )
 
 // judgeMachine judges certificates and disks.
@@ -173,9 +173,9 @@ func (f facts) judgeMachine(where string, m api.Machine) []api.Finding {
 		switch {
 		case d.Error != "":
 			out = append(out, condition.DiskUnread.Finding(where, fmt.Sprintf("the disk of %s (%s) cannot be looked at: %s", d.Path, d.Use, d.Error)))
-		case d.Free < noRoom && d.Free < d.Size/10:
+		case d.Free < noSpace && d.Free < d.Size/10:
 			out = append(out, condition.DiskFull.Finding(where, fmt.Sprintf("the disk of %s (%s) is full: %d of %d MiB are free", d.Path, d.Use, d.Free>>20, d.Size>>20)))
-		case d.Free < littleRoom && d.Free < d.Size/10:
+		case d.Free < lowSpace && d.Free < d.Size/10:
 			out = append(out, condition.DiskFills.Finding(where, fmt.Sprintf("the disk of %s (%s) fills: %d of %d MiB are free", d.Path, d.Use, d.Free>>20, d.Size>>20)))
 		}
 	}

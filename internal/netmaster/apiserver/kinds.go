@@ -15,10 +15,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/strictjson"
 )
 
-// rest says how objects of a kind are served and written: A is the object on
+// kindSpec says how objects of a kind are served and written: A is the object on
 // the wire, K its key, M the value of package model. The file of each kind
 // registers one; what is common to all is made of it.
-type rest[A api.Object, K any, M model.Validator] struct {
+type kindSpec[A api.Object, K any, M model.Validator] struct {
 	collection string // in paths: "networks"; "" = none, and objects come in lists to be applied only
 	name       string // of one, in links, lists to be applied and messages: "network"
 
@@ -34,13 +34,13 @@ type rest[A api.Object, K any, M model.Validator] struct {
 	parse  func(A) (M, error)       // the result need not be valid: that is checked afterwards
 	render func(M) A                // without what others link to it
 	linked func(*control.View, M) A // with that; nil = nothing does
-	change func(*control.Controller, model.Valid[M], emptied) control.Change
+	change func(*control.Controller, model.Valid[M], clearedFields) control.Change
 	delete func(*control.Controller, K) control.Deletion
 
 	// oper is a zero wire object of the operational state, and inspect makes one;
 	// nil = the kind has none.
 	oper    any
-	inspect func(*core, *control.View, M) any
+	inspect func(*serverContext, *control.View, M) any
 	// unset is what inspect shows in place of an object that is not there; nil, or
 	// false: it is not found.
 	unset func(*control.View) (M, bool)
@@ -59,11 +59,11 @@ type kind struct {
 	get  func(v *control.View, key string) (any, error)
 	del  func(c *control.Controller, key string) (control.Deletion, error)
 	// inspect returns the operational state; nil = the kind has none.
-	inspect func(s *core, v *control.View, key string) (any, error)
+	inspect func(s *serverContext, v *control.View, key string) (any, error)
 	// unset returns what inspect shows of an object that is not there; nil = it is not found.
-	unset func(s *core, v *control.View, key string) (config, oper any, ok bool)
+	unset func(s *serverContext, v *control.View, key string) (config, oper any, ok bool)
 	// read turns a body, which is a JSON object without the server's fields, into a wish.
-	read func(c *control.Controller, body []byte) (wish, error)
+	read func(c *control.Controller, body []byte) (desiredWrite, error)
 	// render makes the wire object, without links, of an object of package model;
 	// view makes it with links.
 	render func(m any) any
@@ -73,7 +73,7 @@ type kind struct {
 var registry = map[string]*kind{} // by name
 
 // register enters a kind.
-func register[A api.Object, K any, M model.Validator](r rest[A, K, M]) *kind {
+func register[A api.Object, K any, M model.Validator](r kindSpec[A, K, M]) *kind {
 	if r.linked == nil {
 		r.linked = func(_ *control.View, m M) A { return r.render(m) }
 	}
@@ -139,8 +139,8 @@ func kindsOfTenants() (names []string) {
 	return names
 }
 
-// within lists what the tenants of a scope have.
-func within[M any](v *control.View, scope control.Scope, list func(*control.View, model.TenantName) []M) (all []M) {
+// listWithin lists what the tenants of a scope have.
+func listWithin[M any](v *control.View, scope control.Scope, list func(*control.View, model.TenantName) []M) (all []M) {
 	if !scope.Limited() {
 		return list(v, "")
 	}
@@ -151,8 +151,8 @@ func within[M any](v *control.View, scope control.Scope, list func(*control.View
 }
 
 // all makes the list's objects one by one while the answer is sent.
-func (r rest[A, K, M]) all(v *control.View, scope control.Scope) iter.Seq[any] {
-	list := within(v, scope, r.list)
+func (r kindSpec[A, K, M]) all(v *control.View, scope control.Scope) iter.Seq[any] {
+	list := listWithin(v, scope, r.list)
 	return func(yield func(any) bool) {
 		for _, m := range list {
 			if !yield(r.linked(v, m)) {
@@ -163,7 +163,7 @@ func (r rest[A, K, M]) all(v *control.View, scope control.Scope) iter.Seq[any] {
 }
 
 // find finds an object. A key that cannot be one names nothing.
-func (r rest[A, K, M]) find(v *control.View, key string) (m M, err error) {
+func (r kindSpec[A, K, M]) find(v *control.View, key string) (m M, err error) {
 	k, err := r.key(key)
 	if err != nil {
 		return m, notFound(r.name, key)
@@ -175,7 +175,7 @@ func (r rest[A, K, M]) find(v *control.View, key string) (m M, err error) {
 	return m, nil
 }
 
-func (r rest[A, K, M]) one(v *control.View, key string) (any, error) {
+func (r kindSpec[A, K, M]) one(v *control.View, key string) (any, error) {
 	m, err := r.find(v, key)
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (r rest[A, K, M]) one(v *control.View, key string) (any, error) {
 	return r.linked(v, m), nil
 }
 
-func (r rest[A, K, M]) state(s *core, v *control.View, key string) (any, error) {
+func (r kindSpec[A, K, M]) state(s *serverContext, v *control.View, key string) (any, error) {
 	m, err := r.find(v, key)
 	if err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func (r rest[A, K, M]) state(s *core, v *control.View, key string) (any, error) 
 	return r.inspect(s, v, m), nil
 }
 
-func (r rest[A, K, M]) stateUnset(s *core, v *control.View, key string) (config, oper any, ok bool) {
+func (r kindSpec[A, K, M]) stateUnset(s *serverContext, v *control.View, key string) (config, oper any, ok bool) {
 	if _, err := r.key(key); err != nil {
 		return nil, nil, false
 	}
@@ -202,7 +202,7 @@ func (r rest[A, K, M]) stateUnset(s *core, v *control.View, key string) (config,
 	return r.linked(v, m), r.inspect(s, v, m), true
 }
 
-func (r rest[A, K, M]) del(c *control.Controller, key string) (control.Deletion, error) {
+func (r kindSpec[A, K, M]) del(c *control.Controller, key string) (control.Deletion, error) {
 	k, err := r.key(key)
 	if err != nil {
 		return control.Deletion{}, notFound(r.name, key)
@@ -211,7 +211,7 @@ func (r rest[A, K, M]) del(c *control.Controller, key string) (control.Deletion,
 }
 
 // read turns a body into a wish: the only way from the wire to what control takes.
-func (r rest[A, K, M]) read(c *control.Controller, body []byte) (w wish, err error) {
+func (r kindSpec[A, K, M]) read(c *control.Controller, body []byte) (w desiredWrite, err error) {
 	var o A
 	err = strictjson.Decode(body, &o)
 	if r.strict.all != nil {
@@ -237,12 +237,12 @@ func (r rest[A, K, M]) read(c *control.Controller, body []byte) (w wish, err err
 }
 
 // The parts of a view, by subject.
-func ofGroups(v *control.View) *control.GroupView      { return v.Groups }
-func ofNetworks(v *control.View) *control.NetworkView  { return v.Networks }
-func ofPolicies(v *control.View) *control.PolicyView   { return v.Policies }
-func ofServices(v *control.View) *control.ServiceView  { return v.Services }
-func ofSettings(v *control.View) *control.SettingsView { return v.Settings }
-func ofTenantsIn(v *control.View) *control.TenantView  { return v.Tenants }
+func viewGroups(v *control.View) *control.GroupView      { return v.Groups }
+func viewNetworks(v *control.View) *control.NetworkView  { return v.Networks }
+func viewPolicies(v *control.View) *control.PolicyView   { return v.Policies }
+func viewServices(v *control.View) *control.ServiceView  { return v.Services }
+func viewSettings(v *control.View) *control.SettingsView { return v.Settings }
+func viewTenants(v *control.View) *control.TenantView    { return v.Tenants }
 
 // listIn is the list of a kind, and getIn its get, by a part of the view.
 func listIn[S, M any](of func(*control.View) S, list func(S, model.TenantName) []M) func(*control.View, model.TenantName) []M {
@@ -254,21 +254,21 @@ func getIn[S, K, M any](of func(*control.View) S, get func(S, K) (M, bool)) func
 }
 
 // The use-cases of a controller, by subject.
-func inEndpoints(c *control.Controller) *control.Endpoints { return c.Endpoints }
-func inNetworks(c *control.Controller) *control.Networks   { return c.Networks }
-func inPolicies(c *control.Controller) *control.Policies   { return c.Policies }
-func inServices(c *control.Controller) *control.Services   { return c.Services }
-func inSettings(c *control.Controller) *control.Settings   { return c.Settings }
-func inTenants(c *control.Controller) *control.Tenants     { return c.Tenants }
+func endpointUseCases(c *control.Controller) *control.Endpoints { return c.Endpoints }
+func networkUseCases(c *control.Controller) *control.Networks   { return c.Networks }
+func policyUseCases(c *control.Controller) *control.Policies    { return c.Policies }
+func serviceUseCases(c *control.Controller) *control.Services   { return c.Services }
+func settingsUseCases(c *control.Controller) *control.Settings  { return c.Settings }
+func tenantUseCases(c *control.Controller) *control.Tenants     { return c.Tenants }
 
-// plain is the change of a kind whose empty fields mean nothing special.
-func plain[S any, M model.Validator](in func(*control.Controller) S, change func(S, model.Valid[M]) control.Change) func(*control.Controller, model.Valid[M], emptied) control.Change {
-	return func(c *control.Controller, m model.Valid[M], _ emptied) control.Change { return change(in(c), m) }
+// changeAsIs is the change of a kind whose empty fields mean nothing special.
+func changeAsIs[S any, M model.Validator](in func(*control.Controller) S, change func(S, model.Valid[M]) control.Change) func(*control.Controller, model.Valid[M], clearedFields) control.Change {
+	return func(c *control.Controller, m model.Valid[M], _ clearedFields) control.Change { return change(in(c), m) }
 }
 
-// ofValue likewise is the change of a kind that needs nothing but the object.
-func ofValue[M model.Validator](change func(model.Valid[M]) control.Change) func(*control.Controller, model.Valid[M], emptied) control.Change {
-	return func(_ *control.Controller, m model.Valid[M], _ emptied) control.Change { return change(m) }
+// changeByValue likewise is the change of a kind that needs nothing but the object.
+func changeByValue[M model.Validator](change func(model.Valid[M]) control.Change) func(*control.Controller, model.Valid[M], clearedFields) control.Change {
+	return func(_ *control.Controller, m model.Valid[M], _ clearedFields) control.Change { return change(m) }
 }
 
 // byKey is the delete of a kind that needs nothing but the key.
@@ -276,13 +276,13 @@ func byKey[K any](del func(K) control.Deletion) func(*control.Controller, K) con
 	return func(_ *control.Controller, k K) control.Deletion { return del(k) }
 }
 
-// by is the delete of a kind by a use-case of a controller.
-func by[S, K any](in func(*control.Controller) S, del func(S, K) control.Deletion) func(*control.Controller, K) control.Deletion {
+// deleteFor is the delete of a kind by a use-case of a controller.
+func deleteFor[S, K any](in func(*control.Controller) S, del func(S, K) control.Deletion) func(*control.Controller, K) control.Deletion {
 	return func(c *control.Controller, k K) control.Deletion { return del(in(c), k) }
 }
 
-// only, singleton and one are the key, list and get of a kind with one object at most.
-func only(name string) func(string) (struct{}, error) {
+// onlyKey, singleton and one are the key, list and get of a kind with one object at most.
+func onlyKey(name string) func(string) (struct{}, error) {
 	return func(s string) (k struct{}, err error) {
 		if s != name {
 			err = model.ErrNotFound
@@ -306,7 +306,7 @@ func one[S, M any](of func(*control.View) S, get func(S) (M, bool)) func(*contro
 
 // handleOf registers a route of a collection.
 func (s *server) handleOf(k *kind, method, path string, need access.Capability, h handler) {
-	of := named(k.name, "key")
+	of := namedResource(k.name, "key")
 	if !strings.HasSuffix(path, "/{key}") {
 		of = nil // a list
 	}
@@ -350,14 +350,14 @@ func (s *server) handleKind(k *kind) {
 		key := r.PathValue("key")
 		config, err := k.get(v, key)
 		if errors.Is(err, model.ErrNotFound) && k.unset != nil {
-			if config, oper, ok := k.unset(s.core, v, key); ok {
+			if config, oper, ok := k.unset(s.serverContext, v, key); ok {
 				return struct{ Config, Oper any }{config, oper}, nil
 			}
 		}
 		if err != nil || k.inspect == nil {
 			return struct{ Config any }{config}, err
 		}
-		oper, err := k.inspect(s.core, v, key)
-		return struct{ Config, Oper any }{config, shown(r.scope(), oper)}, err
+		oper, err := k.inspect(s.serverContext, v, key)
+		return struct{ Config, Oper any }{config, visibleTo(r.scope(), oper)}, err
 	})
 }

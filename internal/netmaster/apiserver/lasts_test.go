@@ -45,7 +45,7 @@ func TestStreamEndsWithToken(t *testing.T) {
 			}
 			return nil
 		})
-		s := &router{core: &core{}, mux: http.NewServeMux(), authenticate: func(r *http.Request) (access.Identity, error) {
+		s := &router{serverContext: &serverContext{}, mux: http.NewServeMux(), authenticate: func(r *http.Request) (access.Identity, error) {
 			return access.Identify(r, []access.Bearer{bearer})
 		}}
 		s.handleStream("GET", "/api/v1/monitor", access.View, nil, func(_ http.ResponseWriter, r *request) {
@@ -74,7 +74,7 @@ func TestStreamEndsWithToken(t *testing.T) {
 		revoked.Store(true)
 		select {
 		case <-done:
-		case <-time.After(lookAgain + time.Second):
+		case <-time.After(recheckInterval + time.Second):
 			t.Fatal("it goes on with a token that was revoked")
 		}
 		if no, ok := errors.AsType[*httpguard.Refusal](why); !ok || no.Status != http.StatusUnauthorized {
@@ -104,7 +104,7 @@ func TestStreamsEndWithWhatLetThemIn(t *testing.T) {
 		for what, then := range map[string]access.Identity{"it is let in no more": {}, "it may see less": somebody("anna", access.Grant{Role: access.TenantAdmin, Tenants: []string{"blue"}})} {
 			synctest.Test(t, func(t *testing.T) {
 				var changed atomic.Bool
-				s := &router{core: f.s.router.core, requests: f.s.router.requests, durations: f.s.router.durations}
+				s := &router{serverContext: f.s.router.serverContext, requests: f.s.router.requests, durations: f.s.router.durations}
 				s.authenticate = func(*http.Request) (access.Identity, error) {
 					switch {
 					case !changed.Load():
@@ -133,7 +133,7 @@ func TestStreamsEndWithWhatLetThemIn(t *testing.T) {
 				changed.Store(true)
 				select {
 				case <-done:
-				case <-time.After(2 * lookAgain):
+				case <-time.After(2 * recheckInterval):
 					t.Errorf("%s goes on though %s", name, what)
 				}
 			})
@@ -160,13 +160,13 @@ func TestMonitorStopsWhenOneOfItsTenantsIsDeleted(t *testing.T) {
 			t.Fatal(w.Code, w.Body)
 		}
 	}
-	secret, _, err := tokens.Create(t.Context(), token.Wish{Name: "anna", Life: time.Hour, Grant: access.Grant{Role: access.TenantAdmin, Tenants: []string{"red", "blue"}}})
+	secret, _, err := tokens.Create(t.Context(), token.TokenRequest{Name: "anna", Life: time.Hour, Grant: access.Grant{Role: access.TenantAdmin, Tenants: []string{"red", "blue"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(f.h)
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), lookAgain-time.Second) // it does not wait for the next look
+	ctx, cancel := context.WithTimeout(t.Context(), recheckInterval-time.Second) // it does not wait for the next look
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/monitor", nil)
 	if err != nil {
@@ -198,7 +198,7 @@ func TestMonitorStopsWhenOneOfItsTenantsIsDeleted(t *testing.T) {
 // close the connection, so that the client connects with a renewed one. Earlier answers do not.
 func TestConnectionClosesBeforeItsCertificateExpires(t *testing.T) {
 	f := startAsking(t, nil)
-	for left, want := range map[time.Duration]string{-time.Minute: "close", time.Minute: "close", 2 * leaveBefore: ""} {
+	for left, want := range map[time.Duration]string{-time.Minute: "close", time.Minute: "close", 2 * closeBefore: ""} {
 		for _, path := range []string{"/version", "/api/v1/backup"} { // one that it may ask for, and one that it may not
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 			r.Header.Set("Authorization", "Bearer is-viewer")

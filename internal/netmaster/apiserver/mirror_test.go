@@ -42,7 +42,7 @@ func mirror(t *testing.T, c *api.Client) *mirroring {
 	return m
 }
 
-func (m *mirroring) ask(a api.MirrorAsk) {
+func (m *mirroring) ask(a api.MirrorRequest) {
 	m.t.Helper()
 	b, err := json.Marshal(a)
 	if err == nil {
@@ -92,7 +92,7 @@ func TestMirror(t *testing.T) {
 	network("blue", "one")
 	m := mirror(t, f.Client)
 	of := func(t string) []string { return []string{"/contiv.io/state/tenant/" + t + "/networks/"} }
-	m.ask(api.MirrorAsk{ID: 7, Prefixes: of("blue")})
+	m.ask(api.MirrorRequest{ID: 7, Prefixes: of("blue")})
 	list := m.of(7)
 	if !list.List || list.Revision == 0 || list.Identity == nil || len(list.Rows) != 1 || !strings.HasSuffix(list.Rows[0].Key, "/networks/one") ||
 		list.Rows[0].Create == 0 || !strings.Contains(list.Rows[0].Text, "10.1.1.0/24") {
@@ -108,8 +108,8 @@ func TestMirror(t *testing.T) {
 	if gone := m.of(7); len(gone.Rows) != 1 || gone.Rows[0].Create != 0 || !strings.HasSuffix(gone.Rows[0].Key, "/networks/one") {
 		t.Errorf("told of %+v", gone)
 	}
-	m.ask(api.MirrorAsk{ID: 7, End: true})
-	m.ask(api.MirrorAsk{ID: 8, Prefixes: of("red")})
+	m.ask(api.MirrorRequest{ID: 7, End: true})
+	m.ask(api.MirrorRequest{ID: 8, Prefixes: of("red")})
 	if list := m.of(8); len(list.Rows) != 1 {
 		t.Errorf("the other list is %+v", list)
 	}
@@ -134,7 +134,7 @@ func TestMirrorRefuses(t *testing.T) {
 	f := serve(t, 0)
 	for _, prefix := range []string{"", "/contiv.io/state/", "/contiv.io/state/alloc/", "/contiv.io/access/tokens/", "/contiv.io/oper/", "/contiv.io/state/global"} {
 		m := mirror(t, f.Client)
-		m.ask(api.MirrorAsk{ID: 1, Prefixes: []string{prefix}})
+		m.ask(api.MirrorRequest{ID: 1, Prefixes: []string{prefix}})
 		if got := m.of(1); !strings.Contains(got.End, "are not relayed") {
 			t.Errorf("%q: %+v", prefix, got)
 		}

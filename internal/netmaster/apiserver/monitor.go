@@ -25,7 +25,7 @@ import (
 // streams owns the monitors and reports that hosts are asked for and deliver, and hands the
 // store on to agents.
 type streams struct {
-	*core
+	*serverContext
 	router   *router
 	monitors monitors
 	reports  reports
@@ -42,8 +42,8 @@ const (
 	monitorQueue = 4096
 	// monitorWrite bounds one write to a client.
 	monitorWrite = 10 * time.Second
-	// monitorSilence is when a sender counts as dead.
-	monitorSilence = 4 * api.MonitorBeat
+	// monitorTimeout is when a sender counts as dead.
+	monitorTimeout = 4 * api.MonitorKeepAlive
 	// monitorAnswer is how long agents may take before people hear that they do not answer.
 	monitorAnswer = 5 * time.Second
 )
@@ -61,10 +61,10 @@ type monitorStream struct {
 	events chan api.FlowEvent
 	slow   chan struct{} // closed when the client does not keep up
 
-	mu     sync.Mutex
-	cut    bool
-	heard  map[string]bool // hosts that have delivered
-	active map[string]int  // deliveries under way, by host
+	mu        sync.Mutex
+	cut       bool
+	delivered map[string]bool // hosts that have delivered
+	active    map[string]int  // deliveries under way, by host
 }
 
 // add opens a stream, unless there are too many.
@@ -86,7 +86,7 @@ func (m *monitors) add(ctx context.Context, id string, scope flowScope) (*monito
 	}
 	s := &monitorStream{
 		ctx: ctx, scope: scope, events: make(chan api.FlowEvent, monitorQueue), slow: make(chan struct{}),
-		heard: map[string]bool{}, active: map[string]int{},
+		delivered: map[string]bool{}, active: map[string]int{},
 	}
 	m.byID[id] = s
 	return s, nil
@@ -120,13 +120,13 @@ func (s *monitorStream) put(e api.FlowEvent) {
 	}
 }
 
-// silent lists the hosts that have not delivered.
-func (s *monitorStream) silent(hosts []model.HostName) []string {
+// missingHosts lists the hosts that have not delivered.
+func (s *monitorStream) missingHosts(hosts []model.HostName) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []string
 	for _, h := range hosts {
-		if !s.heard[string(h)] {
+		if !s.delivered[string(h)] {
 			out = append(out, string(h))
 		}
 	}
@@ -202,7 +202,7 @@ func (s *streams) stream(ctx context.Context, stream *monitorStream, m *control.
 	if !send(monitorLine(api.FlowEvent{Time: time.Now(), Event: api.FlowNote, Text: "watching " + hosts})) {
 		return end
 	}
-	beat := time.NewTicker(api.MonitorBeat)
+	beat := time.NewTicker(api.MonitorKeepAlive)
 	defer beat.Stop()
 	unheard := time.After(monitorAnswer)
 	for {
@@ -220,7 +220,7 @@ func (s *streams) stream(ctx context.Context, stream *monitorStream, m *control.
 		case <-stream.slow:
 			return api.FlowEvent{Text: fmt.Sprintf("cut off: %d events wait and are not read fast enough; narrow the filter", monitorQueue)}
 		case <-unheard:
-			silent := stream.silent(m.Hosts)
+			silent := stream.missingHosts(m.Hosts)
 			if len(silent) == 0 {
 				continue
 			}
@@ -308,7 +308,7 @@ func (s *streams) deliver(w http.ResponseWriter, r *request) {
 	lines := bufio.NewScanner(r.Body)
 	lines.Buffer(nil, api.MaxMonitorLine)
 	for {
-		_ = rc.SetReadDeadline(time.Now().Add(monitorSilence))
+		_ = rc.SetReadDeadline(time.Now().Add(monitorTimeout))
 		if ctx.Err() != nil || !lines.Scan() {
 			break
 		}
@@ -337,7 +337,7 @@ func (s *monitorStream) begin(host string) error {
 		return model.Errorf(model.ErrConflict, "monitor: host %s already sends events", host)
 	}
 	s.active[host]++
-	s.heard[host] = true
+	s.delivered[host] = true
 	return nil
 }
 

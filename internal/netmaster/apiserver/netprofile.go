@@ -9,11 +9,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-var _ = register(rest[api.NetProfile, model.NetProfileKey, model.NetProfile]{
+var _ = register(kindSpec[api.NetProfile, model.NetProfileKey, model.NetProfile]{
 	collection: "netprofiles", name: "netprofile", access: ofTenants,
 	key: model.ParseNetProfileKey, list: control.NetProfiles, get: control.NetProfile,
 	parse: apiconv.NetProfile, render: netProfileToAPI, linked: netProfileView,
-	change: ofValue(control.ChangeNetProfile), delete: byKey(control.DeleteNetProfile),
+	change: changeByValue(control.ChangeNetProfile), delete: byKey(control.DeleteNetProfile),
 })
 
 func netProfileToAPI(p model.NetProfile) api.NetProfile {

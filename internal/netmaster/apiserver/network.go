@@ -7,12 +7,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-var _ = register(rest[api.Network, model.NetworkKey, model.Network]{
+var _ = register(kindSpec[api.Network, model.NetworkKey, model.Network]{
 	collection: "networks", name: "network", access: ofTenantsForDocker,
-	key: model.ParseNetworkKey, list: listIn(ofNetworks, (*control.NetworkView).List), get: getIn(ofNetworks, (*control.NetworkView).Get),
+	key: model.ParseNetworkKey, list: listIn(viewNetworks, (*control.NetworkView).List), get: getIn(viewNetworks, (*control.NetworkView).Get),
 	parse: apiconv.Network, render: networkToAPI, linked: networkView,
-	change: plain(inNetworks, (*control.Networks).ChangeNetwork), delete: by(inNetworks, (*control.Networks).DeleteNetwork),
-	oper: api.NetworkOper{}, inspect: func(_ *core, v *control.View, n model.Network) any { return networkOper(v, n) },
+	change: changeAsIs(networkUseCases, (*control.Networks).ChangeNetwork), delete: deleteFor(networkUseCases, (*control.Networks).DeleteNetwork),
+	oper: api.NetworkOper{}, inspect: func(_ *serverContext, v *control.View, n model.Network) any { return networkOper(v, n) },
 })
 
 func networkToAPI(n model.Network) api.Network {
@@ -23,7 +23,7 @@ func networkToAPI(n model.Network) api.Network {
 		Gateway:     addrText(n.Gateway),
 		IPv6Gateway: addrText(n.Gateway6),
 		IPv6Subnet:  n.RawSubnet6,
-		Native:      n.Native,
+		Native:      n.Routed,
 		NetworkName: string(n.Key.Name),
 		NwType:      string(n.Type),
 		Owner:       apiconv.Owner(n.Object),

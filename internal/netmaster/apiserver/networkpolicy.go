@@ -17,15 +17,15 @@ const (
 	modeAudit   = "audit"
 )
 
-var _ = register(rest[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
+var _ = register(kindSpec[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
 	collection: "networkPolicys", name: "networkPolicy", access: ofTenants, strict: strictPolicy, body: MaxApplyBody,
-	key: model.ParsePolicyKey, list: listIn(ofPolicies, (*control.PolicyView).NetworkPolicies), get: getIn(ofPolicies, (*control.PolicyView).NetworkPolicy),
+	key: model.ParsePolicyKey, list: listIn(viewPolicies, (*control.PolicyView).NetworkPolicies), get: getIn(viewPolicies, (*control.PolicyView).NetworkPolicy),
 	parse: networkPolicyFromAPI, render: networkPolicyToAPI,
-	change: plain(inPolicies, (*control.Policies).ReplaceNetworkPolicy),
+	change: changeAsIs(policyUseCases, (*control.Policies).ReplaceNetworkPolicy),
 	delete: func(_ *control.Controller, k model.PolicyKey) control.Deletion {
 		return control.DeleteNetworkPolicy(k, model.OwnerUser)
 	},
-	oper: api.PolicyOper{}, inspect: func(_ *core, v *control.View, n model.NetworkPolicy) any { return networkPolicyOper(v, n) },
+	oper: api.PolicyOper{}, inspect: func(_ *serverContext, v *control.View, n model.NetworkPolicy) any { return networkPolicyOper(v, n) },
 })
 
 func networkPolicyFromAPI(o api.NetworkPolicy) (n model.NetworkPolicy, err error) {

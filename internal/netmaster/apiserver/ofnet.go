@@ -102,12 +102,12 @@ func writeStatus(b *strings.Builder, h control.HostState, now time.Time) {
 	if !h.Alive {
 		b.WriteString("  away: its agent sends no heartbeat\n")
 	}
-	if !h.Told {
+	if !h.HasStatus {
 		b.WriteString("  actual: unknown, no status was reported\n")
 		return
 	}
 	st, age := h.Status, ""
-	if said := h.LastWord(); !said.IsZero() {
+	if said := h.LastStatusTime(); !said.IsZero() {
 		age = " (" + ageText(max(0, int64(now.Sub(said)/time.Second))) + " ago)"
 	}
 	fmt.Fprintf(b, "  actual: %d ports programmed, %d pending, at revision %d, reported %s%s by %s %s\n",

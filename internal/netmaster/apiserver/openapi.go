@@ -33,19 +33,19 @@ var exchanges = map[string]exchange{
 	"POST /plugin/report/{id}":                            {"A host's report to the netmaster that requested it under that id", text(""), text("")},
 	"GET /api/v1/pending":                                 {"Changes that wait to be confirmed, oldest first", nil, []api.PendingChange{}},
 	"POST /api/v1/pending":                                {"Make objects be as given until they are confirmed within a time, or else as they were; 409 while another change of them waits", api.PendingRequest{}, api.PendingChange{}},
-	"POST /api/v1/pending/{id}/confirm":                   {"Make a change that waits for good; 409 when its time has gone", confirmRequest{}, api.PendingAnswer{}},
-	"DELETE /api/v1/pending/{id}":                         {"Take a change that waits back", nil, api.PendingAnswer{}},
+	"POST /api/v1/pending/{id}/confirm":                   {"Make a change that waits for good; 409 when its time has gone", confirmRequest{}, api.PendingResponse{}},
+	"DELETE /api/v1/pending/{id}":                         {"Take a change that waits back", nil, api.PendingResponse{}},
 	"GET /api/v1/store":                                   {"Which store the cluster has: its identity, epoch and last revision", nil, api.StoreInfo{}},
 	"POST /api/v1/store/adopt":                            {"Have hosts that keep the desired state of another store, or of a later state of this one, adopt this one; if hosts know a later state of it, its tokens are revoked unless ?keepTokens=true", adoptRequest{}, api.StoreInfo{}},
 	"GET /api/v1/tokens":                                  {"The tokens that let their bearers in, without their secrets", nil, []api.Token{}},
 	"POST /api/v1/tokens":                                 {"Make a token; only this response has its secret", api.TokenRequest{}, api.NewToken{}},
 	"DELETE /api/v1/tokens/{id}":                          {"Revoke a token; it is refused from then on", nil, ""},
-	"POST /api/v1/release":                                {"Give to users what an object of Kubernetes has (owner kubernetes)", api.Release{}, api.Release{}},
+	"POST /api/v1/release":                                {"Give to users what an object of Kubernetes has (owner kubernetes)", api.OwnershipRelease{}, api.OwnershipRelease{}},
 	"GET /api/v1/cluster/members":                         {"The netmasters that are the embedded store, how they are, and what endangers the cluster", nil, api.Members{}},
 	"POST /api/v1/cluster/tokens":                         {"Make a token by which one more netmaster, or the netplugin of the host that is named, may join, once", api.JoinTokenRequest{}, api.JoinToken{}},
 	"DELETE /api/v1/cluster/members/{name}":               {"Take a member out, by name, id or address; where too few of the others answer only with ?force=true. The answer is who is left", nil, api.Members{}},
 	"POST /api/v1/cluster/authorities/renew":              {"Make new authorities for members, hosts and users, beside the former ones", renewRequest{}, api.Members{}},
-	"POST /api/v1/cluster/relieve":                        {"Have each member give unused space back, and a full store take writes again", relieveRequest{}, api.Members{}},
+	"POST /api/v1/cluster/relieve":                        {"Have each member give unused space back, and a full store take writes again", defragmentRequest{}, api.Members{}},
 	"GET /api/v1/backup":                                  {"A backup of the whole store, as etcdutl reads it, while all goes on", nil, text("")},
 	"GET /api/v1/inspect/endpoints/{key}":                 {"Find an endpoint by its key (tenant:network:id), its id, its container's id or its exact name", nil, endpointInspection{}},
 	"GET /api/v1/status":                                  {"What an operator looks at first: netmasters, store, hosts, capacity, and what is wrong", nil, api.ClusterStatus{}},
@@ -62,23 +62,23 @@ var exchanges = map[string]exchange{
 	"GET /api/v1/endpoints":                               {"All endpoints, or the ones that ?tenant=, ?host=, ?network= and ?group= select (NAME or TENANT:NAME)", nil, []api.EndpointOper{}},
 	"POST /api/v1/endpoints/{key}/drain":                  {"Services send an endpoint no new connections, until its container ends; established connections go on. The key is as in an inspection", drainRequest{}, api.EndpointOper{}},
 	"DELETE /api/v1/endpoints/{key}/drain":                {"Services send an endpoint new connections again", nil, api.EndpointOper{}},
-	"POST /plugin/network":                                {"On which network an endpoint of a group is to be, for who creates it", api.EndpointPlace{}, api.EndpointPlace{}},
-	"POST /plugin/pod":                                    {"Where a pod of Kubernetes belongs, for who creates its endpoint", api.Pod{}, api.PodPlace{}},
+	"POST /plugin/network":                                {"On which network an endpoint of a group is to be, for who creates it", api.EndpointPlacement{}, api.EndpointPlacement{}},
+	"POST /plugin/pod":                                    {"Where a pod of Kubernetes belongs, for who creates its endpoint", api.Pod{}, api.PodPlacement{}},
 	"POST /plugin/createEndpoint":                         {"Create an endpoint; repeating it is harmless", api.CreateEndpointRequest{}, api.CreateEndpointResponse{}},
 	"POST /plugin/deleteEndpoint":                         {"Delete an endpoint", api.DeleteEndpointRequest{}, api.DeleteEndpointResponse{}},
 	"POST /plugin/updateEndpoint":                         {"Report a runtime's data of an endpoint's container; its labels decide which services it provides", api.UpdateEndpointRequest{}, api.UpdateEndpointResponse{}},
 	"POST /plugin/allocAddress":                           {"Reserve an address before its endpoint exists", api.AllocAddressRequest{}, api.AllocAddressResponse{}},
-	"POST /plugin/host":                                   {"An agent's heartbeat: its lease on the host's name, the host's record, its registration; sent every few seconds", api.HostReport{}, api.HostKept{}},
+	"POST /plugin/host":                                   {"An agent's heartbeat: its lease on the host's name, the host's record, its registration; sent every few seconds", api.HostReport{}, api.HostReportResponse{}},
 	"POST /plugin/hostStatus":                             {"What an agent observes", api.HostStatusReport{}, ""},
-	"POST /plugin/answer":                                 {"The load balancer addresses for which an agent's host could answer ARP and neighbour discovery, reported twice a second while there are any; the response lists the ones for which it should", api.AnswerReport{}, api.Answers{}},
-	"POST /plugin/hostsHeard":                             {"Between netmasters: the agents that report to one", api.HostsHeard{}, ""},
+	"POST /plugin/answer":                                 {"The load balancer addresses for which an agent's host could answer ARP and neighbour discovery, reported twice a second while there are any; the response lists the ones for which it should", api.L2AnnouncerReport{}, api.L2AnnouncerResponse{}},
+	"POST /plugin/hostsHeard":                             {"Between netmasters: the agents that report to one", api.HostHeartbeats{}, ""},
 	"POST /plugin/releaseAddress":                         {"Give a reserved address back", api.ReleaseAddressRequest{}, ""},
 	"DELETE /debug/epcleanup/tenant/{tenant}/{what}/{id}": {"Delete the endpoints of a network (net) or a group (group), or one endpoint (ep), whose containers are gone for good", nil, cleanupAnswer{}},
 	"GET /debug/ofnet":                                    {"Desired and actual state of all hosts, or of the one that ?host= names, as text", nil, text("")},
 	"GET /api/v1/monitor":                                 {"Packets that are dropped, and connections that begin (unless ?drops=true), a JSON object a line as they happen; ?from= and ?to= name groups, ?host= a host", nil, api.FlowEvent{}},
 	"GET /api/v1/serviceLBs/{key}/counts":                 {"Connections of containers to a service, by provider, of all hosts that count them", nil, api.ServiceCounts{}},
 	"POST /plugin/monitor/{id}":                           {"An agent's events for a monitor, a JSON object a line", api.FlowEvent{}, text("")},
-	"POST /plugin/mirror":                                 {"An agent mirrors the cluster's state from this netmaster: a stream both ways, a JSON object a line", api.MirrorAsk{}, api.MirrorMessage{}},
+	"POST /plugin/mirror":                                 {"An agent mirrors the cluster's state from this netmaster: a stream both ways, a JSON object a line", api.MirrorRequest{}, api.MirrorMessage{}},
 	"GET /version":                                        {"The server's build", nil, api.Version{}},
 	"GET /info":                                           {"The server's role and the nodes that the registry knows", nil, api.Info{}},
 	"GET /services":                                       {"All load-balanced services with their providers", nil, []api.ServiceInfo{}},
@@ -152,9 +152,9 @@ var refused = map[string]any{
 	},
 }
 
-// idleText says, in sentences to be appended to a field's text, which of its values
+// noEffectText says, in sentences to be appended to a field's text, which of its values
 // have no effect; for the name "", the same of the whole kind.
-func idleText(kind, name string) string {
+func noEffectText(kind, name string) string {
 	var b strings.Builder
 	for _, n := range model.NoEffects(kind) {
 		if n.Field == name {
@@ -172,7 +172,7 @@ func (s schemas) operation(r *route) (map[string]any, error) {
 		return s.kindOperation(r), nil
 	}
 	x, ok := exchanges[r.method+" "+r.path]
-	if collection := collectionIn(r.path); without[collection] != "" {
+	if collection := collectionIn(r.path); unsupportedKinds[collection] != "" {
 		x, ok = exchange{"1.x's " + collection + ": none exists, and none can be created", nil, ""}, true
 		if !strings.Contains(r.path, "{") {
 			x.out = []struct{}{}
@@ -386,7 +386,7 @@ func (s schemas) constrain(typeName string, k *kind) {
 		if !ok {
 			continue
 		}
-		p["description"] = f.Text() + idleText(k.collection, name)
+		p["description"] = f.Text() + noEffectText(k.collection, name)
 		if f.Enum != nil {
 			p["enum"] = f.Enum
 		}
@@ -399,7 +399,7 @@ func (s schemas) constrain(typeName string, k *kind) {
 	}
 	slices.Sort(required)
 	component["required"] = required
-	if text := idleText(k.collection, ""); text != "" {
+	if text := noEffectText(k.collection, ""); text != "" {
 		component["description"] = strings.TrimPrefix(text, "; ")
 	}
 }

@@ -15,7 +15,7 @@ func (f facts) judgeCertificates(where string, all []api.Certificate) (out []api
 		if text := supportbundle.Unusable(c); text != "" {
 			out = append(out, condition.CertificateUnusable.Finding(where, text))
 		}
-		text, remedy, ended := supportbundle.Ending(c, f.now)
+		text, remedy, ended := supportbundle.ExpiryProblem(c, f.now)
 		if text == "" {
 			continue
 		}

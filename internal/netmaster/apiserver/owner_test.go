@@ -30,7 +30,7 @@ func TestOwner(t *testing.T) {
 	network := model.Network{Key: model.NetworkKey{Tenant: "kube", Name: "n"}, Type: model.NetworkData, Encap: model.EncapVXLAN}
 	network.Subnet, network.Range, _ = model.ParseSubnet4("subnet", "10.77.0.0/24")
 	put("kube-n", f.ctrl.Networks.ChangeNetwork(valid(t, network)))
-	rules := model.RuledPolicy{
+	rules := model.PolicyWithRules{
 		Policy: model.ContivPolicy{Key: model.PolicyKey{Tenant: "kube", Name: "p"}},
 		Rules:  []model.Rule{{Key: model.RuleKey{Tenant: "kube", Policy: "p", Rule: "1"}, Direction: model.In, Priority: 1, Action: model.Deny, Protocol: model.AnyProtocol}},
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
-// foundAlready are conditions of a netmaster's health that the cluster's findings have in
+// reportedElsewhere are conditions of a netmaster's health that the cluster's findings have in
 // other words.
-var foundAlready = []*condition.Condition{
+var reportedElsewhere = []*condition.Condition{
 	condition.MasterStore, condition.MasterSpace, condition.MasterSettings, condition.MasterSameStore, condition.MasterFabric, condition.MasterFabricObjects,
 }
 
@@ -18,7 +18,7 @@ var foundAlready = []*condition.Condition{
 // follow Kubernetes: without, people would hear of it from probes alone.
 func (s *diagnosis) judgeHealth(ctx context.Context, hosts []api.Host) (out []api.Finding) {
 	for _, c := range s.cluster.Health(ctx).Conditions {
-		if c.OK || slices.ContainsFunc(foundAlready, func(f *condition.Condition) bool { return f.Name() == c.Name }) {
+		if c.OK || slices.ContainsFunc(reportedElsewhere, func(f *condition.Condition) bool { return f.Name() == c.Name }) {
 			continue
 		}
 		f := api.Finding{Name: c.Name, Object: string(condition.Netmaster), Check: api.CheckNetmasters, Where: s.ownName(), Severity: c.Severity, Text: c.Name + ": " + c.Message, Remedy: c.Remedy, Page: c.Page}

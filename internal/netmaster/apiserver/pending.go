@@ -16,9 +16,9 @@ import (
 func (s *server) handlePending() {
 	s.router.handle("GET", "/api/v1/pending", access.View, nil, s.objects.pending)
 	// What can cut hosts off is for cluster admins.
-	handleRead(s.router, "POST", "/api/v1/pending", access.AdminOnly, s.objects.readTrial, ofTrial, s.objects.try).body = MaxApplyBody
-	s.router.handle("POST", "/api/v1/pending/{id}/confirm", access.AdminOnly, named("pending", "id"), s.objects.confirm)
-	s.router.handle("DELETE", "/api/v1/pending/{id}", access.AdminOnly, named("pending", "id"), s.objects.revert)
+	handleRead(s.router, "POST", "/api/v1/pending", access.AdminOnly, s.objects.readUnconfirmed, unconfirmedResources, s.objects.applyUnconfirmed).body = MaxApplyBody
+	s.router.handle("POST", "/api/v1/pending/{id}/confirm", access.AdminOnly, namedResource("pending", "id"), s.objects.confirm)
+	s.router.handle("DELETE", "/api/v1/pending/{id}", access.AdminOnly, namedResource("pending", "id"), s.objects.revert)
 }
 
 // confirmRequest is the body of a request that says all by its path.
@@ -50,14 +50,14 @@ func (s *objectHandlers) pendingChange(w control.Waiting) api.PendingChange {
 	return p
 }
 
-// trial is a list of objects, and for how long they wait to be confirmed.
-type trial struct {
+// unconfirmedChange is a list of objects, and for how long they wait to be confirmed.
+type unconfirmedChange struct {
 	list
 	objects []json.RawMessage
 	within  time.Duration
 }
 
-func (s *objectHandlers) readTrial(w http.ResponseWriter, r *request) (t trial, err error) {
+func (s *objectHandlers) readUnconfirmed(w http.ResponseWriter, r *request) (t unconfirmedChange, err error) {
 	var req api.PendingRequest
 	if _, err := decodeUpTo(w, r, &req, MaxApplyBody); err != nil {
 		return t, err
@@ -74,11 +74,13 @@ func (s *objectHandlers) readTrial(w http.ResponseWriter, r *request) (t trial, 
 	return t, err
 }
 
-func ofTrial(r *request, t trial) (access.Resource, error) { return ofList(r, t.list) }
+func unconfirmedResources(r *request, t unconfirmedChange) (access.Resource, error) {
+	return listResources(r, t.list)
+}
 
-// try puts a list of objects on trial.
-func (s *objectHandlers) try(_ http.ResponseWriter, r *request, t trial) (any, error) {
-	waits, rev, err := s.control.Pending.Try(r.Context(), r.actor, t.changes, t.objects, t.within)
+// applyUnconfirmed puts a list of objects on trial.
+func (s *objectHandlers) applyUnconfirmed(_ http.ResponseWriter, r *request, t unconfirmedChange) (any, error) {
+	waits, rev, err := s.control.Pending.Apply(r.Context(), r.actor, t.changes, t.objects, t.within)
 	r.committed(rev)
 	if err != nil {
 		return nil, err
@@ -96,12 +98,12 @@ func (s *objectHandlers) confirm(w http.ResponseWriter, r *request) (any, error)
 		return all.changes, err
 	})
 	r.committed(rev)
-	return api.PendingAnswer{ID: id}, err
+	return api.PendingResponse{ID: id}, err
 }
 
 func (s *objectHandlers) revert(_ http.ResponseWriter, r *request) (any, error) {
 	id := r.PathValue("id")
 	rev, err := s.control.Pending.Revert(r.Context(), r.actor, id)
 	r.committed(rev)
-	return api.PendingAnswer{ID: id}, err
+	return api.PendingResponse{ID: id}, err
 }

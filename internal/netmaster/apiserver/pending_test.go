@@ -19,11 +19,11 @@ func TestPending(t *testing.T) {
 	}
 	request := api.PendingRequest{Objects: objects(`{"kind":"global","name":"global","fwdMode":"routing"}`), Within: "1m"}
 	agent("")
-	if _, err := f.Try(t.Context(), request); !api.IsConflict(err) || !strings.Contains(err.Error(), "h1") {
+	if _, err := f.ApplyPending(t.Context(), request); !api.IsConflict(err) || !strings.Contains(err.Error(), "h1") {
 		t.Errorf("with a host that does not go back: %v", err)
 	}
 	agent(`,"confirms":true`)
-	p, err := f.Try(t.Context(), request)
+	p, err := f.ApplyPending(t.Context(), request)
 	if err != nil || p.Within != 60 || p.Left < 1 || len(p.Objects) != 1 || p.Objects[0] != (api.PendingObject{Kind: "global", Key: "global"}) {
 		t.Fatalf("%+v, %v", p, err)
 	}

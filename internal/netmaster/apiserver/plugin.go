@@ -49,7 +49,7 @@ func (s *endpointHandlers) createEndpoint(w http.ResponseWriter, r *request, req
 	r.committed(rev)
 	if p := want.Pod; (p.KeepIPv4 || p.KeepIPv6) && (errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrInvalid)) {
 		// The endpoint is another at each try of the kubelet, and the trouble the same.
-		s.pods.Refused(pod.Namespace, pod.Name, pod.UID, cmp.Or(errors.Unwrap(err), err))
+		s.pods.ReportRefused(pod.Namespace, pod.Name, pod.UID, cmp.Or(errors.Unwrap(err), err))
 	}
 	if err != nil {
 		return nil, err

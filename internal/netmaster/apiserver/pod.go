@@ -18,8 +18,8 @@ type Pods interface {
 	Endpoint(ctx context.Context, namespace, name, uid string) (model.Endpoint, error)
 	// Node is the node that a pod is on, "" where that is not known.
 	Node(namespace, name, uid string) string
-	// Refused tells a pod's users why it cannot have the addresses for which it asks.
-	Refused(namespace, name, uid string, err error)
+	// ReportRefused tells a pod's users why it cannot have the addresses for which it asks.
+	ReportRefused(namespace, name, uid string, err error)
 }
 
 // placePod answers where a pod belongs, before anybody makes an endpoint for it.
@@ -31,15 +31,15 @@ func (s *endpointHandlers) placePod(w http.ResponseWriter, r *request) (any, err
 	if s.pods == nil {
 		v, err := s.control.View(r.Context())
 		if err == nil && v.Settings.KubernetesCluster().UID != "" { // it would be under no policy of Kubernetes
-			err = followsNone(req)
+			err = noKubernetes(req)
 		}
-		return api.PodPlace{}, err
+		return api.PodPlacement{}, err
 	}
 	e, err := s.podEndpoint(r.Context(), req, false)
 	if err != nil {
 		return nil, err
 	}
-	p := api.PodPlace{
+	p := api.PodPlacement{
 		Followed: true, UID: e.Pod.UID, TenantName: string(e.Key.Network.Tenant), NetworkName: string(e.Key.Network.Name), ServiceName: string(e.Group),
 	}
 	if e.IPv4.IsValid() {
@@ -54,7 +54,7 @@ func (s *endpointHandlers) placePod(w http.ResponseWriter, r *request) (any, err
 // placeEndpoint answers on which network an endpoint is to be, before anybody makes it: a
 // host knows nothing of a tenant that it has no endpoint of.
 func (s *endpointHandlers) placeEndpoint(w http.ResponseWriter, r *request) (any, error) {
-	p, err := endpointBody[api.EndpointPlace](w, r)
+	p, err := endpointBody[api.EndpointPlacement](w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func (s *endpointHandlers) podEndpoint(ctx context.Context, p api.Pod, needsUID 
 	return s.pods.Endpoint(ctx, p.Namespace, p.Name, p.UID)
 }
 
-// followsNone is the answer for a pod where netmaster has no Kubernetes and the store has.
-func followsNone(p api.Pod) error {
+// noKubernetes is the answer for a pod where netmaster has no Kubernetes and the store has.
+func noKubernetes(p api.Pod) error {
 	return model.Errorf(model.ErrUnavailable, "this netmaster does not watch Kubernetes and does not know pod %s/%s: give it the --kubeconfig of the other or the earlier netmasters", p.Namespace, p.Name)
 }
 
@@ -87,7 +87,7 @@ func followsNone(p api.Pod) error {
 // not what the request does.
 func (s *endpointHandlers) asPod(ctx context.Context, want *model.Endpoint, p api.Pod) error {
 	if s.pods == nil {
-		return followsNone(p)
+		return noKubernetes(p)
 	}
 	e, err := s.podEndpoint(ctx, p, true)
 	if err != nil {

@@ -17,7 +17,7 @@ type somePods struct {
 	faster  *bool // annotations of u1 have changed
 }
 
-func (p somePods) Refused(namespace, name, uid string, err error) {
+func (p somePods) ReportRefused(namespace, name, uid string, err error) {
 	*p.refused = append(*p.refused, namespace+"/"+name+" "+uid+": "+err.Error())
 }
 

@@ -23,7 +23,7 @@ func TestNoSecrets(t *testing.T) {
 	f := startAsking(t, func(c *Config) {
 		c.Audit = audit.New(&out, slog.New(slog.DiscardHandler))
 		c.Authenticate = func(r *http.Request) (access.Identity, error) {
-			return access.Identify(r, []access.Bearer{access.Shared(func(token string) bool { return token == secret })})
+			return access.Identify(r, []access.Bearer{access.SharedTokens(func(token string) bool { return token == secret })})
 		}
 	})
 	send := func(method, path, body, authorization string) int {

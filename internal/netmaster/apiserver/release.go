@@ -11,12 +11,12 @@ import (
 )
 
 // release gives to users what belongs to an object of Kubernetes.
-func (s *storeHandlers) release(_ http.ResponseWriter, r *request, ask api.Release) (any, error) {
+func (s *storeHandlers) release(_ http.ResponseWriter, r *request, ask api.OwnershipRelease) (any, error) {
 	rev, err := s.control.Ownership.Release(r.Context(), r.actor, model.Owned{Kind: cmp.Or(ask.Kind, "release"), Key: ask.Key})
 	r.committed(rev)
 	return ask, err
 }
 
-func ofRelease(_ *request, ask api.Release) (access.Resource, error) {
+func ofRelease(_ *request, ask api.OwnershipRelease) (access.Resource, error) {
 	return access.Resource{Objects: []audit.Object{{Kind: cmp.Or(ask.Kind, "release"), Key: ask.Key}}}, nil
 }

@@ -67,7 +67,7 @@ func TestUnreadableReportIsRecordedOnce(t *testing.T) {
 func TestRefusalsOfReportsAreRememberedWithinBounds(t *testing.T) {
 	var x reportRefusals
 	for i := range maxRefusals + 1 {
-		x.again(audit.Entry{Objects: []audit.Object{{Kind: "host", Key: strconv.Itoa(i)}}}, "no")
+		x.isRepeated(audit.Entry{Objects: []audit.Object{{Kind: "host", Key: strconv.Itoa(i)}}}, "no")
 		if want := i%maxRefusals + 1; len(x.last) != want {
 			t.Fatalf("%d refusals are remembered after %d, want %d", len(x.last), i+1, want)
 		}

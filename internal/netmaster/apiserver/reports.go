@@ -20,9 +20,9 @@ const (
 	// inspectionAnswer is how long hosts may take to tell of themselves, after the time
 	// over which they spread.
 	inspectionAnswer = 6 * time.Second
-	// spreadEach is the time between two hosts' answers, spreadMost the time for all.
-	spreadEach = 2 * time.Millisecond
-	spreadMost = 3 * time.Second
+	// inspectionSpread is the time between two hosts' answers, inspectionSpreadMax the time for all.
+	inspectionSpread    = 2 * time.Millisecond
+	inspectionSpreadMax = 3 * time.Second
 	// maxInspection is how long what a host tells of itself may be, in bytes.
 	maxInspection = 1 << 20
 	// maxReports is how many reports one netmaster waits for at once.
@@ -118,8 +118,8 @@ func (s *streams) deliverReport(w http.ResponseWriter, r *request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// told is what hosts have told of themselves.
-type told struct {
+// hostInspections is what hosts have told of themselves.
+type hostInspections struct {
 	mu    sync.Mutex
 	of    map[string]api.HostInspection
 	older map[string]bool          // agents that know no reports
@@ -129,7 +129,7 @@ type told struct {
 	all   chan struct{} // closed when want hosts have answered
 }
 
-func (t *told) note(host string, i api.HostInspection, older bool) {
+func (t *hostInspections) note(host string, i api.HostInspection, older bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := len(t.of) + len(t.older)
@@ -148,12 +148,12 @@ func (t *told) note(host string, i api.HostInspection, older bool) {
 
 // askHosts asks all hosts for reports, and waits for the live ones, but no longer than
 // inspectionAnswer.
-func (s *streams) askHosts(ctx context.Context, a control.Actor, alive int) (*told, error) {
-	t := &told{of: map[string]api.HostInspection{}, older: map[string]bool{}, keys: map[string][][]byte{}, ahead: map[string]time.Duration{}, want: alive, all: make(chan struct{})}
+func (s *streams) askHosts(ctx context.Context, a control.Actor, alive int) (*hostInspections, error) {
+	t := &hostInspections{of: map[string]api.HostInspection{}, older: map[string]bool{}, keys: map[string][][]byte{}, ahead: map[string]time.Duration{}, want: alive, all: make(chan struct{})}
 	if alive == 0 || s.address == "" { // hosts would not know whom to tell
 		return t, nil
 	}
-	spread := min(time.Duration(alive)*spreadEach, spreadMost)
+	spread := min(time.Duration(alive)*inspectionSpread, inspectionSpreadMax)
 	ctx, cancel := context.WithTimeout(ctx, spread+inspectionAnswer)
 	defer cancel()
 	stop, err := s.ask(ctx, a, control.ReportInspection, "", spread, &report{
@@ -190,14 +190,14 @@ func (s *streams) hostBundle(w http.ResponseWriter, r *request) {
 	defer func() {
 		s.router.requests.WithLabelValues("/api/v1/hosts/{name}/bundle", r.Method, strconv.Itoa(sw.status)).Inc()
 	}()
-	if err := s.passBundle(r.Context(), r.actor, sw, model.HostName(r.PathValue("name"))); err != nil {
+	if err := s.forwardBundle(r.Context(), r.actor, sw, model.HostName(r.PathValue("name"))); err != nil {
 		s.router.refuse(sw, r.Request, err)
 	}
 }
 
-// passBundle returns an error while nothing has been sent; later it cuts the connection, so
+// forwardBundle returns an error while nothing has been sent; later it cuts the connection, so
 // that the client does not take a part for the whole.
-func (s *streams) passBundle(ctx context.Context, a control.Actor, w http.ResponseWriter, host model.HostName) error {
+func (s *streams) forwardBundle(ctx context.Context, a control.Actor, w http.ResponseWriter, host model.HostName) error {
 	if host == "" {
 		return notFound("host", "")
 	}

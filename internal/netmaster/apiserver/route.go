@@ -16,12 +16,12 @@ import (
 // router owns the routes, and lets requests in: it identifies clients, decides what they
 // may do, counts and records what they did. The server registers routes; handlers refuse by it.
 type router struct {
-	*core
+	*serverContext
 	allowed []string // names of this server, see Config.Hosts
 	audit   Recorder
 	// authenticate and audit are Config's.
 	authenticate func(r *http.Request) (access.Identity, error)
-	bodies       bodies
+	bodies       bodyBudget
 	durations    *prometheus.HistogramVec
 	legacy       bool // see Config.LegacyErrors
 	mux          *http.ServeMux
@@ -59,8 +59,8 @@ const (
 // handler answers with a value, which is sent as JSON, or an error.
 type handler func(w http.ResponseWriter, r *request) (any, error)
 
-// about says what a request is about; nil = nothing that capabilities or the audit log ask for.
-type about func(r *request) (access.Resource, error)
+// resourceFunc says what a request is about; nil = nothing that capabilities or the audit log ask for.
+type resourceFunc func(r *request) (access.Resource, error)
 
 // route is a method and a path that the server answers, and what it requires of clients.
 type route struct {
@@ -103,7 +103,7 @@ func (rt *route) check() error {
 }
 
 // handle registers a handler that reads no body before it is known what the request is about.
-func (s *router) handle(method, path string, need access.Capability, of about, h handler) *route {
+func (s *router) handle(method, path string, need access.Capability, of resourceFunc, h handler) *route {
 	return s.add(&route{method: method, path: path, need: need, limit: s.timeout, hasResource: of != nil, prepare: func(w http.ResponseWriter, r *request) (res access.Resource, do func() (any, error), err error) {
 		if of != nil {
 			res, err = of(r)
@@ -113,7 +113,7 @@ func (s *router) handle(method, path string, need access.Capability, of about, h
 }
 
 // handleStream registers a handler that answers by itself, for as long as it takes.
-func (s *router) handleStream(method, path string, need access.Capability, of about, h func(w http.ResponseWriter, r *request)) *route {
+func (s *router) handleStream(method, path string, need access.Capability, of resourceFunc, h func(w http.ResponseWriter, r *request)) *route {
 	rt := s.handle(method, path, need, of, func(w http.ResponseWriter, r *request) (any, error) { h(w, r); return nil, nil })
 	rt.limit = 0
 	return rt
@@ -141,8 +141,8 @@ func readBody[T any](w http.ResponseWriter, r *request) (in T, err error) {
 	return in, err
 }
 
-// named is about the object of a kind that a part of the path names.
-func named(kind, part string) about {
+// namedResource is about the object of a kind that a part of the path names.
+func namedResource(kind, part string) resourceFunc {
 	return func(r *request) (access.Resource, error) {
 		key := r.PathValue(part)
 		return access.Resource{Objects: []audit.Object{{Kind: kind, Key: key}}, Tenants: []string{tenantOf(key)}}, nil

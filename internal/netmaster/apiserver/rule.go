@@ -7,11 +7,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-var _ = register(rest[api.Rule, model.RuleKey, model.Rule]{
+var _ = register(kindSpec[api.Rule, model.RuleKey, model.Rule]{
 	collection: "rules", name: "rule", access: ofTenants,
-	key: model.ParseRuleKey, list: listIn(ofPolicies, (*control.PolicyView).Rules), get: getIn(ofPolicies, (*control.PolicyView).Rule),
+	key: model.ParseRuleKey, list: listIn(viewPolicies, (*control.PolicyView).Rules), get: getIn(viewPolicies, (*control.PolicyView).Rule),
 	parse: apiconv.Rule, render: ruleToAPI,
-	change: plain(inPolicies, (*control.Policies).ChangeRule), delete: by(inPolicies, (*control.Policies).DeleteRule),
+	change: changeAsIs(policyUseCases, (*control.Policies).ChangeRule), delete: deleteFor(policyUseCases, (*control.Policies).DeleteRule),
 })
 
 func ruleToAPI(r model.Rule) api.Rule {

@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-// seenHost is a host as the one who asks sees it.
-func (s *hostHandlers) seenHost(scope control.Scope, h control.HostState, now time.Time) api.Host {
+// visibleHost is a host as the one who asks sees it.
+func (s *hostHandlers) visibleHost(scope control.Scope, h control.HostState, now time.Time) api.Host {
 	if !scope.Limited() {
 		return s.hostToAPI(h, now)
 	}
@@ -23,9 +23,9 @@ func (s *hostHandlers) seenHost(scope control.Scope, h control.HostState, now ti
 	return o
 }
 
-// shown is an operational state as the one who asks sees it: hosts' addresses are left out
+// visibleTo is an operational state as the one who asks sees it: hosts' addresses are left out
 // of what is within a scope.
-func shown(scope control.Scope, oper any) any {
+func visibleTo(scope control.Scope, oper any) any {
 	if !scope.Limited() {
 		return oper
 	}
@@ -87,7 +87,7 @@ func (s *diagnosis) tenantStatus(ctx context.Context, a control.Actor) (o api.Cl
 	}
 	now := time.Now()
 	for _, h := range hosts {
-		seen := s.hosts.seenHost(scope, h, now)
+		seen := s.hosts.visibleHost(scope, h, now)
 		o.Hosts, o.Endpoints = append(o.Hosts, seen), o.Endpoints+seen.Endpoints
 		switch {
 		case seen.State == api.HostAway:
@@ -107,7 +107,7 @@ func (s *diagnosis) tenantStatus(ctx context.Context, a control.Actor) (o api.Cl
 			add(condition.PoolFills, "addresses of "+p.Network.String(), "", "%d of %d are taken", p.Used, p.Size)
 		}
 	}
-	tell(&o, found)
+	addFindings(&o, found)
 	return o, nil
 }
 

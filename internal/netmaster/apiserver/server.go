@@ -70,9 +70,9 @@ type Config struct {
 	Members Members
 }
 
-// core is what all parts of the server use: the use-cases and what Config says of this
+// serverContext is what all parts of the server use: the use-cases and what Config says of this
 // netmaster. It has no state.
-type core struct {
+type serverContext struct {
 	address string
 	cluster Cluster
 	control *control.Controller
@@ -84,7 +84,7 @@ type core struct {
 
 // server joins the parts of netmaster's HTTP interface, and registers their routes.
 type server struct {
-	*core
+	*serverContext
 	router    *router
 	objects   *objectHandlers
 	hosts     *hostHandlers
@@ -119,9 +119,9 @@ func (s *server) guarded() http.Handler {
 
 // join makes the parts of a server.
 func join(cfg Config) *server {
-	c := &core{control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, log: cfg.Log, timeout: cfg.Timeout, address: cfg.Address, mode: cfg.Mode}
+	c := &serverContext{control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, log: cfg.Log, timeout: cfg.Timeout, address: cfg.Address, mode: cfg.Mode}
 	rt := &router{
-		core: c, mux: http.NewServeMux(), allowed: cfg.Hosts, legacy: cfg.LegacyErrors, authenticate: cfg.Authenticate, audit: cfg.Audit,
+		serverContext: c, mux: http.NewServeMux(), allowed: cfg.Hosts, legacy: cfg.LegacyErrors, authenticate: cfg.Authenticate, audit: cfg.Audit,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
 		}, []string{"route", "method", "code"}),
@@ -131,14 +131,14 @@ func join(cfg Config) *server {
 		}, []string{"route", "method"}),
 	}
 	s := &server{
-		core: c, router: rt,
-		objects: &objectHandlers{core: c, router: rt}, hosts: &hostHandlers{core: c, evictAfter: cfg.EvictAfter}, endpoints: &endpointHandlers{core: c, pods: cfg.Pods},
-		services: &serviceHandlers{c}, store: &storeHandlers{core: c, router: rt}, tokens: &tokenHandlers{cfg.Tokens},
-		streams: &streams{core: c, router: rt, monitors: monitors{byID: map[string]*monitorStream{}}, stopping: cfg.Stopping},
-		members: &memberHandlers{core: c, members: cfg.Members},
+		serverContext: c, router: rt,
+		objects: &objectHandlers{serverContext: c, router: rt}, hosts: &hostHandlers{serverContext: c, evictAfter: cfg.EvictAfter}, endpoints: &endpointHandlers{serverContext: c, pods: cfg.Pods},
+		services: &serviceHandlers{c}, store: &storeHandlers{serverContext: c, router: rt}, tokens: &tokenHandlers{cfg.Tokens},
+		streams: &streams{serverContext: c, router: rt, monitors: monitors{byID: map[string]*monitorStream{}}, stopping: cfg.Stopping},
+		members: &memberHandlers{serverContext: c, members: cfg.Members},
 	}
 	s.diagnosis = &diagnosis{
-		core: c, router: rt, hosts: s.hosts, streams: s.streams, members: s.members,
+		serverContext: c, router: rt, hosts: s.hosts, streams: s.streams, members: s.members,
 		hostKeys: cfg.HostKeys, hostWatch: cfg.Watch, support: cfg.Support, peer: cfg.Peer,
 	}
 	return s
@@ -168,7 +168,7 @@ func newServer(cfg Config) (*server, error) {
 		s.router.names = append(s.router.names, k.collection)
 		s.handleKind(k)
 	}
-	s.handleWithout()
+	s.handleUnsupported()
 	s.handleNetworkRules()
 	s.handlePlugin()
 	s.handleHosts()
@@ -248,7 +248,7 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (s *router) answer(w http.ResponseWriter, r *request, do func() (any, error)) {
 	v, err := func() (v any, err error) {
-		defer recovered(&err)
+		defer panicError(&err)
 		return do()
 	}()
 	if err != nil {

@@ -472,7 +472,7 @@ func TestFault(t *testing.T) {
 	if !strings.Contains(log.String(), id) || !strings.Contains(log.String(), "disk on fire") {
 		t.Errorf("the log lacks id %s or the cause: %s", id, log.String())
 	}
-	s := &router{core: &core{log: slog.New(slog.NewTextHandler(&log, nil))}}
+	s := &router{serverContext: &serverContext{log: slog.New(slog.NewTextHandler(&log, nil))}}
 	rec = httptest.NewRecorder()
 	s.answer(rec, &request{Request: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil)}, func() (any, error) { panic("oops") })
 	if rec.Code != 500 || strings.Contains(rec.Body.String(), "oops") || !strings.Contains(log.String(), "oops") {

@@ -9,12 +9,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-var _ = register(rest[api.ServiceLB, model.ServiceKey, model.Service]{
+var _ = register(kindSpec[api.ServiceLB, model.ServiceKey, model.Service]{
 	collection: "serviceLBs", name: "serviceLB", access: ofTenants,
-	key: model.ParseServiceKey, list: listIn(ofServices, (*control.ServiceView).List), get: getIn(ofServices, (*control.ServiceView).Get),
+	key: model.ParseServiceKey, list: listIn(viewServices, (*control.ServiceView).List), get: getIn(viewServices, (*control.ServiceView).Get),
 	parse: serviceFromAPI, render: serviceToAPI,
-	change: plain(inServices, (*control.Services).ChangeService), delete: byKey(control.DeleteService),
-	oper: api.ServiceLBOper{}, inspect: func(_ *core, v *control.View, s model.Service) any { return serviceOper(v, s) },
+	change: changeAsIs(serviceUseCases, (*control.Services).ChangeService), delete: byKey(control.DeleteService),
+	oper: api.ServiceLBOper{}, inspect: func(_ *serverContext, v *control.View, s model.Service) any { return serviceOper(v, s) },
 })
 
 func serviceFromAPI(o api.ServiceLB) (s model.Service, err error) {
@@ -71,8 +71,8 @@ func servicePorts(s model.Service) []string {
 	return out
 }
 
-// vip is a service's first address, or its second one, in 1.x's words; empty = it has none.
-func vip(s model.Service, i int) string {
+// serviceAddress is a service's first address, or its second one, in 1.x's words; empty = it has none.
+func serviceAddress(s model.Service, i int) string {
 	if i >= len(s.Addrs) {
 		return ""
 	}
@@ -89,7 +89,7 @@ func serviceOper(v *control.View, s model.Service) api.ServiceLBOper {
 	for i := range providers {
 		providers[i].ServiceName = s.Key.Name
 	}
-	o := api.ServiceLBOper{NumProviders: len(providers), Providers: providers, ServiceVip: vip(s, 0), ServiceVip6: vip(s, 1)}
+	o := api.ServiceLBOper{NumProviders: len(providers), Providers: providers, ServiceVip: serviceAddress(s, 0), ServiceVip6: serviceAddress(s, 1)}
 	if len(providers) == 0 {
 		o.Problem = fmt.Sprintf("it has no provider: no endpoint of network %s has all of its labels", s.Network)
 	} else if !slices.ContainsFunc(providers, func(p api.EndpointOper) bool { return p.Health != api.Unhealthy && !p.Draining }) {

@@ -13,14 +13,14 @@ import (
 
 // serviceHandlers answers for services of networks and of Kubernetes.
 type serviceHandlers struct {
-	*core
+	*serverContext
 }
 
 // serviceInfo tells of a service in the words of /services.
 func serviceInfo(v *control.View, s model.Service) api.ServiceInfo {
 	o := api.ServiceInfo{
 		ID: serviceID(s.Key), ServiceName: s.Key.Name, TenantName: string(s.Key.Tenant), Subnet: string(s.Network.Name),
-		Ports: servicePorts(s), Selectors: map[string]string{}, IPAddress: vip(s, 0), Providers: map[string]api.ServiceProvider{},
+		Ports: servicePorts(s), Selectors: map[string]string{}, IPAddress: serviceAddress(s, 0), Providers: map[string]api.ServiceProvider{},
 	}
 	for _, sel := range s.Selectors {
 		o.Selectors[sel.Key] = sel.Value
@@ -45,7 +45,7 @@ func serviceInfo(v *control.View, s model.Service) api.ServiceInfo {
 func (s *server) handleServices() {
 	s.router.handle("GET", "/services", access.View|access.WithinScope, nil, s.services.services)
 	s.router.handle("GET", "/service/{id}", access.View|access.OwnTenants, ofServiceID, s.services.service)
-	s.router.handle("GET", "/api/v1/serviceLBs/{key}/counts", access.View|access.OwnTenants, named("serviceLB", "key"), s.streams.serviceCounts)
+	s.router.handle("GET", "/api/v1/serviceLBs/{key}/counts", access.View|access.OwnTenants, namedResource("serviceLB", "key"), s.streams.serviceCounts)
 }
 
 // ofServiceID is about a service by its id, "service:tenant".
@@ -61,7 +61,7 @@ func (s *serviceHandlers) services(_ http.ResponseWriter, r *request) (any, erro
 		return nil, err
 	}
 	return iter.Seq[any](func(yield func(any) bool) {
-		for _, x := range within(v, r.scope(), listIn(ofServices, (*control.ServiceView).List)) {
+		for _, x := range listWithin(v, r.scope(), listIn(viewServices, (*control.ServiceView).List)) {
 			if !yield(serviceInfo(v, x)) {
 				return
 			}

@@ -18,10 +18,10 @@ import (
 
 // What counts as full, and as fallen silent.
 const (
-	nearlyFull = 0.8
-	silence    = 3 * time.Minute // of an agent that is alive and should speak every minute
-	clockSkew  = 10 * time.Second
-	fewPools   = 10
+	nearlyFull    = 0.8
+	statusTimeout = 3 * time.Minute // of an agent that is alive and should speak every minute
+	clockSkew     = 10 * time.Second
+	fewPools      = 10
 )
 
 // status tells what an operator looks at first.
@@ -101,7 +101,7 @@ func (s *diagnosis) clusterStatus(ctx context.Context, a control.Actor) (o api.C
 		}
 		o.Pools = append(o.Pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
 	}
-	f := facts{now: now, heard: s.heard(), masters: o.Masters, stores: o.Stores, hosts: o.Hosts, pools: o.Pools, fabric: v.Settings.AciFabric()}
+	f := facts{now: now, heard: s.lastStatusTimes(), masters: o.Masters, stores: o.Stores, hosts: o.Hosts, pools: o.Pools, fabric: v.Settings.AciFabric()}
 	found := f.judgeCluster()
 	found = append(found, f.judgeCertificates(s.ownName(), s.machine().Certificates)...)
 	for _, text := range warnings {
@@ -109,7 +109,7 @@ func (s *diagnosis) clusterStatus(ctx context.Context, a control.Actor) (o api.C
 	}
 	found = append(found, s.judgeHealth(ctx, o.Hosts)...)
 	found = append(found, s.judgeView(v, hosts)...)
-	tell(&o, found)
+	addFindings(&o, found)
 	return o, nil
 }
 
@@ -122,14 +122,14 @@ func (s *diagnosis) judgeView(v *control.View, hosts []control.HostState) (out [
 	if text := manyAway(v, hosts); text != "" {
 		out = append(out, condition.HostsAway.Finding("cluster", text))
 	}
-	if text := s.control.Store.Trouble(); text != "" {
+	if text := s.control.Store.Mismatch(); text != "" {
 		out = append(out, condition.MasterSameStore.Finding("cluster", text))
 	}
 	return out
 }
 
-// tell enters what was found to a status.
-func tell(o *api.ClusterStatus, found []api.Finding) {
+// addFindings enters what was found to a status.
+func addFindings(o *api.ClusterStatus, found []api.Finding) {
 	sortFindings(found)
 	o.Findings, o.Wrong, o.Notices = append([]api.Finding{}, found...), []string{}, []string{}
 	for _, f := range found {
@@ -146,8 +146,8 @@ func poolToAPI(name string, p control.Pool) api.Pool {
 	return api.Pool{Name: name, Used: p.Used, Size: p.Size}
 }
 
-// formats names the hosts whose agents may misread others; "" = there are none.
-func formats(hosts []api.Host) string {
+// mixedFormats names the hosts whose agents may misread others; "" = there are none.
+func mixedFormats(hosts []api.Host) string {
 	newest := 0
 	for _, h := range hosts {
 		newest = max(newest, h.Format)

@@ -175,7 +175,7 @@ func TestJudge(t *testing.T) {
 		if s.Masters == nil {
 			s.Masters = []api.Master{{Role: "leader"}}
 		}
-		tell(&s, facts{now: time.Now(), masters: s.Masters, stores: s.Stores, hosts: s.Hosts, pools: s.Pools}.judgeCluster())
+		addFindings(&s, facts{now: time.Now(), masters: s.Masters, stores: s.Stores, hosts: s.Hosts, pools: s.Pools}.judgeCluster())
 		if s.Well != (tt.wrong == "") || !strings.Contains(strings.Join(s.Wrong, "\n"), tt.wrong) || !strings.Contains(strings.Join(s.Notices, "\n"), tt.notice) {
 			t.Errorf("%s: %+v", name, s)
 		}

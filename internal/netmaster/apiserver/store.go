@@ -13,7 +13,7 @@ import (
 
 // storeHandlers answers for the store: what it is, backups, adoption.
 type storeHandlers struct {
-	*core
+	*serverContext
 	router *router
 }
 
@@ -21,7 +21,7 @@ type storeHandlers struct {
 func (s *server) handleStore() {
 	s.router.handle("GET", "/api/v1/store", access.View|access.WithinScope, nil, s.store.storeInfo) // who logs in keeps the token by the store's id
 	s.router.handle("POST", "/api/v1/store/adopt", access.AdminOnly, nil, s.store.adoptStore)
-	handleRead(s.router, "POST", "/api/v1/release", access.AdminOnly, readBody[api.Release], ofRelease, s.store.release)
+	handleRead(s.router, "POST", "/api/v1/release", access.AdminOnly, readBody[api.OwnershipRelease], ofRelease, s.store.release)
 	s.router.handleStream("GET", "/api/v1/backup", access.AdminOnly, nil, s.store.backup).verb = verbChange // the whole store, also what lets people in: recorded too
 }
 

@@ -8,12 +8,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
+var _ = register(kindSpec[api.Tenant, model.TenantName, model.Tenant]{
 	collection: "tenants", name: "tenant", access: ofTenant,
-	key: model.ParseTenantName, list: tenantList, get: getIn(ofTenantsIn, (*control.TenantView).Get),
+	key: model.ParseTenantName, list: tenantList, get: getIn(viewTenants, (*control.TenantView).Get),
 	parse: apiconv.Tenant, render: tenantToAPI, linked: tenantView,
 	change: changeTenant, delete: byKey(control.DeleteTenant),
-	oper: api.TenantOper{}, inspect: func(_ *core, v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) },
+	oper: api.TenantOper{}, inspect: func(_ *serverContext, v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) },
 })
 
 // ofTenant is for tenants: a tenant names networks of other tenants that it reaches, so
@@ -31,7 +31,7 @@ func tenantList(v *control.View, name model.TenantName) []model.Tenant {
 	return nil
 }
 
-func changeTenant(_ *control.Controller, t model.Valid[model.Tenant], empty emptied) control.Change {
+func changeTenant(_ *control.Controller, t model.Valid[model.Tenant], empty clearedFields) control.Change {
 	return control.ChangeTenant(t, empty("defaultNetwork"))
 }
 

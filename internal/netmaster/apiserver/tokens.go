@@ -32,7 +32,7 @@ func (s *server) handleTokens() {
 		return s.tokens.tokens.ListTokens(r.Context())
 	})
 	handleRead(s.router, "POST", "/api/v1/tokens", access.AdminOnly, readBody[api.TokenRequest], ofToken, s.tokens.createToken)
-	s.router.handle("DELETE", "/api/v1/tokens/{id}", access.AdminOnly, named("token", "id"), func(_ http.ResponseWriter, r *request) (any, error) {
+	s.router.handle("DELETE", "/api/v1/tokens/{id}", access.AdminOnly, namedResource("token", "id"), func(_ http.ResponseWriter, r *request) (any, error) {
 		if s.tokens.tokens == nil {
 			return nil, errNoTokens()
 		}

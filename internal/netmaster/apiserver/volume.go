@@ -6,23 +6,23 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// without are 1.x's kinds whose objects never exist, name by collection: 1.x could not store
+// unsupportedKinds are 1.x's kinds whose objects never exist, name by collection: 1.x could not store
 // them, and its clients list them.
-var without = map[string]string{"volumes": "volume", "volumeProfiles": "volumeProfile"}
+var unsupportedKinds = map[string]string{"volumes": "volume", "volumeProfiles": "volumeProfile"}
 
-// errNoStorage refuses an object of without.
-func errNoStorage(name string) error {
+// errUnsupported refuses an object of without.
+func errUnsupported(name string) error {
 	return model.Errorf(model.ErrInvalid, "a %s cannot be created: Contiv makes no storage. Give containers their volumes by their runtime, and leave this object out", name)
 }
 
-// handleWithout serves without: empty lists, nothing to find, and a sentence for who creates
+// handleUnsupported serves without: empty lists, nothing to find, and a sentence for who creates
 // one.
-func (s *server) handleWithout() {
-	for collection, name := range without {
+func (s *server) handleUnsupported() {
+	for collection, name := range unsupportedKinds {
 		path := "/api/v1/" + collection
-		of := named(name, "key")
+		of := namedResource(name, "key")
 		absent := func(_ http.ResponseWriter, r *request) (any, error) { return nil, notFound(name, r.PathValue("key")) }
-		refuse := func(http.ResponseWriter, *request) (any, error) { return nil, errNoStorage(name) }
+		refuse := func(http.ResponseWriter, *request) (any, error) { return nil, errUnsupported(name) }
 		s.router.handle("GET", path, ofTenants.list, nil, func(http.ResponseWriter, *request) (any, error) { return []any{}, nil })
 		s.router.handle("GET", path+"/{key}", ofTenants.get, of, absent)
 		s.router.handle("GET", "/api/v1/inspect/"+collection+"/{key}", ofTenants.inspect, of, absent)

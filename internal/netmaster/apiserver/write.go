@@ -16,20 +16,20 @@ import (
 
 // objectHandlers answers for the kinds of objects, lists to be applied and unconfirmed changes.
 type objectHandlers struct {
-	*core
+	*serverContext
 	router *router
 }
 
-// wish is an object that a request asks for.
-type wish struct {
+// desiredWrite is an object that a request asks for.
+type desiredWrite struct {
 	change   control.Change
 	object   any // of package model
 	key      string
 	warnings []string // sentences: which of its fields have no effect
 }
 
-// emptied tells whether a request names a field and leaves it empty.
-type emptied func(field string) bool
+// clearedFields tells whether a request names a field and leaves it empty.
+type clearedFields func(field string) bool
 
 // warnings says which parts of an object have no effect.
 func warnings(m any) []string {
@@ -74,7 +74,7 @@ func providerWarnings(v *control.View, s model.Service) []string {
 // may be misspelt. Where a tenant has no endpoints there is nothing to compare with.
 func selectorWarnings(v *control.View, p model.NetworkPolicy) (out []string) {
 	hint := func(what string, s model.Selector) {
-		if len(out) < maxWarned && v.Endpoints.SelectsNoneOf(s) {
+		if len(out) < maxWarned && v.Endpoints.SelectsNothing(s) {
 			out = append(out, what+" no endpoint now (tenant "+s.String()+"): check the spelling, unless such endpoints are still to come")
 		}
 	}

@@ -14,7 +14,7 @@ var _ = register[tables.AciGwKey](kind{name: "aciGw"})
 // ChangeAciGw sets the settings of the ACI fabric.
 func ChangeAciGw(valid model.Valid[model.AciGw]) Change {
 	g := valid.Value()
-	ch := changeOf(rankBeside, tables.AciGws, tables.AciGwKey{}, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankSettings, tables.AciGws, tables.AciGwKey{}, valid, func(_ context.Context, tx store.Tx, _ *allocator) error {
 		return putAciGw(tx, g)
 	})
 	return ch

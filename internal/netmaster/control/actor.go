@@ -96,8 +96,8 @@ func (a Actor) Scope() Scope {
 	return Scope{limited: true, tenants: a.tenants}
 }
 
-// others refuses an agent the objects of other hosts. An empty host is no host.
-func (a Actor) others(what string, has model.HostName) error {
+// checkOwnHost refuses an agent the objects of other hosts. An empty host is no host.
+func (a Actor) checkOwnHost(what string, has model.HostName) error {
 	if a.host != "" && a.host != has {
 		return model.Errorf(model.ErrConflict, "%s belongs to host %q now, and an agent may only change endpoints of its own host", what, has)
 	}

@@ -76,7 +76,7 @@ func (as *Addresses) AllocAddress(ctx context.Context, a Actor, r AddressRequest
 			},
 		})
 	})
-	cl.done(rev)
+	cl.releaseAll(rev)
 	return got, rev, err
 }
 
@@ -180,7 +180,7 @@ func (as *Addresses) ReleaseAddress(ctx context.Context, by Actor, k model.Netwo
 		case row.Value.Reservation == nil:
 			return model.Errorf(model.ErrInUse, "%s", ownerText(row.Value))
 		}
-		if err := by.others("the reservation", row.Value.Reservation.Host); err != nil {
+		if err := by.checkOwnHost("the reservation", row.Value.Reservation.Host); err != nil {
 			return err
 		}
 		tables.Addresses.Delete(tx, ak)

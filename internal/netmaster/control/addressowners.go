@@ -110,9 +110,9 @@ func (ov *AddressOwnerView) reservedAddresses() map[netip.Addr]string {
 	return read(ov.mu, func() map[netip.Addr]string { return maps.Clone(ov.reserved) })
 }
 
-// WhoseAddress says in words whose an address is, of networks, nodes of the
+// DescribeOwner says in words whose an address is, of networks, nodes of the
 // orchestrator, hosts and what is reserved; empty = nothing has it.
-func (ov *AddressOwnerView) WhoseAddress(a netip.Addr) string {
+func (ov *AddressOwnerView) DescribeOwner(a netip.Addr) string {
 	return read(ov.mu, func() string {
 		if whose := ov.reserved[a]; whose != "" && !slices.ContainsFunc(ov.serviceRanges.Ranges, func(p netip.Prefix) bool { return p.Contains(a) }) {
 			return whose // not where a service stands before it
@@ -134,9 +134,9 @@ func (ov *AddressOwnerView) WhoseAddress(a netip.Addr) string {
 	})
 }
 
-// WhoseServiceAddress says in words which service of the orchestrator has an address as
+// DescribeServiceOwner says in words which service of the orchestrator has an address as
 // cluster address, or in which range of those it lies; empty = none.
-func (ov *AddressOwnerView) WhoseServiceAddress(a netip.Addr) string {
+func (ov *AddressOwnerView) DescribeServiceOwner(a netip.Addr) string {
 	return read(ov.mu, func() string {
 		if members := ov.kubernetes.servicesAt[a]; len(members) > 0 {
 			return fmt.Sprintf("is the cluster address of service %s", sorted(members, ov.kubernetes.clusterServiceRows.all, ov.kubernetes.clusterServiceRows.less)[0].Key.Name)
@@ -150,21 +150,21 @@ func (ov *AddressOwnerView) WhoseServiceAddress(a netip.Addr) string {
 	})
 }
 
-// WhoseFront says in words which other service of the orchestrator than k has an address:
+// DescribeFrontend says in words which other service of the orchestrator than k has an address:
 // from the load balancers' pool, or, unless k has it too, as one outside the cluster by one
 // of k's ports; empty = none.
-func (ov *AddressOwnerView) WhoseFront(k model.ClusterServiceKey, a netip.Addr, ports []model.ServicePort) string {
+func (ov *AddressOwnerView) DescribeFrontendOwner(k model.ClusterServiceKey, a netip.Addr, ports []model.ServicePort) string {
 	return read(ov.mu, func() string {
 		if other, given := ov.balancedAddrs.by[a]; given && other != k {
 			return fmt.Sprintf("is the load balancer's address of service %s", other)
 		}
 		rows := ov.kubernetes.clusterServiceRows
-		members := ov.kubernetes.frontedAt[a]
+		members := ov.kubernetes.frontendsAt[a]
 		if _, has := members[k]; has {
 			return ""
 		}
 		for _, other := range sorted(members, rows.all, rows.less) {
-			if whose := other.WhoseFront(ports); whose != "" {
+			if whose := other.DescribeFrontend(ports); whose != "" {
 				return whose
 			}
 		}

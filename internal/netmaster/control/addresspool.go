@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// PoolWish is what a service asks of the load balancers' pool.
-type PoolWish struct {
+// PoolRequest is what a service asks of the load balancers' pool.
+type PoolRequest struct {
 	Service model.ClusterServiceKey
 	Pool    model.AddressPool
 	V4, V6  bool       // the families of which it is to have an address
@@ -29,7 +29,7 @@ const maxPoolSearch = 1 << 16
 // service keeps an address as long as it lies in the pool, belongs to no other service, and
 // is the one that it asks for. The error for an unavailable address is model.ErrConflict or
 // ErrExhausted; the other addresses are given all the same.
-func (ks *Kubernetes) Balance(ctx context.Context, l Leader, w PoolWish) ([]netip.Addr, error) {
+func (ks *Kubernetes) Balance(ctx context.Context, l Leader, w PoolRequest) ([]netip.Addr, error) {
 	var out []netip.Addr
 	var refused error
 	_, err := ks.commits.update(ctx, l.Actor(), fmt.Sprintf("give service %s addresses of the pool", w.Service), func(tx store.Tx) error {
@@ -60,7 +60,7 @@ func (ks *Kubernetes) Balance(ctx context.Context, l Leader, w PoolWish) ([]neti
 }
 
 // balance returns the address of a family that a service is to have; zero = none.
-func (ks *Kubernetes) balance(tx store.Tx, w PoolWish, v6 bool, had []netip.Addr) (netip.Addr, error) {
+func (ks *Kubernetes) balance(tx store.Tx, w PoolRequest, v6 bool, had []netip.Addr) (netip.Addr, error) {
 	wished := w.Addr.IsValid() && w.Addr.Is6() == v6
 	if v6 && !w.V6 || !v6 && !w.V4 || !wished && !w.Pool.Has(v6) {
 		return netip.Addr{}, nil
@@ -106,11 +106,11 @@ func family(v6 bool) int {
 
 // takeBalanced gives a service an address, unless it has it; model.ErrConflict where
 // it cannot have it.
-func (ks *Kubernetes) takeBalanced(tx store.Tx, w PoolWish, a netip.Addr) error {
+func (ks *Kubernetes) takeBalanced(tx store.Tx, w PoolRequest, a netip.Addr) error {
 	if !w.Pool.Contains(a) {
 		return model.Errorf(model.ErrConflict, "%s is not in the load balancers' pool", a)
 	}
-	for _, whose := range []string{ks.ownerView.WhoseAddress(a), ks.ownerView.WhoseServiceAddress(a), ks.kubernetesView.fronted(a, w.Service)} {
+	for _, whose := range []string{ks.ownerView.DescribeOwner(a), ks.ownerView.DescribeServiceOwner(a), ks.kubernetesView.describeFrontend(a, w.Service)} {
 		if whose != "" {
 			return model.Errorf(model.ErrConflict, "%s %s", a, whose)
 		}

@@ -19,17 +19,17 @@ type AddressView struct {
 	settings *SettingsView
 	now      func() time.Time
 
-	mu       *sync.RWMutex // the View's
-	spaces   map[model.NetworkKey]*space
-	pools    map[model.NetworkKey]tables.Pools
-	numbers  map[tables.NumberKind]*numbers
-	settling []settling
-	kept     keepings // lists do not reset it
+	mu                  *sync.RWMutex // the View's
+	spaces              map[model.NetworkKey]*space
+	pools               map[model.NetworkKey]tables.Pools
+	numbers             map[tables.NumberKind]*numbers
+	settling            []pendingRelease
+	expiredReservations reservationTimes // lists do not reset it
 }
 
 func newAddressView(mu *sync.RWMutex, networks *NetworkView, groups *GroupView, settings *SettingsView) *AddressView {
 	began := time.Now()
-	av := &AddressView{mu: mu, networks: networks, groups: groups, settings: settings, now: time.Now, kept: newKeepings(0, func() time.Duration { return time.Since(began) })}
+	av := &AddressView{mu: mu, networks: networks, groups: groups, settings: settings, now: time.Now, expiredReservations: newReservationTimes(0, func() time.Duration { return time.Since(began) })}
 	av.reset()
 	return av
 }
@@ -76,7 +76,7 @@ func (av *AddressView) expiredLocked(a tables.Address) bool {
 	if a.Reservation == nil {
 		return false
 	}
-	if over, known := av.kept.over(a); known {
+	if over, known := av.expiredReservations.isExpired(a); known {
 		return over
 	}
 	return !av.now().Before(a.Reservation.Expires)
@@ -130,7 +130,7 @@ func (av *AddressView) enterAddress(ch tables.Change) {
 	k := ch.Key.(tables.AddressKey) //nolint:forcetypeassert // the caller knows it
 	a := value[tables.Address](ch)
 	av.space(k.Network).enter(k.Addr, a, ch.Create)
-	av.kept.note(k, a, av.now())
+	av.expiredReservations.note(k, a, av.now())
 	if a == nil {
 		av.dropSpace(k.Network)
 	}
@@ -152,7 +152,7 @@ func (av *AddressView) enterNumber(k tables.NumberKey, used bool) {
 
 func (av *AddressView) enterCursor(k tables.CursorKey, c *tables.Cursor) {
 	if n := av.numbers[k.Kind]; c != nil && n != nil {
-		n.Seen(c.Last)
+		n.SetCursor(c.Last)
 	}
 }
 

@@ -20,14 +20,14 @@ type Change struct {
 	// read returns the object as the transaction sees it; false = not there.
 	read  func(tx store.Tx) (any, bool, error)
 	bad   error // the object was not validated
-	put   func(ctx context.Context, tx store.Tx, cl *claim) error
+	put   func(ctx context.Context, tx store.Tx, cl *allocator) error
 	rules []model.PolicyRule // that the object has, or is
 	// replaces is a policy that has no other rules then; nil = none.
 	replaces *model.PolicyKey
 	group    *model.Group // the object, of a group
 	// late is what has to wait for higher ranks; nil = nothing.
 	late  *Change
-	owned *ownable // the part of the change that can belong to Kubernetes; nil = none
+	owned *ownedPart // the part of the change that can belong to Kubernetes; nil = none
 	// alone is the use-case for an object that is too large for one transaction; nil = none
 	// is. It returns the object.
 	alone func(ctx context.Context, u *usecase) (any, error)
@@ -49,8 +49,8 @@ type Commit struct {
 	Revision store.Revision // of the commit, or of the last one when nothing was to be changed
 }
 
-// overlong is more rules to change than a transaction of any store takes.
-const overlong = 1000
+// maxRulesPerApply is more rules to change than a transaction of any store takes.
+const maxRulesPerApply = 1000
 
 // Put makes one change. Its errors are of package model's kinds; nothing has
 // changed then, unless the object is too large for one transaction.
@@ -88,7 +88,7 @@ func (u *usecase) put(ctx context.Context, ch Change) (object any, err error) {
 		object, _, err = ch.read(tx)
 		return err
 	})
-	cl.done(rev)
+	cl.releaseAll(rev)
 	if errors.Is(err, store.ErrTooLarge) && ch.alone != nil {
 		if _, err := c.fitAll(steps); err != nil {
 			return nil, err
@@ -108,7 +108,7 @@ func (c *Committer) takeTurns(ctx context.Context, what string, rows []string) (
 	}
 	slices.Sort(rows) // one order for all, or two could wait for each other
 	for _, row := range slices.Compact(rows) {
-		unlock, err := c.turns.Take(ctx, row)
+		unlock, err := c.turns.Lock(ctx, row)
 		if err != nil {
 			free()
 			return nil, fmt.Errorf("%s: %w", what, err)
@@ -207,7 +207,7 @@ func (u *usecase) apply(ctx context.Context, changes []Change, dryRun bool, more
 		}
 		return nil
 	})
-	cl.done(rev)
+	cl.releaseAll(rev)
 	switch {
 	case err == nil, errors.Is(err, errDryRun):
 		return out, len(changes), nil
@@ -227,7 +227,7 @@ func (u *usecase) apply(ctx context.Context, changes []Change, dryRun bool, more
 		default:
 			err = unwrapChange(err)
 			if len(left) < len(steps) {
-				return nil, 0, begun(err)
+				return nil, 0, partlyDone(err)
 			}
 			return nil, 0, err
 		}
@@ -272,7 +272,7 @@ func (u *usecase) applySome(ctx context.Context, steps []step) error {
 		cl.rewind()
 		return tryAll(ctx, tx, cl, steps, nil, false)
 	})
-	cl.done(rev)
+	cl.releaseAll(rev)
 	if errors.Is(err, store.ErrTooLarge) && len(steps) == 1 && steps[0].alone != nil {
 		if _, err := steps[0].alone(ctx, u); err != nil {
 			return &ChangeError{steps[0].index, err}
@@ -293,8 +293,8 @@ func unwrapChange(err error) error {
 	return err
 }
 
-// begun says of a failure that others of the list are done.
-func begun(err error) error {
+// partlyDone says of a failure that others of the list are done.
+func partlyDone(err error) error {
 	const text = "%w; other objects of the list are applied already, and applying it again goes on from there"
 	if e, ok := errors.AsType[*ChangeError](err); ok {
 		return &ChangeError{e.Index, fmt.Errorf(text, e.Err)}
@@ -323,7 +323,7 @@ var refusals = []error{
 // tryAll runs the steps in a transaction and notes in out, unless that is nil,
 // what they do to the objects. With all, which is for dry runs, it goes on
 // after a refusal and returns them all.
-func tryAll(ctx context.Context, tx store.Tx, cl *claim, steps []step, out []Outcome, all bool) error {
+func tryAll(ctx context.Context, tx store.Tx, cl *allocator, steps []step, out []Outcome, all bool) error {
 	keys := make([]string, len(steps))
 	for i, s := range steps {
 		keys[i] = s.key
@@ -352,7 +352,7 @@ func tryAll(ctx context.Context, tx store.Tx, cl *claim, steps []step, out []Out
 	return failed
 }
 
-func (s step) try(ctx context.Context, tx store.Tx, cl *claim, out []Outcome, seen []bool) error {
+func (s step) try(ctx context.Context, tx store.Tx, cl *allocator, out []Outcome, seen []bool) error {
 	if out != nil && !seen[s.index] {
 		seen[s.index] = true
 		before, ok, err := s.read(tx)

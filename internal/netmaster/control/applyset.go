@@ -21,7 +21,7 @@ func (os *Ownership) InSet(a Actor, ch Change, set string, o model.Owned) Change
 	}
 	member := tables.SetMember{SetMemberKey: tables.SetMemberKey{Set: set, Kind: o.Kind, Key: o.Key}, Row: ch.key}
 	put, alone := ch.put, ch.alone
-	ch.put = func(ctx context.Context, tx store.Tx, cl *claim) error {
+	ch.put = func(ctx context.Context, tx store.Tx, cl *allocator) error {
 		was, err := tx.Get(ch.key)
 		if err != nil {
 			return err

@@ -23,9 +23,9 @@ var _ = register[model.AppProfileKey](kind{
 // goes on from there.
 func (ts *Tenants) ChangeAppProfile(valid model.Valid[model.AppProfile]) Change {
 	p := valid.Value()
-	ch := changeOf(rankMember, tables.AppProfiles, p.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankMember, tables.AppProfiles, p.Key, valid, func(_ context.Context, tx store.Tx, _ *allocator) error {
 		for {
-			if done, err := tieGroups(tx, p); done || err != nil {
+			if done, err := assignGroups(tx, p); done || err != nil {
 				return err
 			}
 		}
@@ -43,16 +43,16 @@ func tieAll(ctx context.Context, u *usecase, p model.AppProfile) (err error) {
 	what := fmt.Sprintf("put app profile %q", p.Key)
 	for done := false; !done && err == nil; {
 		_, err = u.update(ctx, what, func(tx store.Tx) (err error) {
-			done, err = tieGroups(tx, p)
+			done, err = assignGroups(tx, p)
 			return err
 		})
 	}
 	return err
 }
 
-// tieGroups takes one step towards the wanted profile and tells whether it is
+// assignGroups takes one step towards the wanted profile and tells whether it is
 // there.
-func tieGroups(tx store.Tx, want model.AppProfile) (done bool, err error) {
+func assignGroups(tx store.Tx, want model.AppProfile) (done bool, err error) {
 	keys := []string{tables.Tenants.Key(want.Key.Tenant), tables.AppProfiles.Key(want.Key)}
 	for _, g := range want.Groups {
 		keys = append(keys, tables.Groups.Key(model.GroupKey{Tenant: want.Key.Tenant, Name: g}))
@@ -93,7 +93,7 @@ func tieGroups(tx store.Tx, want model.AppProfile) (done bool, err error) {
 			if _, err := tables.Groups.Get(tx, k); err != nil {
 				return false, err
 			}
-			if err := refer(tx, tables.TargetGroup(k), "appprofile", want.Key.String()); err != nil {
+			if err := addReference(tx, tables.TargetGroup(k), "appprofile", want.Key.String()); err != nil {
 				return false, err
 			}
 		}
@@ -106,7 +106,7 @@ func tieGroups(tx store.Tx, want model.AppProfile) (done bool, err error) {
 			next.Groups = append(next.Groups, g)
 		default:
 			left--
-			unrefer(tx, tables.TargetGroup(model.GroupKey{Tenant: want.Key.Tenant, Name: g}), "appprofile", want.Key.String())
+			removeReference(tx, tables.TargetGroup(model.GroupKey{Tenant: want.Key.Tenant, Name: g}), "appprofile", want.Key.String())
 		}
 	}
 	return slices.Equal(next.Groups, want.Groups), tables.AppProfiles.Put(tx, next)
@@ -123,11 +123,11 @@ func (ts *Tenants) DeleteAppProfile(k model.AppProfileKey) Deletion {
 					return err
 				}
 				if done = len(p.Groups) <= appBatch; !done {
-					_, err := tieGroups(tx, model.AppProfile{Key: k})
+					_, err := assignGroups(tx, model.AppProfile{Key: k})
 					return err
 				}
 				for _, g := range p.Groups {
-					unrefer(tx, tables.TargetGroup(model.GroupKey{Tenant: k.Tenant, Name: g}), "appprofile", k.String())
+					removeReference(tx, tables.TargetGroup(model.GroupKey{Tenant: k.Tenant, Name: g}), "appprofile", k.String())
 				}
 				tables.AppProfiles.Delete(tx, k)
 				return nil

@@ -14,7 +14,7 @@ var _ = register[tables.BgpKey](kind{name: "Bgp"})
 // that an agent has told of (known fault 26): otherwise model.ErrNotFound.
 func (st *Settings) ChangeBgp(valid model.Valid[model.Bgp]) Change {
 	b := valid.Value()
-	ch := changeOf(rankBeside, tables.Bgps, tables.BgpKey{Host: b.Host}, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankSettings, tables.Bgps, tables.BgpKey{Host: b.Host}, valid, func(ctx context.Context, tx store.Tx, _ *allocator) error {
 		return st.putBgp(ctx, tx, b)
 	})
 	return ch
@@ -45,13 +45,13 @@ func (st *Settings) putBgp(ctx context.Context, tx store.Tx, b model.Bgp) error 
 		if !h.Exists() {
 			return model.Errorf(model.ErrNotFound, "hostname %q: the host does not exist: no netplugin has reported it yet", b.Host)
 		}
-		if yes, err := routes(tx); err != nil {
+		if yes, err := mayRoute(tx); err != nil {
 			return err
 		} else if yes {
-			if others, err := tells(tx); err != nil {
+			if others, err := announcesRoutes(tx); err != nil {
 				return err
 			} else if !others { // the first one
-				if err := st.networks.allApart(ctx, tx); err != nil {
+				if err := st.networks.checkAllDisjoint(ctx, tx); err != nil {
 					return err
 				}
 			}

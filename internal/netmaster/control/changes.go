@@ -14,7 +14,7 @@ import (
 const (
 	rankGlobal = iota
 	rankTenant
-	rankBeside // net profiles, external contracts, policies
+	rankSettings // net profiles, external contracts, policies
 	rankNetwork
 	rankGroup
 	rankMember // rules, app profiles, services, network policies
@@ -25,7 +25,7 @@ const (
 
 // changeOf builds a change from its parts. put writes the valid value, or what
 // it makes of it.
-func changeOf[K comparable, R any, V model.Validator](rank int, table *tables.Table[K, R], k K, valid model.Valid[V], put func(context.Context, store.Tx, *claim) error) Change {
+func changeOf[K comparable, R any, V model.Validator](rank int, table *tables.Table[K, R], k K, valid model.Valid[V], put func(context.Context, store.Tx, *allocator) error) Change {
 	return Change{
 		rank: rank,
 		what: fmt.Sprintf("put %s %q", table.Noun(), table.Show(k)),
@@ -55,7 +55,7 @@ func inContivWords[G interface{ Contiv() (V, bool) }, V any](ch *Change) {
 // rowChange is the change of an object of a tenant that setRow writes.
 func rowChange[K comparable, V model.Validator](t model.TenantName, table *tables.Table[K, V], valid model.Valid[V]) Change {
 	k := table.KeyOf(valid.Value())
-	return changeOf(rankBeside, table, k, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+	return changeOf(rankSettings, table, k, valid, func(_ context.Context, tx store.Tx, _ *allocator) error {
 		return setRow(tx, t, table, k, valid.Value())
 	})
 }

@@ -21,11 +21,11 @@ func (ks *Kubernetes) Reserve(at map[netip.Addr]string) {
 
 // NetworksChanged returns what is closed when the next network comes or goes.
 func (ns *Networks) NetworksChanged() <-chan struct{} {
-	return ns.networkView.networksCame.Next()
+	return ns.networkView.networksChanged.Next()
 }
 
-// outsideServices refuses a subnet that overlaps a range of the orchestrator's services.
-func outsideServices(tx store.Tx, field string, p netip.Prefix) error {
+// refuseServiceRanges refuses a subnet that overlaps a range of the orchestrator's services.
+func refuseServiceRanges(tx store.Tx, field string, p netip.Prefix) error {
 	row, err := tables.ServiceRanges.Find(tx, tables.ServiceRangesKey{})
 	if err != nil {
 		return err

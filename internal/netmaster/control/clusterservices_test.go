@@ -72,11 +72,11 @@ func TestClusterRows(t *testing.T) {
 	for at, whose := range map[string]string{
 		"192.168.7.1": "is an address of node n1", "192.168.7.2": "", "192.168.7.3": "is the address of the store", "10.96.0.9": "is the address of a netmaster",
 	} {
-		if got := c.fresh().AddressOwners.WhoseAddress(addr(at)); got != whose {
+		if got := c.fresh().AddressOwners.DescribeOwner(addr(at)); got != whose {
 			t.Errorf("%s %q, want %q", at, got, whose)
 		}
 	}
-	if got := c.fresh().AddressOwners.WhoseServiceAddress(addr("10.96.0.1")); got != "is the cluster address of service ns/a" {
+	if got := c.fresh().AddressOwners.DescribeServiceOwner(addr("10.96.0.1")); got != "is the cluster address of service ns/a" {
 		t.Error(got)
 	}
 	put(ClusterRows{
@@ -87,7 +87,7 @@ func TestClusterRows(t *testing.T) {
 		t.Error(got)
 	}
 	v := c.fresh()
-	if v.AddressOwners.WhoseAddress(addr("192.168.7.1"))+v.AddressOwners.WhoseServiceAddress(addr("10.96.0.1")) != "" || len(v.Kubernetes.slicesOfService) > 0 {
+	if v.AddressOwners.DescribeOwner(addr("192.168.7.1"))+v.AddressOwners.DescribeServiceOwner(addr("10.96.0.1")) != "" || len(v.Kubernetes.slicesOfService) > 0 {
 		t.Error("what is gone is found")
 	}
 	checkMirror(t, c)
@@ -117,10 +117,10 @@ func TestServiceRanges(t *testing.T) {
 	c.refused(model.ErrConflict, `subnet "10.96.7.0/24": overlaps 10.96.0.0/15, Kubernetes' range of service addresses`, func() error { return c.try(network("n", "10.96.7.0/24")) })
 	c.refused(model.ErrConflict, `ipv6Subnet "fd00:96::/64": overlaps fd00:96::/112`, func() error { return c.try(network("n", "10.5.0.0/24", "fd00:96::/64")) })
 	c.put(network("old", "10.97.0.0/16")) // as it is
-	if got := c.fresh().AddressOwners.WhoseAddress(addr("10.97.0.9")); got != "lies in network default:old" {
+	if got := c.fresh().AddressOwners.DescribeOwner(addr("10.97.0.9")); got != "lies in network default:old" {
 		t.Error(got)
 	}
-	if got := c.fresh().AddressOwners.WhoseServiceAddress(addr("10.96.0.9")); got != "lies in the services' range 10.96.0.0/15" {
+	if got := c.fresh().AddressOwners.DescribeServiceOwner(addr("10.96.0.9")); got != "lies in the services' range 10.96.0.0/15" {
 		t.Error(got)
 	}
 	select {
@@ -166,25 +166,25 @@ func TestBalance(t *testing.T) {
 		return model.ClusterServiceKey{Namespace: "ns", Name: name}
 	}
 	for _, step := range []struct {
-		wish    PoolWish
+		wish    PoolRequest
 		want    string
 		problem string
 	}{
 		// .8 to .11 are the network's.
-		{PoolWish{Service: k("a"), Pool: p, V4: true}, "[203.0.113.12]", ""},
-		{PoolWish{Service: k("a"), Pool: p, V4: true}, "[203.0.113.12]", ""},
-		{PoolWish{Service: k("a"), Pool: p, V4: true, V6: true}, "[203.0.113.12 2001:db8::1]", ""},
-		{PoolWish{Service: k("b"), Pool: p, V4: true, V6: true, Addr: addr("203.0.113.12")}, "[2001:db8::2]", "203.0.113.12 belongs to service ns/a"},
-		{PoolWish{Service: k("b"), Pool: p, V4: true, Addr: addr("203.0.113.14")}, "[203.0.113.14]", ""},
-		{PoolWish{Service: k("b"), Pool: p, V4: true, Addr: addr("203.0.113.9")}, "[]", "203.0.113.9 lies in network default:net"},
-		{PoolWish{Service: k("b"), Pool: p, V4: true, Addr: addr("198.51.100.1")}, "[]", "198.51.100.1 is not in the load balancers' pool"},
-		{PoolWish{Service: k("b"), Pool: p, V4: true}, "[203.0.113.13]", ""},
-		{PoolWish{Service: k("c"), Pool: p, V4: true}, "[203.0.113.14]", ""},
-		{PoolWish{Service: k("d"), Pool: p, V4: true, V6: true}, "[2001:db8::3]", "the load balancers' pool has no free IPv4 address"},
-		{PoolWish{Service: k("a"), Pool: p, V6: true}, "[2001:db8::1]", ""}, // it has one family now
-		{PoolWish{Service: k("d"), Pool: p, V4: true, V6: true}, "[203.0.113.12 2001:db8::3]", ""},
-		{PoolWish{Service: k("a"), Pool: pool(t, "198.51.100.0/30"), V4: true, V6: true}, "[198.51.100.1]", ""}, // another pool
-		{PoolWish{Service: k("a")}, "[]", ""},
+		{PoolRequest{Service: k("a"), Pool: p, V4: true}, "[203.0.113.12]", ""},
+		{PoolRequest{Service: k("a"), Pool: p, V4: true}, "[203.0.113.12]", ""},
+		{PoolRequest{Service: k("a"), Pool: p, V4: true, V6: true}, "[203.0.113.12 2001:db8::1]", ""},
+		{PoolRequest{Service: k("b"), Pool: p, V4: true, V6: true, Addr: addr("203.0.113.12")}, "[2001:db8::2]", "203.0.113.12 belongs to service ns/a"},
+		{PoolRequest{Service: k("b"), Pool: p, V4: true, Addr: addr("203.0.113.14")}, "[203.0.113.14]", ""},
+		{PoolRequest{Service: k("b"), Pool: p, V4: true, Addr: addr("203.0.113.9")}, "[]", "203.0.113.9 lies in network default:net"},
+		{PoolRequest{Service: k("b"), Pool: p, V4: true, Addr: addr("198.51.100.1")}, "[]", "198.51.100.1 is not in the load balancers' pool"},
+		{PoolRequest{Service: k("b"), Pool: p, V4: true}, "[203.0.113.13]", ""},
+		{PoolRequest{Service: k("c"), Pool: p, V4: true}, "[203.0.113.14]", ""},
+		{PoolRequest{Service: k("d"), Pool: p, V4: true, V6: true}, "[2001:db8::3]", "the load balancers' pool has no free IPv4 address"},
+		{PoolRequest{Service: k("a"), Pool: p, V6: true}, "[2001:db8::1]", ""}, // it has one family now
+		{PoolRequest{Service: k("d"), Pool: p, V4: true, V6: true}, "[203.0.113.12 2001:db8::3]", ""},
+		{PoolRequest{Service: k("a"), Pool: pool(t, "198.51.100.0/30"), V4: true, V6: true}, "[198.51.100.1]", ""}, // another pool
+		{PoolRequest{Service: k("a")}, "[]", ""},
 	} {
 		got, err := c.Kubernetes.Balance(testContext(t), fence, step.wish)
 		text := fmt.Sprint(got)
@@ -202,7 +202,7 @@ func TestBalance(t *testing.T) {
 		t.Errorf("%d services have addresses, want 3", got)
 	}
 	checkMirror(t, c)
-	if _, err := c.Kubernetes.Balance(testContext(t), Leader{Key: "/test/other", Create: 1}, PoolWish{Service: k("a"), Pool: p, V6: true}); !errors.Is(err, store.ErrFenced) {
+	if _, err := c.Kubernetes.Balance(testContext(t), Leader{Key: "/test/other", Create: 1}, PoolRequest{Service: k("a"), Pool: p, V6: true}); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("who does not lead gives addresses: %v", err)
 	}
 }
@@ -220,7 +220,7 @@ func TestBalanceMany(t *testing.T) {
 	for i := range 100 {
 		g.Go(func() {
 			c := []*harness{a, b}[i%2]
-			got, err := c.Kubernetes.Balance(testContext(t), fence, PoolWish{Service: model.ClusterServiceKey{Namespace: "ns", Name: fmt.Sprint("s", i)}, Pool: p, V4: true})
+			got, err := c.Kubernetes.Balance(testContext(t), fence, PoolRequest{Service: model.ClusterServiceKey{Namespace: "ns", Name: fmt.Sprint("s", i)}, Pool: p, V4: true})
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || len(got) != 1 {
@@ -236,12 +236,12 @@ func TestBalanceMany(t *testing.T) {
 	g.Wait()
 	k := model.ClusterServiceKey{Namespace: "ns", Name: "s0"}
 	former := a.fresh().AddressOwners.BalancedAddrs(k)
-	if _, err := a.Kubernetes.Balance(testContext(t), fence, PoolWish{Service: k}); err != nil {
+	if _, err := a.Kubernetes.Balance(testContext(t), fence, PoolRequest{Service: k}); err != nil {
 		t.Fatal(err)
 	}
 	a.fresh()
 	k.Name = "next"
-	got, err := a.Kubernetes.Balance(testContext(t), fence, PoolWish{Service: k, Pool: p, V4: true})
+	got, err := a.Kubernetes.Balance(testContext(t), fence, PoolRequest{Service: k, Pool: p, V4: true})
 	if err != nil || slices.Equal(got, former) {
 		t.Errorf("%v %v, and %v was freed a moment ago", got, err, former)
 	}
@@ -255,7 +255,7 @@ func TestClusterServicesCount(t *testing.T) {
 	fence := c.leader()
 	c.put(network("n", "10.1.0.0/16"))
 	var full ClusterRows
-	for i := range model.MaxFronts / model.MaxClusterPorts {
+	for i := range model.MaxServiceFrontends / model.MaxClusterPorts {
 		s := clusterService(fmt.Sprint("s", i), netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}).String())
 		for p := range model.MaxClusterPorts {
 			s.Ports = append(s.Ports, model.ServicePort{Protocol: model.ProtoTCP, Port: uint16(p + 1)})
@@ -265,7 +265,7 @@ func TestClusterServicesCount(t *testing.T) {
 			full.Services = nil
 		}
 	}
-	if services, fronts := c.fresh().Services.CountServices(); services != 256 || fronts != model.MaxFronts {
+	if services, fronts := c.fresh().Services.CountServices(); services != 256 || fronts != model.MaxServiceFrontends {
 		t.Errorf("%d services, %d pairs", services, fronts)
 	}
 	c.refused(model.ErrExhausted, "ports: with 1 at its addresses all services would have 65537", func() error { return c.try(service("web", "n", "", "a=b")) })
@@ -273,7 +273,7 @@ func TestClusterServicesCount(t *testing.T) {
 	c.ok(c.Kubernetes.PutClusterRows(testContext(t), fence, ClusterRows{Services: []model.Valid[model.Service]{valid(one)}}))
 	c.fresh()
 	c.put(service("web", "n", "", "a=b"))
-	if services, fronts := c.fresh().Services.CountServices(); services != 257 || fronts != model.MaxFronts-model.MaxClusterPorts+1 {
+	if services, fronts := c.fresh().Services.CountServices(); services != 257 || fronts != model.MaxServiceFrontends-model.MaxClusterPorts+1 {
 		t.Errorf("%d services, %d pairs", services, fronts)
 	}
 	checkMirror(t, c)

@@ -20,8 +20,8 @@ type Committer struct {
 	now    func() time.Time // of reservations and of changes that wait to be confirmed
 	view   *View
 	follow *store.Follower
-	turns  waiting.Turns[string] // by row: they save conflicts within this process; the store keeps things right without
-	ready  chan struct{}         // closed when the defaults exist and the view is there
+	turns  waiting.KeyedLocks[string] // by row: they save conflicts within this process; the store keeps things right without
+	ready  chan struct{}              // closed when the defaults exist and the view is there
 }
 
 func newCommitter(st store.Store, opts Options) *Committer {
@@ -32,7 +32,7 @@ func newCommitter(st store.Store, opts Options) *Committer {
 		began := opts.Now()
 		uptime = func() time.Duration { return opts.Now().Sub(began) }
 	}
-	c.view.Addresses.kept = newKeepings(opts.ReservationTTL, uptime)
+	c.view.Addresses.expiredReservations = newReservationTimes(opts.ReservationTTL, uptime)
 	return c
 }
 
@@ -83,7 +83,7 @@ func (u *usecase) update(ctx context.Context, what string, fn func(store.Tx) err
 func (u *usecase) updateBy(ctx context.Context, what string, update updater, fn func(store.Tx) error) (store.Revision, error) {
 	for tries := 0; ; tries++ {
 		rev, err := u.updateOnce(ctx, what, update, fn)
-		unsettled, ok := errors.AsType[*unsettledError](err)
+		unsettled, ok := errors.AsType[*replacementError](err)
 		if !ok || tries == maxSettled {
 			return rev, err
 		}
@@ -101,7 +101,7 @@ func (u *usecase) updateOnce(ctx context.Context, what string, update updater, f
 	if err := u.commits.await(ctx); err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
-	rev, err := update(ctx, heedingLocks(u.confirms, func(tx store.Tx) error {
+	rev, err := update(ctx, respectLocks(u.confirms, func(tx store.Tx) error {
 		u.actor.require(tx)
 		if u.only != nil {
 			if err := u.only.check(tx); err != nil {

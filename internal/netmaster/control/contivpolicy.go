@@ -21,7 +21,7 @@ func lessPolicy(a, b model.PolicyKey) int {
 // ChangePolicy creates a policy; an existing one stays as it is.
 func (ps *Policies) ChangePolicy(valid model.Valid[model.ContivPolicy]) Change {
 	p := valid.Value()
-	ch := changeOf(rankBeside, tables.Policies, p.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankSettings, tables.Policies, p.Key, valid, func(_ context.Context, tx store.Tx, _ *allocator) error {
 		return ps.putPolicy(tx, p.General())
 	})
 	inContivWords[model.Policy, model.ContivPolicy](&ch)

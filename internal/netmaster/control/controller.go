@@ -118,7 +118,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error {
-		for waiting.Pause(gctx, rowsLinger/10) == nil {
+		for waiting.Pause(gctx, rowsGrace/10) == nil {
 			c.view.HostRows.expire()
 			c.relay.Regrade(c.view.HostRows.takeChanged())
 		}
@@ -142,6 +142,6 @@ func (c *Controller) apply(b store.Batch) error {
 		return err
 	}
 	c.relay.Apply(b, c.view.HostRows.takeChanged())
-	c.Store.noteStore(b)
+	c.Store.trackStore(b)
 	return nil
 }

@@ -57,7 +57,7 @@ func deleteRow[K comparable, V any](table *tables.Table[K, V], k K, target *tabl
 			}
 		}
 		if target != nil {
-			if err := unreferenced(a.Scope(), tx, *target); err != nil {
+			if err := checkUnreferenced(a.Scope(), tx, *target); err != nil {
 				return err
 			}
 			tables.References.DeleteScope(tx, target.Scope())

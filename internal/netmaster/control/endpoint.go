@@ -50,7 +50,7 @@ func (es *Endpoints) CreateEndpoint(ctx context.Context, a Actor, valid model.Va
 		out, err = es.createEndpoint(ctx, tx, cl, want)
 		return err
 	})
-	cl.done(rev)
+	cl.releaseAll(rev)
 	switch {
 	case err != nil:
 		return model.Endpoint{}, 0, err
@@ -65,7 +65,7 @@ func (es *Endpoints) CreateEndpoint(ctx context.Context, a Actor, valid model.Va
 func (es *Endpoints) ChangeEndpoint(valid model.Valid[model.Endpoint]) Change {
 	e := valid.Value()
 	e.Identity = 0
-	ch := changeOf(rankEndpoint, tables.Endpoints, e.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankEndpoint, tables.Endpoints, e.Key, valid, func(ctx context.Context, tx store.Tx, cl *allocator) error {
 		_, err := es.createEndpoint(ctx, tx, cl, e)
 		return err
 	})
@@ -73,7 +73,7 @@ func (es *Endpoints) ChangeEndpoint(valid model.Valid[model.Endpoint]) Change {
 }
 
 // createEndpoint returns a row without revisions for a new endpoint.
-func (es *Endpoints) createEndpoint(ctx context.Context, tx store.Tx, cl *claim, want model.Endpoint) (none tables.Row[model.Endpoint], err error) {
+func (es *Endpoints) createEndpoint(ctx context.Context, tx store.Tx, cl *allocator, want model.Endpoint) (none tables.Row[model.Endpoint], err error) {
 	if err := tx.Prefetch(es.endpointKeys(cl, want)...); err != nil {
 		return none, err
 	}
@@ -84,7 +84,7 @@ func (es *Endpoints) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 	if row.Exists() {
 		return row, sameEndpoint(row.Value, want)
 	}
-	if err := es.replaceFormer(cl.actor, tx, want); err != nil {
+	if err := es.replacePrevious(cl.actor, tx, want); err != nil {
 		return none, err
 	}
 	n, pools, err := networkForAddress(tx, want.Key.Network, want.Group)
@@ -126,7 +126,7 @@ func (es *Endpoints) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 // endpointKeys returns all keys that creating an endpoint usually reads, so
 // that it costs one round trip beside the commit. What the view does not know
 // yet is read one by one.
-func (es *Endpoints) endpointKeys(cl *claim, want model.Endpoint) []string {
+func (es *Endpoints) endpointKeys(cl *allocator, want model.Endpoint) []string {
 	k := want.Key.Network
 	keys := []string{
 		tables.Endpoints.Key(want.Key), tables.Networks.Key(k), tables.GroupPools.Key(tables.PoolsKey{Network: k}),
@@ -137,7 +137,7 @@ func (es *Endpoints) endpointKeys(cl *claim, want model.Endpoint) []string {
 		keys = append(keys, tables.Groups.Key(g), tables.References.Key(from))
 	}
 	settings, _ := es.settingsView.Global()
-	if of, own := interned(want, settings.Filter().Identifying(want.Labels)); own {
+	if of, own := identityOf(want, settings.Filter().Identifying(want.Labels)); own {
 		keys = append(keys, tables.Globals.Key(tables.GlobalKey{}))
 		if ik, err := internKey(of); err == nil {
 			keys = append(keys, tables.InternedIdentities.Key(ik))
@@ -157,7 +157,7 @@ func (es *Endpoints) endpointKeys(cl *claim, want model.Endpoint) []string {
 			ranges, cursor := allowed(n, f.v6, es.addressView.poolsOf(k), want.Group)
 			if free, ok := cl.addr(n, f.v6, cursor, ranges); ok {
 				a = free
-				cl.putBack(tables.AddressKey{Network: k, Addr: a}) // it is still a candidate
+				cl.retryAddress(tables.AddressKey{Network: k, Addr: a}) // it is still a candidate
 			}
 		}
 		if a.IsValid() {
@@ -197,12 +197,12 @@ func sameEndpoint(old, want model.Endpoint) error {
 
 // identify returns the identity of an endpoint. Those without labels belong to
 // the group or network, which is in the read set.
-func identify(ctx context.Context, tx store.Tx, cl *claim, n model.Network, e model.Endpoint) (model.Identity, error) {
+func identify(ctx context.Context, tx store.Tx, cl *allocator, n model.Network, e model.Endpoint) (model.Identity, error) {
 	labels, err := identifying(tx, e.Labels)
 	if err != nil {
 		return 0, err
 	}
-	of, own := interned(e, labels)
+	of, own := identityOf(e, labels)
 	switch {
 	case own:
 		return intern(ctx, tx, cl, of)
@@ -213,9 +213,9 @@ func identify(ctx context.Context, tx store.Tx, cl *claim, n model.Network, e mo
 	return n.Identity, nil
 }
 
-// interned is the identity of an endpoint whose labels, after the filter, are
+// identityOf is the identity of an endpoint whose labels, after the filter, are
 // given; own tells that it is another than its group's or network's.
-func interned(e model.Endpoint, labels map[string]string) (of model.IdentityRecord, own bool) {
+func identityOf(e model.Endpoint, labels map[string]string) (of model.IdentityRecord, own bool) {
 	of = model.IdentityRecord{Network: e.Key.Network, Group: e.Group, LabelsLater: e.LabelsLater, Namespace: e.Namespace, Ports: e.Ports}
 	if !e.LabelsLater {
 		of.Labels = labels
@@ -226,7 +226,7 @@ func interned(e model.Endpoint, labels map[string]string) (of model.IdentityReco
 // takeAddr gives an endpoint, or a service, its address of one family, if the
 // network has the family: the preferred one, which may be reserved for its
 // host, or a free one.
-func (cl *claim) takeAddr(ctx context.Context, tx store.Tx, n model.Network, pools map[model.GroupName]model.AddrRange,
+func (cl *allocator) takeAddr(ctx context.Context, tx store.Tx, n model.Network, pools map[model.GroupName]model.AddrRange,
 	owner tables.Address, host model.HostName, pod, field string, subnet netip.Prefix, want netip.Addr, v6 bool,
 ) (netip.Addr, error) {
 	if want.IsValid() {
@@ -311,7 +311,7 @@ func (es *Endpoints) DeleteEndpoint(ctx context.Context, a Actor, k model.Endpoi
 		if e, err = tables.Endpoints.Get(tx, k); err != nil {
 			return err
 		}
-		if err := a.others("it", e.Host); err != nil {
+		if err := a.checkOwnHost("it", e.Host); err != nil {
 			return err
 		}
 		return es.removeEndpoint(tx, e)
@@ -330,7 +330,7 @@ func (es *Endpoints) removeEndpoint(tx store.Tx, e model.Endpoint) error {
 		k := tables.AddressKey{Network: e.Key.Network, Addr: a.Addr}
 		switch {
 		case a.kept && a.IsValid():
-			if err := tables.Addresses.Put(tx, es.addresses.keptForPod(k, podName(e))); err != nil {
+			if err := tables.Addresses.Put(tx, es.addresses.reservedForPod(k, podName(e))); err != nil {
 				return err
 			}
 		case a.IsValid():
@@ -341,7 +341,7 @@ func (es *Endpoints) removeEndpoint(tx store.Tx, e model.Endpoint) error {
 		tables.ChosenMACs.Delete(tx, tables.MACKey{Network: e.Key.Network, MAC: e.MAC})
 	}
 	if e.Group != "" {
-		unrefer(tx, tables.TargetGroup(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}), "endpoint", e.Key.String())
+		removeReference(tx, tables.TargetGroup(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}), "endpoint", e.Key.String())
 	}
 	return nil
 }
@@ -367,7 +367,7 @@ func (es *Endpoints) UpdateEndpoint(ctx context.Context, a Actor, u EndpointUpda
 		if err != nil {
 			return err
 		}
-		if err := a.others("it", old.Host); err != nil {
+		if err := a.checkOwnHost("it", old.Host); err != nil {
 			return err
 		}
 		e := old
@@ -421,6 +421,6 @@ func (es *Endpoints) UpdateEndpoint(ctx context.Context, a Actor, u EndpointUpda
 		}
 		return tables.Endpoints.Put(tx, e)
 	})
-	cl.done(rev)
+	cl.releaseAll(rev)
 	return rev, err
 }

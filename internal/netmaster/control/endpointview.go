@@ -139,9 +139,9 @@ func (ev *EndpointView) hostOf(a tables.Address) model.HostName {
 	return ev.endpoints[model.EndpointKey{Network: a.Network, ID: a.Endpoint}].Host
 }
 
-// unfollowed returns the endpoints whose identity is not the one that a label
+// withOldIdentity returns the endpoints whose identity is not the one that a label
 // filter gives them.
-func (ev *EndpointView) unfollowed(f model.LabelFilter) []model.EndpointKey {
+func (ev *EndpointView) withOldIdentity(f model.LabelFilter) []model.EndpointKey {
 	return read(ev.mu, func() (out []model.EndpointKey) {
 		records := ev.identities.identityRecords.all
 		for k, e := range ev.endpoints {
@@ -154,14 +154,14 @@ func (ev *EndpointView) unfollowed(f model.LabelFilter) []model.EndpointKey {
 	})
 }
 
-// UnfollowedEndpoints returns how many endpoints have not followed the last change
+// CountOldIdentities returns how many endpoints have not followed the last change
 // of the label filter yet.
-func (ev *EndpointView) UnfollowedEndpoints() int {
+func (ev *EndpointView) CountOldIdentities() int {
 	g, ok := ev.settings.Global()
 	if !ok || len(g.FormerLabels) == 0 {
 		return 0
 	}
-	return len(ev.unfollowed(g.Filter()))
+	return len(ev.withOldIdentity(g.Filter()))
 }
 
 // EndpointsSelected returns the endpoints that a selector selects.

@@ -36,10 +36,10 @@ func (pv *PolicyView) fitFlows(policies []model.PolicyKey, rules []model.PolicyR
 	if most+joining.AtMost(identities) <= model.MaxPolicyFlows || !pv.hosts.hasDriver(model.DriverOVS) {
 		return 0, nil
 	}
-	all := joining.Flows(pv.population)
+	all := joining.Flows(pv.countSelected)
 	for _, p := range policies {
 		if m := meters[p]; m != nil {
-			all += m.Flows(pv.population)
+			all += m.Flows(pv.countSelected)
 		}
 	}
 	if all <= model.MaxPolicyFlows {
@@ -49,7 +49,7 @@ func (pv *PolicyView) fitFlows(policies []model.PolicyKey, rules []model.PolicyR
 	for left := all - model.MaxPolicyFlows; len(at) > 0; at = at[:len(at)-1] { // those before the one to blame fit
 		var one model.FlowMeter
 		one.Add(rules[at[len(at)-1]], 1)
-		if left -= one.Flows(pv.population); left <= 0 {
+		if left -= one.Flows(pv.countSelected); left <= 0 {
 			return at[len(at)-1], err
 		}
 	}

@@ -22,13 +22,13 @@ type Settings struct {
 var _ = register[tables.GlobalKey](kind{name: "global"})
 
 // ChangeGlobal changes the settings that are set in g (zero fields stay as
-// they are). The forwarding mode may change at any time (but see allApart), the ranges
+// they are). The forwarding mode may change at any time (but see checkAllDisjoint), the ranges
 // while every id in use stays inside, the label filter as long as it takes out no label that a
 // policy selects by; the others change only while there is no network. Else it is
 // model.ErrInUse.
 func (st *Settings) ChangeGlobal(valid model.Valid[model.Global]) Change {
 	g := valid.Value()
-	ch := changeOf(rankGlobal, tables.Globals, tables.GlobalKey{}, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankGlobal, tables.Globals, tables.GlobalKey{}, valid, func(ctx context.Context, tx store.Tx, _ *allocator) error {
 		old, err := tables.Globals.Get(tx, tables.GlobalKey{})
 		if err != nil {
 			return err
@@ -85,10 +85,10 @@ func (st *Settings) putGlobal(ctx context.Context, tx store.Tx, old, g model.Glo
 		}
 	}
 	if old.FwdMode != g.FwdMode && g.FwdMode == model.FwdRouting {
-		if told, err := tells(tx); err != nil {
+		if told, err := announcesRoutes(tx); err != nil {
 			return err
 		} else if told {
-			if err := st.networks.allApart(ctx, tx); err != nil {
+			if err := st.networks.checkAllDisjoint(ctx, tx); err != nil {
 				return fmt.Errorf("fwdMode %q: %w", g.FwdMode, err)
 			}
 		}

@@ -30,7 +30,7 @@ func lessGroup(a, b model.GroupKey) int {
 func (ts *Tenants) ChangeGroup(valid model.Valid[model.Group], clearTag bool) Change {
 	g := valid.Value()
 	g.ID, g.VLAN, g.Segment = 0, 0, 0
-	ch := changeOf(rankGroup, tables.Groups, g.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankGroup, tables.Groups, g.Key, valid, func(ctx context.Context, tx store.Tx, cl *allocator) error {
 		return ts.putGroup(ctx, tx, cl, g, clearTag)
 	})
 	ch.group = &g
@@ -40,7 +40,7 @@ func (ts *Tenants) ChangeGroup(valid model.Valid[model.Group], clearTag bool) Ch
 	return ch.of(ownGroup(g.Key))
 }
 
-func (ts *Tenants) putGroup(ctx context.Context, tx store.Tx, cl *claim, g model.Group, clearTag bool) error {
+func (ts *Tenants) putGroup(ctx context.Context, tx store.Tx, cl *allocator, g model.Group, clearTag bool) error {
 	name := tables.NameKey{Tenant: g.Key.Tenant, Name: string(g.Key.Name)}
 	ik, err := internKey(model.IdentityRecord{Network: g.NetworkKey(), Group: g.Key.Name})
 	if err != nil {
@@ -76,7 +76,7 @@ func (ts *Tenants) putGroup(ctx context.Context, tx store.Tx, cl *claim, g model
 	if err := ts.claimPool(tx, n, g); err != nil {
 		return err
 	}
-	if err := refer(tx, tables.TargetNetwork(n.Key), "group", g.Key.String()); err != nil {
+	if err := addReference(tx, tables.TargetNetwork(n.Key), "group", g.Key.String()); err != nil {
 		return err
 	}
 	if g.ID, err = intern(ctx, tx, cl, model.IdentityRecord{Network: n.Key, Group: g.Key.Name}); err != nil {
@@ -94,10 +94,10 @@ func (ts *Tenants) putGroup(ctx context.Context, tx store.Tx, cl *claim, g model
 func changeGroup(tx store.Tx, old, g model.Group, clearTag bool) error {
 	var bad error
 	if g.Network != old.Network {
-		bad = also(bad, immutable("networkName", old.Network, g.Network))
+		bad = joinRefusals(bad, immutable("networkName", old.Network, g.Network))
 	}
 	if g.Pool.IsValid() && g.Pool != old.Pool {
-		bad = also(bad, immutable("ipPool", old.Pool, g.Pool))
+		bad = joinRefusals(bad, immutable("ipPool", old.Pool, g.Pool))
 	}
 	if bad != nil {
 		return bad
@@ -168,7 +168,7 @@ func attach(tx store.Tx, g, old model.Group) error {
 	}
 	added := slices.DeleteFunc(slices.Clone(after), func(r groupRef) bool { return has(before, r.target) })
 	var how []tables.WriteOption
-	if len(added) >= manyRefs {
+	if len(added) >= maxListedRefs {
 		tx.Touch(tables.GroupRefs(g.Key.Tenant))
 		how = append(how, tables.Untouched())
 	}
@@ -176,13 +176,13 @@ func attach(tx store.Tx, g, old model.Group) error {
 		if err := r.get(tx); err != nil {
 			return fmt.Errorf("%s %q: %w", r.field, r.name, err)
 		}
-		if err := refer(tx, r.target, "group", g.Key.String(), how...); err != nil {
+		if err := addReference(tx, r.target, "group", g.Key.String(), how...); err != nil {
 			return err
 		}
 	}
 	for _, r := range before {
 		if !has(after, r.target) {
-			unrefer(tx, r.target, "group", g.Key.String())
+			removeReference(tx, r.target, "group", g.Key.String())
 		}
 	}
 	return nil
@@ -203,7 +203,7 @@ func DeleteGroup(k model.GroupKey) Deletion {
 		if err := a.mayDelete(tx, ownGroup(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(a.Scope(), tx, tables.TargetGroup(k)); err != nil {
+		if err := checkUnreferenced(a.Scope(), tx, tables.TargetGroup(k)); err != nil {
 			return err
 		}
 		if g.Pool.IsValid() {
@@ -214,7 +214,7 @@ func DeleteGroup(k model.GroupKey) Deletion {
 		if err := attach(tx, model.Group{Key: k}, g); err != nil {
 			return err
 		}
-		unrefer(tx, tables.TargetNetwork(g.NetworkKey()), "group", k.String())
+		removeReference(tx, tables.TargetNetwork(g.NetworkKey()), "group", k.String())
 		freeSegment(tx, g)
 		tables.Groups.Delete(tx, k)
 		tables.Names.Delete(tx, tables.NameKey{Tenant: k.Tenant, Name: string(k.Name)})

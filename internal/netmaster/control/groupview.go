@@ -34,13 +34,13 @@ func (gv *GroupView) reset() {
 
 // OfPolicy returns the groups that a policy is attached to.
 func (gv *GroupView) OfPolicy(k model.PolicyKey) []model.Group {
-	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfPolicy[k] })
+	return gv.groupRows.byIndex(func() map[model.GroupKey]struct{} { return gv.groupsOfPolicy[k] })
 }
 
 // OfExtContracts returns the endpoint groups that name a group of
 // external contracts.
 func (gv *GroupView) OfExtContracts(k model.ExtContractsKey) []model.Group {
-	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfExtContracts[k] })
+	return gv.groupRows.byIndex(func() map[model.GroupKey]struct{} { return gv.groupsOfExtContracts[k] })
 }
 
 // enterGroup enters a change of a group, and returns what the group was and is; nil = it
@@ -100,10 +100,10 @@ func (gv *GroupView) Place(g model.GroupKey, asked model.NetworkName, networks *
 
 // OfNetwork returns the groups on a network.
 func (gv *GroupView) OfNetwork(k model.NetworkKey) []model.Group {
-	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfNetwork[k] })
+	return gv.groupRows.byIndex(func() map[model.GroupKey]struct{} { return gv.groupsOfNetwork[k] })
 }
 
 // OfNetProfile returns the groups that name a net profile.
 func (gv *GroupView) OfNetProfile(k model.NetProfileKey) []model.Group {
-	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfNetProfile[k] })
+	return gv.groupRows.byIndex(func() map[model.GroupKey]struct{} { return gv.groupsOfNetProfile[k] })
 }

@@ -20,15 +20,15 @@ import (
 // MaxAddedAddresses bounds the addresses that administrators add to one host.
 const MaxAddedAddresses = 64
 
-// enrolment is what a report makes of a host's addresses.
-type enrolment struct {
+// addressEnrollment is what a report makes of a host's addresses.
+type addressEnrollment struct {
 	now   tables.HostAddresses
 	added []netip.Addr // to now.Enrolled, by this report
 }
 
-// enrol checks the addresses that a host reports as its own, and writes the proven ones. It
+// enrollAddresses checks the addresses that a host reports as its own, and writes the proven ones. It
 // removes addresses from r that may not count. The error is a Taken.
-func (hl *HostLeases) enrol(a Actor, tx store.Tx, r *HostReport, record tables.Row[model.Host]) (e enrolment, err error) {
+func (hl *HostLeases) enrollAddresses(a Actor, tx store.Tx, r *HostReport, record tables.Row[model.Host]) (e addressEnrollment, err error) {
 	if a.origin == nil {
 		return e, nil
 	}
@@ -54,7 +54,7 @@ func (hl *HostLeases) enrol(a Actor, tx store.Tx, r *HostReport, record tables.R
 		}
 		why := "is not enrolled for this host, and the connection comes from " + origin.From.String()
 		if known || x.at == origin.From || first && (slices.Contains(origin.Certified, x.at) || uses(record.Value, x.at)) {
-			if why, err = hl.whoseHostAddress(tx, r.Name, x.at, first); err != nil {
+			if why, err = hl.whyNotHostAddress(tx, r.Name, x.at, first); err != nil {
 				return e, err
 			}
 		}
@@ -68,7 +68,7 @@ func (hl *HostLeases) enrol(a Actor, tx store.Tx, r *HostReport, record tables.R
 			if n, in := hl.networkAt(x.at); in {
 				what = fmt.Sprintf("give the host an address outside of network %s, or delete the network", n)
 			}
-			return e, Taken{Text: fmt.Sprintf("%s %s of host %q %s: %s", x.name, x.at, r.Name, why, what)}
+			return e, LeaseTakenError{Text: fmt.Sprintf("%s %s of host %q %s: %s", x.name, x.at, r.Name, why, what)}
 		}
 	}
 	r.Listening = slices.DeleteFunc(slices.Clone(r.Listening), func(at netip.AddrPort) bool {
@@ -84,15 +84,15 @@ func (hl *HostLeases) enrol(a Actor, tx store.Tx, r *HostReport, record tables.R
 	if row.Value.Certified && slices.Equal(e.now.Enrolled, row.Value.Enrolled) {
 		return e, nil
 	}
-	if err := hl.disenrol(tx, r.Name, e.added); err != nil {
+	if err := hl.withdrawAddresses(tx, r.Name, e.added); err != nil {
 		return e, err
 	}
 	return e, tables.HostAddressRows.Put(tx, e.now)
 }
 
-// disenrol takes addresses from hosts that had them before and use them no more, such as
+// withdrawAddresses takes addresses from hosts that had them before and use them no more, such as
 // machines that got others by DHCP.
-func (hl *HostLeases) disenrol(tx store.Tx, k model.HostName, addrs []netip.Addr) error {
+func (hl *HostLeases) withdrawAddresses(tx store.Tx, k model.HostName, addrs []netip.Addr) error {
 	of := func(a netip.Addr) bool { return slices.Contains(addrs, a) }
 	for _, h := range hl.hostView.hostAddressRows.list("") {
 		if h.Host == k || !slices.ContainsFunc(h.Enrolled, of) {
@@ -110,9 +110,9 @@ func (hl *HostLeases) disenrol(tx store.Tx, k model.HostName, addrs []netip.Addr
 	return nil
 }
 
-// whoseHostAddress says why an address cannot be a host's; empty = it can. A host that
+// whyNotHostAddress says why an address cannot be a host's; empty = it can. A host that
 // is enrolled for the first time may stand on a netmaster's machine.
-func (hl *HostLeases) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Addr, first bool) (string, error) {
+func (hl *HostLeases) whyNotHostAddress(tx store.Tx, k model.HostName, a netip.Addr, first bool) (string, error) {
 	if n, in := hl.networkAt(a); in {
 		return fmt.Sprintf("lies in network %s", n), nil
 	}
@@ -196,7 +196,7 @@ func (hl *HostLeases) SetHostAddress(ctx context.Context, by Actor, k model.Host
 		if len(now.Added) >= MaxAddedAddresses {
 			return model.Errorf(model.ErrConflict, "host %q has %d added addresses already: remove one first", k, len(now.Added))
 		}
-		why, err := hl.whoseHostAddress(tx, k, a, true)
+		why, err := hl.whyNotHostAddress(tx, k, a, true)
 		if err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (hl *HostLeases) SetHostAddress(ctx context.Context, by Actor, k model.Host
 }
 
 // describe says what a report enrolled; empty = nothing.
-func (e enrolment) describe() string {
+func (e addressEnrollment) describe() string {
 	var texts []string
 	for _, a := range e.added {
 		texts = append(texts, a.String())

@@ -30,7 +30,7 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 	st, ctx := c.st, testContext(t)
 	r := reportOf("h1", "i1")
 	mine := from("10.0.0.1", "10.1.0.1", "127.0.0.1")
-	k, err := c.HostLeases.KeepHost(ctx, mine, r)
+	k, err := c.HostLeases.RenewHost(ctx, mine, r)
 	if err != nil || !strings.Contains(k.Enrolled, "10.0.0.1, 10.1.0.1") {
 		t.Fatalf("enrolment: %+v, %v", k, err)
 	}
@@ -38,8 +38,8 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 		t.Helper()
 		bad := r
 		change(&bad)
-		_, err := c.HostLeases.KeepHost(ctx, by, bad)
-		if taken, ok := errors.AsType[Taken](err); !ok || !strings.Contains(taken.Text, says) || strings.Contains(taken.Text, "netctl host address-add h1") == strings.Contains(says, "network") {
+		_, err := c.HostLeases.RenewHost(ctx, by, bad)
+		if taken, ok := errors.AsType[LeaseTakenError](err); !ok || !strings.Contains(taken.Text, says) || strings.Contains(taken.Text, "netctl host address-add h1") == strings.Contains(says, "network") {
 			t.Errorf("%s: %v, want a refusal that says %q", what, err, says)
 		}
 	}
@@ -47,7 +47,7 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 	// while the claim stands.
 	leave := func() {
 		t.Helper()
-		if err := c.HostLeases.LeaveHost(ctx, Admin(), "h1", "i1"); err != nil {
+		if err := c.HostLeases.ReleaseHost(ctx, Admin(), "h1", "i1"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 
 	r.IPv6 = addr("2001:db8::7")
 	r.Listening = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:9090"), netip.MustParseAddrPort("198.51.100.7:443"), netip.MustParseAddrPort("10.1.0.1:9090")}
-	if _, err := c.HostLeases.KeepHost(ctx, mine, r); err != nil {
+	if _, err := c.HostLeases.RenewHost(ctx, mine, r); err != nil {
 		t.Fatal(err)
 	}
 	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:4789/10", "contiv.listen@10.0.0.1:9090/10", "contiv.listen@10.1.0.1:9090/10")
@@ -76,7 +76,7 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 	c.put(network("default:net", "10.50.0.0/16"))
 	other := reportOf("h2", "i2")
 	other.Control, other.VTEP, other.Listening = addr("10.0.0.2"), addr("10.0.0.2"), nil
-	if _, err := c.HostLeases.KeepHost(ctx, from("10.0.0.2"), other); err != nil {
+	if _, err := c.HostLeases.RenewHost(ctx, from("10.0.0.2"), other); err != nil {
 		t.Fatal(err)
 	}
 	master := cluster.Service{ServiceName: cluster.ServiceMaster, HostAddr: "10.0.0.9", Port: 9999}
@@ -89,7 +89,7 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 	}
 	moved := r
 	moved.Control = addr("10.0.0.7")
-	if k, err := c.HostLeases.KeepHost(ctx, from("10.0.0.7"), moved); err != nil || k.Enrolled != "enrolled address 10.0.0.7" {
+	if k, err := c.HostLeases.RenewHost(ctx, from("10.0.0.7"), moved); err != nil || k.Enrolled != "enrolled address 10.0.0.7" {
 		t.Errorf("the address that the connection comes from: %+v, %v", k, err)
 	}
 
@@ -103,14 +103,14 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 		t.Fatalf("%+v, %v", h.Addresses, err)
 	}
 	moved.VTEP = stranger
-	if _, err := c.HostLeases.KeepHost(ctx, from("10.0.0.7"), moved); err != nil {
+	if _, err := c.HostLeases.RenewHost(ctx, from("10.0.0.7"), moved); err != nil {
 		t.Error(err)
 	}
 	if _, _, err := c.HostLeases.SetHostAddress(ctx, Admin(), "h1", stranger, false); err != nil {
 		t.Error(err)
 	}
 	moved.Look = true
-	if _, err := c.HostLeases.KeepHost(ctx, from("10.0.0.7"), moved); !errors.As(err, new(Taken)) {
+	if _, err := c.HostLeases.RenewHost(ctx, from("10.0.0.7"), moved); !errors.As(err, new(LeaseTakenError)) {
 		t.Errorf("an address that was taken away counts still: %v", err)
 	}
 }
@@ -124,7 +124,7 @@ func TestTenantNetworkKeepsNoHostOut(t *testing.T) {
 	joins := func(host, at string) error {
 		r := reportOf(model.HostName(host), "i-"+host)
 		r.Control, r.VTEP, r.Listening = addr(at), addr(at), nil
-		_, err := c.HostLeases.KeepHost(ctx, from(at), r)
+		_, err := c.HostLeases.RenewHost(ctx, from(at), r)
 		return err
 	}
 	create := func(by Actor, key, subnet string) {
@@ -143,7 +143,7 @@ func TestTenantNetworkKeepsNoHostOut(t *testing.T) {
 		t.Errorf("a host in a tenant administrator's network: %v", err)
 	}
 	create(Admin(), "blue:c", "10.61.0.0/24")
-	if err := joins("h2", "10.61.0.5"); !errors.As(err, new(Taken)) {
+	if err := joins("h2", "10.61.0.5"); !errors.As(err, new(LeaseTakenError)) {
 		t.Errorf("a host in a cluster administrator's network: %v", err)
 	}
 }
@@ -153,17 +153,17 @@ func TestTenantNetworkKeepsNoHostOut(t *testing.T) {
 func TestHostNamesDifferByMoreThanCase(t *testing.T) {
 	c := newCluster(t)
 	ctx := testContext(t)
-	if _, err := c.HostLeases.KeepHost(ctx, Admin(), reportOf("Node-A", "i1")); err != nil {
+	if _, err := c.HostLeases.RenewHost(ctx, Admin(), reportOf("Node-A", "i1")); err != nil {
 		t.Fatal(err)
 	}
 	c.fresh()
 	other := reportOf("node-a", "i2")
 	other.Control, other.VTEP = addr("10.0.0.2"), addr("10.1.0.2")
-	_, err := c.HostLeases.KeepHost(ctx, Admin(), other)
-	if taken, ok := errors.AsType[Taken](err); !ok || !strings.Contains(taken.Text, `host "Node-A"`) || !strings.Contains(taken.Text, "--host") {
+	_, err := c.HostLeases.RenewHost(ctx, Admin(), other)
+	if taken, ok := errors.AsType[LeaseTakenError](err); !ok || !strings.Contains(taken.Text, `host "Node-A"`) || !strings.Contains(taken.Text, "--host") {
 		t.Errorf("node-a beside Node-A: %v", err)
 	}
-	if _, err := c.HostLeases.KeepHost(ctx, Admin(), reportOf("Node-A", "i1")); err != nil {
+	if _, err := c.HostLeases.RenewHost(ctx, Admin(), reportOf("Node-A", "i1")); err != nil {
 		t.Errorf("Node-A itself: %v", err)
 	}
 }

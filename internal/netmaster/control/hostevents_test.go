@@ -41,11 +41,11 @@ func TestHostEvents(t *testing.T) {
 			running.Go(func() { c.ok(w.Run(ctx)) })
 			reports := hostsOf(c, 4)
 			l := lead(c, w, time.Minute)
-			running.Go(func() { w.Tell(ctx) })
+			running.Go(func() { w.ReportEvents(ctx) })
 			speak := func(from []HostReport) {
 				for range 60 {
 					for _, r := range from {
-						_, _ = c.HostLeases.KeepHost(ctx, Admin(), r)
+						_, _ = c.HostLeases.RenewHost(ctx, Admin(), r)
 					}
 					pass(2 * time.Second)
 				}

@@ -45,12 +45,12 @@ func (hs *Hosts) DrainHost(ctx context.Context, a Actor, k model.HostName, drain
 // It refuses a host that is alive (ErrInUse), and, unless force is set, one that has
 // endpoints. One that comes back in between keeps what was not given up yet.
 func (hs *Hosts) EvictHost(ctx context.Context, a Actor, k model.HostName, force bool) (int, store.Revision, error) {
-	eps, err := hs.givenUp(ctx, a, k, force, "evict")
+	eps, err := hs.endpointsToRelease(ctx, a, k, force, "evict")
 	if err != nil {
 		return 0, 0, err
 	}
 	u := hs.commits.as(a)
-	released, err := hs.evict(ctx, u, k, eps, stillAway(k))
+	released, err := hs.evict(ctx, u, k, eps, checkStillAway(k))
 	return released, u.rev, err
 }
 
@@ -58,7 +58,7 @@ func (hs *Hosts) EvictHost(ctx context.Context, a Actor, k model.HostName, force
 func (hs *Hosts) evict(ctx context.Context, u *usecase, k model.HostName, eps []model.Endpoint, may func(store.Tx) error) (int, error) {
 	released, err := hs.endpoints.deleteEndpoints(ctx, u, eps, may)
 	if err != nil {
-		return released, partly("evict", k, released, len(eps), err)
+		return released, partlyReleased("evict", k, released, len(eps), err)
 	}
 	_, err = u.update(ctx, fmt.Sprintf("evict host %q", k), func(tx store.Tx) error {
 		if err := may(tx); err != nil {
@@ -74,18 +74,18 @@ func (hs *Hosts) evict(ctx context.Context, u *usecase, k model.HostName, eps []
 	return released, err
 }
 
-// partly says how far the release of a host's endpoints came. Of many it may take longer than
+// partlyReleased says how far the release of a host's endpoints came. Of many it may take longer than
 // one request: what is released stays so, and the next request goes on.
-func partly(verb string, k model.HostName, released, of int, err error) error {
+func partlyReleased(verb string, k model.HostName, released, of int, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return model.Errorf(model.ErrUnavailable, "%s host %q: %d of its %d endpoints are released, and the time of one request is up: repeat it", verb, k, released, of)
 	}
 	return fmt.Errorf("%s host %q: %d of its endpoints are released: %w", verb, k, released, err)
 }
 
-// stillAway refuses a host that has come back, in the transaction that would take
+// checkStillAway refuses a host that has come back, in the transaction that would take
 // something from it.
-func stillAway(k model.HostName) func(store.Tx) error {
+func checkStillAway(k model.HostName) func(store.Tx) error {
 	return func(tx store.Tx) error {
 		claim, err := tables.HostLeases.Find(tx, k)
 		if err == nil && claim.Exists() {

@@ -19,7 +19,7 @@ func TestEvict(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)
 	r := reportOf("host2", "i")
-	if _, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil {
+	if _, err := c.HostLeases.RenewHost(ctx, Admin(), r); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 7 {
@@ -30,7 +30,7 @@ func TestEvict(t *testing.T) {
 	}
 	c.refused(model.ErrInUse, "is alive", evict("host2", true))
 	c.refused(model.ErrNotFound, "nosuch", evict("nosuch", true))
-	c.ok(c.HostLeases.LeaveHost(ctx, Admin(), "host2", "i"))
+	c.ok(c.HostLeases.ReleaseHost(ctx, Admin(), "host2", "i"))
 	c.refused(model.ErrInUse, "has 7 endpoints (default:v1:x0, ", evict("host2", false))
 	_, err := c.st.Update(ctx, func(tx store.Tx) error {
 		return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 5})
@@ -40,12 +40,12 @@ func TestEvict(t *testing.T) {
 	came := errors.New("not back yet")
 	back := func(tx store.Tx) error { // the host is back once the first endpoints are gone
 		if c.fresh().Endpoints.CountOfHost("host2") < 7 {
-			if _, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil {
+			if _, err := c.HostLeases.RenewHost(ctx, Admin(), r); err != nil {
 				return err
 			}
 			came = nil
 		}
-		return stillAway("host2")(tx)
+		return checkStillAway("host2")(tx)
 	}
 	n, err := c.Hosts.evict(ctx, c.as(Admin()), "host2", c.fresh().Endpoints.OfHost("host2"), back)
 	if !errors.Is(err, model.ErrInUse) || n != batch || came != nil {
@@ -57,7 +57,7 @@ func TestEvict(t *testing.T) {
 	if a, there := c.fresh().Hosts.HostAbsence("host2"); there {
 		t.Errorf("it is back, and away: %+v", a)
 	}
-	c.ok(c.HostLeases.LeaveHost(ctx, Admin(), "host2", "i"))
+	c.ok(c.HostLeases.ReleaseHost(ctx, Admin(), "host2", "i"))
 	_, err = c.st.Update(ctx, func(tx store.Tx) error {
 		return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 5})
 	})
@@ -84,14 +84,14 @@ func TestEvict(t *testing.T) {
 func TestEvictInfra(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)
-	if _, err := c.HostLeases.KeepHost(ctx, Admin(), reportOf("host2", "i")); err != nil {
+	if _, err := c.HostLeases.RenewHost(ctx, Admin(), reportOf("host2", "i")); err != nil {
 		t.Fatal(err)
 	}
 	c.put(infraNetwork("default:stor", "10.77.0.0/16"))
 	own := endpoint("stor", string(model.HostEndpoint("host2")), func(e *model.Endpoint) { e.Host = "host2" })
 	c.create(own)
 	c.create(endpoint("stor", "c1", func(e *model.Endpoint) { e.Host = "host2" }))
-	c.ok(c.HostLeases.LeaveHost(ctx, Admin(), "host2", "i"))
+	c.ok(c.HostLeases.ReleaseHost(ctx, Admin(), "host2", "i"))
 	c.fresh()
 	evict := func() error { _, _, err := c.Hosts.EvictHost(ctx, Admin(), "host2", false); return err }
 	c.refused(model.ErrInUse, "has 1 endpoint (default:stor:c1)", evict)

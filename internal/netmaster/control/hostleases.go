@@ -65,26 +65,26 @@ func registration(c tables.HostLease, version string) cluster.Service {
 	}
 }
 
-// Taken says that a name, or a tunnel's address, is not for who asked: mostly,
+// LeaseTakenError says that a name, or a tunnel's address, is not for who asked: mostly,
 // since somebody else has it.
-type Taken struct {
-	Text   string
-	Former bool // it may be a former run of this very installation, which will count as away soon
+type LeaseTakenError struct {
+	Text     string
+	Previous bool // it may be a former run of this very installation, which will count as away soon
 }
 
-func (t Taken) Error() string { return t.Text }
+func (t LeaseTakenError) Error() string { return t.Text }
 
-// HostKept is what came of KeepHost.
-type HostKept struct {
-	Wrote  string // what was missing or wrong in the store, and was written
-	Former string // the installation that had the name before, when it was another
+// LeaseResult is what came of RenewHost.
+type LeaseResult struct {
+	Wrote    string // what was missing or wrong in the store, and was written
+	Previous string // the installation that had the name before, when it was another
 	// Enrolled says which addresses count as the host's from now on; empty = no other ones.
 	Enrolled string
 }
 
-// KeepHost keeps a host's claim, record and registrations in the store, and notes
+// RenewHost keeps a host's claim, record and registrations in the store, and notes
 // that its agent lives. It fails with Taken when the name is another's.
-func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept HostKept, err error) {
+func (hl *HostLeases) RenewHost(ctx context.Context, a Actor, r HostReport) (kept LeaseResult, err error) {
 	if err := a.mayReport(r.Name); err != nil {
 		return kept, err
 	}
@@ -103,7 +103,7 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 	var was, claim tables.HostLease
 	said := r
 	err = hl.commits.report(ctx, a, func(tx store.Tx) error {
-		kept, r = HostKept{}, said
+		kept, r = LeaseResult{}, said
 		if err := tx.Prefetch(tables.HostLeases.Key(r.Name), tables.Hosts.Key(r.Name), tables.HostAddressRows.Key(tables.HostAddressesKey{Host: r.Name})); err != nil {
 			return err
 		}
@@ -124,22 +124,22 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 		if claimed.Exists() {
 			err = mayReplace(claimed.Value, claim)
 		} else if err = earlier(tx, claim); err == nil && row.Exists() {
-			kept.Former, err = maySucceed(row.Value, r)
+			kept.Previous, err = maySucceed(row.Value, r)
 		}
 		if err != nil {
 			return err
 		}
 		if other, is := hl.sameButForCase(r.Name); is && !row.Exists() {
-			return Taken{Text: fmt.Sprintf("the host name %q differs from host %q by case only, and both would be one name in DNS and in certificates: give this one another name with --host, or, if it is the same machine, the other's name; 'netctl host rm %s' removes a host that is gone", r.Name, other, other)}
+			return LeaseTakenError{Text: fmt.Sprintf("the host name %q differs from host %q by case only, and both would be one name in DNS and in certificates: give this one another name with --host, or, if it is the same machine, the other's name; 'netctl host rm %s' removes a host that is gone", r.Name, other, other)}
 		}
 		if row.Exists() && row.Value.Format > r.Format {
-			return Taken{Text: NewerFormat(row.Value, r.Format)}
+			return LeaseTakenError{Text: NewerFormat(row.Value, r.Format)}
 		}
 		if there && registered.Hostname != service.Hostname && registered.Installation != service.Installation {
-			return Taken{Former: registered.Installation == "", Text: fmt.Sprintf(
+			return LeaseTakenError{Previous: registered.Installation == "", Text: fmt.Sprintf(
 				"tunnel address %s belongs to host %q, which is alive: two hosts cannot share one; give this one its own with --vtep-ip", service.HostAddr, registered.Hostname)}
 		}
-		enrolled, err := hl.enrol(a, tx, &r, row)
+		enrolled, err := hl.enrollAddresses(a, tx, &r, row)
 		if err != nil {
 			return err
 		}
@@ -154,14 +154,14 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 		return kept, err
 	}
 	hl.heartbeats.Add(reported)
-	if kept.Former != "" {
-		hl.commits.log.Warn("a host's name was taken over from another installation, which is gone", "host", string(r.Name), "former", kept.Former, "now", r.Installation)
+	if kept.Previous != "" {
+		hl.commits.log.Warn("a host's name was taken over from another installation, which is gone", "host", string(r.Name), "former", kept.Previous, "now", r.Installation)
 	}
 	return kept, nil
 }
 
 // write writes what is missing or wrong, and notes it.
-func (k *HostKept) write(tx store.Tx, was, claim tables.HostLease, row tables.Row[model.Host], registered, service cluster.Service, r HostReport) error {
+func (k *LeaseResult) write(tx store.Tx, was, claim tables.HostLease, row tables.Row[model.Host], registered, service cluster.Service, r HostReport) error {
 	var wrote []string
 	if was != claim {
 		wrote = append(wrote, "lease on the host's name")
@@ -178,7 +178,7 @@ func (k *HostKept) write(tx store.Tx, was, claim tables.HostLease, row tables.Ro
 		}
 	}
 	if was.Listening != claim.Listening {
-		wrote = append(wrote, listens(claim))
+		wrote = append(wrote, listeningText(claim))
 	}
 	if was.VTEP != claim.VTEP || was.VXLANPort != claim.VXLANPort {
 		if was.Kept {
@@ -211,11 +211,11 @@ func mayReplace(old, now tables.HostLease) error {
 		if old.Boot == now.Boot && old.Control == now.Control && old.VTEP == now.VTEP {
 			return nil // a former run there: the state directory's lock holds that it has ended
 		}
-		return Taken{Former: true, Text: fmt.Sprintf(
+		return LeaseTakenError{Previous: true, Text: fmt.Sprintf(
 			"host %q is alive at %s, since %s, with the installation %s of this state directory: one of them is a copy of the other, such as a cloned machine; on the copy remove the state directory and give it its own name with --host",
 			old.Host, old.Control, old.Since, old.Installation)}
 	}
-	return Taken{Text: fmt.Sprintf(
+	return LeaseTakenError{Text: fmt.Sprintf(
 		"the host name %q is in use: another installation (%s) is alive under it at %s, tunnel address %s, since %s; give this one its own name with --host",
 		old.Host, old.Installation, old.Control, old.VTEP, old.Since)}
 }
@@ -238,7 +238,7 @@ func maySucceed(old model.Host, now HostReport) (former string, err error) {
 	if who == "" {
 		who = "of an earlier version"
 	}
-	return "", Taken{Text: fmt.Sprintf(
+	return "", LeaseTakenError{Text: fmt.Sprintf(
 		"the host name %q belongs to another installation (%s, at %s, tunnel address %s), which is not alive now: give this one its own name with --host; or, if that machine will not come back, start once with --take-host, which releases its endpoints",
 		old.Name, who, old.Control, old.VTEP)}
 }
@@ -253,7 +253,7 @@ func earlier(tx store.Tx, now tables.HostLease) error {
 	for _, kv := range registered {
 		s, ok := cluster.DecodeAgent(kv)
 		if ok && s.Hostname == string(now.Host) && s.Installation == "" && s.HostAddr != now.VTEP.String() {
-			return Taken{Former: true, Text: fmt.Sprintf(
+			return LeaseTakenError{Previous: true, Text: fmt.Sprintf(
 				"the host name %q is in use: a netplugin of an earlier version is alive under it, tunnel address %s; give this one its own name with --host", s.Hostname, s.HostAddr)}
 		}
 	}
@@ -267,9 +267,9 @@ func NewerFormat(old model.Host, known int) string {
 		old.Name, old.Format, known, old.Name)
 }
 
-// LeaveHost ends a host's claim, if it is the installation's: its agent ends, and
+// ReleaseHost ends a host's claim, if it is the installation's: its agent ends, and
 // the host counts as away at once.
-func (hl *HostLeases) LeaveHost(ctx context.Context, a Actor, name model.HostName, installation string) error {
+func (hl *HostLeases) ReleaseHost(ctx context.Context, a Actor, name model.HostName, installation string) error {
 	if err := a.mayReport(name); err != nil {
 		return err
 	}
@@ -306,10 +306,10 @@ func (hl *HostLeases) forgetClaim(ctx context.Context, a Actor, claim tables.Hos
 	})
 }
 
-// TellHostStatus keeps what an agent observes, if the host's name is its
+// PutHostStatus keeps what an agent observes, if the host's name is its
 // installation's; otherwise model.ErrConflict. It returns in words what is different from
 // before, but for what changes all the time; empty = nothing.
-func (hl *HostLeases) TellHostStatus(ctx context.Context, a Actor, installation string, now HostStatus) (changed string, err error) {
+func (hl *HostLeases) PutHostStatus(ctx context.Context, a Actor, installation string, now HostStatus) (changed string, err error) {
 	if err := a.mayReport(now.Host); err != nil {
 		return "", err
 	}
@@ -362,18 +362,18 @@ func statusChange(was, now HostStatus) string {
 }
 
 const (
-	// countEvery is how often hosts are counted out.
-	countEvery = time.Second
-	// countPause is a gap between two looks after which nothing may have been heard
+	// expiryInterval is how often hosts are counted out.
+	expiryInterval = time.Second
+	// expiryPause is a gap between two looks after which nothing may have been heard
 	// either: the process, or its machine, stood still.
-	countPause = 3 * countEvery
+	expiryPause = 3 * expiryInterval
 )
 
-// CountOut ends, for the leader, the leases and registrations of hosts that sent no
+// ExpireHosts ends, for the leader, the leases and registrations of hosts that sent no
 // heartbeat to any netmaster for cluster.ServiceTTL, until ctx ends or another leads; then
 // it returns store.ErrFenced. It counts from its own start, and again from zero after this
 // process was suspended: time without a listener does not count.
-func (hl *HostLeases) CountOut(ctx context.Context, l Leader) error {
+func (hl *HostLeases) ExpireHosts(ctx context.Context, l Leader) error {
 	var mu sync.Mutex
 	claims, seen := map[string]tables.HostLease{}, map[string]time.Time{}
 	var following sync.WaitGroup
@@ -401,7 +401,7 @@ func (hl *HostLeases) CountOut(ctx context.Context, l Leader) error {
 		}
 	})
 	began := time.Now()
-	tick := time.NewTicker(countEvery)
+	tick := time.NewTicker(expiryInterval)
 	defer tick.Stop()
 	for last := began; ; {
 		select {
@@ -410,7 +410,7 @@ func (hl *HostLeases) CountOut(ctx context.Context, l Leader) error {
 			return nil
 		}
 		now := time.Now()
-		if now.Sub(last) > countPause {
+		if now.Sub(last) > expiryPause {
 			began = now
 		}
 		last = now
@@ -423,7 +423,7 @@ func (hl *HostLeases) CountOut(ctx context.Context, l Leader) error {
 					heard = t
 				}
 			}
-			if now.Sub(heard) >= cluster.ServiceTTL-countEvery {
+			if now.Sub(heard) >= cluster.ServiceTTL-expiryInterval {
 				silent = append(silent, claim)
 			}
 		}

@@ -79,17 +79,17 @@ func TestKeepHost(t *testing.T) {
 	c := New(st, Options{})
 	ctx := t.Context()
 	r := reportOf("h1", "i1")
-	if k, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil || !strings.Contains(k.Wrote, "lease") {
+	if k, err := c.HostLeases.RenewHost(ctx, Admin(), r); err != nil || !strings.Contains(k.Wrote, "lease") {
 		t.Fatalf("KeepHost() = %+v, %v", k, err)
 	}
 	has(t, st, "h1", allOfIt...)
-	if k, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil || k.Wrote != "" {
+	if k, err := c.HostLeases.RenewHost(ctx, Admin(), r); err != nil || k.Wrote != "" {
 		t.Errorf("again: %+v, %v", k, err)
 	}
 	if _, err := st.Update(ctx, func(tx store.Tx) error { tables.Hosts.Delete(tx, "h1"); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if k, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil || k.Wrote != "host record" {
+	if k, err := c.HostLeases.RenewHost(ctx, Admin(), r); err != nil || k.Wrote != "host record" {
 		t.Errorf("after the record was deleted: %+v, %v", k, err)
 	}
 	for _, other := range []struct {
@@ -105,36 +105,36 @@ func TestKeepHost(t *testing.T) {
 	} {
 		o := reportOf("h1", "i1")
 		other.change(&o)
-		_, err := New(st, Options{}).HostLeases.KeepHost(ctx, Admin(), o)
-		taken, ok := errors.AsType[Taken](err)
-		if !ok || !strings.Contains(taken.Text, other.says) || taken.Former != other.former {
+		_, err := New(st, Options{}).HostLeases.RenewHost(ctx, Admin(), o)
+		taken, ok := errors.AsType[LeaseTakenError](err)
+		if !ok || !strings.Contains(taken.Text, other.says) || taken.Previous != other.former {
 			t.Errorf("%s: %v, want a refusal that says %q", other.what, err, other.says)
 		}
 	}
 	o := reportOf("h1", "i2")
 	o.Look = false // to the netmaster that has kept the other's claim
-	if _, err := c.HostLeases.KeepHost(ctx, Admin(), o); !errors.As(err, new(Taken)) {
+	if _, err := c.HostLeases.RenewHost(ctx, Admin(), o); !errors.As(err, new(LeaseTakenError)) {
 		t.Errorf("a sign of life of another installation: %v", err)
 	}
 	r.Listening = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.2:9090")}
-	if _, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil {
+	if _, err := c.HostLeases.RenewHost(ctx, Admin(), r); err != nil {
 		t.Fatal(err)
 	}
 	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:4789/10", "contiv.listen@10.0.0.2:9090/10")
 	r.VXLANPort = 8472
-	if _, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil {
+	if _, err := c.HostLeases.RenewHost(ctx, Admin(), r); err != nil {
 		t.Fatal(err)
 	}
 	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:8472/10", "contiv.listen@10.0.0.2:9090/10")
 	r.Version = "v2"
-	if _, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil {
+	if _, err := c.HostLeases.RenewHost(ctx, Admin(), r); err != nil {
 		t.Fatal(err)
 	}
 	all, err := cluster.Services(ctx, st, "")
 	if err != nil || len(all) != 2 || all[0].Version != "v2" || all[1].Version != "v2" {
 		t.Errorf("after an upgrade the registry has %+v, %v", all, err)
 	}
-	if _, err := c.HostLeases.TellHostStatus(ctx, Admin(), "i2", HostStatus{Host: "nobody"}); !errors.Is(err, model.ErrConflict) {
+	if _, err := c.HostLeases.PutHostStatus(ctx, Admin(), "i2", HostStatus{Host: "nobody"}); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("the status of a host that nobody has: %v", err)
 	}
 	old := reportOf("h1", "i1") // as it was before the port changed
@@ -143,30 +143,30 @@ func TestKeepHost(t *testing.T) {
 		t.Error(err)
 	}
 	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:8472/10", "contiv.listen@10.0.0.2:9090/10")
-	if _, err := c.HostLeases.TellHostStatus(ctx, Admin(), "i2", HostStatus{Host: "h1"}); !errors.Is(err, model.ErrConflict) {
+	if _, err := c.HostLeases.PutHostStatus(ctx, Admin(), "i2", HostStatus{Host: "h1"}); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("the status of another installation: %v", err)
 	}
-	if _, err := c.HostLeases.TellHostStatus(ctx, Admin(), "i1", HostStatus{Host: "h1"}); err != nil {
+	if _, err := c.HostLeases.PutHostStatus(ctx, Admin(), "i1", HostStatus{Host: "h1"}); err != nil {
 		t.Error(err)
 	}
-	if err := c.HostLeases.LeaveHost(ctx, Admin(), "h1", "i2"); err != nil {
+	if err := c.HostLeases.ReleaseHost(ctx, Admin(), "h1", "i2"); err != nil {
 		t.Error(err)
 	}
 	if got := kept(t, st, "h1"); !strings.Contains(got, "claim") {
 		t.Errorf("another installation's leaving left %q", got)
 	}
-	if err := c.HostLeases.LeaveHost(ctx, Admin(), "h1", "i1"); err != nil {
+	if err := c.HostLeases.ReleaseHost(ctx, Admin(), "h1", "i1"); err != nil {
 		t.Fatal(err)
 	}
 	has(t, st, "h1", "record")
 	c.Heartbeats.SetLeaderLost(errors.New("no route"))
-	if _, err := c.HostLeases.KeepHost(ctx, Admin(), reportOf("h1", "i1")); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "no route") {
+	if _, err := c.HostLeases.RenewHost(ctx, Admin(), reportOf("h1", "i1")); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "no route") {
 		t.Errorf("a netmaster that does not reach the leader: %v", err)
 	}
 	c.Heartbeats.SetLeaderLost(nil)
 	successor := reportOf("h1", "i3")
 	successor.Look = false // this netmaster knows nothing of it yet
-	if k, err := c.HostLeases.KeepHost(ctx, Admin(), successor); err != nil || k.Former != "i1" {
+	if k, err := c.HostLeases.RenewHost(ctx, Admin(), successor); err != nil || k.Previous != "i1" {
 		t.Errorf("a successor on the same machine: %+v, %v", k, err)
 	}
 }
@@ -193,7 +193,7 @@ func TestMaySucceed(t *testing.T) {
 		"without addresses":    {old: model.Host{Name: "h1", Installation: "i1"}, now: model.Host{Name: "h1", Installation: "i2"}, refused: true},
 	} {
 		former, err := maySucceed(test.old, HostReport{Host: test.now, TakeHost: test.take})
-		if former != test.former || errors.As(err, new(Taken)) != test.refused {
+		if former != test.former || errors.As(err, new(LeaseTakenError)) != test.refused {
 			t.Errorf("%s: %q, %v", name, former, err)
 		}
 	}
@@ -210,7 +210,7 @@ func TestCountOut(t *testing.T) {
 		for i, name := range []model.HostName{"h1", "h2", "h3"} {
 			r := reportOf(name, "i-"+string(name))
 			r.Control, r.VTEP, r.Listening = netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), netip.AddrFrom4([4]byte{10, 1, 1, byte(i)}), nil
-			if _, err := first.HostLeases.KeepHost(t.Context(), Admin(), r); err != nil {
+			if _, err := first.HostLeases.RenewHost(t.Context(), Admin(), r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -232,7 +232,7 @@ func TestCountOut(t *testing.T) {
 		leader := New(st, Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- leader.HostLeases.CountOut(ctx, Leader{Key: cluster.LeaderKey, Create: term}) }()
+		go func() { done <- leader.HostLeases.ExpireHosts(ctx, Leader{Key: cluster.LeaderKey, Create: term}) }()
 		alive := func(want string) {
 			t.Helper()
 			var there []string
@@ -256,7 +256,7 @@ func TestCountOut(t *testing.T) {
 		}
 		r := reportOf("h3", "i-h3")
 		r.Control, r.VTEP, r.Listening, r.Look = netip.AddrFrom4([4]byte{10, 0, 1, 2}), netip.AddrFrom4([4]byte{10, 1, 1, 2}), nil, false
-		if _, err := leader.HostLeases.KeepHost(t.Context(), Admin(), r); err != nil {
+		if _, err := leader.HostLeases.RenewHost(t.Context(), Admin(), r); err != nil {
 			t.Fatal(err)
 		}
 		pass(cluster.ServiceTTL / 4)
@@ -266,10 +266,10 @@ func TestCountOut(t *testing.T) {
 		}
 		late := reportOf("h4", "i-h4") // by a netmaster that has not told of it yet
 		late.Control, late.VTEP, late.Listening = netip.MustParseAddr("10.0.1.4"), netip.MustParseAddr("10.1.1.4"), nil
-		if _, err := first.HostLeases.KeepHost(t.Context(), Admin(), late); err != nil {
+		if _, err := first.HostLeases.RenewHost(t.Context(), Admin(), late); err != nil {
 			t.Fatal(err)
 		}
-		pass(2 * countEvery)
+		pass(2 * expiryInterval)
 		alive("h2 h3 h4")
 		pass(cluster.ServiceTTL)
 		alive("")
@@ -291,7 +291,7 @@ func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		r := reportOf("h1", "i")
-		if _, err := New(c.st, Options{}).HostLeases.KeepHost(t.Context(), Admin(), r); err != nil {
+		if _, err := New(c.st, Options{}).HostLeases.RenewHost(t.Context(), Admin(), r); err != nil {
 			t.Fatal(err)
 		}
 		old := agentOf(c, "old", "10.0.0.9")
@@ -329,7 +329,7 @@ func TestSilence(t *testing.T) {
 		alive("with two netmasters", "h1", "old")
 		c.ok(another.Close())
 		alive("with one again", "old")
-		if _, err := c.HostLeases.KeepHost(t.Context(), Admin(), r); err != nil {
+		if _, err := c.HostLeases.RenewHost(t.Context(), Admin(), r); err != nil {
 			t.Fatal(err)
 		}
 		alive("when it speaks", "h1", "old")

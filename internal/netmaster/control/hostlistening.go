@@ -27,8 +27,8 @@ func listening(c tables.HostLease, version string) []cluster.Service {
 	return out
 }
 
-// listens says where a claim's host listens, for the audit log.
-func listens(c tables.HostLease) string {
+// listeningText says where a claim's host listens, for the audit log.
+func listeningText(c tables.HostLease) string {
 	at := strings.Split(c.Listening, ",")
 	const shown = 8
 	if more := len(at) - shown; more > 0 {

@@ -34,10 +34,10 @@ func (c *certifiedHosts) at(host, address string) HostReport {
 // reports sends a report of an agent that has just started.
 func (c *certifiedHosts) reports(by Actor, r HostReport) error {
 	c.t.Helper()
-	if err := c.HostLeases.LeaveHost(c.ctx, Admin(), r.Name, r.Installation); err != nil {
+	if err := c.HostLeases.ReleaseHost(c.ctx, Admin(), r.Name, r.Installation); err != nil {
 		c.t.Fatal(err)
 	}
-	_, err := c.HostLeases.KeepHost(c.ctx, by, r)
+	_, err := c.HostLeases.RenewHost(c.ctx, by, r)
 	c.fresh()
 	return err
 }
@@ -53,7 +53,7 @@ func (c *certifiedHosts) takes(what string, by Actor, r HostReport) {
 func (c *certifiedHosts) refuses(what, says string, by Actor, r HostReport) {
 	c.t.Helper()
 	err := c.reports(by, r)
-	if taken, ok := errors.AsType[Taken](err); !ok || !strings.Contains(taken.Text, says) {
+	if taken, ok := errors.AsType[LeaseTakenError](err); !ok || !strings.Contains(taken.Text, says) {
 		c.t.Errorf("%s: %v, want a refusal that says %q", what, err, says)
 	}
 }
@@ -223,12 +223,12 @@ func TestLeaseIsNotReplacedFromAnotherAddress(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			c := newCluster(t)
 			r := reportOf("h1", "i1")
-			if _, err := c.HostLeases.KeepHost(testContext(t), Admin(), r); err != nil {
+			if _, err := c.HostLeases.RenewHost(testContext(t), Admin(), r); err != nil {
 				t.Fatal(err)
 			}
 			change(&r)
-			_, err := c.HostLeases.KeepHost(testContext(t), Admin(), r)
-			if taken, ok := errors.AsType[Taken](err); !ok || !strings.Contains(taken.Text, "is alive at 10.0.0.1") {
+			_, err := c.HostLeases.RenewHost(testContext(t), Admin(), r)
+			if taken, ok := errors.AsType[LeaseTakenError](err); !ok || !strings.Contains(taken.Text, "is alive at 10.0.0.1") {
 				t.Errorf("%v", err)
 			}
 		})

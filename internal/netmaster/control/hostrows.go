@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// rowsLinger is for how long a host goes on reading a tenant of which it has no endpoint any
+// rowsGrace is for how long a host goes on reading a tenant of which it has no endpoint any
 // more: the next container of the tenant then costs no list.
-const rowsLinger = 5 * time.Minute
+const rowsGrace = 5 * time.Minute
 
 // HostRowsView is the View's part that says which rows concern each host: what its own
 // committed endpoints need, whatever the host asks for. It implements relay.Access.
@@ -24,7 +24,7 @@ type HostRowsView struct {
 
 	mu         *sync.RWMutex                                     // the View's
 	endpoints  map[model.HostName]map[model.TenantName]int       // how many a host has
-	left       map[model.HostName]map[model.TenantName]time.Time // tenants that a host has none of any more, and until when it reads them
+	leaving    map[model.HostName]map[model.TenantName]time.Time // tenants that a host has none of any more, and until when it reads them
 	changed    map[model.HostName]struct{}                       // hosts that may read something else since takeChanged
 	changedAll bool
 	now        func() time.Time
@@ -38,7 +38,7 @@ func newHostRowsView(mu *sync.RWMutex, settings *SettingsView, tenants *TenantVi
 
 func (hv *HostRowsView) reset() {
 	hv.endpoints = map[model.HostName]map[model.TenantName]int{}
-	hv.left = map[model.HostName]map[model.TenantName]time.Time{}
+	hv.leaving = map[model.HostName]map[model.TenantName]time.Time{}
 	hv.changed, hv.changedAll = map[model.HostName]struct{}{}, true
 }
 
@@ -62,15 +62,15 @@ func (hv *HostRowsView) count(h model.HostName, t model.TenantName, by int) {
 		if delete(of, t); len(of) == 0 {
 			delete(hv.endpoints, h)
 		}
-		if hv.left[h] == nil {
-			hv.left[h] = map[model.TenantName]time.Time{}
+		if hv.leaving[h] == nil {
+			hv.leaving[h] = map[model.TenantName]time.Time{}
 		}
-		hv.left[h][t] = hv.now().Add(rowsLinger)
+		hv.leaving[h][t] = hv.now().Add(rowsGrace)
 		return
 	}
 	if was == 0 {
-		if delete(hv.left[h], t); len(hv.left[h]) == 0 {
-			delete(hv.left, h)
+		if delete(hv.leaving[h], t); len(hv.leaving[h]) == 0 {
+			delete(hv.leaving, h)
 		}
 		hv.changed[h] = struct{}{}
 	}
@@ -81,7 +81,7 @@ func (hv *HostRowsView) expire() {
 	hv.mu.Lock()
 	defer hv.mu.Unlock()
 	now := hv.now()
-	for h, of := range hv.left {
+	for h, of := range hv.leaving {
 		for t, until := range of {
 			if now.After(until) {
 				delete(of, t)
@@ -89,7 +89,7 @@ func (hv *HostRowsView) expire() {
 			}
 		}
 		if len(of) == 0 {
-			delete(hv.left, h)
+			delete(hv.leaving, h)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (hv *HostRowsView) takeChanged() (out []string) {
 		for h := range hv.endpoints {
 			hv.changed[h] = struct{}{}
 		}
-		for h := range hv.left {
+		for h := range hv.leaving {
 			hv.changed[h] = struct{}{}
 		}
 		for k := range hv.settings.bgpRows.all {
@@ -126,11 +126,11 @@ func (hv *HostRowsView) Of(h model.HostName, t model.TenantName) tables.HostRows
 func (hv *HostRowsView) of(h model.HostName, t model.TenantName) tables.HostRows {
 	row, known := hv.tenants.tenantRows.all[t]
 	_, speaks := hv.settings.bgpRows.all[tables.BgpKey{Host: h}]
-	return tables.HostRowsOf(t, row, known, speaks, func(t model.TenantName) bool { return hv.isHere(h, t) })
+	return tables.HostRowsOf(t, row, known, speaks, func(t model.TenantName) bool { return hv.hasEndpoints(h, t) })
 }
 
-func (hv *HostRowsView) isHere(h model.HostName, t model.TenantName) bool {
-	_, left := hv.left[h][t]
+func (hv *HostRowsView) hasEndpoints(h model.HostName, t model.TenantName) bool {
+	_, left := hv.leaving[h][t]
 	return left || hv.endpoints[h][t] > 0
 }
 

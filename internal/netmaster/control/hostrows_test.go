@@ -52,10 +52,10 @@ func (c *harness) openStream(host model.HostName) *hostStream {
 
 func (s *hostStream) ask(t *testing.T, id int, prefixes ...string) {
 	t.Helper()
-	s.askFor(t, api.MirrorAsk{ID: id, Prefixes: prefixes})
+	s.askFor(t, api.MirrorRequest{ID: id, Prefixes: prefixes})
 }
 
-func (s *hostStream) askFor(t *testing.T, ask api.MirrorAsk) {
+func (s *hostStream) askFor(t *testing.T, ask api.MirrorRequest) {
 	t.Helper()
 	b, err := json.Marshal(ask)
 	if err == nil {
@@ -185,7 +185,7 @@ func TestStolenHostCertificateResumesNoOtherTenant(t *testing.T) {
 		for _, grade := range []string{"", "everything", "registered", "global", "global of h1", "global of h2", "tenant", "peer", "networks"} {
 			s := h.openStream(host)
 			for n, p := range prefixes {
-				s.askFor(t, api.MirrorAsk{ID: n + 1, Prefixes: []string{p}, At: int64(at), Store: store.IncarnationOf(identity).Mark(), Grade: grade})
+				s.askFor(t, api.MirrorRequest{ID: n + 1, Prefixes: []string{p}, At: int64(at), Store: store.IncarnationOf(identity).Mark(), Grade: grade})
 				m := s.next(t, n+1)
 				for m.List && m.Revision == 0 {
 					m = s.next(t, n+1)
@@ -312,7 +312,7 @@ func TestEndpointBringsItsTenant(t *testing.T) {
 		t.Errorf("at once it reads %v", got)
 	}
 	h.view.mu.Lock()
-	now = now.Add(rowsLinger + time.Second)
+	now = now.Add(rowsGrace + time.Second)
 	h.view.mu.Unlock()
 	h.view.HostRows.expire()
 	h.relay.Regrade(h.view.HostRows.takeChanged())

@@ -31,7 +31,7 @@ type HostState struct {
 	Known      bool               // an agent has told of it
 	Alive      bool               // its agent is registered, and not known to be silent
 	Registered bool               // its agent has said so within cluster.ServiceTTL
-	Told       bool               // its agent has told a status
+	HasStatus  bool               // its agent has told a status
 	Status     HostStatus         // the last one
 	Endpoints  int                // that live there
 	VXLANPort  int                // UDP port of its tunnels; 0 = it is not registered
@@ -40,11 +40,11 @@ type HostState struct {
 	Addresses  tables.HostAddresses
 }
 
-// LastWord returns when the host's agent told its status last, by the host's
+// LastStatusTime returns when the host's agent told its status last, by the host's
 // clock; zero = never.
-func (h HostState) LastWord() time.Time {
+func (h HostState) LastStatusTime() time.Time {
 	t, err := time.Parse(time.RFC3339, h.Status.Updated)
-	if !h.Told || err != nil {
+	if !h.HasStatus || err != nil {
 		return time.Time{}
 	}
 	return t
@@ -82,7 +82,7 @@ func (hs *Hosts) List(ctx context.Context, a Actor) ([]HostState, error) {
 		all[d.Host] = HostState{Host: model.Host{Name: d.Host}}
 	}
 	for _, st := range statuses {
-		all[st.Host] = HostState{Host: model.Host{Name: st.Host}, Told: true, Status: st}
+		all[st.Host] = HostState{Host: model.Host{Name: st.Host}, HasStatus: true, Status: st}
 	}
 	out := make([]HostState, 0, len(all))
 	scope := a.Scope()
@@ -120,7 +120,7 @@ func (h *HostState) complete(v *View, registered map[model.HostName]cluster.Serv
 // within returns the part of a host that a user sees whose endpoints there are counted.
 func (h HostState) within(endpoints map[model.HostName]int) HostState {
 	return HostState{
-		Host: model.Host{Name: h.Name}, Known: h.Known, Alive: h.Alive, Registered: h.Registered, Told: h.Told,
+		Host: model.Host{Name: h.Name}, Known: h.Known, Alive: h.Alive, Registered: h.Registered, HasStatus: h.HasStatus,
 		Status:    HostStatus{Host: h.Name, Ready: h.Status.Ready, Updated: h.Status.Updated},
 		Endpoints: endpoints[h.Name], Draining: h.Draining, Absence: tables.HostAbsence{Seconds: h.Absence.Seconds},
 	}
@@ -150,14 +150,14 @@ func (hs *Hosts) Get(ctx context.Context, a Actor, k model.HostName) (HostState,
 	if err != nil {
 		hs.commits.log.Error("a host's status cannot be read", "key", kv.Key, "error", err)
 	}
-	h.Status, h.Told = status.Value, status.Exists()
+	h.Status, h.HasStatus = status.Value, status.Exists()
 	h.complete(v, registered, silent)
-	if k == "" || !h.Known && !h.Told && !h.Registered && !h.Draining && h.Endpoints == 0 {
-		return HostState{}, a.Scope().noHost(k)
+	if k == "" || !h.Known && !h.HasStatus && !h.Registered && !h.Draining && h.Endpoints == 0 {
+		return HostState{}, a.Scope().hostNotFound(k)
 	}
 	if scope := a.Scope(); scope.Limited() {
 		if h = h.within(v.Endpoints.CountByHost(scope)); h.Endpoints == 0 {
-			return HostState{}, scope.noHost(k)
+			return HostState{}, scope.hostNotFound(k)
 		}
 	}
 	return h, nil
@@ -169,14 +169,14 @@ func (hs *Hosts) Get(ctx context.Context, a Actor, k model.HostName) (HostState,
 // which releases them; it tells how many those were. Nothing calls it by itself:
 // a host that is only unreachable keeps its containers (known fault 38).
 func (hs *Hosts) RemoveHost(ctx context.Context, a Actor, k model.HostName, force bool) (int, store.Revision, error) {
-	eps, err := hs.givenUp(ctx, a, k, force, "rm")
+	eps, err := hs.endpointsToRelease(ctx, a, k, force, "rm")
 	if err != nil {
 		return 0, 0, err
 	}
 	u := hs.commits.as(a)
-	released, err := hs.endpoints.deleteEndpoints(ctx, u, eps, stillAway(k))
+	released, err := hs.endpoints.deleteEndpoints(ctx, u, eps, checkStillAway(k))
 	if err != nil {
-		return released, u.rev, partly("remove", k, released, len(eps), err)
+		return released, u.rev, partlyReleased("remove", k, released, len(eps), err)
 	}
 	_, err = u.update(ctx, fmt.Sprintf("remove host %q", k), func(tx store.Tx) error {
 		// An agent writes its host's record before it registers, so that one that
@@ -204,9 +204,9 @@ func (hs *Hosts) RemoveHost(ctx context.Context, a Actor, k model.HostName, forc
 	return released, u.rev, err
 }
 
-// givenUp returns the endpoints of a host that is to be given up. It refuses one that is
+// endpointsToRelease returns the endpoints of a host that is to be given up. It refuses one that is
 // alive, and, unless force is set, one that has endpoints; verb is netctl's.
-func (hs *Hosts) givenUp(ctx context.Context, a Actor, k model.HostName, force bool, verb string) ([]model.Endpoint, error) {
+func (hs *Hosts) endpointsToRelease(ctx context.Context, a Actor, k model.HostName, force bool, verb string) ([]model.Endpoint, error) {
 	h, err := hs.Get(ctx, a, k)
 	if err != nil {
 		return nil, err

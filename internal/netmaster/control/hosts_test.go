@@ -42,7 +42,7 @@ func TestRemoveHost(t *testing.T) {
 	remove := func(force bool) func() error {
 		return func() error { _, _, err := c.Hosts.RemoveHost(ctx, Admin(), "host2", force); return err }
 	}
-	if h, err := c.Hosts.Get(ctx, Admin(), "host2"); err != nil || !h.Alive || !h.Known || !h.Told || h.Endpoints != 7 || h.LastWord().IsZero() {
+	if h, err := c.Hosts.Get(ctx, Admin(), "host2"); err != nil || !h.Alive || !h.Known || !h.HasStatus || h.Endpoints != 7 || h.LastStatusTime().IsZero() {
 		t.Errorf("an alive host: %+v, %v", h, err)
 	}
 	c.refused(model.ErrInUse, "is alive", remove(false))

@@ -14,11 +14,11 @@ type HostStatus = tables.HostStatus
 // BGPStatus is how a host's BGP speaker fares.
 type BGPStatus = tables.BGPStatus
 
-// Surroundings are the networks around a host.
-type Surroundings = tables.Surroundings
+// UnderlayNetworks are the networks around a host.
+type UnderlayNetworks = tables.Surroundings
 
-// MaxSurroundings bounds what a host reports of them.
-const MaxSurroundings = tables.MaxSurroundings
+// MaxUnderlayNetworks bounds what a host reports of them.
+const MaxUnderlayNetworks = tables.MaxSurroundings
 
 // HostCondition is a condition of a host's health that does not hold.
 type HostCondition = tables.HostCondition

@@ -20,7 +20,7 @@ type HostView struct {
 	hostAddressRows *rows[tables.HostAddressesKey, tables.HostAddresses]
 	drainRows       *rows[tables.HostDrainKey, tables.HostDrain]
 	absenceRows     *rows[tables.HostAbsenceKey, tables.HostAbsence]
-	answerers       *answering
+	l2Announcers    *l2Announcers
 }
 
 func newHostView(mu *sync.RWMutex, endpoints *EndpointView) *HostView {
@@ -34,19 +34,19 @@ func newHostView(mu *sync.RWMutex, endpoints *EndpointView) *HostView {
 }
 
 func (hv *HostView) reset() {
-	hv.answerers = &answering{hosts: map[model.HostName]seenAnswerer{}, of: map[netip.Addr]model.HostName{}}
+	hv.l2Announcers = &l2Announcers{hosts: map[model.HostName]seenAnnouncer{}, of: map[netip.Addr]model.HostName{}}
 	hv.hostAddressRows.reset()
 	hv.drainRows.reset()
 	hv.absenceRows.reset()
 	hv.hostRows.reset()
 }
 
-// AnsweredBy is the host that answers its neighbours for an address; empty = none.
-func (hv *HostView) AnsweredBy(a netip.Addr) model.HostName {
+// AnnouncerOf is the host that answers its neighbours for an address; empty = none.
+func (hv *HostView) AnnouncerOf(a netip.Addr) model.HostName {
 	return read(hv.mu, func() model.HostName {
-		x := hv.answerers
+		x := hv.l2Announcers
 		h := x.of[a]
-		if row, ok := x.hosts[h]; !ok || !slices.Contains(row.addrs, a) || x.silent(h, row.last) {
+		if row, ok := x.hosts[h]; !ok || !slices.Contains(row.addrs, a) || x.isExpired(h, row.last) {
 			return ""
 		}
 		return h
@@ -54,12 +54,12 @@ func (hv *HostView) AnsweredBy(a netip.Addr) model.HostName {
 }
 
 func (hv *HostView) enterAnnouncer(k tables.AnswererKey, row *tables.Answerer) {
-	x := hv.answerers
+	x := hv.l2Announcers
 	if row == nil {
 		delete(x.hosts, k.Host)
 		return
 	}
-	seen := seenAnswerer{row.Addrs, signOf(*row), time.Now()}
+	seen := seenAnnouncer{row.Addrs, announcerHeartbeatOf(*row), time.Now()}
 	if old, had := x.hosts[k.Host]; had && old.last == seen.last {
 		seen.at = old.at
 	}
@@ -68,9 +68,9 @@ func (hv *HostView) enterAnnouncer(k tables.AnswererKey, row *tables.Answerer) {
 
 func (hv *HostView) enterAnswered(k tables.AnsweredKey, row *tables.Answered) {
 	if row != nil {
-		hv.answerers.of[k.Addr] = row.Host
+		hv.l2Announcers.of[k.Addr] = row.Host
 	} else {
-		delete(hv.answerers.of, k.Addr)
+		delete(hv.l2Announcers.of, k.Addr)
 	}
 }
 
@@ -158,8 +158,8 @@ func (hv *HostView) enterHosts(ch tables.Change) {
 	}
 }
 
-// unconfirming returns the hosts whose agents do not know of changes that wait.
-func (hv *HostView) unconfirming() (out []string) {
+// hostsWithoutConfirm returns the hosts whose agents do not know of changes that wait.
+func (hv *HostView) hostsWithoutConfirm() (out []string) {
 	for _, h := range hv.List() {
 		if !h.Confirms {
 			out = append(out, string(h.Name))
@@ -168,19 +168,19 @@ func (hv *HostView) unconfirming() (out []string) {
 	return out
 }
 
-// answering is what the mirror tells of answering hosts.
-type answering struct {
-	hosts map[model.HostName]seenAnswerer
+// l2Announcers is what the mirror tells of answering hosts.
+type l2Announcers struct {
+	hosts map[model.HostName]seenAnnouncer
 	of    map[netip.Addr]model.HostName
 }
 
-type seenAnswerer struct {
+type seenAnnouncer struct {
 	addrs []netip.Addr
-	last  sign
+	last  announcerHeartbeat
 	at    time.Time // since when it is seen
 }
 
-func (a *answering) contents() any { // when something was seen is only remembered
+func (a *l2Announcers) contents() any { // when something was seen is only remembered
 	hosts := map[model.HostName][]netip.Addr{}
 	for h, x := range a.hosts {
 		hosts[h] = x.addrs
@@ -188,9 +188,9 @@ func (a *answering) contents() any { // when something was seen is only remember
 	return []any{hosts, a.of}
 }
 
-// silent tells whether a host's sign of life has been the last one for so long that what it
+// isExpired tells whether a host's sign of life has been the last one for so long that what it
 // has may be given to another one.
-func (a *answering) silent(h model.HostName, last sign) bool {
+func (a *l2Announcers) isExpired(h model.HostName, last announcerHeartbeat) bool {
 	x, ok := a.hosts[h]
-	return ok && x.last == last && time.Since(x.at) >= model.AnswerSilence
+	return ok && x.last == last && time.Since(x.at) >= model.L2SilenceTime
 }

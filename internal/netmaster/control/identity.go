@@ -25,7 +25,7 @@ func internKey(of model.IdentityRecord) (tables.InternKey, error) {
 }
 
 // intern returns the number of an identity, giving it one when it is new.
-func intern(ctx context.Context, tx store.Tx, cl *claim, of model.IdentityRecord) (model.Identity, error) {
+func intern(ctx context.Context, tx store.Tx, cl *allocator, of model.IdentityRecord) (model.Identity, error) {
 	k, err := internKey(of)
 	if err != nil {
 		return 0, err

@@ -15,7 +15,7 @@ type IdentityView struct {
 	identitiesOf          index[model.TenantName, model.Identity]
 	identitiesOfGroup     index[model.GroupKey, model.Identity]
 	identitiesInNamespace index[model.NamespaceName, tables.IdentityKey]
-	identitiesWith        index[trait, model.Identity]
+	identitiesWith        index[identityFeature, model.Identity]
 	namespaceRows         *rows[model.NamespaceName, model.Namespace]
 	interned              map[tables.InternKey]tables.Interned
 	identityUsers         map[model.Identity]int
@@ -35,7 +35,7 @@ func (iv *IdentityView) reset() {
 	iv.identitiesOfGroup = index[model.GroupKey, model.Identity]{}
 	iv.namespaceRows.reset()
 	iv.identitiesInNamespace = index[model.NamespaceName, tables.IdentityKey]{}
-	iv.identitiesWith = index[trait, model.Identity]{}
+	iv.identitiesWith = index[identityFeature, model.Identity]{}
 	iv.identityUsers = map[model.Identity]int{}
 	iv.interned = map[tables.InternKey]tables.Interned{}
 }
@@ -62,7 +62,7 @@ func (iv *IdentityView) indexIdentity(r model.IdentityRecord, in bool) {
 	if r.Namespace != "" {
 		iv.identitiesInNamespace.put(r.Namespace, tables.IdentityKey{Tenant: r.Network.Tenant, ID: r.ID}, in)
 	}
-	iv.indexTraits(r, in)
+	iv.indexFeatures(r, in)
 }
 
 // countUser counts an endpoint that has an identity, or has it no longer.
@@ -101,8 +101,8 @@ func (iv *IdentityView) enterNamespace(ch tables.Change) {
 	k, old, now := iv.namespaceRows.enter(ch)
 	for id := range iv.identitiesInNamespace[k] {
 		r := iv.identityRecords.all[id]
-		iv.indexTraits(r.In(old), false)
-		iv.indexTraits(r.In(now), true)
+		iv.indexFeatures(r.In(old), false)
+		iv.indexFeatures(r.In(now), true)
 	}
 }
 

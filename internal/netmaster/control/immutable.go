@@ -6,8 +6,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// also joins what is wrong with several fields to one refusal.
-func also(err, next error) error {
+// joinRefusals joins what is wrong with several fields to one refusal.
+func joinRefusals(err, next error) error {
 	if err == nil {
 		return next
 	}

@@ -16,11 +16,11 @@ import (
 
 // enterInfra notes a new infra network in its tenant's record, unless it cannot be on a
 // host beside what is there: its name is an interface's, and its subnets are routes.
-func (ns *Networks) enterInfra(ctx context.Context, cl *claim, tx store.Tx, n model.Network) error {
+func (ns *Networks) enterInfra(ctx context.Context, cl *allocator, tx store.Tx, n model.Network) error {
 	if n.Type != model.NetworkInfra {
 		return nil
 	}
-	if err := ns.farFromMachines(ctx, cl, tx, n); err != nil {
+	if err := ns.checkGateways(ctx, cl, tx, n); err != nil {
 		return err
 	}
 	all, err := tables.Tenants.List(tx, tables.TenantsScope)
@@ -94,7 +94,7 @@ func (ns *Networks) deleteInfra(ctx context.Context, u *usecase, k model.Network
 		return eps, len(eps) == len(all)
 	}
 	if _, only := own(); !only {
-		return ns.dropNetwork(ctx, u, k) // which says who is on it
+		return ns.removeNetwork(ctx, u, k) // which says who is on it
 	}
 	if err := u.actor.mayChangeHosts("networkName", string(k.Name), "deleting an infra network"); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (ns *Networks) deleteInfra(ctx context.Context, u *usecase, k model.Network
 		if err := u.actor.mayDelete(tx, ownNetwork(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(u.actor.Scope(), tx, tables.TargetNetwork(k)); err != nil {
+		if err := checkUnreferenced(u.actor.Scope(), tx, tables.TargetNetwork(k)); err != nil {
 			return err
 		}
 		return indexInfra(tx, k, false)
@@ -122,7 +122,7 @@ func (ns *Networks) deleteInfra(ctx context.Context, u *usecase, k model.Network
 		if _, err = ns.endpoints.deleteEndpoints(ctx, u, eps, nil); err != nil {
 			break
 		}
-		if err = ns.dropNetwork(ctx, u, k); !errors.Is(err, model.ErrInUse) {
+		if err = ns.removeNetwork(ctx, u, k); !errors.Is(err, model.ErrInUse) {
 			break
 		}
 	}

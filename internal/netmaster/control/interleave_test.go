@@ -258,7 +258,7 @@ func TestClaims(t *testing.T) {
 	c.put(network("n", "10.1.0.0/30"))
 	n, _ := c.fresh().Networks.Get(netKey("n"))
 	ranges, cursor := allowed(n, false, nil, "")
-	take := func() (*claim, bool) {
+	take := func() (*allocator, bool) {
 		cl := c.claim(Admin())
 		_, ok := cl.addr(n, false, cursor, ranges)
 		_, ok2 := cl.number(tables.NumberVLAN, 7, 8)
@@ -272,11 +272,11 @@ func TestClaims(t *testing.T) {
 	if _, ok := take(); ok {
 		t.Error("three requests hold two candidates")
 	}
-	first.done(0)
+	first.releaseAll(0)
 	if _, ok := take(); !ok {
 		t.Error("what a failed request held is not free")
 	}
-	second.done(c.view.Revision() + 1)
+	second.releaseAll(c.view.Revision() + 1)
 	if _, ok := take(); ok {
 		t.Error("what a commit took is free before the view has seen it")
 	}

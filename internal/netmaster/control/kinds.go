@@ -13,7 +13,7 @@ type kind struct {
 	name string // as in model.Kind; "" = not one that users write
 	// empty refuses that a tenant goes while it has objects of the kind; nil = it has
 	// none of them, or they go with others.
-	empty *emptiness
+	empty *emptyCheck
 	// reference is the kind of the references that its objects make, and usedBy says
 	// what one means to who would delete its target; "" = none, or their own way.
 	reference, usedBy string

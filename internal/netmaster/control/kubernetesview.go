@@ -19,9 +19,9 @@ type KubernetesView struct {
 	clusterNodeRows    *rows[model.NodeName, model.ClusterNode]
 	slicesOfService    index[model.ServiceKey, model.ServiceSliceKey]
 	servicesAt         index[netip.Addr, model.ClusterServiceKey]
-	frontedAt          index[netip.Addr, model.ClusterServiceKey]
+	frontendsAt        index[netip.Addr, model.ClusterServiceKey]
 	nodesAt            index[netip.Addr, model.NodeName]
-	clusterFronts      int // of all services of the orchestrator
+	frontendCount      int // of all services of the orchestrator
 }
 
 func newKubernetesView(mu *sync.RWMutex) *KubernetesView {
@@ -43,15 +43,15 @@ func (kv *KubernetesView) reset() {
 	kv.clusterNodeRows.reset()
 	kv.slicesOfService = index[model.ServiceKey, model.ServiceSliceKey]{}
 	kv.servicesAt = index[netip.Addr, model.ClusterServiceKey]{}
-	kv.frontedAt = index[netip.Addr, model.ClusterServiceKey]{}
+	kv.frontendsAt = index[netip.Addr, model.ClusterServiceKey]{}
 	kv.nodesAt = index[netip.Addr, model.NodeName]{}
-	kv.clusterFronts = 0
+	kv.frontendCount = 0
 }
 
-// fronted says in words which other service leads from an address; empty = none.
-func (kv *KubernetesView) fronted(a netip.Addr, k model.ClusterServiceKey) string {
+// describeFrontend says in words which other service leads from an address; empty = none.
+func (kv *KubernetesView) describeFrontend(a netip.Addr, k model.ClusterServiceKey) string {
 	return read(kv.mu, func() string {
-		for other := range kv.frontedAt[a] {
+		for other := range kv.frontendsAt[a] {
 			if other != k {
 				return fmt.Sprintf("is an external address of service %s", other)
 			}
@@ -80,7 +80,7 @@ func (kv *KubernetesView) ServiceSlice(k model.ServiceSliceKey) (model.ServiceSl
 
 // SlicesOf returns the backends of a service of the orchestrator.
 func (kv *KubernetesView) SlicesOf(k model.ServiceKey) []model.ServiceSlice {
-	return kv.serviceSliceRows.those(func() map[model.ServiceSliceKey]struct{} { return kv.slicesOfService[k] })
+	return kv.serviceSliceRows.byIndex(func() map[model.ServiceSliceKey]struct{} { return kv.slicesOfService[k] })
 }
 
 // ClusterNodes returns the nodes of the orchestrator.
@@ -94,10 +94,10 @@ func (kv *KubernetesView) ClusterNode(k model.NodeName) (model.ClusterNode, bool
 func (kv *KubernetesView) enterClusterService(ch tables.Change) {
 	k, old, now := kv.clusterServiceRows.enter(ch)
 	if old != nil {
-		kv.clusterFronts -= old.Fronts()
+		kv.frontendCount -= old.FrontendCount()
 	}
 	if now != nil {
-		kv.clusterFronts += now.Fronts()
+		kv.frontendCount += now.FrontendCount()
 	}
 	for _, s := range []*model.Service{old, now} {
 		if s == nil {
@@ -107,7 +107,7 @@ func (kv *KubernetesView) enterClusterService(ch tables.Change) {
 			kv.servicesAt.put(a, k, s == now)
 		}
 		for _, a := range slices.Concat(s.Balanced, s.External) {
-			kv.frontedAt.put(a, k, s == now)
+			kv.frontendsAt.put(a, k, s == now)
 		}
 	}
 }

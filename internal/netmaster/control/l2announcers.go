@@ -22,28 +22,28 @@ type L2Announcers struct {
 	commits   *Committer
 	hostView  *HostView
 	ownerView *AddressOwnerView
-	answers   answerHearing
-	signs     signBatches
+	answers   announcerReports
+	signs     heartbeatBatches
 }
 
 // Of the hosts that could answer ARP and neighbour discovery for an address of the load
-// balancers' pool one does. It says each model.AnswerEvery that it lives, and believes
-// that it has the address for model.AnswerFor from the moment before it said so; any
+// balancers' pool one does. It says each model.L2ReportInterval that it lives, and believes
+// that it has the address for model.L2LeaseTime from the moment before it said so; any
 // netmaster gives the address to another host once the last sign that it saw is older than
-// model.AnswerSilence, which is longer. So no two hosts answer, whatever becomes of
+// model.L2SilenceTime, which is longer. So no two hosts answer, whatever becomes of
 // netmasters and store, and no clocks are compared.
 
 const (
-	// answerHeard is for how long a host that has reported counts as one to be preferred.
-	answerHeard = model.AnswerFor - 100*time.Millisecond
-	// answerPart is how many addresses a transaction gives, and how many it takes back.
-	answerPart = 10
-	// answerParts bounds the transactions of a report; the next one does the rest.
-	answerParts = 20
+	// announcerReportTTL is for how long a host that has reported counts as one to be preferred.
+	announcerReportTTL = model.L2LeaseTime - 100*time.Millisecond
+	// addressesPerTransaction is how many addresses a transaction gives, and how many it takes back.
+	addressesPerTransaction = 10
+	// maxAnnouncerTransactions bounds the transactions of a report; the next one does the rest.
+	maxAnnouncerTransactions = 20
 )
 
-// AnswerReport is what a host could answer for now, and does not beyond it.
-type AnswerReport struct {
+// L2AnnouncerReport is what a host could answer for now, and does not beyond it.
+type L2AnnouncerReport struct {
 	Host         model.HostName
 	Installation string
 	Run          int64
@@ -51,19 +51,21 @@ type AnswerReport struct {
 	Able         []netip.Addr // sorted
 }
 
-// sign is a heartbeat. A transaction that takes addresses from a silent host writes its row
+// announcerHeartbeat is a heartbeat. A transaction that takes addresses from a silent host writes its row
 // too, and gives none in its name.
-type sign struct {
+type announcerHeartbeat struct {
 	installation string
 	run          int64
 	seq          uint64
 }
 
-func signOf(a tables.Answerer) sign { return sign{a.Installation, a.Run, a.Seq} }
+func announcerHeartbeatOf(a tables.Answerer) announcerHeartbeat {
+	return announcerHeartbeat{a.Installation, a.Run, a.Seq}
+}
 
-// answerHearing is which hosts have told this netmaster what they could answer for. It
+// announcerReports is which hosts have told this netmaster what they could answer for. It
 // spreads addresses over hosts and decides nothing else.
-type answerHearing struct {
+type announcerReports struct {
 	mu    sync.Mutex
 	since time.Time // when it began to get reports, after a time without any
 	last  time.Time
@@ -75,18 +77,18 @@ type ableHost struct {
 	addrs map[netip.Addr]bool
 }
 
-// hear notes a report and returns which of some addresses are its host's rather than
+// add notes a report and returns which of some addresses are its host's rather than
 // another's. Nothing is before it has listened for as long as each host takes to report.
-func (h *answerHearing) hear(r AnswerReport) func(netip.Addr) bool {
+func (h *announcerReports) add(r L2AnnouncerReport) func(netip.Addr) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	if now.Sub(h.last) > answerHeard {
+	if now.Sub(h.last) > announcerReportTTL {
 		h.since, h.able = now, map[model.HostName]ableHost{}
 	}
 	h.last = now
 	for name, x := range h.able {
-		if now.Sub(x.at) > answerHeard {
+		if now.Sub(x.at) > announcerReportTTL {
 			delete(h.able, name)
 		}
 	}
@@ -96,7 +98,7 @@ func (h *answerHearing) hear(r AnswerReport) func(netip.Addr) bool {
 	}
 	h.able[r.Host] = able
 	all := maps.Clone(h.able)
-	early := now.Sub(h.since) < model.AnswerEvery
+	early := now.Sub(h.since) < model.L2ReportInterval
 	return func(a netip.Addr) bool {
 		if early {
 			return false
@@ -127,10 +129,10 @@ func preferred(h, other model.HostName, a netip.Addr) bool {
 	return cmp.Or(cmp.Compare(score(h), score(other)), cmp.Compare(h, other)) > 0
 }
 
-// Answer keeps the addresses that a host answers for, gives it unassigned ones, and returns
-// all that it has: for model.AnswerFor from the moment before it asked. taken are the
+// Assign keeps the addresses that a host answers for, gives it unassigned ones, and returns
+// all that it has: for model.L2LeaseTime from the moment before it asked. taken are the
 // unassigned ones.
-func (la *L2Announcers) Answer(ctx context.Context, by Actor, r AnswerReport) (held, taken []netip.Addr, err error) {
+func (la *L2Announcers) Assign(ctx context.Context, by Actor, r L2AnnouncerReport) (held, taken []netip.Addr, err error) {
 	if err := by.mayReport(r.Host); err != nil {
 		return nil, nil, err
 	}
@@ -138,17 +140,17 @@ func (la *L2Announcers) Answer(ctx context.Context, by Actor, r AnswerReport) (h
 		return slices.DeleteFunc(slices.Clone(r.Able), func(a netip.Addr) bool { _, is := la.ownerView.balancedAddrs.by[a]; return !is })
 	})
 	r.Able = pooled
-	prefers := la.answers.hear(r)
-	for i, more := 0, true; more && i < answerParts; i++ {
+	prefers := la.answers.add(r)
+	for i, more := 0, true; more && i < maxAnnouncerTransactions; i++ {
 		var want []netip.Addr
 		known := read(la.hostView.mu, func() bool {
-			x := la.hostView.answerers
+			x := la.hostView.l2Announcers
 			mine, known := x.hosts[r.Host]
 			want = nil
 			for _, a := range r.Able {
 				h := x.of[a]
 				row, there := x.hosts[h]
-				if slices.Contains(mine.addrs, a) || there && h != r.Host && slices.Contains(row.addrs, a) && !x.silent(h, row.last) || !prefers(a) {
+				if slices.Contains(mine.addrs, a) || there && h != r.Host && slices.Contains(row.addrs, a) && !x.isExpired(h, row.last) || !prefers(a) {
 					continue
 				}
 				want = append(want, a)
@@ -159,11 +161,11 @@ func (la *L2Announcers) Answer(ctx context.Context, by Actor, r AnswerReport) (h
 			return nil, nil, nil
 		}
 		if len(want) == 0 {
-			if held, err = la.keepTogether(ctx, r); !errors.Is(err, errAlone) {
+			if held, err = la.batchHeartbeat(ctx, r); !errors.Is(err, errOwnTransaction) {
 				return held, taken, err
 			}
 		}
-		if held, more, err = la.keepAnswers(ctx, by, r, want); err != nil {
+		if held, more, err = la.assignOnce(ctx, by, r, want); err != nil {
 			return nil, taken, err
 		}
 		for _, a := range want {
@@ -175,51 +177,51 @@ func (la *L2Announcers) Answer(ctx context.Context, by Actor, r AnswerReport) (h
 	return held, taken, nil
 }
 
-// keepAnswers is one transaction of Answer; more tells that something is left to do.
-func (la *L2Announcers) keepAnswers(ctx context.Context, by Actor, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
+// assignOnce is one transaction of Answer; more tells that something is left to do.
+func (la *L2Announcers) assignOnce(ctx context.Context, by Actor, r L2AnnouncerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
 	_, err = la.commits.update(ctx, by, "keep what host "+string(r.Host)+" answers for", func(tx store.Tx) (err error) {
-		if err := tx.Prefetch(answererRows(r.Host)...); err != nil {
+		if err := tx.Prefetch(announcerKeys(r.Host)...); err != nil {
 			return err
 		}
-		held, more, err = la.keepAnswersOf(tx, r, want)
+		held, more, err = la.assignFor(tx, r, want)
 		return err
 	})
 	return held, more, err
 }
 
-// answererRows are the keys of what keepAnswersOf reads in any case.
-func answererRows(h model.HostName) []string {
+// announcerKeys are the keys of what assignFor reads in any case.
+func announcerKeys(h model.HostName) []string {
 	return []string{tables.HostLeases.Key(h), tables.Answerers.Key(tables.AnswererKey{Host: h})}
 }
 
-// ownAnswerer reads what a host has, which the report of it may change.
-func (la *L2Announcers) ownAnswerer(tx store.Tx, r AnswerReport) (own tables.Answerer, err error) {
+// readAnnouncer reads what a host has, which the report of it may change.
+func (la *L2Announcers) readAnnouncer(tx store.Tx, r L2AnnouncerReport) (own tables.Answerer, err error) {
 	claim, err := tables.HostLeases.Find(tx, r.Host)
 	if err != nil {
 		return own, err
 	}
 	if claim.Value.Installation != r.Installation {
-		return own, refusedAnswer{model.Errorf(model.ErrConflict, "host %q is not leased to installation %s", r.Host, r.Installation)}
+		return own, refusedReport{model.Errorf(model.ErrConflict, "host %q is not leased to installation %s", r.Host, r.Installation)}
 	}
 	row, err := tables.Answerers.Find(tx, tables.AnswererKey{Host: r.Host})
 	if err != nil {
 		return own, err
 	}
 	was := row.Value
-	if was.Installation == r.Installation && (was.Run > r.Run && !la.silentAnswerer(was) || was.Run == r.Run && was.Seq > r.Seq) {
-		return own, refusedAnswer{model.Errorf(model.ErrConflict, "host %q has sent a newer report already", r.Host)}
+	if was.Installation == r.Installation && (was.Run > r.Run && !la.isAnnouncerSilent(was) || was.Run == r.Run && was.Seq > r.Seq) {
+		return own, refusedReport{model.Errorf(model.ErrConflict, "host %q has sent a newer report already", r.Host)}
 	}
 	return was, nil
 }
 
-// refusedAnswer is an error of a report, not of a transaction.
-type refusedAnswer struct{ error }
+// refusedReport is an error of a report, not of a transaction.
+type refusedReport struct{ error }
 
-func (e refusedAnswer) Unwrap() error { return e.error }
+func (e refusedReport) Unwrap() error { return e.error }
 
-// keepAnswersOf is a report's part of a transaction.
-func (la *L2Announcers) keepAnswersOf(tx store.Tx, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
-	was, err := la.ownAnswerer(tx, r)
+// assignFor is a report's part of a transaction.
+func (la *L2Announcers) assignFor(tx store.Tx, r L2AnnouncerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
+	was, err := la.readAnnouncer(tx, r)
 	if err != nil {
 		return nil, false, err
 	}
@@ -229,7 +231,7 @@ func (la *L2Announcers) keepAnswersOf(tx store.Tx, r AnswerReport, want []netip.
 		switch _, able := slices.BinarySearchFunc(r.Able, a, netip.Addr.Compare); {
 		case able:
 			held = append(held, a)
-		case gone < answerPart:
+		case gone < addressesPerTransaction:
 			gone++
 			tables.AnsweredAddrs.Delete(tx, tables.AnsweredKey{Addr: a})
 		default: // its, though it does not answer
@@ -243,12 +245,12 @@ func (la *L2Announcers) keepAnswersOf(tx store.Tx, r AnswerReport, want []netip.
 		if slices.Contains(was.Addrs, a) {
 			continue
 		}
-		if given == answerPart {
+		if given == addressesPerTransaction {
 			more = true
 			break
 		}
 		given++
-		ok, err := la.takeAnswer(tx, r.Host, a, former)
+		ok, err := la.takeAddress(tx, r.Host, a, former)
 		if err != nil {
 			return nil, false, err
 		}
@@ -257,17 +259,17 @@ func (la *L2Announcers) keepAnswersOf(tx store.Tx, r AnswerReport, want []netip.
 		}
 	}
 	for _, row := range former {
-		if err := putAnswerer(tx, row.Value); err != nil {
+		if err := putAnnouncer(tx, row.Value); err != nil {
 			return nil, false, err
 		}
 	}
 	slices.SortFunc(held, netip.Addr.Compare)
 	next.Addrs = append(next.Addrs, held...)
 	slices.SortFunc(next.Addrs, netip.Addr.Compare)
-	return held, more, putAnswerer(tx, next)
+	return held, more, putAnnouncer(tx, next)
 }
 
-func putAnswerer(tx store.Tx, a tables.Answerer) error {
+func putAnnouncer(tx store.Tx, a tables.Answerer) error {
 	if len(a.Addrs) == 0 {
 		tables.Answerers.Delete(tx, tables.AnswererKey{Host: a.Host})
 		return nil
@@ -275,9 +277,9 @@ func putAnswerer(tx store.Tx, a tables.Answerer) error {
 	return tables.Answerers.Put(tx, a)
 }
 
-// takeAnswer takes an address for a host, unless another one has it; former are the rows
+// takeAddress takes an address for a host, unless another one has it; former are the rows
 // of hosts that lose some.
-func (la *L2Announcers) takeAnswer(tx store.Tx, host model.HostName, a netip.Addr, former map[model.HostName]*tables.Row[tables.Answerer]) (bool, error) {
+func (la *L2Announcers) takeAddress(tx store.Tx, host model.HostName, a netip.Addr, former map[model.HostName]*tables.Row[tables.Answerer]) (bool, error) {
 	at, err := tables.AnsweredAddrs.Find(tx, tables.AnsweredKey{Addr: a})
 	if err != nil {
 		return false, err
@@ -292,7 +294,7 @@ func (la *L2Announcers) takeAnswer(tx store.Tx, host model.HostName, a netip.Add
 			row = &x
 		}
 		if row.Exists() && slices.Contains(row.Value.Addrs, a) {
-			if !la.silentAnswerer(row.Value) {
+			if !la.isAnnouncerSilent(row.Value) {
 				return false, nil
 			}
 			former[h] = row
@@ -302,6 +304,6 @@ func (la *L2Announcers) takeAnswer(tx store.Tx, host model.HostName, a netip.Add
 	return true, tables.AnsweredAddrs.Put(tx, tables.Answered{Addr: a, Host: host})
 }
 
-func (la *L2Announcers) silentAnswerer(a tables.Answerer) bool {
-	return read(la.hostView.mu, func() bool { return la.hostView.answerers.silent(a.Host, signOf(a)) })
+func (la *L2Announcers) isAnnouncerSilent(a tables.Answerer) bool {
+	return read(la.hostView.mu, func() bool { return la.hostView.l2Announcers.isExpired(a.Host, announcerHeartbeatOf(a)) })
 }

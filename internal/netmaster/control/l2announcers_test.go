@@ -78,8 +78,8 @@ func (h *answerHosts) follow(ctx context.Context) {
 
 func (h *answerHosts) ask(master int, host model.HostName, able ...netip.Addr) ([]netip.Addr, error) {
 	h.seq[host]++
-	r := AnswerReport{Host: host, Installation: "i-" + string(host), Run: 1, Seq: h.seq[host], Able: able}
-	held, taken, err := h.masters[master].L2Announcers.Answer(h.t.Context(), Admin(), r)
+	r := L2AnnouncerReport{Host: host, Installation: "i-" + string(host), Run: 1, Seq: h.seq[host], Able: able}
+	held, taken, err := h.masters[master].L2Announcers.Assign(h.t.Context(), Admin(), r)
 	h.taken = taken
 	return held, err
 }
@@ -99,7 +99,7 @@ func (h *answerHosts) tell(master int, host model.HostName, able ...netip.Addr) 
 	}
 	h.until[host] = map[netip.Addr]time.Time{}
 	for _, a := range held {
-		h.until[host][a] = asked.Add(model.AnswerFor)
+		h.until[host][a] = asked.Add(model.L2LeaseTime)
 		for other, until := range h.until {
 			if other != host && until[a].After(time.Now()) {
 				h.t.Errorf("%s and %s both answer for %s", host, other, a)
@@ -134,7 +134,7 @@ func TestAnswer(t *testing.T) {
 			for _, host := range hosts {
 				held[host] = h.tell(0, host, able...)
 			}
-			time.Sleep(model.AnswerEvery)
+			time.Sleep(model.L2ReportInterval)
 		}
 		for range 3 {
 			round(all, "h1", "h2", "h3")
@@ -148,7 +148,7 @@ func TestAnswer(t *testing.T) {
 		if n != len(all) {
 			t.Fatalf("%d of %d are answered for: %v", n, len(all), held)
 		}
-		if by := h.masters[1].view.Hosts.AnsweredBy(held["h2"][0]); by != "h2" {
+		if by := h.masters[1].view.Hosts.AnnouncerOf(held["h2"][0]); by != "h2" {
 			t.Errorf("the other netmaster sees %q answer for %s", by, held["h2"][0])
 		}
 		// One dies, and with it the netmaster that was asked; what others have stays theirs.
@@ -161,7 +161,7 @@ func TestAnswer(t *testing.T) {
 			if time.Since(died) > 3*time.Second {
 				t.Fatalf("after %v: %v", time.Since(died), held)
 			}
-			time.Sleep(model.AnswerEvery)
+			time.Sleep(model.L2ReportInterval)
 		}
 		for _, a := range before {
 			if !slices.Contains(held["h2"], a) {
@@ -176,11 +176,11 @@ func TestAnswer(t *testing.T) {
 		if len(held["h2"]) > 0 {
 			t.Errorf("h2 is not able, and has %v", held["h2"])
 		}
-		time.Sleep(model.AnswerEvery)
+		time.Sleep(model.L2ReportInterval)
 		for range 4 {
 			h.tell(1, "h2")
 			held["h3"] = h.tell(1, "h3", all...)
-			time.Sleep(model.AnswerEvery)
+			time.Sleep(model.L2ReportInterval)
 		}
 		if len(held["h3"]) != len(all) {
 			t.Errorf("h3 has %d of %d", len(held["h3"]), len(all))
@@ -191,7 +191,7 @@ func TestAnswer(t *testing.T) {
 		}
 		// Unassigned addresses of the pool get no answers.
 		for range 3 {
-			time.Sleep(model.AnswerEvery)
+			time.Sleep(model.L2ReportInterval)
 			if got := h.tell(0, "h1", netip.MustParseAddr("198.51.100.1")); len(got) > 0 {
 				t.Errorf("h1 has %v", got)
 			}
@@ -211,7 +211,7 @@ func TestHostTakesNoAddressThatAnotherAnswersFor(t *testing.T) {
 		defer cancel()
 		for range 3 {
 			h.tell(0, "h1", all[:3]...)
-			time.Sleep(model.AnswerEvery)
+			time.Sleep(model.L2ReportInterval)
 		}
 		stranger := netip.MustParseAddr("198.51.100.1")
 		var taken []netip.Addr
@@ -222,7 +222,7 @@ func TestHostTakesNoAddressThatAnotherAnswersFor(t *testing.T) {
 			if !slices.Equal(held, taken) {
 				t.Fatalf("h2 has %v, and took %v", held, taken)
 			}
-			time.Sleep(model.AnswerEvery)
+			time.Sleep(model.L2ReportInterval)
 		}
 		if !slices.Equal(taken, all[3:]) {
 			t.Errorf("h2 took %v, want %v", taken, all[3:])
@@ -242,22 +242,22 @@ func TestAnswerOrder(t *testing.T) {
 		defer cancel()
 		for range 3 {
 			h.tell(0, "h1", all...)
-			time.Sleep(model.AnswerEvery)
+			time.Sleep(model.L2ReportInterval)
 		}
-		for what, r := range map[string]AnswerReport{
+		for what, r := range map[string]L2AnnouncerReport{
 			"an earlier report":    {Host: "h1", Installation: "i-h1", Run: 1, Seq: 1},
 			"an earlier run":       {Host: "h1", Installation: "i-h1", Run: 0, Seq: 9},
 			"another installation": {Host: "h1", Installation: "x", Run: 1, Seq: 9},
 		} {
-			if held, _, err := h.masters[1].L2Announcers.Answer(ctx, Admin(), r); err == nil {
+			if held, _, err := h.masters[1].L2Announcers.Assign(ctx, Admin(), r); err == nil {
 				t.Errorf("%s: %v", what, held)
 			}
 		}
 		if held := h.tell(1, "h1", all...); len(held) != 1 {
 			t.Errorf("it has %v", held)
 		}
-		r := AnswerReport{Host: "h1", Installation: "i-h1", Run: 2, Seq: 1, Able: all}
-		if held, _, err := h.masters[1].L2Announcers.Answer(ctx, Admin(), r); err != nil || len(held) != 1 {
+		r := L2AnnouncerReport{Host: "h1", Installation: "i-h1", Run: 2, Seq: 1, Able: all}
+		if held, _, err := h.masters[1].L2Announcers.Assign(ctx, Admin(), r); err != nil || len(held) != 1 {
 			t.Errorf("the next run has %v, %v", held, err)
 		}
 	})
@@ -281,7 +281,7 @@ func TestAnswerBehind(t *testing.T) {
 		defer cancel()
 		for range 3 {
 			h.tell(0, "h1", all...)
-			time.Sleep(model.AnswerEvery)
+			time.Sleep(model.L2ReportInterval)
 		}
 		stop()
 		synctest.Wait()
@@ -293,7 +293,7 @@ func TestAnswerBehind(t *testing.T) {
 			if len(held) > 0 {
 				t.Fatalf("round %d: a netmaster that sees nothing gave %v (%v)", i, held, err)
 			}
-			time.Sleep(model.AnswerEvery)
+			time.Sleep(model.L2ReportInterval)
 		}
 	})
 }

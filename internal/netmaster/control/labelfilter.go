@@ -45,7 +45,7 @@ func (lf *LabelFilter) changeFilter(ctx context.Context, tx store.Tx, old model.
 		return nil
 	}
 	if g.FormerLabels = old.FormerLabels.And(old.Filter()); len(g.FormerLabels) > maxFormerLabels {
-		return model.Errorf(model.ErrConflict, "generatedLabels: changed too often at once: %d endpoints are not updated for the previous changes yet", lf.endpointView.UnfollowedEndpoints())
+		return model.Errorf(model.ErrConflict, "generatedLabels: changed too often at once: %d endpoints are not updated for the previous changes yet", lf.endpointView.CountOldIdentities())
 	}
 	// Transactions that commit a selector by labels after this read touch the scope;
 	// earlier commits are in a view that is made fresh after it.
@@ -111,7 +111,7 @@ func (ps *Policies) selectByLabels(tx store.Tx, selectors ...namedSelector) erro
 			return model.InvalidField(first[k], k, "must not be a label that runtimes generate: it is no part of an endpoint's identity, so nothing can be selected by it (generatedLabels of the cluster's settings has the list: netctl global info)")
 		}
 		if g.Value.FormerLabels.Covers(k) {
-			return model.Errorf(model.ErrConflict, "%s %q: the cluster's settings use this label since a moment ago only, and %d endpoints are not updated yet: try again when netctl global info says that all are", first[k], k, ps.endpointView.UnfollowedEndpoints())
+			return model.Errorf(model.ErrConflict, "%s %q: the cluster's settings use this label since a moment ago only, and %d endpoints are not updated yet: try again when netctl global info says that all are", first[k], k, ps.endpointView.CountOldIdentities())
 		}
 	}
 	tx.Touch(tables.LabelSelectors)
@@ -147,7 +147,7 @@ func (lf *LabelFilter) FollowLabelFilter(ctx context.Context, l Leader) error {
 		g, ok := lf.settingsView.Global()
 		return ok && len(g.FormerLabels) > 0
 	}
-	return whenever(ctx, &lf.settingsView.settings, left, func() error { return lf.followOnce(ctx, l) }, func(err error) {
+	return runWhenNeeded(ctx, &lf.settingsView.settings, left, func() error { return lf.followOnce(ctx, l) }, func(err error) {
 		lf.commits.log.Warn("not all endpoints have identities by the changed list of generated labels; trying again", "error", err)
 	})
 }
@@ -161,7 +161,7 @@ func (lf *LabelFilter) followOnce(ctx context.Context, l Leader) error {
 	}
 	g, _ := v.Settings.Global()
 	var failed error
-	left := v.Endpoints.unfollowed(g.Filter())
+	left := v.Endpoints.withOldIdentity(g.Filter())
 	for _, k := range left {
 		if err := lf.reidentify(ctx, l, k); errors.Is(err, store.ErrFenced) || ctx.Err() != nil {
 			return err
@@ -184,7 +184,7 @@ func (lf *LabelFilter) followOnce(ctx context.Context, l Leader) error {
 		if err != nil {
 			return err
 		}
-		if n := len(v.Endpoints.unfollowed(g.Filter())); n > 0 {
+		if n := len(v.Endpoints.withOldIdentity(g.Filter())); n > 0 {
 			return model.Errorf(model.ErrConflict, "%d endpoints are left", n)
 		}
 		g.FormerLabels = nil
@@ -215,6 +215,6 @@ func (lf *LabelFilter) reidentify(ctx context.Context, l Leader, k model.Endpoin
 		}
 		return tables.Endpoints.Put(tx, e)
 	})
-	cl.done(rev)
+	cl.releaseAll(rev)
 	return err
 }

@@ -119,7 +119,7 @@ func TestLabelFilter(t *testing.T) {
 	// Out: nothing can select by it from now on, and endpoints follow.
 	c.ok(generated(t, c.Controller, "build", "com.acme."))
 	c.refused(model.ErrInvalid, "generatedLabels", func() error { return c.try(byLabel("build", "build")) })
-	if n := c.fresh().Endpoints.UnfollowedEndpoints(); n != 5 {
+	if n := c.fresh().Endpoints.CountOldIdentities(); n != 5 {
 		t.Errorf("%d endpoints are left to follow, want 5", n)
 	}
 	late := c.create(built("n", "late", "9"))
@@ -133,7 +133,7 @@ func TestLabelFilter(t *testing.T) {
 	if err := c.LabelFilter.followOnce(ctx, first); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("without the leadership: %v", err)
 	}
-	if n := c.fresh().Endpoints.UnfollowedEndpoints(); n != 4 {
+	if n := c.fresh().Endpoints.CountOldIdentities(); n != 4 {
 		t.Errorf("%d endpoints are left to follow, want 4", n)
 	}
 	c.ok(c.LabelFilter.followOnce(ctx, second))

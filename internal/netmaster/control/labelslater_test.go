@@ -26,7 +26,7 @@ func TestLabelsLater(t *testing.T) {
 		if !ok || !r.LabelsLater || r.Group != "web" || e.Identity == g.ID {
 			t.Errorf("%s: endpoint %+v has the identity %+v", id, e, r)
 		}
-		if list := c.view.Endpoints.unfollowed(model.DefaultGlobal().Filter()); len(list) > 0 {
+		if list := c.view.Endpoints.withOldIdentity(model.DefaultGlobal().Filter()); len(list) > 0 {
 			t.Errorf("%s: %v are to follow the label filter", id, list)
 		}
 		u.Key = e.Key

@@ -9,10 +9,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// whenever does a leader's task each time that work is left, which it checks at each of the
+// runWhenNeeded does a leader's task each time that work is left, which it checks at each of the
 // changes, until ctx ends or the leadership is lost. It passes a failure to failed, and
 // tries the task again.
-func whenever(ctx context.Context, changes *waiting.Changes, left func() bool, do func() error, failed func(error)) error {
+func runWhenNeeded(ctx context.Context, changes *waiting.Changes, left func() bool, do func() error, failed func(error)) error {
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 5 * time.Second})
 	for ctx.Err() == nil {
 		err := changes.Until(ctx, func() (bool, error) { return left(), nil })

@@ -9,56 +9,56 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// written is a transaction that notes the keys that are written, as far as they may be
+// keyRecorder is a transaction that notes the keys that are written, as far as they may be
 // locked.
-type written struct {
+type keyRecorder struct {
 	store.Tx
 	keys []string
 }
 
-func (w *written) note(key string) {
+func (w *keyRecorder) note(key string) {
 	if tables.Lockable(key) {
 		w.keys = append(w.keys, key)
 	}
 }
 
-func (w *written) Put(key string, value []byte, lease store.Session) {
+func (w *keyRecorder) Put(key string, value []byte, lease store.Session) {
 	w.note(key)
 	w.Tx.Put(key, value, lease)
 }
 
-func (w *written) Create(key string, value []byte, lease store.Session) error {
+func (w *keyRecorder) Create(key string, value []byte, lease store.Session) error {
 	w.note(key)
 	return w.Tx.Create(key, value, lease)
 }
 
-func (w *written) Delete(key string) {
+func (w *keyRecorder) Delete(key string) {
 	w.note(key)
 	w.Tx.Delete(key)
 }
 
-func (w *written) DeletePrefix(prefix string) {
+func (w *keyRecorder) DeletePrefix(prefix string) {
 	w.note(prefix)
 	w.Tx.DeletePrefix(prefix)
 }
 
-// heedingLocks makes a use-case's transaction refuse to write what waits to be confirmed,
+// respectLocks makes a use-case's transaction refuse to write what waits to be confirmed,
 // but for the change own.
-func heedingLocks(own string, fn func(store.Tx) error) func(store.Tx) error {
+func respectLocks(own string, fn func(store.Tx) error) func(store.Tx) error {
 	return func(tx store.Tx) error {
-		w := &written{Tx: tx}
+		w := &keyRecorder{Tx: tx}
 		if err := fn(w); err != nil || len(w.keys) == 0 {
 			return err
 		}
-		return unlocked(tx, w.keys, own)
+		return checkUnlocked(tx, w.keys, own)
 	}
 }
 
-// unlocked refuses keys that an unconfirmed change other than own has locked. Try writes
+// checkUnlocked refuses keys that an unconfirmed change other than own has locked. Try writes
 // each row that it locks again, unchanged: a transaction that has read one and commits
 // later than Try runs again, and finds the lock here. Missing policies have no row; for
 // them the list is observed.
-func unlocked(tx store.Tx, keys []string, own string) error {
+func checkUnlocked(tx store.Tx, keys []string, own string) error {
 	if slices.ContainsFunc(keys, func(k string) bool { return strings.Contains(k, "/policies/") }) {
 		if err := tx.Observe(tables.PendingScope); err != nil {
 			return err
@@ -80,9 +80,9 @@ func unlocked(tx store.Tx, keys []string, own string) error {
 	return nil
 }
 
-// notOnTrial refuses a tenant of which something waits to be confirmed: a new policy has no
+// checkNothingPending refuses a tenant of which something waits to be confirmed: a new policy has no
 // row that would keep the tenant.
-func notOnTrial(tx store.Tx, k model.TenantName) error {
+func checkNothingPending(tx store.Tx, k model.TenantName) error {
 	all, err := tables.Pendings.List(tx, tables.PendingScope)
 	if err != nil {
 		return err

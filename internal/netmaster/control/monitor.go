@@ -65,7 +65,7 @@ func (hs *Hosts) OpenMonitor(ctx context.Context, a Actor, r MonitorRequest) (*M
 		}
 	}
 	if r.Host != "" && m.Hosts == nil {
-		return nil, scope.noHost(r.Host)
+		return nil, scope.hostNotFound(r.Host)
 	}
 	m.session, err = cluster.OpenMonitor(ctx, hs.commits.store, q)
 	return m, err

@@ -17,7 +17,7 @@ var PodNetwork = model.NetworkKey{Tenant: model.DefaultTenant, Name: "default-ne
 // MakePodNetwork makes PodNetwork, native, with at most one subnet of each family,
 // unless it is there; it is model.ErrConflict when that is another one.
 func (ns *Networks) MakePodNetwork(ctx context.Context, a Actor, subnets []netip.Prefix) error {
-	n := model.Network{Key: PodNetwork, Type: model.NetworkData, Encap: model.EncapVXLAN, Native: true}
+	n := model.Network{Key: PodNetwork, Type: model.NetworkData, Encap: model.EncapVXLAN, Routed: true}
 	for _, p := range subnets {
 		if p.Addr().Is4() {
 			n.Subnet = p
@@ -35,9 +35,9 @@ func (ns *Networks) MakePodNetwork(ctx context.Context, a Actor, subnets []netip
 	return nil
 }
 
-// roomForNative refuses a native network in which an address of a host or of a service
+// checkRoutedSubnet refuses a native network in which an address of a host or of a service
 // would be. Others of its kind are of the same tenant, whose subnets never overlap.
-func (ns *Networks) roomForNative(ctx context.Context, cl *claim, tx store.Tx, n model.Network) error {
+func (ns *Networks) checkRoutedSubnet(ctx context.Context, cl *allocator, tx store.Tx, n model.Network) error {
 	ranges, err := tables.ServiceRanges.Find(tx, tables.ServiceRangesKey{})
 	if err != nil {
 		return err
@@ -47,12 +47,12 @@ func (ns *Networks) roomForNative(ctx context.Context, cl *claim, tx store.Tx, n
 			return model.Errorf(model.ErrConflict, "subnet %q: overlaps the range %s of service addresses; choose another subnet", p, r)
 		}
 	}
-	return ns.farFromMachines(ctx, cl, tx, n)
+	return ns.checkGateways(ctx, cl, tx, n)
 }
 
-// roomOnHosts refuses a network in which an address of the cluster's machines would be:
+// checkHostAddresses refuses a network in which an address of the cluster's machines would be:
 // its containers would not reach them, and hosts would not where they have a route to it.
-func (ns *Networks) roomOnHosts(s Scope, tx store.Tx, n model.Network) error {
+func (ns *Networks) checkHostAddresses(s Scope, tx store.Tx, n model.Network) error {
 	masters, err := netmastersAt(tx)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 
 func nativeNetwork(key string, subnets ...string) model.Network {
 	n := network(key, subnets...)
-	n.Native = true
+	n.Routed = true
 	return n
 }
 
@@ -29,7 +29,7 @@ func TestPodNetwork(t *testing.T) {
 		}
 	}
 	n, ok := c.fresh().Networks.Get(PodNetwork)
-	if !ok || !n.Native || n.Encap != model.EncapVXLAN || n.Subnet != four || n.Subnet6 != six {
+	if !ok || !n.Routed || n.Encap != model.EncapVXLAN || n.Subnet != four || n.Subnet6 != six {
 		t.Errorf("made %+v, %v", n, ok)
 	}
 	c.refused(model.ErrConflict, "ipv6Subnet", func() error { return ensure(four) })

@@ -27,7 +27,7 @@ func NetProfile(v *View, k model.NetProfileKey) (model.NetProfile, bool) {
 // name it.
 func ChangeNetProfile(valid model.Valid[model.NetProfile]) Change {
 	p := valid.Value()
-	return changeOf(rankBeside, tables.NetProfiles, p.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+	return changeOf(rankSettings, tables.NetProfiles, p.Key, valid, func(_ context.Context, tx store.Tx, _ *allocator) error {
 		old, err := tables.NetProfiles.Find(tx, p.Key)
 		if err != nil {
 			return err

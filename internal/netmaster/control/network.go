@@ -39,7 +39,7 @@ func lessNetwork(a, b model.NetworkKey) int {
 func (ns *Networks) ChangeNetwork(valid model.Valid[model.Network]) Change {
 	n := valid.Value()
 	n.Tag, n.ID, n.Identity, n.ByTenant, n.Allowed = 0, 0, 0, false, false
-	ch := changeOf(rankNetwork, tables.Networks, n.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankNetwork, tables.Networks, n.Key, valid, func(ctx context.Context, tx store.Tx, cl *allocator) error {
 		return ns.putNetwork(ctx, tx, cl, n)
 	})
 	for _, p := range subnetsOf(n) { // creators of neighbouring subnets write these too
@@ -48,7 +48,7 @@ func (ns *Networks) ChangeNetwork(valid model.Valid[model.Network]) Change {
 	return ch.of(ownNetwork(n.Key))
 }
 
-func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n model.Network) error {
+func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *allocator, n model.Network) error {
 	name := tables.NameKey{Tenant: n.Key.Tenant, Name: string(n.Key.Name)}
 	ik, err := internKey(model.IdentityRecord{Network: n.Key})
 	if err != nil {
@@ -83,7 +83,7 @@ func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n mo
 			return model.Errorf(model.ErrConflict, "subnet %q: overlaps the cluster's private subnet %s, whose addresses each host uses for its containers; "+
 				"choose another subnet, or, while there is no network, another private subnet ('netctl global set --private-subnet a.b.0.0/16')", n.Subnet, g.PvtSubnet)
 		}
-		if err := outsideServices(tx, "subnet", n.Subnet); err != nil {
+		if err := refuseServiceRanges(tx, "subnet", n.Subnet); err != nil {
 			return err
 		}
 		if err := claimSubnet(tx, n.Key, "subnet", n.Subnet); err != nil {
@@ -94,7 +94,7 @@ func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n mo
 		if model.PvtSubnet6.Overlaps(n.Subnet6) {
 			return model.Errorf(model.ErrConflict, "ipv6Subnet %q: overlaps the private subnet %s, whose addresses each host uses for its containers; choose another subnet", n.Subnet6, model.PvtSubnet6)
 		}
-		if err := outsideServices(tx, "ipv6Subnet", n.Subnet6); err != nil {
+		if err := refuseServiceRanges(tx, "ipv6Subnet", n.Subnet6); err != nil {
 			return err
 		}
 		if err := claimSubnet(tx, n.Key, "ipv6Subnet", n.Subnet6); err != nil {
@@ -106,23 +106,23 @@ func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n mo
 			return err
 		}
 	}
-	if err := ns.roomOnHosts(cl.actor.Scope(), tx, n); err != nil {
+	if err := ns.checkHostAddresses(cl.actor.Scope(), tx, n); err != nil {
 		return err
 	}
-	if err := limit(cl.actor, tx, &n); err != nil {
+	if err := checkHostRoutes(cl.actor, tx, &n); err != nil {
 		return err
 	}
-	if n.Native {
-		if err := ns.roomForNative(ctx, cl, tx, n); err != nil {
+	if n.Routed {
+		if err := ns.checkRoutedSubnet(ctx, cl, tx, n); err != nil {
 			return err
 		}
 	}
 	if n.Encap == model.EncapVLAN && n.ByTenant {
-		if err := ns.farFromMachines(ctx, cl, tx, n); err != nil {
+		if err := ns.checkGateways(ctx, cl, tx, n); err != nil {
 			return err
 		}
 	}
-	if err := ns.apartOf(ctx, cl.actor.Scope(), tx, n); err != nil {
+	if err := ns.checkDisjoint(ctx, cl.actor.Scope(), tx, n); err != nil {
 		return err
 	}
 	if n.Tag, err = takeTag(ctx, tx, cl, n); err != nil {
@@ -162,17 +162,17 @@ func sameNetwork(old, n model.Network) (err error) {
 		{"ipv6Subnet", old.Subnet6, n.Subnet6},
 		{"ipv6Gateway", old.Gateway6, n.Gateway6},
 		{"cfgdTag", old.CfgdTag, n.CfgdTag},
-		{"native", old.Native, n.Native},
+		{"native", old.Routed, n.Routed},
 	} {
 		if f.old != f.new {
-			err = also(err, immutable(f.name, f.old, f.new))
+			err = joinRefusals(err, immutable(f.name, f.old, f.new))
 		}
 	}
 	return err
 }
 
-// limit notes whether a network may change hosts' routes, or refuses it.
-func limit(a Actor, tx store.Tx, n *model.Network) error {
+// checkHostRoutes notes whether a network may change hosts' routes, or refuses it.
+func checkHostRoutes(a Actor, tx store.Tx, n *model.Network) error {
 	if n.ByTenant, n.Allowed = !a.admin, false; !n.ByTenant {
 		return nil
 	}
@@ -187,7 +187,7 @@ func limit(a Actor, tx store.Tx, n *model.Network) error {
 	for _, p := range subnetsOf(*n) {
 		n.Allowed = n.Allowed && g.TenantPrefixes.Contains(p)
 	}
-	if n.Native && !n.Allowed {
+	if n.Routed && !n.Allowed {
 		return a.mayChangeHosts("native", "true", "a native network outside of the cluster's tenantPrefixes")
 	}
 	return nil
@@ -230,7 +230,7 @@ func tagKind(e model.Encap) tables.NumberKind {
 }
 
 // takeTag takes the tag asked for, or a free one.
-func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint32, error) {
+func takeTag(ctx context.Context, tx store.Tx, cl *allocator, n model.Network) (uint32, error) {
 	g, err := tables.Globals.Get(tx, tables.GlobalKey{})
 	if err != nil {
 		return 0, err
@@ -257,7 +257,7 @@ func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint
 		return 0, model.Errorf(model.ErrConflict, "pktTag \"%d\": is used by %s", n.ReqTag, cl.actor.Scope().tagOwner(row.Value))
 	}
 	if n.Encap == model.EncapVLAN {
-		if err := cl.mayTakeVLAN(ctx, n.ReqTag); err != nil {
+		if err := cl.checkVLAN(ctx, n.ReqTag); err != nil {
 			return 0, err
 		}
 	}
@@ -276,11 +276,11 @@ func (ns *Networks) DeleteNetwork(k model.NetworkKey) Deletion {
 		if n, _ := v.Networks.Get(k); n.Type == model.NetworkInfra {
 			return ns.deleteInfra(ctx, u, k)
 		}
-		return ns.dropNetwork(ctx, u, k)
+		return ns.removeNetwork(ctx, u, k)
 	}}
 }
 
-func (ns *Networks) dropNetwork(ctx context.Context, u *usecase, k model.NetworkKey) error {
+func (ns *Networks) removeNetwork(ctx context.Context, u *usecase, k model.NetworkKey) error {
 	_, err := u.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
 		ik, err := internKey(model.IdentityRecord{Network: k})
 		if err != nil {
@@ -296,10 +296,10 @@ func (ns *Networks) dropNetwork(ctx context.Context, u *usecase, k model.Network
 		if err := u.actor.mayDelete(tx, ownNetwork(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(u.actor.Scope(), tx, tables.TargetNetwork(k), tables.AddressesOf(k)); err != nil {
+		if err := checkUnreferenced(u.actor.Scope(), tx, tables.TargetNetwork(k), tables.AddressesOf(k)); err != nil {
 			return err
 		}
-		if err := ns.unused(tx, k); err != nil {
+		if err := ns.checkNoAddressInUse(tx, k); err != nil {
 			return err
 		}
 		for _, p := range subnetsOf(n) {
@@ -338,8 +338,8 @@ func (ns *Networks) dropNetwork(ctx context.Context, u *usecase, k model.Network
 	return err
 }
 
-// unused checks that no address of a network is in use. Every endpoint has one.
-func (ns *Networks) unused(tx store.Tx, k model.NetworkKey) error {
+// checkNoAddressInUse checks that no address of a network is in use. Every endpoint has one.
+func (ns *Networks) checkNoAddressInUse(tx store.Tx, k model.NetworkKey) error {
 	scope := tables.AddressesOf(k)
 	if err := tx.Observe(scope); err != nil {
 		return err
@@ -350,16 +350,16 @@ func (ns *Networks) unused(tx store.Tx, k model.NetworkKey) error {
 		if err != nil {
 			return err
 		}
-		if err := ns.allExpired(kvs); err != nil || len(kvs) < limit {
+		if err := ns.checkReservationsExpired(kvs); err != nil || len(kvs) < limit {
 			return err
 		}
 	}
 	return model.Errorf(model.ErrInUse, "many of its addresses are reserved")
 }
 
-// allExpired checks that addresses are reserved only, and no longer. Of endpoints it
+// checkReservationsExpired checks that addresses are reserved only, and no longer. Of endpoints it
 // names a host's own one last: that goes by itself with the others.
-func (ns *Networks) allExpired(addresses []store.KV) error {
+func (ns *Networks) checkReservationsExpired(addresses []store.KV) error {
 	var host error
 	for _, kv := range addresses {
 		row, err := tables.Addresses.Decode(kv)

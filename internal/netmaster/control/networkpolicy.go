@@ -34,7 +34,7 @@ func policyTargets(p model.Policy) (out []policyTarget) {
 // tenant, and what belongs to Kubernetes, only it changes.
 func (ps *Policies) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change {
 	p := valid.Value()
-	ch := changeOf(rankMember, tables.Policies, p.Key, valid, func(_ context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankMember, tables.Policies, p.Key, valid, func(_ context.Context, tx store.Tx, cl *allocator) error {
 		if err := cl.actor.mayWriteTier(tx, p.Key, p.Tier); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (ps *Policies) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change 
 // model.ErrExhausted. In a list it comes after its policy.
 func (ps *Policies) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner model.PolicyOwner) Change {
 	r := valid.Value()
-	ch := changeOf(rankPolicyRule, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankPolicyRule, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, cl *allocator) error {
 		if err := cl.actor.mayWriteTier(tx, r.Key.PolicyKey(), 0); err != nil {
 			return err
 		}
@@ -96,9 +96,9 @@ func (ps *Policies) DeleteNetworkRule(k model.RuleKey, owner model.PolicyOwner) 
 	return d
 }
 
-// leaveRules touches the network policy of a rule that goes, and refuses to leave a policy
+// checkRulesRemain touches the network policy of a rule that goes, and refuses to leave a policy
 // that says nothing.
-func (ps *Policies) leaveRules(tx store.Tx, gone model.RuleKey) error {
+func (ps *Policies) checkRulesRemain(tx store.Tx, gone model.RuleKey) error {
 	k := gone.PolicyKey()
 	p, err := tables.Policies.Get(tx, k)
 	if err != nil {
@@ -106,7 +106,7 @@ func (ps *Policies) leaveRules(tx store.Tx, gone model.RuleKey) error {
 	}
 	if !p.Default.Decides() {
 		// One rule of the view is enough: to look for any costs the store as much as there are.
-		other, err := tables.Rules.Find(tx, ps.policyView.ruleBeside(gone))
+		other, err := tables.Rules.Find(tx, ps.policyView.siblingRule(gone))
 		if err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func (ps *Policies) leaveRules(tx store.Tx, gone model.RuleKey) error {
 // rules there are. Its errors are those of ChangeNetworkPolicy and ChangeNetworkRule.
 func (ps *Policies) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]) Change {
 	n := valid.Value()
-	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(_ context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(_ context.Context, tx store.Tx, cl *allocator) error {
 		if err := cl.actor.mayWriteTier(tx, n.Policy.Key, n.Policy.Tier); err != nil {
 			return err
 		}
@@ -159,12 +159,12 @@ func (ps *Policies) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy])
 	return ch
 }
 
-func (ps *Policies) replacePolicy(tx store.Tx, cl *claim, n model.NetworkPolicy) error {
+func (ps *Policies) replacePolicy(tx store.Tx, cl *allocator, n model.NetworkPolicy) error {
 	k := n.Policy.Key
 	if err := ps.putPolicy(tx, n.Policy); err != nil {
 		return err
 	}
-	if err := settled(tx, k); err != nil {
+	if err := checkNoReplacement(tx, k); err != nil {
 		return err
 	}
 	before, err := tables.Rules.List(tx, tables.RulesOf(k))
@@ -172,7 +172,7 @@ func (ps *Policies) replacePolicy(tx store.Tx, cl *claim, n model.NetworkPolicy)
 		return err
 	}
 	changed := differences(before, n.Rules)
-	if len(changed) > overlong && cl.commits { // that fails in the end: at once
+	if len(changed) > maxRulesPerApply && cl.commits { // that fails in the end: at once
 		return model.Errorf(store.ErrTooLarge, "%d rules change", len(changed))
 	}
 	if len(changed) > 0 {

@@ -11,7 +11,7 @@ import (
 
 // NetworkView is the View's part with networks.
 type NetworkView struct {
-	networksCame waiting.Changes // or went
+	networksChanged waiting.Changes // or went
 
 	mu          *sync.RWMutex // the View's
 	networkRows *rows[model.NetworkKey, model.Network]
@@ -50,5 +50,5 @@ func (nv *NetworkView) TagsInUse(e model.Encap) string {
 
 func (nv *NetworkView) enterNetwork(ch tables.Change) {
 	nv.networkRows.enter(ch)
-	nv.networksCame.Tell()
+	nv.networksChanged.Notify()
 }

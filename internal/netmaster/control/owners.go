@@ -16,16 +16,16 @@ import (
 
 // Everything that is allocated has an owner, an object that says so itself: the rows
 // under tables.AllocPrefix and the records of identities follow from the objects
-// (wantsOf). The use-cases write both in one transaction, so that at every revision of
+// (expectedRows). The use-cases write both in one transaction, so that at every revision of
 // the store the one fits the other. What does not is damage: of a restored part of a
 // backup, of a hand in the store, of a fault of this program's.
 
 // The kinds of OwnerFinding.
 const (
-	OwnedByNobody = "owned-by-nobody" // an allocation whose owner is not there, or does not have it
+	NoOwner       = "owned-by-nobody" // an allocation whose owner is not there, or does not have it
 	Leftover      = "leftover"        // the same, left behind on purpose by a deletion: it counts as gone
 	NotAllocated  = "not-allocated"   // an owner has what is not allocated, or is another one's
-	LacksObject   = "lacks-object"    // an object names one that is not there
+	MissingObject = "lacks-object"    // an object names one that is not there
 	Unreadable    = "unreadable"      // a row that cannot be read
 	NewerRecord   = "newer-record"    // a row of a newer version than this program writes: it can be read only
 	UnknownRecord = "unknown-record"  // a row of no table that this program knows
@@ -38,10 +38,10 @@ type OwnerFinding struct {
 	Text   string // a sentence
 	Repair bool   // RepairOwners puts it right, or tries to
 
-	at    ownedAt
-	mod   store.Revision // of the row; 0 = there is none
-	said  string         // by the entry of the row; "" = there is none
-	owner string         // the key of the owner's row, of NotAllocated
+	at           ownedAt
+	mod          store.Revision // of the row; 0 = there is none
+	claimedOwner string         // by the entry of the row; "" = there is none
+	owner        string         // the key of the owner's row, of NotAllocated
 }
 
 // ledger is the store's state at one revision.
@@ -53,7 +53,7 @@ type ledger struct {
 
 // claimant is an object that wants something.
 type claimant struct {
-	want
+	expectedRow
 	key, object string // of its row
 }
 
@@ -87,7 +87,7 @@ func (re *Repair) readLedger(ctx context.Context) (*ledger, error) {
 		l.bad = append(l.bad, OwnerFinding{Kind: NewerRecord, Object: noun, Text: fmt.Sprintf("%d records (for one %s) are of a newer version than this netmaster writes: it reads them, and refuses to change them", len(newer[noun]), newer[noun][0])})
 	}
 	for key, ch := range l.rows {
-		for _, w := range wantsOf(ch.Value) {
+		for _, w := range expectedRows(ch.Value) {
 			l.wanted[w.at()] = append(l.wanted[w.at()], claimant{w, key, describe(ch)})
 		}
 	}
@@ -119,14 +119,14 @@ func (l *ledger) plan() {
 
 // wantPlanned is the entry of a network of a tenant that shares networks in the plan of
 // all such.
-func wantPlanned(n model.Network, p netip.Prefix) want {
-	return want{
+func wantPlanned(n model.Network, p netip.Prefix) expectedRow {
+	return expectedRow{
 		key: tables.Plans.Key(tables.PlanKey{}), entry: p.String(), what: "subnet " + p.String() + " in the plan of shared networks",
 		have: func(value any) bool {
 			plan, ok := value.(tables.Plan)
 			return ok && plan.Subnets[p.String()] == n.Key
 		},
-		put: func(_ context.Context, tx store.Tx, _ *claim) error { return planNetwork(Scope{}, tx, n) },
+		put: func(_ context.Context, tx store.Tx, _ *allocator) error { return planNetwork(Scope{}, tx, n) },
 	}
 }
 
@@ -175,25 +175,25 @@ func (re *Repair) Owners(ctx context.Context) ([]OwnerFinding, error) {
 			if there && w.have(row.Value) {
 				continue
 			}
-			out = append(out, l.lacking(w, row, there))
+			out = append(out, l.missing(w, row, there))
 		}
 	}
 	for key, ch := range l.rows {
 		for _, a := range allocationsIn(ch) {
 			if len(l.wanted[ownedAt{key, a.entry}]) == 0 {
-				kind := OwnedByNobody
+				kind := NoOwner
 				if ref, ok := ch.Value.(tables.Reference); ok && ref.Kind == ruleReference {
 					kind = Leftover
 				}
 				out = append(out, OwnerFinding{
-					Kind: kind, Object: a.what, Repair: true, at: ownedAt{key, a.entry}, mod: ch.Mod, said: a.said,
+					Kind: kind, Object: a.what, Repair: true, at: ownedAt{key, a.entry}, mod: ch.Mod, claimedOwner: a.said,
 					Text: a.what + " is allocated without an owner: " + a.said,
 				})
 			}
 		}
-		for _, k := range slices.Sorted(maps.Keys(needed(ch.Value))) {
+		for _, k := range slices.Sorted(maps.Keys(requiredObjects(ch.Value))) {
 			if _, there := l.rows[k]; !there {
-				out = append(out, OwnerFinding{Kind: LacksObject, Object: describe(ch), Text: fmt.Sprintf("%s names %s, which does not exist", describe(ch), needed(ch.Value)[k])})
+				out = append(out, OwnerFinding{Kind: MissingObject, Object: describe(ch), Text: fmt.Sprintf("%s names %s, which does not exist", describe(ch), requiredObjects(ch.Value)[k])})
 			}
 		}
 	}
@@ -203,9 +203,9 @@ func (re *Repair) Owners(ctx context.Context) ([]OwnerFinding, error) {
 	return out, nil
 }
 
-// lacking says that an object has what the row does not give it.
-func (l *ledger) lacking(w claimant, row tables.Change, there bool) OwnerFinding {
-	f := OwnerFinding{Kind: NotAllocated, Object: w.object, Repair: true, at: w.at(), mod: row.Mod, owner: w.key, said: saidAt(row, w.entry)}
+// missing says that an object has what the row does not give it.
+func (l *ledger) missing(w claimant, row tables.Change, there bool) OwnerFinding {
+	f := OwnerFinding{Kind: NotAllocated, Object: w.object, Repair: true, at: w.at(), mod: row.Mod, owner: w.key, claimedOwner: ownerIn(row, w.entry)}
 	f.Text = fmt.Sprintf("%s has %s, which is not allocated: it may be given to another one", w.object, w.what)
 	if !there {
 		return f
@@ -217,14 +217,14 @@ func (l *ledger) lacking(w claimant, row tables.Change, there bool) OwnerFinding
 			return f
 		}
 	}
-	if f.said != "" {
-		f.Text = fmt.Sprintf("%s has %s, which is allocated to another one: %s", w.object, w.what, f.said)
+	if f.claimedOwner != "" {
+		f.Text = fmt.Sprintf("%s has %s, which is allocated to another one: %s", w.object, w.what, f.claimedOwner)
 	}
 	return f
 }
 
-// saidAt is what a row says of whose an entry is; "" = it has no such entry.
-func saidAt(row tables.Change, entry string) string {
+// ownerIn is what a row says of whose an entry is; "" = it has no such entry.
+func ownerIn(row tables.Change, entry string) string {
 	for _, a := range allocationsIn(row) {
 		if a.entry == entry {
 			return a.said

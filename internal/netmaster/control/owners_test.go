@@ -160,10 +160,10 @@ func TestOwnedByNobody(t *testing.T) {
 			return tables.Names.Put(tx, tables.Name{NameKey: tables.NameKey{Tenant: "default", Name: "gone"}, Kind: "network"})
 		}},
 		{`reference of endpoint "default:n1:gone" to group "default:g1"`, func(tx store.Tx) error {
-			return refer(tx, tables.TargetGroup(groupKey("g1")), "endpoint", "default:n1:gone")
+			return addReference(tx, tables.TargetGroup(groupKey("g1")), "endpoint", "default:n1:gone")
 		}},
 		{`reference of rule "default:gone:1" to group "default:g1"`, func(tx store.Tx) error {
-			return refer(tx, tables.TargetGroup(groupKey("g1")), ruleReference, "default:gone:1")
+			return addReference(tx, tables.TargetGroup(groupKey("g1")), ruleReference, "default:gone:1")
 		}},
 		{"subnet 10.9.0.0/24 of tenant default", func(tx store.Tx) error {
 			return claimSubnet(tx, netKey("gone"), "subnet", netip.MustParsePrefix("10.9.0.0/24"))
@@ -191,7 +191,7 @@ func TestOwnedByNobody(t *testing.T) {
 		got[f.Object] = f
 	}
 	for _, b := range bad {
-		kind := OwnedByNobody
+		kind := NoOwner
 		if strings.HasPrefix(b.what, "reference of rule") {
 			kind = Leftover
 		}

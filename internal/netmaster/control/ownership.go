@@ -20,8 +20,8 @@ type Ownership struct {
 // Whose an object is, its record says (Object): an object of Kubernetes, or the users.
 // Each transaction that changes or deletes it has read the record.
 
-// ownable is the part of a change, or of a deletion, that can belong to Kubernetes.
-type ownable struct {
+// ownedPart is the part of a change, or of a deletion, that can belong to Kubernetes.
+type ownedPart struct {
 	model.Owned
 	// object reads, into the read set, which object of Kubernetes has it; there tells
 	// whether it exists. give writes that.
@@ -29,8 +29,8 @@ type ownable struct {
 	give   func(tx store.Tx, object string) error
 }
 
-func ownedRow[K comparable, V any](kind string, table *tables.Table[K, V], k K, object func(*V) *string) *ownable {
-	return &ownable{
+func ownedRow[K comparable, V any](kind string, table *tables.Table[K, V], k K, object func(*V) *string) *ownedPart {
+	return &ownedPart{
 		Owned: model.Owned{Kind: kind, Key: table.Show(k)},
 		object: func(tx store.Tx) (string, bool, error) {
 			row, err := table.Find(tx, k)
@@ -47,28 +47,28 @@ func ownedRow[K comparable, V any](kind string, table *tables.Table[K, V], k K, 
 	}
 }
 
-func ownTenant(k model.TenantName) *ownable {
+func ownTenant(k model.TenantName) *ownedPart {
 	return ownedRow("tenant", tables.Tenants, k, func(t *model.Tenant) *string { return &t.Object })
 }
 
-func ownNetwork(k model.NetworkKey) *ownable {
+func ownNetwork(k model.NetworkKey) *ownedPart {
 	return ownedRow("network", tables.Networks, k, func(n *model.Network) *string { return &n.Object })
 }
 
-func ownGroup(k model.GroupKey) *ownable {
+func ownGroup(k model.GroupKey) *ownedPart {
 	return ownedRow("endpointGroup", tables.Groups, k, func(g *model.Group) *string { return &g.Object })
 }
 
-func ownPolicy(k model.PolicyKey) *ownable {
+func ownPolicy(k model.PolicyKey) *ownedPart {
 	return ownedRow("policy", tables.Policies, k, func(p *model.Policy) *string { return &p.Object })
 }
 
-func ownNetProfile(k model.NetProfileKey) *ownable {
+func ownNetProfile(k model.NetProfileKey) *ownedPart {
 	return ownedRow("netprofile", tables.NetProfiles, k, func(p *model.NetProfile) *string { return &p.Object })
 }
 
 // ownedBy finds what can belong to Kubernetes. The error is of kind model.ErrInvalid.
-func ownedBy(o model.Owned) (*ownable, error) {
+func ownedBy(o model.Owned) (*ownedPart, error) {
 	switch o.Kind {
 	case "tenant":
 		return parsedOwned(o.Key, model.ParseTenantName, ownTenant)
@@ -84,7 +84,7 @@ func ownedBy(o model.Owned) (*ownable, error) {
 	return nil, model.InvalidField("kind", o.Kind, "must be one of tenant, network, endpointGroup, policy, netprofile: nothing else belongs to an object of Kubernetes")
 }
 
-func parsedOwned[K any](key string, parse func(string) (K, error), own func(K) *ownable) (*ownable, error) {
+func parsedOwned[K any](key string, parse func(string) (K, error), own func(K) *ownedPart) (*ownedPart, error) {
 	k, err := parse(key)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (v *View) Ownerships() (all []model.Ownership) {
 }
 
 // of returns the part of the change that can belong to Kubernetes.
-func (ch Change) of(o *ownable) Change {
+func (ch Change) of(o *ownedPart) Change {
 	ch.owned = o
 	if ch.late != nil {
 		ch.late.owned = o
@@ -127,7 +127,7 @@ func (ch Change) of(o *ownable) Change {
 }
 
 // do puts the change's object, if it is its author's to change.
-func (ch *Change) do(ctx context.Context, tx store.Tx, cl *claim) error {
+func (ch *Change) do(ctx context.Context, tx store.Tx, cl *allocator) error {
 	if ch.owned == nil {
 		return ch.put(ctx, tx, cl)
 	}
@@ -154,13 +154,13 @@ func (ch *Change) do(ctx context.Context, tx store.Tx, cl *claim) error {
 	}
 	if err := ch.put(ctx, tx, cl); err != nil {
 		if slices.ContainsFunc(refusals, func(kind error) bool { return errors.Is(err, kind) }) {
-			return belongs(ch.owned.Owned, object)
+			return checkUserOwned(ch.owned.Owned, object)
 		}
 		return err
 	}
 	now, err := tx.Peek(ch.key)
 	if err == nil && (now.Mod != was.Mod || now.Mod == store.Pending) {
-		err = belongs(ch.owned.Owned, object)
+		err = checkUserOwned(ch.owned.Owned, object)
 	}
 	return err
 }
@@ -176,30 +176,30 @@ func (a Actor) mayTake(o model.Owned, object string, there bool) error {
 	return nil
 }
 
-// belongs refuses that users change what an object of Kubernetes owns.
-func belongs(o model.Owned, object string) error {
+// checkUserOwned refuses that users change what an object of Kubernetes owns.
+func checkUserOwned(o model.Owned, object string) error {
 	return model.Errorf(model.ErrConflict, "%s belongs to Kubernetes: change or delete it there, as %s, or give it to users first ('netctl release %s %s')",
 		o, model.Ownership{Owned: o, Object: object}.Resource(), o.Kind, o.Key)
 }
 
 // mayDelete refuses to delete what is another one's.
-func (a Actor) mayDelete(tx store.Tx, o *ownable) error {
+func (a Actor) mayDelete(tx store.Tx, o *ownedPart) error {
 	object, _, err := o.object(tx)
 	switch {
 	case err != nil || object == a.object:
 		return err
 	case a.object == "":
-		return belongs(o.Owned, object)
+		return checkUserOwned(o.Owned, object)
 	}
 	return model.Errorf(model.ErrConflict, "%s does not belong to %s", o.Owned, model.Ownership{Owned: o.Owned, Object: a.object}.Resource())
 }
 
 // ReplaceContivPolicy creates a Contiv policy with its rules, or makes one and all of
 // its rules what they are here, at once, as ReplaceNetworkPolicy does.
-func (ps *Policies) ReplaceContivPolicy(valid model.Valid[model.RuledPolicy]) Change {
+func (ps *Policies) ReplaceContivPolicy(valid model.Valid[model.PolicyWithRules]) Change {
 	n := valid.Value().General()
 	k := n.Policy.Key
-	ch := changeOf(rankMember, tables.Policies, k, valid, func(_ context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankMember, tables.Policies, k, valid, func(_ context.Context, tx store.Tx, cl *allocator) error {
 		return ps.replacePolicy(tx, cl, n)
 	})
 	inContivWords[model.Policy, model.ContivPolicy](&ch)

@@ -76,8 +76,8 @@ func TestReplaceContivPolicy(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/16"), group("g", "n"))
 	a := c.leader().For("p", false)
-	ruled := func(n int, change func(*model.Rule)) model.RuledPolicy {
-		p := model.RuledPolicy{Policy: policy("p")}
+	ruled := func(n int, change func(*model.Rule)) model.PolicyWithRules {
+		p := model.PolicyWithRules{Policy: policy("p")}
 		for i := range n {
 			r := rule("p", fmt.Sprint("r", i))
 			change(&r)
@@ -85,7 +85,7 @@ func TestReplaceContivPolicy(t *testing.T) {
 		}
 		return p
 	}
-	put := func(p model.RuledPolicy) error {
+	put := func(p model.PolicyWithRules) error {
 		_, err := c.Put(testContext(t), a, c.Policies.ReplaceContivPolicy(mustBe(c, p)))
 		return err
 	}

@@ -11,51 +11,51 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// want is a row of allocations, or an entry of one, that an object has to have.
-type want struct {
+// expectedRow is a row of allocations, or an entry of one, that an object has to have.
+type expectedRow struct {
 	key, entry string // of the row, and in it; "" = the row itself
 	what       string // for people
 	// have tells whether the row's value gives the object what it wants.
 	have func(value any) bool
 	// put writes the allocation; it is called when the row lacks it, and no other owner has
 	// a right to it.
-	put func(ctx context.Context, tx store.Tx, cl *claim) error
+	put func(ctx context.Context, tx store.Tx, cl *allocator) error
 }
 
 // at names the row or entry.
-func (w want) at() ownedAt { return ownedAt{w.key, w.entry} }
+func (w expectedRow) at() ownedAt { return ownedAt{w.key, w.entry} }
 
 type ownedAt struct{ key, entry string }
 
-func wantRow[K comparable, V any](t *tables.Table[K, V], v V, same func(V) bool) want {
+func wantRow[K comparable, V any](t *tables.Table[K, V], v V, same func(V) bool) expectedRow {
 	k := t.KeyOf(v)
-	return want{
+	return expectedRow{
 		key: t.Key(k), what: t.Noun() + " " + t.Show(k),
 		have: func(value any) bool {
 			x, ok := value.(V)
 			return ok && same(x)
 		},
-		put: func(_ context.Context, tx store.Tx, _ *claim) error { return t.Put(tx, v) },
+		put: func(_ context.Context, tx store.Tx, _ *allocator) error { return t.Put(tx, v) },
 	}
 }
 
-func wantReference(t tables.Target, kind, from string) want {
+func wantReference(t tables.Target, kind, from string) expectedRow {
 	w := wantRow(tables.References, tables.Reference{RefKey: tables.RefKey{Target: t, Kind: kind, From: from}}, func(tables.Reference) bool { return true })
 	w.what = fmt.Sprintf("reference of %s %q to %s %q", kind, from, t.Kind, string(t.Tenant)+":"+t.Name)
 	return w
 }
 
-func wantNumber(kind tables.NumberKind, x uint32, owner string, same func(tables.Number) bool) want {
+func wantNumber(kind tables.NumberKind, x uint32, owner string, same func(tables.Number) bool) expectedRow {
 	return wantRow(tables.Numbers, tables.Number{NumberKey: tables.NumberKey{Kind: kind, Number: x}, Owner: owner}, same)
 }
 
-func wantName(t model.TenantName, name, kind string) want {
+func wantName(t model.TenantName, name, kind string) expectedRow {
 	return wantRow(tables.Names, tables.Name{NameKey: tables.NameKey{Tenant: t, Name: name}, Kind: kind}, func(n tables.Name) bool { return n.Kind == kind })
 }
 
 // wantIdentity is the record of an identity whose contents are known, and all that the
 // record wants.
-func wantIdentity(of model.IdentityRecord, id model.Identity) []want {
+func wantIdentity(of model.IdentityRecord, id model.Identity) []expectedRow {
 	if id == 0 { // of before there were such
 		return nil
 	}
@@ -63,8 +63,8 @@ func wantIdentity(of model.IdentityRecord, id model.Identity) []want {
 	return append(wantsOfIdentity(of), wantRow(tables.Identities, of, func(r model.IdentityRecord) bool { return r.Network == of.Network && r.Group == of.Group }))
 }
 
-// wantsOf lists what an object, which is a row of intent, has to have beside itself.
-func wantsOf(o any) []want {
+// expectedRows lists what an object, which is a row of intent, has to have beside itself.
+func expectedRows(o any) []expectedRow {
 	switch o := o.(type) {
 	case model.Tenant:
 		return wantsOfTenant(o)
@@ -78,7 +78,7 @@ func wantsOf(o any) []want {
 		if o.Owner == model.OwnerKubernetes { // its addresses are Kubernetes' own
 			return nil
 		}
-		out := []want{wantReference(tables.TargetNetwork(o.Network), "service", o.Key.String())}
+		out := []expectedRow{wantReference(tables.TargetNetwork(o.Network), "service", o.Key.String())}
 		for _, a := range o.Addrs {
 			out = append(out, wantRow(tables.Addresses, tables.Address{AddressKey: tables.AddressKey{Network: o.Network, Addr: a}, Service: o.Key.Name},
 				func(x tables.Address) bool { return x.Service == o.Key.Name }))
@@ -95,7 +95,7 @@ func wantsOf(o any) []want {
 			return referencesTo(ruleTargets(*o.Rule), ruleReference, o.Key.String())
 		}
 	case model.AppProfile:
-		var out []want
+		var out []expectedRow
 		for _, g := range o.Groups {
 			out = append(out, wantReference(tables.TargetGroup(model.GroupKey{Tenant: o.Key.Tenant, Name: g}), "appprofile", o.Key.String()))
 		}
@@ -104,14 +104,14 @@ func wantsOf(o any) []want {
 	return nil
 }
 
-func referencesTo(targets []policyTarget, kind, from string) (out []want) {
+func referencesTo(targets []policyTarget, kind, from string) (out []expectedRow) {
 	for _, t := range targets {
 		out = append(out, wantReference(t.target, kind, from))
 	}
 	return out
 }
 
-func wantsOfTenant(t model.Tenant) (out []want) {
+func wantsOfTenant(t model.Tenant) (out []expectedRow) {
 	if t.Router != 0 {
 		out = append(out, wantNumber(tables.NumberRouter, uint32(t.Router), string(t.Name), func(n tables.Number) bool { return n.Owner == string(t.Name) }))
 	}
@@ -121,10 +121,10 @@ func wantsOfTenant(t model.Tenant) (out []want) {
 	return out
 }
 
-func wantsOfNetwork(n model.Network) []want {
+func wantsOfNetwork(n model.Network) []expectedRow {
 	key := n.Key.String()
 	mine := func(x tables.Number) bool { return x.Owner == key }
-	out := []want{
+	out := []expectedRow{
 		wantName(n.Key.Tenant, string(n.Key.Name), "network"),
 		wantNumber(tagKind(n.Encap), n.Tag, key, mine),
 		wantNumber(tables.NumberNetwork, uint32(n.ID), key, mine),
@@ -137,19 +137,19 @@ func wantsOfNetwork(n model.Network) []want {
 }
 
 // wantSubnet is the entry of a subnet in its tenant's blocks.
-func wantSubnet(n model.NetworkKey, p netip.Prefix) want {
-	return want{
+func wantSubnet(n model.NetworkKey, p netip.Prefix) expectedRow {
+	return expectedRow{
 		key: tables.Subnets.Key(bucketOf(n.Tenant, p)), entry: p.String(), what: fmt.Sprintf("subnet %s of tenant %s", p, n.Tenant),
 		have: func(value any) bool {
 			b, ok := value.(tables.SubnetBucket)
 			return ok && b.Subnets[p.String()] == n.Name
 		},
-		put: func(_ context.Context, tx store.Tx, _ *claim) error { return claimSubnet(tx, n, "subnet", p) },
+		put: func(_ context.Context, tx store.Tx, _ *allocator) error { return claimSubnet(tx, n, "subnet", p) },
 	}
 }
 
-func wantsOfGroup(g model.Group) []want {
-	out := []want{
+func wantsOfGroup(g model.Group) []expectedRow {
+	out := []expectedRow{
 		wantName(g.Key.Tenant, string(g.Key.Name), "endpoint group"),
 		wantReference(tables.TargetNetwork(g.NetworkKey()), "group", g.Key.String()),
 	}
@@ -159,13 +159,13 @@ func wantsOfGroup(g model.Group) []want {
 		out = append(out, wantReference(r.target, "group", g.Key.String()))
 	}
 	if g.Pool.IsValid() {
-		out = append(out, want{
+		out = append(out, expectedRow{
 			key: tables.GroupPools.Key(tables.PoolsKey{Network: g.NetworkKey()}), entry: string(g.Key.Name), what: fmt.Sprintf("address pool %s of network %s", g.Pool, g.NetworkKey()),
 			have: func(value any) bool {
 				p, ok := value.(tables.Pools)
 				return ok && p.Groups[g.Key.Name] == g.Pool
 			},
-			put: func(_ context.Context, tx store.Tx, _ *claim) error { return putPool(tx, g) },
+			put: func(_ context.Context, tx store.Tx, _ *allocator) error { return putPool(tx, g) },
 		})
 	}
 	return out
@@ -192,7 +192,7 @@ func putPool(tx store.Tx, g model.Group) error {
 	return tables.GroupPools.Put(tx, pools)
 }
 
-func wantsOfEndpoint(e model.Endpoint) (out []want) {
+func wantsOfEndpoint(e model.Endpoint) (out []expectedRow) {
 	for _, a := range []netip.Addr{e.IPv4, e.IPv6} {
 		if a.IsValid() {
 			out = append(out, wantRow(tables.Addresses, tables.Address{AddressKey: tables.AddressKey{Network: e.Key.Network, Addr: a}, Endpoint: e.Key.ID, Group: e.Group},
@@ -208,13 +208,13 @@ func wantsOfEndpoint(e model.Endpoint) (out []want) {
 	}
 	if e.Identity != 0 {
 		k := tables.IdentityKey{Tenant: e.Key.Network.Tenant, ID: e.Identity}
-		out = append(out, want{
+		out = append(out, expectedRow{
 			key: tables.Identities.Key(k), what: "identity " + tables.Identities.Show(k),
 			have: func(value any) bool {
 				r, ok := value.(model.IdentityRecord)
 				return ok && r.Network == e.Key.Network && r.Group == e.Group
 			},
-			put: func(ctx context.Context, tx store.Tx, cl *claim) error {
+			put: func(ctx context.Context, tx store.Tx, cl *allocator) error {
 				n, err := tables.Networks.Get(tx, e.Key.Network)
 				if err != nil {
 					return err
@@ -231,7 +231,7 @@ func wantsOfEndpoint(e model.Endpoint) (out []want) {
 }
 
 // wantsOfIdentity is how an identity is found by its contents, and its number.
-func wantsOfIdentity(r model.IdentityRecord) []want {
+func wantsOfIdentity(r model.IdentityRecord) []expectedRow {
 	k, err := internKey(r)
 	if err != nil {
 		return nil
@@ -242,15 +242,15 @@ func wantsOfIdentity(r model.IdentityRecord) []want {
 	}
 	content := wantRow(tables.InternedIdentities, tables.Interned{InternKey: k, ID: r.ID}, func(i tables.Interned) bool { return i.ID == r.ID })
 	content.what = contentName(r.Network.Tenant, r.ID)
-	return []want{
+	return []expectedRow{
 		content,
 		wantNumber(tables.NumberIdentity, uint32(r.ID), owner, func(n tables.Number) bool { return tenantOfOwner(n.Owner) == r.Network.Tenant }),
 	}
 }
 
-// needed says which other objects an object names that must be there for it to mean
+// requiredObjects says which other objects an object names that must be there for it to mean
 // anything, by their rows' keys, with what they are.
-func needed(o any) map[string]string {
+func requiredObjects(o any) map[string]string {
 	out := map[string]string{}
 	tenant := func(t model.TenantName) { out[tables.Tenants.Key(t)] = "tenant " + string(t) }
 	network := func(k model.NetworkKey) { out[tables.Networks.Key(k)] = "network " + k.String() }

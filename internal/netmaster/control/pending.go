@@ -40,12 +40,12 @@ type Waiting struct {
 	Left time.Duration // 0 = its time has gone
 }
 
-// Try has hosts take changes, which must fit one transaction, for a time; objects are
+// Apply has hosts take changes, which must fit one transaction, for a time; objects are
 // the same changes as Confirm will be given them. Settings, policies with their rules
 // (new ones, too), and existing groups and networks can be tried. Its errors are those of
 // Apply; model.ErrConflict too when something of it waits already, and when a host
 // does not know how to go back.
-func (pe *Pending) Try(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (Waiting, store.Revision, error) {
+func (pe *Pending) Apply(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (Waiting, store.Revision, error) {
 	if within < MinConfirm || within > MaxConfirm {
 		return Waiting{}, 0, model.InvalidField("within", within, fmt.Sprintf("must be between %v and %v", MinConfirm, MaxConfirm))
 	}
@@ -53,11 +53,11 @@ func (pe *Pending) Try(ctx context.Context, a Actor, changes []Change, objects [
 	if err != nil {
 		return Waiting{}, 0, err
 	}
-	if old := v.Hosts.unconfirming(); len(old) > 0 {
+	if old := v.Hosts.hostsWithoutConfirm(); len(old) > 0 {
 		return Waiting{}, 0, model.Errorf(model.ErrConflict, "hosts %s run a version of netplugin that does not roll back by itself: upgrade them, or remove the ones that are gone (netctl host rm)", strings.Join(old, ", "))
 	}
 	for tries := 0; ; tries++ {
-		p, rev, err := pe.tryOnce(ctx, a, changes, objects, within)
+		p, rev, err := pe.applyOnce(ctx, a, changes, objects, within)
 		if errors.Is(err, errMoved) && tries < maxSettled {
 			continue
 		}
@@ -75,13 +75,13 @@ func (pe *Pending) Try(ctx context.Context, a Actor, changes []Change, objects [
 // errMoved: something was written between the trial and what became of it.
 var errMoved = model.Errorf(model.ErrConflict, "another client changes the same objects; try again")
 
-func (pe *Pending) tryOnce(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (tables.Pending, store.Revision, error) {
+func (pe *Pending) applyOnce(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (tables.Pending, store.Revision, error) {
 	steps := ordered(changes)
 	cl := pe.commits.claim(a)
-	var wrote map[string]*write
+	var wrote map[string]*rowWrite
 	_, err := pe.commits.as(a).updateBy(ctx, "try", pe.commits.follow.UpdateFresh, func(tx store.Tx) error {
 		cl.rewind()
-		w := &writes{Tx: tx, of: map[string]*write{}}
+		w := &writeRecorder{Tx: tx, of: map[string]*rowWrite{}}
 		if err := tryAll(ctx, w, cl, steps, nil, false); err != nil {
 			return err
 		}
@@ -94,19 +94,19 @@ func (pe *Pending) tryOnce(ctx context.Context, a Actor, changes []Change, objec
 		}
 		return errDryRun
 	})
-	cl.done(0)
+	cl.releaseAll(0)
 	if !errors.Is(err, errDryRun) {
 		return tables.Pending{}, 0, unwrapChange(err)
 	}
 	p := tables.Pending{ID: strings.ToLower(rand.Text()[:8]), Began: pe.commits.now().UTC().Round(0), Within: within, Objects: objects}
-	trials, err := trialsOf(&p, wrote)
+	trials, err := hostChangesOf(&p, wrote)
 	if err != nil {
 		return p, 0, err
 	}
 	u := pe.commits.as(a)
 	u.confirms = p.ID
 	rev, err := u.updateOnce(ctx, "try", pe.commits.follow.Update, func(tx store.Tx) error {
-		if err := unlocked(tx, p.Locks, ""); err != nil {
+		if err := checkUnlocked(tx, p.Locks, ""); err != nil {
 			return err
 		}
 		for key, w := range wrote {
@@ -158,8 +158,8 @@ func (pe *Pending) tryOnce(ctx context.Context, a Actor, changes []Change, objec
 	return p, rev, err
 }
 
-// trialsOf makes what hosts take of what was written, and enters in p what it locks.
-func trialsOf(p *tables.Pending, wrote map[string]*write) ([]tables.Trial, error) {
+// hostChangesOf makes what hosts take of what was written, and enters in p what it locks.
+func hostChangesOf(p *tables.Pending, wrote map[string]*rowWrite) ([]tables.Trial, error) {
 	trials := map[model.TenantName]*tables.Trial{}
 	for _, key := range slices.Sorted(maps.Keys(wrote)) {
 		w := wrote[key]
@@ -211,20 +211,20 @@ func trialsOf(p *tables.Pending, wrote map[string]*write) ([]tables.Trial, error
 	return out, nil
 }
 
-// write is what a transaction makes of a row.
-type write struct {
+// rowWrite is what a transaction makes of a row.
+type rowWrite struct {
 	old   store.KV
 	value []byte // nil = none
 }
 
-// writes is a transaction that notes what is written.
-type writes struct {
+// writeRecorder is a transaction that notes what is written.
+type writeRecorder struct {
 	store.Tx
-	of     map[string]*write
+	of     map[string]*rowWrite
 	failed error
 }
 
-func (w *writes) note(key string, value []byte) {
+func (w *writeRecorder) note(key string, value []byte) {
 	if x := w.of[key]; x != nil {
 		x.value = value
 		return
@@ -233,25 +233,25 @@ func (w *writes) note(key string, value []byte) {
 	if err != nil {
 		w.failed = err
 	}
-	w.of[key] = &write{old, value}
+	w.of[key] = &rowWrite{old, value}
 }
 
-func (w *writes) Put(key string, value []byte, lease store.Session) {
+func (w *writeRecorder) Put(key string, value []byte, lease store.Session) {
 	w.note(key, value)
 	w.Tx.Put(key, value, lease)
 }
 
-func (w *writes) Create(key string, value []byte, lease store.Session) error {
+func (w *writeRecorder) Create(key string, value []byte, lease store.Session) error {
 	w.note(key, value)
 	return w.Tx.Create(key, value, lease)
 }
 
-func (w *writes) Delete(key string) {
+func (w *writeRecorder) Delete(key string) {
 	w.note(key, nil)
 	w.Tx.Delete(key)
 }
 
-func (w *writes) DeletePrefix(prefix string) {
+func (w *writeRecorder) DeletePrefix(prefix string) {
 	w.failed = model.Errorf(model.ErrInvalid, "whole policies cannot be deleted with --confirm-within")
 	w.Tx.DeletePrefix(prefix)
 }
@@ -290,7 +290,7 @@ func (pe *Pending) Confirm(ctx context.Context, a Actor, id string, read func([]
 		}
 		return nil
 	})
-	cl.done(rev)
+	cl.releaseAll(rev)
 	if err == nil {
 		pe.commits.log.Info("a change is confirmed", "change", id)
 	}

@@ -33,7 +33,7 @@ func (c *harness) confirmingHost(name model.HostName, knows bool) {
 
 // onTrial tries changes for a minute.
 func (c *harness) onTrial(changes ...Change) (Waiting, error) {
-	w, _, err := c.Pending.Try(testContext(c.t), Admin(), changes, []json.RawMessage{[]byte(`{}`)}, time.Minute)
+	w, _, err := c.Pending.Apply(testContext(c.t), Admin(), changes, []json.RawMessage{[]byte(`{}`)}, time.Minute)
 	return w, err
 }
 
@@ -235,7 +235,7 @@ func TestRefusedTries(t *testing.T) {
 	n, p := c.Networks.ChangeNetwork(valid(network("m", "10.2.0.0/24"))), c.Policies.ChangePolicy(valid(policy("q")))
 	filter := model.Global{GeneratedLabels: model.LabelFilter{"run"}}
 	try := func(within time.Duration, changes ...Change) func() error {
-		return func() error { _, _, err := c.Pending.Try(testContext(t), Admin(), changes, nil, within); return err }
+		return func() error { _, _, err := c.Pending.Apply(testContext(t), Admin(), changes, nil, within); return err }
 	}
 	mode := c.Settings.ChangeGlobal(valid(routed()))
 	c.refused(model.ErrInvalid, "between 10s and 1h0m0s", try(9*time.Second, mode))

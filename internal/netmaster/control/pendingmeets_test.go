@@ -142,7 +142,7 @@ func TestTryOfSeveral(t *testing.T) {
 func TestTimeToConfirm(t *testing.T) {
 	c := confirming(t)
 	ch := c.Settings.ChangeGlobal(valid(routed()))
-	w, _, err := c.Pending.Try(testContext(t), Admin(), []Change{ch}, []json.RawMessage{[]byte(`{}`)}, MaxConfirm)
+	w, _, err := c.Pending.Apply(testContext(t), Admin(), []Change{ch}, []json.RawMessage{[]byte(`{}`)}, MaxConfirm)
 	c.ok(err)
 	old := c.leader()
 	c.leader()

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// PodsCame returns what is closed when the next endpoint of a pod is written.
-func (es *Endpoints) PodsCame() <-chan struct{} { return es.podView.podsCame.Next() }
+// PodsChanged returns what is closed when the next endpoint of a pod is written.
+func (es *Endpoints) PodsChanged() <-chan struct{} { return es.podView.podsChanged.Next() }
 
 // FollowPod makes labels, named ports, rates and group of a pod's endpoint what those of
 // want are. An endpoint that is gone, or another pod's,
@@ -51,7 +51,7 @@ func (es *Endpoints) FollowPod(ctx context.Context, l Leader, want model.Endpoin
 		}
 		return tables.Endpoints.Put(tx, e)
 	})
-	cl.done(rev)
+	cl.releaseAll(rev)
 	return err
 }
 
@@ -84,7 +84,7 @@ func moveGroup(tx store.Tx, n model.Network, pools map[model.GroupName]model.Add
 		return tables.TargetGroup(model.GroupKey{Tenant: n.Key.Tenant, Name: g})
 	}
 	if e.Group != "" {
-		unrefer(tx, target(e.Group), "endpoint", e.Key.String())
+		removeReference(tx, target(e.Group), "endpoint", e.Key.String())
 	}
 	if to == "" {
 		return nil

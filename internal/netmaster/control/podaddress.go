@@ -17,21 +17,21 @@ func podName(e model.Endpoint) string {
 	return string(e.Namespace) + "/" + e.Pod.Name
 }
 
-// keptForPod is a reservation that only a pod of a name may take, for
+// reservedForPod is a reservation that only a pod of a name may take, for
 // Options.ReservationTTL.
-func (as *Addresses) keptForPod(k tables.AddressKey, pod string) tables.Address {
+func (as *Addresses) reservedForPod(k tables.AddressKey, pod string) tables.Address {
 	return tables.Address{AddressKey: k, Reservation: &tables.Reservation{
 		Pod: pod, Requester: "pod " + pod, Expires: as.commits.now().Add(as.reservationTTL).UTC().Round(0),
 	}}
 }
 
-// replaceFormer removes the endpoint that has an address which a pod asks for, if that is
+// replacePrevious removes the endpoint that has an address which a pod asks for, if that is
 // of a former pod of its name: the API server has none but the one that asks, and the
 // former's host may never release it.
 //
 // An agent has another host's removed where the API server says that the pod is on the
 // agent's host (Actor.OfPodOn), and not because it says so itself.
-func (es *Endpoints) replaceFormer(actor Actor, tx store.Tx, want model.Endpoint) error {
+func (es *Endpoints) replacePrevious(actor Actor, tx store.Tx, want model.Endpoint) error {
 	for _, a := range []struct {
 		netip.Addr
 		asked bool
@@ -52,7 +52,7 @@ func (es *Endpoints) replaceFormer(actor Actor, tx store.Tx, want model.Endpoint
 		}
 		if f := former.Value; former.Exists() && f.Pod.UID != want.Pod.UID && podName(f) == podName(want) {
 			if actor.podOn != want.Host {
-				if err := actor.others(fmt.Sprintf("the address %s of pod %s", a.Addr, podName(want)), f.Host); err != nil {
+				if err := actor.checkOwnHost(fmt.Sprintf("the address %s of pod %s", a.Addr, podName(want)), f.Host); err != nil {
 					return fmt.Errorf("%w; the API server does not say that the pod is on %q", err, want.Host)
 				}
 			}

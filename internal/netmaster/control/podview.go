@@ -9,13 +9,13 @@ import (
 
 // PodView is the View's part that finds endpoints by their pods.
 type PodView struct {
-	endpoints *EndpointView
-	podsCame  waiting.Changes
+	endpoints   *EndpointView
+	podsChanged waiting.Changes
 
 	mu           *sync.RWMutex                // the View's
 	podEndpoints map[string]model.EndpointKey // by the pod's UID
-	podsIn       map[podPlace]int             // how many pods have endpoints there
-	freshPods    map[model.EndpointKey]bool   // that came since FreshPods
+	podsIn       map[podScope]int             // how many pods have endpoints there
+	freshPods    map[model.EndpointKey]bool   // that came since TakeWritten
 }
 
 func newPodView(mu *sync.RWMutex, endpoints *EndpointView) *PodView {
@@ -26,7 +26,7 @@ func newPodView(mu *sync.RWMutex, endpoints *EndpointView) *PodView {
 
 func (pv *PodView) reset() {
 	pv.podEndpoints = map[string]model.EndpointKey{}
-	pv.podsIn = map[podPlace]int{}
+	pv.podsIn = map[podScope]int{}
 	pv.freshPods = map[model.EndpointKey]bool{}
 }
 
@@ -45,7 +45,7 @@ func (pv *PodView) enterPod(k model.EndpointKey, old, now *model.Endpoint) {
 	pv.countPod(*now, true)
 	pv.podEndpoints[now.Pod.UID] = k
 	pv.freshPods[k] = true
-	pv.podsCame.Tell()
+	pv.podsChanged.Notify()
 }
 
 // PodEndpoint finds the endpoint of a pod by the pod's UID.
@@ -57,7 +57,7 @@ func (pv *PodView) PodEndpoint(uid string) (e model.Endpoint, ok bool) {
 }
 
 func (pv *PodView) countPod(e model.Endpoint, in bool) {
-	for _, at := range [2]podPlace{{e.Namespace, e.Key.Network.Tenant}, {"", e.Key.Network.Tenant}} {
+	for _, at := range [2]podScope{{e.Namespace, e.Key.Network.Tenant}, {"", e.Key.Network.Tenant}} {
 		if in {
 			pv.podsIn[at]++
 		} else if pv.podsIn[at]--; pv.podsIn[at] == 0 {
@@ -68,7 +68,7 @@ func (pv *PodView) countPod(e model.Endpoint, in bool) {
 
 // HasPods tells whether a tenant has endpoints of pods of a namespace, "" = of any.
 func (pv *PodView) HasPods(t model.TenantName, namespace model.NamespaceName) bool {
-	return read(pv.mu, func() bool { return pv.podsIn[podPlace{namespace, t}] > 0 })
+	return read(pv.mu, func() bool { return pv.podsIn[podScope{namespace, t}] > 0 })
 }
 
 // PodEndpoints returns the endpoints of pods, in no sequence.
@@ -82,8 +82,8 @@ func (pv *PodView) PodEndpoints() []model.Endpoint {
 	return out
 }
 
-// FreshPods returns the endpoints of pods that were written since the call before.
-func (pv *PodView) FreshPods() []model.Endpoint {
+// TakeWritten returns the endpoints of pods that were written since the call before.
+func (pv *PodView) TakeWritten() []model.Endpoint {
 	pv.mu.Lock()
 	defer pv.mu.Unlock()
 	out := make([]model.Endpoint, 0, len(pv.freshPods))
@@ -94,8 +94,8 @@ func (pv *PodView) FreshPods() []model.Endpoint {
 	return out
 }
 
-// podPlace is where pods are: a tenant, of a namespace or ("") of any.
-type podPlace struct {
+// podScope is where pods are: a tenant, of a namespace or ("") of any.
+type podScope struct {
 	namespace model.NamespaceName
 	tenant    model.TenantName
 }

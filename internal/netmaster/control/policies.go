@@ -39,11 +39,11 @@ func (ps *Policies) putPolicy(tx store.Tx, p model.Policy) error {
 	}
 	if old.Exists() {
 		p.Object = old.Value.Object
-		if err := mayChange(old.Value, p.Kind, p.Owner); err != nil || old.Value.Equal(p) {
+		if err := checkKind(old.Value, p.Kind, p.Owner); err != nil || old.Value.Equal(p) {
 			return err
 		}
 	}
-	if !old.Exists() && p.Owner == model.OwnerUser && p.Key.Name.Reserved() { // one that is there since before may stay
+	if !old.Exists() && p.Owner == model.OwnerUser && p.Key.Name.IsKubernetes() { // one that is there since before may stay
 		return model.InvalidField("policyName", p.Key.Name, "must not begin so: such names are reserved for policies of Kubernetes")
 	}
 	if err := ps.selectByLabels(tx, namedSelector{"applies", p.Applies}); err != nil {
@@ -61,11 +61,11 @@ func (ps *Policies) putPolicy(tx store.Tx, p model.Policy) error {
 	return tables.Policies.Put(tx, p)
 }
 
-// mayChange refuses a change of a policy in other words than those in which it was
+// checkKind refuses a change of a policy in other words than those in which it was
 // written, or by somebody else than its owner.
-func mayChange(p model.Policy, kind model.PolicyKind, owner model.PolicyOwner) error {
+func checkKind(p model.Policy, kind model.PolicyKind, owner model.PolicyOwner) error {
 	switch {
-	case p.Owner != owner && p.Owner == model.OwnerKubernetes && p.Key.Name.Reserved():
+	case p.Owner != owner && p.Owner == model.OwnerKubernetes && p.Key.Name.IsKubernetes():
 		return model.Errorf(model.ErrConflict, "policy %q belongs to %s: change %s there", p.Key, p.Owner, p.Key.Name.KubernetesObject())
 	case p.Owner != owner:
 		return model.Errorf(model.ErrConflict, "policy %q belongs to %s: change it there", p.Key, p.Owner)
@@ -86,7 +86,7 @@ func deletePolicy(k model.PolicyKey, kind model.PolicyKind, owner model.PolicyOw
 		if err != nil {
 			return err
 		}
-		if err := mayChange(p, kind, owner); err != nil {
+		if err := checkKind(p, kind, owner); err != nil {
 			return err
 		}
 		if err := a.mayWriteTier(tx, k, 0); err != nil {
@@ -95,11 +95,11 @@ func deletePolicy(k model.PolicyKey, kind model.PolicyKind, owner model.PolicyOw
 		if err := a.mayDelete(tx, ownPolicy(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(a.Scope(), tx, tables.TargetPolicy(k), tables.RulesOf(k), tables.PendingScope); err != nil {
+		if err := checkUnreferenced(a.Scope(), tx, tables.TargetPolicy(k), tables.RulesOf(k), tables.PendingScope); err != nil {
 			return err
 		}
 		for _, t := range policyTargets(p) {
-			unrefer(tx, t.target, "policy", k.String())
+			removeReference(tx, t.target, "policy", k.String())
 		}
 		rules, err := tables.Rules.List(tx, tables.RulesOf(k))
 		if err != nil {
@@ -109,7 +109,7 @@ func deletePolicy(k model.PolicyKey, kind model.PolicyKind, owner model.PolicyOw
 		for _, r := range rules {
 			for _, t := range ruleTargets(r) {
 				if left--; left >= 0 {
-					unrefer(tx, t.target, "rule", r.Key.String())
+					removeReference(tx, t.target, "rule", r.Key.String())
 				}
 			}
 		}

@@ -39,7 +39,7 @@ func (pv *PolicyView) reset() {
 	pv.ruleRows.reset()
 	pv.rulesOfPolicy = index[model.PolicyKey, model.RuleKey]{}
 	pv.rulesOfGroup = index[model.GroupKey, model.RuleKey]{}
-	pv.policySizes = &sizes{map[model.PolicyKey]ruleSum{}, map[model.PolicyKey]map[union]int{}, map[union]*model.PolicyMeter{}, map[model.PolicyKey]*model.FlowMeter{}}
+	pv.policySizes = &sizes{map[model.PolicyKey]ruleSum{}, map[model.PolicyKey]map[policyUnion]int{}, map[policyUnion]*model.PolicyMeter{}, map[model.PolicyKey]*model.FlowMeter{}}
 	pv.rules = tables.NewInForce()
 }
 
@@ -107,8 +107,8 @@ func (pv *PolicyView) otherRules(k model.RuleKey) int {
 	})
 }
 
-// ruleBeside returns another rule of the policy of a rule, or that rule if it knows none.
-func (pv *PolicyView) ruleBeside(k model.RuleKey) model.RuleKey {
+// siblingRule returns another rule of the policy of a rule, or that rule if it knows none.
+func (pv *PolicyView) siblingRule(k model.RuleKey) model.RuleKey {
 	return read(pv.mu, func() model.RuleKey {
 		for other := range pv.rulesOfPolicy[k.PolicyKey()] {
 			if other != k {

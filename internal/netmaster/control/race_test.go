@@ -423,7 +423,7 @@ func checkMirror(t *testing.T, c *harness) {
 	}
 	read := contents(fresh)
 	for name, followed := range contents(v) {
-		if diff := cmp.Diff(read[name], followed, cmpNet, cmp.AllowUnexported(labelKey{}, union{}, ruleSum{})); diff != "" {
+		if diff := cmp.Diff(read[name], followed, cmpNet, cmp.AllowUnexported(labelKey{}, policyUnion{}, ruleSum{})); diff != "" {
 			t.Errorf("the view's %s differ from the store: %s", name, diff)
 		}
 	}
@@ -446,7 +446,7 @@ func contents(v *View) map[string]any {
 	return map[string]any{
 		"aciFabric":             v.Settings.aciFabric,
 		"aciGwRows":             v.Settings.aciGwRows.contents(),
-		"answerers":             v.Hosts.answerers.contents(),
+		"answerers":             v.Hosts.l2Announcers.contents(),
 		"appProfileRows":        v.Tenants.appProfileRows.contents(),
 		"appProfilesOfGroup":    v.Tenants.appProfilesOfGroup,
 		"appProfileMod":         v.Tenants.appProfileMod,
@@ -456,9 +456,9 @@ func contents(v *View) map[string]any {
 		"clusterNodeRows":       v.Kubernetes.clusterNodeRows.contents(),
 		"slicesOfService":       v.Kubernetes.slicesOfService,
 		"servicesAt":            v.Kubernetes.servicesAt,
-		"frontedAt":             v.Kubernetes.frontedAt,
+		"frontedAt":             v.Kubernetes.frontendsAt,
 		"nodesAt":               v.Kubernetes.nodesAt,
-		"clusterFronts":         v.Kubernetes.clusterFronts,
+		"clusterFronts":         v.Kubernetes.frontendCount,
 		"serviceRanges":         v.AddressOwners.serviceRanges,
 		"policyRows":            v.Policies.policyRows.contents(),
 		"extContractsRows":      extContractsRows(v).contents(),

@@ -11,14 +11,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// refer records that something refers to a target.
-func refer(tx store.Tx, t tables.Target, kind, from string, how ...tables.WriteOption) error {
+// addReference records that something refers to a target.
+func addReference(tx store.Tx, t tables.Target, kind, from string, how ...tables.WriteOption) error {
 	return tables.References.Put(tx, tables.Reference{RefKey: tables.RefKey{Target: t, Kind: kind, From: from}}, how...)
 }
 
-// unrefer takes a reference away. It touches no scope: who waits for the last
+// removeReference takes a reference away. It touches no scope: who waits for the last
 // reference to go has to try again anyway.
-func unrefer(tx store.Tx, t tables.Target, kind, from string) {
+func removeReference(tx store.Tx, t tables.Target, kind, from string) {
 	tx.Delete(tables.References.Key(tables.RefKey{Target: t, Kind: kind, From: from}))
 }
 
@@ -42,21 +42,21 @@ var referrers = sync.OnceValues(func() (usedBy map[string]string, after []string
 	return usedBy, after
 })
 
-// manyRefs is from how many new references on a group touches the one scope of its
+// maxListedRefs is from how many new references on a group touches the one scope of its
 // tenant for all of them: each scope costs a transaction two operations, and the largest
 // group with a VLAN of its own would have more than Consul takes. Groups that name less
 // keep to the scopes of what they name: so they do not meet deletions of other things,
 // and netmasters of versions that know no such scope see them.
-const manyRefs = 6
+const maxListedRefs = 6
 
 // namedByGroups are the kinds of what groups name, but their networks.
 var namedByGroups = map[string]bool{"policy": true, "netprofile": true, "extcontracts": true}
 
-// unreferenced checks that nothing refers to a target, else model.ErrInUse.
+// checkUnreferenced checks that nothing refers to a target, else model.ErrInUse.
 // Deleting a policy leaves references of its rules behind when they are many;
 // they count as gone when the rule is, or names something else by now.
 // next are scopes that the caller looks at after that: they are read at once with these.
-func unreferenced(s Scope, tx store.Tx, t tables.Target, next ...string) error {
+func checkUnreferenced(s Scope, tx store.Tx, t tables.Target, next ...string) error {
 	scopes := []string{t.Scope()}
 	if namedByGroups[t.Kind] {
 		scopes = append(scopes, tables.GroupRefs(t.Tenant))
@@ -95,7 +95,7 @@ func unreferenced(s Scope, tx store.Tx, t tables.Target, next ...string) error {
 		if err != nil {
 			return err
 		}
-		if err := unnamed(tx, t, kvs); err != nil || len(kvs) < limit {
+		if err := checkNotNamed(tx, t, kvs); err != nil || len(kvs) < limit {
 			return err
 		}
 	}
@@ -105,9 +105,9 @@ func unreferenced(s Scope, tx store.Tx, t tables.Target, next ...string) error {
 // few is how many rows are looked at before all are.
 const few = 8
 
-// unnamed checks the rules whose references to a target are given: none of them
+// checkNotNamed checks the rules whose references to a target are given: none of them
 // names it any more, nor will when its policy's rules are replaced.
-func unnamed(tx store.Tx, t tables.Target, kvs []store.KV) error {
+func checkNotNamed(tx store.Tx, t tables.Target, kvs []store.KV) error {
 	keys := make([]model.RuleKey, len(kvs))
 	names := make([]string, 0, 2*len(kvs))
 	for i, kv := range kvs {
@@ -186,13 +186,13 @@ func moveTargets(tx store.Tx, kind, from string, before, after []policyTarget) e
 		if err := t.get(tx); err != nil {
 			return fmt.Errorf("%s %q: %w", t.field, t.name, err)
 		}
-		if err := refer(tx, t.target, kind, from); err != nil {
+		if err := addReference(tx, t.target, kind, from); err != nil {
 			return err
 		}
 	}
 	for _, t := range before {
 		if !hasTarget(after, t.target) {
-			unrefer(tx, t.target, kind, from)
+			removeReference(tx, t.target, kind, from)
 		}
 	}
 	return nil

@@ -37,14 +37,14 @@ func (re *Repair) RepairOwners(ctx context.Context, a Actor) ([]Repaired, store.
 	}
 	u := re.commits.as(a)
 	var out []Repaired
-	for _, kind := range []string{OwnedByNobody, Leftover, NotAllocated} { // free what is in the way first
+	for _, kind := range []string{NoOwner, Leftover, NotAllocated} { // free what is in the way first
 		for _, f := range found {
 			if f.Kind != kind || !f.Repair {
 				continue
 			}
 			r := Repaired{OwnerFinding: f}
 			if kind == NotAllocated {
-				r.Done, r.Err = re.allocateAgain(ctx, u, f)
+				r.Done, r.Err = re.reallocate(ctx, u, f)
 			} else {
 				r.Done, r.Err = re.freeUnowned(ctx, u, f)
 			}
@@ -69,7 +69,7 @@ func (re *Repair) freeUnowned(ctx context.Context, u *usecase, f OwnerFinding) (
 			return err
 		}
 		_, ch, err := tables.Look(kv)
-		if err != nil || !f.asSeen(kv, ch) {
+		if err != nil || !f.isUnchanged(kv, ch) {
 			return err // somebody has it now, or it is gone: the next look will tell
 		}
 		done = true
@@ -95,22 +95,22 @@ func freeEntry(tx store.Tx, ch tables.Change, entry string) error {
 		tables.References.Delete(tx, k)
 	case tables.BucketKey:
 		b, _ := ch.Value.(tables.SubnetBucket)
-		return putLess(tx, tables.Subnets, k, b, b.Subnets, entry)
+		return removeEntry(tx, tables.Subnets, k, b, b.Subnets, entry)
 	case tables.PoolsKey:
 		p, _ := ch.Value.(tables.Pools)
-		return putLess(tx, tables.GroupPools, k, p, p.Groups, model.GroupName(entry))
+		return removeEntry(tx, tables.GroupPools, k, p, p.Groups, model.GroupName(entry))
 	case tables.PlanKey:
 		p, _ := ch.Value.(tables.Plan)
-		return putLess(tx, tables.Plans, k, p, p.Subnets, entry)
+		return removeEntry(tx, tables.Plans, k, p, p.Subnets, entry)
 	default:
 		return fmt.Errorf("free %T: it is not an allocation", ch.Key)
 	}
 	return nil
 }
 
-// putLess writes a row without one of its entries, which are this transaction's own
+// removeEntry writes a row without one of its entries, which are this transaction's own
 // copy.
-func putLess[K, E comparable, V, X any](tx store.Tx, t *tables.Table[K, V], k K, row V, entries map[E]X, entry E) error {
+func removeEntry[K, E comparable, V, X any](tx store.Tx, t *tables.Table[K, V], k K, row V, entries map[E]X, entry E) error {
 	delete(entries, entry)
 	if len(entries) == 0 {
 		t.Delete(tx, k)
@@ -119,8 +119,8 @@ func putLess[K, E comparable, V, X any](tx store.Tx, t *tables.Table[K, V], k K,
 	return t.Put(tx, row)
 }
 
-// allocateAgain gives an owner what it has.
-func (re *Repair) allocateAgain(ctx context.Context, u *usecase, f OwnerFinding) (done bool, err error) {
+// reallocate gives an owner what it has.
+func (re *Repair) reallocate(ctx context.Context, u *usecase, f OwnerFinding) (done bool, err error) {
 	cl := re.commits.claim(u.actor)
 	rev, err := u.update(ctx, fmt.Sprintf("allocate for %s again", f.Object), func(tx store.Tx) error {
 		done = false
@@ -130,14 +130,14 @@ func (re *Repair) allocateAgain(ctx context.Context, u *usecase, f OwnerFinding)
 			return err
 		}
 		_, ch, err := tables.Look(kv)
-		if err != nil || !f.asSeen(kv, ch) {
+		if err != nil || !f.isUnchanged(kv, ch) {
 			return err // somebody has written it: the next look will tell
 		}
-		w, still, err := re.stillWants(tx, f)
+		w, still, err := re.ownerStillExpects(tx, f)
 		if err != nil || !still {
 			return err
 		}
-		if f.said != "" {
+		if f.claimedOwner != "" {
 			// It says that somebody else has it, who does not: else Owners had found two.
 			if err := freeEntry(tx, ch, f.at.entry); err != nil {
 				return err
@@ -146,33 +146,33 @@ func (re *Repair) allocateAgain(ctx context.Context, u *usecase, f OwnerFinding)
 		done = true
 		return w.put(ctx, tx, cl)
 	})
-	cl.done(rev)
+	cl.releaseAll(rev)
 	return done && err == nil, err
 }
 
-// asSeen tells whether a row, or its entry, is as it was when the finding was made.
-func (f OwnerFinding) asSeen(kv store.KV, ch tables.Change) bool {
+// isUnchanged tells whether a row, or its entry, is as it was when the finding was made.
+func (f OwnerFinding) isUnchanged(kv store.KV, ch tables.Change) bool {
 	if f.at.entry == "" {
 		return kv.Mod == f.mod
 	}
-	return saidAt(ch, f.at.entry) == f.said
+	return ownerIn(ch, f.at.entry) == f.claimedOwner
 }
 
-// stillWants reads the owner again, into the read set.
-func (re *Repair) stillWants(tx store.Tx, f OwnerFinding) (want, bool, error) {
+// ownerStillExpects reads the owner again, into the read set.
+func (re *Repair) ownerStillExpects(tx store.Tx, f OwnerFinding) (expectedRow, bool, error) {
 	kv, err := tx.Get(f.owner)
 	if err != nil || !kv.Exists() {
-		return want{}, false, err
+		return expectedRow{}, false, err
 	}
 	_, ch, err := tables.Look(kv)
 	if err != nil {
-		return want{}, false, err
+		return expectedRow{}, false, err
 	}
-	all := wantsOf(ch.Value)
+	all := expectedRows(ch.Value)
 	if n, ok := ch.Value.(model.Network); ok {
 		t, err := tables.Tenants.Find(tx, n.Key.Tenant)
 		if err != nil {
-			return want{}, false, err
+			return expectedRow{}, false, err
 		}
 		if t.Value.Shares() {
 			for _, p := range subnetsOf(n) {
@@ -185,5 +185,5 @@ func (re *Repair) stillWants(tx store.Tx, f OwnerFinding) (want, bool, error) {
 			return w, true, nil
 		}
 	}
-	return want{}, false, nil
+	return expectedRow{}, false, nil
 }

@@ -33,21 +33,21 @@ import (
 // maxSettled is how often one use-case settles before it tells of a conflict.
 const maxSettled = 3
 
-// unsettledError refuses a change of a policy's rules while they are being replaced.
-type unsettledError struct{ policy model.PolicyKey }
+// replacementError refuses a change of a policy's rules while they are being replaced.
+type replacementError struct{ policy model.PolicyKey }
 
-func (e *unsettledError) Error() string {
+func (e *replacementError) Error() string {
 	return fmt.Sprintf("the rules of policy %q are being replaced by another client; try again", e.policy)
 }
 
-func (e *unsettledError) Unwrap() error { return model.ErrConflict }
+func (e *replacementError) Unwrap() error { return model.ErrConflict }
 
-// settled makes the commit fail while the policy's rules are being replaced: otherwise the
+// checkNoReplacement makes the commit fail while the policy's rules are being replaced: otherwise the
 // rows of Rules are in force.
-func settled(tx store.Tx, p model.PolicyKey) error {
+func checkNoReplacement(tx store.Tx, p model.PolicyKey) error {
 	row, err := tables.Replacements.Find(tx, tables.ReplacementKey(p))
 	if err == nil && row.Exists() {
-		err = &unsettledError{p}
+		err = &replacementError{p}
 	}
 	return err
 }
@@ -119,14 +119,14 @@ func (ps *Policies) replaceStaged(ctx context.Context, u *usecase, n model.Netwo
 			return err
 		}
 		if old.Exists() {
-			if err := mayChange(old.Value, n.Policy.Kind, n.Policy.Owner); err != nil {
+			if err := checkKind(old.Value, n.Policy.Kind, n.Policy.Owner); err != nil {
 				return err
 			}
 		}
 		if err := u.actor.mayWriteTier(tx, k, n.Policy.Tier); err != nil {
 			return err
 		}
-		if err := settled(tx, k); err != nil {
+		if err := checkNoReplacement(tx, k); err != nil {
 			return err
 		}
 		if err := ps.selectByLabels(tx, peers...); err != nil {
@@ -323,7 +323,7 @@ func settleRules(tx store.Tx, staged []tables.StagedRule) error {
 		case s.Rule != nil:
 			for _, t := range ruleTargets(old.Value) {
 				if !ruleNames(*s.Rule, t.target) {
-					unrefer(tx, t.target, ruleReference, s.Key.String())
+					removeReference(tx, t.target, ruleReference, s.Key.String())
 				}
 			}
 			if err := tables.Rules.Put(tx, *s.Rule); err != nil {

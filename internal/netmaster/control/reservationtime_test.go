@@ -45,7 +45,7 @@ func TestReservationsOfSetClocks(t *testing.T) {
 func TestKeepingsListed(t *testing.T) {
 	var now time.Duration
 	wall := time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
-	k := newKeepings(24*time.Hour, func() time.Duration { return now })
+	k := newReservationTimes(24*time.Hour, func() time.Duration { return now })
 	row := func(host byte, expires time.Time) tables.Address {
 		return tables.Address{AddressKey: tables.AddressKey{Network: netKey("n"), Addr: addr("10.1.0." + string('0'+host))}, Reservation: &tables.Reservation{Expires: expires}}
 	}
@@ -54,12 +54,12 @@ func TestKeepingsListed(t *testing.T) {
 		k.note(a.AddressKey, &a, wall)
 	}
 	wall = wall.Add(-1000 * time.Hour) // somebody sets it
-	k.listed()
+	k.beginList()
 	other = row(2, wall.Add(72*time.Hour)) // of one whose clock is ahead
 	k.note(same.AddressKey, &same, wall)
 	k.note(other.AddressKey, &other, wall)
-	k.entered()
-	if _, known := k.over(gone); known || len(k.until) != 2 || k.before != nil {
+	k.endList()
+	if _, known := k.isExpired(gone); known || len(k.until) != 2 || k.before != nil {
 		t.Errorf("what the list does not have is known: %+v", k)
 	}
 	for _, x := range []struct {
@@ -67,8 +67,8 @@ func TestKeepingsListed(t *testing.T) {
 		same, other bool
 	}{{10*time.Hour - 1, false, false}, {10 * time.Hour, true, false}, {24*time.Hour - 1, true, false}, {24 * time.Hour, true, true}} {
 		now = x.at
-		a, _ := k.over(same)
-		b, _ := k.over(other)
+		a, _ := k.isExpired(same)
+		b, _ := k.isExpired(other)
 		if a != x.same || b != x.other {
 			t.Errorf("after %v: %v, %v", x.at, a, b)
 		}

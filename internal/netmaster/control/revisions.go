@@ -15,12 +15,12 @@ type RevisionView struct {
 	policies waiting.Changes
 	fabric   waiting.Changes // of FabricObjects
 
-	mu         *sync.RWMutex            // the View's
-	written    map[writtenKey]lastWrite // see Written
-	tenantRevs map[model.TenantName]tenantRevisions
-	globalRev  store.Revision // of the last write of a namespace or the settings
-	storeID    string         // whose revisions these are
-	policyTurn uint64         // counts what may change the rows of policies and namespaces
+	mu               *sync.RWMutex            // the View's
+	written          map[writtenKey]lastWrite // see Written
+	tenantRevs       map[model.TenantName]tenantRevisions
+	globalRev        store.Revision // of the last write of a namespace or the settings
+	storeID          string         // whose revisions these are
+	policyGeneration uint64         // counts what may change the rows of policies and namespaces
 }
 
 func newRevisionView(mu *sync.RWMutex) *RevisionView {
@@ -30,9 +30,9 @@ func newRevisionView(mu *sync.RWMutex) *RevisionView {
 }
 
 func (rv *RevisionView) reset() {
-	rv.fabric.Tell()
+	rv.fabric.Notify()
 	rv.written = map[writtenKey]lastWrite{}
-	rv.turnPolicies()
+	rv.bumpPolicies()
 	rv.globalRev = 0 // of another store, or an older one, maybe
 	rv.tenantRevs = map[model.TenantName]tenantRevisions{}
 }
@@ -51,21 +51,21 @@ func (rv *RevisionView) notePolicies(ch tables.Change) {
 	}
 	switch ch.Key.(type) {
 	case model.PolicyKey, model.RuleKey, model.NamespaceName, model.TenantName, model.NetworkKey, model.GroupKey, tables.GlobalKey:
-		rv.turnPolicies()
+		rv.bumpPolicies()
 	}
 }
 
-func (rv *RevisionView) turnPolicies() {
-	rv.policyTurn++
-	rv.policies.Tell()
+func (rv *RevisionView) bumpPolicies() {
+	rv.policyGeneration++
+	rv.policies.Notify()
 }
 
-// PolicyTurn returns a number that is another one whenever policies, namespaces,
+// PolicyGeneration returns a number that is another one whenever policies, namespaces,
 // tenants, networks, groups or the settings have changed, and what is closed when they
 // do next.
-func (rv *RevisionView) PolicyTurn() (turn uint64, next <-chan struct{}) {
+func (rv *RevisionView) PolicyGeneration() (turn uint64, next <-chan struct{}) {
 	next = rv.policies.Next() // before the look, which then misses none
-	return read(rv.mu, func() uint64 { return rv.policyTurn }), next
+	return read(rv.mu, func() uint64 { return rv.policyGeneration }), next
 }
 
 // GlobalRevision returns the revision at which a namespace or the settings were written
@@ -79,7 +79,7 @@ func (rv *RevisionView) GlobalRevision() store.Revision {
 // noteTenant notes in which commit a tenant's rows have changed. Of what a list lacks that
 // is not known: hosts could wait in vain for the list's own revision. The caller holds mu.
 func (rv *RevisionView) noteTenant(ch tables.Change, b store.Batch) {
-	t, is := restTenant(ch.Key)
+	t, is := tenantOfRow(ch.Key)
 	if !is {
 		return
 	}
@@ -114,7 +114,7 @@ func (rv *RevisionView) note(kind string, ch tables.Change) {
 		return
 	}
 	if fabricKinds[kind] {
-		rv.fabric.Tell()
+		rv.fabric.Notify()
 	}
 	k := writtenKey{kind, fmt.Sprint(ch.Key)}
 	switch key := ch.Key.(type) { // those whose text is not what users write
@@ -149,8 +149,8 @@ type lastWrite struct {
 // (tables.TenantRest).
 type tenantRevisions struct{ written, deleted store.Revision }
 
-// restTenant returns whose such a row is.
-func restTenant(key any) (t model.TenantName, is bool) {
+// tenantOfRow returns whose such a row is.
+func tenantOfRow(key any) (t model.TenantName, is bool) {
 	switch k := key.(type) {
 	case model.GroupKey:
 		return k.Tenant, true

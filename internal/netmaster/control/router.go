@@ -12,7 +12,7 @@ import (
 const maxRouter = uint32(model.RouterShared) - 1
 
 // takeRouter takes a free number for a tenant's router.
-func takeRouter(ctx context.Context, tx store.Tx, cl *claim, t model.TenantName) (model.RouterID, error) {
+func takeRouter(ctx context.Context, tx store.Tx, cl *allocator, t model.TenantName) (model.RouterID, error) {
 	id, err := cl.freeNumber(ctx, tx, tables.NumberRouter, 1, maxRouter, string(t))
 	if err != nil {
 		return 0, err
@@ -30,7 +30,7 @@ func freeRouter(tx store.Tx, id model.RouterID) {
 // none: the default tenant of a new store, and those of before there were routers.
 // It returns when ctx ends or the leadership is lost.
 func (ts *Tenants) GiveRouters(ctx context.Context, l Leader) error {
-	return whenever(ctx, &ts.tenantView.unrouted, func() bool { return len(ts.tenantView.withoutRouter()) > 0 },
+	return runWhenNeeded(ctx, &ts.tenantView.unrouted, func() bool { return len(ts.tenantView.withoutRouter()) > 0 },
 		func() error { return ts.giveRouters(ctx, l) },
 		func(err error) {
 			ts.commits.log.Warn("not all tenants have a router; trying again", "error", err)
@@ -52,7 +52,7 @@ func (ts *Tenants) giveRouters(ctx context.Context, l Leader) error {
 			}
 			return tables.Tenants.Put(tx, t.Value)
 		})
-		cl.done(rev)
+		cl.releaseAll(rev)
 		if err != nil {
 			return err
 		}

@@ -58,8 +58,8 @@ func (r *rows[K, V]) find(k K) (V, bool) {
 	return x, ok
 }
 
-// those returns the rows that an index finds.
-func (r *rows[K, V]) those(members func() map[K]struct{}) []V {
+// byIndex returns the rows that an index finds.
+func (r *rows[K, V]) byIndex(members func() map[K]struct{}) []V {
 	return read(r.lock, func() []V { return sorted(members(), r.all, r.less) })
 }
 

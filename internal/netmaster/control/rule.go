@@ -35,7 +35,7 @@ func groupsNamed(r model.PolicyRule) (out []model.GroupKey) {
 func (ps *Policies) ChangeRule(valid model.Valid[model.Rule]) Change {
 	r := valid.Value()
 	general := r.General()
-	ch := changeOf(rankMember, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankMember, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, _ *allocator) error {
 		return ps.putRule(tx, general, model.KindContiv, model.OwnerUser, "")
 	})
 	inContivWords[model.PolicyRule, model.Rule](&ch)
@@ -67,10 +67,10 @@ func (ps *Policies) putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKi
 	if err != nil {
 		return err
 	}
-	if err := mayChange(p, kind, owner); err != nil {
+	if err := checkKind(p, kind, owner); err != nil {
 		return err
 	}
-	if err := settled(tx, r.Key.PolicyKey()); err != nil {
+	if err := checkNoReplacement(tx, r.Key.PolicyKey()); err != nil {
 		return err
 	}
 	old, err := tables.Rules.Find(tx, r.Key)
@@ -103,8 +103,8 @@ func (ps *Policies) putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKi
 	return tables.Rules.Put(tx, r)
 }
 
-// side is the prefix of the fields that name a rule's peer.
-func side(d model.Direction) string {
+// peerFieldPrefix is the prefix of the fields that name a rule's peer.
+func peerFieldPrefix(d model.Direction) string {
 	if d == model.Out {
 		return "to"
 	}
@@ -114,9 +114,9 @@ func side(d model.Direction) string {
 // contivField is the field of a rule of 1.x that names a target.
 func contivField(d model.Direction, t tables.Target) string {
 	if t.Kind == "group" {
-		return side(d) + "EndpointGroup"
+		return peerFieldPrefix(d) + "EndpointGroup"
 	}
-	return side(d) + "Network"
+	return peerFieldPrefix(d) + "Network"
 }
 
 // sameRule checks that a request for an existing rule of a Contiv policy asks for
@@ -136,12 +136,12 @@ func sameRule(was, want model.PolicyRule) (err error) {
 		{"action", old.Action, r.Action},
 		{"protocol", old.Protocol, r.Protocol},
 		{"port", old.Port, r.Port},
-		{side(old.Direction) + "EndpointGroup", old.Group, r.Group},
-		{side(old.Direction) + "Network", old.Network, r.Network},
-		{side(old.Direction) + "IpAddress", old.Addr, r.Addr},
+		{peerFieldPrefix(old.Direction) + "EndpointGroup", old.Group, r.Group},
+		{peerFieldPrefix(old.Direction) + "Network", old.Network, r.Network},
+		{peerFieldPrefix(old.Direction) + "IpAddress", old.Addr, r.Addr},
 	} {
 		if f.old != f.new {
-			err = also(err, immutable(f.name, f.old, f.new))
+			err = joinRefusals(err, immutable(f.name, f.old, f.new))
 		}
 	}
 	return err
@@ -162,7 +162,7 @@ func (ps *Policies) deleteRule(k model.RuleKey, kind model.PolicyKind, owner mod
 			return err
 		}
 		if p.Exists() {
-			if err := mayChange(p.Value, kind, owner); err != nil {
+			if err := checkKind(p.Value, kind, owner); err != nil {
 				return err
 			}
 		}
@@ -174,7 +174,7 @@ func (ps *Policies) deleteRule(k model.RuleKey, kind model.PolicyKind, owner mod
 				return err
 			}
 		}
-		if err := settled(tx, k.PolicyKey()); err != nil {
+		if err := checkNoReplacement(tx, k.PolicyKey()); err != nil {
 			return err
 		}
 		r, err := tables.Rules.Get(tx, k)
@@ -183,7 +183,7 @@ func (ps *Policies) deleteRule(k model.RuleKey, kind model.PolicyKind, owner mod
 		}
 		dropRule(tx, r)
 		if kind == model.KindNetwork {
-			return ps.leaveRules(tx, k)
+			return ps.checkRulesRemain(tx, k)
 		}
 		return nil
 	})
@@ -192,7 +192,7 @@ func (ps *Policies) deleteRule(k model.RuleKey, kind model.PolicyKind, owner mod
 // dropRule takes a rule away with its references.
 func dropRule(tx store.Tx, r model.PolicyRule) {
 	for _, t := range ruleTargets(r) {
-		unrefer(tx, t.target, ruleReference, r.Key.String())
+		removeReference(tx, t.target, ruleReference, r.Key.String())
 	}
 	tables.Rules.Delete(tx, r.Key)
 }

@@ -47,17 +47,17 @@ func (s Scope) tagOwner(n tables.Number) string {
 	return tagOwner(n)
 }
 
-// taken refuses a value that collides with what others have. why names that: it is for
+// describeCollision refuses a value that collides with what others have. why names that: it is for
 // clients who may read the whole cluster.
-func (s Scope) taken(field string, value any, why string) error {
+func (s Scope) describeCollision(field string, value any, why string) error {
 	if s.limited {
 		why = "cannot be used in this cluster: choose another, or ask a cluster administrator, who sees why"
 	}
 	return model.Errorf(model.ErrConflict, "%s %q: %s", field, fmt.Sprint(value), why)
 }
 
-// noHost says that a host is not there for who asks.
-func (s Scope) noHost(h model.HostName) error {
+// hostNotFound says that a host is not there for who asks.
+func (s Scope) hostNotFound(h model.HostName) error {
 	if s.limited {
 		return model.Errorf(model.ErrNotFound, "host %q does not exist, or has no endpoints of %s", h, s)
 	}

@@ -15,7 +15,7 @@ const groupOwner = "group "
 
 // takeSegment gives a new group its VLAN and its segment's number, if it is to have
 // such ones: with infrastructure type aci, on a network of encap vlan.
-func takeSegment(ctx context.Context, tx store.Tx, cl *claim, n model.Network, g *model.Group) error {
+func takeSegment(ctx context.Context, tx store.Tx, cl *allocator, n model.Network, g *model.Group) error {
 	if n.Encap != model.EncapVLAN {
 		return nil // and nothing is read: Consul counts it
 	}
@@ -45,7 +45,7 @@ func freeSegment(tx store.Tx, g model.Group) {
 	}
 }
 
-func wantsOfSegment(g model.Group) (out []want) {
+func wantsOfSegment(g model.Group) (out []expectedRow) {
 	owner := groupOwner + g.Key.String()
 	mine := func(x tables.Number) bool { return x.Owner == owner }
 	if g.VLAN != 0 {

@@ -32,13 +32,13 @@ func lessService(a, b model.ServiceKey) int { return less(a.Tenant, b.Tenant, a.
 func (ss *Services) ChangeService(valid model.Valid[model.Service]) Change {
 	s := valid.Value()
 	s.Addrs = nil
-	ch := changeOf(rankMember, tables.LoadBalancers, s.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankMember, tables.LoadBalancers, s.Key, valid, func(ctx context.Context, tx store.Tx, cl *allocator) error {
 		return ss.putService(ctx, tx, cl, s)
 	})
 	return ch
 }
 
-func (ss *Services) putService(ctx context.Context, tx store.Tx, cl *claim, s model.Service) error {
+func (ss *Services) putService(ctx context.Context, tx store.Tx, cl *allocator, s model.Service) error {
 	keys := []string{
 		tables.Tenants.Key(s.Key.Tenant), tables.LoadBalancers.Key(s.Key), tables.Networks.Key(s.Network),
 		tables.GroupPools.Key(tables.PoolsKey{Network: s.Network}),
@@ -62,7 +62,7 @@ func (ss *Services) putService(ctx context.Context, tx store.Tx, cl *claim, s mo
 			s.ReqAddr, s.ReqAddr6 = old.Value.ReqAddr, old.Value.ReqAddr6
 		}
 	}
-	if err := ss.giveAddrs(ctx, tx, cl, &s); err != nil {
+	if err := ss.allocateAddrs(ctx, tx, cl, &s); err != nil {
 		return err
 	}
 	if old.Exists() && old.Value.Equal(s) {
@@ -72,25 +72,25 @@ func (ss *Services) putService(ctx context.Context, tx store.Tx, cl *claim, s mo
 		return err
 	}
 	if !old.Exists() {
-		if err := ss.serviceView.lacksName(tx, s.Key, cl); err != nil {
+		if err := ss.serviceView.checkNameFree(tx, s.Key, cl); err != nil {
 			return err
 		}
-		if err := refer(tx, tables.TargetNetwork(s.Network), "service", s.Key.String()); err != nil {
+		if err := addReference(tx, tables.TargetNetwork(s.Network), "service", s.Key.String()); err != nil {
 			return err
 		}
 	}
 	return tables.LoadBalancers.Put(tx, s)
 }
 
-// giveAddrs gives a service an address of each family that its network has: the
+// allocateAddrs gives a service an address of each family that its network has: the
 // one that it asks for instead of the one that it has, if any.
-func (ss *Services) giveAddrs(ctx context.Context, tx store.Tx, cl *claim, s *model.Service) error {
+func (ss *Services) allocateAddrs(ctx context.Context, tx store.Tx, cl *allocator, s *model.Service) error {
 	n, pools, err := networkForAddress(tx, s.Network, "")
 	if err != nil {
 		return err
 	}
 	v4, v6 := s.AddrsByFamily()
-	want4, want6 := s.Wished()
+	want4, want6 := s.RequestedAddrs()
 	for _, f := range []struct {
 		field  string
 		subnet netip.Prefix
@@ -126,7 +126,7 @@ func DeleteService(k model.ServiceKey) Deletion {
 		for _, a := range s.Addrs {
 			tables.Addresses.Delete(tx, tables.AddressKey{Network: s.Network, Addr: a})
 		}
-		unrefer(tx, tables.TargetNetwork(s.Network), "service", k.String())
+		removeReference(tx, tables.TargetNetwork(s.Network), "service", k.String())
 		tables.LoadBalancers.Delete(tx, k)
 		return nil
 	})

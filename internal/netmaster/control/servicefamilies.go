@@ -16,7 +16,7 @@ func (ss *Services) completeServices(ctx context.Context, l Leader, v *View) err
 	full := 0
 	var example error
 	for _, s := range v.Services.List("") {
-		if !v.Services.lacksFamily(s) {
+		if !v.Services.missesFamily(s) {
 			continue
 		}
 		cl := ss.commits.claim(l.Actor())
@@ -27,12 +27,12 @@ func (ss *Services) completeServices(ctx context.Context, l Leader, v *View) err
 				return err
 			}
 			now := row.Value
-			if err := ss.giveAddrs(ctx, tx, cl, &now); err != nil || now.Equal(row.Value) {
+			if err := ss.allocateAddrs(ctx, tx, cl, &now); err != nil || now.Equal(row.Value) {
 				return err
 			}
 			return tables.LoadBalancers.Put(tx, now)
 		})
-		cl.done(rev)
+		cl.releaseAll(rev)
 		switch {
 		case errors.Is(err, model.ErrExhausted):
 			full, example = full+1, err

@@ -88,7 +88,7 @@ func TestLeaderCompletesServices(t *testing.T) {
 			if err := tables.Addresses.Put(tx, tables.Address{AddressKey: tables.AddressKey{Network: s.Network, Addr: s.Addrs[0]}, Service: s.Key.Name}); err != nil {
 				return err
 			}
-			if err := refer(tx, tables.TargetNetwork(s.Network), "service", s.Key.String()); err != nil {
+			if err := addReference(tx, tables.TargetNetwork(s.Network), "service", s.Key.String()); err != nil {
 				return err
 			}
 			if err := tables.LoadBalancers.Put(tx, s); err != nil {

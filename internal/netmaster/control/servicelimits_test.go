@@ -90,7 +90,7 @@ func TestTooManyServices(t *testing.T) {
 	c.put(network("n", "10.1.0.0/16", "2001:db8::/64"), service("one", "n", "", "a=b"))
 	v := c.fresh()
 	v.mu.Lock()
-	v.Services.serviceFronts = model.MaxFronts - 2 // as if there were others
+	v.Services.serviceFronts = model.MaxServiceFrontends - 2 // as if there were others
 	v.mu.Unlock()
 	second, err := model.ParseServicePort("81:81:tcp")
 	c.ok(err)
@@ -103,7 +103,7 @@ func TestTooManyServices(t *testing.T) {
 		_, _, _, err := c.Apply(testContext(t), Admin(), changes, false, nil)
 		return err
 	}
-	c.refused(model.ErrExhausted, strconv.Itoa(model.MaxFronts), func() error { return list(service("two", "n", "", "a=b"), service("three", "n", "", "a=b")) })
+	c.refused(model.ErrExhausted, strconv.Itoa(model.MaxServiceFrontends), func() error { return list(service("two", "n", "", "a=b"), service("three", "n", "", "a=b")) })
 	c.put(more)
 	c.fresh()
 	c.refused(model.ErrExhausted, "ports: with 2 at its addresses all services would have 65538", func() error { return c.try(service("two", "n", "", "a=b")) })

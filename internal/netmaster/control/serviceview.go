@@ -46,34 +46,34 @@ func (sv *ServiceView) reset() {
 func (sv *ServiceView) CountServices() (services, fronts int) {
 	sv.mu.RLock()
 	defer sv.mu.RUnlock()
-	return len(sv.serviceRows.all) + len(sv.kubernetes.clusterServiceRows.all), sv.serviceFronts + sv.kubernetes.clusterFronts
+	return len(sv.serviceRows.all) + len(sv.kubernetes.clusterServiceRows.all), sv.serviceFronts + sv.kubernetes.frontendCount
 }
 
 func (sv *ServiceView) enterService(ch tables.Change) {
 	k, old, now := sv.serviceRows.enter(ch)
 	if old != nil {
 		sv.servicesOfNetwork.put(old.Network, k, false)
-		sv.servicesByName.put(asAsked(k), k, false)
-		sv.serviceFronts -= old.Fronts()
+		sv.servicesByName.put(queryName(k), k, false)
+		sv.serviceFronts -= old.FrontendCount()
 	}
 	if now != nil {
 		sv.servicesOfNetwork.put(now.Network, k, true)
-		sv.servicesByName.put(asAsked(k), k, true)
-		sv.serviceFronts += now.Fronts()
+		sv.servicesByName.put(queryName(k), k, true)
+		sv.serviceFronts += now.FrontendCount()
 	}
 }
 
-// lacksName refuses, with model.ErrConflict, a new service whose name another one of
+// checkNameFree refuses, with model.ErrConflict, a new service whose name another one of
 // its tenant has but for capitals: containers that ask for either would get the
 // addresses of one. Like fitService it goes by what the mirror knows and what this
 // transaction has put: two that come at the same moment may both stay, as those of
 // before this was refused do.
-func (sv *ServiceView) lacksName(tx store.Tx, k model.ServiceKey, cl *claim) error {
+func (sv *ServiceView) checkNameFree(tx store.Tx, k model.ServiceKey, cl *allocator) error {
 	sv.mu.RLock()
-	others := slices.Collect(maps.Keys(sv.servicesByName[asAsked(k)]))
+	others := slices.Collect(maps.Keys(sv.servicesByName[queryName(k)]))
 	sv.mu.RUnlock()
 	slices.SortFunc(others, lessService)
-	for _, o := range append(others, cl.named[asAsked(k)]...) {
+	for _, o := range append(others, cl.named[queryName(k)]...) {
 		if o == k {
 			continue
 		}
@@ -88,7 +88,7 @@ func (sv *ServiceView) lacksName(tx store.Tx, k model.ServiceKey, cl *claim) err
 	if cl.named == nil {
 		cl.named = map[model.ServiceKey][]model.ServiceKey{}
 	}
-	cl.named[asAsked(k)] = append(cl.named[asAsked(k)], k)
+	cl.named[queryName(k)] = append(cl.named[queryName(k)], k)
 	return nil
 }
 
@@ -124,7 +124,7 @@ func (sv *ServiceView) LostServices() (out []tables.Address) {
 
 // OfNetwork returns the load-balanced services of a network.
 func (sv *ServiceView) OfNetwork(k model.NetworkKey) []model.Service {
-	return sv.serviceRows.those(func() map[model.ServiceKey]struct{} { return sv.servicesOfNetwork[k] })
+	return sv.serviceRows.byIndex(func() map[model.ServiceKey]struct{} { return sv.servicesOfNetwork[k] })
 }
 
 // withLabel returns the endpoints that have the label of a service's which the fewest
@@ -166,9 +166,9 @@ func (sv *ServiceView) ServicesOf(e model.Endpoint) []model.Service {
 	return out
 }
 
-// lacksFamily tells whether a service has no address of a family that its network
+// missesFamily tells whether a service has no address of a family that its network
 // has: it was made before services had one of each.
-func (sv *ServiceView) lacksFamily(s model.Service) bool {
+func (sv *ServiceView) missesFamily(s model.Service) bool {
 	n, ok := sv.networks.Get(s.Network)
 	v4, v6 := s.AddrsByFamily()
 	return ok && (n.Subnet.IsValid() && !v4.IsValid() || n.Subnet6.IsValid() && !v6.IsValid())
@@ -180,12 +180,12 @@ func (sv *ServiceView) lacksFamily(s model.Service) bool {
 // committed at the same moment may pass beside it, and containers that come later are
 // more providers. There the host's status tells. What takes no more than it did is
 // not refused.
-func (sv *ServiceView) fitService(s model.Service, cl *claim) error {
+func (sv *ServiceView) fitService(s model.Service, cl *allocator) error {
 	sv.mu.RLock()
 	defer sv.mu.RUnlock()
 	old, there := sv.serviceRows.all[s.Key]
 	all := len(sv.serviceRows.all) + len(sv.kubernetes.clusterServiceRows.all) + cl.services
-	fronts := sv.serviceFronts + sv.kubernetes.clusterFronts + cl.fronts
+	fronts := sv.serviceFronts + sv.kubernetes.frontendCount + cl.fronts
 	if err := s.CheckCapacity(old, there, all, fronts); err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (sv *ServiceView) fitService(s model.Service, cl *claim) error {
 	if !there {
 		cl.services++
 	}
-	cl.fronts += s.Fronts() - old.Fronts()
+	cl.fronts += s.FrontendCount() - old.FrontendCount()
 	return nil
 }
 
@@ -221,8 +221,8 @@ type labelKey struct {
 	label   model.ServiceSelector
 }
 
-// asAsked is a service's key with its name as the name server is asked for it: without
+// queryName is a service's key with its name as the name server is asked for it: without
 // capitals (RFC 4343).
-func asAsked(k model.ServiceKey) model.ServiceKey {
+func queryName(k model.ServiceKey) model.ServiceKey {
 	return model.ServiceKey{Tenant: k.Tenant, Name: strings.ToLower(k.Name)}
 }

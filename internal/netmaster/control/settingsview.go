@@ -60,8 +60,8 @@ func (s *SettingsView) Global() (model.Global, bool) { return s.globalRows.find(
 
 func (s *SettingsView) enterGlobal(ch tables.Change) {
 	s.globalRows.enter(ch)
-	s.settings.Tell()
-	s.intent.Tell()
+	s.settings.Notify()
+	s.intent.Notify()
 }
 
 // KubernetesCluster returns which Kubernetes the store follows; it has no UID where that

@@ -22,14 +22,14 @@ const sharedReference = "tenant"
 // takes.
 const maxPlan = 4096
 
-// plan is the row of the plan while a transaction changes it.
-type plan struct {
+// addressPlan is the row of the plan while a transaction changes it.
+type addressPlan struct {
 	subnets map[netip.Prefix]model.NetworkKey
 }
 
-func readPlan(tx store.Tx) (plan, error) {
+func readPlan(tx store.Tx) (addressPlan, error) {
 	row, err := tables.Plans.Find(tx, tables.PlanKey{})
-	p := plan{map[netip.Prefix]model.NetworkKey{}}
+	p := addressPlan{map[netip.Prefix]model.NetworkKey{}}
 	for text, owner := range row.Value.Subnets {
 		x, bad := netip.ParsePrefix(text)
 		if bad != nil {
@@ -40,7 +40,7 @@ func readPlan(tx store.Tx) (plan, error) {
 	return p, err
 }
 
-func (p plan) write(tx store.Tx) error {
+func (p addressPlan) write(tx store.Tx) error {
 	if len(p.subnets) == 0 {
 		tables.Plans.Delete(tx, tables.PlanKey{})
 		return nil
@@ -55,9 +55,9 @@ func (p plan) write(tx store.Tx) error {
 	return tables.Plans.Put(tx, row)
 }
 
-// enter takes networks in. It fails with model.ErrConflict, with one overlap by its
+// add takes networks in. It fails with model.ErrConflict, with one overlap by its
 // names, as far as the scope shows them, and how many there are; the plan is of no use then.
-func (p plan) enter(s Scope, nets []model.Network) error {
+func (p addressPlan) add(s Scope, nets []model.Network) error {
 	var first error
 	overlaps := 0
 	for _, n := range nets {
@@ -68,7 +68,7 @@ func (p plan) enter(s Scope, nets []model.Network) error {
 				}
 				overlaps++
 				if first == nil {
-					first = s.taken("subnet", x, fmt.Sprintf("subnet of network %q overlaps %s of network %q; networks of tenants that share networks must not overlap", n.Key, o, p.subnets[o]))
+					first = s.describeCollision("subnet", x, fmt.Sprintf("subnet of network %q overlaps %s of network %q; networks of tenants that share networks must not overlap", n.Key, o, p.subnets[o]))
 				}
 			}
 			p.subnets[x] = n.Key
@@ -80,8 +80,8 @@ func (p plan) enter(s Scope, nets []model.Network) error {
 	return first
 }
 
-// leave takes the networks out that owned tells of.
-func (p plan) leave(owned func(model.NetworkKey) bool) {
+// remove takes the networks out that owned tells of.
+func (p addressPlan) remove(owned func(model.NetworkKey) bool) {
 	maps.DeleteFunc(p.subnets, func(_ netip.Prefix, k model.NetworkKey) bool { return owned(k) })
 }
 
@@ -91,7 +91,7 @@ func planNetwork(s Scope, tx store.Tx, n model.Network) error {
 	if err != nil {
 		return err
 	}
-	if err := p.enter(s, []model.Network{n}); err != nil {
+	if err := p.add(s, []model.Network{n}); err != nil {
 		return err
 	}
 	return p.write(tx)
@@ -103,7 +103,7 @@ func unplanNetwork(tx store.Tx, k model.NetworkKey) error {
 	if err != nil {
 		return err
 	}
-	p.leave(func(o model.NetworkKey) bool { return o == k })
+	p.remove(func(o model.NetworkKey) bool { return o == k })
 	return p.write(tx)
 }
 
@@ -176,7 +176,7 @@ func replan(tx store.Tx, join, leave []model.TenantName) error {
 	if err != nil {
 		return err
 	}
-	p.leave(func(k model.NetworkKey) bool { return slices.Contains(leave, k.Tenant) })
+	p.remove(func(k model.NetworkKey) bool { return slices.Contains(leave, k.Tenant) })
 	var nets []model.Network
 	for _, name := range join {
 		of, err := tables.Networks.List(tx, tables.NetworksOf(name))
@@ -185,7 +185,7 @@ func replan(tx store.Tx, join, leave []model.TenantName) error {
 		}
 		nets = append(nets, of...)
 	}
-	if err := p.enter(Scope{}, nets); err != nil {
+	if err := p.add(Scope{}, nets); err != nil {
 		return fmt.Errorf("sharedNetworks: %w", err)
 	}
 	return p.write(tx)

@@ -8,30 +8,30 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// union is the policies of a group, whose rules are one list on a host; the
+// policyUnion is the policies of a group, whose rules are one list on a host; the
 // names are sorted and apart by commas.
-type union struct {
+type policyUnion struct {
 	tenant model.TenantName
 	names  string
 }
 
-func unionOf(t model.TenantName, names ...model.PolicyName) union {
+func unionOf(t model.TenantName, names ...model.PolicyName) policyUnion {
 	var out []string
 	for _, n := range names {
 		out = append(out, string(n))
 	}
 	slices.Sort(out)
-	return union{t, strings.Join(slices.Compact(out), ",")}
+	return policyUnion{t, strings.Join(slices.Compact(out), ",")}
 }
 
-func (u union) String() string {
+func (u policyUnion) String() string {
 	if strings.Contains(u.names, ",") {
 		return fmt.Sprintf("policies %q of one group", string(u.tenant)+":"+u.names)
 	}
 	return fmt.Sprintf("policy %q", string(u.tenant)+":"+u.names)
 }
 
-func (u union) policies() (out []model.PolicyKey) {
+func (u policyUnion) policies() (out []model.PolicyKey) {
 	for n := range strings.SplitSeq(u.names, ",") {
 		out = append(out, model.PolicyKey{Tenant: u.tenant, Name: model.PolicyName(n)})
 	}
@@ -42,8 +42,8 @@ func (u union) policies() (out []model.PolicyKey) {
 // together with others of a group. The view's lock guards them.
 type sizes struct {
 	rules  map[model.PolicyKey]ruleSum
-	unions map[model.PolicyKey]map[union]int // how many groups have the policy among several
-	meters map[union]*model.PolicyMeter
+	unions map[model.PolicyKey]map[policyUnion]int // how many groups have the policy among several
+	meters map[policyUnion]*model.PolicyMeter
 	flows  map[model.PolicyKey]*model.FlowMeter
 }
 
@@ -73,7 +73,7 @@ func (s *sizes) indexGroup(g model.Group, in bool) {
 	}
 	for _, p := range u.policies() {
 		if s.unions[p] == nil {
-			s.unions[p] = map[union]int{}
+			s.unions[p] = map[policyUnion]int{}
 		}
 		if in {
 			s.unions[p][u]++
@@ -112,8 +112,8 @@ func (s *sizes) enterRule(r model.PolicyRule, in bool) {
 }
 
 // of returns the unions that a policy is in, itself first.
-func (s *sizes) of(p model.PolicyKey) []union {
-	out := []union{unionOf(p.Tenant, p.Name)}
+func (s *sizes) of(p model.PolicyKey) []policyUnion {
+	out := []policyUnion{unionOf(p.Tenant, p.Name)}
 	for u := range s.unions[p] {
 		out = append(out, u)
 	}
@@ -130,7 +130,7 @@ func (s *sizes) of(p model.PolicyKey) []union {
 func (pv *PolicyView) fit(rules []model.PolicyRule, replaced []model.PolicyKey, groups []model.Group) (index int, err error) {
 	pv.mu.Lock()
 	defer pv.mu.Unlock()
-	last := map[union]int{} // the rule or group to blame when nothing before it is
+	last := map[policyUnion]int{} // the rule or group to blame when nothing before it is
 	changes := pv.sizeChanges(rules, replaced)
 	for p, ch := range changes {
 		if len(ch.joining) == 0 {
@@ -199,7 +199,7 @@ func (pv *PolicyView) sizeChanges(rules []model.PolicyRule, replaced []model.Pol
 }
 
 // fitUnion does so for one union; n is the first rule that does not fit.
-func (pv *PolicyView) fitUnion(u union, rules []model.PolicyRule, changes map[model.PolicyKey]*sizeChange) (n int, err error) {
+func (pv *PolicyView) fitUnion(u policyUnion, rules []model.PolicyRule, changes map[model.PolicyKey]*sizeChange) (n int, err error) {
 	policies := u.policies()
 	var sum ruleSum
 	var at []int // of the rules that join
@@ -242,7 +242,7 @@ func (pv *PolicyView) fitUnion(u union, rules []model.PolicyRule, changes map[mo
 			pv.policySizes.meters[u] = m
 		}
 	}
-	fit, err := m.Check(joining, leaving, pv.population)
+	fit, err := m.Check(joining, leaving, pv.countSelected)
 	if err != nil && fit < len(at) {
 		return at[fit], err
 	}

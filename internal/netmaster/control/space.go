@@ -91,9 +91,9 @@ func (s *space) build(n model.Network) {
 	}
 	for v6, o := range newest { // go on where the last process stopped
 		if sp := s.family(v6); sp != nil {
-			sp.Seen(cursorAny, o.Addr)
+			sp.SetCursor(cursorAny, o.Addr)
 			if o.Group != "" {
-				sp.Seen(string(o.Group), o.Addr)
+				sp.SetCursor(string(o.Group), o.Addr)
 			}
 		}
 	}

@@ -38,7 +38,7 @@ type identities struct {
 	at  string // its Place
 	met bool
 
-	trouble storeTrouble
+	trouble storeMismatch
 }
 
 // since is what the next list is judged by: the store as it was seen last, or, while it is
@@ -52,32 +52,32 @@ func (i *identities) since() string {
 	return i.at
 }
 
-// noteStore follows which store a batch is of, and tells of one that is not the one
+// trackStore follows which store a batch is of, and tells of one that is not the one
 // it was: who operates the cluster has to hear of it before anybody else.
-func (si *StoreIdentity) noteStore(b store.Batch) {
+func (si *StoreIdentity) trackStore(b store.Batch) {
 	i := &si.identities
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if b.Listed && i.met {
 		now := si.commits.now()
-		i.trouble.follows(i.now, b.Store)
+		i.trouble.noteRestored(i.now, b.Store)
 		switch {
 		case b.Store.ID == "":
 			si.commits.log.Error("the store has no identity: it is empty or another store; a new cluster begins in it, and hosts keep their desired state until the right store is back",
 				"was", i.now.String(), "revision", int64(b.Revision))
 			si.renew.Ring()
-			i.trouble.meet("the store was empty, or another one without identity, and a new cluster began in it", now, i)
+			i.trouble.noteOther("the store was empty, or another one without identity, and a new cluster began in it", now, i)
 		case i.now.ID != "" && b.Store.ID != i.now.ID:
 			si.commits.log.Error("the store's identity has changed: it is another store; hosts with containers keep their desired state until the right store is back or this one has all their endpoints", "was", i.now.String(), "now", b.Store.String())
-			i.trouble.meet("the store was another one than before", now, i)
+			i.trouble.noteOther("the store was another one than before", now, i)
 		case b.Store.Generation > i.now.Generation && i.now.ID != "":
 			si.commits.log.Warn("the store was restored from a backup", "was", i.now.String(), "now", b.Store.String())
 		case b.Revision < i.rev, b.Older && i.trouble.was.ID == "":
 			si.commits.log.Error("the store is at an older state than before; hosts with containers keep their desired state until the right store is back or this one has all their endpoints",
 				"was", int64(i.rev), "now", int64(b.Revision))
-			i.trouble.older("the store was in an older state than before", now)
+			i.trouble.noteOlder("the store was in an older state than before", now)
 		}
-		i.trouble.listed(b)
+		i.trouble.noteListed(b)
 	}
 	if b.Listed { // b.Store is as the newest list had it
 		i.now = b.Store
@@ -92,7 +92,7 @@ func (si *StoreIdentity) noteStore(b store.Batch) {
 				si.commits.log.Error("the store's identity was deleted; it is written again", "store", i.now.String())
 				si.renew.Ring()
 			default:
-				i.trouble.follows(i.now, row.Value)
+				i.trouble.noteRestored(i.now, row.Value)
 				i.now = row.Value
 			}
 		}

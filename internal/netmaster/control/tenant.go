@@ -27,7 +27,7 @@ var _ = register[model.TenantName](kind{name: "tenant", reference: sharedReferen
 func ChangeTenant(valid model.Valid[model.Tenant], clearDefault bool) Change {
 	t := valid.Value()
 	set := func(rank int, t model.Tenant, clearDefault bool) Change {
-		return changeOf(rank, tables.Tenants, t.Name, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+		return changeOf(rank, tables.Tenants, t.Name, valid, func(ctx context.Context, tx store.Tx, cl *allocator) error {
 			return putTenant(ctx, tx, cl, t, clearDefault)
 		})
 	}
@@ -39,7 +39,7 @@ func ChangeTenant(valid model.Valid[model.Tenant], clearDefault bool) Change {
 	return first.of(ownTenant(t.Name))
 }
 
-func putTenant(ctx context.Context, tx store.Tx, cl *claim, t model.Tenant, clearDefault bool) error {
+func putTenant(ctx context.Context, tx store.Tx, cl *allocator, t model.Tenant, clearDefault bool) error {
 	if err := tx.Prefetch(tables.Tenants.Key(t.Name)); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func DeleteTenant(k model.TenantName) Deletion {
 		if k == model.DefaultTenant {
 			return model.Errorf(model.ErrInUse, "the default tenant cannot be deleted")
 		}
-		var empty []*emptiness
+		var empty []*emptyCheck
 		scopes := []string{tables.PendingScope}
 		for _, kind := range kinds() {
 			if kind.empty != nil {
@@ -102,7 +102,7 @@ func DeleteTenant(k model.TenantName) Deletion {
 				return err
 			}
 		}
-		if err := notOnTrial(tx, k); err != nil {
+		if err := checkNothingPending(tx, k); err != nil {
 			return err
 		}
 		if err := setShared(tx, &t, nil); err != nil {
@@ -114,8 +114,8 @@ func DeleteTenant(k model.TenantName) Deletion {
 	})
 }
 
-// emptiness is that a tenant has no objects of a kind.
-type emptiness struct {
+// emptyCheck is that a tenant has no objects of a kind.
+type emptyCheck struct {
 	scope func(model.TenantName) string // that holds a tenant's
 	// check fails with model.ErrInUse while there are some; the commit depends on there
 	// being none.
@@ -123,8 +123,8 @@ type emptiness struct {
 }
 
 // none is that the scope of a tenant has no row.
-func none[K comparable, V any](t *tables.Table[K, V], scope func(model.TenantName) string, nouns string, name func(V) string) *emptiness {
-	return &emptiness{scope, func(tx store.Tx, k model.TenantName) error {
+func none[K comparable, V any](t *tables.Table[K, V], scope func(model.TenantName) string, nouns string, name func(V) string) *emptyCheck {
+	return &emptyCheck{scope, func(tx store.Tx, k model.TenantName) error {
 		v, any, err := t.Any(tx, scope(k))
 		if err == nil && any {
 			err = model.Errorf(model.ErrInUse, "it has %s, for one %q", nouns, name(v))

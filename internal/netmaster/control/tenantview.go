@@ -83,7 +83,7 @@ func (tv *TenantView) AppProfileOf(g model.GroupKey) (k model.AppProfileKey, ok 
 // enterTenant enters a change of a tenant, and tells of one without a router.
 func (tv *TenantView) enterTenant(ch tables.Change) {
 	if _, _, now := tv.tenantRows.enter(ch); now != nil && now.Router == 0 {
-		tv.unrouted.Tell()
+		tv.unrouted.Notify()
 	}
 }
 

@@ -94,7 +94,7 @@ func (v *View) apply(b store.Batch) error {
 	defer v.mu.Unlock()
 	if b.Snapshot {
 		v.reset()
-		v.Addresses.kept.listed()
+		v.Addresses.expiredReservations.beginList()
 	}
 	if b.Listed && (b.Revision < v.rev || b.Older || b.Store.ID != v.Revisions.storeID) {
 		// Another store counts by itself: hosts would wait for revisions of the former one,
@@ -118,7 +118,7 @@ func (v *View) apply(b store.Batch) error {
 	for _, ch := range v.Policies.rules.Rest() {
 		v.enter(ch)
 	}
-	v.Addresses.kept.entered()
+	v.Addresses.expiredReservations.endList()
 	v.rev = b.Revision
 	v.Addresses.settle(b.Revision)
 	return nil
@@ -133,8 +133,8 @@ func value[V any](ch tables.Change) *V {
 	return &x
 }
 
-// either returns a change's value, the zero value when it was deleted.
-func either[V any](ch tables.Change) (x V) {
+// valueOf returns a change's value, the zero value when it was deleted.
+func valueOf[V any](ch tables.Change) (x V) {
 	if p := value[V](ch); p != nil {
 		x = *p
 	}
@@ -152,16 +152,16 @@ func (v *View) enter(ch tables.Change) {
 	case tables.AciGwKey:
 		v.Settings.aciGwRows.enter(ch)
 	case tables.AciFabricKey:
-		v.Settings.aciFabric = either[tables.AciFabric](ch)
+		v.Settings.aciFabric = valueOf[tables.AciFabric](ch)
 	case tables.KubernetesClusterKey:
-		v.Settings.kubernetesCluster = either[model.KubernetesCluster](ch)
+		v.Settings.kubernetesCluster = valueOf[model.KubernetesCluster](ch)
 	case tables.BgpKey:
 		v.Settings.bgpRows.enter(ch)
 		v.HostRows.changed[k.Host] = struct{}{}
 	case model.TenantName:
 		v.Tenants.enterTenant(ch)
 		v.HostRows.changedAll = true
-		v.Settings.intent.Tell()
+		v.Settings.intent.Notify()
 	case model.AppProfileKey:
 		v.Tenants.enterAppProfile(ch)
 	case model.NetworkKey:
@@ -183,7 +183,7 @@ func (v *View) enter(ch tables.Change) {
 	case model.ClusterServiceKey, model.ServiceSliceKey, model.NodeName:
 		v.Kubernetes.enterKubernetes(ch)
 	case tables.ServiceRangesKey:
-		v.AddressOwners.serviceRanges = either[model.ServiceRanges](ch)
+		v.AddressOwners.serviceRanges = valueOf[model.ServiceRanges](ch)
 	case tables.BalancedKey:
 		v.AddressOwners.enterBalanced(k, value[tables.Balanced](ch))
 	case model.HostName, tables.HostAddressesKey, tables.HostDrainKey, tables.HostAbsenceKey, tables.AnswererKey, tables.AnsweredKey:

@@ -133,7 +133,7 @@ func TestNextFit(t *testing.T) {
 	if a, _ := s.Next("", allowed); a != addr("10.8.1.1") {
 		t.Errorf("after the end came %v, want the freed one", a)
 	}
-	s.Seen("pool", addr("10.8.1.3"))
+	s.SetCursor("pool", addr("10.8.1.3"))
 	s.Remove(addr("10.8.1.2"))
 	s.Remove(addr("10.8.1.5"))
 	if a, _ := s.Next("pool", allowed); a != addr("10.8.1.5") {

@@ -24,8 +24,8 @@ func (s *Numbers) Has(n uint32) bool { return s.used.Has(uint64(n)) }
 // Len returns how many are used.
 func (s *Numbers) Len() int { return int(s.used.Len()) }
 
-// Seen makes the next search begin after n.
-func (s *Numbers) Seen(n uint32) { s.last = n }
+// SetCursor makes the next search begin after n.
+func (s *Numbers) SetCursor(n uint32) { s.last = n }
 
 // Next finds a free number in [lo, hi] after the one found last, beginning
 // again at lo; it does not mark it as used. The result is false when all are.

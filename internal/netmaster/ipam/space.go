@@ -16,21 +16,21 @@ type Space struct {
 	prefix netip.Prefix
 	base   netip.Addr
 	used   Bits
-	far    map[netip.Addr]struct{} // used addresses beyond MaxBit
+	sparse map[netip.Addr]struct{} // used addresses beyond MaxBit
 	last   map[string]netip.Addr   // by cursor: the address handed out last
 }
 
 // NewSpace returns the empty space of a subnet.
 func NewSpace(prefix netip.Prefix) *Space {
 	prefix = prefix.Masked()
-	return &Space{prefix: prefix, base: prefix.Addr(), far: map[netip.Addr]struct{}{}, last: map[string]netip.Addr{}}
+	return &Space{prefix: prefix, base: prefix.Addr(), sparse: map[netip.Addr]struct{}{}, last: map[string]netip.Addr{}}
 }
 
 // Prefix returns the subnet.
 func (s *Space) Prefix() netip.Prefix { return s.prefix }
 
 // Len returns the number of used addresses.
-func (s *Space) Len() int { return int(s.used.Len()) + len(s.far) }
+func (s *Space) Len() int { return int(s.used.Len()) + len(s.sparse) }
 
 // offset returns a's distance from the subnet's first address, and whether it
 // is inside the subnet and within MaxBit.
@@ -73,7 +73,7 @@ func (s *Space) Has(a netip.Addr) bool {
 	if i, ok := s.offset(a); ok {
 		return s.used.Has(i)
 	}
-	_, ok := s.far[a]
+	_, ok := s.sparse[a]
 	return ok
 }
 
@@ -83,8 +83,8 @@ func (s *Space) Add(a netip.Addr) bool {
 	if i, ok := s.offset(a); ok {
 		return s.used.Add(i)
 	}
-	_, had := s.far[a]
-	s.far[a] = struct{}{}
+	_, had := s.sparse[a]
+	s.sparse[a] = struct{}{}
 	return !had
 }
 
@@ -93,8 +93,8 @@ func (s *Space) Remove(a netip.Addr) bool {
 	if i, ok := s.offset(a); ok {
 		return s.used.Remove(i)
 	}
-	_, had := s.far[a]
-	delete(s.far, a)
+	_, had := s.sparse[a]
+	delete(s.sparse, a)
 	return had
 }
 
@@ -116,8 +116,8 @@ func (s *Space) Next(cursor string, allowed Ranges) (netip.Addr, bool) {
 	return a, ok
 }
 
-// Seen moves a cursor to an address that somebody else handed out.
-func (s *Space) Seen(cursor string, a netip.Addr) { s.last[cursor] = a }
+// SetCursor moves a cursor to an address that somebody else handed out.
+func (s *Space) SetCursor(cursor string, a netip.Addr) { s.last[cursor] = a }
 
 // search returns the lowest free address in allowed at or after from.
 func (s *Space) search(allowed Ranges, from netip.Addr) (netip.Addr, bool) {
@@ -150,7 +150,7 @@ func (s *Space) search(allowed Ranges, from netip.Addr) (netip.Addr, bool) {
 // Used returns the used addresses inside r.
 func (s *Space) Used(r model.AddrRange) Ranges {
 	var out []model.AddrRange
-	for a := range s.far {
+	for a := range s.sparse {
 		if r.Contains(a) {
 			out = append(out, model.AddrRange{First: a, Last: a})
 		}

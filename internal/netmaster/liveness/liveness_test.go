@@ -80,7 +80,7 @@ func TestTellHosts(t *testing.T) {
 			}
 		})
 		closed(t, one) // away before anybody leads
-		running.Go(func() { w.Tell(ctx) })
+		running.Go(func() { w.ReportEvents(ctx) })
 		synctest.Wait()
 		if n := log.count("host is"); n != 0 {
 			t.Errorf("logged at once: %s", log.String())
@@ -101,7 +101,7 @@ func TestTellHosts(t *testing.T) {
 		if alive, statuses := w.Seen(); len(alive) != 1 || !alive["two"] || len(statuses) != 2 {
 			t.Errorf("seen %v, %v", alive, statuses)
 		}
-		if heard := w.Heard(); len(heard) != 2 || !heard["one"].Listed || heard["two"].Listed || time.Since(heard["two"].At) > time.Since(heard["one"].At) {
+		if heard := w.StatusArrivals(); len(heard) != 2 || !heard["one"].Listed || heard["two"].Listed || time.Since(heard["two"].At) > time.Since(heard["one"].At) {
 			t.Errorf("heard of %v", heard)
 		}
 		write(t, st, func(tx store.Tx) error {

@@ -36,7 +36,7 @@ type Watch struct {
 	mu         sync.Mutex
 	registered map[string]model.HostName    // by the registration's key
 	statuses   map[string]tables.HostStatus // by the status's key
-	heard      map[string]Heard             // when the status came, by its key
+	heard      map[string]StatusArrival     // when the status came, by its key
 	leased     map[string]model.HostName    // by netmasters: by the lease's key
 	masters    map[string]bool              // by the registration's key
 	changes    waiting.Changes
@@ -46,7 +46,7 @@ type Watch struct {
 func NewWatch(st store.Store, heartbeats *Heartbeats, hosts Hosts, log *slog.Logger) *Watch {
 	return &Watch{
 		store: st, heartbeats: heartbeats, hosts: hosts, log: log,
-		registered: map[string]model.HostName{}, statuses: map[string]tables.HostStatus{}, heard: map[string]Heard{},
+		registered: map[string]model.HostName{}, statuses: map[string]tables.HostStatus{}, heard: map[string]StatusArrival{},
 		leased: map[string]model.HostName{}, masters: map[string]bool{},
 	}
 }
@@ -60,7 +60,7 @@ func (w *Watch) Run(ctx context.Context) error {
 		if b.Snapshot {
 			clear(w.registered)
 			clear(w.statuses)
-			w.heard = map[string]Heard{}
+			w.heard = map[string]StatusArrival{}
 			clear(w.leased)
 			clear(w.masters)
 		}
@@ -72,10 +72,10 @@ func (w *Watch) Run(ctx context.Context) error {
 			case b.Listed && known && had.word == st.Updated:
 				w.heard[e.KV.Key] = had
 			default:
-				w.heard[e.KV.Key] = Heard{At: time.Now(), Listed: b.Listed, word: st.Updated}
+				w.heard[e.KV.Key] = StatusArrival{At: time.Now(), Listed: b.Listed, word: st.Updated}
 			}
 		}
-		w.changes.Tell()
+		w.changes.Notify()
 		return nil
 	})
 	if ctx.Err() != nil {
@@ -131,29 +131,29 @@ func (w *Watch) Seen() (alive map[model.HostName]bool, statuses map[model.HostNa
 	return alive, statuses
 }
 
-// Heard is when a host's last status came here, which no clock of a host can change.
-type Heard struct {
+// StatusArrival is when a host's last status came here, which no clock of a host can change.
+type StatusArrival struct {
 	At     time.Time
 	Listed bool   // it was there when this watch began, or went on: it is older than At
 	word   string // its Updated
 }
 
-// Heard returns that for all hosts.
-func (w *Watch) Heard() map[string]Heard {
+// StatusArrival returns that for all hosts.
+func (w *Watch) StatusArrivals() map[string]StatusArrival {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := make(map[string]Heard, len(w.heard))
+	out := make(map[string]StatusArrival, len(w.heard))
 	for key, h := range w.heard {
 		out[string(w.statuses[key].Host)] = h
 	}
 	return out
 }
 
-// Tell reports, for the leader, when a host goes away, when it is back, and when it has
+// Notify reports, for the leader, when a host goes away, when it is back, and when it has
 // rolled back a change by itself, each once, until ctx ends. It begins after
 // cluster.ServiceTTL: agents may have to register again when the store was away, or
 // everything starts at once.
-func (w *Watch) Tell(ctx context.Context) {
+func (w *Watch) ReportEvents(ctx context.Context) {
 	if waiting.Pause(ctx, cluster.ServiceTTL) != nil {
 		return
 	}

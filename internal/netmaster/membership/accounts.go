@@ -18,14 +18,14 @@ import (
 // certificates of former keys renew nothing any more, as after a token.
 func (m *Enrolment) admitAccount(ctx context.Context, q jointoken.HostRequest) (jointoken.HostAnswer, error) {
 	var none jointoken.HostAnswer
-	if m.cfg.Vouch == nil {
+	if m.cfg.TokenReviewer == nil {
 		return none, model.Errorf(model.ErrInvalid, "this netmaster does not accept tokens of service accounts: start it with --enroll-service-account, or make a token with 'netctl cluster token --host %s'", q.Name)
 	}
 	csr, err := readCSR(q)
 	if err != nil {
 		return none, err
 	}
-	host, by, err := m.cfg.Vouch(ctx, q.Account)
+	host, by, err := m.cfg.TokenReviewer(ctx, q.Account)
 	if err != nil {
 		return none, err
 	}
@@ -45,7 +45,7 @@ func (m *Enrolment) admitAccount(ctx context.Context, q jointoken.HostRequest) (
 		}
 		now := time.Now().UTC()
 		next := hostRow{Name: q.Name, Key: key, By: by, At: now, End: now.AddDate(0, 0, pki.Days)}
-		ok, err := commit(ctx, m.server.client, []clientv3.Cmp{at(row, had.rev)}, clientv3.OpPut(row, encode(next)))
+		ok, err := commit(ctx, m.server.client, []clientv3.Cmp{unchangedSince(row, had.rev)}, clientv3.OpPut(row, encode(next)))
 		if err != nil {
 			return none, err
 		}

@@ -21,12 +21,12 @@ import (
 // request is what a new member asks with, again until it is answered: it may be
 // asked of any member, and of several.
 type request struct {
-	ID     string `json:"id"`     // of the token
-	Secret string `json:"secret"` // of the token
-	Dir    string `json:"dir"`    // whose identity the token is spent on
-	Name   string `json:"name"`
-	Peer   string `json:"peer"` // host:port
-	Door   string `json:"door"` // host:port
+	ID                string `json:"id"`     // of the token
+	Secret            string `json:"secret"` // of the token
+	Dir               string `json:"dir"`    // whose identity the token is spent on
+	Name              string `json:"name"`
+	Peer              string `json:"peer"` // host:port
+	EnrollmentAddress string `json:"door"` // host:port
 	// Secure says that it will serve its clients by certificates of the cluster's.
 	Secure bool `json:"secure,omitempty"`
 }
@@ -42,9 +42,9 @@ type answer struct {
 // attempts bounds how often a transaction begins again because others were faster.
 const attempts = 8
 
-// admit makes a learner of who shows a token. Each step of it may be the last of this
+// admitMember makes a learner of who shows a token. Each step of it may be the last of this
 // process; who asks again, anywhere, goes on behind it.
-func (m *Enrolment) admit(ctx context.Context, q request) (answer, error) {
+func (m *Enrolment) admitMember(ctx context.Context, q request) (answer, error) {
 	switch {
 	case m.cfg.Secure != nil && !q.Secure:
 		return answer{}, model.Errorf(model.ErrInvalid, "this cluster uses --secure, and the joining netmaster would serve its clients without TLS: start it with --secure too; the token stays valid")
@@ -66,7 +66,7 @@ func (m *Enrolment) admit(ctx context.Context, q request) (answer, error) {
 		if err != nil || wait != "" {
 			return answer{Wait: wait}, err
 		}
-		return m.tell(ctx, q)
+		return m.memberAnswer(ctx, q)
 	}
 	return answer{Wait: "others who change the cluster's members"}, nil
 }
@@ -109,11 +109,11 @@ func (m *Enrolment) spend(ctx context.Context, q request) (row[memberRow], error
 		return had, nil
 	case t.Dir != "":
 		return none, model.Errorf(model.ErrConflict, "the token was used by %s on %s, and a token works once: make another with 'netctl cluster token'", t.Name, date(t.At))
-	case t.over(time.Now()) != "":
-		return none, model.Errorf(model.ErrInvalid, "%s: make another with 'netctl cluster token'", t.over(time.Now()))
+	case t.whyInvalid(time.Now()) != "":
+		return none, model.Errorf(model.ErrInvalid, "%s: make another with 'netctl cluster token'", t.whyInvalid(time.Now()))
 	}
 	now := time.Now().UTC()
-	mine := memberRow{Name: q.Name, Dir: q.Dir, Peer: q.Peer, Door: q.Door, At: now}
+	mine := memberRow{Name: q.Name, Dir: q.Dir, Peer: q.Peer, EnrollmentAddress: q.EnrollmentAddress, At: now}
 	if had.rev != 0 && had.value.Dir == q.Dir && had.value.Peer == q.Peer {
 		mine = had.value // it goes on by another token
 	} else if err := m.unused(ctx, had, q); err != nil {
@@ -121,7 +121,7 @@ func (m *Enrolment) spend(ctx context.Context, q request) (row[memberRow], error
 	}
 	spent := tok.value
 	spent.Dir, spent.Name, spent.At = q.Dir, q.Name, now
-	ok, err := commit(ctx, c, []clientv3.Cmp{at(tokenRows+q.ID, tok.rev), at(memberRows+q.Name, had.rev)},
+	ok, err := commit(ctx, c, []clientv3.Cmp{unchangedSince(tokenRows+q.ID, tok.rev), unchangedSince(memberRows+q.Name, had.rev)},
 		clientv3.OpPut(tokenRows+q.ID, encode(spent)), clientv3.OpPut(memberRows+q.Name, encode(mine)))
 	if err != nil || !ok {
 		return none, err
@@ -193,21 +193,21 @@ func (m *Enrolment) add(ctx context.Context, mine row[memberRow]) (wait string, 
 		return "", nil
 	}
 	r.ID = id
-	ok, err := commit(ctx, m.server.client, []clientv3.Cmp{at(memberRows+r.Name, mine.rev)}, clientv3.OpPut(memberRows+r.Name, encode(r)))
+	ok, err := commit(ctx, m.server.client, []clientv3.Cmp{unchangedSince(memberRows+r.Name, mine.rev)}, clientv3.OpPut(memberRows+r.Name, encode(r)))
 	if err != nil {
 		return "", err
 	}
 	if !ok {
-		return "", m.roster.overtaken(ctx, r)
+		return "", m.roster.whyRowChanged(ctx, r)
 	}
 	m.cfg.at("recorded")
 	return "", nil
 }
 
-// overtaken looks at why a row that is to get its member has changed: another replica
+// whyRowChanged looks at why a row that is to get its member has changed: another replica
 // did the same, or somebody removed the member meanwhile, who did not see it in etcd
 // yet.
-func (m *Roster) overtaken(ctx context.Context, r memberRow) error {
+func (m *Roster) whyRowChanged(ctx context.Context, r memberRow) error {
 	now, err := get[memberRow](ctx, m.server.client, memberRows+r.Name)
 	if err != nil {
 		return err
@@ -223,8 +223,8 @@ func (m *Roster) overtaken(ctx context.Context, r memberRow) error {
 	return removed(r.Name)
 }
 
-// tell is what a new member needs.
-func (m *Enrolment) tell(ctx context.Context, q request) (answer, error) {
+// memberAnswer is what a new member needs.
+func (m *Enrolment) memberAnswer(ctx context.Context, q request) (answer, error) {
 	all, err := m.etcdMembers(ctx)
 	if err != nil {
 		return answer{}, err
@@ -237,10 +237,10 @@ func (m *Enrolment) tell(ctx context.Context, q request) (answer, error) {
 		}
 		a.Members = append(a.Members, p)
 	}
-	if a.Clients, err = m.authorities.handOverClients(); err != nil {
+	if a.Clients, err = m.authorities.exportClients(); err != nil {
 		return answer{}, err
 	}
-	a.Authority, err = m.peers.handOver()
+	a.Authority, err = m.peers.export()
 	return a, err
 }
 

@@ -21,7 +21,7 @@ func TestAlone(t *testing.T) {
 	defer cancel()
 	cfg := config(t, 71, "a")
 	with := cfg
-	cfg.Peer, cfg.Door, cfg.Name = "", "", ""
+	cfg.Peer, cfg.EnrollmentAddress, cfg.Name = "", "", ""
 	a := start(t, cfg)
 	name, err := os.Hostname()
 	if err != nil {
@@ -41,7 +41,7 @@ func TestAlone(t *testing.T) {
 	closed(t, a)
 
 	with.Name, with.Spare = "", true
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", with.Door)
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", with.EnrollmentAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestAlone(t *testing.T) {
 	asked := with
 	asked.Spare = false
 	_, err = Start(ctx, asked)
-	is(t, "a port that was asked for", err, model.ErrConflict, with.Door, "stop the process that uses the address")
+	is(t, "a port that was asked for", err, model.ErrConflict, with.EnrollmentAddress, "stop the process that uses the address")
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestAlone(t *testing.T) {
 	_, err = Start(ctx, with)
 	is(t, "one of two whose port is taken", err, model.ErrConflict, "a cluster of 2 members", with.Peer)
 	lonely := config(t, 73, "c")
-	lonely.Peer, lonely.Door, lonely.Token = "", "", text
+	lonely.Peer, lonely.EnrollmentAddress, lonely.Token = "", "", text
 	_, err = Start(ctx, lonely)
 	is(t, "joining without addresses", err, model.ErrInvalid, "--peer-listen")
 	if _, err := os.Stat(filepath.Join(lonely.Dir, "join", "state.json")); err == nil {
@@ -89,13 +89,13 @@ func TestRelieveAll(t *testing.T) {
 	cfg := config(t, 75, "b")
 	cfg.Token = text
 	b := start(t, cfg)
-	if err := a.Roster.RelieveAll(t.Context()); err != nil {
+	if err := a.Roster.DefragmentAll(t.Context()); err != nil {
 		t.Error(err)
 	}
 	stranger := &http.Client{Transport: transport.Pool(jointoken.Pinned(fingerprint(a.peers.auth.Load())), 1, patient)}
 	defer stranger.CloseIdleConnections()
-	err := jointoken.Call(t.Context(), stranger, http.MethodPost, transport.HTTPS+"://"+a.cfg.Door+relievePath, nil, &Status{})
+	err := jointoken.Call(t.Context(), stranger, http.MethodPost, transport.HTTPS+"://"+a.cfg.EnrollmentAddress+defragmentPath, nil, &Status{})
 	is(t, "a stranger", err, model.ErrInvalid, "only members")
 	b.door.close()
-	is(t, "one that does not answer", a.Roster.RelieveAll(t.Context()), model.ErrUnavailable, "b does not answer", "repeat")
+	is(t, "one that does not answer", a.Roster.DefragmentAll(t.Context()), model.ErrUnavailable, "b does not answer", "repeat")
 }

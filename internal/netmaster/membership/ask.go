@@ -19,15 +19,15 @@ import (
 const (
 	// dialTime is how long an address may take to answer at all.
 	dialTime = 5 * time.Second
-	// againAfter is between two questions of who waits for its turn.
-	againAfter = time.Second
-	// silentTries is how often all addresses are asked while none answers.
-	silentTries = 3
+	// retryAfter is between two questions of who waits for its turn.
+	retryAfter = time.Second
+	// maxSilentTries is how often all addresses are asked while none answers.
+	maxSilentTries = 3
 )
 
-// ask shows the token at its addresses until one of them admits the directory. It waits for
+// joinByToken shows the token at its addresses until one of them admits the directory. It waits for
 // its turn as long as ctx lasts, and gives up when no address answers.
-func ask(ctx context.Context, d *directory, cfg Config, t Token) (answer, error) {
+func joinByToken(ctx context.Context, d *directory, cfg Config, t Token) (answer, error) {
 	addresses := slices.Clone(cfg.Addresses)
 	for _, a := range t.Addresses {
 		if !slices.Contains(addresses, a) {
@@ -40,7 +40,7 @@ func ask(ctx context.Context, d *directory, cfg Config, t Token) (answer, error)
 	pool := transport.Pool(jointoken.Pinned(t.Authority), 1, dialTime)
 	defer pool.CloseIdleConnections()
 	c := &http.Client{Transport: pool, Timeout: doorTime + dialTime}
-	body, err := json.Marshal(request{ID: t.ID, Secret: t.Secret, Dir: d.ID, Name: d.Name, Peer: d.Peer, Door: cfg.Door, Secure: cfg.Secure != nil})
+	body, err := json.Marshal(request{ID: t.ID, Secret: t.Secret, Dir: d.ID, Name: d.Name, Peer: d.Peer, EnrollmentAddress: cfg.EnrollmentAddress, Secure: cfg.Secure != nil})
 	if err != nil {
 		return answer{}, err
 	}
@@ -49,7 +49,7 @@ func ask(ctx context.Context, d *directory, cfg Config, t Token) (answer, error)
 		a, err := askAll(ctx, c, addresses, len(cfg.Addresses), body)
 		switch {
 		case errors.Is(err, errSilent):
-			if silent++; silent >= silentTries {
+			if silent++; silent >= maxSilentTries {
 				return answer{}, model.Errorf(model.ErrUnavailable, "%w", err)
 			}
 		case err != nil:
@@ -64,7 +64,7 @@ func ask(ctx context.Context, d *directory, cfg Config, t Token) (answer, error)
 			}
 		}
 		select {
-		case <-time.After(againAfter):
+		case <-time.After(retryAfter):
 		case <-ctx.Done():
 			if told != "" {
 				return answer{}, model.Errorf(model.ErrUnavailable, "joining waits for %s: %w; repeat the command line", told, ctx.Err())
@@ -89,7 +89,7 @@ func askAll(ctx context.Context, c *http.Client, addresses []string, named int, 
 		switch {
 		case err == nil:
 			return a, nil
-		case errors.Is(err, jointoken.ErrForeign):
+		case errors.Is(err, jointoken.ErrOtherCluster):
 			foreign++
 			why = append(why, addr+" belongs to another cluster than the token (its authority differs), so the token was not sent: give an address of the token's cluster, or make a token there")
 			if i < named {

@@ -89,7 +89,7 @@ func openPeers(d *directory, cfg Config) (*peers, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.Spread(); err != nil {
+	if err := a.DistributeBundle(); err != nil {
 		return nil, err
 	}
 	p := &peers{dir: d.own("authority"), own: a.Dir(d.Name)}
@@ -136,8 +136,8 @@ func (p *peers) renew() error {
 	return nil
 }
 
-// handOver is the authority as a new member needs it.
-func (p *peers) handOver() ([]byte, error) {
+// export is the authority as a new member needs it.
+func (p *peers) export() ([]byte, error) {
 	b, err := os.ReadFile(filepath.Join(p.dir, authorityFile))
 	if err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "read the members' authority: %w", err)
@@ -148,7 +148,7 @@ func (p *peers) handOver() ([]byte, error) {
 // hosts are the names by which others connect to a member.
 func (c Config) hosts() []string {
 	var out []string
-	for _, a := range []string{c.Peer, c.Door} {
+	for _, a := range []string{c.Peer, c.EnrollmentAddress} {
 		if host, _, err := net.SplitHostPort(a); err == nil && !slices.Contains(out, host) {
 			out = append(out, host)
 		}

@@ -186,7 +186,7 @@ func TestRestoreBesideMajority(t *testing.T) {
 	closed(t, c)
 	cfg := RestoreConfig{File: file, DataDir: cCfg.Dir, Logger: cCfg.Logger, Now: time.Now()}
 	_, err := Restore(t.Context(), cfg)
-	is(t, "a restore while two of three write", err, model.ErrConflict, "a ("+a.cfg.Door+")", "stop its netmasters first")
+	is(t, "a restore while two of three write", err, model.ErrConflict, "a ("+a.cfg.EnrollmentAddress+")", "stop its netmasters first")
 	cfg.NewAuthorities = true
 	if _, err := Restore(t.Context(), cfg); err != nil {
 		t.Error(err)

@@ -66,7 +66,7 @@ func (m *Authorities) openClients(i initial) error {
 		}
 		return nil
 	}
-	if err := a.Spread(); err != nil {
+	if err := a.DistributeBundle(); err != nil {
 		return err
 	}
 	m.clients.Store(a)
@@ -158,7 +158,7 @@ func (m *Authorities) shareOnce(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	mine := m.clients.Load()
-	if mine != nil && is.rev != 0 && knows(mine, is.value) {
+	if mine != nil && is.rev != 0 && hasFingerprint(mine, is.value) {
 		return true, nil
 	}
 	all, err := m.etcdMembers(ctx)
@@ -181,7 +181,7 @@ func (m *Authorities) shareOnce(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	ok, err := commit(ctx, c, []clientv3.Cmp{at(clientsRow, is.rev)}, clientv3.OpPut(clientsRow, encode(fingerprint(mine))))
+	ok, err := commit(ctx, c, []clientv3.Cmp{unchangedSince(clientsRow, is.rev)}, clientv3.OpPut(clientsRow, encode(fingerprint(mine))))
 	if err != nil || !ok || m.clients.Load() != nil {
 		return false, err
 	}
@@ -217,8 +217,8 @@ func (m *Authorities) keepClients(text []byte) (bool, error) {
 	return true, os.RemoveAll(m.dir.own(clientsDir + ".made"))
 }
 
-// handOverClients is the authority as another member needs it; nil = there is none here.
-func (m *Authorities) handOverClients() ([]byte, error) {
+// exportClients is the authority as another member needs it; nil = there is none here.
+func (m *Authorities) exportClients() ([]byte, error) {
 	if m.clients.Load() == nil {
 		return nil, nil
 	}
@@ -239,6 +239,6 @@ func (m *Authorities) FirstAdmin(ctx context.Context, mint func() error) error {
 	if err := mint(); err != nil {
 		return err
 	}
-	_, err = commit(ctx, m.server.client, []clientv3.Cmp{at(adminRow, had.rev)}, clientv3.OpPut(adminRow, encode(m.dir.Name)))
+	_, err = commit(ctx, m.server.client, []clientv3.Cmp{unchangedSince(adminRow, had.rev)}, clientv3.OpPut(adminRow, encode(m.dir.Name)))
 	return err
 }

@@ -63,7 +63,7 @@ func grow(t *testing.T) (a, b, c, d *node) {
 	if len(token.Addresses) != 3 {
 		t.Errorf("a token of three members has the addresses %v", token.Addresses)
 	}
-	token.Addresses = []string{a.cfg.Door}
+	token.Addresses = []string{a.cfg.EnrollmentAddress}
 	d = newNode(t, 4, "d").join(token.Text())
 	for _, step := range []string{"spent", "added", "recorded"} {
 		a.kill()
@@ -71,7 +71,7 @@ func grow(t *testing.T) (a, b, c, d *node) {
 		d.start()
 		a.killedAt(step)
 		writes(t, b, c)
-		d.refused(model.ErrUnavailable, "no member answers", a.cfg.Door)
+		d.refused(model.ErrUnavailable, "no member answers", a.cfg.EnrollmentAddress)
 		a.start().ready()
 	}
 	// By the token as it was, another member goes on with what a began.

@@ -15,17 +15,17 @@ import (
 
 // Config says which member this process is.
 type Config struct {
-	Dir    string           // the data directory; made when missing
-	Name   string           // unique in the cluster; "" = the directory's, or a new one the host's
-	Client string           // IP:port for clients of the store; "" = etcd.DefaultListen, port 0 = any free one
-	Peer   string           // host:port by which other members reach this one; "" = none does, it is alone
-	Door   string           // host:port by which new members, and members, ask this one; as Peer
-	Quota  int64            // bytes of the database; 0 = DefaultQuota
-	Logger *slog.Logger     // required
-	Backup Schedule         // snapshots; the zero value makes none
-	TLS    *transport.Files // what clients are served with; nil = plain
+	Dir               string           // the data directory; made when missing
+	Name              string           // unique in the cluster; "" = the directory's, or a new one the host's
+	Client            string           // IP:port for clients of the store; "" = etcd.DefaultListen, port 0 = any free one
+	Peer              string           // host:port by which other members reach this one; "" = none does, it is alone
+	EnrollmentAddress string           // host:port by which new members, and members, ask this one; as Peer
+	Quota             int64            // bytes of the database; 0 = DefaultQuota
+	Logger            *slog.Logger     // required
+	Backup            Schedule         // snapshots; the zero value makes none
+	TLS               *transport.Files // what clients are served with; nil = plain
 
-	PeerListen, DoorListen string // IP:port to listen on; "" = Peer, Door
+	PeerListen, EnrollmentListen string // IP:port to listen on; "" = Peer, Door
 	// Spare: no flag has asked for the two, and a member that is alone does without where
 	// another process has them.
 	Spare bool
@@ -37,10 +37,10 @@ type Config struct {
 	// a certificate where Client is one of them: while a cluster is turned secure.
 	Plain []string
 
-	// Vouch tells of which host, and by whom, a service account's token is that a host
+	// TokenReviewer tells of which host, and by whom, a service account's token is that a host
 	// shows in place of one of ours: errors are model.ErrInvalid, or model.ErrUnavailable
 	// where that is not known now. nil = no such token is taken.
-	Vouch func(ctx context.Context, token string) (host, by string, err error) `json:"-"`
+	TokenReviewer func(ctx context.Context, token string) (host, by string, err error) `json:"-"`
 
 	// Addresses and Token are the command line's --join and --token: where neither is
 	// given, a new directory founds a cluster. Doors of the token are asked too.
@@ -76,8 +76,8 @@ func (c Config) checked(ctx context.Context) (Config, error) {
 	if c.PeerListen == "" {
 		c.PeerListen = c.Peer
 	}
-	if c.DoorListen == "" {
-		c.DoorListen = c.Door
+	if c.EnrollmentListen == "" {
+		c.EnrollmentListen = c.EnrollmentAddress
 	}
 	if c.Quota == 0 {
 		c.Quota = DefaultQuota
@@ -96,10 +96,10 @@ func (c Config) checked(ctx context.Context) (Config, error) {
 			return c, err
 		}
 	}
-	if c.Peer == "" && c.Door == "" {
-		return c.apart(), c.Backup.check()
+	if c.Peer == "" && c.EnrollmentAddress == "" {
+		return c.withoutPeerPorts(), c.Backup.check()
 	}
-	if err := errors.Join(jointoken.CheckAddress(c.Peer), jointoken.CheckAddress(c.Door)); err != nil {
+	if err := errors.Join(jointoken.CheckAddress(c.Peer), jointoken.CheckAddress(c.EnrollmentAddress)); err != nil {
 		return c, err
 	}
 	for _, a := range c.Addresses {
@@ -107,7 +107,7 @@ func (c Config) checked(ctx context.Context) (Config, error) {
 			return c, err
 		}
 	}
-	for _, l := range []struct{ field, addr string }{{"peer-listen", c.PeerListen}, {"join-listen", c.DoorListen}} {
+	for _, l := range []struct{ field, addr string }{{"peer-listen", c.PeerListen}, {"join-listen", c.EnrollmentListen}} {
 		if err := checkListen(l.field, l.addr); err != nil {
 			return c, err
 		}

@@ -11,14 +11,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
-// copiedTime is how long a former address may take to show who is there.
-const copiedTime = 3 * time.Second
+// copyCheckTimeout is how long a former address may take to show who is there.
+const copyCheckTimeout = 3 * time.Second
 
-// notCopied refuses a directory whose member answers at the address that the directory had
+// checkNotCopied refuses a directory whose member answers at the address that the directory had
 // before. This directory is then a copy, such as a cloned machine's, and two processes that
 // vote as one member break the cluster. If no member or another member answers there, this
 // member has moved.
-func (m *Member) notCopied(ctx context.Context) error {
+func (m *Member) checkNotCopied(ctx context.Context) error {
 	was := m.dir.Peer
 	if was == "" || m.cfg.Peer == "" || was == m.cfg.Peer {
 		return nil
@@ -27,7 +27,7 @@ func (m *Member) notCopied(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, copiedTime)
+	ctx, cancel := context.WithTimeout(ctx, copyCheckTimeout)
 	defer cancel()
 	d := tls.Dialer{NetDialer: new(net.Dialer), Config: own.Client(pki.Netmaster)}
 	c, err := d.DialContext(ctx, "tcp", was)

@@ -17,7 +17,7 @@ import (
 func TestCopied(t *testing.T) {
 	cfg := func(name, dir string) Config {
 		c := config(t, 1, name)
-		c.Dir, c.Client, c.Peer, c.Door = dir, storetest.FreePort(t), storetest.FreePort(t), storetest.FreePort(t)
+		c.Dir, c.Client, c.Peer, c.EnrollmentAddress = dir, storetest.FreePort(t), storetest.FreePort(t), storetest.FreePort(t)
 		return c
 	}
 	mine := cfg("a", filepath.Join(t.TempDir(), "a"))
@@ -55,7 +55,7 @@ func TestCopied(t *testing.T) {
 // member that accepted both does.
 func TestPlainAfterSecure(t *testing.T) {
 	cfg := config(t, 1, "a")
-	cfg.Client, cfg.Peer, cfg.Door = storetest.FreePort(t), storetest.FreePort(t), storetest.FreePort(t)
+	cfg.Client, cfg.Peer, cfg.EnrollmentAddress = storetest.FreePort(t), storetest.FreePort(t), storetest.FreePort(t)
 	plain, secure, both := cfg, cfg, cfg
 	secure.Secure = []string{"127.0.0.1"}
 	both.Secure, both.Plain = secure.Secure, []string{cfg.Client}

@@ -35,18 +35,18 @@ func (m *Member) Name() string { return m.dir.Name }
 // the member end in order.
 func (m *Member) Broken() bool { return m.server.broken() }
 
-// Trouble says what an operator should do about this member's space and directory now;
+// SpaceProblem says what an operator should do about this member's space and directory now;
 // "" = nothing.
-func (m *Health) Trouble() string {
-	if m.lost() {
+func (m *Health) Problem() string {
+	if m.lostLock() {
 		return fmt.Sprintf("the data directory %s was removed while netmaster runs: all of this member's state is lost when netmaster ends; export it now ('netctl export --in-use') and do not stop netmaster before, or have two other members", m.dir.path)
 	}
-	return m.Status().Trouble()
+	return m.Status().SpaceProblem()
 }
 
-// lost tells whether the lock that this process holds is no longer the one in the
+// lostLock tells whether the lock that this process holds is no longer the one in the
 // directory, or the data have been taken from there.
-func (m *Health) lost() bool {
+func (m *Health) lostLock() bool {
 	held, err := m.dir.lock.Stat()
 	if err != nil {
 		return false // closed
@@ -80,7 +80,7 @@ func (m *Member) Collectors() []prometheus.Collector {
 	}
 	return append(out,
 		gauge("contiv_store_disk_free_bytes", "Free bytes in the file system of the embedded store.", func() float64 { return float64(m.Health.Status().Free) }),
-		gauge("contiv_store_directory_lost", "1 when the embedded store's directory was removed.", func() float64 { return one(m.Health.lost()) }),
+		gauge("contiv_store_directory_lost", "1 when the embedded store's directory was removed.", func() float64 { return one(m.Health.lostLock()) }),
 		gauge("contiv_store_member_in_use_bytes", "Bytes in use in the embedded store's database.", func() float64 { return float64(m.Health.Status().InUse) }),
 		gauge("contiv_store_member_leads", "1 while this member of the embedded store leads it.", func() float64 { return one(m.Health.Status().Leads) }),
 		gauge("contiv_store_member_has_leader", "1 while this member of the embedded store knows a leader.", func() float64 { return one(m.Health.Status().Leader != 0) }),

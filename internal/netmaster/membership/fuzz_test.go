@@ -39,7 +39,7 @@ func FuzzDoor(f *testing.F) {
 	}
 	m, err := Start(f.Context(), Config{
 		Dir: f.TempDir(), Name: "a", Logger: slog.New(slog.DiscardHandler), Secure: []string{host},
-		Client: client, Peer: address(98, 23801), Door: address(98, 23781),
+		Client: client, Peer: address(98, 23801), EnrollmentAddress: address(98, 23781),
 	})
 	if err != nil {
 		f.Fatal(err)

@@ -39,7 +39,7 @@ func guard(plain bool) []grpc.ServerOption {
 
 // mayAll tells whether who asks may everything. Who shows no role is refused.
 func mayAll(ctx context.Context, plain bool) (bool, error) {
-	if plain && plainly(ctx) {
+	if plain && withoutTLS(ctx) {
 		return true, nil
 	}
 	p, ok := peer.FromContext(ctx)
@@ -57,7 +57,7 @@ func mayAll(ctx context.Context, plain bool) (bool, error) {
 	return role == pki.Netmaster || role == pki.ClusterAdmin, nil
 }
 
-func plainly(ctx context.Context) bool {
+func withoutTLS(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
 	return ok && p.AuthInfo == nil
 }
@@ -69,35 +69,35 @@ func mayAsk(ctx context.Context, q any, method string, plain bool) error {
 		return err
 	case !all:
 		return status.Errorf(codes.PermissionDenied, "%s: a certificate of this role asks netmaster, and not the store", method)
-	case plainly(ctx) && letsIn(q):
-		return status.Errorf(codes.PermissionDenied, "%s: changes below %s need TLS, since they would outlast the time of connections without TLS", method, strings.Join(doors, " and "))
+	case withoutTLS(ctx) && changesJoinRows(q):
+		return status.Errorf(codes.PermissionDenied, "%s: changes below %s need TLS, since they would outlast the time of connections without TLS", method, strings.Join(joinPrefix, " and "))
 	}
 	return nil
 }
 
-// doors are the prefixes of the rows that let in: tokens of people, of new members and of
+// joinPrefix are the prefixes of the rows that let in: tokens of people, of new members and of
 // hosts, and whose certificates are good.
-var doors = []string{store.Root + "access/", store.Root + "join/"}
+var joinPrefix = []string{store.Root + "access/", store.Root + "join/"}
 
-// letsIn tells whether a request changes a row below doors.
-func letsIn(q any) bool {
+// changesJoinRows tells whether a request changes a row below doors.
+func changesJoinRows(q any) bool {
 	switch q := q.(type) {
 	case *pb.PutRequest:
-		return ofDoors(q.GetKey(), nil)
+		return isJoinKey(q.GetKey(), nil)
 	case *pb.DeleteRangeRequest:
-		return ofDoors(q.GetKey(), q.GetRangeEnd())
+		return isJoinKey(q.GetKey(), q.GetRangeEnd())
 	case *pb.TxnRequest:
 		return slices.ContainsFunc(slices.Concat(q.GetSuccess(), q.GetFailure()), func(op *pb.RequestOp) bool {
-			return letsIn(op.GetRequestPut()) || letsIn(op.GetRequestDeleteRange()) || letsIn(op.GetRequestTxn())
+			return changesJoinRows(op.GetRequestPut()) || changesJoinRows(op.GetRequestDeleteRange()) || changesJoinRows(op.GetRequestTxn())
 		})
 	}
 	return false
 }
 
-// ofDoors tells whether a key, or one of [key, end), is below doors. The end "\x00" is
+// isJoinKey tells whether a key, or one of [key, end), is below doors. The end "\x00" is
 // etcd's for all the rest.
-func ofDoors(key, end []byte) bool {
-	return slices.ContainsFunc(doors, func(p string) bool {
+func isJoinKey(key, end []byte) bool {
+	return slices.ContainsFunc(joinPrefix, func(p string) bool {
 		if len(end) == 0 {
 			return strings.HasPrefix(string(key), p)
 		}

@@ -40,8 +40,8 @@ type hostRow struct {
 // handleHosts serves hosts. Accounts have their own limit, since another server checks
 // their tokens and may be slow: they take no slot from hosts with the cluster's
 // credentials.
-func (m *Enrolment) handleHosts(mux *http.ServeMux, strangers *transport.Places) {
-	accounts, known := transport.NewPlaces(atOnce, accountsOne), transport.NewPlaces(atOnce, atOnce)
+func (m *Enrolment) handleHosts(mux *http.ServeMux, strangers *transport.Slots) {
+	accounts, known := transport.NewSlots(atOnce, accountsOne), transport.NewSlots(atOnce, atOnce)
 	handle := func(path string, do func(r *http.Request, q jointoken.HostRequest) (jointoken.HostAnswer, error)) {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 			var q jointoken.HostRequest
@@ -56,7 +56,7 @@ func (m *Enrolment) handleHosts(mux *http.ServeMux, strangers *transport.Places)
 			case q.Account != "":
 				of = accounts
 			}
-			end, ok := of.Take(transport.ClientAtRemote(r.RemoteAddr))
+			end, ok := of.Acquire(transport.ClientAtRemote(r.RemoteAddr))
 			if !ok {
 				jointoken.Refuse(w, errTooMany)
 				return
@@ -83,20 +83,20 @@ func (m *Enrolment) handleHosts(mux *http.ServeMux, strangers *transport.Places)
 		}
 		return m.renewHost(r.Context(), r.TLS.VerifiedChains[0][0], q, r.RemoteAddr)
 	})
-	mux.HandleFunc("GET "+jointoken.DoorsPath, func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+jointoken.ServersPath, func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.VerifiedChains) == 0 {
 			jointoken.Refuse(w, model.Errorf(model.ErrInvalid, "only hosts with a certificate may ask"))
 			return
 		}
-		doors, err := m.doors(r.Context())
+		doors, err := m.enrollmentAddresses(r.Context())
 		if err != nil {
 			jointoken.Refuse(w, model.Errorf(model.ErrUnavailable, "the members are not known now: %w", err))
 			return
 		}
-		jointoken.Reply(w, http.StatusOK, jointoken.HostAnswer{Doors: doors})
+		jointoken.Reply(w, http.StatusOK, jointoken.HostAnswer{Servers: doors})
 	})
-	m.handOverTo(mux, clientsPath, m.authorities.handOverClients)
-	m.handOverTo(mux, membersPath, func() ([]byte, error) { return m.peers.handOver() })
+	m.serveAuthority(mux, clientsPath, m.authorities.exportClients)
+	m.serveAuthority(mux, membersPath, func() ([]byte, error) { return m.peers.export() })
 	mux.HandleFunc("GET "+jointoken.RootsPath, func(w http.ResponseWriter, _ *http.Request) {
 		if auth := m.authorities.clients.Load(); auth != nil {
 			jointoken.Reply(w, http.StatusOK, jointoken.Roots{Authorities: auth.Text(), Members: fingerprint(m.peers.auth.Load())})
@@ -106,8 +106,8 @@ func (m *Enrolment) handleHosts(mux *http.ServeMux, strangers *transport.Places)
 	})
 }
 
-// handOverTo has the door answer members with an authority.
-func (m *Enrolment) handOverTo(mux *http.ServeMux, path string, read func() ([]byte, error)) {
+// serveAuthority has the door answer members with an authority.
+func (m *Enrolment) serveAuthority(mux *http.ServeMux, path string, read func() ([]byte, error)) {
 	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		if !m.isMember(r) {
 			jointoken.Refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
@@ -134,8 +134,8 @@ func (m *local) isMember(r *http.Request) bool {
 	})
 }
 
-// knows reports whether an authority has the fingerprint, or had it before a renewal.
-func knows(a *pki.Authority, f Fingerprint) bool {
+// hasFingerprint reports whether an authority has the fingerprint, or had it before a renewal.
+func hasFingerprint(a *pki.Authority, f Fingerprint) bool {
 	return slices.ContainsFunc(a.Bundle(), func(c *x509.Certificate) bool { return sum(c) == f })
 }
 
@@ -202,8 +202,8 @@ func (m *Enrolment) admitHost(ctx context.Context, q jointoken.HostRequest) (joi
 			return m.sign(ctx, q, csr)
 		case t.Dir != "":
 			return none, model.Errorf(model.ErrConflict, "the token was used on %s, and a token works once: %s", date(t.At), again)
-		case t.over(time.Now()) != "":
-			return none, model.Errorf(model.ErrInvalid, "%s: %s", t.over(time.Now()), again)
+		case t.whyInvalid(time.Now()) != "":
+			return none, model.Errorf(model.ErrInvalid, "%s: %s", t.whyInvalid(time.Now()), again)
 		}
 		now := time.Now().UTC()
 		spent := tok.value
@@ -213,7 +213,7 @@ func (m *Enrolment) admitHost(ctx context.Context, q jointoken.HostRequest) (joi
 		if err != nil {
 			return none, err
 		}
-		ok, err := commit(ctx, c, []clientv3.Cmp{at(hostTokenRows+q.ID, tok.rev), at(hostRows+store.Segment(q.Name), had.rev)},
+		ok, err := commit(ctx, c, []clientv3.Cmp{unchangedSince(hostTokenRows+q.ID, tok.rev), unchangedSince(hostRows+store.Segment(q.Name), had.rev)},
 			clientv3.OpPut(hostTokenRows+q.ID, encode(spent)), clientv3.OpPut(hostRows+store.Segment(q.Name), encode(next)))
 		if err != nil {
 			return none, err
@@ -268,7 +268,7 @@ func (m *Enrolment) renewHost(ctx context.Context, shown *x509.Certificate, q jo
 			return none, err
 		}
 		next := hostRow{Name: q.Name, Key: key, Was: was, By: "renewal", At: now, End: now.AddDate(0, 0, pki.Days)}
-		ok, err := commit(ctx, m.server.client, []clientv3.Cmp{at(hostRows+store.Segment(q.Name), had.rev)}, clientv3.OpPut(hostRows+store.Segment(q.Name), encode(next)))
+		ok, err := commit(ctx, m.server.client, []clientv3.Cmp{unchangedSince(hostRows+store.Segment(q.Name), had.rev)}, clientv3.OpPut(hostRows+store.Segment(q.Name), encode(next)))
 		if err != nil {
 			return none, err
 		}
@@ -307,20 +307,20 @@ func (m *Enrolment) sign(ctx context.Context, q jointoken.HostRequest, csr *x509
 	if err != nil {
 		return a, model.Errorf(model.ErrInvalid, "%w", err)
 	}
-	doors, err := m.doors(ctx)
-	return jointoken.HostAnswer{Certificate: text, Authorities: auth.Text(), Doors: doors, Members: fingerprint(m.peers.auth.Load())}, err
+	doors, err := m.enrollmentAddresses(ctx)
+	return jointoken.HostAnswer{Certificate: text, Authorities: auth.Text(), Servers: doors, Members: fingerprint(m.peers.auth.Load())}, err
 }
 
-// doors are where members answer, this one first.
-func (m *local) doors(ctx context.Context) ([]string, error) {
+// enrollmentAddresses are where members answer, this one first.
+func (m *local) enrollmentAddresses(ctx context.Context) ([]string, error) {
 	rows, err := list[memberRow](ctx, m.server.client, memberRows)
 	if err != nil {
 		return nil, err
 	}
-	out := []string{m.cfg.Door}
+	out := []string{m.cfg.EnrollmentAddress}
 	for _, r := range rows {
-		if r.value.Door != m.cfg.Door && r.value.ID != 0 {
-			out = append(out, r.value.Door)
+		if r.value.EnrollmentAddress != m.cfg.EnrollmentAddress && r.value.ID != 0 {
+			out = append(out, r.value.EnrollmentAddress)
 		}
 	}
 	return out, nil

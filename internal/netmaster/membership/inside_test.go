@@ -41,7 +41,7 @@ func config(t *testing.T, n int, name string) Config {
 	}
 	return Config{
 		Dir: filepath.Join(t.TempDir(), name), Name: name, Logger: slog.New(slog.DiscardHandler),
-		Client: address(n, 23791), Peer: address(n, 23801), Door: address(n, 23781),
+		Client: address(n, 23791), Peer: address(n, 23801), EnrollmentAddress: address(n, 23781),
 	}
 }
 
@@ -152,8 +152,8 @@ func TestOneToken(t *testing.T) {
 		var both sync.WaitGroup
 		for i, m := range []*Member{a, b} {
 			both.Go(func() {
-				q := request{ID: tok.ID, Secret: tok.Secret, Dir: tok.ID + string(rune('x'+i)), Name: tok.ID + string(rune('x'+i)), Peer: address(30+i, 1000+round), Door: address(30+i, 2000)}
-				answers[i], errs[i] = m.Enrolment.admit(t.Context(), q)
+				q := request{ID: tok.ID, Secret: tok.Secret, Dir: tok.ID + string(rune('x'+i)), Name: tok.ID + string(rune('x'+i)), Peer: address(30+i, 1000+round), EnrollmentAddress: address(30+i, 2000)}
+				answers[i], errs[i] = m.Enrolment.admitMember(t.Context(), q)
 			})
 		}
 		both.Wait()
@@ -228,7 +228,7 @@ func TestFoundAgain(t *testing.T) {
 	}
 	cfg.step = nil
 	a := start(t, cfg)
-	if all, err := a.Roster.List(t.Context()); err != nil || len(all) != 1 || !all[0].lives() {
+	if all, err := a.Roster.List(t.Context()); err != nil || len(all) != 1 || !all[0].isAlive() {
 		t.Errorf("members: %+v, %v", all, err)
 	}
 	closed(t, a)
@@ -275,7 +275,7 @@ func TestPorts(t *testing.T) {
 		if err := ask(c, "https://"+a.cfg.Peer+"/version", &version); err == nil || version != nil {
 			t.Errorf("%s is answered by the peer port: %v", what, version)
 		}
-		if err := ask(c, "https://"+a.cfg.Door+statusPath, &version); err == nil || version != nil {
+		if err := ask(c, "https://"+a.cfg.EnrollmentAddress+statusPath, &version); err == nil || version != nil {
 			t.Errorf("%s is answered by the door: %v", what, version)
 		}
 	}
@@ -286,13 +286,13 @@ func TestPorts(t *testing.T) {
 		t.Errorf("a member is refused: %v", err)
 	}
 	var s Status
-	if err := ask(own.Client(), "https://"+a.cfg.Door+statusPath, &s); err != nil || !s.Leads || s.Quota != DefaultQuota || s.Free == 0 {
+	if err := ask(own.Client(), "https://"+a.cfg.EnrollmentAddress+statusPath, &s); err != nil || !s.Leads || s.Quota != DefaultQuota || s.Free == 0 {
 		t.Errorf("a member asks, and gets %+v, %v", s, err)
 	}
 	post := func(body string) error {
 		pool := transport.Pool(jointoken.Pinned(fingerprint(a.peers.auth.Load())), 1, patient)
 		defer pool.CloseIdleConnections()
-		return jointoken.Call(t.Context(), &http.Client{Transport: pool}, http.MethodPost, "https://"+a.cfg.Door+joinPath, strings.NewReader(body), &version)
+		return jointoken.Call(t.Context(), &http.Client{Transport: pool}, http.MethodPost, "https://"+a.cfg.EnrollmentAddress+joinPath, strings.NewReader(body), &version)
 	}
 	is(t, "nonsense", post("{"), model.ErrInvalid, "cannot be read")
 	is(t, "nothing", post("{}"), model.ErrInvalid, "no token")
@@ -313,7 +313,7 @@ func TestRemovedWhileJoining(t *testing.T) {
 	ctx := t.Context()
 	ask := func(tok Token, n int) request {
 		name := fmt.Sprintf("new%d", n)
-		return request{ID: tok.ID, Secret: tok.Secret, Dir: "directory of " + name, Name: name, Peer: address(82, 1000+n), Door: address(82, 2000+n)}
+		return request{ID: tok.ID, Secret: tok.Secret, Dir: "directory of " + name, Name: name, Peer: address(82, 1000+n), EnrollmentAddress: address(82, 2000+n)}
 	}
 	for n, at := range []string{"spent", "added"} {
 		_, tok := tokenOf(t, a)
@@ -329,7 +329,7 @@ func TestRemovedWhileJoining(t *testing.T) {
 			}
 		}
 		for range 2 {
-			_, err := a.Enrolment.admit(ctx, q)
+			_, err := a.Enrolment.admitMember(ctx, q)
 			is(t, "removed at "+at, err, model.ErrConflict, "was removed from the cluster", "a new token")
 			a.cfg.step = nil
 		}
@@ -342,18 +342,18 @@ func TestRemovedWhileJoining(t *testing.T) {
 	// the next one waiting until it is removed.
 	_, tok := tokenOf(t, a)
 	first := ask(tok, 2)
-	if got, err := a.Enrolment.admit(ctx, first); err != nil || got.Wait != "" || len(got.Members) != 2 {
+	if got, err := a.Enrolment.admitMember(ctx, first); err != nil || got.Wait != "" || len(got.Members) != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	_, tok = tokenOf(t, a)
 	second := ask(tok, 3)
-	if got, err := a.Enrolment.admit(ctx, second); err != nil || !strings.Contains(got.Wait, first.Name+" is still catching up") {
+	if got, err := a.Enrolment.admitMember(ctx, second); err != nil || !strings.Contains(got.Wait, first.Name+" is still catching up") {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if err := a.Roster.Remove(ctx, first.Name, false); err != nil {
 		t.Fatal(err)
 	}
-	_, err := a.Enrolment.admit(ctx, first)
+	_, err := a.Enrolment.admitMember(ctx, first)
 	is(t, "removed when admitted", err, model.ErrConflict, "was removed from the cluster")
 	// By another token the same directory goes on with what it has.
 	other, _ := tokenOf(t, a)
@@ -362,15 +362,15 @@ func TestRemovedWhileJoining(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.ID, second.Secret = again.ID, again.Secret
-	if got, err := a.Enrolment.admit(ctx, second); err != nil || got.Wait != "" {
+	if got, err := a.Enrolment.admitMember(ctx, second); err != nil || got.Wait != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	third := ask(again, 4)
-	_, err = a.Enrolment.admit(ctx, third)
+	_, err = a.Enrolment.admitMember(ctx, third)
 	is(t, "a token that a directory went on by", err, model.ErrConflict, "was used by "+second.Name)
 	moved := second
 	moved.Peer = address(82, 999)
-	_, err = a.Enrolment.admit(ctx, moved)
+	_, err = a.Enrolment.admitMember(ctx, moved)
 	is(t, "another address", err, model.ErrConflict, "repeat the former command line")
 }
 
@@ -401,13 +401,13 @@ func TestRenewal(t *testing.T) {
 		t.Errorf("%+v became %+v", had, p.cert)
 	}
 	all, err := a.Roster.List(t.Context())
-	if err != nil || len(all) != 1 || !all[0].lives() {
+	if err != nil || len(all) != 1 || !all[0].isAlive() {
 		t.Errorf("with a renewed certificate, members: %+v, %v", all, err)
 	}
 	bCfg := config(t, 92, "b")
 	bCfg.Token, _ = tokenOf(t, a)
 	b := start(t, bCfg)
-	if all, err = b.Roster.List(t.Context()); err != nil || len(all) != 2 || !all[0].lives() || !all[1].lives() {
+	if all, err = b.Roster.List(t.Context()); err != nil || len(all) != 2 || !all[0].isAlive() || !all[1].isAlive() {
 		t.Errorf("after that, members: %+v, %v", all, err)
 	}
 	for _, i := range all { // one is asked at its door

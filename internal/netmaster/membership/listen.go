@@ -32,7 +32,7 @@ func clientAddress(ctx context.Context, addr string) (string, error) {
 	case errors.Is(err, unix.EADDRINUSE):
 		return "", model.Errorf(model.ErrConflict,
 			"start embedded etcd: %s listens on %s already; use it with --etcd-endpoints http://%s, or let the embedded one listen elsewhere with --etcd-listen HOST:PORT",
-			whoListens(ctx, addr), addr, addr)
+			describeListener(ctx, addr), addr, addr)
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		return "", model.Errorf(model.ErrInvalid, "start embedded etcd: this host does not have the address of %s; give one that it has with --etcd-listen HOST:PORT", addr)
 	case err != nil:
@@ -42,8 +42,8 @@ func clientAddress(ctx context.Context, addr string) (string, error) {
 	return l.Addr().String(), nil
 }
 
-// whoListens says what answers at an address, as well as can be seen.
-func whoListens(ctx context.Context, addr string) string {
+// describeListener says what answers at an address, as well as can be seen.
+func describeListener(ctx context.Context, addr string) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/version", nil)
@@ -65,29 +65,29 @@ func whoListens(ctx context.Context, addr string) string {
 	return "an etcd " + v.Server
 }
 
-// doWithout closes the peer ports of a member that is alone, because other processes have
+// closePeerPorts closes the peer ports of a member that is alone, because other processes have
 // them and no flag asked for them.
-func (m *Member) doWithout(why error) error {
-	if err := m.mayBeAlone(); err != nil {
+func (m *Member) closePeerPorts(why error) error {
+	if err := m.checkAlone(); err != nil {
 		return errors.Join(err, why)
 	}
-	m.cfg = m.cfg.apart()
+	m.cfg = m.cfg.withoutPeerPorts()
 	m.cfg.Logger.Warn("no other netmaster can join this one: it does not listen for members", "why", why,
 		"remedy", "give free addresses with --peer-listen and --join-listen and start again, or --peer-listen none if none is to join")
 	return nil
 }
 
-// apart is the configuration of a member without peer ports.
-func (c Config) apart() Config {
+// withoutPeerPorts is the configuration of a member without peer ports.
+func (c Config) withoutPeerPorts() Config {
 	c.alone = true
-	c.Peer, c.Door, c.PeerListen, c.DoorListen = nowhere, "", "", ""
+	c.Peer, c.EnrollmentAddress, c.PeerListen, c.EnrollmentListen = nowhere, "", "", ""
 	return c
 }
 
-// mayBeAlone refuses to be alone with a directory of a cluster of several.
-func (m *Member) mayBeAlone() error {
+// checkAlone refuses to be alone with a directory of a cluster of several.
+func (m *Member) checkAlone() error {
 	d := m.dir
-	if m.cfg.Token != "" || d.Step == asked || d.Step == admitted || d.Step == learner {
+	if m.cfg.Token != "" || d.Step == requested || d.Step == admitted || d.Step == learner {
 		return model.Errorf(model.ErrInvalid, "joining needs addresses by which the other members reach this one: give --peer-listen and --join-listen")
 	}
 	if d.empty() {

@@ -77,7 +77,7 @@ func Start(ctx context.Context, cfg Config) (_ *Member, err error) {
 			err = errors.Join(err, m.Close())
 		}
 	}()
-	if err := m.settle(t); err != nil {
+	if err := m.checkDirectory(t); err != nil {
 		return nil, err
 	}
 	switch {
@@ -94,9 +94,9 @@ func Start(ctx context.Context, cfg Config) (_ *Member, err error) {
 	return m, m.serve(ctx)
 }
 
-// settle refuses a directory that is not what the configuration takes it for, and fills
+// checkDirectory refuses a directory that is not what the configuration takes it for, and fills
 // in what the directory says. Nothing is changed.
-func (m *Member) settle(t *Token) (err error) {
+func (m *Member) checkDirectory(t *Token) (err error) {
 	if m.cfg.Name == "" {
 		m.cfg.Name = m.dir.Name
 	}
@@ -110,9 +110,9 @@ func (m *Member) settle(t *Token) (err error) {
 	}
 	switch {
 	case m.cfg.alone && m.cfg.why != nil:
-		return m.doWithout(m.cfg.why)
+		return m.closePeerPorts(m.cfg.why)
 	case m.cfg.alone:
-		return m.mayBeAlone()
+		return m.checkAlone()
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (m *Member) join(ctx context.Context, t Token) error {
 	d := m.dir
 	switch {
 	case d.Step == "":
-		if err := d.begin(asked, m.cfg, t); err != nil {
+		if err := d.begin(requested, m.cfg, t); err != nil {
 			return err
 		}
 		m.cfg.at("asked")
@@ -183,7 +183,7 @@ func (m *Member) join(ctx context.Context, t Token) error {
 		}
 	}
 	for try := 1; ; try++ {
-		a, err := ask(ctx, d, m.cfg, t)
+		a, err := joinByToken(ctx, d, m.cfg, t)
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (m *Member) join(ctx context.Context, t Token) error {
 				return err
 			}
 		}
-		if !knows(auth, t.Authority) { // it may have been renewed since the token was made
+		if !hasFingerprint(auth, t.Authority) { // it may have been renewed since the token was made
 			return model.Errorf(model.ErrConflict, "the authority in %s is not the token's: delete %s and repeat the command line", d.own("authority"), d.path)
 		}
 		if err := d.reach(admitted); err != nil {
@@ -206,7 +206,7 @@ func (m *Member) join(ctx context.Context, t Token) error {
 		m.cfg.at("admitted")
 		err = m.start(ctx, initial{existing: true, members: a.Members})
 		if err == nil {
-			return m.vote(ctx)
+			return m.promoteWhenReady(ctx)
 		}
 		if !d.empty() || try == changes || ctx.Err() != nil {
 			return err
@@ -220,7 +220,7 @@ func (m *Member) resume(ctx context.Context) error {
 	if err := m.start(ctx, initial{existing: true}); err != nil {
 		return err
 	}
-	return m.vote(ctx)
+	return m.promoteWhenReady(ctx)
 }
 
 // start starts etcd and waits until it takes part in its cluster.
@@ -229,7 +229,7 @@ func (m *Member) start(ctx context.Context, i initial) error {
 	if m.peers, err = openPeers(m.dir, m.cfg); err != nil {
 		return err
 	}
-	if err := m.notCopied(ctx); err != nil {
+	if err := m.checkNotCopied(ctx); err != nil {
 		return err
 	}
 	if err := m.Authorities.openClients(i); err != nil {
@@ -237,7 +237,7 @@ func (m *Member) start(ctx context.Context, i initial) error {
 	}
 	s, err := startServer(ctx, m.dir, m.cfg, m.peers, i)
 	if errors.Is(err, unix.EADDRINUSE) && m.cfg.Spare && !m.cfg.alone { // it was free a moment ago
-		if err := m.doWithout(err); err != nil {
+		if err := m.closePeerPorts(err); err != nil {
 			return err
 		}
 		s, err = startServer(ctx, m.dir, m.cfg, m.peers, i)
@@ -258,12 +258,12 @@ func (m *Member) start(ctx context.Context, i initial) error {
 	return nil
 }
 
-// voteEvery is between two tries to get a vote.
-const voteEvery = 250 * time.Millisecond
+// promoteInterval is between two tries to get a vote.
+const promoteInterval = 250 * time.Millisecond
 
-// vote makes a voter of a learner, once it has caught up and the cluster would still
+// promoteWhenReady makes a voter of a learner, once it has caught up and the cluster would still
 // write if this member were lost the moment after.
-func (m *Member) vote(ctx context.Context) error {
+func (m *Member) promoteWhenReady(ctx context.Context) error {
 	if !m.server.etcd.Server.IsLearner() {
 		return nil
 	}
@@ -272,7 +272,7 @@ func (m *Member) vote(ctx context.Context) error {
 		return err
 	}
 	id := uint64(m.server.etcd.Server.MemberID())
-	tick := time.NewTicker(voteEvery)
+	tick := time.NewTicker(promoteInterval)
 	defer tick.Stop()
 	for told := ""; ; {
 		wait := m.Roster.mayVote(ctx)
@@ -321,7 +321,7 @@ func (m *Member) serve(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := m.enlist(ctx); err != nil {
+	if err := m.registerMember(ctx); err != nil {
 		if ln != nil {
 			err = errors.Join(err, ln.Close())
 		}
@@ -340,9 +340,9 @@ func (m *Member) serve(ctx context.Context) error {
 	return nil
 }
 
-// enlist makes the member's row and its place in etcd what they are now: a founder has
+// registerMember makes the member's row and its place in etcd what they are now: a founder has
 // no row, a member may have moved to another address.
-func (m *Member) enlist(ctx context.Context) error {
+func (m *Member) registerMember(ctx context.Context) error {
 	c := m.server.client
 	id := uint64(m.server.etcd.Server.MemberID())
 	all, err := m.etcdMembers(ctx)
@@ -370,14 +370,14 @@ func (m *Member) enlist(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		is := memberRow{Name: m.dir.Name, Dir: m.dir.ID, Peer: m.cfg.Peer, Door: m.cfg.Door, ID: id, At: had.value.At}
+		is := memberRow{Name: m.dir.Name, Dir: m.dir.ID, Peer: m.cfg.Peer, EnrollmentAddress: m.cfg.EnrollmentAddress, ID: id, At: had.value.At}
 		if is == had.value {
 			return nil
 		}
 		if is.At.IsZero() {
 			is.At = time.Now().UTC()
 		}
-		if ok, err := commit(ctx, c, []clientv3.Cmp{at(key, had.rev)}, clientv3.OpPut(key, encode(is))); err != nil || ok {
+		if ok, err := commit(ctx, c, []clientv3.Cmp{unchangedSince(key, had.rev)}, clientv3.OpPut(key, encode(is))); err != nil || ok {
 			return err
 		}
 	}

@@ -32,18 +32,18 @@ const (
 
 // Info is a member as another one sees it.
 type Info struct {
-	Name   string
-	ID     uint64 // etcd's; 0 = waiting
-	Peer   string // host:port
-	Door   string // host:port; "" = it has never started, or has no row
-	Role   Role
-	Since  time.Time // the token was spent, or the cluster founded
-	Status Status
-	Err    error // it does not answer, and so has no Status
+	Name              string
+	ID                uint64 // etcd's; 0 = waiting
+	Peer              string // host:port
+	EnrollmentAddress string // host:port; "" = it has never started, or has no row
+	Role              Role
+	Since             time.Time // the token was spent, or the cluster founded
+	Status            Status
+	Err               error // it does not answer, and so has no Status
 }
 
-// lives tells whether a member can take part in a majority now.
-func (i Info) lives() bool { return i.Err == nil && i.Status.Leader != 0 }
+// isAlive tells whether a member can take part in a majority now.
+func (i Info) isAlive() bool { return i.Err == nil && i.Status.Leader != 0 }
 
 // askStatus bounds the question to one member.
 const askStatus = 2 * time.Second
@@ -70,7 +70,7 @@ func (m *Roster) List(ctx context.Context) ([]Info, error) {
 		}
 		for _, r := range rows {
 			if r.value.ID == e.ID || r.value.ID == 0 && r.value.Peer == i.Peer {
-				i.Name, i.Door, i.Since = r.value.Name, r.value.Door, r.value.At
+				i.Name, i.EnrollmentAddress, i.Since = r.value.Name, r.value.EnrollmentAddress, r.value.At
 			}
 		}
 		out = append(out, i)
@@ -79,7 +79,7 @@ func (m *Roster) List(ctx context.Context) ([]Info, error) {
 		if slices.ContainsFunc(out, func(i Info) bool { return r.value.ID != 0 && i.ID == r.value.ID || i.Name == r.value.Name }) {
 			continue
 		}
-		i := Info{Name: r.value.Name, ID: r.value.ID, Peer: r.value.Peer, Door: r.value.Door, Role: Removed, Since: r.value.At}
+		i := Info{Name: r.value.Name, ID: r.value.ID, Peer: r.value.Peer, EnrollmentAddress: r.value.EnrollmentAddress, Role: Removed, Since: r.value.At}
 		if i.ID == 0 {
 			i.Role = Waiting
 		}
@@ -92,7 +92,7 @@ func (m *Roster) List(ctx context.Context) ([]Info, error) {
 
 // askAll asks members how they are.
 func (m *Roster) askAll(ctx context.Context, all []Info) {
-	c, err := m.asker(askStatus)
+	c, err := m.memberClient(askStatus)
 	if err != nil {
 		for i := range all {
 			all[i].Err = err
@@ -106,19 +106,19 @@ func (m *Roster) askAll(ctx context.Context, all []Info) {
 		switch {
 		case all[i].ID == self:
 			all[i].Status = m.health.fullStatus()
-		case all[i].Door == "" || all[i].Role == Waiting || all[i].Role == Removed:
+		case all[i].EnrollmentAddress == "" || all[i].Role == Waiting || all[i].Role == Removed:
 			all[i].Err = errors.New("it has not started yet")
 		default:
 			asking.Go(func() {
-				all[i].Err = jointoken.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+all[i].Door+statusPath, nil, &all[i].Status)
+				all[i].Err = jointoken.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+all[i].EnrollmentAddress+statusPath, nil, &all[i].Status)
 			})
 		}
 	}
 	asking.Wait()
 }
 
-// asker is a client for other members' doors; its connections are to be closed.
-func (m *local) asker(timeout time.Duration) (*http.Client, error) {
+// memberClient is a client for other members' doors; its connections are to be closed.
+func (m *local) memberClient(timeout time.Duration) (*http.Client, error) {
 	files, err := transport.OpenDirectory(m.peers.own)
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func voters(all []Info) (n, live int, silent []string) {
 			continue
 		}
 		n++
-		if i.lives() {
+		if i.isAlive() {
 			live++
 		} else {
 			silent = append(silent, i.Name)
@@ -181,10 +181,10 @@ func Warnings(all []Info) []string {
 		case i.Role == Removed:
 			out = append(out, fmt.Sprintf("the removal of %s was interrupted: repeat 'netctl cluster remove %s'", i.Name, i.Name))
 		case i.Err == nil:
-			if t := i.Status.Trouble(); t != "" {
+			if t := i.Status.SpaceProblem(); t != "" {
 				out = append(out, i.Name+": "+t)
 			}
-			for _, t := range i.Status.ending(i.Name, now) {
+			for _, t := range i.Status.expiryTexts(i.Name, now) {
 				if !slices.Contains(out, t) {
 					out = append(out, t)
 				}
@@ -238,7 +238,7 @@ func (m *Roster) Remove(ctx context.Context, who string, force bool) error {
 		return model.Errorf(model.ErrConflict, "%s is the only member: without it there is no cluster", gone.Name)
 	case gone.Role == Voter && live < majority(n) && !force:
 		return model.Errorf(model.ErrConflict, "without %s the cluster could not write: of the other %d members %d must answer, and %s do not; start them, or remove them first (--force removes it anyway)", gone.Name, n, majority(n), strings.Join(silent, ", "))
-	case gone.Role == Voter && gone.lives() && !force:
+	case gone.Role == Voter && gone.isAlive() && !force:
 		what := ""
 		if gone.Status.Leader == gone.ID {
 			what = " and leads the store"
@@ -282,7 +282,7 @@ func (m *Roster) awaitLeader(ctx context.Context, live int) {
 			return
 		}
 		select {
-		case <-time.After(voteEvery):
+		case <-time.After(promoteInterval):
 		case <-ctx.Done():
 			return
 		}
@@ -297,7 +297,7 @@ func (m *Roster) forget(ctx context.Context, i Info) error {
 			return err
 		}
 		select { // it may have led: the others elect another
-		case <-time.After(voteEvery):
+		case <-time.After(promoteInterval):
 		case <-ctx.Done():
 			return err
 		}
@@ -344,7 +344,7 @@ func (m *Roster) tryLock(ctx context.Context) (unlock func(), err error) {
 		defer cancel()
 		_, _ = c.Revoke(ctx, lease.ID) // else it ends by itself
 	}
-	ok, err := commit(ctx, c, []clientv3.Cmp{at(lockRow, 0)}, clientv3.OpPut(lockRow, encode(m.dir.Name), clientv3.WithLease(lease.ID)))
+	ok, err := commit(ctx, c, []clientv3.Cmp{unchangedSince(lockRow, 0)}, clientv3.OpPut(lockRow, encode(m.dir.Name), clientv3.WithLease(lease.ID)))
 	if err != nil || !ok {
 		revoke()
 		return nil, err

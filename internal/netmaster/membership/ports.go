@@ -120,7 +120,7 @@ func (p *ports) serve(s *etcdserver.EtcdServer, lg *zap.Logger) error {
 		p.peers.TLSConfig, p.peers.ReadTimeout, p.peers.IdleTimeout = t, peerTime, peerTime
 		p.peers.Protocols = new(http.Protocols) // not HTTP/2, whose streams would share a connection
 		p.peers.Protocols.SetHTTP1(true)
-		p.run("other members", func() error { return p.peers.ServeTLS(timed{p.peer}, "", "") })
+		p.run("other members", func() error { return p.peers.ServeTLS(deadlineListener{p.peer}, "", "") })
 	}
 	p.ready.Go(func() {
 		select {
@@ -252,28 +252,28 @@ func (p *ports) close() {
 	p.runs.Wait()
 }
 
-// timed is a listener for members: who hears nothing, or takes nothing, for as long as
+// deadlineListener is a listener for members: who hears nothing, or takes nothing, for as long as
 // etcd says is given up, so that the streams to a member that is gone end.
-type timed struct{ net.Listener }
+type deadlineListener struct{ net.Listener }
 
 // Accept implements net.Listener.
-func (l timed) Accept() (net.Conn, error) {
+func (l deadlineListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &timedConn{Conn: c}, nil
+	return &deadlineConn{Conn: c}, nil
 }
 
-// timedConn keeps to the deadlines that it is given too, for TLS and requests.
-type timedConn struct {
+// deadlineConn keeps to the deadlines that it is given too, for TLS and requests.
+type deadlineConn struct {
 	net.Conn
 	mu    sync.Mutex
 	until time.Time // of reading, as was asked for; zero = none
 }
 
 // Read implements net.Conn.
-func (c *timedConn) Read(b []byte) (int, error) {
+func (c *deadlineConn) Read(b []byte) (int, error) {
 	c.mu.Lock()
 	at := time.Now().Add(rafthttp.ConnReadTimeout)
 	if !c.until.IsZero() && c.until.Before(at) {
@@ -288,7 +288,7 @@ func (c *timedConn) Read(b []byte) (int, error) {
 }
 
 // Write implements net.Conn.
-func (c *timedConn) Write(b []byte) (int, error) {
+func (c *deadlineConn) Write(b []byte) (int, error) {
 	if err := c.SetWriteDeadline(time.Now().Add(rafthttp.ConnWriteTimeout)); err != nil {
 		return 0, err
 	}
@@ -296,7 +296,7 @@ func (c *timedConn) Write(b []byte) (int, error) {
 }
 
 // SetReadDeadline implements net.Conn.
-func (c *timedConn) SetReadDeadline(t time.Time) error {
+func (c *deadlineConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.until = t
@@ -304,6 +304,6 @@ func (c *timedConn) SetReadDeadline(t time.Time) error {
 }
 
 // SetDeadline implements net.Conn.
-func (c *timedConn) SetDeadline(t time.Time) error {
+func (c *deadlineConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }

@@ -66,7 +66,7 @@ func TestFlood(t *testing.T) {
 	const files = 640
 	a := newNode(t, 61, "a").run(order{Files: files}).ready()
 	token := a.token()
-	for what, to := range map[string]string{"clients": a.cfg.Client, "members": a.cfg.Peer, "who joins": a.cfg.Door} {
+	for what, to := range map[string]string{"clients": a.cfg.Client, "members": a.cfg.Peer, "who joins": a.cfg.EnrollmentAddress} {
 		closed, tried := flood(t, "127.0.0.77", to, 2*files)
 		eventually(t, "a flood of the port of "+what, func(context.Context) error {
 			if closed.Load() < files || tried.Load() < 2*files {
@@ -183,7 +183,7 @@ func TestTimed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = theirs.Close() }()
-	ours, err := timed{ln}.Accept()
+	ours, err := deadlineListener{ln}.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}

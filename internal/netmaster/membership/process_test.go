@@ -175,7 +175,7 @@ func newNode(t *testing.T, n int, name string) *node {
 	testenv.SkipShort(t)
 	return &node{t: t, cfg: Config{
 		Dir: filepath.Join(t.TempDir(), name), Name: name,
-		Client: address(n, 23790), Peer: address(n, 23800), Door: address(n, 23780),
+		Client: address(n, 23790), Peer: address(n, 23800), EnrollmentAddress: address(n, 23780),
 	}}
 }
 

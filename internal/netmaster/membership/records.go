@@ -51,18 +51,18 @@ type tokenRow struct {
 // clocksDiffer is by how much the clocks of netmasters may differ until tokens are refused.
 const clocksDiffer = 5 * time.Minute
 
-// over says why an unused token is no longer valid; "" = it is valid.
-func (t tokenRow) over(now time.Time) string {
+// whyInvalid says why an unused token is no longer valid; "" = it is valid.
+func (t tokenRow) whyInvalid(now time.Time) string {
 	if !now.Before(t.Expires) {
 		return "the token ended on " + date(t.Expires)
 	}
-	return t.odd(now)
+	return t.whyUnknown(now)
 }
 
-// odd says why a token is none that a netmaster makes; "" = it may be one. One that was made
+// whyUnknown says why a token is none that a netmaster makes; "" = it may be one. One that was made
 // by a clock that was ahead would be good for longer than it should, and so would one that
 // somebody wrote to the store while it was open to all.
-func (t tokenRow) odd(now time.Time) string {
+func (t tokenRow) whyUnknown(now time.Time) string {
 	const most = jointoken.MaxTokenLife + clocksDiffer
 	switch ahead := t.Made.Sub(now); {
 	case ahead > clocksDiffer:
@@ -85,13 +85,13 @@ func (m *Enrolment) sweepTokens(ctx context.Context) error {
 		}
 		for _, r := range all {
 			why := ""
-			if r.value.odd(now.Add(jointoken.MaxTokenLife)) != "" {
-				why = r.value.odd(now)
+			if r.value.whyUnknown(now.Add(jointoken.MaxTokenLife)) != "" {
+				why = r.value.whyUnknown(now)
 			}
 			if why == "" && now.Sub(r.value.Expires) <= jointoken.Retention {
 				continue
 			}
-			ok, err := commit(ctx, c, []clientv3.Cmp{at(r.key, r.rev)}, clientv3.OpDelete(r.key))
+			ok, err := commit(ctx, c, []clientv3.Cmp{unchangedSince(r.key, r.rev)}, clientv3.OpDelete(r.key))
 			if err != nil {
 				return err
 			}
@@ -106,12 +106,12 @@ func (m *Enrolment) sweepTokens(ctx context.Context) error {
 // memberRow is what the store has of a member, from the moment in which a token was
 // spent on it.
 type memberRow struct {
-	Name string    `json:"name"`
-	Dir  string    `json:"dir"`
-	Peer string    `json:"peer"`         // host:port
-	Door string    `json:"door"`         // host:port
-	ID   uint64    `json:"id,omitempty"` // etcd's; 0 = it waits for its turn
-	At   time.Time `json:"at"`
+	Name              string    `json:"name"`
+	Dir               string    `json:"dir"`
+	Peer              string    `json:"peer"`         // host:port
+	EnrollmentAddress string    `json:"door"`         // host:port
+	ID                uint64    `json:"id,omitempty"` // etcd's; 0 = it waits for its turn
+	At                time.Time `json:"at"`
 }
 
 // row is one that was read, at a revision by which it can be compared.
@@ -185,8 +185,8 @@ func commit(ctx context.Context, c *clientv3.Client, compares []clientv3.Cmp, op
 	return r.Succeeded, nil
 }
 
-// at compares that a row is as it was read.
-func at(key string, rev int64) clientv3.Cmp {
+// unchangedSince compares that a row is as it was read.
+func unchangedSince(key string, rev int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "=", rev)
 }
 
@@ -229,7 +229,7 @@ func (m *Enrolment) newToken(ctx context.Context, rows, host string, life time.D
 	if m.cfg.alone {
 		return "", t, model.Errorf(model.ErrConflict, "no netmaster can join this one, since it does not listen for members: start it with --peer-listen and --join-listen, at free addresses of this host, and then make the token")
 	}
-	addresses, err := m.doors(ctx)
+	addresses, err := m.enrollmentAddresses(ctx)
 	if err != nil {
 		return "", t, err
 	}

@@ -69,7 +69,7 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 	if m.peers, err = openPeers(d, cfg); err != nil {
 		return r, err
 	}
-	if err := m.Roster.othersLost(ctx); err != nil {
+	if err := m.Roster.checkOthersLost(ctx); err != nil {
 		return r, err
 	}
 	cfg.TLS, cfg.Secure = nil, nil // only this process is to connect
@@ -102,10 +102,10 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 	return r, d.reach(member)
 }
 
-// othersLost refuses a recovery while another member takes part in a majority: the new
+// checkOthersLost refuses a recovery while another member takes part in a majority: the new
 // cluster would tell the members of that one that they were removed, and they would end,
 // with all that was written since this one was stopped.
-func (m *Roster) othersLost(ctx context.Context) error {
+func (m *Roster) checkOthersLost(ctx context.Context) error {
 	live, err := m.livingOthers(ctx)
 	if err != nil || len(live) == 0 {
 		return err
@@ -115,11 +115,11 @@ func (m *Roster) othersLost(ctx context.Context) error {
 
 // livingOthers names the other members that take part in a majority.
 func (m *Roster) livingOthers(ctx context.Context) ([]string, error) {
-	rows, err := rowsAtRest(m.dir)
+	rows, err := rowsOnDisk(m.dir)
 	if err != nil {
 		return nil, err
 	}
-	c, err := m.asker(askStatus)
+	c, err := m.memberClient(askStatus)
 	if err != nil {
 		return nil, err
 	}
@@ -127,13 +127,13 @@ func (m *Roster) livingOthers(ctx context.Context) ([]string, error) {
 	live := make([]string, len(rows))
 	var asking sync.WaitGroup
 	for i, r := range rows {
-		if r.Dir == m.dir.ID || r.Door == "" {
+		if r.Dir == m.dir.ID || r.EnrollmentAddress == "" {
 			continue
 		}
 		asking.Go(func() {
 			var s Status
-			if jointoken.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+r.Door+statusPath, nil, &s) == nil && s.Leader != 0 {
-				live[i] = fmt.Sprintf("%s (%s)", r.Name, r.Door)
+			if jointoken.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+r.EnrollmentAddress+statusPath, nil, &s) == nil && s.Leader != 0 {
+				live[i] = fmt.Sprintf("%s (%s)", r.Name, r.EnrollmentAddress)
 			}
 		})
 	}
@@ -141,8 +141,8 @@ func (m *Roster) livingOthers(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(live, func(s string) bool { return s == "" }), nil
 }
 
-// rowsAtRest reads the rows of members in the data of an etcd that does not run.
-func rowsAtRest(d *directory) (rows []memberRow, err error) {
+// rowsOnDisk reads the rows of members in the data of an etcd that does not run.
+func rowsOnDisk(d *directory) (rows []memberRow, err error) {
 	fail := func(err error) error {
 		return fmt.Errorf("read the members in the data of %s: %w", d.path, err)
 	}

@@ -20,7 +20,7 @@ func TestRecoverBesideMajority(t *testing.T) {
 	cfg.Token, cfg.Addresses = "", nil
 
 	_, err := Recover(t.Context(), cfg)
-	is(t, "a recovery while two of three write", err, model.ErrConflict, "a ("+a.cfg.Door+")", "b ("+bCfg.Door+")", "has its majority", "start netmaster here as before")
+	is(t, "a recovery while two of three write", err, model.ErrConflict, "a ("+a.cfg.EnrollmentAddress+")", "b ("+bCfg.EnrollmentAddress+")", "has its majority", "start netmaster here as before")
 	if all, err := a.Roster.List(t.Context()); err != nil || len(all) != 3 {
 		t.Errorf("members afterwards: %+v, %v", all, err)
 	}

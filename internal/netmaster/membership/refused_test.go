@@ -58,7 +58,7 @@ func TestRefused(t *testing.T) {
 	try("a token used twice", func(c *Config) { c.Token = used }, model.ErrConflict, "was used by b on", "works once")
 	try("a name used twice", func(c *Config) { c.Token, c.Name = good, "b" }, model.ErrExists, "the name b is the name of a member", "remove it first")
 	unspent(goodToken)
-	_, err := a.Enrolment.admit(ctx, request{ID: goodToken.ID, Secret: goodToken.Secret, Dir: "x", Name: "new", Peer: bCfg.Peer, Door: bCfg.Door})
+	_, err := a.Enrolment.admitMember(ctx, request{ID: goodToken.ID, Secret: goodToken.Secret, Dir: "x", Name: "new", Peer: bCfg.Peer, EnrollmentAddress: bCfg.EnrollmentAddress})
 	is(t, "an address used twice", err, model.ErrExists, "the address "+bCfg.Peer)
 	unspent(goodToken)
 
@@ -86,9 +86,9 @@ func TestRefused(t *testing.T) {
 	try("a token of a clock that was ahead", func(c *Config) { c.Token = late }, model.ErrInvalid, "later than it is here, since a clock was set", "netctl cluster token")
 
 	foreign := goodToken
-	foreign.Addresses = []string{other.cfg.Door}
-	try("an address of another cluster", func(c *Config) { c.Token = foreign.Text() }, model.ErrConflict, other.cfg.Door+" belongs to another cluster", "the token was not sent")
-	try("a token, and the address of another cluster", func(c *Config) { c.Token, c.Addresses = good, []string{other.cfg.Door} }, model.ErrConflict, other.cfg.Door+" belongs to another cluster", "the token was not sent")
+	foreign.Addresses = []string{other.cfg.EnrollmentAddress}
+	try("an address of another cluster", func(c *Config) { c.Token = foreign.Text() }, model.ErrConflict, other.cfg.EnrollmentAddress+" belongs to another cluster", "the token was not sent")
+	try("a token, and the address of another cluster", func(c *Config) { c.Token, c.Addresses = good, []string{other.cfg.EnrollmentAddress} }, model.ErrConflict, other.cfg.EnrollmentAddress+" belongs to another cluster", "the token was not sent")
 	silent := goodToken
 	silent.Addresses = []string{address(14, 1)}
 	try("an address of nobody", func(c *Config) { c.Token = silent.Text() }, model.ErrUnavailable, "no member answers", address(14, 1)+" does not answer", "netmaster runs there")

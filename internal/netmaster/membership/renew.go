@@ -28,8 +28,8 @@ const (
 	membersAuthorityRow = store.Root + "join/authority"
 )
 
-// errNobody: no other member has what is wanted.
-var errNobody = errors.New("no other netmaster provides it: start the netmasters that have it")
+// errNoMember: no other member has what is wanted.
+var errNoMember = errors.New("no other netmaster provides it: start the netmasters that have it")
 
 // authority is one of the two that each member has all of. Its renewal is made by one
 // member in its file, counts when its row says so, and is taken by the others from there.
@@ -91,7 +91,7 @@ func (m *Authorities) renewAuthority(ctx context.Context, a authority) (bool, er
 	m.signing.Lock()
 	defer m.signing.Unlock()
 	// All members answer: what none of them has is lost with the one that made it.
-	if err := m.followLocked(ctx, a); err != nil && !errors.Is(err, errNobody) {
+	if err := m.followLocked(ctx, a); err != nil && !errors.Is(err, errNoMember) {
 		return false, err
 	}
 	if a.is.Load() == nil {
@@ -117,7 +117,7 @@ func (m *Authorities) renewAuthority(ctx context.Context, a authority) (bool, er
 
 // publish has an authority that is in this member's file count for all.
 func (m *Authorities) publish(ctx context.Context, a authority, next *pki.Authority, rev int64) error {
-	ok, err := commit(ctx, m.server.client, []clientv3.Cmp{at(a.row, rev)}, clientv3.OpPut(a.row, encode(fingerprint(next))))
+	ok, err := commit(ctx, m.server.client, []clientv3.Cmp{unchangedSince(a.row, rev)}, clientv3.OpPut(a.row, encode(fingerprint(next))))
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (m *Authorities) followLocked(ctx context.Context, a authority) error {
 	if mine == nil || is.rev == 0 && len(mine.Bundle()) == 1 || is.rev != 0 && fingerprint(mine) == is.value {
 		return nil
 	}
-	if is.rev == 0 || knows(mine, is.value) {
+	if is.rev == 0 || hasFingerprint(mine, is.value) {
 		return m.publish(ctx, a, mine, is.rev)
 	}
 	text, err := m.fetchFromOthers(ctx, a.path, func(text []byte) bool {
@@ -170,7 +170,7 @@ func (m *Authorities) followLocked(ctx context.Context, a authority) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(mine.Bundle(), func(c *x509.Certificate) bool { return knows(got, sum(c)) }) {
+	if !slices.ContainsFunc(mine.Bundle(), func(c *x509.Certificate) bool { return hasFingerprint(got, sum(c)) }) {
 		return model.Errorf(model.ErrConflict, "the cluster has another authority (%s) than this data directory", a.name)
 	}
 	if err := durable.WriteFile(filepath.Join(m.dir.own(a.name), authorityFile), text); err != nil {
@@ -178,7 +178,7 @@ func (m *Authorities) followLocked(ctx context.Context, a authority) error {
 	}
 	next, err := pki.Open(m.dir.own(a.name))
 	if err == nil {
-		err = next.Spread()
+		err = next.DistributeBundle()
 	}
 	if err != nil {
 		return err
@@ -208,24 +208,24 @@ func (m *Authorities) fetchFromOthers(ctx context.Context, path string, wanted f
 	if err != nil {
 		return nil, err
 	}
-	c, err := m.asker(askStatus)
+	c, err := m.memberClient(askStatus)
 	if err != nil {
 		return nil, err
 	}
 	defer c.CloseIdleConnections()
 	var errs []error
 	for _, r := range rows {
-		if r.value.Door == "" || r.value.Name == m.dir.Name {
+		if r.value.EnrollmentAddress == "" || r.value.Name == m.dir.Name {
 			continue
 		}
 		var text []byte
-		if err := jointoken.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+r.value.Door+path, nil, &text); err != nil {
+		if err := jointoken.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+r.value.EnrollmentAddress+path, nil, &text); err != nil {
 			errs = append(errs, err)
 		} else if wanted(text) {
 			return text, nil
 		}
 	}
-	return nil, errors.Join(append(errs, errNobody)...)
+	return nil, errors.Join(append(errs, errNoMember)...)
 }
 
 // renewPeer renews the certificate for other members where it is due.

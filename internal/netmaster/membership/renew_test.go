@@ -71,7 +71,7 @@ func asks(t *testing.T, host *tls.Config, members Fingerprint, m *Member) error 
 	pinned.Certificates = host.Certificates
 	d := transport.OwnClient(pinned, "", patient)
 	defer d.CloseIdleConnections()
-	if err := jointoken.Call(ctx, d, "GET", "https://"+m.cfg.Door+jointoken.RootsPath, nil, new(jointoken.Roots)); err != nil {
+	if err := jointoken.Call(ctx, d, "GET", "https://"+m.cfg.EnrollmentAddress+jointoken.RootsPath, nil, new(jointoken.Roots)); err != nil {
 		return fmt.Errorf("the door of %s: %w", m.Name(), err)
 	}
 	return nil
@@ -172,7 +172,7 @@ func TestRenewAuthorities(t *testing.T) {
 	a = start(t, aCfg)
 	let("a anew", before, was, a, b)
 	let("a anew, a host of after", after, now, b, a)
-	if all, err := a.Roster.List(t.Context()); err != nil || len(all) != 2 || !all[0].lives() || !all[1].lives() {
+	if all, err := a.Roster.List(t.Context()); err != nil || len(all) != 2 || !all[0].isAlive() || !all[1].isAlive() {
 		t.Errorf("members: %+v, %v", all, err)
 	}
 	cCfg := secured(t, 95, "c")
@@ -196,13 +196,13 @@ func TestEnded(t *testing.T) {
 		testenv.ExpireCertificate(t, AuthorityDir(b.dir.path), dir)
 	}
 	b = start(t, bCfg)
-	if d, err := transport.OpenDirectory(AdminDir(b.dir.path)); err != nil || d.Trouble() != nil {
-		t.Errorf("the administrator's certificate: %v, %v", d.Trouble(), err)
+	if d, err := transport.OpenDirectory(AdminDir(b.dir.path)); err != nil || d.Problem() != nil {
+		t.Errorf("the administrator's certificate: %v, %v", d.Problem(), err)
 	}
 	if err := asks(t, host, members, b); err != nil {
 		t.Error(err)
 	}
-	if all, err := a.Roster.List(t.Context()); err != nil || len(all) != 2 || !all[0].lives() || !all[1].lives() {
+	if all, err := a.Roster.List(t.Context()); err != nil || len(all) != 2 || !all[0].isAlive() || !all[1].isAlive() {
 		t.Errorf("members: %+v, %v", all, err)
 	}
 	closed(t, b)

@@ -24,7 +24,7 @@ func TestRenewedHostCertificateHasNoNewAddress(t *testing.T) {
 	}
 	m, err := Start(t.Context(), Config{
 		Dir: t.TempDir(), Name: "a", Logger: slog.New(slog.DiscardHandler), Secure: []string{own},
-		Client: client, Peer: address(98, 23802), Door: address(98, 23782),
+		Client: client, Peer: address(98, 23802), EnrollmentAddress: address(98, 23782),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -229,7 +229,7 @@ func (r *Restored) renew(ctx context.Context, cfg RestoreConfig, dir string) (er
 	}
 	m := newMember(&local{cfg: own, dir: d})
 	defer func() { err = errors.Join(err, m.Close()) }()
-	if err := m.settle(nil); err != nil {
+	if err := m.checkDirectory(nil); err != nil {
 		return err
 	}
 	if err := m.found(ctx); err != nil {
@@ -258,7 +258,7 @@ func (r *Restored) renew(ctx context.Context, cfg RestoreConfig, dir string) (er
 		for _, leased := range []string{"service/", "lock/", "claim/", "oper/"} {
 			tx.DeletePrefix(store.Root + leased)
 		}
-		r.leaveMembers(tx, cfg.Now)
+		r.deleteMembers(tx, cfg.Now)
 		if r.Tokens = 0; !cfg.KeepTokens {
 			all, err := tx.Range(store.AccessTokens, 0)
 			if err != nil {
@@ -273,9 +273,9 @@ func (r *Restored) renew(ctx context.Context, cfg RestoreConfig, dir string) (er
 	return err
 }
 
-// leaveMembers deletes what the backup has of members. Where hosts keep their certificates,
+// deleteMembers deletes what the backup has of members. Where hosts keep their certificates,
 // it keeps what is known of these.
-func (r *Restored) leaveMembers(tx store.Tx, now time.Time) {
+func (r *Restored) deleteMembers(tx store.Tx, now time.Time) {
 	if !r.Authorities {
 		tx.DeletePrefix(joinRows)
 		return

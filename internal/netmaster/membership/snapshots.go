@@ -130,8 +130,8 @@ func (s Schedule) age(now, began time.Time) time.Duration {
 // tooOld is how many times as old as snapshots become the newest one may be.
 const tooOld = 2
 
-// old says that the newest snapshot is too old; "" = it is not.
-func (s Schedule) old(now, began time.Time) string {
+// whyTooOld says that the newest snapshot is too old; "" = it is not.
+func (s Schedule) whyTooOld(now, began time.Time) string {
 	s = s.filled()
 	if age := s.age(now, began); age > tooOld*s.Every {
 		return fmt.Sprintf("the newest in %s is %s old", s.Dir, age.Round(time.Minute))

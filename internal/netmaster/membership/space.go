@@ -18,30 +18,30 @@ import (
 )
 
 const (
-	// nearly is the share of its quota above which a database is reported.
-	nearly = 0.8
+	// nearlyFull is the share of its quota above which a database is reported.
+	nearlyFull = 0.8
 	// lowSpace is how many free bytes of a disk are reported as too few: etcd writes its
 	// log in segments of 64 MB.
 	lowSpace = 256 << 20
-	// lookEvery is how often a member checks itself; at each othersEvery-th check it checks
+	// checkInterval is how often a member checks itself; at each othersEvery-th check it checks
 	// the others too. remindEvery is how often a lasting problem is logged again.
-	lookEvery   = 3 * time.Second
-	othersEvery = 10
-	remindEvery = 10 * time.Minute
+	checkInterval = 3 * time.Second
+	othersEvery   = 10
+	remindEvery   = 10 * time.Minute
 )
 
 // Status is how a member is, as it says itself.
 type Status struct {
-	Version string `json:"version"` // etcd's
-	Leader  uint64 `json:"leader"`  // the leader as it knows it; 0 = none
-	Leads   bool   `json:"leads"`
-	Learner bool   `json:"learner,omitempty"`
-	Size    int64  `json:"size"`           // bytes of the database's file
-	InUse   int64  `json:"inUse"`          // bytes of it that hold something
-	Quota   int64  `json:"quota"`          // bytes that it may have
-	Free    uint64 `json:"free"`           // bytes that its disk has left
-	Full    bool   `json:"full,omitempty"` // it has raised the alarm: the cluster takes no writes
-	Ends    []End  `json:"ends,omitempty"`
+	Version string              `json:"version"` // etcd's
+	Leader  uint64              `json:"leader"`  // the leader as it knows it; 0 = none
+	Leads   bool                `json:"leads"`
+	Learner bool                `json:"learner,omitempty"`
+	Size    int64               `json:"size"`           // bytes of the database's file
+	InUse   int64               `json:"inUse"`          // bytes of it that hold something
+	Quota   int64               `json:"quota"`          // bytes that it may have
+	Free    uint64              `json:"free"`           // bytes that its disk has left
+	Full    bool                `json:"full,omitempty"` // it has raised the alarm: the cluster takes no writes
+	Ends    []CertificateExpiry `json:"ends,omitempty"`
 	// Unsaved is why the last snapshot of the schedule was not made, or that it is too old;
 	// "" = it was and is not, or there is no schedule.
 	Unsaved string `json:"unsaved,omitempty"`
@@ -64,18 +64,18 @@ func (m *Health) Status() Status {
 	if why := m.unsaved.Load(); why != nil {
 		s.Unsaved = (*why).Error()
 	} else if m.cfg.Backup.Dir != "" {
-		s.Unsaved = m.cfg.Backup.old(time.Now(), m.began)
+		s.Unsaved = m.cfg.Backup.whyTooOld(time.Now(), m.began)
 	}
 	return s
 }
 
-// Trouble says what to do about a member's space, before it is used up, and about its
+// SpaceProblem says what to do about a member's space, before it is used up, and about its
 // snapshots; "" = nothing.
-func (s Status) Trouble() string {
+func (s Status) SpaceProblem() string {
 	switch {
 	case s.Full:
 		return fmt.Sprintf("the store is full (%s of %s) and takes no writes: delete what is not needed and free its space with 'netctl cluster relieve'", mb(s.Size), mb(s.Quota))
-	case float64(s.Size) > nearly*float64(s.Quota):
+	case float64(s.Size) > nearlyFull*float64(s.Quota):
 		return fmt.Sprintf("the store has %s of the %s that it may have, %s of it in use: when it is full the cluster takes no writes; 'netctl cluster relieve' frees what is not in use", mb(s.Size), mb(s.Quota), mb(s.InUse))
 	case s.Free < lowSpace:
 		return fmt.Sprintf("the store's disk has %s free: when it is full netmaster ends; free some space there", mb(int64(s.Free))) //nolint:gosec // disks have less than 8 EiB
@@ -87,15 +87,15 @@ func (s Status) Trouble() string {
 
 func mb(n int64) string { return fmt.Sprintf("%d MB", n/1e6) }
 
-// Relieve gives the space that this member's database does not use back, and ends the
+// Defragment gives the space that this member's database does not use back, and ends the
 // alarm of a full store if there is room now. It answers no other request meanwhile.
 // Where too much is in use it is model.ErrExhausted.
-func (m *Health) Relieve(ctx context.Context) error {
+func (m *Health) Defragment(ctx context.Context) error {
 	if err := m.server.etcd.Server.Defragment(); err != nil {
 		return fmt.Errorf("release unused space: %w", err)
 	}
 	s := m.Status()
-	if float64(s.Size) > nearly*float64(s.Quota) {
+	if float64(s.Size) > nearlyFull*float64(s.Quota) {
 		return model.Errorf(model.ErrExhausted, "%s of the %s that the store may have are in use: delete what is not needed", mb(s.Size), mb(s.Quota))
 	}
 	if !s.Full {
@@ -110,29 +110,29 @@ func (m *Health) Relieve(ctx context.Context) error {
 	return nil
 }
 
-// RelieveAll relieves each member, one after the other, so that with three members a
+// DefragmentAll relieves each member, one after the other, so that with three members a
 // majority always answers. Members that do not answer are reported at the end.
-func (m *Roster) RelieveAll(ctx context.Context) error {
+func (m *Roster) DefragmentAll(ctx context.Context) error {
 	all, err := m.List(ctx)
 	if err != nil {
 		return err
 	}
-	c, err := m.asker(doorTime)
+	c, err := m.memberClient(doorTime)
 	if err != nil {
 		return err
 	}
 	defer c.CloseIdleConnections()
 	for _, i := range all {
 		switch {
-		case i.Door == "" && i.Name != m.dir.Name || i.Role == Waiting || i.Role == Removed:
+		case i.EnrollmentAddress == "" && i.Name != m.dir.Name || i.Role == Waiting || i.Role == Removed:
 			continue
 		case i.Name == m.dir.Name:
-			if e := m.health.Relieve(ctx); e != nil {
+			if e := m.health.Defragment(ctx); e != nil {
 				err = errors.Join(err, fmt.Errorf("%s: %w", i.Name, e))
 			}
 			continue
 		}
-		if e := jointoken.Call(ctx, c, http.MethodPost, transport.HTTPS+"://"+i.Door+relievePath, nil, &Status{}); e != nil && jointoken.IsKind(e) {
+		if e := jointoken.Call(ctx, c, http.MethodPost, transport.HTTPS+"://"+i.EnrollmentAddress+defragmentPath, nil, &Status{}); e != nil && jointoken.IsKind(e) {
 			err = errors.Join(err, fmt.Errorf("%s: %w", i.Name, e))
 		} else if e != nil {
 			err = errors.Join(err, model.Errorf(model.ErrUnavailable, "%s does not answer: %w; repeat this when it does", i.Name, e))
@@ -144,7 +144,7 @@ func (m *Roster) RelieveAll(ctx context.Context) error {
 // watch renews the certificate in time, and tells people what endangers the store:
 // each member of itself, the leader of all.
 func (m *Member) watch(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	told, last := "", time.Time{}
 	var others []string
@@ -160,23 +160,23 @@ func (m *Member) watch(ctx context.Context) {
 			if err := m.Enrolment.sweepTokens(ctx); err != nil && ctx.Err() == nil {
 				m.cfg.Logger.Warn("the join tokens in the store cannot be read", "error", err)
 			}
-			others = m.Roster.lookAtOthers(ctx)
+			others = m.Roster.checkOthers(ctx)
 		}
 		lines := others
-		if own := m.Health.Trouble(); own != "" {
+		if own := m.Health.Problem(); own != "" {
 			lines = append([]string{own}, others...)
 		}
 		text := strings.Join(lines, "\n")
 		switch {
 		case text == "" && told != "":
 			m.cfg.Logger.Info("the store is healthy again")
-		case text != "" && (numberless(text) != told || time.Since(last) >= remindEvery):
+		case text != "" && (withoutDigits(text) != told || time.Since(last) >= remindEvery):
 			for _, line := range lines {
 				m.cfg.Logger.Warn("the store is in danger", "what", line)
 			}
 			last = time.Now()
 		}
-		told = numberless(text)
+		told = withoutDigits(text)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -185,8 +185,8 @@ func (m *Member) watch(ctx context.Context) {
 	}
 }
 
-// lookAtOthers is what the leader has to tell of the cluster beside itself.
-func (m *Roster) lookAtOthers(ctx context.Context) []string {
+// checkOthers is what the leader has to tell of the cluster beside itself.
+func (m *Roster) checkOthers(ctx context.Context) []string {
 	if !m.health.Status().Leads {
 		return nil
 	}
@@ -197,8 +197,8 @@ func (m *Roster) lookAtOthers(ctx context.Context) []string {
 	return slices.DeleteFunc(Warnings(all), func(w string) bool { return strings.HasPrefix(w, m.dir.Name+": ") })
 }
 
-// numberless is a text without its digits: a size that changes is no news.
-func numberless(s string) string {
+// withoutDigits is a text without its digits: a size that changes is no news.
+func withoutDigits(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
 			return -1

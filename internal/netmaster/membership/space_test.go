@@ -34,7 +34,7 @@ func TestSpace(t *testing.T) {
 			_, err = c.Put(ctx, fmt.Sprintf("fill/%d", i), value)
 		}
 		a.server.etcd.Server.Backend().ForceCommit()
-		if s := a.Health.Status(); err == nil && !s.Full && s.Trouble() != "" {
+		if s := a.Health.Status(); err == nil && !s.Full && s.SpaceProblem() != "" {
 			told = true
 		}
 	}
@@ -44,10 +44,10 @@ func TestSpace(t *testing.T) {
 	}
 	_, _, err = a.Enrolment.NewToken(ctx, 0)
 	is(t, "a token of a full store", err, model.ErrExhausted)
-	if s := a.Health.Status(); !s.Full || !strings.Contains(s.Trouble(), "takes no writes: delete") {
-		t.Errorf("a full store says %+v: %s", s, s.Trouble())
+	if s := a.Health.Status(); !s.Full || !strings.Contains(s.SpaceProblem(), "takes no writes: delete") {
+		t.Errorf("a full store says %+v: %s", s, s.SpaceProblem())
 	}
-	is(t, "relieving what is in use", a.Health.Relieve(ctx), model.ErrExhausted, "delete what is not needed")
+	is(t, "relieving what is in use", a.Health.Defragment(ctx), model.ErrExhausted, "delete what is not needed")
 	r, err := c.Delete(ctx, "fill/", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
@@ -56,11 +56,11 @@ func TestSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.server.etcd.Server.Backend().ForceCommit()
-	if err := a.Health.Relieve(ctx); err != nil {
+	if err := a.Health.Defragment(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if s := a.Health.Status(); s.Full || s.Trouble() != "" {
-		t.Errorf("a relieved store says %+v: %s", s, s.Trouble())
+	if s := a.Health.Status(); s.Full || s.SpaceProblem() != "" {
+		t.Errorf("a relieved store says %+v: %s", s, s.SpaceProblem())
 	}
 	tokenOf(t, a)
 }
@@ -76,7 +76,7 @@ func TestNoSnapshot(t *testing.T) {
 	cfg.Backup = Schedule{Dir: filepath.Join(inTheWay, "snapshots")}
 	a := start(t, cfg)
 	eventually(t, "a member that makes no snapshot says so", func(context.Context) error {
-		if s := a.Health.Trouble(); !strings.Contains(s, "no snapshot of the store was made") || !strings.Contains(s, inTheWay) || !strings.Contains(s, "--snapshot-dir") {
+		if s := a.Health.Problem(); !strings.Contains(s, "no snapshot of the store was made") || !strings.Contains(s, inTheWay) || !strings.Contains(s, "--snapshot-dir") {
 			return fmt.Errorf("it says %q", s)
 		}
 		return nil
@@ -87,8 +87,8 @@ func TestNoSnapshot(t *testing.T) {
 	closed(t, a)
 	a = start(t, cfg)
 	eventually(t, "one that makes one says nothing", func(context.Context) error {
-		if all, err := cfg.Backup.files(); err != nil || len(all) != 1 || a.Health.Trouble() != "" {
-			return fmt.Errorf("%v, %w, it says %q", all, err, a.Health.Trouble())
+		if all, err := cfg.Backup.files(); err != nil || len(all) != 1 || a.Health.Problem() != "" {
+			return fmt.Errorf("%v, %w, it says %q", all, err, a.Health.Problem())
 		}
 		return nil
 	})
@@ -145,7 +145,7 @@ func TestSnapshots(t *testing.T) {
 	}
 	for late, want := range map[time.Duration]string{-time.Hour: "", time.Hour: "is 13h0m0s old"} {
 		s := cfg.Backup
-		if got := s.old(time.Now().Add(2*DefaultEvery+late), time.Now()); !strings.Contains(got, want) || want == "" && got != "" {
+		if got := s.whyTooOld(time.Now().Add(2*DefaultEvery+late), time.Now()); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%v after two intervals: %q", late, got)
 		}
 	}
@@ -163,7 +163,7 @@ func TestSnapshots(t *testing.T) {
 		t.Error("whoever has the former cluster's authority is let in to the restored one")
 	}
 	infos, err := a.Roster.List(ctx)
-	if err != nil || len(infos) != 1 || infos[0].Peer != cfg.Peer || infos[0].Name != "a" || !infos[0].lives() {
+	if err != nil || len(infos) != 1 || infos[0].Peer != cfg.Peer || infos[0].Name != "a" || !infos[0].isAlive() {
 		t.Errorf("members: %+v, %v", infos, err)
 	}
 	closed(t, a)

@@ -30,11 +30,11 @@ const (
 type step string
 
 const (
-	founding step = "founding" // a cluster of its own; its data may be missing yet
-	asked    step = "asked"    // its identity is known to it; a token may be spent on it
-	admitted step = "admitted" // it has authority and certificate; a learner of its address is in the cluster
-	learner  step = "learner"  // it has data; not yet a vote
-	member   step = "member"   // it has a vote
+	founding  step = "founding" // a cluster of its own; its data may be missing yet
+	requested step = "asked"    // its identity is known to it; a token may be spent on it
+	admitted  step = "admitted" // it has authority and certificate; a learner of its address is in the cluster
+	learner   step = "learner"  // it has data; not yet a vote
+	member    step = "member"   // it has a vote
 )
 
 // state is what a data directory says of itself, beside etcd's data.
@@ -147,7 +147,7 @@ func (d *directory) close() error { return durable.Unlock(d.lock) }
 // begin gives a new directory its identity.
 func (d *directory) begin(s step, cfg Config, t Token) error {
 	d.state = state{ID: uuid.NewString(), Name: cfg.Name, Peer: cfg.Peer, Step: s, Token: t.ID}
-	if s == asked {
+	if s == requested {
 		d.Authority = t.Authority.String()
 	}
 	return d.save()
@@ -173,7 +173,7 @@ func (d *directory) empty() bool { return !wal.Exist(walDir(d.path)) }
 // check refuses a directory that is not what the command line takes it for. Nothing
 // is changed.
 func (d *directory) check(cfg Config, t *Token) error {
-	unfinished := d.Step == asked || d.Step == admitted
+	unfinished := d.Step == requested || d.Step == admitted
 	switch {
 	case d.Step == "" && (t == nil || d.empty()):
 		return nil

@@ -64,7 +64,7 @@ func TestTokenIsOver(t *testing.T) {
 		{-10 * 365 * 24 * time.Hour, time.Hour, "none is good for more than"},
 	} {
 		row := tokenRow{Made: now.Add(tt.made), Expires: now.Add(tt.expires)}
-		if got := row.over(now); !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
+		if got := row.whyInvalid(now); !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
 			t.Errorf("made %s, ends %s from now: %q, want %q", tt.made, tt.expires, got, tt.want)
 		}
 	}
@@ -86,22 +86,22 @@ func TestWarnings(t *testing.T) {
 	full.Status.Size, full.Status.InUse = 81<<20, 10<<20
 	disk := up("d")
 	disk.Status.Free = 100 << 20
-	ends := func(name string, left time.Duration, e End) Info {
+	ends := func(name string, left time.Duration, e CertificateExpiry) Info {
 		i := up(name)
 		e.What, e.Subject, e.Ends = "it", "CN=x", time.Now().Add(left)
-		i.Status.Ends = []End{e}
+		i.Status.Ends = []CertificateExpiry{e}
 		return i
 	}
 	day := 24 * time.Hour
-	root, former := End{Authority: true}, End{Authority: true, Former: true}
+	root, former := CertificateExpiry{Authority: true}, CertificateExpiry{Authority: true, Former: true}
 	for _, c := range []struct {
 		all  []Info
 		want []string // a part of each warning
 	}{
-		{[]Info{ends("a", 24*day, End{})}, nil}, // it renews itself
-		{[]Info{ends("a", 22*day, End{}), up("b"), up("c")}, []string{"a: it (CN=x) ends on "}},
-		{[]Info{ends("a", -day, End{})}, []string{"a: it (CN=x) has ended on "}},
-		{[]Info{ends("a", 0, End{Error: "tls.key is missing"})}, []string{"a: it cannot be used: tls.key is missing"}},
+		{[]Info{ends("a", 24*day, CertificateExpiry{})}, nil}, // it renews itself
+		{[]Info{ends("a", 22*day, CertificateExpiry{}), up("b"), up("c")}, []string{"a: it (CN=x) ends on "}},
+		{[]Info{ends("a", -day, CertificateExpiry{})}, []string{"a: it (CN=x) has ended on "}},
+		{[]Info{ends("a", 0, CertificateExpiry{Error: "tls.key is missing"})}, []string{"a: it cannot be used: tls.key is missing"}},
 		{[]Info{ends("a", 181*day, root)}, nil},
 		{[]Info{ends("a", 179*day, root), ends("b", 179*day, root), ends("c", 179*day, root)}, []string{"it (CN=x) ends on "}},
 		{[]Info{ends("a", 31*day, former)}, nil},

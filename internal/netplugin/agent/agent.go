@@ -90,7 +90,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	if a.lease.installation, err = openInstallation(cfg.StateDir, cfg.Log); err != nil {
 		return err
 	}
-	if a.masters, err = masterclient.New(masterclient.Config{Host: cfg.Host, Fixed: cfg.Netmasters, Seeds: cfg.Seeds, TLS: cfg.TLS.APIClient, Token: cfg.Token, NetworkToken: cfg.NetworkToken, Joined: cfg.Joined, Allowed: a.mine}); err != nil {
+	if a.masters, err = masterclient.New(masterclient.Config{Host: cfg.Host, Fixed: cfg.Netmasters, Seeds: cfg.Seeds, TLS: cfg.TLS.APIClient, Token: cfg.Token, NetworkToken: cfg.NetworkToken, Joined: cfg.Joined, Allowed: a.checkOwnsHost}); err != nil {
 		return err
 	}
 	reannounce := waiting.NewBell()
@@ -98,7 +98,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.mirror.source, a.mirror.relay = from, reader
 	a.mirror.cluster, err = statemirror.New(statemirror.Config{
 		Host: cfg.Host, Control: cfg.Control, VTEP: cfg.VTEP, Store: from, Log: cfg.Log, StateDir: cfg.StateDir, HostChanges: hostchanges.Open(cfg.StateDir, cfg.Log), Grace: cfg.StoreGrace,
-		Agent: forMirror{forParts{a}, reannounce},
+		Agent: forMirror{agentPort{a}, reannounce},
 	})
 	if err != nil {
 		return err
@@ -108,13 +108,13 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	})
 	a.l2 = &l2Announcers{
 		memberships: a.can.Memberships, log: cfg.Log,
-		answers:   l2announce.New(cfg.Log, askAnswers(cfg, a.lease, a.masters, time.Now().UnixNano()), func() { a.kick("answers to neighbours") }),
+		answers:   l2announce.New(cfg.Log, requestL2Addresses(cfg, a.lease, a.masters, time.Now().UnixNano()), func() { a.kick("answers to neighbours") }),
 		announcer: l2announce.NewAnnouncer(cfg.Log, cfg.Uplinks, a.can.TakesUplinks),
 	}
 	a.bgp = newBGPRoutes(cfg, a.can.TakesUplinks, a.mirror, a.kick)
 	a.probers = probers{
 		prober:  newProber(cfg, a.mirror.cluster),
-		tunnels: newTunnelProber(cfg, a.can.TunnelProber, a.mirror, func() { a.Observer.PokeStatus() }),
+		tunnels: newTunnelProber(cfg, a.can.TunnelProber, a.mirror, func() { a.Observer.RequestStatus() }),
 	}
 	a.listener = newListener(cfg, a.can.Memberships, a.kick)
 	a.mirror.way = hostsync.NewEgress(a.mirror.cluster, a.mirror.control, hostsync.EgressConfig{
@@ -131,15 +131,15 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.mirror.underlay = hostsync.Underlay{VTEP: cfg.VTEP, MTU: cfg.UnderlayMTU, Uplinks: cfg.Uplinks}
 	a.Attachments, err = attachment.New(attachment.Config{
 		Host: cfg.Host, DriverName: cfg.DriverName, Can: a.can, Log: cfg.Log, StateDir: cfg.StateDir, VXLANPort: cfg.VXLANPort, Names: !cfg.NoDNS,
-		Cluster: a.mirror.cluster, WayOut: a.mirror.way, Control: a.mirror.control, Underlay: &a.mirror.underlay, Reached: &a.reached, Netmasters: a.masters,
+		Cluster: a.mirror.cluster, Egress: a.mirror.way, Control: a.mirror.control, Underlay: &a.mirror.underlay, Reached: &a.reached, Netmasters: a.masters,
 		Timeout: cfg.AttachTimeout, SpoolEvery: cfg.SpoolEvery, OrphanGrace: cfg.OrphanGrace,
-		Agent: forParts{a}, Hook: cfg.Hook,
+		Agent: agentPort{a}, Hook: cfg.Hook,
 	})
 	if err != nil {
 		return err
 	}
 	a.runner = reconcile.New(reconcile.Config[driver.Event]{
-		Pass:   a.pass,
+		Pass:   a.sync,
 		Events: cfg.Driver.Events(),
 		Reason: func(e driver.Event) string { return "driver: " + e.Reason },
 		Drift:  cfg.Drift, DriftSoonest: cfg.driftSoonest,
@@ -152,17 +152,17 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.legacy = &legacyPods{attachments: a.Attachments, masters: a.masters, cluster: a.mirror.cluster, log: cfg.Log, timeout: cfg.AttachTimeout, kick: a.kick}
 	a.dataPlane = &dataPlane{
 		driver: cfg.Driver, name: cfg.DriverName, can: a.can, predecessor: cfg.Predecessor, interfaces: a.Attachments.Interfaces, log: cfg.Log,
-		unsupported: statemirror.NewUnsupported(cfg.DriverName, a.can), pace: statemirror.NewPace(),
+		unsupported: statemirror.NewUnsupported(cfg.DriverName, a.can), pace: statemirror.NewPolicyPacer(),
 	}
-	a.dataPlane.again = time.AfterFunc(time.Hour, func() { a.kick("policies that wait") })
-	a.dataPlane.again.Stop()
+	a.dataPlane.retry = time.AfterFunc(time.Hour, func() { a.kick("policies that wait") })
+	a.dataPlane.retry.Stop()
 	a.names = newNameServer(cfg, a.mirror.way.SetNameServer)
 	a.Observer, err = observe.New(observe.Config{
 		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
 		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: from, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog, Support: cfg.Support,
-		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.l2.getAnnouncing, "GET /inspect/bgp": a.bgp.getBGP, "GET /inspect/mirror": a.mirror.getMirroring},
-		Metrics: slices.Concat(a.names.metrics(), a.l2.answerMetrics(), a.mirror.mirrorMetrics(), a.probers.peerMetrics(), []prometheus.Collector{a.bgp.fabric.Collector(), members{a.listener}, a.probers.tunnels}, cfg.Metrics),
-		Cluster: a.mirror.cluster, Control: a.mirror.control, WayOut: a.mirror.way, Underlay: &a.mirror.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Attachments, Agent: forParts{a},
+		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.l2.getL2Announcements, "GET /inspect/bgp": a.bgp.getBGP, "GET /inspect/mirror": a.mirror.getMirroring},
+		Metrics: slices.Concat(a.names.metrics(), a.l2.metrics(), a.mirror.mirrorMetrics(), a.probers.peerMetrics(), []prometheus.Collector{a.bgp.fabric.Collector(), members{a.listener}, a.probers.tunnels}, cfg.Metrics),
+		Cluster: a.mirror.cluster, Control: a.mirror.control, Egress: a.mirror.way, Underlay: &a.mirror.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Attachments, Agent: agentPort{a},
 		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat, Now: cfg.Now,
 	})
 	if err != nil {
@@ -259,7 +259,7 @@ func (a *Agent) Close() error {
 		a.masters.Close()
 	}
 	if a.dataPlane != nil {
-		a.dataPlane.again.Stop()
+		a.dataPlane.retry.Stop()
 	}
 	if a.lock != nil {
 		errs = append(errs, durable.Unlock(a.lock))
@@ -313,9 +313,9 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// compareFor is how long the host is not made known while it waits for the cluster's
+// settingsTimeout is how long the host is not made known while it waits for the cluster's
 // settings.
-const compareFor = 2 * time.Second
+const settingsTimeout = 2 * time.Second
 
 // Run works until ctx ends, then stops in order: no new requests, those under
 // way finish, the loop ends; the data plane keeps forwarding. It returns nil
@@ -341,7 +341,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	inside.Go(func() { _ = a.runner.Run(inner) }) // its error is inner's end
 	inside.Go(func() { a.Observer.Observe(ctx, inner) })
-	inside.Go(func() { a.mirror.cluster.Guard.Remember(inner) })
+	inside.Go(func() { a.mirror.cluster.Guard.SavePosition(inner) })
 	inside.Go(func() { a.mirror.cluster.Guard.RememberHosts(inner, a.mirror.cluster.Hosts) })
 	inside.Go(func() { a.masters.Discover(inner, a.mirror.source, a.cfg.Log) })
 	inside.Go(func() { a.mirror.control.Run(inner) })
@@ -351,7 +351,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done(): // a host that cannot work is not made known
 			return
 		case <-compared:
-		case <-time.After(compareFor): // what cut the store off may be for announce to take back
+		case <-time.After(settingsTimeout): // what cut the store off may be for announce to take back
 		}
 		if err := a.registration.announce(inner); err != nil {
 			stop(err)
@@ -364,7 +364,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	outside.Go(func() { a.l2.answers.Run(ctx) })
 	outside.Go(func() { a.l2.announcer.Run(ctx) })
 	outside.Go(func() { a.bgp.fabric.Run(ctx) })
-	outside.Go(func() { a.masters.Say(ctx, a.cfg.Log, a.mirror.cluster.Stale) })
+	outside.Go(func() { a.masters.LogWaiting(ctx, a.cfg.Log, a.mirror.cluster.NotFollowing) })
 	if a.listener != nil {
 		outside.Go(func() { a.listener.Run(ctx) })
 	}
@@ -458,7 +458,7 @@ func (a *Agent) compare(ctx context.Context) error {
 	}
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable,
-			"the cluster's store does not answer: %w; if the address is wrong, give it with --etcd-endpoints or --consul-endpoints", a.mirror.cluster.Stale())
+			"the cluster's store does not answer: %w; if the address is wrong, give it with --etcd-endpoints or --consul-endpoints", a.mirror.cluster.NotFollowing())
 	}
 	if err := a.Attachments.Ports.AssignPrivate(ctx); err != nil {
 		return err

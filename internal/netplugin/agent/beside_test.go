@@ -59,10 +59,10 @@ func TestAnswerOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.agent.Attachments.AnswerOwn(key); err == nil {
+		if err := b.agent.Attachments.RouteReplies(key); err == nil {
 			t.Error("an interface that is still on the host is taken for a container's")
 		}
-		if err := b.agent.Attachments.ForgetOwn(key); err != nil {
+		if err := b.agent.Attachments.RemoveReplyRoutes(key); err != nil {
 			t.Error(err)
 		}
 		l, err := netlink.LinkByName(res.Parked)
@@ -120,7 +120,7 @@ func TestAnswerOwn(t *testing.T) {
 	leaves("before", "net2", "net1")
 	for range 2 { // again: the same
 		for _, k := range keys {
-			if err := b.agent.Attachments.AnswerOwn(k); err != nil {
+			if err := b.agent.Attachments.RouteReplies(k); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -129,7 +129,7 @@ func TestAnswerOwn(t *testing.T) {
 	leaves("both", "net1", "net1")
 	leaves("both", "net2", "net2")
 	leaves("both", "", "net1")
-	if err := b.agent.Attachments.ForgetOwn(keys["net1"]); err != nil {
+	if err := b.agent.Attachments.RemoveReplyRoutes(keys["net1"]); err != nil {
 		t.Fatal(err)
 	}
 	rules("the first leaves", 1)
@@ -142,7 +142,7 @@ func TestAnswerOwn(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := b.agent.Attachments.AnswerOwn(keys["net2"]); err == nil {
+	if err := b.agent.Attachments.RouteReplies(keys["net2"]); err == nil {
 		t.Error("an attachment that is gone answers by its own interface")
 	}
 }

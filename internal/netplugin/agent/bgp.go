@@ -40,7 +40,7 @@ func newBGPRoutes(cfg *Config, takesUplinks bool, m *mirror, kick func(reason st
 // routerInterface is the interface that the data plane makes for BGP where it has taken
 // the uplinks; empty = none is wanted.
 func (f *bgpRoutes) routerInterface(want desired.Host) string {
-	if b, _ := f.mirror.cluster.Hosts.Bgp(); b == nil || !f.takesUplinks || len(f.cfg.Uplinks) == 0 || want.Private == nil || want.FwdMode != model.FwdRouting {
+	if b, _ := f.mirror.cluster.Hosts.Bgp(); b == nil || !f.takesUplinks || len(f.cfg.Uplinks) == 0 || want.HostNAT == nil || want.FwdMode != model.FwdRouting {
 		return ""
 	}
 	return desired.RouterInterface
@@ -49,7 +49,7 @@ func (f *bgpRoutes) routerInterface(want desired.Host) string {
 // followBGP tells the physical network what the data plane now holds.
 func (f *bgpRoutes) followBGP(pic statemirror.Compilation, report driver.Report) {
 	in := fabric.Input{Desired: pic.Want, Refused: map[string]bool{}}
-	if in.Settings, in.Rivals = f.mirror.cluster.Hosts.Bgp(); in.Settings != nil {
+	if in.Settings, in.OtherTenants = f.mirror.cluster.Hosts.Bgp(); in.Settings != nil {
 		in.Machines = append(f.mirror.cluster.Hosts.Addresses(), f.mirror.control.Targets()...)
 		in.Networks, in.VLANs = f.mirror.cluster.Lookup.Subnets(), f.mirror.cluster.Lookup.VLANs()
 		in.Routers = f.mirror.cluster.Hosts.Routers()
@@ -81,7 +81,7 @@ func (f *bgpRoutes) nearby() (out []netip.Prefix) {
 			out = append(out, netip.PrefixFrom(at, ones).Masked())
 		}
 	}
-	for at := range hoststack.Lifelines(f.mirror.control.WayAddresses()) {
+	for at := range hoststack.Lifelines(f.mirror.control.ReachabilityAddresses()) {
 		out = append(out, netip.PrefixFrom(at, at.BitLen()))
 	}
 	return out
@@ -96,6 +96,6 @@ func (f *bgpRoutes) getBGP(w http.ResponseWriter, r *http.Request) {
 
 // Unroute takes away what BGP has made on the host; it tells whether there was anything.
 func (h *Idle) Unroute(ctx context.Context, log *slog.Logger) (bool, error) {
-	was := fabric.Left(h.cfg.StateDir)
+	was := fabric.HasLeftovers(h.cfg.StateDir)
 	return was, fabric.Remove(ctx, h.cfg.StateDir, log)
 }

@@ -26,8 +26,8 @@ func (driftedPlane) DriftRepairs() map[string]uint64 {
 	return map[string]uint64{driver.DriftFlow: 12, driver.DriftPort: 0}
 }
 
-// DriftLately has what was put back half an hour ago.
-func (driftedPlane) DriftLately(since time.Time) []string {
+// RecentDrift has what was put back half an hour ago.
+func (driftedPlane) RecentDrift(since time.Time) []string {
 	if time.Since(since) < 30*time.Minute {
 		return nil
 	}

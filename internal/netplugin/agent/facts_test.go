@@ -37,7 +37,7 @@ func TestSameFact(t *testing.T) {
 	fact := func(r attach.Request) attach.Fact {
 		return attach.Fact{Key: r.Key, Rev: 1, ID: "c1", Name: "web", Labels: labels}
 	}
-	if err := b.client().Tell(t.Context(), fact(early)); err != nil {
+	if err := b.client().Report(t.Context(), fact(early)); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range []attach.Request{docker, running, early} {
@@ -45,7 +45,7 @@ func TestSameFact(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.client().Tell(t.Context(), fact(running)); err != nil {
+	if err := b.client().Report(t.Context(), fact(running)); err != nil {
 		t.Fatal(err)
 	}
 	b.follow(`[{"Id":"c1","Names":["/web"],"Labels":{"app":"shop","zone":"a"},"NetworkSettings":{"Networks":{"n":{"EndpointID":"e1"}}}}]`)
@@ -176,7 +176,7 @@ func TestLabelsLater(t *testing.T) {
 		r := request(container, newSandbox(t))
 		r.LabelsLater = true
 		if told {
-			if err := b.client().Tell(t.Context(), attach.Fact{Key: r.Key, Rev: 1, ID: container}); err != nil {
+			if err := b.client().Report(t.Context(), attach.Fact{Key: r.Key, Rev: 1, ID: container}); err != nil {
 				t.Fatal(err)
 			}
 		}

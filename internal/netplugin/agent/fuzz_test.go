@@ -74,7 +74,7 @@ func FuzzFiles(f *testing.F) {
 		if json.Unmarshal(data, &peers) != nil || peers.Version != 1 {
 			peers.Answered = nil
 		}
-		if got := recallPeers(cfg); !maps.Equal(got, peers.Answered) {
+		if got := loadPeers(cfg); !maps.Equal(got, peers.Answered) {
 			t.Errorf("%q has the peers %v", data, got)
 		}
 	})

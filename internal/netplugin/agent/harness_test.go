@@ -48,7 +48,7 @@ type master struct {
 	written atomic.Int64        // likewise of what the tenant has beside endpoints
 	mu      sync.Mutex
 	calls   map[string]int
-	places  map[api.Pod]api.PodPlace // where pods belong; others have no Kubernetes
+	places  map[api.Pod]api.PodPlacement // where pods belong; others have no Kubernetes
 	// The last request of each kind, by endpoint.
 	created map[string]api.CreateEndpointRequest
 	reports map[string]api.UpdateEndpointRequest
@@ -61,7 +61,7 @@ func newMaster(t testing.TB, st store.Store) *master {
 	t.Helper()
 	m := &master{
 		st: st, keep: control.New(st, control.Options{Log: slog.New(slog.DiscardHandler)}), calls: map[string]int{}, around: func(bool) {},
-		places:  map[api.Pod]api.PodPlace{},
+		places:  map[api.Pod]api.PodPlacement{},
 		created: map[string]api.CreateEndpointRequest{}, reports: map[string]api.UpdateEndpointRequest{},
 	}
 	mux := http.NewServeMux()
@@ -118,12 +118,12 @@ func newMaster(t testing.TB, st store.Store) *master {
 			}
 			ctx := context.WithoutCancel(r.Context()) // as one that is under way in the store
 			if req.Leaving {
-				err := m.keep.HostLeases.LeaveHost(ctx, control.Admin(), report.Name, report.Installation)
+				err := m.keep.HostLeases.ReleaseHost(ctx, control.Admin(), report.Name, report.Installation)
 				around(true)
-				return api.HostKept{}, err
+				return api.HostReportResponse{}, err
 			}
 			around(false)
-			return apiserver.HostKept(m.keep.HostLeases.KeepHost(ctx, control.Admin(), report))
+			return apiserver.HostReportResponse(m.keep.HostLeases.RenewHost(ctx, control.Admin(), report))
 		})
 	})
 	mux.HandleFunc("POST /plugin/hostStatus", func(w http.ResponseWriter, r *http.Request) {
@@ -131,7 +131,7 @@ func newMaster(t testing.TB, st store.Store) *master {
 		m.serve(w, r, &req, func() (any, error) {
 			status, err := apiserver.HostStatus(req)
 			if err == nil {
-				_, err = m.keep.HostLeases.TellHostStatus(r.Context(), control.Admin(), req.Installation, status)
+				_, err = m.keep.HostLeases.PutHostStatus(r.Context(), control.Admin(), req.Installation, status)
 			}
 			return "ok", err
 		})

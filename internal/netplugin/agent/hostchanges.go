@@ -19,7 +19,7 @@ type rollback struct {
 
 // follow makes a change what its state says.
 func (r *rollback) follow(c hostchanges.Change) error {
-	undo := c.State == hostchanges.Trial
+	undo := c.State == hostchanges.Reverting
 	switch c.Kind {
 	case hostchanges.Infra:
 		defer r.of.Attachments.FollowInfra()

@@ -23,28 +23,28 @@ import (
 // no netmaster there, nothing of it expires.
 
 const (
-	// beatEvery is how often an agent says that it lives; after
+	// heartbeatInterval is how often an agent says that it lives; after
 	// cluster.ServiceTTL of silence, which some netmaster was there to hear, its
 	// host counts as away.
-	beatEvery = 3 * time.Second
-	// lookEvery is how often it has netmaster see whether what is kept is still
+	heartbeatInterval = 3 * time.Second
+	// checkInterval is how often it has netmaster see whether what is kept is still
 	// there; a change of its host record is noticed at once.
-	lookEvery = 9 * time.Second
+	checkInterval = 9 * time.Second
 	// leaseRetry is how soon it tries again to get what it does not have.
 	leaseRetry = time.Second
 	// leaveTimeout bounds the last word.
 	leaveTimeout = 2 * time.Second
 )
 
-// naming is whether the host's name is this agent's.
-type naming struct {
+// nameLease is whether the host's name is this agent's.
+type nameLease struct {
 	leased bool
 	why    string // when it is not
 }
 
 var errNotClaimed = model.Errorf(model.ErrUnavailable, "the host's name is not leased in the store yet")
 
-func (n naming) err() error {
+func (n nameLease) err() error {
 	switch {
 	case n.leased:
 		return nil
@@ -59,7 +59,7 @@ func (n naming) err() error {
 type hostLease struct {
 	host         model.HostName
 	installation installation
-	naming       waiting.Value[naming]
+	naming       waiting.Value[nameLease]
 }
 
 // registration keeps this host known to netmasters: its name, record and status. Only the
@@ -112,7 +112,7 @@ func (g *registration) announce(ctx context.Context) error {
 		}
 		report := g.report()
 		same := reflect.DeepEqual(report, said)
-		report.Look = look || time.Since(looked) >= lookEvery
+		report.Look = look || time.Since(looked) >= checkInterval
 		g.way.ask()
 		kept, err := g.keep(ctx, report)
 		if err == nil {
@@ -124,7 +124,7 @@ func (g *registration) announce(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			if err == nil && kept.Taken == "" {
-				g.lease.naming.Set(naming{leased: true}) // which leave gives back
+				g.lease.naming.Set(nameLease{leased: true}) // which leave gives back
 			}
 			return nil
 		case err != nil:
@@ -134,7 +134,7 @@ func (g *registration) announce(ctx context.Context) error {
 			}
 		case kept.Taken != "" && ever:
 			held = false
-			g.lease.naming.Set(naming{why: kept.Taken})
+			g.lease.naming.Set(nameLease{why: kept.Taken})
 			g.observer.SetCondition(observe.AboutName, kept.Taken)
 		case kept.Taken != "" && kept.Former && (former.IsZero() || time.Since(former) <= g.cfg.LeasePatience):
 			if former.IsZero() {
@@ -144,7 +144,7 @@ func (g *registration) announce(ctx context.Context) error {
 		case kept.Taken != "":
 			return model.Errorf(model.ErrConflict, "%s", kept.Taken)
 		default:
-			tick.Reset(beatEvery)
+			tick.Reset(heartbeatInterval)
 			told = false
 			said = report
 			said.Look = false
@@ -162,14 +162,14 @@ func (g *registration) announce(ctx context.Context) error {
 					g.cfg.Log.Warn("the next start waits for a netmaster before it touches the data plane", "error", err)
 				}
 			}
-			g.lease.naming.Set(naming{leased: true})
+			g.lease.naming.Set(nameLease{leased: true})
 			g.observer.SetCondition(observe.AboutName, "")
 			if !held {
-				g.attachments.Pay()
+				g.attachments.ReleasePending()
 				g.kick("the host's name")
 			}
 			if !held || kept.Wrote != "" {
-				g.observer.TellStatus()
+				g.observer.ReportStatus()
 			}
 			ever, held = true, true
 		}
@@ -178,23 +178,23 @@ func (g *registration) announce(ctx context.Context) error {
 
 // keep has a netmaster keep what a report says. Its answer is waited for a little beyond
 // ctx: a report that arrived behind the last word would have this agent live on.
-func (g *registration) keep(ctx context.Context, report api.HostReport) (api.HostKept, error) {
+func (g *registration) keep(ctx context.Context, report api.HostReport) (api.HostReportResponse, error) {
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(leaveTimeout/2, cancel) })()
-	return g.masters.KeepHost(call, report)
+	return g.masters.ReportHost(call, report)
 }
 
 // leave tells a netmaster that this agent ends, if it has the host's name.
 func (g *registration) leave(ctx context.Context) {
-	if g.lease.named() != nil {
+	if g.lease.checkName() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	report := g.report()
 	report.Leaving = true
-	if _, err := g.masters.KeepHost(ctx, report); err != nil {
+	if _, err := g.masters.ReportHost(ctx, report); err != nil {
 		g.cfg.Log.Debug("no netmaster can be told that this host shuts down; it is noticed by missing heartbeats", "error", err)
 	}
 }
@@ -225,8 +225,8 @@ func mayRead(old model.Host) error {
 	return model.Errorf(model.ErrConflict, "host %q was run by a newer netplugin, and this one changes nothing there", old.Name)
 }
 
-// named tells whether the host's name is this agent's.
-func (c *hostLease) named() error {
+// checkName tells whether the host's name is this agent's.
+func (c *hostLease) checkName() error {
 	n, _ := c.naming.Get()
 	return n.err()
 }
@@ -239,11 +239,11 @@ func (c *hostLease) mayProgram() bool {
 	return c.installation.Host == c.host || n.leased || n.why != ""
 }
 
-// mine tells whether netmaster may be asked to create or release endpoints of
+// checkOwnsHost tells whether netmaster may be asked to create or release endpoints of
 // this host: not under a name that is not ours, and not in a store that is not
 // followed.
-func (a *Agent) mine() error {
-	if err := a.lease.named(); err != nil {
+func (a *Agent) checkOwnsHost() error {
+	if err := a.lease.checkName(); err != nil {
 		return err
 	}
 	return a.mirror.cluster.Guard.MayWrite()
@@ -251,7 +251,7 @@ func (a *Agent) mine() error {
 
 // awaitName waits until the name is claimed, or ctx ends.
 func (c *hostLease) awaitName(ctx context.Context) {
-	_ = c.naming.Until(ctx, func(n naming) bool { return n.leased || n.why != "" })
+	_ = c.naming.Until(ctx, func(n nameLease) bool { return n.leased || n.why != "" })
 }
 
 // writeStatus has a netmaster keep what this host observes.
@@ -275,7 +275,7 @@ func (g *registration) writeStatus(ctx context.Context, now tables.HostStatus) e
 		r.BGP = &bgp
 	}
 	if s := now.Surroundings; s != nil {
-		r.Surroundings = &api.Surroundings{}
+		r.Surroundings = &api.UnderlayNetworks{}
 		for _, at := range s.Addresses {
 			r.Surroundings.Addresses = append(r.Surroundings.Addresses, at.String())
 		}
@@ -283,5 +283,5 @@ func (g *registration) writeStatus(ctx context.Context, now tables.HostStatus) e
 			r.Surroundings.VLANs = append(r.Surroundings.VLANs, int(tag))
 		}
 	}
-	return g.masters.TellStatus(ctx, r)
+	return g.masters.ReportStatus(ctx, r)
 }

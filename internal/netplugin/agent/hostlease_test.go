@@ -172,7 +172,7 @@ func TestNameOfTheDead(t *testing.T) {
 	}
 	record := b.hostRecord()
 	same := func(c *Config) { c.Control, c.VTEP = b.cfg.Control, b.cfg.VTEP }
-	if err := b.newcomer(same, func(a *Agent) bool { return a.mine() == nil }); err != nil {
+	if err := b.newcomer(same, func(a *Agent) bool { return a.checkOwnsHost() == nil }); err != nil {
 		t.Errorf("on the same machine: %v", err)
 	}
 	if now := b.hostRecord(); now.Installation == record.Installation || now.VTEP != record.VTEP {
@@ -226,7 +226,7 @@ func TestLastWord(t *testing.T) {
 	b.master.mu.Lock()
 	b.master.around = func(bool) {}
 	b.master.mu.Unlock()
-	if err := b.newcomer(func(c *Config) { c.TakeHost = true }, func(a *Agent) bool { return a.mine() == nil }); err != nil {
+	if err := b.newcomer(func(c *Config) { c.TakeHost = true }, func(a *Agent) bool { return a.checkOwnsHost() == nil }); err != nil {
 		t.Error(err)
 	}
 	b.cfg.TakeHost = true // for the bed's own end
@@ -268,7 +268,7 @@ func TestNewerFormat(t *testing.T) {
 		t.Errorf("host record %+v has become %+v", later, now)
 	}
 	b.put(func(tx store.Tx) error { tables.Hosts.Delete(tx, testHost); return nil })
-	if err := b.newcomer(same(true), func(a *Agent) bool { o, _ := a.reached.Get(); return a.mine() == nil && !o.At.IsZero() }); err != nil {
+	if err := b.newcomer(same(true), func(a *Agent) bool { o, _ := a.reached.Get(); return a.checkOwnsHost() == nil && !o.At.IsZero() }); err != nil {
 		t.Errorf("once the host is forgotten: %v", err)
 	}
 	b.fake = b.fake.Restart()

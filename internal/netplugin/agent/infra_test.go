@@ -135,7 +135,7 @@ func TestInfraInterfaceStaysUntilItsNetworkGoes(t *testing.T) {
 	infra("stor")
 	stands("and again", netip.Addr{})
 	b.stop()
-	h, err := Seize(t.Context(), b.cfg)
+	h, err := TakeIdle(t.Context(), b.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestHostKeepsItsWayToTheCluster(t *testing.T) {
 		return cluster.Service{ServiceName: cluster.ServiceMaster, HostAddr: master.String(), Port: 9999}.Keep(tx)
 	})
 	b.eventually("the netmaster is known", func() error {
-		if !slices.Contains(b.agent.mirror.control.WayAddresses(), master) {
+		if !slices.Contains(b.agent.mirror.control.ReachabilityAddresses(), master) {
 			return errors.New("it is not")
 		}
 		return nil
@@ -252,14 +252,14 @@ func TestHostKeepsItsWayToTheCluster(t *testing.T) {
 		})
 		up(false)
 	}
-	become(hostchanges.Trial)
+	become(hostchanges.Reverting)
 	told()
 	b.stop()
 	b.fake = b.fake.Restart()
 	b.start()
 	b.ready()
 	told()
-	become(hostchanges.Tried)
+	become(hostchanges.Reapplied)
 	up(true)
 	b.put(func(tx store.Tx) error {
 		return tables.Tenants.Put(tx, model.Tenant{Name: "blue", DefaultNetwork: "net1"})

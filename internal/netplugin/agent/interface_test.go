@@ -107,7 +107,7 @@ func TestConfiguredInterfaceSends(t *testing.T) {
 		if _, err := vethpair.Create(vethpair.Pair{HostIf: hostIf, Alias: alias, Netns: s.path, IfName: "eth0", MTU: 1450}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := vethpair.Configure(vethpair.Inside{Netns: s.path, IfName: "eth0", MAC: model.MAC{2, 2, 10, 1, 1, 1}}); err != nil {
+		if _, err := vethpair.Configure(vethpair.ContainerConfig{Netns: s.path, IfName: "eth0", MAC: model.MAC{2, 2, 10, 1, 1, 1}}); err != nil {
 			t.Fatal(err)
 		}
 		links, err := h.LinkList() // to ask for one link would make the kernel notice

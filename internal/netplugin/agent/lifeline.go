@@ -15,9 +15,9 @@ const (
 	// rollbackAfter is how long no netmaster answers before the host takes back a change of
 	// its own networking: one that restarts is back before.
 	rollbackAfter = 30 * time.Second
-	// trialTime is how long a change stays back before it is applied again, since it was
+	// revertTime is how long a change stays back before it is applied again, since it was
 	// not what keeps netmasters from answering.
-	trialTime = 20 * time.Second
+	revertTime = 20 * time.Second
 )
 
 // lifeline keeps the host's way to its netmasters. When none answers and the path to them
@@ -34,7 +34,7 @@ type lifeline struct {
 	now        func() time.Time
 
 	unanswered time.Time // since when no netmaster answers, or this process runs
-	trial      time.Time // since when a change is in state Trial, or this process runs
+	revertedAt time.Time // since when a change is in state Trial, or this process runs
 	begun      time.Time // of the report that is under way
 	before     map[netip.Addr]string
 	mark       uint64
@@ -42,7 +42,7 @@ type lifeline struct {
 
 // newLifeline returns a lifeline that goes on with what its History has of the process before.
 func newLifeline(l lifeline) *lifeline {
-	l.unanswered, l.trial = l.now(), l.now()
+	l.unanswered, l.revertedAt = l.now(), l.now()
 	return &l
 }
 
@@ -53,8 +53,8 @@ func (l *lifeline) ask() {
 
 // answered notes that a netmaster has answered it.
 func (l *lifeline) answered() {
-	if c, is := l.changes.Trying(); is {
-		l.log.Warn("a netmaster answers since a change of this host's own networking was rolled back: it stays rolled back", "change", words(c))
+	if c, is := l.changes.PendingRevert(); is {
+		l.log.Warn("a netmaster answers since a change of this host's own networking was rolled back: it stays rolled back", "change", changeText(c))
 	}
 	l.unanswered = l.begun
 	l.changes.Answered(l.mark, l.before)
@@ -64,10 +64,10 @@ func (l *lifeline) answered() {
 // noAnswer notes that none has.
 func (l *lifeline) noAnswer() {
 	now := l.now()
-	if c, is := l.changes.Trying(); is {
-		if now.Sub(l.trial) >= trialTime {
-			l.log.Warn("no netmaster answers without a change of this host's own networking either: it is applied again", "change", words(c))
-			l.become(c, hostchanges.Tried)
+	if c, is := l.changes.PendingRevert(); is {
+		if now.Sub(l.revertedAt) >= revertTime {
+			l.log.Warn("no netmaster answers without a change of this host's own networking either: it is applied again", "change", changeText(c))
+			l.setState(c, hostchanges.Reapplied)
 		}
 		return
 	}
@@ -78,18 +78,18 @@ func (l *lifeline) noAnswer() {
 	if !is {
 		return
 	}
-	l.log.Warn("no netmaster answers since a change of this host's own networking, and the path there has changed: the change is rolled back", "change", words(c))
-	l.trial = now
-	l.become(c, hostchanges.Trial)
+	l.log.Warn("no netmaster answers since a change of this host's own networking, and the path there has changed: the change is rolled back", "change", changeText(c))
+	l.revertedAt = now
+	l.setState(c, hostchanges.Reverting)
 }
 
-// become has a change be rolled back, or applied again.
-func (l *lifeline) become(c hostchanges.Change, s hostchanges.State) {
+// setState has a change be rolled back, or applied again.
+func (l *lifeline) setState(c hostchanges.Change, s hostchanges.State) {
 	c.State = s
 	l.changes.Set(c.Number, s)
 	l.changes.Save()
 	if err := l.follow(c); err != nil {
-		l.log.Warn("a change of this host's own networking cannot be rolled back, or not be applied again", "change", words(c), "error", err)
+		l.log.Warn("a change of this host's own networking cannot be rolled back, or not be applied again", "change", changeText(c), "error", err)
 	}
 }
 
@@ -99,8 +99,8 @@ func (l *lifeline) pathChanged() bool {
 	return !maps.Equal(l.path(slices.Collect(maps.Keys(known))), known)
 }
 
-// words says what a change is.
-func words(c hostchanges.Change) string {
+// changeText says what a change is.
+func changeText(c hostchanges.Change) string {
 	what := map[hostchanges.Kind]string{
 		hostchanges.Infra: "interface on infra network", hostchanges.Routes: "routes to services and native networks",
 		hostchanges.Learned: "routes that were learned by BGP", hostchanges.Mode: "forwarding mode, before",

@@ -47,7 +47,7 @@ func (w *wayOf) start() {
 		changes: w.h, log: slog.New(slog.DiscardHandler), now: func() time.Time { return w.now },
 		follow: func(c hostchanges.Change) error {
 			for _, o := range c.Objects {
-				if delete(w.down, o); c.State == hostchanges.Trial {
+				if delete(w.down, o); c.State == hostchanges.Reverting {
 					w.down[o]++
 				} else {
 					w.h.Note(c.Kind, o) // as what is made again is noted
@@ -175,7 +175,7 @@ func TestHarmlessChangeIsAppliedAgain(t *testing.T) {
 		}
 		w.runs(10*time.Minute, count)
 		w.isDown("at last")
-		if suspended == 0 || suspended > int(trialTime/time.Second)+2 {
+		if suspended == 0 || suspended > int(revertTime/time.Second)+2 {
 			t.Errorf("restarts %v: it was down for %d s", restarts, suspended)
 		}
 	}

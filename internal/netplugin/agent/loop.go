@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
-// pass makes the data plane follow once; see reconcile.Config.
-func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
+// sync makes the data plane follow once; see reconcile.Config.
+func (a *Agent) sync(ctx context.Context, reasons []string) ([]string, error) {
 	look := slices.Contains(reasons, "drift")
 	known := a.mirror.way.Addresses.Refresh(look) // before the desired state, which may know more by then
 	ports := a.Attachments.Ports.Changes()
@@ -34,7 +34,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	pic.Problems = append(pic.Problems, a.names.follow(ctx, pic.Want)...)
 	pic.Problems = append(pic.Problems, a.mirror.underlay.Problems(pic.Want)...)
 	pic.Problems = append(pic.Problems, a.mirror.control.Problems()...)
-	pic.Problems = append(pic.Problems, a.l2.answerProblems()...)
+	pic.Problems = append(pic.Problems, a.l2.problems()...)
 	pic.Problems = append(pic.Problems, a.bgp.fabric.Problems()...)
 	pic.Problems = append(pic.Problems, a.dataPlane.unsupported.Problems(pic.Want)...)
 	pic.Problems = append(pic.Problems, a.legacy.problems()...)
@@ -55,7 +55,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	var failed []string
 	if err == nil {
 		var problems []compile.Problem
-		problems, failed = a.Attachments.Ports.FollowWayOut(ctx, pic.Want, look)
+		problems, failed = a.Attachments.Ports.FollowEgress(ctx, pic.Want, look)
 		o.Ports, o.Problems = ports, append(o.Problems, problems...)
 	}
 	for name, st := range report.Ports.All() {
@@ -71,7 +71,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 		a.probers.tunnels.Follow(step.Want)
 	}
 	a.reached.Set(o)
-	a.Observer.Passed(o)
+	a.Observer.SyncDone(o)
 	a.cfg.Log.Debug("applied", "reasons", reasons, "revision", pic.Want.Revision,
 		"changes", report.Changes, "ports", report.Ports.Len(), "took", o.Took, "error", err)
 	if err != nil {

@@ -26,7 +26,7 @@ type nameServer struct {
 	listening func(port, port6 uint16)    // where it listens on these addresses; 0 = nowhere
 	home      [2]netip.Addr               // of the sockets, IPv4 and IPv6; of the runner's goroutine
 	sockets   waiting.Value[*dns.Sockets] // nil = it has no address
-	broken    atomic.Bool                 // the sockets are to be opened again
+	failed    atomic.Bool                 // the sockets are to be opened again
 }
 
 func newNameServer(cfg *Config, told func(port, port6 uint16)) *nameServer {
@@ -34,14 +34,14 @@ func newNameServer(cfg *Config, told func(port, port6 uint16)) *nameServer {
 		return nil
 	}
 	return &nameServer{
-		Server:    dns.New(dns.Config{Upstreams: cfg.DNSUpstreams, ResolvConf: cfg.ResolvConf, Log: cfg.Log, Asked: askedServer}),
+		Server:    dns.New(dns.Config{Upstreams: cfg.DNSUpstreams, ResolvConf: cfg.ResolvConf, Log: cfg.Log, Asked: queriedServer}),
 		listening: told,
 	}
 }
 
-// askedServer tells which server a container sent a question to, before the
+// queriedServer tells which server a container sent a question to, before the
 // host's stack handed it to the name server.
-func askedServer(network string, from, at netip.AddrPort) (netip.AddrPort, error) {
+func queriedServer(network string, from, at netip.AddrPort) (netip.AddrPort, error) {
 	proto := model.ProtoUDP
 	if network == "tcp" {
 		proto = model.ProtoTCP
@@ -59,10 +59,10 @@ func (n *nameServer) follow(ctx context.Context, h desired.Host) []compile.Probl
 	}
 	n.Update(h)
 	var home [2]netip.Addr
-	if h.Private != nil {
-		home = [2]netip.Addr{h.Private.Addr, h.Private.Addr6}
+	if h.HostNAT != nil {
+		home = [2]netip.Addr{h.HostNAT.Addr, h.HostNAT.Addr6}
 	}
-	if home == n.home && !n.broken.Load() {
+	if home == n.home && !n.failed.Load() {
 		return nil
 	}
 	if !home[0].IsValid() {
@@ -85,14 +85,14 @@ func (n *nameServer) follow(ctx context.Context, h desired.Host) []compile.Probl
 		return []compile.Problem{{Object: "name server", Text: err.Error()}}
 	}
 	n.home = home
-	n.broken.Store(false)
+	n.failed.Store(false)
 	n.sockets.Set(&s)
 	n.listening(s.Addr().Port(), port6)
 	return nil
 }
 
-// retryNames is how long serveNames waits before it asks for other sockets.
-const retryNames = 5 * time.Second
+// dnsRetry is how long serveNames waits before it asks for other sockets.
+const dnsRetry = 5 * time.Second
 
 // serveNames serves names on the sockets that follow made, until ctx ends.
 func (n *nameServer) serveNames(ctx context.Context, log *slog.Logger, kick func(reason string)) {
@@ -126,13 +126,13 @@ func (n *nameServer) serveNames(ctx context.Context, log *slog.Logger, kick func
 		if err == nil {
 			continue
 		}
-		log.Error("containers' names are not served", "address", s.Addr(), "error", err, "retryIn", retryNames)
+		log.Error("containers' names are not served", "address", s.Addr(), "error", err, "retryIn", dnsRetry)
 		for again := moved; again != nil; {
 			select {
 			case <-again:
 				again = nil
-			case <-time.After(retryNames):
-				n.broken.Store(true)
+			case <-time.After(dnsRetry):
+				n.failed.Store(true)
 				kick("name server")
 			case <-ctx.Done():
 				return

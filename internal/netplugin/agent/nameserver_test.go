@@ -34,7 +34,7 @@ func TestNameServerFollowsHome(t *testing.T) {
 	asker, six := netip.MustParseAddr("127.0.5.1"), netip.IPv6Loopback()
 	picture := func(home string) desired.Host {
 		net1 := model.NetworkKey{Tenant: "blue", Name: "net1"}
-		h := desired.Host{Private: &desired.Private{Addr: netip.MustParseAddr(home), Addr6: six}}
+		h := desired.Host{HostNAT: &desired.HostNAT{Addr: netip.MustParseAddr(home), Addr6: six}}
 		h.Ports = h.Ports.Set("cv1", &desired.Port{IfName: "cv1", Endpoint: model.EndpointKey{Network: net1, ID: "e"}, Private: asker, Private6: six})
 		h.DNS.Records = h.DNS.Records.Set(desired.DNSKey{Endpoint: model.EndpointKey{Network: net1, ID: "e"}},
 			&desired.DNSRecord{Network: net1, Name: "web", IPv4: netip.MustParseAddr("10.1.0.1")})
@@ -65,7 +65,7 @@ func TestNameServerFollowsHome(t *testing.T) {
 	}
 	n.follow(t.Context(), picture("127.0.5.253"))
 	old := <-ports
-	n.broken.Store(true) // as when the server has failed
+	n.failed.Store(true) // as when the server has failed
 	n.follow(t.Context(), picture("127.0.5.253"))
 	if port := <-ports; port[0] == 0 || port[1] == 0 || port == old {
 		t.Errorf("after a failure the port is %d, was %d", port, old)

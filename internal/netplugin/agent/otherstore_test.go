@@ -136,7 +136,7 @@ func TestStoreReplaced(t *testing.T) {
 			}
 			b.endpointCountsAre(2, 1)
 			b.eventually("the store is written down", func() error {
-				m, err := statemirror.Recall(b.cfg.StateDir, b.cfg.Log)
+				m, err := statemirror.ReadPosition(b.cfg.StateDir, b.cfg.Log)
 				if err == nil && (m.Mark() != storeA.Mark() || m.Revision < b.agent.mirror.cluster.Guard.Position().Revision) {
 					err = fmt.Errorf("%+v", m)
 				}
@@ -356,7 +356,7 @@ func TestStoreWithoutIdentity(t *testing.T) {
 	b.ready()
 	b.identify(storeA)
 	b.eventually("it is remembered", func() error {
-		m, err := statemirror.Recall(b.cfg.StateDir, b.cfg.Log)
+		m, err := statemirror.ReadPosition(b.cfg.StateDir, b.cfg.Log)
 		if err == nil && m.ID != "a" {
 			err = fmt.Errorf("%+v", m)
 		}
@@ -365,7 +365,7 @@ func TestStoreWithoutIdentity(t *testing.T) {
 	b.ready()
 	right := b.st.Data()
 	b.stop()
-	if err := os.WriteFile(filepath.Join(b.cfg.StateDir, statemirror.MemoryFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(b.cfg.StateDir, statemirror.PositionFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b.st.Replace(memory.New().Data(), 0)

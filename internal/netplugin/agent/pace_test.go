@@ -32,7 +32,7 @@ func (d *weighedDriver) Apply(ctx context.Context, want desired.Host) (driver.Re
 	d.mu.Lock()
 	n := 0
 	for c := range want.PolicySets.Diff(d.last.PolicySets) {
-		n += desired.Weigh(c.Old, c.New)
+		n += desired.CountDifferences(c.Old, c.New)
 	}
 	d.last, d.weights = want, append(d.weights, n)
 	hold := d.gate

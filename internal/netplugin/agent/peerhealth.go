@@ -38,7 +38,7 @@ func newProber(cfg *Config, cluster *statemirror.State) *peerhealth.Prober {
 	}
 	return peerhealth.New(peerhealth.Config{
 		Peers: peers, Ask: cfg.Probe, Unreachable: cluster.HostInput.SetUnreachable, Log: cfg.Log,
-		Answered: recallPeers(cfg), Remember: func(answered map[model.HostName]netip.Addr) { rememberPeers(cfg, answered) },
+		Answered: loadPeers(cfg), Remember: func(answered map[model.HostName]netip.Addr) { savePeers(cfg, answered) },
 	})
 }
 
@@ -51,9 +51,9 @@ type savedPeers struct {
 	Answered map[model.HostName]netip.Addr `json:"answered"`
 }
 
-// recallPeers reads peersFile. An unreadable one counts as none: then the hosts are asked
+// loadPeers reads peersFile. An unreadable one counts as none: then the hosts are asked
 // again.
-func recallPeers(cfg *Config) map[model.HostName]netip.Addr {
+func loadPeers(cfg *Config) map[model.HostName]netip.Addr {
 	var kept savedPeers
 	data, err := os.ReadFile(filepath.Join(cfg.StateDir, peersFile))
 	if err == nil {
@@ -68,7 +68,7 @@ func recallPeers(cfg *Config) map[model.HostName]netip.Addr {
 	return kept.Answered
 }
 
-func rememberPeers(cfg *Config, answered map[model.HostName]netip.Addr) {
+func savePeers(cfg *Config, answered map[model.HostName]netip.Addr) {
 	if err := durable.WriteJSON(filepath.Join(cfg.StateDir, peersFile), savedPeers{1, answered}); err != nil {
 		cfg.Log.Debug("the list of hosts that have answered probes cannot be written", "error", err)
 	}

@@ -34,7 +34,7 @@ func TestPodPlace(t *testing.T) {
 	r := newRuntime(t, b)
 	web, unnamed := api.Pod{Namespace: "shop", Name: "web", UID: "u1"}, api.Pod{Namespace: "shop", Name: "web"}
 	args := [][2]string{{"K8S_POD_NAMESPACE", web.Namespace}, {"K8S_POD_NAME", web.Name}, {"K8S_POD_UID", web.UID}}
-	place := func(p api.PodPlace) {
+	place := func(p api.PodPlacement) {
 		b.master.mu.Lock()
 		defer b.master.mu.Unlock()
 		b.master.places[web] = p
@@ -44,19 +44,19 @@ func TestPodPlace(t *testing.T) {
 	s := newSandbox(t)
 	conf := r.list(t, "1.0.0", `,"labels":{"app":"forged"}`)
 
-	place(api.PodPlace{Followed: true, TenantName: "default", NetworkName: "default-net"})
+	place(api.PodPlacement{Followed: true, TenantName: "default", NetworkName: "default-net"})
 	_, err := r.AddNetworkList(t.Context(), conf, rt("pod1", s, args...))
 	if e, ok := errors.AsType[*types.Error](err); !ok || e.Code != types.ErrInvalidNetworkConfig || !strings.Contains(e.Details, "tenant") {
 		t.Errorf("a configuration with another tenant: %v", err)
 	}
-	place(api.PodPlace{Followed: true, TenantName: "blue", NetworkName: "net1"})
+	place(api.PodPlacement{Followed: true, TenantName: "blue", NetworkName: "net1"})
 	for range 2 { // again: the same
 		if _, err := r.AddNetworkList(t.Context(), conf, rt("pod1", s, args...)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// An address for which the pod asks is asked for; another one is refused.
-	asks := api.PodPlace{Followed: true, TenantName: "blue", NetworkName: "net1", IPAddress: "10.1.1.77"}
+	asks := api.PodPlacement{Followed: true, TenantName: "blue", NetworkName: "net1", IPAddress: "10.1.1.77"}
 	place(asks)
 	b.master.mu.Lock()
 	n := b.master.calls["/plugin/createEndpoint"]
@@ -82,7 +82,7 @@ func TestPodPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A runtime that names no UID gets the pod of the name.
-	place(api.PodPlace{Followed: true, TenantName: "blue", NetworkName: "net1"})
+	place(api.PodPlacement{Followed: true, TenantName: "blue", NetworkName: "net1"})
 	nameless := rt("pod3", newSandbox(t), args[:2]...)
 	for range 2 {
 		if _, err := r.AddNetworkList(t.Context(), conf, nameless); err != nil {

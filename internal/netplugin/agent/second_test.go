@@ -99,7 +99,7 @@ func TestSecondInterfaceOfPod(t *testing.T) {
 	s := newSandbox(t)
 	pod := api.Pod{Namespace: "shop", Name: "web", UID: "u1"}
 	b.master.mu.Lock()
-	b.master.places[pod] = api.PodPlace{Followed: true, TenantName: "blue", NetworkName: "net1"}
+	b.master.places[pod] = api.PodPlacement{Followed: true, TenantName: "blue", NetworkName: "net1"}
 	b.master.mu.Unlock()
 	args := [][2]string{{"K8S_POD_NAMESPACE", pod.Namespace}, {"K8S_POD_NAME", pod.Name}, {"K8S_POD_UID", pod.UID}}
 	first, second := rt("c1", s, args...), rt("c1", s, args...)
@@ -113,14 +113,14 @@ func TestSecondInterfaceOfPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.master.mu.Lock()
-	b.master.places[pod] = api.PodPlace{Followed: true, TenantName: "default", NetworkName: "default-net"}
+	b.master.places[pod] = api.PodPlacement{Followed: true, TenantName: "default", NetworkName: "default-net"}
 	b.master.mu.Unlock()
 	_, err := r.AddNetworkList(t.Context(), two, second)
 	if e, ok := errors.AsType[*types.Error](err); !ok || !strings.Contains(e.Details, `tenant "blue": must be left out`) {
 		t.Errorf("a tenant that is not the pod's: %v", err)
 	}
 	b.master.mu.Lock()
-	b.master.places[pod] = api.PodPlace{Followed: true, TenantName: "blue", NetworkName: "net1"}
+	b.master.places[pod] = api.PodPlacement{Followed: true, TenantName: "blue", NetworkName: "net1"}
 	b.master.mu.Unlock()
 	for _, conf := range []*libcni.NetworkConfigList{two, leftOut, leftOut} { // again: the same
 		if _, err := r.AddNetworkList(t.Context(), conf, second); err != nil {

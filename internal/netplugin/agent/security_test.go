@@ -374,8 +374,8 @@ func TestLegacySocket(t *testing.T) {
 
 	// Where Kubernetes is followed its labels choose, in the place of a group that 1.x had.
 	b.master.mu.Lock()
-	b.master.places[api.Pod{Namespace: "ns", Name: "web"}] = api.PodPlace{Followed: true, UID: "u1", TenantName: "blue", NetworkName: "net1"}
-	b.master.places[api.Pod{Namespace: "ns", Name: "web", UID: "u1"}] = api.PodPlace{Followed: true, UID: "u1", TenantName: "blue", NetworkName: "net1"}
+	b.master.places[api.Pod{Namespace: "ns", Name: "web"}] = api.PodPlacement{Followed: true, UID: "u1", TenantName: "blue", NetworkName: "net1"}
+	b.master.places[api.Pod{Namespace: "ns", Name: "web", UID: "u1"}] = api.PodPlacement{Followed: true, UID: "u1", TenantName: "blue", NetworkName: "net1"}
 	b.master.mu.Unlock()
 	if status, got := post("AddPod", pod); status != 200 || !strings.HasPrefix(got.EndpointID, "blue:net1:") {
 		t.Errorf("AddPod where Kubernetes is followed: %d %+v", status, got)

@@ -32,7 +32,7 @@ func (k *runtimeSockets) socketHandler(service attach.Service, legacy *legacyPod
 	mux.Handle("POST "+attach.PathCheck, call(noResult(service.Check)))
 	mux.Handle("POST "+attach.PathCollect, call(noResult(service.Collect)))
 	mux.Handle("POST "+attach.PathPublish, call(service.Publish))
-	mux.Handle("POST "+attach.PathTell, call(noResult(service.Tell)))
+	mux.Handle("POST "+attach.PathTell, call(noResult(service.Report)))
 	mux.Handle("POST "+attach.PathReady, call(func(ctx context.Context, _ struct{}) (struct{}, error) {
 		return struct{}{}, service.Ready(ctx)
 	}))

@@ -22,8 +22,8 @@ type dataPlane struct {
 	interfaces  *attachment.Interfaces
 	log         *slog.Logger
 	unsupported *statemirror.Unsupported
-	pace        *statemirror.Pace
-	again       *time.Timer // kicks when a step of pace is due
+	pace        *statemirror.PolicyPacer
+	retry       *time.Timer // kicks when a step of pace is due
 }
 
 // apply has the driver apply the next step towards a desired state.
@@ -36,8 +36,8 @@ func (d *dataPlane) apply(ctx context.Context, want desired.Host, start time.Tim
 	report, err := apply(ctx, step.Want)
 	d.pace.Done(step, time.Since(start), time.Now(), err)
 	report.Ports = step.Statuses(report.Ports)
-	if in, more := d.pace.Again(time.Now()); more {
-		d.again.Reset(in)
+	if in, more := d.pace.Due(time.Now()); more {
+		d.retry.Reset(in)
 	}
 	return step, report, err
 }

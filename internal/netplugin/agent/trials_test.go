@@ -46,7 +46,7 @@ func TestUnconfirmedChangesAndRollbacksAreReported(t *testing.T) {
 	b.says(http.StatusOK)
 
 	b.stop()
-	file, err := json.Marshal(map[string]any{"version": 1, "back": []statemirror.Rollback{{ID: "k7q2", At: time.Now(), Heard: time.Now(), Alone: true}}})
+	file, err := json.Marshal(map[string]any{"version": 1, "back": []statemirror.Rollback{{ID: "k7q2", At: time.Now(), EndedAt: time.Now(), OnlyHere: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,6 @@ func newTunnelProber(cfg *Config, plane driver.TunnelProber, m *mirror, tell fun
 	}
 	return tunnelprobe.New(tunnelprobe.Config{
 		Host: cfg.Host, VTEP: cfg.VTEP, Port: cfg.VXLANPort, Driver: plane,
-		Size: m.underlay.TunnelMTU, Peers: peers, Tell: tell, Log: cfg.Log,
+		Size: m.underlay.TunnelMTU, Peers: peers, Changed: tell, Log: cfg.Log,
 	})
 }

@@ -29,9 +29,9 @@ type Idle struct {
 	lock *os.File // nil where there is no state directory
 }
 
-// Seize takes the host of an agent that does not run; of cfg only Host, StateDir
+// TakeIdle takes the host of an agent that does not run; of cfg only Host, StateDir
 // and Socket count. It makes nothing. model.ErrConflict while an agent runs.
-func Seize(ctx context.Context, cfg Config) (*Idle, error) {
+func TakeIdle(ctx context.Context, cfg Config) (*Idle, error) {
 	h := &Idle{cfg: cfg}
 	if c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", cfg.Socket); err == nil {
 		_ = c.Close()
@@ -61,7 +61,7 @@ func (h *Idle) Close() error {
 func (h *Idle) Attached() ([]vethpair.Veth, error) {
 	all, err := vethpair.List()
 	return slices.DeleteFunc(all, func(v vethpair.Veth) bool {
-		return !attachment.Ours(h.cfg.Host, v) || attachment.OfHost(h.cfg.Host, v)
+		return !attachment.IsOurs(h.cfg.Host, v) || attachment.OfHost(h.cfg.Host, v)
 	}), err
 }
 
@@ -73,7 +73,7 @@ func (h *Idle) LeaveInfra() (int, error) {
 		return 0, err
 	}
 	n, err := h.Detach(slices.DeleteFunc(all, func(v vethpair.Veth) bool { return !attachment.OfHost(h.cfg.Host, v) }))
-	return n, errors.Join(err, vethpair.Own(nil))
+	return n, errors.Join(err, vethpair.RestrictToOwnRoutes(nil))
 }
 
 // Detach removes containers' interfaces, and returns how many it removed.
@@ -93,7 +93,7 @@ func (h *Idle) Detach(all []vethpair.Veth) (int, error) {
 // store may share with it.
 var stateFiles = []string{
 	"attach", attach.SpoolDir, "docker", "driver.json",
-	installationFile, installationFile + ".bad", groupsFile, statemirror.MemoryFile, statemirror.MemoryFile + ".bad", statemirror.UnconfirmedFile, statemirror.CheckpointFile, statemirror.HostsFile, hostchanges.File, peersFile, "lock",
+	installationFile, installationFile + ".bad", groupsFile, statemirror.PositionFile, statemirror.PositionFile + ".bad", statemirror.UnconfirmedFile, statemirror.CheckpointFile, statemirror.HostsFile, hostchanges.File, peersFile, "lock",
 }
 
 // Forget removes what an agent keeps in files, and directories that are empty

@@ -24,7 +24,7 @@ func TestForgetMounted(t *testing.T) {
 	if err := os.Mkdir(run, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	h, err := Seize(t.Context(), Config{StateDir: state, Socket: filepath.Join(run, "cni.sock")})
+	h, err := TakeIdle(t.Context(), Config{StateDir: state, Socket: filepath.Join(run, "cni.sock")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func (o outletPlane) Capabilities() driver.Capabilities {
 }
 
 func (o outletPlane) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
-	if w := want.Private; w != nil {
+	if w := want.HostNAT; w != nil {
 		if _, err := netlink.LinkByName(w.Interface); err != nil {
 			attrs := netlink.NewLinkAttrs()
 			attrs.Name, attrs.HardwareAddr = w.Interface, net.HardwareAddr(w.RouterMAC[:])

@@ -50,8 +50,8 @@ func (c Client) Publish(ctx context.Context, r PublishRequest) (PublishResult, e
 	return res, err
 }
 
-// Tell tells netplugin a fact; see Service.
-func (c Client) Tell(ctx context.Context, f Fact) error {
+// Report tells netplugin a fact; see Service.
+func (c Client) Report(ctx context.Context, f Fact) error {
 	return c.do(ctx, PathTell, f, nil)
 }
 

@@ -30,8 +30,8 @@ func (f Fact) Equal(o Fact) bool {
 		(f.Labels == nil) == (o.Labels == nil) && maps.Equal(f.Labels, o.Labels)
 }
 
-// Over returns what both facts say together; where both say something, f counts.
-func (f Fact) Over(old Fact) Fact {
+// Merge returns what both facts say together; where both say something, f counts.
+func (f Fact) Merge(old Fact) Fact {
 	if f.ID == "" {
 		f.ID = old.ID
 	}

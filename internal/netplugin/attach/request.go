@@ -151,10 +151,10 @@ type Service interface {
 	// the ports that it published before; detaching ends them all. It answers when
 	// the ports work. A host port that is taken: model.ErrExists, nothing changed.
 	Publish(ctx context.Context, r PublishRequest) (PublishResult, error)
-	// Tell takes what an orchestrator knows of a container. It answers when the
+	// Report takes what an orchestrator knows of a container. It answers when the
 	// cluster has it; of an attachment that does not stand yet, at once: that gets
 	// the facts when it is made, if they have not become too old or too many.
-	Tell(ctx context.Context, f Fact) error
+	Report(ctx context.Context, f Fact) error
 	// Collect detaches what is not in Valid, as CollectRequest says.
 	Collect(ctx context.Context, r CollectRequest) error
 	// Ready fails with model.ErrUnavailable when Attach would; the error is

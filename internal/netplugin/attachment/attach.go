@@ -57,7 +57,7 @@ func (a *attacher) attach(ctx context.Context, r attach.Request) (attach.Result,
 	if err != nil {
 		return attach.Result{}, err
 	}
-	unlock, err := a.journal.turns.Take(ctx, r.Key)
+	unlock, err := a.journal.turns.Lock(ctx, r.Key)
 	if err != nil {
 		return attach.Result{}, model.Errorf(model.ErrUnavailable, "another request for it is in progress: %w", err)
 	}
@@ -75,13 +75,13 @@ func (a *attacher) attach(ctx context.Context, r attach.Request) (attach.Result,
 	if err := a.agent.Able(); err != nil {
 		return attach.Result{}, err
 	}
-	if t, err = a.place(ctx, &r.Pod, t, r.Pod.Name != "" && a.journal.hasPod(r.Key)); err != nil {
+	if t, err = a.askPlacement(ctx, &r.Pod, t, r.Pod.Name != "" && a.journal.hasPod(r.Key)); err != nil {
 		return attach.Result{}, err
 	}
 	a.cluster.AcquireTenant(t.tenant)
 	defer a.cluster.ReleaseTenant(t.tenant)
 	if former != nil {
-		if err := a.admitted(ctx, r, t); err != nil {
+		if err := a.checkAdmitted(ctx, r, t); err != nil {
 			return attach.Result{}, err
 		}
 		if err := a.releaseReplaced(ctx, *former); err != nil {
@@ -90,7 +90,7 @@ func (a *attacher) attach(ctx context.Context, r attach.Request) (attach.Result,
 	}
 	res, err = a.attachNew(ctx, r, t)
 	if err != nil && former != nil && r.Source == attach.SourceProcess {
-		err = a.putBack(ctx, *former, err)
+		err = a.reattach(ctx, *former, err)
 	}
 	return res, err
 }
@@ -102,7 +102,7 @@ func parseTarget(r attach.Request) (target, error) {
 	if r.Container == "" || r.IfName == "" || len(r.IfName) > 15 {
 		return t, model.InvalidField("container and ifname", r.Key, "must not be empty, the interface's name at most 15 bytes")
 	}
-	if !nameable(r.IfName) {
+	if !isInterfaceName(r.IfName) {
 		return t, model.InvalidField("ifname", r.IfName, "must be a name that Linux gives an interface: neither . nor .. and without /, :, % and spaces")
 	}
 	if r.OnHost != (r.Source == attach.SourceInfra) || r.OnHost != isInfra(r.Key) {
@@ -144,9 +144,9 @@ func parseTarget(r attach.Request) (target, error) {
 	return t, nil
 }
 
-// nameable tells whether Linux gives an interface this name (dev_valid_name in its
+// isInterfaceName tells whether Linux gives an interface this name (dev_valid_name in its
 // net/core/dev.c; % would have it choose a number).
-func nameable(name string) bool {
+func isInterfaceName(name string) bool {
 	return name != "." && name != ".." && !strings.ContainsFunc(name, func(c rune) bool {
 		return c == '/' || c == ':' || c == '%' || unicode.IsSpace(c)
 	})
@@ -234,7 +234,7 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 	}
 	e := Entry{
 		State: StateIntent, Request: r, Endpoint: key, Group: t.group, Pod: t.pod,
-		HostIf: compile.IfName(key), BootID: a.bootID, Facts: a.facts.pending.of(r.Key, time.Now()),
+		HostIf: compile.IfName(key), BootID: a.bootID, Facts: a.facts.pending.take(r.Key, time.Now()),
 	}
 	a.cluster.Acquire(key.Network) // which reads its endpoints, unless they were read before, while netmaster works
 	defer func() {
@@ -244,7 +244,7 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 	}()
 	mtu := 0
 	if known {
-		if err = a.apart(r, network); err != nil {
+		if err = a.checkNoOverlap(r, network); err != nil {
 			return res, err
 		}
 		if mtu, err = a.cfg.Underlay.Of(network, r.MTU); err != nil {
@@ -291,7 +291,7 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 		if network, err = a.cluster.Lookup.AwaitNetwork(ctx, key.Network); err != nil {
 			return res, err
 		}
-		if err = a.apart(r, network); err != nil {
+		if err = a.checkNoOverlap(r, network); err != nil {
 			return res, err
 		}
 		if mtu, err = a.cfg.Underlay.Of(network, r.MTU); err != nil {
@@ -318,7 +318,7 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 	a.cluster.Endpoints.Reveal(key)
 	a.agent.Kick("attach")
 
-	out6 := ep.IPv6.IsValid() && a.way.Addresses.Settled().Private6(e.Private).IsValid()
+	out6 := ep.IPv6.IsValid() && a.way.Addresses.Subnet().Private6(e.Private).IsValid()
 	led, led6 := a.veths.routedFamilies(ep, e.Private)
 	res = attach.Result{
 		Endpoint: key.String(), Group: string(t.group), HostIf: e.HostIf, HostMAC: veth.mac,
@@ -337,14 +337,14 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 	if led6 && !network.Gateway6.IsValid() {
 		res.Router6 = desired.RouterMAC.LinkLocal()
 	}
-	if way := a.way.Addresses.Settled(); a.cfg.Names && !r.OnHost && (ep.IPv4.IsValid() || out6) && way.Contains(e.Private) {
+	if way := a.way.Addresses.Subnet(); a.cfg.Names && !r.OnHost && (ep.IPv4.IsValid() || out6) && way.Contains(e.Private) {
 		res.NameServer, res.Search = way.Addr, strings.ToLower(string(t.tenant))
 		if !ep.IPv4.IsValid() {
 			res.NameServer = way.Addr6
 		}
 	}
 	if r.OnHost {
-		if err = roomHere(network); err != nil {
+		if err = checkHostRoutes(network); err != nil {
 			return res, err
 		}
 	}
@@ -428,7 +428,7 @@ func (a *Interfaces) makeVeth(e Entry, mtu int) vethOutcome {
 // gain nothing.
 func (a *deps) createRequest(e Entry, t target) api.CreateEndpointRequest {
 	req := createRequest(a.cfg.Host, e, t)
-	req.ConfigEP.LabelsLater = e.Request.LabelsLater && e.Facts.ID == "" && a.cluster.Lookup.AsksForLabels(t.tenant)
+	req.ConfigEP.LabelsLater = e.Request.LabelsLater && e.Facts.ID == "" && a.cluster.Lookup.UsesLabels(t.tenant)
 	return req
 }
 

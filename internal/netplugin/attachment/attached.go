@@ -28,32 +28,32 @@ func (a *Service) AttachedBy(source string) []attach.Key {
 	return out
 }
 
-// AnswerOwn has what a container sends from an attachment's addresses leave by that
+// RouteReplies has what a container sends from an attachment's addresses leave by that
 // attachment's own gateways, and these serve where its runtime has set no other default
 // route, or that one's interface is gone. It is for runtimes that configure interfaces
-// themselves; detaching does not undo it: ForgetOwn does.
-func (a *Service) AnswerOwn(k attach.Key) error {
+// themselves; detaching does not undo it: RemoveReplyRoutes does.
+func (a *Service) RouteReplies(k attach.Key) error {
 	res, ok := a.Attached(k)
 	if !ok {
 		return model.Errorf(model.ErrNotFound, "there is no attachment %s", k)
 	}
-	addresses, gateways := ways(res)
-	return vethpair.AnswerOwn(res.HostIf, addresses, gateways)
+	addresses, gateways := addressesAndGateways(res)
+	return vethpair.RouteReplies(res.HostIf, addresses, gateways)
 }
 
-// ForgetOwn undoes AnswerOwn while the interface is still in its container; of what is
+// RemoveReplyRoutes undoes RouteReplies while the interface is still in its container; of what is
 // gone there is nothing to undo.
-func (a *Service) ForgetOwn(k attach.Key) error {
+func (a *Service) RemoveReplyRoutes(k attach.Key) error {
 	res, ok := a.Attached(k)
 	if !ok {
 		return nil
 	}
-	return vethpair.ForgetOwn(res.HostIf)
+	return vethpair.RemoveReplyRoutes(res.HostIf)
 }
 
-// ways are the addresses of an attachment's interface and the gateways of its default
+// addressesAndGateways are the addresses of an attachment's interface and the gateways of its default
 // routes.
-func ways(res attach.Result) (addresses []netip.Prefix, gateways []netip.Addr) {
+func addressesAndGateways(res attach.Result) (addresses []netip.Prefix, gateways []netip.Addr) {
 	for _, ad := range res.Addresses {
 		addresses = append(addresses, ad.Prefix)
 		if ad.Gateway.IsValid() {

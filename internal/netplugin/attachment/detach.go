@@ -25,12 +25,12 @@ const detachMaster = 3 * time.Second
 // what containers have changed of their interfaces.
 type releaser struct {
 	*deps
-	ports    *PublishedPorts
-	pending  waiting.Bell // calls payOwed
-	followed waiting.Bell // calls releaseOrphans
-	inside   inside
-	// spoolTrouble is why the spool cannot be read; empty = it can.
-	spoolTrouble atomic.Pointer[string]
+	ports            *PublishedPorts
+	pending          waiting.Bell // calls releasePending
+	followed         waiting.Bell // calls releaseOrphans
+	containerChanges containerChanges
+	// spoolError is why the spool cannot be read; empty = it can.
+	spoolError atomic.Pointer[string]
 }
 
 // Detach is attach.Service's.
@@ -53,12 +53,12 @@ func (a *releaser) checkKnown(r attach.DetachRequest) error {
 	if !r.Known {
 		return nil
 	}
-	if e, ok := a.journal.get(r.Key); ok && e.State != StateOwed {
+	if e, ok := a.journal.get(r.Key); ok && e.State != StatePendingRelease {
 		return nil
 	}
 	asked, err := os.Stat(r.Netns)
 	for _, e := range a.journal.all() {
-		if err != nil || e.State == StateOwed || e.Request.Netns == "" || e.Request.IfName != r.IfName {
+		if err != nil || e.State == StatePendingRelease || e.Request.Netns == "" || e.Request.IfName != r.IfName {
 			continue
 		}
 		if its, err := os.Stat(e.Request.Netns); err == nil && os.SameFile(asked, its) {
@@ -69,7 +69,7 @@ func (a *releaser) checkKnown(r attach.DetachRequest) error {
 }
 
 func (a *releaser) detach(ctx context.Context, k attach.Key) error {
-	unlock, err := a.journal.turns.Take(ctx, k)
+	unlock, err := a.journal.turns.Lock(ctx, k)
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "another request for it is in progress: %w", err)
 	}
@@ -102,12 +102,12 @@ func (a *releaser) detachLocked(ctx context.Context, k attach.Key) error {
 func (a *releaser) releaseEntry(ctx context.Context, e Entry) error {
 	stood := e.State == StateDone
 	second := e.Result != nil && e.Request.Netns != "" && len(e.Result.Routes) == 0
-	e.State, e.Result = StateOwed, nil
-	unsaved := a.journal.keep(e)
+	e.State, e.Result = StatePendingRelease, nil
+	unsaved := a.journal.putOrRemember(e)
 	if stood {
 		a.cluster.Release(e.Endpoint.Network)
 	}
-	if err := a.cfg.Hook(StepOwed); err != nil {
+	if err := a.cfg.Hook(StepPendingRelease); err != nil {
 		return err
 	}
 	a.cluster.Endpoints.Hide(e.Endpoint)
@@ -119,7 +119,7 @@ func (a *releaser) releaseEntry(ctx context.Context, e Entry) error {
 		return err
 	}
 	if second {
-		if err := vethpair.SweepSeconds(e.Request.Netns); err != nil { // they match nothing that is sent
+		if err := vethpair.SweepReplyRoutes(e.Request.Netns); err != nil { // they match nothing that is sent
 			a.log.Warn("routing rules of a container's former interface cannot be deleted", "attachment", e.Key().String(), "error", err)
 		}
 	}
@@ -146,7 +146,7 @@ func (a *releaser) Collect(ctx context.Context, r attach.CollectRequest) error {
 	}
 	var errs []error
 	for _, e := range a.journal.all() {
-		if e.Request.Source != attach.SourceCNI || e.Request.Config != r.Config || e.State == StateOwed ||
+		if e.Request.Source != attach.SourceCNI || e.Request.Config != r.Config || e.State == StatePendingRelease ||
 			slices.Contains(r.Valid, e.Key()) {
 			continue
 		}
@@ -163,10 +163,10 @@ func (a *releaser) Collect(ctx context.Context, r attach.CollectRequest) error {
 	return errors.Join(errs...)
 }
 
-// payOwed releases what is owed, whenever something is or netmaster comes back,
+// releasePending releases what is owed, whenever something is or netmaster comes back,
 // with a back-off for each attachment; and replays the spool. It runs until ctx
 // ends.
-func (a *releaser) payOwed(ctx context.Context) {
+func (a *releaser) releasePending(ctx context.Context) {
 	retries := waiting.NewBackoff[attach.Key](waiting.BackoffConfig{Base: 500 * time.Millisecond, Max: 10 * time.Second})
 	poll := time.NewTicker(a.cfg.SpoolEvery)
 	defer poll.Stop()
@@ -182,22 +182,22 @@ func (a *releaser) payOwed(ctx context.Context) {
 		case <-retry.C:
 		case <-poll.C:
 			a.repairJournal(ctx)
-			a.releaseLate(ctx, a.cfg.OrphanGrace)
+			a.releaseOrphanedLater(ctx, a.cfg.OrphanGrace)
 			a.replaySpool(ctx)
 			a.releaseEnded(ctx)
-			a.inside.look(a.journal)
+			a.containerChanges.compare(a.journal)
 		}
 		var failed []attach.Key
 		now := time.Now()
 		for _, e := range a.journal.all() {
-			if e.State != StateOwed || ctx.Err() != nil {
+			if e.State != StatePendingRelease || ctx.Err() != nil {
 				continue
 			}
 			if at := retries.At(e.Key()); at.After(now) {
 				failed = append(failed, e.Key())
 				continue
 			}
-			if err := a.payOne(ctx, e.Key()); err != nil {
+			if err := a.releaseOnePending(ctx, e.Key()); err != nil {
 				a.log.Debug("a release is still pending", "attachment", e.Key().String(), "error", err)
 				failed = append(failed, e.Key())
 			}
@@ -209,14 +209,14 @@ func (a *releaser) payOwed(ctx context.Context) {
 	}
 }
 
-func (a *releaser) payOne(ctx context.Context, k attach.Key) error {
-	unlock, err := a.journal.turns.Take(ctx, k)
+func (a *releaser) releaseOnePending(ctx context.Context, k attach.Key) error {
+	unlock, err := a.journal.turns.Lock(ctx, k)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	e, ok := a.journal.get(k)
-	if !ok || e.State != StateOwed {
+	if !ok || e.State != StatePendingRelease {
 		return nil // settled, or attached again, meanwhile
 	}
 	if err := a.releaseEntry(ctx, e); err != nil {
@@ -233,7 +233,7 @@ func (a *releaser) replaySpool(ctx context.Context) {
 	if err != nil {
 		text = "not all spooled deletions can be read; what they should have deleted may still be in the store: look at them, and delete the files: " + strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
-	if was := a.spoolTrouble.Swap(&text); was == nil && text != "" || was != nil && *was != text {
+	if was := a.spoolError.Swap(&text); was == nil && text != "" || was != nil && *was != text {
 		a.agent.Kick("spool") // a problem tells people
 	}
 	for _, r := range list {

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// tellWithin bounds how long a fact occupies its attachment, whose deletion
+	// reportTimeout bounds how long a fact occupies its attachment, whose deletion
 	// waits for that.
-	tellWithin = 3 * time.Second
-	// maxWaiting is of how many attachments that do not stand facts are kept, and
-	// waitingFor for how long.
-	maxWaiting = 256
-	waitingFor = 10 * time.Minute
+	reportTimeout = 3 * time.Second
+	// maxPendingFacts is of how many attachments that do not stand facts are kept, and
+	// pendingFactTime for how long.
+	maxPendingFacts = 256
+	pendingFactTime = 10 * time.Minute
 )
 
 // facts tells netmaster what orchestrators say of containers. It owns the facts of
@@ -32,46 +32,46 @@ type facts struct {
 	pending pendingFacts
 }
 
-// Tell is attach.Service's. It is the one way by which anything that an
+// Report is attach.Service's. It is the one way by which anything that an
 // orchestrator tells reaches the cluster: the endpoint's name follows, its
 // identity, and the services that its labels select.
-func (a *facts) Tell(ctx context.Context, f attach.Fact) error {
-	if err := a.tell(ctx, f); err != nil {
+func (a *facts) Report(ctx context.Context, f attach.Fact) error {
+	if err := a.report(ctx, f); err != nil {
 		return fmt.Errorf("report %s: %w", f.Key, err)
 	}
 	return nil
 }
 
-func (a *facts) tell(ctx context.Context, f attach.Fact) error {
+func (a *facts) report(ctx context.Context, f attach.Fact) error {
 	if f.Container == "" || f.IfName == "" {
 		return model.InvalidField("container and ifname", f.Key, "must not be empty")
 	}
 	if f.Health != "" && f.Health != attach.Healthy && f.Health != attach.Unhealthy {
 		return model.InvalidField("health", f.Health, "must be healthy or unhealthy")
 	}
-	ctx, cancel := context.WithTimeout(ctx, tellWithin)
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	unlock, err := a.journal.turns.Take(ctx, f.Key)
+	unlock, err := a.journal.turns.Lock(ctx, f.Key)
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "another request for it is in progress: %w", err)
 	}
 	defer unlock()
 	e, ok := a.journal.get(f.Key)
 	if !ok || e.State != StateDone {
-		a.pending.keep(f, time.Now())
+		a.pending.add(f, time.Now())
 		return nil
 	}
 	if f.Rev != 0 && f.Rev < e.Facts.Rev {
 		return nil
 	}
 	before := labelsOf(e)
-	changed := !f.Over(e.Facts).Equal(e.Facts)
-	e.Facts = f.Over(e.Facts)
+	changed := !f.Merge(e.Facts).Equal(e.Facts)
+	e.Facts = f.Merge(e.Facts)
 	if err := a.update(ctx, e, before); err != nil && !errors.Is(err, model.ErrNotFound) {
 		return err // one that is not found gets it when it is put back
 	}
 	if changed {
-		a.keepEntry(e)
+		a.recordEntry(e)
 	}
 	return nil
 }
@@ -149,8 +149,8 @@ func usableLabels(labels map[string]string, max int) map[string]string {
 	return out
 }
 
-// pendingFacts keeps facts of attachments that do not stand, at most maxWaiting and each
-// for waitingFor. The zero value is ready for use.
+// pendingFacts keeps facts of attachments that do not stand, at most maxPendingFacts and each
+// for pendingFactTime. The zero value is ready for use.
 type pendingFacts struct {
 	mu    sync.Mutex
 	facts map[attach.Key]pendingFact
@@ -161,21 +161,21 @@ type pendingFact struct {
 	since time.Time
 }
 
-// keep adds a fact to what is known of its attachment, unless that is newer. When
+// add adds a fact to what is known of its attachment, unless that is newer. When
 // there are too many, the oldest go.
-func (w *pendingFacts) keep(f attach.Fact, now time.Time) {
+func (w *pendingFacts) add(f attach.Fact, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old := w.facts[f.Key]
 	if f.Rev != 0 && f.Rev < old.Rev {
 		return
 	}
-	maps.DeleteFunc(w.facts, func(_ attach.Key, o pendingFact) bool { return now.Sub(o.since) >= waitingFor })
+	maps.DeleteFunc(w.facts, func(_ attach.Key, o pendingFact) bool { return now.Sub(o.since) >= pendingFactTime })
 	if w.facts == nil {
 		w.facts = map[attach.Key]pendingFact{}
 	}
-	w.facts[f.Key] = pendingFact{f.Over(old.Fact), now}
-	for len(w.facts) > maxWaiting {
+	w.facts[f.Key] = pendingFact{f.Merge(old.Fact), now}
+	for len(w.facts) > maxPendingFacts {
 		oldest := f.Key
 		for k, o := range w.facts {
 			if o.since.Before(w.facts[oldest].since) {
@@ -191,20 +191,20 @@ func (w *pendingFacts) addReplaced(f attach.Fact, now time.Time) {
 	w.mu.Lock()
 	o, ok := w.facts[f.Key]
 	if ok {
-		w.facts[f.Key] = pendingFact{o.Over(f), o.since}
+		w.facts[f.Key] = pendingFact{o.Merge(f), o.since}
 	}
 	w.mu.Unlock()
 	if !ok && f.Container != "" {
-		w.keep(f, now)
+		w.add(f, now)
 	}
 }
 
-// of returns what is known of an attachment that is being made, whose container
+// take returns what is known of an attachment that is being made, whose container
 // therefore has not ended, whatever was told of a former run.
-func (w *pendingFacts) of(k attach.Key, now time.Time) attach.Fact {
+func (w *pendingFacts) take(k attach.Key, now time.Time) attach.Fact {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o := w.facts[k]; now.Sub(o.since) < waitingFor {
+	if o := w.facts[k]; now.Sub(o.since) < pendingFactTime {
 		o.Ended = false
 		return o.Fact
 	}

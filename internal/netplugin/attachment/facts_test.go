@@ -61,7 +61,7 @@ func newTeller(t *testing.T) *teller {
 		t.Fatal(err)
 	}
 	x.Service = join(&deps{log: slog.New(slog.DiscardHandler), masters: m, journal: j})
-	x.keepEntry(Entry{State: StateDone, HostIf: "v1", Endpoint: standsAs, Request: attach.Request{Key: attachedKey, Labels: map[string]string{"tier": "web"}}})
+	x.recordEntry(Entry{State: StateDone, HostIf: "v1", Endpoint: standsAs, Request: attach.Request{Key: attachedKey, Labels: map[string]string{"tier": "web"}}})
 	return x
 }
 
@@ -70,7 +70,7 @@ func (x *teller) tells(t *testing.T, what string, f attach.Fact, want api.Update
 	t.Helper()
 	x.got = api.UpdateEndpointRequest{}
 	f.Key = attachedKey
-	if err := x.Tell(t.Context(), f); err != nil {
+	if err := x.Report(t.Context(), f); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 	if want.Event != "" {
@@ -94,7 +94,7 @@ func TestTell(t *testing.T) {
 	changed := attach.Fact{Rev: 7, Labels: map[string]string{"app": "shop2"}}
 	x.status = http.StatusServiceUnavailable
 	changed.Key = attachedKey
-	if err := x.Tell(t.Context(), changed); !errors.Is(err, model.ErrUnavailable) {
+	if err := x.Report(t.Context(), changed); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("no netmaster: %v", err)
 	}
 	x.status = 0
@@ -110,7 +110,7 @@ func TestTell(t *testing.T) {
 	}
 	told.Health = api.Healthy
 	x.tells(t, "its health check again", attach.Fact{Rev: 7, Health: attach.Healthy}, told)
-	if err := x.Tell(t.Context(), attach.Fact{Key: attachedKey, Rev: 7, Health: "fine"}); !errors.Is(err, model.ErrInvalid) {
+	if err := x.Report(t.Context(), attach.Fact{Key: attachedKey, Rev: 7, Health: "fine"}); !errors.Is(err, model.ErrInvalid) {
 		t.Errorf("of unknown health: %v", err)
 	}
 	x.tells(t, "its end", attach.Fact{Rev: 8, Ended: true},
@@ -125,7 +125,7 @@ func TestTell(t *testing.T) {
 	x.journal = j
 	x.tells(t, "it runs again", attach.Fact{Rev: 1},
 		api.UpdateEndpointRequest{Event: api.EventStart, ContainerID: "c1", EPCommonName: "web2", Health: api.Healthy, Labels: map[string]string{"app": "shop2", "tier": "web"}})
-	if err := x.Tell(t.Context(), attach.Fact{Name: "nobody"}); !errors.Is(err, model.ErrInvalid) {
+	if err := x.Report(t.Context(), attach.Fact{Name: "nobody"}); !errors.Is(err, model.ErrInvalid) {
 		t.Errorf("of nobody: %v", err)
 	}
 }
@@ -135,7 +135,7 @@ func TestTell(t *testing.T) {
 func TestTellMissing(t *testing.T) {
 	x := newTeller(t)
 	x.status = http.StatusNotFound
-	if err := x.Tell(t.Context(), attach.Fact{Key: attachedKey, ID: "c1", Name: "web", Labels: map[string]string{"app": "shop"}}); err != nil {
+	if err := x.Report(t.Context(), attach.Fact{Key: attachedKey, ID: "c1", Name: "web", Labels: map[string]string{"app": "shop"}}); err != nil {
 		t.Fatal(err)
 	}
 	e, _ := x.journal.get(attachedKey)
@@ -150,44 +150,44 @@ func TestTellMissing(t *testing.T) {
 func TestFactsWaitForTheirAttachment(t *testing.T) {
 	x := newTeller(t)
 	k := attach.Key{Container: "c9", IfName: "eth0"}
-	x.keepEntry(Entry{State: StateOwed, HostIf: "v9", Endpoint: standsAs, Request: attach.Request{Key: k}})
+	x.recordEntry(Entry{State: StatePendingRelease, HostIf: "v9", Endpoint: standsAs, Request: attach.Request{Key: k}})
 	for _, f := range []attach.Fact{
 		{Rev: 2, Name: "db", Labels: map[string]string{"app": "db"}}, {Rev: 1, Labels: map[string]string{"app": "old"}}, {Rev: 3, ID: "id9"},
 	} {
 		f.Key = k
-		if err := x.Tell(t.Context(), f); err != nil {
+		if err := x.Report(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
 	}
 	now := time.Now()
-	got := x.facts.pending.of(k, now)
+	got := x.facts.pending.take(k, now)
 	if want := (attach.Fact{Key: k, Rev: 3, ID: "id9", Name: "db", Labels: map[string]string{"app": "db"}}); !got.Equal(want) || got.Rev != want.Rev {
 		t.Errorf("it will be attached as %+v", got)
 	}
-	x.facts.pending.keep(attach.Fact{Key: k, Rev: 4, Ended: true}, now)
-	again := Entry{Request: attach.Request{Labels: map[string]string{"tier": "data"}}, Facts: x.facts.pending.of(k, now)}
+	x.facts.pending.add(attach.Fact{Key: k, Rev: 4, Ended: true}, now)
+	again := Entry{Request: attach.Request{Labels: map[string]string{"tier": "data"}}, Facts: x.facts.pending.take(k, now)}
 	if diff := cmp.Diff(map[string]string{"app": "db", "tier": "data"}, labelsOf(again)); diff != "" {
 		t.Errorf("labels of one that has ended and is attached anew (-want +got):\n%s", diff)
 	}
-	if old := x.facts.pending.of(k, now.Add(waitingFor)); old.Name != "" {
+	if old := x.facts.pending.take(k, now.Add(pendingFactTime)); old.Name != "" {
 		t.Errorf("after its time: %+v", old)
 	}
 	if x.got.Event != "" {
 		t.Errorf("netmaster has heard %+v", x.got)
 	}
-	for i := range 2 * maxWaiting {
-		x.facts.pending.keep(attach.Fact{Key: attach.Key{Container: strconv.Itoa(i)}, Name: "x"}, now.Add(time.Duration(i)))
+	for i := range 2 * maxPendingFacts {
+		x.facts.pending.add(attach.Fact{Key: attach.Key{Container: strconv.Itoa(i)}, Name: "x"}, now.Add(time.Duration(i)))
 	}
-	last := attach.Key{Container: strconv.Itoa(2*maxWaiting - 1)}
-	if n := len(x.facts.pending.facts); n != maxWaiting || x.facts.pending.of(k, now).Name != "" || x.facts.pending.of(last, now).Name == "" {
-		t.Errorf("%d wait; the last: %+v", n, x.facts.pending.of(last, now))
+	last := attach.Key{Container: strconv.Itoa(2*maxPendingFacts - 1)}
+	if n := len(x.facts.pending.facts); n != maxPendingFacts || x.facts.pending.take(k, now).Name != "" || x.facts.pending.take(last, now).Name == "" {
+		t.Errorf("%d wait; the last: %+v", n, x.facts.pending.take(last, now))
 	}
 	x.facts.pending.addReplaced(attach.Fact{Key: last, ID: "former", Name: "before", Rev: 9}, now)
-	if got := x.facts.pending.of(last, now); got.ID != "former" || got.Name != "x" {
+	if got := x.facts.pending.take(last, now); got.ID != "former" || got.Name != "x" {
 		t.Errorf("with what was told before: %+v", got)
 	}
 	x.facts.pending.forget(last)
-	if x.facts.pending.of(last, now).Name != "" {
+	if x.facts.pending.take(last, now).Name != "" {
 		t.Error("it is not forgotten")
 	}
 }
@@ -196,14 +196,14 @@ func TestFactsWaitForTheirAttachment(t *testing.T) {
 // caller does.
 func TestTellBusy(t *testing.T) {
 	x := newTeller(t)
-	end, err := x.journal.turns.Take(t.Context(), attachedKey)
+	end, err := x.journal.turns.Lock(t.Context(), attachedKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer end()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := x.Tell(ctx, attach.Fact{Key: attachedKey}); !errors.Is(err, model.ErrUnavailable) {
+	if err := x.Report(ctx, attach.Fact{Key: attachedKey}); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 }

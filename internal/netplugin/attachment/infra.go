@@ -115,7 +115,7 @@ func (f *infraFollower) follow(ctx context.Context) {
 		names = append(names, string(k.Name))
 	}
 	own := func() {
-		if err := vethpair.Own(names); err != nil {
+		if err := vethpair.RestrictToOwnRoutes(names); err != nil {
 			problems["infra networks"] = err.Error()
 		}
 	}
@@ -124,7 +124,7 @@ func (f *infraFollower) follow(ctx context.Context) {
 	}
 	f.ruled = len(names) == 0
 	for _, e := range f.journal.all() {
-		if e.Request.OnHost && e.State != StateOwed && !wanted[e.Endpoint.Network] {
+		if e.Request.OnHost && e.State != StatePendingRelease && !wanted[e.Endpoint.Network] {
 			if err := f.releaser.Detach(ctx, attach.DetachRequest{Key: e.Key()}); err != nil {
 				problems["infra network "+e.Endpoint.Network.String()] = err.Error()
 			}
@@ -188,7 +188,7 @@ func (a *InfraNetworks) ensureInfra(ctx context.Context, k model.NetworkKey) (di
 	e, ok := a.journal.get(infraKey(k))
 	switch {
 	case ok && e.State == StateDone && e.Result != nil && !a.cluster.Guard.Refused(e.Endpoint):
-		if infraStands(e) {
+		if infraExists(e) {
 			return false, nil
 		}
 		return true, a.repairInfra(ctx, e.Key())
@@ -206,7 +206,7 @@ func (a *InfraNetworks) ensureInfra(ctx context.Context, k model.NetworkKey) (di
 	return true, err
 }
 
-func infraStands(e Entry) bool {
+func infraExists(e Entry) bool {
 	there, err := vethpair.Exists(e.HostIf)
 	want := expectation(e, "")
 	for _, p := range want.Addresses {
@@ -220,13 +220,13 @@ func infraStands(e Entry) bool {
 // repairInfra makes the journal's interface again: the machine was restarted, or the
 // interface was deleted or changed.
 func (a *InfraNetworks) repairInfra(ctx context.Context, k attach.Key) error {
-	unlock, err := a.journal.turns.Take(ctx, k)
+	unlock, err := a.journal.turns.Lock(ctx, k)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	e, ok := a.journal.get(k)
-	if !ok || e.State != StateDone || e.Result == nil || infraStands(e) {
+	if !ok || e.State != StateDone || e.Result == nil || infraExists(e) {
 		return nil // it has changed meanwhile
 	}
 	a.log.Info("recreating the host's interface on an infra network", "interface", k.IfName, "endpoint", e.Endpoint.String())
@@ -253,7 +253,7 @@ func (a *InfraNetworks) repairInfra(ctx context.Context, k attach.Key) error {
 		return err
 	}
 	e.BootID, e.Result = a.bootID, &res
-	a.keepEntry(e)
+	a.recordEntry(e)
 	return nil
 }
 
@@ -279,10 +279,10 @@ func withoutGateways(in []attach.Address) (out []attach.Address) {
 	return out
 }
 
-// roomHere refuses a network on whose subnets the host has routes that would be in the
+// checkHostRoutes refuses a network on whose subnets the host has routes that would be in the
 // way of one another.
-func roomHere(n model.Network) error {
-	routes, err := vethpair.Crossing(string(n.Key.Name), n.Subnet, n.Subnet6)
+func checkHostRoutes(n model.Network) error {
+	routes, err := vethpair.ConflictingRoutes(string(n.Key.Name), n.Subnet, n.Subnet6)
 	if err != nil || len(routes) == 0 {
 		return err
 	}

@@ -27,9 +27,9 @@ import (
 
 // The states of a journal entry.
 const (
-	StateIntent = "intent" // an attachment is being made: undone at the next start
-	StateDone   = "done"   // it stands
-	StateOwed   = "owed"   // it has to go: the veth, then the endpoint at netmaster
+	StateIntent         = "intent" // an attachment is being made: undone at the next start
+	StateDone           = "done"   // it stands
+	StatePendingRelease = "owed"   // it has to go: the veth, then the endpoint at netmaster
 )
 
 // Entry is what the journal knows of one attachment.
@@ -76,8 +76,8 @@ func (e Entry) title() string {
 type journal struct {
 	dir   string
 	log   *slog.Logger
-	fresh bool                      // the directory did not exist before
-	turns waiting.Turns[attach.Key] // one request at a time for an attachment
+	fresh bool                           // the directory did not exist before
+	turns waiting.KeyedLocks[attach.Key] // one request at a time for an attachment
 
 	mu      sync.Mutex
 	entries map[attach.Key]Entry
@@ -124,7 +124,7 @@ func openJournal(dir string, log *slog.Logger) (*journal, error) {
 // open reads one file of the journal's directory.
 func (j *journal) open(file string) error {
 	if name := filepath.Base(file); strings.HasPrefix(name, ".") && strings.Contains(name, newFile) { // a write that was cut short
-		if err := os.Remove(file); err != nil && !unwritable(err) {
+		if err := os.Remove(file); err != nil && !isReadOnlyOrFull(err) {
 			return err
 		}
 		return nil
@@ -145,7 +145,7 @@ func (j *journal) open(file string) error {
 	}
 	if err != nil {
 		j.log.Error("a journal entry cannot be read and is moved away", "file", file, "error", err)
-		if err := os.Rename(file, file+badSuffix); err != nil && !unwritable(err) {
+		if err := os.Rename(file, file+badSuffix); err != nil && !isReadOnlyOrFull(err) {
 			return err
 		}
 		j.damaged[file] = err.Error()
@@ -174,7 +174,7 @@ func readEntry(file string) (Entry, error) {
 		return e, err
 	}
 	if e.Version != journalVersion || e.HostIf == "" || e.Request.Container == "" ||
-		!slices.Contains([]string{StateIntent, StateDone, StateOwed}, e.State) {
+		!slices.Contains([]string{StateIntent, StateDone, StatePendingRelease}, e.State) {
 		return e, fmt.Errorf("it is not a journal entry of version %d", journalVersion)
 	}
 	e.Facts.Rev = 0
@@ -200,9 +200,9 @@ func (j *journal) put(e Entry) error {
 	return nil
 }
 
-// keep is put for what is so whether it can be written or not: on an error the
+// putOrRemember is put for what is so whether it can be written or not: on an error the
 // journal knows the entry all the same, and repair writes it.
-func (j *journal) keep(e Entry) error {
+func (j *journal) putOrRemember(e Entry) error {
 	j.mu.Lock()
 	j.entries[e.Key()], j.sorted = e, nil
 	j.unsaved[e.Key()] = true
@@ -284,8 +284,8 @@ func (j *journal) remove(k attach.Key) error {
 	var left []string
 	for _, file := range []string{path, path + badSuffix} {
 		switch err := os.Remove(file); {
-		case err == nil || gone(file):
-		case unwritable(err):
+		case err == nil || isRemoved(file):
+		case isReadOnlyOrFull(err):
 			left = append(left, file)
 		default:
 			return fmt.Errorf("remove journal entry of %s: %w", k, err)
@@ -303,21 +303,21 @@ func (j *journal) remove(k attach.Key) error {
 	return nil
 }
 
-// gone tells whether a file is not there: on a file system that cannot be
+// isRemoved tells whether a file is not there: on a file system that cannot be
 // written the error of removing it does not.
-func gone(file string) bool {
+func isRemoved(file string) bool {
 	_, err := os.Lstat(file)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
 // attached returns the attachments that stand.
-func (j *journal) attached() []statemirror.Owned {
+func (j *journal) attached() []statemirror.Attachment {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var out []statemirror.Owned
+	var out []statemirror.Attachment
 	for _, e := range j.entries {
 		if e.State == StateDone {
-			o := statemirror.Owned{Key: e.Key(), Endpoint: e.Endpoint}
+			o := statemirror.Attachment{Key: e.Key(), Endpoint: e.Endpoint}
 			if e.Result == nil && e.Seen != nil {
 				o.MAC, o.IPv4 = e.Seen.MAC, e.Seen.IPv4
 			}

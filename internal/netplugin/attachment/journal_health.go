@@ -21,9 +21,9 @@ import (
 // few: room for some thousand attachments.
 const lowSpace = 32 << 20
 
-// unwritable tells whether a file system refused to write for a reason that
+// isReadOnlyOrFull tells whether a file system refused to write for a reason that
 // passes: it is full, read-only, or over its quota.
-func unwritable(err error) bool {
+func isReadOnlyOrFull(err error) bool {
 	return slices.ContainsFunc([]error{unix.ENOSPC, unix.EROFS, unix.EDQUOT, unix.EIO}, func(e error) bool { return errors.Is(err, e) })
 }
 
@@ -44,9 +44,9 @@ func (j *journal) freeSpace() (free uint64, writable bool, err error) {
 	return blocks * uint64(st.Bsize), st.Flags&unix.ST_RDONLY == 0, nil
 }
 
-// trouble says why the journal cannot be written; nil when it can, as far as is
+// whyUnwritable says why the journal cannot be written; nil when it can, as far as is
 // known. After a failure it tries again, with a file of its own.
-func (j *journal) trouble() error {
+func (j *journal) whyUnwritable() error {
 	j.mu.Lock()
 	failed := j.failed
 	j.mu.Unlock()
@@ -72,9 +72,9 @@ func (j *journal) probe() error {
 	return err
 }
 
-// lacks checks whether the journal can be written, and returns the entries that its
+// unsavedEntries checks whether the journal can be written, and returns the entries that its
 // directory lacks: ones that could not be written, and ones whose files were removed.
-func (j *journal) lacks() []attach.Key {
+func (j *journal) unsavedEntries() []attach.Key {
 	free, writable, err := j.freeSpace()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -87,20 +87,20 @@ func (j *journal) lacks() []attach.Key {
 			return nil
 		}
 	default:
-		if j.trouble() != nil {
+		if j.whyUnwritable() != nil {
 			return nil
 		}
 	}
 	j.mu.Lock()
 	for file := range j.stale {
-		if os.Remove(file) == nil || gone(file) {
+		if os.Remove(file) == nil || isRemoved(file) {
 			delete(j.stale, file)
 		}
 	}
 	j.mu.Unlock()
 	var out []attach.Key
 	for _, e := range j.all() {
-		if gone(j.path(e.Key())) || j.isUnsaved(e.Key()) {
+		if isRemoved(j.path(e.Key())) || j.isUnsaved(e.Key()) {
 			out = append(out, e.Key())
 		}
 	}
@@ -118,7 +118,7 @@ func (j *journal) isUnsaved(k attach.Key) bool {
 func (j *journal) rewrite(k attach.Key) error {
 	e, ok := j.get(k)
 	unsaved := j.isUnsaved(k)
-	if !ok || !unsaved && !gone(j.path(k)) {
+	if !ok || !unsaved && !isRemoved(j.path(k)) {
 		return nil
 	}
 	if !unsaved {
@@ -131,8 +131,8 @@ func (j *journal) rewrite(k attach.Key) error {
 // when it cannot be written, or can again.
 func (a *releaser) repairJournal(ctx context.Context) {
 	before := a.journal.problems()
-	for _, k := range a.journal.lacks() {
-		unlock, err := a.journal.turns.Take(ctx, k)
+	for _, k := range a.journal.unsavedEntries() {
+		unlock, err := a.journal.turns.Lock(ctx, k)
 		if err != nil {
 			return
 		}
@@ -170,7 +170,7 @@ func (j *journal) problems() []compile.Problem {
 	}
 	var left []string
 	for _, f := range files {
-		if !gone(f + badSuffix) {
+		if !isRemoved(f + badSuffix) {
 			left = append(left, filepath.Base(f+badSuffix))
 		}
 	}

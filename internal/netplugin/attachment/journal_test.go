@@ -63,7 +63,7 @@ func TestEndpointID(t *testing.T) {
 				t.Errorf("%v and %v share %s", k, other, id)
 			}
 			seen[id] = k
-			if !ours(host, id) || ours("h3", id) {
+			if !isOurs(host, id) || isOurs("h3", id) {
 				t.Errorf("%s is not recognised as made on %s", id, host)
 			}
 			if back, ok := attachmentOf(host, model.EndpointKey{ID: id}); ok && back != k {

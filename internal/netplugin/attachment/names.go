@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
 )
 
-// endpointMark begins the ids of endpoints that an agent made; the host's name
+// endpointPrefix begins the ids of endpoints that an agent made; the host's name
 // follows, so that an agent recognises its own and two hosts with a container
 // "c1" each do not meet. Ids made by others never pass for ours.
-const endpointMark = "cni:"
+const endpointPrefix = "cni:"
 
 // EndpointID derives an endpoint's id from the attachment:
 // cni:<host>:<container>:<ifname>. None of the parts can hold a colon (host by
@@ -34,7 +34,7 @@ func markOf(host model.HostName) string {
 		sum := sha256.Sum256([]byte(h))
 		h = hex.EncodeToString(sum[:16])
 	}
-	return endpointMark + h + ":"
+	return endpointPrefix + h + ":"
 }
 
 func plain(id string) bool {
@@ -42,8 +42,8 @@ func plain(id string) bool {
 	return err == nil
 }
 
-// ours tells whether an agent of this host made the endpoint.
-func ours(host model.HostName, id model.EndpointID) bool {
+// isOurs tells whether an agent of this host made the endpoint.
+func isOurs(host model.HostName, id model.EndpointID) bool {
 	return strings.HasPrefix(string(id), markOf(host)) || id == model.HostEndpoint(host)
 }
 
@@ -63,9 +63,9 @@ func attachmentOf(host model.HostName, ep model.EndpointKey) (attach.Key, bool) 
 	return attach.Key{Container: container, IfName: ifName}, true
 }
 
-// Ours tells whether an agent of this host made a veth for a container, or one
+// IsOurs tells whether an agent of this host made a veth for a container, or one
 // that its alias does not name.
-func Ours(host model.HostName, v vethpair.Veth) bool {
+func IsOurs(host model.HostName, v vethpair.Veth) bool {
 	key, ok := endpointOf(v)
-	return !ok || ours(host, key.ID)
+	return !ok || isOurs(host, key.ID)
 }

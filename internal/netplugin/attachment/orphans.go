@@ -11,9 +11,9 @@ import (
 // createEndpoint that timed out here can commit after its deletion was answered with "there
 // is none". Only this process knows of such an endpoint, so it releases it.
 
-// releaseLate releases endpoints that came after they were given up. It needs
+// releaseOrphanedLater releases endpoints that came after they were given up. It needs
 // no proof that they are this host's: this process asked for each of them.
-func (a *releaser) releaseLate(ctx context.Context, grace time.Duration) {
+func (a *releaser) releaseOrphanedLater(ctx context.Context, grace time.Duration) {
 	for _, e := range a.cluster.Endpoints.Orphans(time.Now(), grace) {
 		if err := a.releaseOrphan(ctx, e); err != nil {
 			a.log.Debug("an orphaned endpoint is not released yet", "endpoint", e.Key.String(), "error", err)
@@ -24,7 +24,7 @@ func (a *releaser) releaseLate(ctx context.Context, grace time.Duration) {
 
 func (a *releaser) releaseOrphan(ctx context.Context, e model.Endpoint) error {
 	if k, ok := attachmentOf(a.cfg.Host, e.Key); ok { // it may be attached again just now
-		unlock, err := a.journal.turns.Take(ctx, k)
+		unlock, err := a.journal.turns.Lock(ctx, k)
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ type Interfaces struct{ *deps }
 // address somewhere: out through the host, or to its tenant's other networks.
 func (a *Interfaces) routedFamilies(ep model.Endpoint, private netip.Addr) (v4, v6 bool) {
 	routed := a.can.Routes && a.cluster.Settings.Routes()
-	return ep.IPv4.IsValid() && (routed || private.IsValid()), ep.IPv6.IsValid() && (routed || a.way.Addresses.Settled().Private6(private).IsValid())
+	return ep.IPv4.IsValid() && (routed || private.IsValid()), ep.IPv6.IsValid() && (routed || a.way.Addresses.Subnet().Private6(private).IsValid())
 }
 
 // addresses are those of an endpoint; led6 tells whether the router leads its IPv6
@@ -43,7 +43,7 @@ func parkedName(hostIf string) string { return "cw" + hostIf[2:] }
 
 // configure sets up the container's side and returns the routes that it made.
 func (a *Interfaces) configure(res attach.Result) ([]attach.Route, error) {
-	in := vethpair.Inside{
+	in := vethpair.ContainerConfig{
 		Netns: res.Netns, IfName: res.IfName, MAC: res.MAC,
 		TxChecksumOff: a.can.UserSpace,
 	}
@@ -51,7 +51,7 @@ func (a *Interfaces) configure(res attach.Result) ([]attach.Route, error) {
 		in.IfName = res.Parked
 		return nil, vethpair.Park(in)
 	}
-	in.Addresses, in.Gateways = ways(res)
+	in.Addresses, in.Gateways = addressesAndGateways(res)
 	routed, err := vethpair.Configure(in)
 	if err != nil {
 		return nil, err

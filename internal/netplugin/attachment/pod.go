@@ -10,14 +10,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// place asks netmaster for a pod's tenant, network and group, and for its UID if the
+// askPlacement asks netmaster for a pod's tenant, network and group, and for its UID if the
 // runtime names none (cri-dockerd). If netmaster follows no Kubernetes the request counts.
 // A request that differs from netmaster's answer is refused: otherwise it would silently
 // have no effect.
 //
 // A pod's second interface (Multus) is no pod of Kubernetes: the labels name its tenant
 // only, and network and group are the request's.
-func (a *attacher) place(ctx context.Context, pod *attach.Pod, asked target, second bool) (target, error) {
+func (a *attacher) askPlacement(ctx context.Context, pod *attach.Pod, asked target, second bool) (target, error) {
 	if pod.Name == "" {
 		return asked, nil
 	}
@@ -48,7 +48,7 @@ func (a *attacher) place(ctx context.Context, pod *attach.Pod, asked target, sec
 		}
 	}
 	for _, f := range []struct{ field, asked, is string }{
-		{"tenant", given(asked.tenant, asked.tenantGiven), p.TenantName}, {"network", string(asked.network), p.NetworkName}, {"group", string(asked.group), p.ServiceName},
+		{"tenant", textIf(asked.tenant, asked.tenantGiven), p.TenantName}, {"network", string(asked.network), p.NetworkName}, {"group", string(asked.group), p.ServiceName},
 	} {
 		if f.asked != "" && f.asked != f.is {
 			return t, model.InvalidField(f.field, f.asked, "must be left out, since the labels of pod "+pod.Namespace+"/"+pod.Name+" and of its namespace say where it belongs, which is "+p.TenantName+":"+p.NetworkName+" and group \""+p.ServiceName+"\"")
@@ -72,7 +72,7 @@ func (a *attacher) place(ctx context.Context, pod *attach.Pod, asked target, sec
 	return t, nil
 }
 
-func given(t model.TenantName, is bool) string {
+func textIf(t model.TenantName, is bool) string {
 	if is {
 		return string(t)
 	}

@@ -19,11 +19,11 @@ func (a *PublishedPorts) releasePrivate(e Entry) {
 // AssignPrivate gives a private address to every attachment that has none of
 // the present subnet: one that an earlier version made, or that was adopted.
 func (a *PublishedPorts) AssignPrivate(ctx context.Context) error {
-	if a.way.Addresses.Settled() == nil {
+	if a.way.Addresses.Subnet() == nil {
 		return nil
 	}
 	for _, e := range a.journal.all() {
-		if e.State == StateOwed || e.Request.OnHost || a.way.Addresses.Has(e.Key(), e.Private) {
+		if e.State == StatePendingRelease || e.Request.OnHost || a.way.Addresses.Has(e.Key(), e.Private) {
 			continue
 		}
 		if err := a.assignPrivateOf(ctx, e.Key()); err != nil {
@@ -35,7 +35,7 @@ func (a *PublishedPorts) AssignPrivate(ctx context.Context) error {
 }
 
 func (a *PublishedPorts) assignPrivateOf(ctx context.Context, k attach.Key) error {
-	unlock, err := a.journal.turns.Take(ctx, k)
+	unlock, err := a.journal.turns.Lock(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -48,6 +48,6 @@ func (a *PublishedPorts) assignPrivateOf(ctx context.Context, k attach.Key) erro
 		a.log.Warn("an attachment has no egress", "attachment", k.String(), "error", err)
 		return nil
 	}
-	a.keepEntry(e)
+	a.recordEntry(e)
 	return nil
 }

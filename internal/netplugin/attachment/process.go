@@ -64,7 +64,7 @@ func (a *releaser) releaseIfEnded(ctx context.Context, e Entry) error {
 	if there, err := vethpair.Exists(e.HostIf); there || err != nil {
 		return err
 	}
-	unlock, err := a.journal.turns.Take(ctx, e.Key())
+	unlock, err := a.journal.turns.Lock(ctx, e.Key())
 	if err != nil {
 		return err
 	}

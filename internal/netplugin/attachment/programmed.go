@@ -14,7 +14,7 @@ import (
 // waitProgrammed waits until the data plane holds the port of an endpoint, with its policy
 // as of the endpoint's commit or later. It returns the revision as of which all policies
 // are in force for sure.
-func (a *Interfaces) waitProgrammed(ctx context.Context, n model.NetworkKey, hostIf string, at masterclient.Committed) (policies store.Revision, err error) {
+func (a *Interfaces) waitProgrammed(ctx context.Context, n model.NetworkKey, hostIf string, at masterclient.EndpointRevisions) (policies store.Revision, err error) {
 	var why error
 	err = a.reached.Until(ctx, func(o statemirror.SyncStatus) (bool, error) {
 		policies, why = policiesOf(at, o.Revs[statemirror.TenantScope(n.Tenant)]), unprogrammed(o, n, hostIf, at)
@@ -30,7 +30,7 @@ func (a *Interfaces) waitProgrammed(ctx context.Context, n model.NetworkKey, hos
 // desired state that was applied has to have, of each mirror that the endpoint depends on,
 // the commit that netmaster named. Each mirror delivers it, or lists later: netmaster names
 // only commits that touched the mirror's own rows.
-func unprogrammed(o statemirror.SyncStatus, n model.NetworkKey, hostIf string, at masterclient.Committed) error {
+func unprogrammed(o statemirror.SyncStatus, n model.NetworkKey, hostIf string, at masterclient.EndpointRevisions) error {
 	if o.Err != nil {
 		return o.Err
 	}
@@ -53,7 +53,7 @@ func unprogrammed(o statemirror.SyncStatus, n model.NetworkKey, hostIf string, a
 // policiesOf returns as of which revision all policies are in force for sure, where a
 // tenant is known up to tenant: as of the endpoint's own, since nothing of the tenant has
 // changed between that and what netmaster named.
-func policiesOf(at masterclient.Committed, tenant store.Revision) store.Revision {
+func policiesOf(at masterclient.EndpointRevisions, tenant store.Revision) store.Revision {
 	if at.Tenant == 0 {
 		return min(at.Endpoint, tenant)
 	}

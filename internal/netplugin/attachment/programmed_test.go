@@ -20,7 +20,7 @@ import (
 // commits that netmaster named: of the endpoint, of its tenant and of the cluster.
 func TestUnprogrammed(t *testing.T) {
 	network := model.NetworkKey{Tenant: "blue", Name: "net1"}
-	at := masterclient.Committed{Endpoint: 10, Tenant: 8, Global: 4}
+	at := masterclient.EndpointRevisions{Endpoint: 10, Tenant: 8, Global: 4}
 	var all statemirror.Scope
 	all.Tenant, all.All = "blue", true
 	for _, test := range []struct {
@@ -66,13 +66,13 @@ func TestUnprogrammed(t *testing.T) {
 // when the tenant changed last.
 func TestPoliciesOf(t *testing.T) {
 	for _, test := range []struct {
-		at           masterclient.Committed
+		at           masterclient.EndpointRevisions
 		tenant, want store.Revision
 	}{
-		{masterclient.Committed{Endpoint: 10, Tenant: 8}, 8, 10},
-		{masterclient.Committed{Endpoint: 10, Tenant: 12}, 13, 10},
-		{masterclient.Committed{Endpoint: 10}, 6, 6},
-		{masterclient.Committed{Endpoint: 10}, 13, 10},
+		{masterclient.EndpointRevisions{Endpoint: 10, Tenant: 8}, 8, 10},
+		{masterclient.EndpointRevisions{Endpoint: 10, Tenant: 12}, 13, 10},
+		{masterclient.EndpointRevisions{Endpoint: 10}, 6, 6},
+		{masterclient.EndpointRevisions{Endpoint: 10}, 13, 10},
 	} {
 		if got := policiesOf(test.at, test.tenant); got != test.want {
 			t.Errorf("%+v, the tenant known up to %d: up to %d, want %d", test.at, test.tenant, got, test.want)

@@ -49,7 +49,7 @@ func (a *PublishedPorts) hostPorts(e Entry, b attach.PortBinding) (ports []hosts
 	var four, six bool
 	if e.Result != nil {
 		for _, x := range e.Result.Addresses {
-			four, six = four || x.Prefix.Addr().Is4(), six || x.Prefix.Addr().Is6() && a.way.Addresses.Settled().Private6(e.Private).IsValid()
+			four, six = four || x.Prefix.Addr().Is4(), six || x.Prefix.Addr().Is6() && a.way.Addresses.Subnet().Private6(e.Private).IsValid()
 		}
 	}
 	for _, f := range []struct {
@@ -84,7 +84,7 @@ func (a *PublishedPorts) reserve(e Entry, b attach.PortBinding) error {
 	if e.Reserved {
 		return nil
 	}
-	to := netip.AddrPortFrom(a.way.Addresses.Settled().Private6(e.Private), b.ContainerPort)
+	to := netip.AddrPortFrom(a.way.Addresses.Subnet().Private6(e.Private), b.ContainerPort)
 	for _, p := range ports {
 		if err := a.sockets.Reserve(p, to); err != nil {
 			return err
@@ -117,7 +117,7 @@ func (a *PublishedPorts) reservePublished(journal []Entry) (problems map[string]
 	defer a.mu.Unlock()
 	problems, withheld = map[string]error{}, map[attach.PortBinding]bool{}
 	for _, e := range journal {
-		if e.State == StateOwed {
+		if e.State == StatePendingRelease {
 			continue
 		}
 		for _, b := range e.Ports {
@@ -135,21 +135,21 @@ func (a *PublishedPorts) reservePublished(journal []Entry) (problems map[string]
 	return problems, withheld
 }
 
-// FollowWayOut makes the host's own stack follow the picture and the journal,
+// FollowEgress makes the host's own stack follow the picture and the journal,
 // once the data plane does. failed are the objects of problems that another try may
 // end.
-func (a *PublishedPorts) FollowWayOut(ctx context.Context, pic desired.Host, look bool) (problems []compile.Problem, failed []string) {
+func (a *PublishedPorts) FollowEgress(ctx context.Context, pic desired.Host, look bool) (problems []compile.Problem, failed []string) {
 	if !a.way.Able {
 		return nil, nil
 	}
 	journal := a.journal.all()
 	taken, withheld := a.reservePublished(journal)
-	var outlets []hostsync.Outlet
+	var outlets []hostsync.HostAttachment
 	for _, e := range journal {
 		if e.State != StateDone || e.Result == nil || !e.Private.IsValid() {
 			continue
 		}
-		o := hostsync.Outlet{HostIf: e.HostIf, Private: e.Private, MTU: e.Result.MTU, Ports: e.Ports}
+		o := hostsync.HostAttachment{HostIf: e.HostIf, Private: e.Private, MTU: e.Result.MTU, Ports: e.Ports}
 		if len(withheld) > 0 {
 			o.Ports = slices.DeleteFunc(slices.Clone(e.Ports), func(b attach.PortBinding) bool { return withheld[b] })
 		}
@@ -160,13 +160,13 @@ func (a *PublishedPorts) FollowWayOut(ctx context.Context, pic desired.Host, loo
 		problems, failed = append(problems, compile.Problem{Object: object, Text: err.Error()}), append(failed, object)
 	}
 	if whole {
-		a.giveUpPorts() // nothing leads from them any more
+		a.releasePorts() // nothing leads from them any more
 	}
 	return problems, failed
 }
 
-// giveUpPorts ends the holding of what is not published any more.
-func (a *PublishedPorts) giveUpPorts() {
+// releasePorts ends the holding of what is not published any more.
+func (a *PublishedPorts) releasePorts() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.sockets.Any() {
@@ -174,7 +174,7 @@ func (a *PublishedPorts) giveUpPorts() {
 	}
 	wanted := map[hoststack.HostPort]bool{}
 	for _, e := range a.journal.all() {
-		if e.State == StateOwed || e.Reserved {
+		if e.State == StatePendingRelease || e.Reserved {
 			continue
 		}
 		for _, b := range e.Ports {
@@ -206,7 +206,7 @@ func (a *PublishedPorts) Published(k attach.Key) []attach.PortBinding {
 
 func (a *PublishedPorts) publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
 	var res attach.PublishResult
-	unlock, err := a.journal.turns.Take(ctx, r.Key)
+	unlock, err := a.journal.turns.Lock(ctx, r.Key)
 	if err != nil {
 		return res, model.Errorf(model.ErrUnavailable, "another request for it is in progress: %w", err)
 	}
@@ -238,7 +238,7 @@ func (a *PublishedPorts) choose(e Entry, want []attach.PortBinding) ([]attach.Po
 	}
 	var taken []holder
 	for _, o := range a.journal.all() {
-		if o.Key() == e.Key() || o.State == StateOwed {
+		if o.Key() == e.Key() || o.State == StatePendingRelease {
 			continue
 		}
 		for _, b := range o.Ports {

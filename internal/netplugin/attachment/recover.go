@@ -22,15 +22,15 @@ func (a *Service) Recover() error {
 	for _, e := range a.journal.all() {
 		a.way.Addresses.Keep(e.Key(), e.Endpoint, e.Private)
 		switch {
-		case e.State == StateDone && !e.Request.OnHost && e.BootID != a.bootID && !a.vethThere(e):
+		case e.State == StateDone && !e.Request.OnHost && e.BootID != a.bootID && !a.vethExists(e):
 			// The machine was restarted: the container is gone with its kernel.
 			fallthrough
 		case e.State == StateIntent:
 			a.log.Info("undoing an incomplete attachment", "attachment", e.Key().String(), "state", e.State)
-			e.State, e.Result = StateOwed, nil
-			a.keepEntry(e)
+			e.State, e.Result = StatePendingRelease, nil
+			a.recordEntry(e)
 			fallthrough
-		case e.State == StateOwed:
+		case e.State == StatePendingRelease:
 			a.cluster.Endpoints.Hide(e.Endpoint)
 			if err := vethpair.Delete(e.HostIf, aliasOf(e.Endpoint)); err != nil {
 				a.log.Warn("a veth cannot be removed yet", "interface", e.HostIf, "error", err)
@@ -47,16 +47,16 @@ func (a *Service) Recover() error {
 	return nil
 }
 
-func (a *Service) vethThere(e Entry) bool {
+func (a *Service) vethExists(e Entry) bool {
 	there, err := vethpair.Exists(e.HostIf)
 	return there || err != nil // when in doubt it is
 }
 
-// keepEntry enters what is so, whether it can be written or not: a full disk must
+// recordEntry enters what is so, whether it can be written or not: a full disk must
 // not keep netplugin from starting. The status tells of it, and repairJournal
 // writes later.
-func (a *deps) keepEntry(e Entry) {
-	if err := a.journal.keep(e); err != nil {
+func (a *deps) recordEntry(e Entry) {
+	if err := a.journal.putOrRemember(e); err != nil {
 		a.log.Error("a journal entry cannot be written yet", "attachment", e.Key().String(), "error", err)
 	}
 }
@@ -79,7 +79,7 @@ func (a *Service) sweep(known map[string]bool) error {
 		}
 		key, ok := endpointOf(v)
 		switch {
-		case ok && !ours(a.cfg.Host, key.ID):
+		case ok && !isOurs(a.cfg.Host, key.ID):
 			a.log.Warn("leaving a veth alone that a netplugin with another --host created; delete it (ip link del) if that netplugin is gone",
 				"interface", v.Name, "endpoint", key.String())
 		case ok && a.adopt(v, key):
@@ -118,7 +118,7 @@ func (a *Service) adopt(v vethpair.Veth, key model.EndpointKey) bool {
 	}
 	a.log.Warn("adopting an attachment by its interface's alias", "interface", v.Name, "endpoint", key.String(),
 		"why", why, "journal", a.journal.dir)
-	a.keepEntry(Entry{
+	a.recordEntry(Entry{
 		State: StateDone, Endpoint: key, HostIf: v.Name, BootID: a.bootID, Request: attach.Request{Key: k},
 	})
 	a.cluster.Require(key.Network)
@@ -171,7 +171,7 @@ func (a *releaser) tryReleaseOrphans(ctx context.Context) error {
 	}
 	// The name is claimed by this installation (Mine), so these are not another's.
 	for _, ep := range eps {
-		if journalled[ep.Key] || !ours(a.cfg.Host, ep.Key.ID) {
+		if journalled[ep.Key] || !isOurs(a.cfg.Host, ep.Key.ID) {
 			continue
 		}
 		// The interface of a container whose entry was lost, or one of another

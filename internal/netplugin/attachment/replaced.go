@@ -9,14 +9,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// mirrorWait is for how long a network or group that the mirror lacks may be on its way
+// mirrorTimeout is for how long a network or group that the mirror lacks may be on its way
 // from netmaster.
-const mirrorWait = 2 * time.Second
+const mirrorTimeout = 2 * time.Second
 
-// admitted tells whether netmaster would refuse an attachment for its network, group or
+// checkAdmitted tells whether netmaster would refuse an attachment for its network, group or
 // MTU: a container that has an interface keeps it then. The tenant must have been
 // acquired. What only netmaster knows, such as who has an address, is not looked at.
-func (a *attacher) admitted(ctx context.Context, r attach.Request, t target) error {
+func (a *attacher) checkAdmitted(ctx context.Context, r attach.Request, t target) error {
 	here, err := a.cluster.Lookup.HasTenant(ctx, t.tenant)
 	if err == nil && !here {
 		_, err = a.askNetwork(ctx, t)
@@ -24,7 +24,7 @@ func (a *attacher) admitted(ctx context.Context, r attach.Request, t target) err
 	if err != nil || !here {
 		return err
 	}
-	network, err := a.cluster.Lookup.AwaitAdmitted(ctx, mirrorWait, model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)
+	network, err := a.cluster.Lookup.AwaitNetworkOf(ctx, mirrorTimeout, model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)
 	if err != nil {
 		return err
 	}
@@ -41,10 +41,10 @@ func (a *attacher) releaseReplaced(ctx context.Context, e Entry) error {
 	return nil
 }
 
-// putBack attaches a process again as it was before it asked for something that is refused,
+// reattach attaches a process again as it was before it asked for something that is refused,
 // such as an address that another endpoint has: no runtime asks again for what it had. It returns
 // the refusal.
-func (a *attacher) putBack(ctx context.Context, was Entry, refusal error) error {
+func (a *attacher) reattach(ctx context.Context, was Entry, refusal error) error {
 	r := was.Request
 	r.Addresses = nil
 	for _, addr := range was.Result.Addresses {

@@ -32,17 +32,17 @@ const (
 // restorer puts endpoints back that the store lacks. It owns the bell that calls it.
 type restorer struct {
 	*deps
-	restore waiting.Bell // calls keepAttachments
+	restore waiting.Bell // calls restoreMissing
 }
 
-// keepAttachments puts back what the store lacks of this host's attachments,
+// restoreMissing puts back what the store lacks of this host's attachments,
 // until ctx ends.
-func (a *restorer) keepAttachments(ctx context.Context) {
+func (a *restorer) restoreMissing(ctx context.Context) {
 	tick := time.NewTicker(restoreEvery)
 	defer tick.Stop()
 	for {
-		known := a.learn(ctx)
-		if a.putBack(ctx) && known {
+		known := a.readEndpoints(ctx)
+		if a.restoreOnce(ctx) && known {
 			tick.Reset(restoreEvery)
 		} else {
 			tick.Reset(restoreRetry)
@@ -56,24 +56,24 @@ func (a *restorer) keepAttachments(ctx context.Context) {
 	}
 }
 
-// learn notes of adopted attachments what the store has of their endpoints, so that
+// readEndpoints notes of adopted attachments what the store has of their endpoints, so that
 // these can be put back too, and tells whether it has all of them.
-func (a *restorer) learn(ctx context.Context) bool {
+func (a *restorer) readEndpoints(ctx context.Context) bool {
 	all := true
 	for _, e := range a.journal.all() {
 		if e.State == StateDone && e.Result == nil && e.Seen == nil {
-			all = a.learnOne(ctx, e) && all
+			all = a.readEndpoint(ctx, e) && all
 		}
 	}
 	return all
 }
 
-func (a *restorer) learnOne(ctx context.Context, e Entry) bool {
+func (a *restorer) readEndpoint(ctx context.Context, e Entry) bool {
 	ep := a.cluster.Endpoints.Get([]model.EndpointKey{e.Endpoint})[e.Endpoint]
 	if ep.Host != a.cfg.Host || ep.MAC == (model.MAC{}) {
 		return false // not known here yet, or not there
 	}
-	unlock, err := a.journal.turns.Take(ctx, e.Key())
+	unlock, err := a.journal.turns.Lock(ctx, e.Key())
 	if err != nil {
 		return false
 	}
@@ -83,12 +83,12 @@ func (a *restorer) learnOne(ctx context.Context, e Entry) bool {
 		return true // it has changed meanwhile
 	}
 	now.Seen = &ep
-	a.keepEntry(now)
+	a.recordEntry(now)
 	return true
 }
 
-// putBack tries once, and tells whether there is nothing more to do.
-func (a *restorer) putBack(ctx context.Context) bool {
+// restoreOnce tries once, and tells whether there is nothing more to do.
+func (a *restorer) restoreOnce(ctx context.Context) bool {
 	lost := a.cluster.Endpoints.Lost()
 	if len(lost) == 0 {
 		a.agent.SetAttachmentsProblem("")
@@ -103,8 +103,8 @@ func (a *restorer) putBack(ctx context.Context) bool {
 	g.SetLimit(restoreParallel)
 	for _, o := range lost {
 		g.Go(func() error {
-			err := a.putBackOne(ctx, o)
-			if err == nil || errors.Is(err, model.ErrUnavailable) || ctx.Err() != nil || a.cluster.Guard.Patient() {
+			err := a.restoreOne(ctx, o)
+			if err == nil || errors.Is(err, model.ErrUnavailable) || ctx.Err() != nil || a.cluster.Guard.AllowsRefusal() {
 				return err
 			}
 			a.cluster.Refuse(o.Endpoint, true)
@@ -127,9 +127,9 @@ func (a *restorer) putBack(ctx context.Context) bool {
 	return false // until the mirror shows them
 }
 
-// putBackOne creates an attachment's endpoint as it was.
-func (a *restorer) putBackOne(ctx context.Context, o statemirror.Owned) error {
-	unlock, err := a.journal.turns.Take(ctx, o.Key)
+// restoreOne creates an attachment's endpoint as it was.
+func (a *restorer) restoreOne(ctx context.Context, o statemirror.Attachment) error {
+	unlock, err := a.journal.turns.Lock(ctx, o.Key)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ type Config struct {
 	Names      bool // this host has a name server
 
 	Cluster    *statemirror.State
-	WayOut     *hostsync.Egress
+	Egress     *hostsync.Egress
 	Control    *statemirror.ControlPlane
 	Underlay   *hostsync.Underlay
 	Reached    *statemirror.SyncTracker
@@ -109,7 +109,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, err
 	}
 	return join(&deps{
-		cfg: cfg, agent: cfg.Agent, log: cfg.Log, can: cfg.Can, cluster: cfg.Cluster, way: cfg.WayOut, masters: cfg.Netmasters,
+		cfg: cfg, agent: cfg.Agent, log: cfg.Log, can: cfg.Can, cluster: cfg.Cluster, way: cfg.Egress, masters: cfg.Netmasters,
 		reached: cfg.Reached, bootID: BootID(), journal: journal,
 		attachTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "contiv_netplugin_request_seconds", Help: "Time of one attach or detach, by outcome.",
@@ -151,16 +151,16 @@ func (a *Service) Publish(ctx context.Context, r attach.PublishRequest) (attach.
 // Published lists what an attachment publishes.
 func (a *Service) Published(k attach.Key) []attach.PortBinding { return a.Ports.Published(k) }
 
-// Tell implements attach.Service.
-func (a *Service) Tell(ctx context.Context, f attach.Fact) error { return a.facts.Tell(ctx, f) }
+// Report implements attach.Service.
+func (a *Service) Report(ctx context.Context, f attach.Fact) error { return a.facts.Report(ctx, f) }
 
 // Run pays what is owed and puts back what the store lacks, until ctx ends. What
 // was spooled is done first: started is called then.
 func (a *Service) Run(ctx context.Context, started func()) {
 	var running sync.WaitGroup
-	running.Go(func() { a.releaser.payOwed(ctx) })
+	running.Go(func() { a.releaser.releasePending(ctx) })
 	running.Go(func() { a.releaser.releaseOrphans(ctx) })
-	running.Go(func() { a.restorer.keepAttachments(ctx) })
+	running.Go(func() { a.restorer.restoreMissing(ctx) })
 	running.Go(func() { a.Infra.keepInfra(ctx) })
 	a.releaser.replaySpool(ctx)
 	a.releaser.pending.Ring()
@@ -168,11 +168,11 @@ func (a *Service) Run(ctx context.Context, started func()) {
 	running.Wait()
 }
 
-// Pay has what is owed paid now: the way to netmaster may be free again.
-func (a *Service) Pay() { a.releaser.pending.Ring() }
+// ReleasePending has what is owed paid now: the way to netmaster may be free again.
+func (a *Service) ReleasePending() { a.releaser.pending.Ring() }
 
-// PutBack has what the store lacks put back now.
-func (a *Service) PutBack() { a.restorer.restore.Ring() }
+// RestoreMissing has what the store lacks put back now.
+func (a *Service) RestoreMissing() { a.restorer.restore.Ring() }
 
 // ReleaseOrphans has the endpoints released that no attachment knows: the store
 // is followed again, or another one was met.
@@ -181,9 +181,11 @@ func (a *Service) ReleaseOrphans() { a.releaser.followed.Ring() }
 // FollowInfra has the host's own endpoints looked at now.
 func (a *Service) FollowInfra() { a.Infra.infra.Ring() }
 
-// ChangedInside says how the container's interface differs from what it was given; "" = it
+// ContainerChange says how the container's interface differs from what it was given; "" = it
 // does not, or nothing has been compared yet.
-func (a *Service) ChangedInside(k attach.Key) string { return a.releaser.inside.of(k) }
+func (a *Service) ContainerChange(k attach.Key) string {
+	return a.releaser.containerChanges.difference(k)
+}
 
 // Metrics are the Service's own.
 func (a *Service) Metrics() []prometheus.Collector { return []prometheus.Collector{a.attachTime} }
@@ -191,14 +193,14 @@ func (a *Service) Metrics() []prometheus.Collector { return []prometheus.Collect
 // Problems says what people should know of journal and spool.
 func (a *Service) Problems() []compile.Problem {
 	problems := append(a.journal.problems(), a.Infra.problemsOfInfra()...)
-	if why := a.releaser.spoolTrouble.Load(); why != nil && *why != "" {
+	if why := a.releaser.spoolError.Load(); why != nil && *why != "" {
 		problems = append(problems, compile.Problem{Object: "spool", Text: *why})
 	}
 	return problems
 }
 
-// Trouble says why attachments cannot be written down; nil when they can.
-func (a *Service) Trouble() error { return a.journal.trouble() }
+// WhyUnwritable says why attachments cannot be written down; nil when they can.
+func (a *Service) WhyUnwritable() error { return a.journal.whyUnwritable() }
 
 // FreeSpace returns the bytes free in the journal's file system, none when it
 // takes no more files, and whether it may be written at all.
@@ -213,8 +215,8 @@ func (a *Service) Entry(k attach.Key) (Entry, bool) { return a.journal.get(k) }
 // File is where the journal has an attachment.
 func (a *Service) File(k attach.Key) string { return a.journal.path(k) }
 
-// Standing returns the attachments that stand.
-func (a *Service) Standing() []statemirror.Owned { return a.journal.attached() }
+// Finished returns the attachments that stand.
+func (a *Service) Finished() []statemirror.Attachment { return a.journal.attached() }
 
 func (c *Config) spool() attach.Spool {
 	return attach.Spool{Dir: filepath.Join(c.StateDir, attach.SpoolDir)}

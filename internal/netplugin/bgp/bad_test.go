@@ -75,7 +75,7 @@ func TestBadNeighbors(t *testing.T) {
 			if err := h.Configure(t.Context(), cfg); err != nil {
 				t.Fatal(err)
 			}
-			h.peer("127.0.0.9", c.want, func(p PeerState) bool { return strings.HasPrefix(p.Trouble, c.want) && p.State != Established })
+			h.peer("127.0.0.9", c.want, func(p PeerState) bool { return strings.HasPrefix(p.Problem, c.want) && p.State != Established })
 			h.learns(map[string]string{"10.2.0.0/16": "10.9.0.2"})
 			if p := h.peer("127.0.0.2", "a session", established); p.Flaps != 0 {
 				t.Errorf("the good neighbor: %+v", p)
@@ -89,7 +89,7 @@ func TestBadNeighbors(t *testing.T) {
 func TestNobodyThere(t *testing.T) {
 	h := start(t, 1, nil, Options{})
 	h.peer("127.0.0.2", "why not", func(p PeerState) bool {
-		return strings.Contains(p.Trouble, "connection refused") && p.State != Established && p.Flaps == 0
+		return strings.Contains(p.Problem, "connection refused") && p.State != Established && p.Flaps == 0
 	})
 }
 
@@ -99,7 +99,7 @@ func TestWrongPassword(t *testing.T) {
 	h := start(t, 0, func(c *Config) {
 		c.Neighbors = []Neighbor{{Address: netip.MustParseAddr("127.0.0.9"), AS: routerAS, Port: port, Password: "secret"}}
 	}, Options{})
-	h.peer("127.0.0.9", "why not", func(p PeerState) bool { return strings.Contains(p.Trouble, "or has another password") })
+	h.peer("127.0.0.9", "why not", func(p PeerState) bool { return strings.Contains(p.Problem, "or has another password") })
 }
 
 // A session that works ends by nonsense in it, and comes back.

@@ -31,8 +31,8 @@ func newFilter(protected, links []netip.Prefix, defaults bool) *filter {
 	return &filter{protected: newPrefixes(protected), links: newPrefixes(links), defaults: defaults}
 }
 
-// refuses says why p, which is masked, may not be learned; "" = it may.
-func (f *filter) refuses(p netip.Prefix) string {
+// whyRefused says why p, which is masked, may not be learned; "" = it may.
+func (f *filter) whyRefused(p netip.Prefix) string {
 	switch {
 	case p.Bits() == 0 && f.defaults:
 		return ""

@@ -18,7 +18,7 @@ func TestFlapping(t *testing.T) {
 		h.learns(both)
 		one.hangUp()
 		p := h.peer("127.0.0.2", "its end", func(p PeerState) bool { return p.Flaps == i+1 && p.State != Established })
-		if !strings.HasPrefix(p.Trouble, "the connection was lost") || p.Down.IsZero() || p.WhyDown != p.Trouble {
+		if !strings.HasPrefix(p.Problem, "the connection was lost") || p.Down.IsZero() || p.WhyDown != p.Problem {
 			t.Errorf("flap %d: %+v", i, p)
 		}
 		if hops := h.Routes().Routes; len(hops) != 2 {
@@ -28,7 +28,7 @@ func TestFlapping(t *testing.T) {
 	}
 	one.tell(way{hop: "10.9.0.2"}, "10.2.0.0/16")
 	h.learns(both)
-	if p := h.peer("127.0.0.2", "a session", established); p.Flaps != 3 || p.Trouble != "" {
+	if p := h.peer("127.0.0.2", "a session", established); p.Flaps != 3 || p.Problem != "" {
 		t.Errorf("it: %+v", p)
 	}
 	if p := h.peer("127.0.0.3", "a session", established); p.Flaps != 0 {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	maxHops = 16  // of one route: more share nothing better
-	whole   = 512 // from so many changed prefixes on, looking at all is cheaper
+	maxHops     = 16  // of one route: more share nothing better
+	readAllFrom = 512 // from so many changed prefixes on, looking at all is cheaper
 )
 
 // NextHop is one of the equally good ways of a route.
@@ -55,8 +55,8 @@ func (s *Speaker) Changed(ctx context.Context, seen uint64) (*Routes, error) {
 	return now, err
 }
 
-// heard is a path that a neighbor told of.
-type heard struct {
+// learnedPath is a path that a neighbor told of.
+type learnedPath struct {
 	neighbor, hop netip.Addr
 	stale         bool
 	why           string // it is not accepted; "" = it is
@@ -102,7 +102,7 @@ type learner struct {
 	stopWaiting bool                               // no more waiting for them
 	all         bool                               // everything may have changed
 	dirty       map[netip.Prefix]bool
-	paths       map[netip.Prefix][]heard
+	paths       map[netip.Prefix][]learnedPath
 }
 
 // acceptance decides which paths of neighbors count.
@@ -162,7 +162,7 @@ func (l *learner) changed(paths []*apiutil.Path, _ time.Time) {
 			l.dirty[nlri.Prefix] = true
 		}
 	}
-	if len(l.dirty) > whole {
+	if len(l.dirty) > readAllFrom {
 		l.all = true
 		clear(l.dirty)
 	}
@@ -208,13 +208,13 @@ func (l *learner) run(ctx context.Context, patience time.Duration) {
 			l.stopWaiting = true
 			l.mu.Unlock()
 		}
-		l.look()
+		l.readTable()
 	})
 }
 
-// look reads what changed from the library's table and publishes the picture if
+// readTable reads what changed from the library's table and publishes the picture if
 // it differs.
-func (l *learner) look() {
+func (l *learner) readTable() {
 	l.mu.Lock()
 	srv, all, dirty := l.srv, l.all, l.dirty
 	l.all, l.dirty = false, map[netip.Prefix]bool{}
@@ -248,7 +248,7 @@ func (l *learner) look() {
 	now, _ := l.routes.Get()
 	routes := map[netip.Prefix][]NextHop{}
 	if all {
-		l.paths = map[netip.Prefix][]heard{}
+		l.paths = map[netip.Prefix][]learnedPath{}
 	} else {
 		routes = maps.Clone(now.Routes)
 		for p := range dirty {
@@ -282,8 +282,8 @@ func (l *learner) settled() bool {
 }
 
 // judge says which of a prefix's paths are accepted.
-func (l *learner) judge(p netip.Prefix, paths []*apiutil.Path) (out []heard) {
-	why := l.accepts.filter.refuses(p)
+func (l *learner) judge(p netip.Prefix, paths []*apiutil.Path) (out []learnedPath) {
+	why := l.accepts.filter.whyRefused(p)
 	if slices.ContainsFunc(paths, local) { // which is protected too, mostly, and says less
 		why = ReasonOwn
 	}
@@ -291,7 +291,7 @@ func (l *learner) judge(p netip.Prefix, paths []*apiutil.Path) (out []heard) {
 		if local(path) || l.beyond[path.PeerAddress] {
 			continue
 		}
-		h := heard{neighbor: path.PeerAddress, stale: path.Stale, why: why}
+		h := learnedPath{neighbor: path.PeerAddress, stale: path.Stale, why: why}
 		h.hop, h.rank = attributes(path, l.accepts.as)
 		if h.why == "" && !usable(p, h.hop, l.accepts.own) {
 			h.why = ReasonNextHop
@@ -329,7 +329,7 @@ func attributes(path *apiutil.Path, as uint32) (hop netip.Addr, r rank) {
 }
 
 // best returns the next hops of the best of the accepted paths.
-func best(paths []heard) (hops []NextHop) {
+func best(paths []learnedPath) (hops []NextHop) {
 	var top rank
 	for _, h := range paths {
 		if h.why != "" || len(hops) > 0 && top.before(h.rank) {

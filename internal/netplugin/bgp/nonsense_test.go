@@ -72,7 +72,7 @@ func TestDamagedUpdates(t *testing.T) {
 	}
 	one.send(goodbye())
 	h.learns(theirs)
-	if p := h.peer("127.0.0.3", "a session", established); p.Flaps != 0 || p.Trouble != "" {
+	if p := h.peer("127.0.0.3", "a session", established); p.Flaps != 0 || p.Problem != "" {
 		t.Errorf("the other: %+v", p)
 	}
 }
@@ -86,7 +86,7 @@ func TestHoldTimeZero(t *testing.T) {
 	t.Cleanup(func() { h.close(false); r.hangUp() })
 	r.tell(way{hop: "10.9.0.2"}, "10.2.0.0/16")
 	h.learns(map[string]string{"10.2.0.0/16": "10.9.0.2"})
-	if p := h.peer("127.0.0.2", "a session", established); p.Flaps != 0 || p.Trouble != "" {
+	if p := h.peer("127.0.0.2", "a session", established); p.Flaps != 0 || p.Problem != "" {
 		t.Errorf("it: %+v", p)
 	}
 	r.send(goodbye())

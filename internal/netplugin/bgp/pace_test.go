@@ -45,9 +45,9 @@ func TestPaced(t *testing.T) {
 			changed.Ring()
 		}
 		expect("1.3 s of changes", 10)
-		<-time.After(lookEvery + 31*time.Millisecond) // from the end of the look that runs
+		<-time.After(readInterval + 31*time.Millisecond) // from the end of the look that runs
 		expect("the last of them", 1)
-		<-time.After(2 * lookEvery)
+		<-time.After(2 * readInterval)
 		expect("quiet", 0)
 
 		changed.Ring()
@@ -58,7 +58,7 @@ func TestPaced(t *testing.T) {
 		<-time.After(31 * time.Millisecond)
 		changed.Ring()
 		expect("what follows from it", 1)
-		<-time.After(hurry)
+		<-time.After(immediateFor)
 		looks = nil
 		changed.Ring()
 		<-time.After(31 * time.Millisecond)

@@ -188,7 +188,7 @@ func (r *router) listen(conn net.Conn) {
 			r.notified = body
 		}
 		r.mu.Unlock()
-		r.changes.Tell()
+		r.changes.Notify()
 	}
 }
 

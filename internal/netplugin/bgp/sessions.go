@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	notYet       = "not connected yet"
-	noConnection = "no connection: "
+	neverConnected = "not connected yet"
+	noConnection   = "no connection: "
 )
 
 // session is what is remembered of a neighbor's.
@@ -28,7 +28,7 @@ type session struct {
 	flaps   uint64
 	down    time.Time // when it ended last
 	why     string    // it ended then
-	trouble string    // why there is none now
+	problem string    // why there is none now
 	failed  string    // what BFD said, of the end that follows
 }
 
@@ -44,7 +44,7 @@ func newSessions() *sessions { return &sessions{of: map[netip.Addr]*session{}} }
 func (s *sessions) add(n Neighbor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.of[n.Address] = &session{cfg: n, since: time.Now(), trouble: notYet}
+	s.of[n.Address] = &session{cfg: n, since: time.Now(), problem: neverConnected}
 }
 
 // change tells whether the neighbor was beyond its limit.
@@ -91,14 +91,14 @@ func (s *sessions) event(st apiutil.PeerState, at time.Time) bool {
 	why := of.sentence(st)
 	switch {
 	case up && !of.up:
-		of.trouble, of.failed = "", ""
+		of.problem, of.failed = "", ""
 	case up:
 		return false
 	case of.up:
 		of.flaps++
-		of.down, of.why, of.trouble, of.failed = at, why, why, ""
+		of.down, of.why, of.problem, of.failed = at, why, why, ""
 	case why != "":
-		of.trouble = why
+		of.problem = why
 	}
 	if of.up == up {
 		return false
@@ -133,8 +133,8 @@ func (of *session) sentence(st apiutil.PeerState) string {
 	case api.PeerState_DISCONNECT_REASON_BAD_PEER_AS:
 		return of.wrongAS()
 	case api.PeerState_DISCONNECT_REASON_INVALID_MSG:
-		if of.trouble != "" {
-			return of.trouble // the log told what
+		if of.problem != "" {
+			return of.problem // the log told what
 		}
 		return "it sent what is no BGP"
 	case api.PeerState_DISCONNECT_REASON_HARD_RESET:
@@ -149,8 +149,8 @@ func (of *session) wrongAS() string {
 	return fmt.Sprintf("its AS number is not %d, as configured", of.cfg.AS)
 }
 
-// hear takes what the library logs about a neighbor.
-func (s *sessions) hear(neighbor netip.Addr, message string, attrs map[string]slog.Value) {
+// readLog takes what the library logs about a neighbor.
+func (s *sessions) readLog(neighbor netip.Addr, message string, attrs map[string]slog.Value) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.of[neighbor]
@@ -171,57 +171,57 @@ func (s *sessions) hear(neighbor netip.Addr, message string, attrs map[string]sl
 	}
 	switch message {
 	case "failed to connect":
-		of.trouble = noConnection + attrs["Error"].String()
-		if strings.HasSuffix(of.trouble, "i/o timeout") { // as when the kernel drops what is not signed, or signed otherwise
-			of.trouble += ": it is not there, or has another password"
+		of.problem = noConnection + attrs["Error"].String()
+		if strings.HasSuffix(of.problem, "i/o timeout") { // as when the kernel drops what is not signed, or signed otherwise
+			of.problem += ": it is not there, or has another password"
 		}
 	case "sent notification":
 		c, sub := code()
 		what := bgp.NewNotificationErrorCode(c, sub).String()
 		switch {
 		case c == bgp.BGP_ERROR_OPEN_MESSAGE_ERROR && sub == bgp.BGP_ERROR_SUB_BAD_PEER_AS:
-			of.trouble = of.wrongAS()
+			of.problem = of.wrongAS()
 		case c == bgp.BGP_ERROR_MESSAGE_HEADER_ERROR:
-			of.trouble = "it sent what is no BGP: " + what
+			of.problem = "it sent what is no BGP: " + what
 		default:
-			of.trouble = "ended by this host: " + what
+			of.problem = "ended by this host: " + what
 		}
 	case "received notification":
 		c, sub := code()
-		of.trouble = "ended by the neighbor: " + bgp.NewNotificationErrorCode(c, sub).String()
+		of.problem = "ended by the neighbor: " + bgp.NewNotificationErrorCode(c, sub).String()
 	case "outgoing connection IO error":
-		of.trouble = "it took the connection and ended it: " + attrs["reason"].String()
+		of.problem = "it took the connection and ended it: " + attrs["reason"].String()
 	case "outgoing connection established":
-		if of.trouble != notYet && !strings.HasPrefix(of.trouble, noConnection) {
+		if of.problem != neverConnected && !strings.HasPrefix(of.problem, noConnection) {
 			return // what came of the last one says more
 		}
-		of.trouble = "it took the connection and said nothing yet"
+		of.problem = "it took the connection and said nothing yet"
 	case "Session will be reset due to malformed BGP Header", "Session will be reset due to malformed BGP message":
-		of.trouble = "it sent what is no BGP: " + attrs["Error"].String()
+		of.problem = "it sent what is no BGP: " + attrs["Error"].String()
 	}
 }
 
-// heardMessages are those of the library's log that hear knows.
-var heardMessages = map[string]bool{
+// logMessages are those of the library's log that hear knows.
+var logMessages = map[string]bool{
 	"Expired": true, "Remote peer signaled BFD down": true, "failed to connect": true, "sent notification": true, "received notification": true,
 	"outgoing connection IO error": true, "outgoing connection established": true,
 	"Session will be reset due to malformed BGP Header": true, "Session will be reset due to malformed BGP message": true,
 }
 
-// gossip is the handler of the library's log: it listens for what is said about
+// libraryLog is the handler of the library's log: it listens for what is said about
 // neighbors and passes warnings on.
-type gossip struct {
+type libraryLog struct {
 	inner    slog.Handler
 	neighbor string
 	tell     func(neighbor netip.Addr, message string, attrs map[string]slog.Value)
 }
 
 // Enabled tells that all is listened to.
-func (*gossip) Enabled(context.Context, slog.Level) bool { return true }
+func (*libraryLog) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle takes one record.
-func (g *gossip) Handle(ctx context.Context, r slog.Record) error {
-	if heardMessages[r.Message] {
+func (g *libraryLog) Handle(ctx context.Context, r slog.Record) error {
+	if logMessages[r.Message] {
 		attrs, neighbor := map[string]slog.Value{}, g.neighbor
 		r.Attrs(func(a slog.Attr) bool {
 			attrs[a.Key] = a.Value
@@ -242,7 +242,7 @@ func (g *gossip) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs remembers whom a logger is about.
-func (g *gossip) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (g *libraryLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	out := *g
 	out.inner = g.inner.WithAttrs(attrs)
 	for _, a := range attrs {
@@ -254,7 +254,7 @@ func (g *gossip) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // WithGroup begins a group.
-func (g *gossip) WithGroup(name string) slog.Handler {
+func (g *libraryLog) WithGroup(name string) slog.Handler {
 	out := *g
 	out.inner = g.inner.WithGroup(name)
 	return &out

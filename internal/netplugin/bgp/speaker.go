@@ -21,8 +21,8 @@ var errClosed = model.Errorf(model.ErrUnavailable, "the BGP speaker is closed")
 // in detection times: a neighbor without BFD must get its session too.
 const bfdWait = 8
 
-// goodbyeWait is how long a speaker that ends waits for its notifications to be sent.
-const goodbyeWait = 2 * time.Second
+// notificationTimeout is how long a speaker that ends waits for its notifications to be sent.
+const notificationTimeout = 2 * time.Second
 
 // Options are what a speaker needs besides its configuration.
 type Options struct {
@@ -38,7 +38,7 @@ type Speaker struct {
 	sessions *sessions
 	learner  *learner
 
-	mu        turn // over all below
+	mu        ctxMutex // over all below
 	closed    bool
 	cfg       Config
 	bgp       *server.BgpServer
@@ -49,10 +49,10 @@ type Speaker struct {
 	refused   map[string]string
 }
 
-// turn is a mutex that is waited for with a context.
-type turn chan struct{}
+// ctxMutex is a mutex that is waited for with a context.
+type ctxMutex chan struct{}
 
-func (t turn) lock(ctx context.Context) error {
+func (t ctxMutex) lock(ctx context.Context) error {
 	select {
 	case t <- struct{}{}:
 		return nil
@@ -61,7 +61,7 @@ func (t turn) lock(ctx context.Context) error {
 	}
 }
 
-func (t turn) unlock() { <-t }
+func (t ctxMutex) unlock() { <-t }
 
 // Start makes a speaker that lives until Close. Errors are of kind
 // model.ErrInvalid (the configuration), or model.ErrUnavailable (an address
@@ -71,7 +71,7 @@ func Start(ctx context.Context, cfg Config, opts Options) (*Speaker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Speaker{log: opts.Log, sessions: newSessions(), learner: newLearner(), mu: make(turn, 1)}
+	s := &Speaker{log: opts.Log, sessions: newSessions(), learner: newLearner(), mu: make(ctxMutex, 1)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -85,7 +85,7 @@ func Start(ctx context.Context, cfg Config, opts Options) (*Speaker, error) {
 func (s *Speaker) begin(ctx context.Context, cfg Config, restarting bool) error {
 	level := &slog.LevelVar{}
 	level.Set(slog.LevelDebug)
-	s.bgp = server.NewBgpServer(server.LoggerOption(slog.New(&gossip{inner: s.log.Handler(), tell: s.sessions.hear}), level))
+	s.bgp = server.NewBgpServer(server.LoggerOption(slog.New(&libraryLog{inner: s.log.Handler(), tell: s.sessions.readLog}), level))
 	go s.bgp.Serve() // end ends it
 	s.cfg, s.announced = cfg, nil
 	follow, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -103,7 +103,7 @@ func (s *Speaker) begin(ctx context.Context, cfg Config, restarting bool) error 
 	if err := s.bgp.StartBgp(ctx, &api.StartBgpRequest{Global: global}); err != nil {
 		return fail("start the BGP speaker", err)
 	}
-	if err := s.tellOwnOnly(ctx); err != nil {
+	if err := s.exportOwnOnly(ctx); err != nil {
 		return fail("set what is announced", err)
 	}
 	s.learner.begin(s.bgp, cfg)
@@ -128,9 +128,9 @@ func (s *Speaker) begin(ctx context.Context, cfg Config, restarting bool) error 
 	return nil
 }
 
-// tellOwnOnly has neighbors told of the host's own prefixes alone: a host is no
+// exportOwnOnly has neighbors told of the host's own prefixes alone: a host is no
 // way from one of them to another.
-func (s *Speaker) tellOwnOnly(ctx context.Context) error {
+func (s *Speaker) exportOwnOnly(ctx context.Context) error {
 	own := &api.Policy{Name: "own", Statements: []*api.Statement{{
 		Name:       "own",
 		Conditions: &api.Conditions{RouteType: api.Conditions_ROUTE_TYPE_LOCAL},
@@ -272,11 +272,11 @@ func (s *Speaker) Close(ctx context.Context, restart bool) error {
 	return s.end(ctx, restart)
 }
 
-// sayGoodbye has all sessions end by a notification, and waits until they have, or for
-// goodbyeWait. StopBgp alone closes connections that neighbors began while their
+// notifyNeighbors has all sessions end by a notification, and waits until they have, or for
+// notificationTimeout. StopBgp alone closes connections that neighbors began while their
 // notifications are still to be sent, so that neighbors would keep the routes (gobgp v4.8).
-func (s *Speaker) sayGoodbye(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, goodbyeWait)
+func (s *Speaker) notifyNeighbors(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, notificationTimeout)
 	defer cancel()
 	for _, n := range s.cfg.Neighbors {
 		_ = s.bgp.DisablePeer(ctx, &api.DisablePeerRequest{Address: n.Address.String()}) // one that was not added has no session
@@ -302,7 +302,7 @@ func (s *Speaker) sayGoodbye(ctx context.Context) {
 // end stops the library's server and what follows it.
 func (s *Speaker) end(ctx context.Context, restart bool) error {
 	if !restart {
-		s.sayGoodbye(ctx)
+		s.notifyNeighbors(ctx)
 	}
 	done := make(chan error, 1)
 	srv := s.bgp

@@ -153,7 +153,7 @@ func TestAnnounceOnlyTheDifference(t *testing.T) {
 		t.Errorf("%d updates for two changes, then three", n)
 	}
 	one.mu.Unlock()
-	if st := h.peer("127.0.0.3", "one announced", func(p PeerState) bool { return p.Announced == 1 }); !established(st) || st.Trouble != "" {
+	if st := h.peer("127.0.0.3", "one announced", func(p PeerState) bool { return p.Announced == 1 }); !established(st) || st.Problem != "" {
 		t.Errorf("state %+v", st)
 	}
 }
@@ -303,8 +303,8 @@ func TestPrefixLimit(t *testing.T) {
 	one.until("the limit's notification", func() bool {
 		return one.notified != nil && one.notified.ErrorCode == 6 && one.notified.ErrorSubcode == 1
 	})
-	st := h.peer("127.0.0.2", "the limit", func(p PeerState) bool { return p.State == Limit && p.Trouble != "" })
-	if want := "it announced more than 10 prefixes of one family"; !strings.Contains(st.Trouble, want) || !strings.Contains(st.WhyDown, want) {
+	st := h.peer("127.0.0.2", "the limit", func(p PeerState) bool { return p.State == Limit && p.Problem != "" })
+	if want := "it announced more than 10 prefixes of one family"; !strings.Contains(st.Problem, want) || !strings.Contains(st.WhyDown, want) {
 		t.Errorf("state %+v", st)
 	}
 	h.learns(map[string]string{"10.2.0.0/16": "10.9.0.3"})
@@ -320,7 +320,7 @@ func TestPrefixLimit(t *testing.T) {
 	one.hangUp()
 	one.dial(h.at)
 	one.tell(way{hop: "10.9.0.2"}, many...)
-	h.peer("127.0.0.2", "eleven", func(p PeerState) bool { return p.Accepted == 11 && established(p) && p.Trouble == "" })
+	h.peer("127.0.0.2", "eleven", func(p PeerState) bool { return p.Accepted == 11 && established(p) && p.Problem == "" })
 }
 
 // A neighbor may tell much, and one that tells a million prefixes is stopped early.

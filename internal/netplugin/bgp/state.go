@@ -31,7 +31,7 @@ type PeerState struct {
 	AS        uint32     `json:"as"`
 	State     string     `json:"state"` // RFC 4271's in lower case, or "limit": closed for its limit of prefixes
 	Since     time.Time  `json:"since"` // when the session began, or since when there is none
-	Trouble   string     `json:"trouble,omitempty"`
+	Problem   string     `json:"trouble,omitempty"`
 	Down      time.Time  `json:"lastDown,omitzero"`
 	WhyDown   string     `json:"lastDownWhy,omitempty"`
 	Flaps     uint64     `json:"flaps"`                // sessions that ended
@@ -103,7 +103,7 @@ func (s *sessions) state(a netip.Addr) (PeerState, bool) {
 	if of == nil {
 		return PeerState{}, false
 	}
-	return PeerState{Address: a, AS: of.cfg.AS, Since: of.since, Trouble: of.trouble, Down: of.down, WhyDown: of.why, Flaps: of.flaps}, true
+	return PeerState{Address: a, AS: of.cfg.AS, Since: of.since, Problem: of.problem, Down: of.down, WhyDown: of.why, Flaps: of.flaps}, true
 }
 
 // fill adds what the library and the learner know.

@@ -27,7 +27,7 @@ func TestFilter(t *testing.T) {
 		"50.1.1.201/32": ReasonProtected, "50.1.1.128/25": ReasonProtected, "50.1.1.0/24": ReasonProtected, "fd50::201/128": ReasonProtected,
 		"50.1.0.0/16": "", "50.1.2.0/24": "", "fd50::/32": "", "2000::/3": "",
 	} {
-		if got := f.refuses(netip.MustParsePrefix(p)); got != want {
+		if got := f.whyRefused(netip.MustParsePrefix(p)); got != want {
 			t.Errorf("%s: %q, want %q", p, got, want)
 		}
 	}
@@ -104,9 +104,9 @@ contiv_netplugin_bgp_session_up{neighbor="127.0.0.2"} 1
 
 // Of equally good ways a route has each once, and so many at most.
 func TestBest(t *testing.T) {
-	var all []heard
+	var all []learnedPath
 	for i := range 3 * maxHops {
-		all = append(all, heard{hop: netip.AddrFrom4([4]byte{10, 9, 0, byte(i / 2)}), neighbor: netip.AddrFrom4([4]byte{10, 8, 0, byte(i)})})
+		all = append(all, learnedPath{hop: netip.AddrFrom4([4]byte{10, 9, 0, byte(i / 2)}), neighbor: netip.AddrFrom4([4]byte{10, 8, 0, byte(i)})})
 	}
 	if got := best(all); len(got) != maxHops || got[1].Address == got[0].Address {
 		t.Errorf("%d ways: %v", len(got), got)

@@ -107,7 +107,7 @@ func (h handler) answer(from net.Addr, r *dns.Msg, limit int) *dns.Msg {
 		return fail(dns.RcodeRefused)
 	}
 	if h.loop.isProbe(q.Name) {
-		h.sawLoop()
+		h.reportLoop()
 		return fail(dns.RcodeServerFailure)
 	}
 	if h.local(who, q, m, limit) {
@@ -129,7 +129,7 @@ func addrOf(a net.Addr) netip.Addr {
 }
 
 // local answers what belongs to the asker's tenant and tells whether it did.
-func (h handler) local(who asker, q dns.Question, m *dns.Msg, limit int) bool {
+func (h handler) local(who dnsClient, q dns.Question, m *dns.Msg, limit int) bool {
 	name := strings.TrimSuffix(dns.CanonicalName(q.Name), ".")
 	if addr, ok := parseReverse(name); ok {
 		return h.localReverse(who, q, addr, m)
@@ -173,7 +173,7 @@ func addrRecord(name string, a netip.Addr) dns.RR {
 
 // putPorts answers with where a service has the ports that were asked for (RFC 2782),
 // its addresses beside.
-func (h handler) putPorts(q dns.Question, f found, m *dns.Msg) {
+func (h handler) putPorts(q dns.Question, f lookupResult, m *dns.Msg) {
 	if len(f.ports) == 0 {
 		return
 	}
@@ -205,7 +205,7 @@ func (h handler) negative(exists bool, apex string, m *dns.Msg) {
 	}}
 }
 
-func (h handler) localReverse(who asker, q dns.Question, addr netip.Addr, m *dns.Msg) bool {
+func (h handler) localReverse(who dnsClient, q dns.Question, addr netip.Addr, m *dns.Msg) bool {
 	names, ours := h.names.reverse(who, addr)
 	if !ours {
 		return false

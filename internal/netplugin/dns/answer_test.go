@@ -409,7 +409,7 @@ func TestConnections(t *testing.T) {
 			_ = c.Close() // a test's end
 		}
 	}()
-	for i := range maxConnsPerAsker {
+	for i := range maxConnsPerClient {
 		c := open()
 		all = append(all, c)
 		if !works(c) {

@@ -13,9 +13,9 @@ import (
 const (
 	cacheBytes     = 4 << 20 // of messages as on the wire, with entryCost for each
 	entryCost      = 300     // what an entry takes beside its message
-	cacheLongest   = time.Hour
+	maxCacheTime   = time.Hour
 	negativeLimit  = 5 * time.Minute // RFC 2308 section 5 recommends hours at most
-	maxTTL         = uint32(cacheLongest / time.Second)
+	maxTTL         = uint32(maxCacheTime / time.Second)
 	maxNegativeTTL = uint32(negativeLimit / time.Second)
 )
 

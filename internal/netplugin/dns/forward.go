@@ -25,7 +25,7 @@ const (
 	totalTimeout = 3600 * time.Millisecond
 	rounds       = 2
 	maxForwards  = 512 // questions under way
-	maxPerAsker  = 64  // questions under way of one container
+	maxPerClient = 64  // questions under way of one container
 )
 
 // chosen is the server that the sender of a question chose for itself, as by
@@ -43,13 +43,13 @@ func (h handler) chosen(from net.Addr) netip.AddrPort {
 		who = a.AddrPort()
 	}
 	who = netip.AddrPortFrom(who.Addr().Unmap(), who.Port())
-	at := h.upstreams.where(who.Addr())
+	at := h.upstreams.listenAddress(who.Addr())
 	to, err := h.cfg.Asked(from.Network(), who, at)
 	if err != nil {
 		h.cfg.Log.Debug("the server that a query was sent to is unknown: the host's resolvers are asked", "error", err)
 		return netip.AddrPort{}
 	}
-	if to.Addr() == at.Addr() || to.Addr() == desired.RouterAddr || h.upstreams.are(to.Addr()) {
+	if to.Addr() == at.Addr() || to.Addr() == desired.RouterAddr || h.upstreams.isUpstream(to.Addr()) {
 		return netip.AddrPort{}
 	}
 	return to
@@ -57,7 +57,7 @@ func (h handler) chosen(from net.Addr) netip.AddrPort {
 
 // forward answers from the cache or asks resolvers, the chosen one first if there
 // is one. m is the reply to r as far as it is known.
-func (h handler) forward(ctx context.Context, who asker, chosen netip.AddrPort, r, m *dns.Msg) *dns.Msg {
+func (h handler) forward(ctx context.Context, who dnsClient, chosen netip.AddrPort, r, m *dns.Msg) *dns.Msg {
 	opt := r.IsEdns0()
 	q := question{
 		server: chosen,
@@ -96,7 +96,7 @@ func (h handler) askOnce(ctx context.Context, q question) *dns.Msg {
 		if err != nil {
 			h.count.failures.Add(1)
 			h.cfg.Log.Debug("a DNS query is not answered", "name", q.name, "type", dns.TypeToString[q.qtype], "error", err)
-			h.lookForLoop(ctx)
+			h.probeLoop(ctx)
 			return nil, err
 		}
 		h.cache.put(q, m)
@@ -189,17 +189,17 @@ func roundTrip(ctx context.Context, c dns.Client, r *dns.Msg, to netip.AddrPort)
 	return m, err
 }
 
-// underWay bounds the questions that wait for resolvers.
-type underWay struct {
+// forwardLimit bounds the questions that wait for resolvers.
+type forwardLimit struct {
 	mu    sync.Mutex
 	total int
 	by    map[netip.Addr]int
 }
 
-func (u *underWay) begin(a netip.Addr) bool {
+func (u *forwardLimit) begin(a netip.Addr) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.total >= maxForwards || u.by[a] >= maxPerAsker {
+	if u.total >= maxForwards || u.by[a] >= maxPerClient {
 		return false
 	}
 	u.total++
@@ -207,7 +207,7 @@ func (u *underWay) begin(a netip.Addr) bool {
 	return true
 }
 
-func (u *underWay) end(a netip.Addr) {
+func (u *forwardLimit) end(a netip.Addr) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.total--
@@ -220,9 +220,9 @@ func (u *underWay) end(a netip.Addr) {
 // container that is a resolver itself, say. It costs nothing while they answer:
 // a loop never does.
 type loop struct {
-	mu    sync.Mutex
-	name  string // of the probe; random
-	asked time.Time
+	mu       sync.Mutex
+	name     string // of the probe; random
+	probedAt time.Time
 }
 
 const (
@@ -239,18 +239,18 @@ func (l *loop) isProbe(name string) bool {
 	return l.name != "" && strings.EqualFold(name, l.name)
 }
 
-// lookForLoop asks the resolvers for a name that only this server knows, unless
+// probeLoop asks the resolvers for a name that only this server knows, unless
 // they were asked for it lately.
-func (h handler) lookForLoop(ctx context.Context) {
+func (h handler) probeLoop(ctx context.Context) {
 	now := h.cfg.now()
 	h.loop.mu.Lock()
-	if !h.loop.asked.IsZero() && now.Sub(h.loop.asked) < probeEvery {
+	if !h.loop.probedAt.IsZero() && now.Sub(h.loop.probedAt) < probeEvery {
 		h.loop.mu.Unlock()
 		return
 	}
 	var b [12]byte
 	_, _ = rand.Read(b[:]) // never fails
-	h.loop.asked, h.loop.name = now, hex.EncodeToString(b[:])+loopSuffix
+	h.loop.probedAt, h.loop.name = now, hex.EncodeToString(b[:])+loopSuffix
 	name := h.loop.name
 	h.loop.mu.Unlock()
 	h.work.Go(func() {
@@ -261,7 +261,7 @@ func (h handler) lookForLoop(ctx context.Context) {
 	})
 }
 
-func (h handler) sawLoop() {
+func (h handler) reportLoop() {
 	h.count.loops.Add(1)
 	h.cfg.Log.Error("a resolver of this host asks the containers' name server, which asks that resolver: names outside the cluster cannot be resolved;"+
 		" give another resolver with --dns-upstream, or correct the host's", "resolvers", h.upstreams.get())

@@ -224,7 +224,7 @@ func TestOnce(t *testing.T) {
 	})
 	b := serve(t, Config{Upstreams: []netip.AddrPort{up.addr}})
 	var all sync.WaitGroup
-	for range maxPerAsker {
+	for range maxPerClient {
 		all.Go(func() {
 			if m, err := b.query("udp", blue1, new(dns.Msg).SetQuestion("a.example.", dns.TypeA)); err != nil || text(m) != "NOERROR 192.0.2.7" {
 				t.Errorf("%v %v", m, err)
@@ -235,7 +235,7 @@ func TestOnce(t *testing.T) {
 		b.underWay.mu.Lock()
 		n := b.underWay.by[blue1]
 		b.underWay.mu.Unlock()
-		if n == maxPerAsker {
+		if n == maxPerClient {
 			break
 		}
 		if time.Now().After(deadline) {

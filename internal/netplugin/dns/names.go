@@ -22,12 +22,12 @@ type names struct {
 	dns    desired.DNS
 	ports  desired.Map[string, *desired.Port]
 	nets   desired.Map[model.NetworkID, *desired.Network]
-	askers map[netip.Addr]asker
+	askers map[netip.Addr]dnsClient
 	zones  map[model.TenantName]*zone
 }
 
-// asker is a local port, known by the source address of its questions.
-type asker struct {
+// dnsClient is a local port, known by the source address of its questions.
+type dnsClient struct {
 	addr    netip.Addr
 	network model.NetworkKey
 }
@@ -52,7 +52,7 @@ const (
 var kindText = [kinds]string{"service", "group", "container"}
 
 func newNames() *names {
-	return &names{askers: map[netip.Addr]asker{}, zones: map[model.TenantName]*zone{}}
+	return &names{askers: map[netip.Addr]dnsClient{}, zones: map[model.TenantName]*zone{}}
 }
 
 // update follows a picture.
@@ -74,17 +74,17 @@ func (n *names) update(h desired.Host) {
 			z.subnets[c.Key] = c.New
 		}
 	}
-	moved := map[netip.Addr]asker{}
+	moved := map[netip.Addr]dnsClient{}
 	for c := range h.Ports.Diff(n.ports) {
 		if c.Had {
-			for _, a := range asksFrom(n.nets, c.Old) {
+			for _, a := range clientAddresses(n.nets, c.Old) {
 				delete(n.askers, a)
 			}
 		}
 		if c.Has {
-			for _, a := range asksFrom(h.Networks, c.New) {
+			for _, a := range clientAddresses(h.Networks, c.New) {
 				if a.IsValid() {
-					moved[a] = asker{a, c.New.Endpoint.Network}
+					moved[a] = dnsClient{a, c.New.Endpoint.Network}
 				}
 			}
 		}
@@ -98,9 +98,9 @@ func (n *names) update(h desired.Host) {
 	n.dns, n.ports, n.nets = h.DNS, h.Ports, h.Networks
 }
 
-// asksFrom are the addresses by which the host's stack knows a port: its private ones,
+// clientAddresses are the addresses by which the host's stack knows a port: its private ones,
 // or on a native network its own.
-func asksFrom(nets desired.Map[model.NetworkID, *desired.Network], p *desired.Port) []netip.Addr {
+func clientAddresses(nets desired.Map[model.NetworkID, *desired.Network], p *desired.Port) []netip.Addr {
 	if n, ok := nets.Get(p.Network); ok && n.Routed && !p.PrivateNumber().IsValid() {
 		return []netip.Addr{p.IPv4, p.IPv6}
 	}
@@ -165,16 +165,16 @@ func drop[K comparable](m map[K][]*desired.DNSRecord, k K, r *desired.DNSRecord)
 	}
 }
 
-// asker finds the local port with a source address.
-func (n *names) asker(addr netip.Addr) (asker, bool) {
+// dnsClient finds the local port with a source address.
+func (n *names) asker(addr netip.Addr) (dnsClient, bool) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	a, ok := n.askers[addr]
 	return a, ok
 }
 
-// found is the result of looking a name up for one tenant.
-type found struct {
+// lookupResult is the result of looking a name up for one tenant.
+type lookupResult struct {
 	exists bool         // the name exists, with or without addresses of this family
 	ours   bool         // the name belongs to the tenant: no resolver is asked
 	apex   string       // of the zone that the name is in, without the last dot
@@ -190,12 +190,12 @@ type found struct {
 // most limit of its addresses of one family. Where it has addresses on the
 // asker's network, only those count: an endpoint of another network may be out
 // of reach.
-func (n *names) find(a asker, name string, v6 bool, limit int) found {
+func (n *names) find(a dnsClient, name string, v6 bool, limit int) lookupResult {
 	tenant := strings.ToLower(string(a.network.Tenant))
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	z := n.zones[a.network.Tenant]
-	f := found{apex: name}
+	f := lookupResult{apex: name}
 	list := z.list(name)
 	if rel, ok := strings.CutSuffix(name, "."+tenant); ok {
 		f.ours, f.apex = true, tenant
@@ -234,7 +234,7 @@ var srvProtocols = map[string]model.Protocol{"_tcp": model.ProtoTCP, "_udp": mod
 
 // findPorts looks _PORT._PROTOCOL.SERVICE up, where PORT is a port's name or number.
 // A service's own is any name of that form.
-func (z *zone) findPorts(f *found, name, tenant string) {
+func (z *zone) findPorts(f *lookupResult, name, tenant string) {
 	part := strings.SplitN(name, ".", 3)
 	if z == nil || len(part) < 3 || !strings.HasPrefix(part[0], "_") {
 		return
@@ -280,7 +280,7 @@ func (z *zone) list(name string) []*desired.DNSRecord {
 
 // reverse returns the names of an address, sorted, with the tenant's behind each;
 // ours tells whether the address lies in one of the tenant's networks.
-func (n *names) reverse(a asker, addr netip.Addr) (out []string, ours bool) {
+func (n *names) reverse(a dnsClient, addr netip.Addr) (out []string, ours bool) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	z := n.zones[a.network.Tenant]

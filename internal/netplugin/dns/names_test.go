@@ -15,7 +15,7 @@ func TestAskers(t *testing.T) {
 	plain, native := model.NetworkKey{Tenant: "default", Name: "plain"}, model.NetworkKey{Tenant: "default", Name: "native"}
 	nets := desired.Map[model.NetworkID, *desired.Network]{}.
 		Set(1, &desired.Network{ID: 1, Key: plain}).Set(2, &desired.Network{ID: 2, Key: native, Routed: true})
-	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
+	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	port := func(id model.EndpointID, n model.NetworkKey, number, own4, own6 string) *desired.Port {
 		p := &desired.Port{IfName: string(id), Network: 1, Endpoint: model.EndpointKey{Network: n, ID: id}}
 		if n == native {
@@ -92,7 +92,7 @@ func TestNamesLeave(t *testing.T) {
 	key := func(id model.EndpointID) desired.DNSKey {
 		return desired.DNSKey{Endpoint: model.EndpointKey{Network: network, ID: id}}
 	}
-	who := asker{addr: netip.MustParseAddr("172.19.0.9"), network: network}
+	who := dnsClient{addr: netip.MustParseAddr("172.19.0.9"), network: network}
 	n := newNames()
 	var h desired.Host
 	for _, x := range []struct {

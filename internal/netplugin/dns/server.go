@@ -39,7 +39,7 @@ type Server struct {
 	cache     *cache
 	upstreams *upstreams
 	flights   singleflight.Group
-	underWay  underWay
+	underWay  forwardLimit
 	loop      loop
 	count     counters
 	work      sync.WaitGroup // beside the answers
@@ -53,7 +53,7 @@ func New(cfg Config) *Server {
 	if cfg.ResolvConf == "" {
 		cfg.ResolvConf = ResolvConf
 	}
-	s := &Server{cfg: cfg, names: newNames(), cache: newCache(cacheBytes, cfg.now), underWay: underWay{by: map[netip.Addr]int{}}}
+	s := &Server{cfg: cfg, names: newNames(), cache: newCache(cacheBytes, cfg.now), underWay: forwardLimit{by: map[netip.Addr]int{}}}
 	s.upstreams = &upstreams{fixed: cfg.Upstreams, path: cfg.ResolvConf, now: cfg.now, log: cfg.Log, changed: s.cache.clear}
 	return s
 }
@@ -181,8 +181,8 @@ func (s *Server) accept(h dns.Header) dns.MsgAcceptAction {
 
 // The bounds of TCP connections.
 const (
-	maxConns         = 256
-	maxConnsPerAsker = 16
+	maxConns          = 256
+	maxConnsPerClient = 16
 )
 
 // connLimit is a listener that closes connections from addresses that are no local
@@ -191,11 +191,11 @@ type connLimit struct {
 	net.Listener
 	names *names
 
-	open *transport.Places
+	open *transport.Slots
 }
 
 func newConnLimit(l net.Listener, n *names) *connLimit {
-	return &connLimit{Listener: l, names: n, open: transport.NewPlaces(maxConns, maxConnsPerAsker)}
+	return &connLimit{Listener: l, names: n, open: transport.NewSlots(maxConns, maxConnsPerClient)}
 }
 
 // Accept implements net.Listener.
@@ -207,7 +207,7 @@ func (l *connLimit) Accept() (net.Conn, error) {
 		}
 		addr := addrOf(c.RemoteAddr())
 		if _, ok := l.names.asker(addr); ok {
-			if free, ok := l.open.Take(netip.PrefixFrom(addr, addr.BitLen())); ok {
+			if free, ok := l.open.Acquire(netip.PrefixFrom(addr, addr.BitLen())); ok {
 				return &limitedConn{Conn: c, free: free}, nil
 			}
 		}

@@ -69,7 +69,7 @@ func (u *upstreams) get() []netip.AddrPort {
 			problem = err.Error()
 		}
 	}
-	list, problem = u.withoutSelf(list, problem)
+	list, problem = u.excludeSelf(list, problem)
 	if len(list) == 0 && problem == "" {
 		problem = "no resolver is listed"
 	}
@@ -84,7 +84,7 @@ func (u *upstreams) get() []netip.AddrPort {
 	return list
 }
 
-func (u *upstreams) withoutSelf(list []netip.AddrPort, problem string) ([]netip.AddrPort, string) {
+func (u *upstreams) excludeSelf(list []netip.AddrPort, problem string) ([]netip.AddrPort, string) {
 	out := slices.DeleteFunc(slices.Clone(list), func(a netip.AddrPort) bool {
 		for _, self := range u.self {
 			if a == self || a == netip.AddrPortFrom(self.Addr(), Port) { // what is sent there comes here
@@ -104,9 +104,9 @@ func (u *upstreams) listen(at ...netip.AddrPort) {
 	u.self, u.read = at, false
 }
 
-// where is the address on which the server listens for a client; zero = none of the
+// listenAddress is the address on which the server listens for a client; zero = none of the
 // client's family.
-func (u *upstreams) where(from netip.Addr) netip.AddrPort {
+func (u *upstreams) listenAddress(from netip.Addr) netip.AddrPort {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, a := range u.self {
@@ -117,9 +117,9 @@ func (u *upstreams) where(from netip.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// are reports whether a server is one of the host's resolvers: one that is asked, or one of
+// isUpstream reports whether a server is one of the host's resolvers: one that is asked, or one of
 // the file although a given list replaces the file's.
-func (u *upstreams) are(server netip.Addr) bool {
+func (u *upstreams) isUpstream(server netip.Addr) bool {
 	is := func(a netip.AddrPort) bool { return a.Addr() == server }
 	if slices.ContainsFunc(u.get(), is) {
 		return true

@@ -16,7 +16,7 @@ func TestDefaultRoute(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32")
 	b.in.Settings = settings()
 	b.in.Settings.RouterIP6 = prefix("fd50::2/64")
-	b.in.Desired.Private.WithIPv6()
+	b.in.Desired.HostNAT.WithIPv6()
 	b.start()
 	b.wayOut("50.1.1.200", map[string]string{"0.0.0.0/0": "50.1.1.210", "10.50.0.0/16": "50.1.1.210", "::/0": "fd50::210"})
 	without := map[string]string{"10.50.0.0/16": "50.1.1.210"}

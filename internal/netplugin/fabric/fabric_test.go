@@ -103,7 +103,7 @@ func TestOptions(t *testing.T) {
 	b.in.Settings = settings()
 	b.in.Settings.RouterIP6, b.in.Settings.NoBFD = prefix("fd50::2/64"), true
 	b.in.Settings.More = []model.BgpRouter{{Address: addr("fd50::200"), AS: 502}}
-	b.in.Desired.Private.WithIPv6()
+	b.in.Desired.HostNAT.WithIPv6()
 	port(&b.in.Desired, 5, network(1, "blue", model.EncapVLAN))
 	b.start()
 	r1 := b.peer("50.1.1.200", routerAS, bgp.Neighbor{}, map[string]string{"10.50.0.0/16": "50.1.1.210", "10.60.0.0/16": "50.1.1.210"})
@@ -129,7 +129,7 @@ func TestOptions(t *testing.T) {
 // What a neighbor is asked follows from the settings.
 func TestConfig(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32")
-	cfg := config(&model.Bgp{RouterIP: prefix("50.1.1.2/24"), AS: hostAS, Neighbor: addr("50.1.1.200"), NeighborAS: routerAS, Default: true}, &having{}, map[string]string{})
+	cfg := speakerConfig(&model.Bgp{RouterIP: prefix("50.1.1.2/24"), AS: hostAS, Neighbor: addr("50.1.1.200"), NeighborAS: routerAS, Default: true}, &hostPrefixes{}, map[string]string{})
 	if !cfg.Default || cfg.Neighbors[0].BFD == nil {
 		t.Fatalf("%+v", cfg)
 	}
@@ -186,7 +186,7 @@ func TestWrong(t *testing.T) {
 		b.heard(r)
 	}
 	good := b.in
-	b.set(func(in *Input) { in.Rivals = []model.HostName{"h0"} })
+	b.set(func(in *Input) { in.OtherTenants = []model.HostName{"h0"} })
 	silent("host h0 has the same router address")
 	b.set(func(in *Input) { *in = good; in.Desired.FwdMode = model.FwdBridge })
 	silent("forwarding mode bridge")
@@ -226,7 +226,7 @@ func TestWrong(t *testing.T) {
 
 // Of equal addresses of two tenants the one that was announced stays, else the first by name is.
 func TestChoose(t *testing.T) {
-	h := &having{}
+	h := &hostPrefixes{}
 	for _, tenant := range []model.TenantName{"amber", "blue", "blue"} {
 		h.add(Input{Settings: settings()}, nil, addr("10.1.1.5"), netip.Addr{}, tenant)
 	}

@@ -14,54 +14,54 @@ import (
 
 // Input is what this host is, as of a pass of the data plane.
 type Input struct {
-	Settings *model.Bgp       // nil = the host does not speak
-	Rivals   []model.HostName // hosts with the same router address, which come first
-	Desired  desired.Host     // as the data plane holds it
-	Refused  map[string]bool  // ports of it that the data plane could not make
-	Machines []netip.Addr     // of the cluster: hosts', the control plane's
-	Networks []netip.Prefix   // of the cluster: the subnets of all tenants' networks
-	VLANs    []model.Network  // of the cluster: those of encap vlan, in order
-	Routers  []netip.Prefix   // of the cluster: networks in which hosts speak BGP, and routers
-	Allowed  model.Prefixes   // what may be announced; none = what networks of cluster administrators have
-	Underlay []netip.Prefix   // this host's underlay, and its gateways and name servers
+	Settings     *model.Bgp       // nil = the host does not speak
+	OtherTenants []model.HostName // hosts with the same router address, which come first
+	Desired      desired.Host     // as the data plane holds it
+	Refused      map[string]bool  // ports of it that the data plane could not make
+	Machines     []netip.Addr     // of the cluster: hosts', the control plane's
+	Networks     []netip.Prefix   // of the cluster: the subnets of all tenants' networks
+	VLANs        []model.Network  // of the cluster: those of encap vlan, in order
+	Routers      []netip.Prefix   // of the cluster: networks in which hosts speak BGP, and routers
+	Allowed      model.Prefixes   // what may be announced; none = what networks of cluster administrators have
+	Underlay     []netip.Prefix   // this host's underlay, and its gateways and name servers
 }
 
-// had is a prefix that this host has.
-type had struct {
+// hostPrefix is a prefix that this host has.
+type hostPrefix struct {
 	bgp.Announcement
 	private netip.Addr // of the container whose address it is; zero = a service's
 }
 
-// having is what a host has, by a picture.
-type having struct {
-	private   string // the interface of egress; empty = there is none
-	device    string // the interface that gets routerip; empty = an uplink
-	all       []had
-	protected []netip.Prefix
-	networks  []netip.Prefix // of those, containers'
-	doubts    []doubt
-	withheld  []string // sentences, each beginning with the address that is not announced
+// hostPrefixes is what a host has, by a picture.
+type hostPrefixes struct {
+	private     string // the interface of egress; empty = there is none
+	device      string // the interface that gets routerip; empty = an uplink
+	all         []hostPrefix
+	protected   []netip.Prefix
+	networks    []netip.Prefix // of those, containers'
+	ambiguities []ambiguity
+	withheld    []string // sentences, each beginning with the address that is not announced
 }
 
-// doubt is a network of which this host tells addresses, and another tenant's with such
+// ambiguity is a network of which this host tells addresses, and another tenant's with such
 // addresses, of which other hosts may tell: none knows the other's containers.
-type doubt struct{ network, other model.NetworkKey }
+type ambiguity struct{ network, other model.NetworkKey }
 
-func (h *having) equal(o *having) bool {
-	return slices.Equal(h.doubts, o.doubts) && h.private == o.private && h.device == o.device && slices.Equal(h.all, o.all) && slices.Equal(h.withheld, o.withheld) && slices.Equal(h.protected, o.protected)
+func (h *hostPrefixes) equal(o *hostPrefixes) bool {
+	return slices.Equal(h.ambiguities, o.ambiguities) && h.private == o.private && h.device == o.device && slices.Equal(h.all, o.all) && slices.Equal(h.withheld, o.withheld) && slices.Equal(h.protected, o.protected)
 }
 
-// have works out what this host has. Only networks that are joined are spoken of: the
+// hostPrefixesOf works out what this host has. Only networks that are joined are spoken of: the
 // others' containers have a router of their own.
-func have(in Input) *having {
-	h := &having{}
+func hostPrefixesOf(in Input) *hostPrefixes {
+	h := &hostPrefixes{}
 	pic, b := in.Desired, in.Settings
 	h.device = pic.Router
 	if b == nil {
 		return h
 	}
-	if pic.Private != nil && pic.FwdMode == model.FwdRouting {
-		h.private = pic.Private.Interface
+	if pic.HostNAT != nil && pic.FwdMode == model.FwdRouting {
+		h.private = pic.HostNAT.Interface
 		told := map[model.NetworkID]*desired.Network{}
 		for name, port := range pic.Ports.All() {
 			n, ok := pic.Networks.Get(port.Network)
@@ -77,7 +77,7 @@ func have(in Input) *having {
 			}
 		}
 		for _, id := range slices.Sorted(maps.Keys(told)) {
-			h.doubt(told[id], in.VLANs)
+			h.noteAmbiguity(told[id], in.VLANs)
 		}
 		for key, s := range pic.Services.All() {
 			for _, a := range []netip.Addr{s.IPv4, s.IPv6} {
@@ -88,7 +88,7 @@ func have(in Input) *having {
 			}
 		}
 	}
-	slices.SortFunc(h.all, func(a, b had) int {
+	slices.SortFunc(h.all, func(a, b hostPrefix) int {
 		return cmp.Or(a.Prefix.Compare(b.Prefix), cmp.Compare(a.Tenant, b.Tenant), a.private.Compare(b.private))
 	})
 	slices.Sort(h.withheld)
@@ -96,11 +96,11 @@ func have(in Input) *having {
 	return h
 }
 
-// doubt notes the first network of another tenant that may have addresses of one.
-func (h *having) doubt(n *desired.Network, all []model.Network) {
+// ambiguity notes the first network of another tenant that may have addresses of one.
+func (h *hostPrefixes) noteAmbiguity(n *desired.Network, all []model.Network) {
 	for _, o := range all {
 		if o.Key.Tenant != n.Key.Tenant && (overlap(n.Subnet, o.Subnet) || overlap(n.Subnet6, o.Subnet6)) {
-			h.doubts = append(h.doubts, doubt{n.Key, o.Key})
+			h.ambiguities = append(h.ambiguities, ambiguity{n.Key, o.Key})
 			return
 		}
 	}
@@ -109,9 +109,9 @@ func (h *having) doubt(n *desired.Network, all []model.Network) {
 func overlap(a, b netip.Prefix) bool { return a.IsValid() && b.IsValid() && a.Overlaps(b) }
 
 // add notes an address of a network, which may be nil, unless it may not be announced.
-func (h *having) add(in Input, n *desired.Network, a, private netip.Addr, t model.TenantName) bool {
+func (h *hostPrefixes) add(in Input, n *desired.Network, a, private netip.Addr, t model.TenantName) bool {
 	b := in.Settings
-	if why := in.whyNot(n, a); why != "" {
+	if why := in.whyNotAnnounced(n, a); why != "" {
 		h.withheld = append(h.withheld, fmt.Sprintf("%s of tenant %s is not announced: %s", a, t, why))
 		return false
 	}
@@ -120,13 +120,13 @@ func (h *having) add(in Input, n *desired.Network, a, private netip.Addr, t mode
 		hop = b.RouterIP6.Addr()
 	}
 	if hop.IsValid() {
-		h.all = append(h.all, had{bgp.Announcement{Prefix: netip.PrefixFrom(a, a.BitLen()), NextHop: hop, Tenant: t}, private})
+		h.all = append(h.all, hostPrefix{bgp.Announcement{Prefix: netip.PrefixFrom(a, a.BitLen()), NextHop: hop, Tenant: t}, private})
 	}
 	return true
 }
 
-// whyNot says why an address of a network must not be announced; empty = it may.
-func (in Input) whyNot(n *desired.Network, a netip.Addr) string {
+// whyNotAnnounced says why an address of a network must not be announced; empty = it may.
+func (in Input) whyNotAnnounced(n *desired.Network, a netip.Addr) string {
 	within := func(p netip.Prefix) bool { return p.IsValid() && p.Masked().Contains(a) }
 	switch {
 	case slices.Contains(in.Machines, a):
@@ -155,7 +155,7 @@ func provided(s *desired.Service, six bool) bool {
 }
 
 // protect notes what no learned route may lead away.
-func (h *having) protect(in Input) {
+func (h *hostPrefixes) protect(in Input) {
 	add := func(p netip.Prefix) {
 		if p.IsValid() {
 			h.protected = append(h.protected, p.Masked())
@@ -188,7 +188,7 @@ func (h *having) protect(in Input) {
 	for _, p := range pic.ServiceRanges {
 		add(p)
 	}
-	if p := pic.Private; p != nil {
+	if p := pic.HostNAT; p != nil {
 		add(p.Subnet)
 		add(p.Subnet6)
 	}
@@ -217,7 +217,7 @@ func (h *having) protect(in Input) {
 // choose picks of equal prefixes of several tenants the one that has it already by
 // owners, else the first by name: the others have neither a way in nor their own address
 // outside. It returns who has which, and of the others the sentence.
-func (h *having) choose(owners map[netip.Prefix]model.TenantName) (chosen []had, now map[netip.Prefix]model.TenantName, refused []string) {
+func (h *hostPrefixes) choose(owners map[netip.Prefix]model.TenantName) (chosen []hostPrefix, now map[netip.Prefix]model.TenantName, refused []string) {
 	now = make(map[netip.Prefix]model.TenantName, len(h.all))
 	for _, x := range h.all { // in order
 		if _, taken := now[x.Prefix]; !taken || owners[x.Prefix] == x.Tenant {

@@ -16,12 +16,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
 
-// place sees that the host has the router addresses on one interface, which it returns:
+// assignAddresses sees that the host has the router addresses on one interface, which it returns:
 // where somebody has put the first of them, or else the data plane's interface for them,
 // or an uplink. Where IPv6 is off, which is the host's own decision, it goes on without
 // the IPv6 one: it takes it out of b and notes the problem. links are the networks that the
 // host is on then.
-func (r *Router) place(b *model.Bgp, h *having, problems map[string]string) (device string, links []netip.Prefix, err error) {
+func (r *Router) assignAddresses(b *model.Bgp, h *hostPrefixes, problems map[string]string) (device string, links []netip.Prefix, err error) {
 	have, err := hoststack.Addresses()
 	if err != nil {
 		return "", nil, fmt.Errorf("read this host's addresses: %w", err)
@@ -130,8 +130,8 @@ func (r *Router) withdraw(want []hoststack.HostAddr) error {
 	return nil
 }
 
-// recall reads which addresses an earlier process has given.
-func (r *Router) recall() (out []hoststack.HostAddr) {
+// readAssigned reads which addresses an earlier process has given.
+func (r *Router) readAssigned() (out []hoststack.HostAddr) {
 	data, err := os.ReadFile(r.stateFile())
 	if err == nil {
 		err = json.Unmarshal(data, &out)
@@ -146,13 +146,13 @@ func (r *Router) recall() (out []hoststack.HostAddr) {
 // Remove takes away what Routers have made here, for a host that netplugin leaves.
 func Remove(ctx context.Context, stateDir string, log *slog.Logger) error {
 	r := New(Config{StateDir: stateDir, Log: log})
-	r.put = r.recall()
+	r.put = r.readAssigned()
 	return r.leave(ctx, true)
 }
 
-// Left tells whether Routers have left anything here.
-func Left(stateDir string) bool {
+// HasLeftovers tells whether Routers have left anything here.
+func HasLeftovers(stateDir string) bool {
 	r := New(Config{StateDir: stateDir})
 	_, err := os.Stat(r.stateFile())
-	return err == nil || r.kernel.There()
+	return err == nil || r.kernel.Exists()
 }

@@ -19,8 +19,8 @@ func TestProtected(t *testing.T) {
 		"private addresses": prefix("172.19.0.0/16"), "a tunnel": one("10.0.0.2"), "a node": one("10.0.0.3"), "a node's address": one("10.0.0.4"),
 		"this host's tunnel": one("10.0.0.1"), "the control plane": one("10.0.0.5"),
 	}
-	pic := desired.Host{Name: "h1", FwdMode: model.FwdRouting, Private: desired.NewPrivate(prefix("172.19.0.0/16")).WithIPv6(), VTEP: addr("10.0.0.1")}
-	want["private IPv6"] = pic.Private.Subnet6.Masked()
+	pic := desired.Host{Name: "h1", FwdMode: model.FwdRouting, HostNAT: desired.NewHostNAT(prefix("172.19.0.0/16")).WithIPv6(), VTEP: addr("10.0.0.1")}
+	want["private IPv6"] = pic.HostNAT.Subnet6.Masked()
 	port(&pic, 5, network(1, "blue", model.EncapVXLAN))
 	s := &desired.Service{
 		Key: model.ServiceKey{Tenant: "blue", Name: "shop"}, IPv4: addr("10.1.1.100"), IPv6: addr("fd01::100"),
@@ -31,7 +31,7 @@ func TestProtected(t *testing.T) {
 	pic.Tunnels = pic.Tunnels.Set(addr("10.0.0.2"), "h2")
 	pic.Nodes = pic.Nodes.Set(addr("10.0.0.3"), addr("10.0.0.3"))
 	pic.NodeAddrs = pic.NodeAddrs.Set(addr("10.0.0.4"), struct{}{})
-	got := have(Input{Settings: settings(), Desired: pic, Networks: []netip.Prefix{prefix("10.80.3.7/24")}, Machines: []netip.Addr{addr("::ffff:10.0.0.5"), {}}}).protected
+	got := hostPrefixesOf(Input{Settings: settings(), Desired: pic, Networks: []netip.Prefix{prefix("10.80.3.7/24")}, Machines: []netip.Addr{addr("::ffff:10.0.0.5"), {}}}).protected
 	for what, p := range want {
 		if !slices.Contains(got, p) {
 			t.Errorf("%s, %s, is not protected", what, p)
@@ -74,14 +74,14 @@ func TestOnlyAllowedAddressesAreAnnounced(t *testing.T) {
 		"in the underlay":             {func(_ *desired.Network, in *Input) { in.Underlay = []netip.Prefix{prefix("10.1.0.0/16")} }, 0},
 		"beside the underlay":         {func(_ *desired.Network, in *Input) { in.Underlay = []netip.Prefix{prefix("10.0.0.0/16")} }, 1},
 	} {
-		in := Input{Settings: settings(), Desired: desired.Host{Name: "h1", FwdMode: model.FwdRouting, Private: desired.NewPrivate(prefix("172.19.0.0/16"))}}
+		in := Input{Settings: settings(), Desired: desired.Host{Name: "h1", FwdMode: model.FwdRouting, HostNAT: desired.NewHostNAT(prefix("172.19.0.0/16"))}}
 		n := network(1, "blue", model.EncapVLAN)
 		test.change(n, &in)
 		port(&in.Desired, 5, n)
-		if got := have(in).all; len(got) != test.want || test.want == 1 && got[0].Prefix != prefix("10.1.1.5/32") {
+		if got := hostPrefixesOf(in).all; len(got) != test.want || test.want == 1 && got[0].Prefix != prefix("10.1.1.5/32") {
 			t.Errorf("%s: it tells of %v", what, got)
 		}
-		silent := have(in).withheld
+		silent := hostPrefixesOf(in).withheld
 		if judged := test.want == 0 && in.Desired.FwdMode == model.FwdRouting && n.Joined != 0 && n.Encap == model.EncapVLAN && len(in.Refused) == 0; judged != (len(silent) == 1) {
 			t.Errorf("%s: it says %q of what is not announced", what, silent)
 		}

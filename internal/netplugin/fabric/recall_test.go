@@ -17,7 +17,7 @@ func TestRecall(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(r.cfg.StateDir, StateFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.recall(); len(got) != want {
+		if got := r.readAssigned(); len(got) != want {
 			t.Errorf("%q has %v", text, got)
 		}
 	}

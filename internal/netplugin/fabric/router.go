@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// lookEvery is how often sessions are looked at for the host's status.
-	lookEvery = 2 * time.Second
-	// readEvery is how often the kernel's routes and tables are read again.
-	readEvery = time.Minute
+	// checkInterval is how often sessions are looked at for the host's status.
+	checkInterval = 2 * time.Second
+	// rereadInterval is how often the kernel's routes and tables are read again.
+	rereadInterval = time.Minute
 	// endTime bounds the end of the speaker.
 	endTime = 3 * time.Second
 )
@@ -47,19 +47,19 @@ type Config struct {
 // Router is this host's part of the physical network's routing. Its methods are safe for
 // concurrent use.
 type Router struct {
-	cfg    Config
-	wanted waiting.Bell
-	look   atomic.Bool // what the kernel has is to be read
-	lost   chan netip.Prefix
-	heard  waiting.Bell // the speaker has learned something
+	cfg      Config
+	wanted   waiting.Bell
+	reread   atomic.Bool // what the kernel has is to be read
+	lost     chan netip.Prefix
+	received waiting.Bell // the speaker has learned something
 
-	mu       sync.Mutex
-	in       *model.Bgp // nil = none
-	rivals   []model.HostName
-	have     *having // nil = no picture yet
-	speaker  *bgp.Speaker
-	state    bgp.State
-	problems map[string]string // sentences by their objects
+	mu           sync.Mutex
+	in           *model.Bgp // nil = none
+	otherTenants []model.HostName
+	have         *hostPrefixes // nil = no picture yet
+	speaker      *bgp.Speaker
+	state        bgp.State
+	problems     map[string]string // sentences by their objects
 
 	// Of Run's goroutine.
 	fresh   bool // nothing was spoken yet
@@ -84,7 +84,7 @@ type bgpRun struct {
 // New returns a Router that does nothing before Run.
 func New(cfg Config) *Router {
 	return &Router{
-		cfg: cfg, wanted: waiting.NewBell(), lost: make(chan netip.Prefix, 64), heard: waiting.NewBell(), problems: map[string]string{}, fresh: true,
+		cfg: cfg, wanted: waiting.NewBell(), lost: make(chan netip.Prefix, 64), received: waiting.NewBell(), problems: map[string]string{}, fresh: true,
 		kernel: hoststack.Fabric{Changes: cfg.Changes},
 		retry:  waiting.NewRetry(waiting.BackoffConfig{}),
 	}
@@ -92,12 +92,12 @@ func New(cfg Config) *Router {
 
 // Follow takes what this host is. It returns at once.
 func (r *Router) Follow(in Input) {
-	h := have(in)
+	h := hostPrefixesOf(in)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	same := r.have != nil && r.have.equal(h) && slices.Equal(r.rivals, in.Rivals) &&
+	same := r.have != nil && r.have.equal(h) && slices.Equal(r.otherTenants, in.OtherTenants) &&
 		(r.in == nil) == (in.Settings == nil) && (r.in == nil || r.in.Equal(*in.Settings))
-	r.in, r.rivals, r.have = in.Settings, in.Rivals, h
+	r.in, r.otherTenants, r.have = in.Settings, in.OtherTenants, h
 	if !same {
 		r.wanted.Ring()
 	}
@@ -110,12 +110,12 @@ func (r *Router) FollowChanges() { r.wanted.Ring() }
 // put back.
 func (r *Router) LostTable() {
 	r.cfg.Log.Warn("the nftables rules for BGP were changed from outside; they are restored")
-	r.lookAgain()
+	r.requestReread()
 }
 
-// lookAgain has all read that this host's stack has.
-func (r *Router) lookAgain() {
-	r.look.Store(true)
+// requestReread has all read that this host's stack has.
+func (r *Router) requestReread() {
+	r.reread.Store(true)
 	r.wanted.Ring()
 }
 
@@ -124,7 +124,7 @@ func (r *Router) LostRoute(p netip.Prefix) {
 	select {
 	case r.lost <- p:
 	default: // more than it can look at one by one
-		r.lookAgain()
+		r.requestReread()
 	}
 }
 
@@ -142,8 +142,8 @@ func (r *Router) Problems() (out []compile.Problem) {
 // Run follows until ctx ends, and leaves routes and announcements to the process that
 // follows.
 func (r *Router) Run(ctx context.Context) {
-	r.put = r.recall()
-	look := time.NewTicker(lookEvery)
+	r.put = r.readAssigned()
+	look := time.NewTicker(checkInterval)
 	defer look.Stop()
 	for {
 		select {
@@ -151,16 +151,16 @@ func (r *Router) Run(ctx context.Context) {
 			r.end(true)
 			return
 		case <-r.wanted:
-		case <-r.heard:
+		case <-r.received:
 		case p := <-r.lost:
 			if !r.kernel.Has(p) { // it was this host that removed it
 				continue
 			}
 			r.cfg.Log.Warn("a route learned by BGP was deleted; it is restored if the interface is up", "prefix", p)
-			r.look.Store(true)
+			r.reread.Store(true)
 		case <-r.again:
 		case <-look.C:
-			if r.observe(ctx); time.Since(r.read) < readEvery {
+			if r.observe(ctx); time.Since(r.read) < rereadInterval {
 				continue
 			}
 		}
@@ -171,13 +171,13 @@ func (r *Router) Run(ctx context.Context) {
 // step makes all as it is wanted now.
 func (r *Router) step(ctx context.Context) {
 	r.mu.Lock()
-	settings, rivals, h := r.in, r.rivals, r.have
+	settings, rivals, h := r.in, r.otherTenants, r.have
 	r.mu.Unlock()
 	if h == nil { // what an earlier process left stays until there is a picture
 		return
 	}
 	problems := map[string]string{}
-	err := r.become(ctx, settings, rivals, h, problems)
+	err := r.configure(ctx, settings, rivals, h, problems)
 	if ctx.Err() != nil {
 		return
 	}
@@ -188,11 +188,11 @@ func (r *Router) step(ctx context.Context) {
 	} else {
 		r.retry.Reset()
 	}
-	r.say(ctx, problems)
+	r.reportProblems(ctx, problems)
 }
 
-func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostName, h *having, problems map[string]string) error {
-	look := r.look.Swap(false) || time.Since(r.read) >= readEvery
+func (r *Router) configure(ctx context.Context, b *model.Bgp, rivals []model.HostName, h *hostPrefixes, problems map[string]string) error {
+	look := r.reread.Swap(false) || time.Since(r.read) >= rereadInterval
 	if look {
 		r.read = time.Now()
 	}
@@ -207,29 +207,29 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 	}
 	here := *b // the part that this host can have
 	b = &here
-	device, links, err := r.place(b, h, problems)
+	device, links, err := r.assignAddresses(b, h, problems)
 	if errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrNotFound) {
 		return r.withdrawAll(ctx, look, err)
 	}
 	if err != nil {
 		return err
 	}
-	cfg := config(b, h, problems)
+	cfg := speakerConfig(b, h, problems)
 	cfg.Links = links
 	if r.running.speaker != nil && r.running.device != device {
 		r.end(false)
 	}
-	restarting := r.fresh && r.kernel.There()
+	restarting := r.fresh && r.kernel.Exists()
 	chosen, owners, refused := h.choose(r.owners)
 	r.owners = owners
 	for _, text := range slices.Concat(refused, h.withheld) {
 		addr, _, _ := strings.Cut(text, " ")
 		problems["BGP address "+addr] = text
 	}
-	for _, d := range h.doubts {
+	for _, d := range h.ambiguities {
 		problems["BGP network "+d.network.String()] = fmt.Sprintf("network %s has a subnet in common with it: if another host has containers of that one, both may announce the same address, and routers send one tenant's packets to the other", d.other)
 	}
-	want := hoststack.FabricWant{Device: device, Private: h.private, Own: map[netip.Addr]netip.Addr{}, Keep: true}
+	want := hoststack.FabricConfig{Device: device, Private: h.private, Own: map[netip.Addr]netip.Addr{}, Keep: true}
 	var announced []bgp.Announcement
 	for _, x := range chosen {
 		announced = append(announced, x.Announcement)
@@ -299,8 +299,8 @@ func onNetwork(b *model.Bgp, a netip.Addr) bool {
 	return model.HostRange(b.RouterIP).Contains(a) || b.RouterIP6.IsValid() && model.HostRange(b.RouterIP6).Contains(a)
 }
 
-// config is what the speaker should be.
-func config(b *model.Bgp, h *having, problems map[string]string) bgp.Config {
+// speakerConfig is what the speaker should be.
+func speakerConfig(b *model.Bgp, h *hostPrefixes, problems map[string]string) bgp.Config {
 	own := b.RouterIP.Addr()
 	cfg := bgp.Config{AS: b.AS, RouterID: own, Listen: []netip.Addr{own}, Protected: h.protected, Default: b.Default}
 	if b.RouterIP6.IsValid() {
@@ -341,7 +341,7 @@ func (r *Router) start(ctx context.Context, cfg bgp.Config, device string, resta
 				return
 			}
 			seen = pic.Generation
-			r.heard.Ring()
+			r.received.Ring()
 		}
 	})
 	r.mu.Lock()
@@ -381,7 +381,7 @@ func (r *Router) withdrawAll(ctx context.Context, look bool, why error) error {
 func (r *Router) leave(ctx context.Context, look bool) error {
 	r.end(false)
 	r.owners = nil
-	if err := r.kernel.Apply(ctx, hoststack.FabricWant{}, look); err != nil {
+	if err := r.kernel.Apply(ctx, hoststack.FabricConfig{}, look); err != nil {
 		return err
 	}
 	return r.withdraw(nil)

@@ -56,7 +56,7 @@ func newBench(t *testing.T, routers ...string) *bench {
 	t.Helper()
 	testenv.Need(t)
 	b := &bench{T: t, dir: t.TempDir(), in: Input{Desired: desired.Host{
-		Name: "h1", FwdMode: model.FwdRouting, Private: desired.NewPrivate(prefix("172.19.0.0/16")), VTEP: addr("10.0.0.1"),
+		Name: "h1", FwdMode: model.FwdRouting, HostNAT: desired.NewHostNAT(prefix("172.19.0.0/16")), VTEP: addr("10.0.0.1"),
 	}}}
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: uplink}, PeerName: "peer0"}); err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ func port(pic *desired.Host, n int, on *desired.Network) {
 	pic.Networks = pic.Networks.Set(on.ID, on)
 	pic.Ports = pic.Ports.Set(name, &desired.Port{
 		IfName: name, Endpoint: model.EndpointKey{Network: on.Key, ID: model.EndpointID(name)}, Network: on.ID,
-		IPv4: addr(fmt.Sprintf("10.1.1.%d", n)), IPv6: addr(fmt.Sprintf("fd01::%d", n)), Private: private, Private6: pic.Private.Private6(private),
+		IPv4: addr(fmt.Sprintf("10.1.1.%d", n)), IPv6: addr(fmt.Sprintf("fd01::%d", n)), Private: private, Private6: pic.HostNAT.Private6(private),
 	})
 }
 

@@ -91,11 +91,11 @@ func (r *Router) observe(ctx context.Context) {
 	r.mu.Lock()
 	problems := maps.Clone(r.problems)
 	r.mu.Unlock()
-	r.say(ctx, problems)
+	r.reportProblems(ctx, problems)
 }
 
-// say has problems, and those of sessions, told if they are others than before.
-func (r *Router) say(ctx context.Context, problems map[string]string) {
+// reportProblems has problems, and those of sessions, told if they are others than before.
+func (r *Router) reportProblems(ctx context.Context, problems map[string]string) {
 	maps.DeleteFunc(problems, func(object, _ string) bool { return strings.HasPrefix(object, sessionObject) })
 	var st bgp.State
 	if s := r.running.speaker; s != nil {
@@ -106,7 +106,7 @@ func (r *Router) say(ctx context.Context, problems map[string]string) {
 	}
 	for _, p := range st.Peers {
 		if p.State != bgp.Established {
-			problems[sessionObject+p.Address.String()] = troubleOf(p)
+			problems[sessionObject+p.Address.String()] = whyNoSession(p)
 		}
 	}
 	r.mu.Lock()
@@ -120,9 +120,9 @@ func (r *Router) say(ctx context.Context, problems map[string]string) {
 
 const sessionObject = "BGP session "
 
-// troubleOf says why there is no session with a neighbor.
-func troubleOf(p bgp.PeerState) string {
-	why := p.Trouble
+// whyNoSession says why there is no session with a neighbor.
+func whyNoSession(p bgp.PeerState) string {
+	why := p.Problem
 	if why == "" {
 		why = p.WhyDown
 	}

@@ -76,7 +76,7 @@ func TestWhatOthersTakeFromRoutingIsPutBackAtOnce(t *testing.T) {
 		began := time.Now()
 		b.wantRoutes(want)
 		b.until("containers' addresses", func() (bool, string) { return maps.Equal(b.owned(), owned), "" })
-		if took := time.Since(began); took > readEvery/4 {
+		if took := time.Since(began); took > rereadInterval/4 {
 			t.Errorf("%s is put back after %v", x.what, took)
 		}
 	}

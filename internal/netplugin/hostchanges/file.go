@@ -65,9 +65,9 @@ func (c content) validate() error {
 		}
 		before = x.Number
 		switch x.State {
-		case Trial:
+		case Reverting:
 			trials++
-		case Applied, Tried, RolledBack:
+		case Applied, Reapplied, RolledBack:
 		default:
 			return fmt.Errorf("change %d has state %q", x.Number, x.State)
 		}
@@ -81,7 +81,7 @@ func (c content) validate() error {
 		}
 	}
 	if trials > 1 {
-		return fmt.Errorf("%d changes have state %q", trials, Trial)
+		return fmt.Errorf("%d changes have state %q", trials, Reverting)
 	}
 	return nil
 }

@@ -28,12 +28,12 @@ type State string
 // The states of a change.
 const (
 	Applied    State = "applied"    // as it was made
-	Trial      State = "trial"      // rolled back, and no netmaster has answered since
-	Tried      State = "tried"      // applied again, because no netmaster answered without it
+	Reverting  State = "trial"      // rolled back, and no netmaster has answered since
+	Reapplied  State = "tried"      // applied again, because no netmaster answered without it
 	RolledBack State = "rolledBack" // rolled back, and a netmaster answered then
 )
 
-func (s State) suspended() bool { return s == Trial || s == RolledBack }
+func (s State) suspended() bool { return s == Reverting || s == RolledBack }
 
 // Change is a change of one kind.
 type Change struct {
@@ -79,7 +79,7 @@ func (h *History) Note(kind Kind, objects ...string) {
 	defer h.mu.Unlock()
 	tried, noted := map[string]bool{}, map[string]bool{}
 	for _, c := range h.content.Changes {
-		if c.Kind == kind && c.State == Tried {
+		if c.Kind == kind && c.State == Reapplied {
 			for _, o := range c.Objects {
 				tried[o] = true
 			}
@@ -153,8 +153,8 @@ func (h *History) NoteRoutes(kind Kind, added []netip.Prefix, wanted func(netip.
 // Newest returns the newest change that was neither rolled back nor tried.
 func (h *History) Newest() (Change, bool) { return h.last(Applied) }
 
-// Trying returns the change that is rolled back while no netmaster has answered.
-func (h *History) Trying() (Change, bool) { return h.last(Trial) }
+// PendingRevert returns the change that is rolled back while no netmaster has answered.
+func (h *History) PendingRevert() (Change, bool) { return h.last(Reverting) }
 
 func (h *History) last(s State) (Change, bool) {
 	h.mu.Lock()
@@ -196,7 +196,7 @@ func (h *History) Answered(mark uint64, path map[netip.Addr]string) {
 		h.alter()
 	}
 	for i, c := range h.content.Changes {
-		if c.State == Trial {
+		if c.State == Reverting {
 			h.content.Changes[i].State = RolledBack
 			h.alter()
 		}

@@ -43,10 +43,10 @@ func TestHistoryIsTheSameAfterARestart(t *testing.T) {
 	h.Note(Learned, "10.1.0.0/16")
 	h.Note(Routes, many...)
 	c, _ := h.Newest()
-	h.Set(c.Number, Trial)
+	h.Set(c.Number, Reverting)
 	h.Save()
 	again := open(dir)
-	if got, is := again.Trying(); !is || got.Number != c.Number || len(again.SuspendedRoutes(Routes)) != maxObjects || len(again.Path()) != 1 {
+	if got, is := again.PendingRevert(); !is || got.Number != c.Number || len(again.SuspendedRoutes(Routes)) != maxObjects || len(again.Path()) != 1 {
 		t.Errorf("on trial: %v, change %d, want %d", is, got.Number, c.Number)
 	}
 	if c, is := again.Newest(); is {
@@ -73,7 +73,7 @@ func TestUnusableFileIsIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := open(dir)
-		if c, is := h.Trying(); is || h.Path() != nil {
+		if c, is := h.PendingRevert(); is || h.Path() != nil {
 			t.Errorf("%.100q: %v", text, c)
 		}
 	}

@@ -27,8 +27,8 @@ import (
 // have, and a change reads no more. Who finds no room is led by his address alone.
 
 const (
-	chainRemember = "remember"
-	suffixKnown   = "-known"    // of sides: the chain that leads clients to where they were
+	chainAffinity = "remember"
+	suffixAffine  = "-known"    // of sides: the chain that leads clients to where they were
 	suffixHash    = "-hash"     // that chooses by the client's address
 	suffixKeep    = "-keep"     // whose rules, for each time, remember clients
 	ofClients     = "-clients-" // begins the number of a shard in the name of a map
@@ -39,10 +39,10 @@ const (
 // address, or of a node's port.
 const shards = 16
 
-var stayProtocols = []model.Protocol{model.ProtoTCP, model.ProtoUDP, model.ProtoSCTP}
+var affinityProtocols = []model.Protocol{model.ProtoTCP, model.ProtoUDP, model.ProtoSCTP}
 
 // rulesOfTime is how many rules addTimes makes for each set of a time.
-var rulesOfTime = shards * len(stayProtocols)
+var rulesOfTime = shards * len(affinityProtocols)
 
 func clientsOf(at string, shard int) string { return at + ofClients + strconv.Itoa(shard) }
 
@@ -110,9 +110,9 @@ func (t *frontendTable) addTimes(c *nftables.Conn, more map[string]int) (gone []
 		for _, name := range slices.Sorted(maps.Keys(t.times)) {
 			of, d, _ := timeIn(name)
 			for shard := range shards {
-				for _, p := range stayProtocols {
+				for _, p := range affinityProtocols {
 					if of == at {
-						keep.add(t.keep(at, name, d, shard, p))
+						keep.add(t.setAffinity(at, name, d, shard, p))
 					}
 				}
 			}
@@ -133,8 +133,8 @@ func (t *frontendTable) sentKey(at string, p model.Protocol) (key []expr.Any, ne
 	return append(key, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register}, &expr.Ct{Key: expr.CtKeyPROTODST, Register: register + 1}), register + 2
 }
 
-// keep remembers a client and starts or restarts its affinity timeout.
-func (t *frontendTable) keep(at, time string, d time.Duration, shard int, p model.Protocol) []expr.Any {
+// setAffinity remembers a client and starts or restarts its affinity timeout.
+func (t *frontendTable) setAffinity(at, time string, d time.Duration, shard int, p model.Protocol) []expr.Any {
 	key, next := t.sentKey(at, p)
 	which := &expr.Ct{Key: expr.CtKeyDST, Register: 1}
 	if strings.HasSuffix(at, ofPorts) {
@@ -160,15 +160,15 @@ func (t *frontendTable) isShard(at string, shard int) []expr.Any {
 	}
 }
 
-// stayers are the chains for clients that stay that are always there.
-func (t *frontendTable) stayers() (all []chain) {
+// affinityChains are the chains for clients that stay that are always there.
+func (t *frontendTable) affinityChains() (all []chain) {
 	for _, at := range sidesAndKinds {
 		kind, which := "", t.dst().load()
 		if strings.HasSuffix(at, ofPorts) {
 			kind, which = ofPorts, dportTo(1)
 		}
 		key, next := t.key(kind)
-		known, hash := chain{name: at + suffixKnown}, chain{name: at + suffixHash}
+		known, hash := chain{name: at + suffixAffine}, chain{name: at + suffixHash}
 		for i := range shards {
 			known.add([]expr.Any{which}, t.isShard(at, i), key, []expr.Any{payloadTo(t.src(), next)}, t.lead(clientsOf(at, i)))
 		}
@@ -189,22 +189,22 @@ func (t *frontendTable) stayers() (all []chain) {
 		}
 		all = append(all, known, hash, chain{name: at + suffixKeep})
 	}
-	remember := chain{name: chainRemember}
-	own := toChain(expr.VerdictGoto, sideOwn+"-"+chainRemember)
+	remember := chain{name: chainAffinity}
+	own := toChain(expr.VerdictGoto, sideOwn+"-"+chainAffinity)
 	remember.add(iif(t.at), own) // kernels before 5.7 do not tell here: such clients are led by their address alone
 	remember.add(srcLocal(), own)
-	remember.add(toChain(expr.VerdictGoto, sideOutside+"-"+chainRemember))
+	remember.add(toChain(expr.VerdictGoto, sideOutside+"-"+chainAffinity))
 	all = append(all, remember)
 	for _, side := range []string{sideOwn, sideOutside} {
-		ch := chain{name: side + "-" + chainRemember}
+		ch := chain{name: side + "-" + chainAffinity}
 		for _, kind := range []string{"", ofPorts} {
-			for _, p := range stayProtocols {
+			for _, p := range affinityProtocols {
 				key, _ := t.sentKey(side+kind, p)
 				var node []expr.Any
 				if kind == ofPorts {
 					node = []expr.Any{&expr.Ct{Key: expr.CtKeyDST, Register: 1}, lookup(setNodes)}
 				}
-				ch.add(node, key, []expr.Any{lookup(side + kind + suffixStay)}, toChain(expr.VerdictGoto, side+kind+suffixKeep))
+				ch.add(node, key, []expr.Any{lookup(side + kind + suffixAffinity)}, toChain(expr.VerdictGoto, side+kind+suffixKeep))
 			}
 		}
 		all = append(all, ch)
@@ -212,15 +212,15 @@ func (t *frontendTable) stayers() (all []chain) {
 	return all
 }
 
-// loses notes which maps may have clients of targets that a front is losing; now nil = it
+// noteLostTargets notes which maps may have clients of targets that a front is losing; now nil = it
 // goes.
-func (t *frontendTable) loses(at FrontendAddr, was, now *Frontend) {
+func (t *frontendTable) noteLostTargets(at FrontendAddr, was, now *Frontend) {
 	if was.Affinity == 0 {
 		return
 	}
 	for _, side := range []string{sideOwn, sideOutside} {
 		if now == nil || now.Affinity == 0 || slices.ContainsFunc(was.of(side).Targets, func(x Target) bool { return !now.of(side).has(x.AddrPort) }) {
-			t.tidy[clientsOf(side+kindOf(at), shardOf(at))] = true
+			t.staleMaps[clientsOf(side+kindOf(at), shardOf(at))] = true
 		}
 	}
 }
@@ -240,13 +240,13 @@ func (c Choice) has(a netip.AddrPort) bool {
 
 // forgetClients forgets clients that are with somebody who is no target any more.
 func (s *Frontends) forgetClients(t *frontendTable) error {
-	for name := range t.tidy {
+	for name := range t.staleMaps {
 		if t.made {
 			if err := s.forgetClientsOf(t, name); err != nil {
 				return err
 			}
 		}
-		delete(t.tidy, name)
+		delete(t.staleMaps, name)
 	}
 	return nil
 }

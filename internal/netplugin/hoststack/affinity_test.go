@@ -18,7 +18,7 @@ func TestClientsStayForTheAffinityTimeout(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
 		s.serve(s.conts, "tcp", s.pod(0).String())
-		here := Target{netip.AddrPortFrom(s.near, 99), Beyond}
+		here := Target{netip.AddrPortFrom(s.near, 99), External}
 		s.serve(s.host, "tcp", here.String())
 		front := func(affinity time.Duration, to Target) *Frontend {
 			f := frontendOf(to)

@@ -40,7 +40,7 @@ func TestApartFromNative(t *testing.T) {
 		run(t, "ip", "netns", "exec", s.conts, "sysctl", "-q", "-w", set)
 	}
 	ip(s.host, "-6", "route", "add", "default", "via", far6.String())
-	s.want.Natives = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/64")}
+	s.want.Routed = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/64")}
 	s.want.Source = near
 	s.want.Services = []Service{{"default:s", service}, {"default:s", service6}}
 	for _, a := range []netip.Addr{pod, pod6} {

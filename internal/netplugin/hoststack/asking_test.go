@@ -32,12 +32,12 @@ func TestAsking(t *testing.T) {
 	}()
 	flood, asks := s.dialUDP(web, 53), s.dialUDP(other, 53)
 	began := time.Now()
-	const sent = 50 * askingAtOnce
+	const sent = 50 * serviceRequestBurst
 	for i := range sent {
 		if _, err := flood.Write([]byte("?")); err != nil {
 			t.Fatal(err)
 		}
-		if i%askingAtOnce != 0 {
+		if i%serviceRequestBurst != 0 {
 			continue
 		}
 		if _, err := asks.Write([]byte("?")); err != nil {
@@ -48,8 +48,8 @@ func TestAsking(t *testing.T) {
 			t.Fatalf("another container is not answered while one floods: %v", err)
 		}
 	}
-	may := askingAtOnce + int64(time.Since(began).Seconds()*askingPerSecond) + 1
-	if n := heard[0].Load(); n < askingAtOnce/2 || n > may {
+	may := serviceRequestBurst + int64(time.Since(began).Seconds()*serviceRequestsPerSecond) + 1
+	if n := heard[0].Load(); n < serviceRequestBurst/2 || n > may {
 		t.Errorf("of %d questions of one container %d are heard; may be at most %d", sent, n, may)
 	}
 	s.good() // the table is as wanted, and is not made again

@@ -18,7 +18,7 @@ type published struct {
 	attach.PortBinding
 }
 
-func publishedBy(want Want) map[published]bool {
+func publishedBy(want Config) map[published]bool {
 	all := map[published]bool{}
 	for _, e := range want.Endpoints {
 		for _, b := range e.Ports {
@@ -32,7 +32,7 @@ func publishedBy(want Want) map[published]bool {
 // lead to the container: they began before the port was published, and who goes on sending
 // would never be led there. Ports that last had already, nil when it is not known, are
 // passed over.
-func forgetSuperseded(log *slog.Logger, last *Want, want Want) {
+func forgetSuperseded(log *slog.Logger, last *Config, want Config) {
 	leads := map[service][]published{} // by protocol and port
 	had := map[published]bool{}
 	if last != nil {
@@ -51,8 +51,8 @@ func forgetSuperseded(log *slog.Logger, last *Want, want Want) {
 	for _, a := range ownAddrs() {
 		own[a] = true
 	}
-	var superseded []record
-	look := func(t tracked) bool {
+	var superseded []conntrackRecord
+	look := func(t trackedConnection) bool {
 		for _, p := range leads[service{proto: t.to.proto, port: t.to.port}] {
 			if p.addr.Is4() != t.to.addr.Is4() || t.from == netip.AddrPortFrom(p.addr, p.ContainerPort) {
 				continue
@@ -81,7 +81,7 @@ func forgetSuperseded(log *slog.Logger, last *Want, want Want) {
 // forgetGone deletes the host's connection tracking entries of published ports that are
 // gone, so that the connections end and no later port inherits them. last is the previous
 // desired state, nil when it is not known.
-func forgetGone(log *slog.Logger, last *Want, want Want) {
+func forgetGone(log *slog.Logger, last *Config, want Config) {
 	if last == nil {
 		return
 	}

@@ -32,7 +32,7 @@ const (
 // since a translation may lead to an address that the cluster does not know, such as a
 // Docker container with a netmaster in it. Established connections are refused too. The
 // answer is a TCP reset, so that clients do not wait.
-func (s *Stack) ensureControl(want Want) error {
+func (s *Stack) ensureControl(want Config) error {
 	if want.Private == nil || want.Control == nil {
 		s.refused.remember()
 		return removeTable(nftables.TableFamilyINet)

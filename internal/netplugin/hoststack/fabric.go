@@ -26,8 +26,8 @@ const (
 	fabricMetric = 20
 )
 
-// FabricWant is what the host's stack has to be towards the physical network.
-type FabricWant struct {
+// FabricConfig is what the host's stack has to be towards the physical network.
+type FabricConfig struct {
 	Device  string                    // by which the network's routers are reached; empty = nothing is wanted
 	Private string                    // the interface of egress
 	Own     map[netip.Addr]netip.Addr // containers' own addresses by private ones, of both families
@@ -57,8 +57,8 @@ type fabricTable struct {
 // addrRange is addresses from first to before end; end zero = to the last of all.
 type addrRange struct{ first, end netip.Addr }
 
-// There tells whether the host's stack has what an earlier Fabric made.
-func (*Fabric) There() bool {
+// Exists tells whether the host's stack has what an earlier Fabric made.
+func (*Fabric) Exists() bool {
 	c, err := nftables.New()
 	if err != nil {
 		return false
@@ -69,7 +69,7 @@ func (*Fabric) There() bool {
 
 // Apply makes the stack as wanted; with look it reads first what is there. A *RouteError
 // says that only routes are missing.
-func (f *Fabric) Apply(ctx context.Context, want FabricWant, look bool) error {
+func (f *Fabric) Apply(ctx context.Context, want FabricConfig, look bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (f *Fabric) Apply(ctx context.Context, want FabricWant, look bool) error {
 }
 
 // prefixes are the destinations that get routes: the wanted ones and the ones that stay.
-func (f *Fabric) prefixes(want FabricWant) []netip.Prefix {
+func (f *Fabric) prefixes(want FabricConfig) []netip.Prefix {
 	all := maps.Clone(want.Routes)
 	if want.Keep {
 		if f.routes == nil {
@@ -135,7 +135,7 @@ const (
 	mapPrivate = "private" // the reverse
 )
 
-func (t *fabricTable) ensure(family nftables.TableFamily, want FabricWant, prefixes []netip.Prefix, look bool) error {
+func (t *fabricTable) ensure(family nftables.TableFamily, want FabricConfig, prefixes []netip.Prefix, look bool) error {
 	six := family == nftables.TableFamilyIPv6
 	own := map[netip.Addr]netip.Addr{}
 	for p, a := range want.Own {
@@ -254,7 +254,7 @@ func changeElements(c *nftables.Conn, s *nftables.Set, del, add []nftables.SetEl
 
 // intact reports whether the table is unchanged, as far as counts can show.
 func (t *fabricTable) intact(c *nftables.Conn, table *nftables.Table) bool {
-	for _, ch := range fabricChains(FabricWant{Device: t.device, Private: t.private}, table.Family == nftables.TableFamilyIPv6) {
+	for _, ch := range fabricChains(FabricConfig{Device: t.device, Private: t.private}, table.Family == nftables.TableFamilyIPv6) {
 		rules, err := c.GetRules(table, &nftables.Chain{Name: ch.name, Table: table})
 		if err != nil || len(rules) != len(ch.rules) {
 			return false
@@ -272,7 +272,7 @@ func (t *fabricTable) intact(c *nftables.Conn, table *nftables.Table) bool {
 // fabricChains are the rules, right before those of egress: who comes by the
 // routers' interface to a container's own address reaches it by its private one, and
 // what a container begins towards a learned prefix has its own address.
-func fabricChains(want FabricWant, six bool) []chain {
+func fabricChains(want FabricConfig, six bool) []chain {
 	pre := chain{name: "prerouting", kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPrerouting, priority: *nftables.ChainPriorityNATDest - 2}
 	post := chain{name: "postrouting", kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPostrouting, priority: *nftables.ChainPriorityNATSource - 2}
 	src, dst, family := src4, dst4, uint32(unix.NFPROTO_IPV4)

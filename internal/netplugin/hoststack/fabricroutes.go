@@ -96,7 +96,7 @@ func (e *RouteError) Error() string {
 // Unwrap returns the kernel's reason.
 func (e *RouteError) Unwrap() error { return e.Err }
 
-func (f *Fabric) ensureRoutes(ctx context.Context, want FabricWant) error {
+func (f *Fabric) ensureRoutes(ctx context.Context, want FabricConfig) error {
 	if f.routes == nil {
 		if err := f.read(); err != nil {
 			return err

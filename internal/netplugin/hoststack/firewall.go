@@ -24,13 +24,13 @@ const comment = "contiv"
 
 // firewall is what Stack knows of the host's firewall.
 type firewall struct {
-	changed atomic.Bool                       // since it was looked at, maybe
-	looked  atomic.Pointer[map[chainKey]bool] // chains and sets that decided
-	of      *desired.Private                  // for which it was looked at; nil = nothing, or not yet
-	ports   bool                              // likewise: some are published
-	servers [2]uint16                         // likewise: ports of the name server, by IPv4 and IPv6
-	err     error                             // what it came to
-	names   error                             // likewise, of what containers ask the name server
+	changed        atomic.Bool                       // since it was looked at, maybe
+	decidingChains atomic.Pointer[map[chainKey]bool] // chains and sets that decided
+	of             *desired.HostNAT                  // for which it was looked at; nil = nothing, or not yet
+	ports          bool                              // likewise: some are published
+	servers        [2]uint16                         // likewise: ports of the name server, by IPv4 and IPv6
+	err            error                             // what it came to
+	names          error                             // likewise, of what containers ask the name server
 }
 
 // passFirewall lets containers' forwarded packets through a firewall that drops them. A
@@ -41,7 +41,7 @@ type firewall struct {
 // containers; our own table does the same for ours. Where FORWARD lets containers'
 // packets through, our rules are removed from those chains. Other chains that drop them are
 // in the error. Without look, only what may have changed is looked at.
-func (s *Stack) passFirewall(want Want, ports, look bool) {
+func (s *Stack) passFirewall(want Config, ports, look bool) {
 	f, p, servers := &s.firewall, want.Private, [2]uint16{want.NameServer, want.NameServer6}
 	if changed := f.changed.Swap(false); !look && !changed && f.err == nil && f.names == nil && f.ports == ports && f.servers == servers && reflect.DeepEqual(f.of, p) {
 		return
@@ -62,7 +62,7 @@ func (s *Stack) firewallProblems(note func(object string, err error)) {
 }
 
 // pass makes the exceptions, and tells whether some were put in.
-func (f *firewall) pass(p *desired.Private, ports bool) (put bool, err error) {
+func (f *firewall) pass(p *desired.HostNAT, ports bool) (put bool, err error) {
 	c, err := nftables.New()
 	if err != nil {
 		return false, err
@@ -94,7 +94,7 @@ func (f *firewall) pass(p *desired.Private, ports bool) (put bool, err error) {
 			f.names = errors.Join(f.names, e.err)
 		}
 	}
-	f.looked.Store(&looked)
+	f.decidingChains.Store(&looked)
 	if len(unnamed) > 0 {
 		slices.Sort(unnamed)
 		f.names = model.Errorf(model.ErrUnavailable, "DNS fails in containers: the firewall's chains %s drop queries to this host's name server or its answers; accept UDP and TCP on interface %s, from and to the ports of --dns",
@@ -114,16 +114,16 @@ func (f *firewall) pass(p *desired.Private, ports bool) (put bool, err error) {
 
 // Addresses far beyond this host; nothing is sent to them.
 var (
-	somewhere4 = netip.MustParseAddr("198.41.0.4")
-	somewhere6 = netip.MustParseAddr("2001:503:ba3e::2:30")
+	probeAddr4 = netip.MustParseAddr("198.41.0.4")
+	probeAddr6 = netip.MustParseAddr("2001:503:ba3e::2:30")
 )
 
 // probesOf are packets that have to pass: what a container sends beyond the host, the
 // answer, and if ports are published a packet that was led to one.
-func probesOf(p *desired.Private, family nftables.TableFamily, ports bool) []probe {
-	beyond, container := somewhere4, p.Subnet.Addr().Next()
+func probesOf(p *desired.HostNAT, family nftables.TableFamily, ports bool) []probe {
+	beyond, container := probeAddr4, p.Subnet.Addr().Next()
 	if family == nftables.TableFamilyIPv6 {
-		if beyond, container = somewhere6, p.Subnet6.Addr().Next(); !p.Subnet6.IsValid() {
+		if beyond, container = probeAddr6, p.Subnet6.Addr().Next(); !p.Subnet6.IsValid() {
 			return nil
 		}
 	}
@@ -147,7 +147,7 @@ func probesOf(p *desired.Private, family nftables.TableFamily, ports bool) []pro
 
 // namesOf are packets that have to pass for containers to have names: a question to the
 // host's name server at a port, and the answer.
-func namesOf(p *desired.Private, family nftables.TableFamily, port uint16) []probe {
+func namesOf(p *desired.HostNAT, family nftables.TableFamily, port uint16) []probe {
 	here, container := p.Addr, p.Subnet.Addr().Next()
 	if family == nftables.TableFamilyIPv6 {
 		here, container = p.Addr6, p.Subnet6.Addr().Next()
@@ -180,7 +180,7 @@ func (e *evaluation) chainsThatDrop(all []*nftables.Chain, family nftables.Table
 
 // passFirewall does so for one family, which has no egress without probes. It returns
 // which chains drop some all the same, and whether exceptions were put in.
-func passFirewall(c *nftables.Conn, all []*nftables.Chain, family nftables.TableFamily, p *desired.Private, probes []probe, looked map[chainKey]bool) (drop []string, put bool, err error) {
+func passFirewall(c *nftables.Conn, all []*nftables.Chain, family nftables.TableFamily, p *desired.HostNAT, probes []probe, looked map[chainKey]bool) (drop []string, put bool, err error) {
 	e := newEvaluation(c)
 	e.visited = looked
 	drops := func(ch *nftables.Chain) bool {
@@ -205,7 +205,7 @@ func passFirewall(c *nftables.Conn, all []*nftables.Chain, family nftables.Table
 		}
 	}
 	for _, ch := range filter {
-		changed, err := settleRules(c, ch, ch == at, p)
+		changed, err := placeRules(c, ch, ch == at, p)
 		if err != nil {
 			return nil, put, fmt.Errorf("chain %s: %w", ch.Name, err)
 		}
@@ -220,9 +220,9 @@ func isOurs(table string) bool {
 	return slices.Contains([]string{TableName, ServicesTable, GuardTable, FabricTable}, table)
 }
 
-// settleRules makes each of our rules be in a foreign chain once, before all
+// placeRules makes each of our rules be in a foreign chain once, before all
 // foreign rules; with no rules wanted it removes ours. It tells whether it changed anything.
-func settleRules(c *nftables.Conn, ch *nftables.Chain, wanted bool, p *desired.Private) (changed bool, err error) {
+func placeRules(c *nftables.Conn, ch *nftables.Chain, wanted bool, p *desired.HostNAT) (changed bool, err error) {
 	rules, err := c.GetRules(ch.Table, ch)
 	if err != nil {
 		return false, err

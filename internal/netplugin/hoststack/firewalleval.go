@@ -64,7 +64,7 @@ func newEvaluation(c *nftables.Conn) *evaluation {
 
 // drops reports whether a base chain surely drops a probe.
 func (e *evaluation) drops(ch *nftables.Chain, p probe) bool {
-	w := walk{evaluation: e, probe: p}
+	w := chainWalk{evaluation: e, probe: p}
 	switch w.chain(ch.Table, ch.Name, 0) {
 	case expr.VerdictAccept:
 		return false
@@ -77,18 +77,18 @@ func (e *evaluation) drops(ch *nftables.Chain, p probe) bool {
 	return !w.mayPass
 }
 
-// walk is one probe's way.
-type walk struct {
+// chainWalk is one probe's way.
+type chainWalk struct {
 	*evaluation
 	probe
 	mayPass bool // a rule that accepts may match
 	marked  bool // a rule may have given it a mark
 }
 
-const deepest = 16 // chains that jump to one another, as in the kernel (NFT_JUMP_STACK_SIZE)
+const maxDepth = 16 // chains that jump to one another, as in the kernel (NFT_JUMP_STACK_SIZE)
 
 // chain returns VerdictAccept, VerdictDrop, or VerdictReturn at the end.
-func (w *walk) chain(t *nftables.Table, name string, depth int) expr.VerdictKind {
+func (w *chainWalk) chain(t *nftables.Table, name string, depth int) expr.VerdictKind {
 	for _, r := range w.rulesOf(t, name) {
 		if text, _ := userdata.GetString(r.UserData, userdata.TypeComment); w.skip != "" && text == w.skip {
 			continue
@@ -98,7 +98,7 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) expr.VerdictKind
 			continue
 		}
 		kind := verdict.Kind
-		if depth < deepest && (kind == expr.VerdictJump || kind == expr.VerdictGoto) {
+		if depth < maxDepth && (kind == expr.VerdictJump || kind == expr.VerdictGoto) {
 			before := w.mayPass
 			if kind = w.chain(t, verdict.Chain, depth+1); kind == expr.VerdictReturn {
 				if match == yes && verdict.Kind == expr.VerdictGoto {
@@ -194,7 +194,7 @@ func certain(is bool) certainty {
 }
 
 // rule reports whether a rule matches, and what it does then; nil = nothing.
-func (w *walk) rule(t *nftables.Table, r *nftables.Rule) (certainty, *expr.Verdict) {
+func (w *chainWalk) rule(t *nftables.Table, r *nftables.Rule) (certainty, *expr.Verdict) {
 	var reg registers
 	match := yes
 	for _, x := range r.Exprs {
@@ -286,7 +286,7 @@ func compares(op expr.CmpOp, order int) bool {
 	return false
 }
 
-func (w *walk) meta(key expr.MetaKey) []byte {
+func (w *chainWalk) meta(key expr.MetaKey) []byte {
 	switch key {
 	case expr.MetaKeyIIFNAME:
 		return ifname(w.in)
@@ -310,7 +310,7 @@ func (w *walk) meta(key expr.MetaKey) []byte {
 	return nil // not known
 }
 
-func (w *walk) ct(key expr.CtKey) []byte {
+func (w *chainWalk) ct(key expr.CtKey) []byte {
 	switch key {
 	case expr.CtKeySTATE:
 		return binary.NativeEndian.AppendUint32(nil, w.state)
@@ -322,7 +322,7 @@ func (w *walk) ct(key expr.CtKey) []byte {
 }
 
 // payload is part of the packet: of addresses and ports.
-func (w *walk) payload(x *expr.Payload) []byte {
+func (w *chainWalk) payload(x *expr.Payload) []byte {
 	var b []byte
 	at := uint32(0)
 	switch x.Base {
@@ -339,7 +339,7 @@ func (w *walk) payload(x *expr.Payload) []byte {
 }
 
 // lookup reports whether a set has what was loaded.
-func (w *walk) lookup(t *nftables.Table, x *expr.Lookup, reg *registers) certainty {
+func (w *chainWalk) lookup(t *nftables.Table, x *expr.Lookup, reg *registers) certainty {
 	s := w.set(t, x.SetName)
 	if s == nil || s.Concatenation && s.Interval || x.IsDestRegSet {
 		return maybe
@@ -364,7 +364,7 @@ func (w *walk) lookup(t *nftables.Table, x *expr.Lookup, reg *registers) certain
 }
 
 // xtMatch reports whether a match of iptables does.
-func (w *walk) xtMatch(x *expr.Match) certainty {
+func (w *chainWalk) xtMatch(x *expr.Match) certainty {
 	switch info := x.Info.(type) {
 	case *xt.Comment:
 		return yes
@@ -386,7 +386,7 @@ func (w *walk) xtMatch(x *expr.Match) certainty {
 const xtStateDNAT = 1 << 7
 
 // xtState is the state as xt_conntrack.h has it: XT_CONNTRACK_STATE_BIT, and DNAT.
-func (w *walk) xtState() (bits uint16) {
+func (w *chainWalk) xtState() (bits uint16) {
 	for state, bit := range map[uint32]uint16{expr.CtStateBitINVALID: 1, expr.CtStateBitESTABLISHED: 2, expr.CtStateBitRELATED: 4, expr.CtStateBitNEW: 8} {
 		if w.state&state != 0 {
 			bits |= bit
@@ -398,7 +398,7 @@ func (w *walk) xtState() (bits uint16) {
 	return bits
 }
 
-func (w *walk) conntrack(info xt.ConntrackMtinfoBase, mask uint16) certainty {
+func (w *chainWalk) conntrack(info xt.ConntrackMtinfoBase, mask uint16) certainty {
 	const state = uint16(xt.ConntrackState)
 	if info.MatchFlags&^(state|uint16(xt.ConntrackStateAlias)) != 0 {
 		return maybe

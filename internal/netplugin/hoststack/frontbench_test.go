@@ -44,7 +44,7 @@ func (c *crowd) set(i, third int) {
 
 func (c *crowd) apply(b *testing.B) {
 	b.Helper()
-	if err := c.frontends.Apply(context.Background(), Place{Device: desired.HostInterface}, false); err != nil {
+	if err := c.frontends.Apply(context.Background(), InterfaceConfig{Device: desired.HostInterface}, false); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -88,7 +88,7 @@ func BenchmarkFrontendsReached(b *testing.B) {
 		c := newCrowd(b, n, 0)
 		pod := netip.AddrPortFrom(netip.MustParseAddr("10.240.0.5"), 80)
 		run(b, "ip", "-n", c.conts, "addr", "add", pod.Addr().String()+"/32", "dev", "c0")
-		c.want.Natives, c.want.Ranges, c.want.Source = []netip.Prefix{netip.MustParsePrefix("10.240.0.0/16")}, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, near
+		c.want.Routed, c.want.Ranges, c.want.Source = []netip.Prefix{netip.MustParsePrefix("10.240.0.0/16")}, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, near
 		c.good()
 		at := pod
 		if n > 0 {

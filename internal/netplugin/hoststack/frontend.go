@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// fewStale is how many places are asked for one by one: the kernel goes through all
+// maxStaleLookups is how many places are asked for one by one: the kernel goes through all
 // connections for each, but hands over those of it alone. All of them are handed over at
 // some fifteen times the cost.
-const fewStale = 8
+const maxStaleLookups = 8
 
 // forgetStale ends the connections of fronts that are gone, and those by UDP whose
 // backend no front keeps.
@@ -28,8 +28,8 @@ func (s *Frontends) forgetStale() {
 	for _, a := range ownAddrs() {
 		own[a] = true
 	}
-	var gone []record
-	look := func(t tracked) bool {
+	var gone []conntrackRecord
+	look := func(t trackedConnection) bool {
 		at := FrontendAddr{t.to.addr, t.to.proto, t.to.port}
 		f, there := s.frontends[at]
 		if !s.stale[at] && !there && own[at.Addr] && s.nodes[at.Addr] {
@@ -56,8 +56,8 @@ func (s *Frontends) forgetStale() {
 }
 
 // eachTrackedAt calls look for connections to places, and for others too.
-func eachTrackedAt(places []FrontendAddr, look func(tracked) bool) error {
-	if len(places) > fewStale {
+func eachTrackedAt(places []FrontendAddr, look func(trackedConnection) bool) error {
+	if len(places) > maxStaleLookups {
 		return eachTracked(look)
 	}
 	for _, at := range places {

@@ -39,7 +39,7 @@ func BenchmarkForgetStale(b *testing.B) {
 	for _, x := range []struct {
 		name  string
 		stale int
-	}{{"one", 1}, {"many", fewStale + 1}} {
+	}{{"one", 1}, {"many", maxStaleLookups + 1}} {
 		b.Run(x.name, func(b *testing.B) {
 			f := NewFrontends(slog.New(slog.DiscardHandler))
 			if err := in(b, s.host, func() error {

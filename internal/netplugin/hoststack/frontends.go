@@ -52,17 +52,17 @@ type Choice struct {
 // Target is a backend, where it is for the clients' addresses' sake.
 type Target struct {
 	netip.AddrPort
-	Where Where
+	Location Location
 }
 
-// Where a backend is.
-type Where uint8
+// Location a backend is.
+type Location uint8
 
 // The places.
 const (
-	Here      Where = iota // a container of this host
-	Elsewhere              // a container of another host, which takes no machine's address (Frontends.SetMachine) by this one's tunnel
-	Beyond                 // no container that the data plane leads to: it would not answer by this host
+	Local     Location = iota // a container of this host
+	OtherHost                 // a container of another host, which takes no machine's address (Frontends.SetMachine) by this one's tunnel
+	External                  // no container that the data plane leads to: it would not answer by this host
 )
 
 // CompareTargets orders them.
@@ -79,7 +79,7 @@ type Frontends struct {
 	machines  map[netip.Addr]bool
 	stale     map[FrontendAddr]bool // whose connections are to be looked at
 	six       [2]*frontendTable     // of IPv4, of IPv6
-	place     Place                 // in the tables; zero = there are none
+	place     InterfaceConfig       // in the tables; zero = there are none
 	known     bool                  // what the kernel has is what the tables say
 	seen      bool                  // the places that an earlier process led are in stale
 }
@@ -98,7 +98,7 @@ func (s *Frontends) Set(at FrontendAddr, f *Frontend) {
 	t := s.tableOf(at.Addr)
 	if was != nil {
 		t.contribute(at, was, -1)
-		t.loses(at, was, f)
+		t.noteLostTargets(at, was, f)
 	}
 	if f != nil {
 		t.contribute(at, f, 1)
@@ -147,14 +147,14 @@ func (s *Frontends) tableOf(a netip.Addr) *frontendTable {
 	return s.six[0]
 }
 
-// Place is where Frontends work.
-type Place struct {
+// InterfaceConfig is where Frontends work.
+type InterfaceConfig struct {
 	Device  string        // the interface behind which containers are; empty = nowhere: no tables
 	Sources [2]netip.Addr // this host's, of IPv4 and of IPv6, as other hosts know it; zero = none
 }
 
 // Apply makes the tables be so. With look, what there is is read first.
-func (s *Frontends) Apply(ctx context.Context, at Place, look bool) error {
+func (s *Frontends) Apply(ctx context.Context, at InterfaceConfig, look bool) error {
 	if at.Device == "" && s.place.Device == "" && s.known && !look {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (s *Frontends) Apply(ctx context.Context, at Place, look bool) error {
 	return err
 }
 
-func (s *Frontends) apply(ctx context.Context, at Place, look bool) error {
+func (s *Frontends) apply(ctx context.Context, at InterfaceConfig, look bool) error {
 	if !s.seen { // connections from before may lead anywhere
 		for _, t := range s.six {
 			led, err := t.inKernel()

@@ -42,7 +42,7 @@ func eachServed(t *testing.T, test func(*testing.T, *served)) {
 				run(t, "ip", "-n", s.conts, "addr", "add", fmt.Sprint(p, "/", p.BitLen()), "dev", "c0", "nodad")
 			}
 			run(t, "ip", "-n", s.beyond, "route", "add", s.vip.String(), "via", s.near.String())
-			s.want.Natives = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/64")}
+			s.want.Routed = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/64")}
 			s.want.Ranges = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/108")}
 			s.want.Source, s.want.ServiceMTU = near, 1400
 			run(t, "ip", "-n", s.host, "-6", "route", "add", "default", "via", far6.String())
@@ -61,7 +61,7 @@ func (s *served) lead() {
 func (s *served) leadLooking(look bool) {
 	s.t.Helper()
 	if err := in(s.t, s.host, func() error {
-		return s.frontends.Apply(context.Background(), Place{desired.HostInterface, [2]netip.Addr{near, near6}}, look)
+		return s.frontends.Apply(context.Background(), InterfaceConfig{desired.HostInterface, [2]netip.Addr{near, near6}}, look)
 	}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestClientsReachBackendsByFrontends(t *testing.T) {
 			s.serve(s.conts, network, s.pod(0).String())
 			s.serve(s.beyond, network, netip.AddrPortFrom(s.far, 99).String())
 		}
-		beyond := Target{netip.AddrPortFrom(s.far, 99), Beyond}
+		beyond := Target{netip.AddrPortFrom(s.far, 99), External}
 		node := desired.AnyNode(s.vip)
 		for _, p := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 			s.frontends.Set(FrontendAddr{s.vip, p, 80}, frontendOf(s.pod(0)))
@@ -153,7 +153,7 @@ func TestClientsReachBackendsByFrontends(t *testing.T) {
 		// Another machine of the cluster is not believed by this host's tunnel.
 		elsewhere := s.pod(1)
 		s.serve(s.conts, "tcp", elsewhere.String())
-		elsewhere.Where = Elsewhere
+		elsewhere.Location = OtherHost
 		s.frontends.Set(FrontendAddr{s.vip, model.ProtoTCP, 95}, frontendOf(elsewhere))
 		s.lead()
 		if seen := s.ask(s.beyond, "tcp", "", s.at(95)); seen != s.far.String() {
@@ -206,7 +206,7 @@ func TestClientsReachBackendsByFrontends(t *testing.T) {
 		if all, other := run(t, "ip", "netns", "exec", s.host, "nft", "list", "tables"), map[string]string{"ip": "ip6 ", "ip6": "ip "}[family]+ServicesTable; strings.Contains(all, other) || !strings.Contains(all, ServicesTable) {
 			t.Errorf("tables with one front of %s:\n%s", family, all)
 		}
-		if err := in(t, s.host, func() error { return s.frontends.Apply(context.Background(), Place{}, false) }); err != nil {
+		if err := in(t, s.host, func() error { return s.frontends.Apply(context.Background(), InterfaceConfig{}, false) }); err != nil {
 			t.Fatal(err)
 		}
 		if all := run(t, "ip", "netns", "exec", s.host, "nft", "list", "tables"); strings.Contains(all, ServicesTable) {
@@ -446,7 +446,7 @@ func TestUDPClientMovesOnceItsBackendIsGone(t *testing.T) {
 func (s *served) translated() (n int) {
 	s.t.Helper()
 	if err := in(s.t, s.host, func() error {
-		return eachTracked(func(t tracked) bool {
+		return eachTracked(func(t trackedConnection) bool {
 			if t.routed && t.to.addr == s.vip {
 				n++
 			}

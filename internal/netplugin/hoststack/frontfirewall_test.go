@@ -20,7 +20,7 @@ func TestFrontendsWorkBehindAFirewall(t *testing.T) {
 		s.serve(s.conts, "tcp", s.pod(0).String())
 		s.serve(s.beyond, "tcp", netip.AddrPortFrom(s.far, 99).String())
 		s.frontends.Set(FrontendAddr{s.vip, model.ProtoTCP, 80}, frontendOf(s.pod(0)))
-		s.frontends.Set(FrontendAddr{s.vip, model.ProtoTCP, 81}, frontendOf(Target{netip.AddrPortFrom(s.far, 99), Beyond}))
+		s.frontends.Set(FrontendAddr{s.vip, model.ProtoTCP, 81}, frontendOf(Target{netip.AddrPortFrom(s.far, 99), External}))
 		s.lead()
 		iptables("-P", "FORWARD", "DROP")
 		s.good()

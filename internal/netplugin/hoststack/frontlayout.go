@@ -27,18 +27,18 @@ const ofPorts = "-ports"
 
 // The sets and maps that are always there.
 const (
-	suffixDrop   = "-drop"     // of sides: keys at which everybody is dropped
-	suffixStay   = "-affine"   // of sides: keys at which clients stay with their backend (frontstay.go)
-	setApart     = "apart"     // keys at which others are not led as this host's own
-	setLimited   = "limited"   // keys at which not all clients are taken
-	setFrom      = "from"      // key . client: who is taken there
-	setAddrs     = "addrs"     // addresses that are all services': what is not led anywhere is refused
-	setNodePorts = "ports"     // protocol . port of nodes' addresses that are services'
-	setClosed    = "closed"    // likewise, that somebody is refused at
-	setBeyond    = "beyond"    // address . protocol . port of backends that get this host's address
-	setElsewhere = "elsewhere" // address . protocol . port of backends on other hosts
-	setMachines  = "machines"  // addresses of other machines of the cluster
-	setNodes     = "nodes"     // nodes' addresses
+	suffixDrop     = "-drop"     // of sides: keys at which everybody is dropped
+	suffixAffinity = "-affine"   // of sides: keys at which clients stay with their backend (frontstay.go)
+	setBypass      = "apart"     // keys at which others are not led as this host's own
+	setLimited     = "limited"   // keys at which not all clients are taken
+	setFrom        = "from"      // key . client: who is taken there
+	setAddrs       = "addrs"     // addresses that are all services': what is not led anywhere is refused
+	setNodePorts   = "ports"     // protocol . port of nodes' addresses that are services'
+	setClosed      = "closed"    // likewise, that somebody is refused at
+	setExternal    = "beyond"    // address . protocol . port of backends that get this host's address
+	setOtherHosts  = "elsewhere" // address . protocol . port of backends on other hosts
+	setMachines    = "machines"  // addresses of other machines of the cluster
+	setNodes       = "nodes"     // nodes' addresses
 )
 
 // sidesAndKinds are all combinations of them.
@@ -87,15 +87,15 @@ func targetKey(t Target) string {
 // frontendSets are the sets with the desired state; beside them are maps of clients.
 var frontendSets = func() (all []string) {
 	for _, at := range sidesAndKinds {
-		all = append(all, at+suffixDrop, at+suffixStay)
+		all = append(all, at+suffixDrop, at+suffixAffinity)
 		for _, n := range sizes {
 			all = append(all, mapOf(at, n))
 		}
 	}
-	for _, name := range []string{setApart, setLimited, setFrom} {
+	for _, name := range []string{setBypass, setLimited, setFrom} {
 		all = append(all, name, name+ofPorts)
 	}
-	return append(all, setAddrs, setNodePorts, setClosed, setBeyond, setElsewhere, setMachines, setNodes)
+	return append(all, setAddrs, setNodePorts, setClosed, setExternal, setOtherHosts, setMachines, setNodes)
 }()
 
 // setOf is a set as the library knows it.
@@ -176,7 +176,7 @@ func (t *frontendTable) make(c *nftables.Conn) (later []chain, err error) {
 
 // always are the chains that are always there.
 func (t *frontendTable) always() []chain {
-	return slices.Concat(t.choosers(), t.stayers(), t.bases())
+	return slices.Concat(t.choosers(), t.affinityChains(), t.bases())
 }
 
 func (t *frontendTable) mark() string {
@@ -243,13 +243,13 @@ func (t *frontendTable) choosers() (all []chain) {
 			come.add(is(setLimited+kind, key, []expr.Any{
 				payloadTo(t.src(), next), &expr.Lookup{SourceRegister: 1, SetName: setFrom + kind, Invert: true},
 			}, drop()))
-			come.add(is(at+suffixStay, toChain(expr.VerdictJump, at+suffixKnown)))
+			come.add(is(at+suffixAffinity, toChain(expr.VerdictJump, at+suffixAffine)))
 			if side == sideOutside {
-				come.add(is(setApart+kind, toChain(expr.VerdictGoto, lead.name)))
+				come.add(is(setBypass+kind, toChain(expr.VerdictGoto, lead.name)))
 			}
 			come.add(toChain(expr.VerdictGoto, sideOwn+kind+"-lead"))
 			choose, try := chain{name: at + "-choose"}, chain{name: at + "-try"}
-			lead.add(is(at+suffixStay, toChain(expr.VerdictGoto, at+suffixHash)))
+			lead.add(is(at+suffixAffinity, toChain(expr.VerdictGoto, at+suffixHash)))
 			lead.add(toChain(expr.VerdictGoto, choose.name))
 			choose.add(t.place(at, 1, random(1, next)))
 			for range tries {
@@ -329,11 +329,11 @@ func (t *frontendTable) bases() []chain {
 	out.add(here(setNodePorts), dstLocal(), ownPorts)
 	came := of("input-nat", nftables.ChainTypeNAT, nftables.ChainHookInput, nftables.ChainPriorityNATSource)
 	for _, ch := range []*chain{&came, &post} {
-		ch.add(wasDNAT(true), toChain(expr.VerdictJump, chainRemember))
+		ch.add(wasDNAT(true), toChain(expr.VerdictJump, chainAffinity))
 	}
-	post.add(wasDNAT(true), notOif(device), notOif("lo"), at(setBeyond), masquerade())
+	post.add(wasDNAT(true), notOif(device), notOif("lo"), at(setExternal), masquerade())
 	if t.source.IsValid() {
-		post.add(wasDNAT(true), oif(device), []expr.Any{srcOf(t.source).load(), lookup(setMachines)}, at(setElsewhere), snat(t.source))
+		post.add(wasDNAT(true), oif(device), []expr.Any{srcOf(t.source).load(), lookup(setMachines)}, at(setOtherHosts), snat(t.source))
 	}
 
 	chains := []chain{pre, out, came, post}

@@ -84,7 +84,7 @@ func (t *frontendTable) read() (changed bool, err error) {
 		t.times[name] = 0
 	}
 	for _, name := range clientMaps {
-		t.tidy[name] = true
+		t.staleMaps[name] = true
 	}
 	for e := range t.have {
 		if countTime(t.times, e.in, 1); t.wanted[e].by == 0 {

@@ -32,7 +32,7 @@ type frontendTable struct {
 	dirty     map[element]bool // that may not be as wanted
 	have      map[element]string
 	times     map[string]int  // how many elements sets of times have that are there
-	tidy      map[string]bool // maps of clients that may have some of former targets
+	staleMaps map[string]bool // maps of clients that may have some of former targets
 	made      bool            // the table is there, with all that never changes
 	there     bool            // some table of the name is there
 }
@@ -40,7 +40,7 @@ type frontendTable struct {
 func newFrontendTable(family nftables.TableFamily) *frontendTable {
 	t := &frontendTable{
 		table:  &nftables.Table{Family: family, Name: ServicesTable},
-		wanted: map[element]wantedElement{}, dirty: map[element]bool{}, tidy: map[string]bool{},
+		wanted: map[element]wantedElement{}, dirty: map[element]bool{}, staleMaps: map[string]bool{},
 	}
 	t.empty()
 	return t
@@ -85,7 +85,7 @@ func (t *frontendTable) contribute(at FrontendAddr, f *Frontend, by int) {
 	}
 	for _, c := range []Choice{f.Own, f.Outside} {
 		for _, to := range c.Targets {
-			if in := [...]string{Elsewhere: setElsewhere, Beyond: setBeyond}[to.Where]; in != "" {
+			if in := [...]string{OtherHost: setOtherHosts, External: setExternal}[to.Location]; in != "" {
 				t.want(element{in, keyOf(FrontendAddr{to.Addr(), at.Proto, to.Port()})}, "", by)
 			}
 		}
@@ -96,7 +96,7 @@ func (t *frontendTable) contribute(at FrontendAddr, f *Frontend, by int) {
 	// Others are led as this host's own, unless something is said of them.
 	alike := slices.EqualFunc(f.Own.Targets, f.Outside.Targets, func(a, b Target) bool { return a.AddrPort == b.AddrPort })
 	if !alike {
-		t.want(element{setApart + kind, key}, "", by)
+		t.want(element{setBypass + kind, key}, "", by)
 	}
 	for _, side := range []string{sideOwn, sideOutside} {
 		c, in := f.of(side), side+kind
@@ -107,7 +107,7 @@ func (t *frontendTable) contribute(at FrontendAddr, f *Frontend, by int) {
 			continue
 		}
 		if f.Affinity > 0 {
-			t.want(element{in + suffixStay, key}, "", by)
+			t.want(element{in + suffixAffinity, key}, "", by)
 			t.want(element{timeOf(in, f.Affinity), key}, "", by)
 		}
 		if alike && side == sideOutside {

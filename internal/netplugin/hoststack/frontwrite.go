@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	atOnce    = 1 << 15  // elements after which a transaction ends with a front
-	inMessage = 500      // elements in a message: its list of them has a length of 16 bits
-	buffers   = 16 << 20 // bytes: a transaction is sent as a whole, and each part of it is answered at its end
+	elementsPerMessage = 1 << 15  // elements after which a transaction ends with a front
+	inMessage          = 500      // elements in a message: its list of them has a length of 16 bits
+	buffers            = 16 << 20 // bytes: a transaction is sent as a whole, and each part of it is answered at its end
 )
 
 // write brings the table to what is wanted: in one transaction, unless that is very much;
@@ -31,14 +31,14 @@ func (t *frontendTable) write(ctx context.Context) error {
 	for e := range t.dirty {
 		order = append(order, e)
 	}
-	if len(order) > atOnce/4 { // else it is not worth while
+	if len(order) > elementsPerMessage/4 { // else it is not worth while
 		slices.SortFunc(order, func(a, b element) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.in, b.in)) })
 	}
 	for !t.made || len(order) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := min(atOnce, len(order))
+		n := min(elementsPerMessage, len(order))
 		for n > 0 && n < len(order) && t.frontendPart(order[n]) == t.frontendPart(order[n-1]) {
 			n++
 		}
@@ -62,7 +62,7 @@ func (t *frontendTable) frontendPart(e element) string {
 	return e.key[:min(n, len(e.key))]
 }
 
-func bufferWell(c *netlink.Conn) error {
+func growBuffers(c *netlink.Conn) error {
 	return errors.Join(c.SetReadBuffer(buffers), c.SetWriteBuffer(buffers))
 }
 

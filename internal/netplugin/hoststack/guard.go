@@ -37,9 +37,9 @@ type Guard struct {
 	most    int // 0 = as the kernel says
 	looked  bool
 	lost    atomic.Bool // somebody has taken something from GuardTable
-	barred  []netip.Addr
+	banned  []netip.Addr
 	sources sourceLimits
-	bans    []ban // as the kernel has them
+	bans    []clientBan // as the kernel has them
 }
 
 // NewGuard returns a guard that has not looked yet.
@@ -47,21 +47,21 @@ func NewGuard(log *slog.Logger) *Guard {
 	return &Guard{log: log, sources: sourceLimits{share: portsOfOne, now: time.Now}}
 }
 
-// Lost has the next Look put back GuardTable. Any goroutine may call it.
-func (g *Guard) Lost() { g.lost.Store(true) }
+// NoteTableLost has the next Look put back GuardTable. Any goroutine may call it.
+func (g *Guard) NoteTableLost() { g.lost.Store(true) }
 
 // forgetAtOnce is how many unanswered connections one look removes at most.
 const forgetAtOnce = 1 << 14
 
-// Look looks once, in the namespace of the thread that calls it; p is the way
+// Check looks once, in the namespace of the thread that calls it; p is the way
 // out, nil = there is none, natives the subnets of native networks, whose containers
 // the host knows by their own addresses.
-func (g *Guard) Look(ctx context.Context, p *desired.Private, natives []netip.Prefix) error {
+func (g *Guard) Check(ctx context.Context, p *desired.HostNAT, natives []netip.Prefix) error {
 	if g.lost.Swap(false) && len(g.bans) > 0 {
 		g.log.Warn("the nftables rules that protect the host's connection tracking were changed from outside; they are restored")
 		g.looked = false
 	}
-	held, most, err := g.room()
+	held, most, err := g.connectionRoom()
 	if err != nil {
 		return err
 	}
@@ -69,20 +69,20 @@ func (g *Guard) Look(ctx context.Context, p *desired.Private, natives []netip.Pr
 	if err != nil {
 		return err
 	}
-	return errors.Join(g.lookForRoom(ctx, p, natives, held, most), ctx.Err(), forget(excess))
+	return errors.Join(g.checkRoom(ctx, p, natives, held, most), ctx.Err(), forget(excess))
 }
 
-// lookForRoom bars the containers that fill the tracking while it is nearly full.
-func (g *Guard) lookForRoom(ctx context.Context, p *desired.Private, natives []netip.Prefix, held, most int) error {
+// checkRoom bars the containers that fill the tracking while it is nearly full.
+func (g *Guard) checkRoom(ctx context.Context, p *desired.HostNAT, natives []netip.Prefix, held, most int) error {
 	nearly := most > 0 && held > most*8/10
 	switch {
-	case p == nil || !nearly && (len(g.barred) == 0 || held < most*7/10):
+	case p == nil || !nearly && (len(g.banned) == 0 || held < most*7/10):
 		return g.setBans(p, nil)
 	case !nearly:
-		return g.setBans(p, g.barred)
+		return g.setBans(p, g.banned)
 	}
 	holds := map[netip.Addr]int{}
-	if err := eachTracked(func(t tracked) bool {
+	if err := eachTracked(func(t trackedConnection) bool {
 		if isContainers(p, natives, t.src) {
 			holds[t.src]++
 		}
@@ -90,14 +90,14 @@ func (g *Guard) lookForRoom(ctx context.Context, p *desired.Private, natives []n
 	}); err != nil {
 		return err
 	}
-	over := slices.Clone(g.barred)
+	over := slices.Clone(g.banned)
 	for a, n := range holds {
 		if n > most/16 && !slices.Contains(over, a) {
 			over = append(over, a)
 		}
 	}
 	slices.SortFunc(over, netip.Addr.Compare)
-	if len(over) > len(g.barred) {
+	if len(over) > len(g.banned) {
 		g.log.Warn("the host's connection tracking is nearly full (net.netfilter.nf_conntrack_max): containers with most connections cannot open new ones to the outside until there is room",
 			"addresses", over, "tracked", held, "max", most)
 	}
@@ -107,8 +107,8 @@ func (g *Guard) lookForRoom(ctx context.Context, p *desired.Private, natives []n
 	return forgetUnanswered(over)
 }
 
-// room returns how many connections the kernel tracks here, and may.
-func (g *Guard) room() (held, most int, err error) {
+// connectionRoom returns how many connections the kernel tracks here, and may.
+func (g *Guard) connectionRoom() (held, most int, err error) {
 	number := func(name string) (int, error) {
 		data, err := os.ReadFile("/proc/sys/net/netfilter/" + name)
 		if errors.Is(err, os.ErrNotExist) {
@@ -126,27 +126,27 @@ func (g *Guard) room() (held, most int, err error) {
 	return held, most, err
 }
 
-// ban says that a container may begin no connections, to one service or (zero) at all.
-type ban struct {
+// clientBan says that a container may begin no connections, to one service or (zero) at all.
+type clientBan struct {
 	src netip.Addr
 	to  service
 }
 
 // setBans sets the containers that may begin no connections at all, beside the
 // containers that crowd a service.
-func (g *Guard) setBans(p *desired.Private, over []netip.Addr) error {
-	var bars []ban
+func (g *Guard) setBans(p *desired.HostNAT, over []netip.Addr) error {
+	var bars []clientBan
 	if p != nil {
 		for _, a := range over {
-			bars = append(bars, ban{src: a})
+			bars = append(bars, clientBan{src: a})
 		}
 		bars = append(bars, g.sources.bans()...)
 	}
 	if g.looked && slices.Equal(bars, g.bans) {
-		g.barred = over
+		g.banned = over
 		return nil
 	}
-	var four, six []ban
+	var four, six []clientBan
 	for _, b := range bars {
 		if b.src.Is4() {
 			four = append(four, b)
@@ -157,15 +157,15 @@ func (g *Guard) setBans(p *desired.Private, over []netip.Addr) error {
 	if err := errors.Join(putBans(nftables.TableFamilyIPv4, p, four), putBans(nftables.TableFamilyIPv6, p, six)); err != nil {
 		return err
 	}
-	if len(over) == 0 && len(g.barred) > 0 {
-		g.log.Info("the host's connection tracking has room again", "addresses", g.barred)
+	if len(over) == 0 && len(g.banned) > 0 {
+		g.log.Info("the host's connection tracking has room again", "addresses", g.banned)
 	}
-	g.looked, g.barred, g.bans = true, over, bars
+	g.looked, g.banned, g.bans = true, over, bars
 	return nil
 }
 
 // putBans makes the table of one family; without bars there is none.
-func putBans(family nftables.TableFamily, p *desired.Private, bars []ban) error {
+func putBans(family nftables.TableFamily, p *desired.HostNAT, bars []clientBan) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
@@ -204,8 +204,8 @@ func putBans(family nftables.TableFamily, p *desired.Private, bars []ban) error 
 
 // forgetUnanswered removes these containers' unanswered connections from the tracking.
 func forgetUnanswered(of []netip.Addr) error {
-	var records []record
-	if err := eachTracked(func(t tracked) bool {
+	var records []conntrackRecord
+	if err := eachTracked(func(t trackedConnection) bool {
 		if !t.answered && slices.Contains(of, t.src) {
 			records = append(records, t.record.clone())
 		}

@@ -47,11 +47,11 @@ func guardsTracking(t *testing.T, s *site, web, other, far netip.Addr) {
 	g.most = 100
 	look := func() {
 		t.Helper()
-		inside(s.host, func() error { return g.Look(t.Context(), s.want.Private, s.want.Natives) })
+		inside(s.host, func() error { return g.Check(t.Context(), s.want.Private, s.want.Routed) })
 	}
 	tracked := func() (n int) {
 		t.Helper()
-		inside(s.host, func() (err error) { n, _, err = g.room(); return err })
+		inside(s.host, func() (err error) { n, _, err = g.connectionRoom(); return err })
 		return n
 	}
 	guarded := func() (yes bool) {
@@ -102,7 +102,7 @@ func guardsTracking(t *testing.T, s *site, web, other, far netip.Addr) {
 		t.Errorf("with room again, guarded: %v, or the container begins no connection", guarded())
 	}
 	// What a process that died left behind goes with the next one's first look.
-	g.barred, g.looked = nil, false
+	g.banned, g.looked = nil, false
 	inside(s.host, func() error { return g.setBans(s.want.Private, []netip.Addr{web}) })
 	g = NewGuard(slog.New(slog.DiscardHandler))
 	look()
@@ -131,7 +131,7 @@ func guardsTracking(t *testing.T, s *site, web, other, far netip.Addr) {
 		}
 		return errors.Join(err, c.Flush())
 	})
-	g.Lost()
+	g.NoteTableLost()
 	look()
 	if !guarded() {
 		t.Error("a table that somebody deleted is not put back")

@@ -75,7 +75,7 @@ type site struct {
 	t                   testing.TB
 	host, conts, beyond string
 	stack               *Stack
-	want                Want
+	want                Config
 }
 
 var (
@@ -114,7 +114,7 @@ func newSite(t testing.TB) *site {
 	run(t, "ip", "-n", s.beyond, "link", "set", "o0", "up")
 	run(t, "ip", "-n", s.beyond, "route", "add", "172.19.0.0/16", "via", near.String())
 	s.restart(true)
-	s.want = Want{Private: desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")), MTU: 1450, NameServer: 5353, Endpoints: []Endpoint{
+	s.want = Config{Private: desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")), MTU: 1450, NameServer: 5353, Endpoints: []Endpoint{
 		{Addr: web, Ports: []attach.PortBinding{
 			{Proto: model.ProtoTCP, HostPort: 8080, ContainerPort: 80},
 			{Proto: model.ProtoUDP, HostPort: 8080, ContainerPort: 80},
@@ -409,7 +409,7 @@ func TestStack(t *testing.T) {
 	s.good()
 	s.asks(question{"a port that is not published any more", s.beyond, "udp", "", near.String() + ":8080", ""})
 	iptables("-P", "FORWARD", "DROP")
-	s.want = Want{}
+	s.want = Config{}
 	s.restart(true)
 	s.good()
 	left := slices.DeleteFunc(s.handles(), func(h string) bool { return strings.HasPrefix(h, "filter ") })

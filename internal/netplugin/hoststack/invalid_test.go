@@ -161,7 +161,7 @@ func TestSegmentsOutsideTheWindowResetNoServices(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
 		beyond := netip.AddrPortFrom(s.far, 99)
-		for port, to := range map[uint16]Target{80: s.pod(0), 81: {beyond, Beyond}} {
+		for port, to := range map[uint16]Target{80: s.pod(0), 81: {beyond, External}} {
 			s.frontends.Set(FrontendAddr{s.vip, model.ProtoTCP, port}, frontendOf(to))
 			s.frontends.Set(FrontendAddr{desired.AnyNode(s.vip), model.ProtoTCP, 30000 + port}, frontendOf(to))
 		}

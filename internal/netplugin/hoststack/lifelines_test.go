@@ -56,7 +56,7 @@ func TestGatewaysOfTheWayAreLifelines(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	s.want.Way = way
+	s.want.ControlPath = way
 	s.want.Services = []Service{{Addr: netip.MustParseAddr("10.77.0.9"), Name: "default/web"}}
 	if problems := s.apply(); len(problems) != 1 || !strings.Contains(fmt.Sprint(problems), "that of the gateway to 203.0.113.2 of this host, 10.77.0.9") {
 		t.Errorf("problems: %v", problems)

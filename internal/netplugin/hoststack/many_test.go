@@ -55,7 +55,7 @@ func (s *served) chosen() (to string) {
 		if _, err := c.Write([]byte("?")); err != nil {
 			return err
 		}
-		return eachTracked(func(t tracked) bool {
+		return eachTracked(func(t trackedConnection) bool {
 			if t.routed && t.to.addr == s.vip {
 				to = targetKey(Target{AddrPort: t.from})
 			}

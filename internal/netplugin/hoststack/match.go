@@ -107,9 +107,9 @@ func dstLocal() []expr.Any {
 	}
 }
 
-// noWayBack matches a source that the host reaches by another interface, if at all,
+// asymmetricSource matches a source that the host reaches by another interface, if at all,
 // than the packet came by.
-func noWayBack() []expr.Any {
+func asymmetricSource() []expr.Any {
 	return []expr.Any{
 		&expr.Fib{Register: 1, FlagSADDR: true, FlagIIF: true, ResultOIF: true},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: make([]byte, 4)},

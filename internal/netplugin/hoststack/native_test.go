@@ -57,7 +57,7 @@ func TestNative(t *testing.T) {
 	run(t, "ip", "-n", s.beyond, "route", "add", "10.244.0.0/16", "via", near.String())
 	run(t, "ip", "-n", s.beyond, "route", "add", "fd00:244::/64", "via", near6.String())
 	run(t, "ip", "-n", s.host, "-6", "route", "add", "default", "via", far6.String())
-	s.want.Natives = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/64")}
+	s.want.Routed = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/64")}
 	s.want.Source, s.want.ServiceMTU = near, 1400
 	s.want.Endpoints = append(s.want.Endpoints, Endpoint{Addr: pod, Ports: []attach.PortBinding{{Proto: model.ProtoTCP, HostPort: 8090, ContainerPort: 80}}})
 	s.good()
@@ -132,12 +132,12 @@ func TestNative(t *testing.T) {
 		t.Error("a route that somebody took away did not come back")
 	}
 	for subnet, why := range map[string]string{"198.51.0.0/16": "own address " + near.String(), "192.168.0.0/16": "of a machine"} {
-		s.want.Natives, s.want.Machines = []netip.Prefix{netip.MustParsePrefix(subnet)}, []netip.Addr{netip.MustParseAddr("192.168.3.3")}
+		s.want.Routed, s.want.Machines = []netip.Prefix{netip.MustParsePrefix(subnet)}, []netip.Addr{netip.MustParseAddr("192.168.3.3")}
 		if problems := s.apply(); len(problems) != 1 || problems["native network "+subnet] == nil || !strings.Contains(problems["native network "+subnet].Error(), why) {
 			t.Errorf("%s: problems %v, want %q", subnet, problems, why)
 		}
 	}
-	s.want.Natives, s.want.Machines = nil, nil
+	s.want.Routed, s.want.Machines = nil, nil
 	s.want.Endpoints = slices.DeleteFunc(s.want.Endpoints, func(e Endpoint) bool { return e.Addr == pod })
 	s.good()
 	if all := routes(); strings.Contains(all, "244") {

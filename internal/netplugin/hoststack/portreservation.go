@@ -40,7 +40,7 @@ type Holder struct {
 	room    chan struct{} // of relays
 
 	// Only tests set these.
-	most int // relayed at once; 0 = relayedAtOnce
+	most int // relayed at once; 0 = maxRelayed
 	dial func(ctx context.Context, network, to string) (net.Conn, error)
 }
 
@@ -57,7 +57,7 @@ func (h *Holder) Reserve(p HostPort, to netip.AddrPort) error {
 	defer h.mu.Unlock()
 	if s, ok := h.sockets[p]; ok {
 		if s.relay != nil {
-			s.relay.lead(to)
+			s.relay.setTarget(to)
 		}
 		return nil
 	}
@@ -71,10 +71,10 @@ func (h *Holder) Reserve(p HostPort, to netip.AddrPort) error {
 		return fmt.Errorf("take host port %s: %w", p, err)
 	}
 	if h.sockets == nil {
-		h.sockets, h.room = map[HostPort]socket{}, make(chan struct{}, cmp.Or(h.most, relayedAtOnce))
+		h.sockets, h.room = map[HostPort]socket{}, make(chan struct{}, cmp.Or(h.most, maxRelayed))
 	}
 	s := socket{fd: fd}
-	if relayed(p) {
+	if needsRelay(p) {
 		dial := h.dial
 		if dial == nil {
 			dial = new(net.Dialer).DialContext
@@ -136,7 +136,7 @@ func reserve(p HostPort) (fd int, err error) {
 		}
 	}()
 	filter, backlog := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}, 0 // keeps 0 bytes: drops
-	if relayed(p) {
+	if needsRelay(p) {
 		filter, backlog = toLoopback(), unix.SOMAXCONN
 	}
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}); err != nil {

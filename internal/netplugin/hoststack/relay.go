@@ -22,9 +22,9 @@ import (
 // Bounds of what is passed on, for all ports together: any process of the host may
 // begin it.
 const (
-	relayedAtOnce = 512              // connections of TCP, and senders of UDP
-	relayedIdle   = 90 * time.Second // without a datagram either way, a sender of UDP is forgotten
-	relayDial     = 10 * time.Second // for a container to take a connection
+	maxRelayed  = 512              // connections of TCP, and senders of UDP
+	relayedIdle = 90 * time.Second // without a datagram either way, a sender of UDP is forgotten
+	relayDial   = 10 * time.Second // for a container to take a connection
 )
 
 // relay passes on what comes to a held port at ::1.
@@ -40,9 +40,9 @@ type relay struct {
 	conns map[io.Closer]bool // all that are open
 }
 
-// relayed reports whether connections to ::1 reach a port's socket and netplugin relays
+// needsRelay reports whether connections to ::1 reach a port's socket and netplugin relays
 // them. It does not relay SCTP, which may have several addresses.
-func relayed(p HostPort) bool {
+func needsRelay(p HostPort) bool {
 	return p.Proto != model.ProtoSCTP && (p.Addr == netip.IPv6Unspecified() || p.Addr == netip.IPv6Loopback())
 }
 
@@ -82,8 +82,8 @@ func newRelay(fd int, proto model.Protocol, to netip.AddrPort, room chan struct{
 	return r, nil
 }
 
-// lead says where the container is.
-func (r *relay) lead(to netip.AddrPort) {
+// setTarget says where the container is.
+func (r *relay) setTarget(to netip.AddrPort) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.to = to
@@ -111,15 +111,15 @@ func (r *relay) open(c io.Closer) {
 	r.conns[c] = true
 }
 
-func (r *relay) shut(c io.Closer) {
+func (r *relay) closeConn(c io.Closer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, c)
 	_ = c.Close()
 }
 
-// reach opens a connection to the container.
-func (r *relay) reach(network string) (net.Conn, error) {
+// dialContainer opens a connection to the container.
+func (r *relay) dialContainer(network string) (net.Conn, error) {
 	r.mu.Lock()
 	to := r.to
 	r.mu.Unlock()
@@ -128,9 +128,9 @@ func (r *relay) reach(network string) (net.Conn, error) {
 	return r.dial(ctx, network, to.String())
 }
 
-// again waits a moment after a failure, such as too many open files; false = it has
+// pauseAfterError waits a moment after a failure, such as too many open files; false = it has
 // ended.
-func (r *relay) again(err error) bool {
+func (r *relay) pauseAfterError(err error) bool {
 	if errors.Is(err, net.ErrClosed) {
 		return false
 	}
@@ -143,11 +143,11 @@ func (r *relay) again(err error) bool {
 }
 
 func (r *relay) connections(l net.Listener) {
-	defer r.shut(l)
+	defer r.closeConn(l)
 	for {
 		c, err := l.Accept()
 		if err != nil {
-			if !r.again(err) {
+			if !r.pauseAfterError(err) {
 				return
 			}
 			continue
@@ -160,20 +160,20 @@ func (r *relay) connections(l net.Listener) {
 		}
 		r.wg.Go(func() {
 			defer func() { <-r.room }()
-			defer r.shut(c)
+			defer r.closeConn(c)
 			r.connection(c.(*net.TCPConn))
 		})
 	}
 }
 
 func (r *relay) connection(c *net.TCPConn) {
-	up, err := r.reach("tcp")
+	up, err := r.dialContainer("tcp")
 	if err != nil {
 		_ = c.SetLinger(0) // a reset, as the container's would be
 		return
 	}
 	r.open(up)
-	defer r.shut(up)
+	defer r.closeConn(up)
 	var both sync.WaitGroup
 	pass := func(to, from *net.TCPConn) {
 		_, _ = io.Copy(to, from) // either end hears of it by the end of its connection
@@ -185,14 +185,14 @@ func (r *relay) connection(c *net.TCPConn) {
 }
 
 func (r *relay) datagrams(c *net.UDPConn) {
-	defer r.shut(c)
+	defer r.closeConn(c)
 	var mu sync.Mutex
 	senders := map[netip.AddrPort]net.Conn{} // their sockets towards the container
 	b := make([]byte, 1<<16)
 	for {
 		n, from, err := c.ReadFromUDPAddrPort(b)
 		if err != nil {
-			if !r.again(err) {
+			if !r.pauseAfterError(err) {
 				return
 			}
 			continue
@@ -206,7 +206,7 @@ func (r *relay) datagrams(c *net.UDPConn) {
 			default:
 				continue // as on a link that is full
 			}
-			if up, err = r.reach("udp"); err != nil {
+			if up, err = r.dialContainer("udp"); err != nil {
 				<-r.room
 				continue
 			}
@@ -216,8 +216,8 @@ func (r *relay) datagrams(c *net.UDPConn) {
 			mu.Unlock()
 			r.wg.Go(func() {
 				defer func() { <-r.room }()
-				defer r.shut(up)
-				r.answers(c, up, from)
+				defer r.closeConn(up)
+				r.forwardReplies(c, up, from)
 				mu.Lock()
 				delete(senders, from)
 				mu.Unlock()
@@ -228,8 +228,8 @@ func (r *relay) datagrams(c *net.UDPConn) {
 	}
 }
 
-// answers passes a container's datagrams on to a sender until neither sends any more.
-func (r *relay) answers(c *net.UDPConn, up net.Conn, to netip.AddrPort) {
+// forwardReplies passes a container's datagrams on to a sender until neither sends any more.
+func (r *relay) forwardReplies(c *net.UDPConn, up net.Conn, to netip.AddrPort) {
 	b := make([]byte, 1<<16)
 	for {
 		n, err := up.Read(b)

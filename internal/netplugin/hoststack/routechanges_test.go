@@ -38,14 +38,14 @@ func TestSuspendedRoutesAreTakenBack(t *testing.T) {
 	s.good()
 	changes.Answered(changes.Mark(), nil)
 	s.want.Services = append(s.want.Services, Service{Name: "default:second", Addr: netip.MustParseAddr("10.96.0.11")})
-	s.want.Natives = []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")}
+	s.want.Routed = []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")}
 	s.good()
 	routes("10.96.0.10", "10.96.0.11", "10.97.0.0/16")
 	c, is := changes.Newest()
 	if !is || len(c.Objects) != 2 {
 		t.Fatalf("the newest change: %v", c)
 	}
-	changes.Set(c.Number, hostchanges.Trial)
+	changes.Set(c.Number, hostchanges.Reverting)
 	changes.Save()
 	problems := s.apply()
 	for _, object := range []string{"service default:second", "native network 10.97.0.0/16"} {
@@ -64,7 +64,7 @@ func TestSuspendedRoutesAreTakenBack(t *testing.T) {
 		t.Errorf("after a restart: problems %v", problems)
 	}
 	routes("10.96.0.10")
-	changes.Set(c.Number, hostchanges.Tried)
+	changes.Set(c.Number, hostchanges.Reapplied)
 	s.good()
 	routes("10.96.0.10", "10.96.0.11", "10.97.0.0/16")
 	if c, is := changes.Newest(); is {
@@ -72,7 +72,7 @@ func TestSuspendedRoutesAreTakenBack(t *testing.T) {
 	}
 
 	changes.Set(c.Number, hostchanges.RolledBack)
-	s.want.Services, s.want.Natives = s.want.Services[:1], nil
+	s.want.Services, s.want.Routed = s.want.Services[:1], nil
 	s.good() // what is not wanted is not missed
 	if left := changes.Suspended(hostchanges.Routes); len(left) > 0 {
 		t.Errorf("suspended for ever: %v", left)
@@ -85,7 +85,7 @@ func TestSuspendedLearnedRoutesAreTakenBack(t *testing.T) {
 	s := newSite6(t)
 	f := Fabric{Changes: hostchanges.Open(t.TempDir(), slog.New(slog.DiscardHandler))}
 	first, second := netip.MustParsePrefix("10.50.0.0/16"), netip.MustParsePrefix("10.51.0.0/16")
-	want := FabricWant{Device: "up0", Private: s.want.Private.Interface, Routes: map[netip.Prefix][]netip.Addr{first: {far}}}
+	want := FabricConfig{Device: "up0", Private: s.want.Private.Interface, Routes: map[netip.Prefix][]netip.Addr{first: {far}}}
 	apply := func(there ...netip.Prefix) {
 		t.Helper()
 		if err := in(t, s.host, func() error {
@@ -106,10 +106,10 @@ func TestSuspendedLearnedRoutesAreTakenBack(t *testing.T) {
 	want.Routes[second] = []netip.Addr{far}
 	apply(first, second)
 	c, _ := f.Changes.Newest()
-	f.Changes.Set(c.Number, hostchanges.Trial)
+	f.Changes.Set(c.Number, hostchanges.Reverting)
 	want.Keep = true
 	apply(first)
-	f.Changes.Set(c.Number, hostchanges.Tried)
+	f.Changes.Set(c.Number, hostchanges.Reapplied)
 	apply(first, second)
 }
 
@@ -117,7 +117,7 @@ func TestSuspendedLearnedRoutesAreTakenBack(t *testing.T) {
 // Apply removes routes; those of others stay.
 func TestRoutesAreRemovedBeforeTheDesiredStateIsKnown(t *testing.T) {
 	s := newSite6(t)
-	s.want.Natives = []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16"), netip.MustParsePrefix("fd00:97::/64")}
+	s.want.Routed = []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16"), netip.MustParsePrefix("fd00:97::/64")}
 	s.want.Source = near
 	s.good()
 	run(t, "ip", "-n", s.host, "route", "add", "10.98.0.0/16", "via", far.String())
@@ -128,7 +128,7 @@ func TestRoutesAreRemovedBeforeTheDesiredStateIsKnown(t *testing.T) {
 	before := count()
 	var removed RemovedRoutes
 	if err := in(t, s.host, func() error {
-		return removed.Remove(append(s.want.Natives, netip.MustParsePrefix("10.98.0.0/16")))
+		return removed.Remove(append(s.want.Routed, netip.MustParsePrefix("10.98.0.0/16")))
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func (t *frontendTable) writeRules(chains []chain) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	if err := bufferWell(c); err != nil {
+	if err := growBuffers(c); err != nil {
 		return err
 	}
 	if _, err := c.SendMessages(all); err != nil {
@@ -105,5 +105,5 @@ func hasSentKey(ch chain) bool {
 }
 
 func (t *frontendTable) conn() (*nftables.Conn, error) {
-	return nftables.New(nftables.WithSockOptions(bufferWell))
+	return nftables.New(nftables.WithSockOptions(growBuffers))
 }

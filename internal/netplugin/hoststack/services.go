@@ -24,7 +24,7 @@ type Service struct {
 // and the ranges of services' addresses to the host's interface, and nothing else but the private subnet. What this
 // host reaches by another route, the default ones excepted, is not led, and no service
 // at an address of the cluster's machines.
-func (s *Stack) ensureRoutes(want *Want, note func(object string, err error)) {
+func (s *Stack) ensureRoutes(want *Config, note func(object string, err error)) {
 	const object = "routes to services and native networks"
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -44,18 +44,18 @@ func (s *Stack) ensureRoutes(want *Want, note func(object string, err error)) {
 			six = append(six, x)
 		}
 	}
-	natives4, natives6 := byFamily(want.Natives)
+	natives4, natives6 := byFamily(want.Routed)
 	ranges4, ranges6 := byFamily(want.Ranges)
 	if len(four)+len(natives4)+len(ranges4) == 0 {
 		want.Source = netip.Addr{}
 	}
 	if len(six)+len(natives6)+len(ranges6) > 0 {
-		want.source6 = outwards6(h)
+		want.source6 = sourceAddr6(h)
 	}
 	s.source6 = want.source6
 	note(object, errors.Join(
-		s.leadTo(h, link, netlink.FAMILY_V4, want, four, natives4, ranges4, want.Source, want.Private.Subnet, note),
-		s.leadTo(h, link, netlink.FAMILY_V6, want, six, natives6, ranges6, want.source6, want.Private.Subnet6, note),
+		s.addRoutes(h, link, netlink.FAMILY_V4, want, four, natives4, ranges4, want.Source, want.Private.Subnet, note),
+		s.addRoutes(h, link, netlink.FAMILY_V6, want, six, natives6, ranges6, want.source6, want.Private.Subnet6, note),
 	))
 }
 
@@ -70,20 +70,20 @@ func byFamily(all []netip.Prefix) (four, six []netip.Prefix) {
 	return four, six
 }
 
-// Outwards6 is the IPv6 address that this host has towards the outside, by which it
+// SourceAddr6 is the IPv6 address that this host has towards the outside, by which it
 // speaks to services and to native networks; zero when it has none.
-func Outwards6() netip.Addr {
+func SourceAddr6() netip.Addr {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return netip.Addr{}
 	}
 	defer h.Close()
-	return outwards6(h)
+	return sourceAddr6(h)
 }
 
-// outwards6 is this host's source address for external IPv6 destinations; zero when it has
+// sourceAddr6 is this host's source address for external IPv6 destinations; zero when it has
 // none. RFC 3849's documentation prefix stands for them.
-func outwards6(h *netlink.Handle) netip.Addr {
+func sourceAddr6(h *netlink.Handle) netip.Addr {
 	routes, err := h.RouteGet(net.ParseIP("2001:db8:ffff:ffff::1"))
 	if err != nil || len(routes) == 0 {
 		return netip.Addr{}
@@ -99,8 +99,8 @@ type routedDest struct {
 	why  string // begins what is said when it is not led
 }
 
-// leadTo makes the routes of one family.
-func (s *Stack) leadTo(h *netlink.Handle, link netlink.Link, family int, want *Want, services []Service, natives, ranges []netip.Prefix, source netip.Addr, private netip.Prefix, note func(object string, err error)) error {
+// addRoutes makes the routes of one family.
+func (s *Stack) addRoutes(h *netlink.Handle, link netlink.Link, family int, want *Config, services []Service, natives, ranges []netip.Prefix, source netip.Addr, private netip.Prefix, note func(object string, err error)) error {
 	var all []routedDest
 	for _, x := range services {
 		all = append(all, routedDest{netip.PrefixFrom(x.Addr, x.Addr.BitLen()), "service " + x.Name, fmt.Sprintf("neither this host nor clients outside reach it by this host: its address %s is ", x.Addr)})
@@ -141,7 +141,7 @@ func (s *Stack) leadTo(h *netlink.Handle, link netlink.Link, family int, want *W
 	var failed []error
 	var near model.Lifelines
 	if len(all) > 0 {
-		near = Lifelines(want.Way)
+		near = Lifelines(want.ControlPath)
 	}
 	wanted, suspended := map[netip.Prefix]bool{}, s.changes.SuspendedRoutes(hostchanges.Routes)
 	var added []netip.Prefix
@@ -150,7 +150,7 @@ func (s *Stack) leadTo(h *netlink.Handle, link netlink.Link, family int, want *W
 			note(x.what, errRolledBack)
 			continue
 		}
-		if why := taken(h, x.to, others, own, want.Machines, near); why != "" {
+		if why := addressTaken(h, x.to, others, own, want.Machines, near); why != "" {
 			note(x.what, model.Errorf(model.ErrConflict, "%s%s", x.why, why))
 			continue
 		}
@@ -181,9 +181,9 @@ func (s *Stack) leadTo(h *netlink.Handle, link netlink.Link, family int, want *W
 	return errors.Join(failed...)
 }
 
-// taken tells what else of this host, or of the cluster, has an address or a part of a
+// addressTaken tells what else of this host, or of the cluster, has an address or a part of a
 // subnet; "" = nothing.
-func taken(h *netlink.Handle, p netip.Prefix, others []netlink.Route, own []netlink.Addr, machines []netip.Addr, near model.Lifelines) string {
+func addressTaken(h *netlink.Handle, p netip.Prefix, others []netlink.Route, own []netlink.Addr, machines []netip.Addr, near model.Lifelines) string {
 	for _, o := range own {
 		if a, ok := netip.AddrFromSlice(o.IP); ok && p.Contains(a.Unmap()) {
 			if p.IsSingleIP() {

@@ -17,9 +17,9 @@ import (
 // is more than the number of ports that a kernel chooses from, 28,232 by default.
 const portsOfOne = 30000
 
-// crowdBarred is how long a container begins no connection to a service after it
+// banTime is how long a container begins no connection to a service after it
 // has had more than its share of the ports towards it.
-const crowdBarred = time.Minute
+const banTime = time.Minute
 
 // sourceLimits finds containers that take more than their share of the ports towards a
 // service. It looks only while the host tracks more connections than one container
@@ -28,12 +28,12 @@ type sourceLimits struct {
 	share int
 	now   func() time.Time
 	next  time.Time // when to look again
-	until map[ban]time.Time
+	until map[clientBan]time.Time
 }
 
 // look returns the connections beyond their container's share, unanswered ones
 // first; held is how many connections the host tracks.
-func (c *sourceLimits) look(log *slog.Logger, p *desired.Private, natives []netip.Prefix, held int) (excess []record, err error) {
+func (c *sourceLimits) look(log *slog.Logger, p *desired.HostNAT, natives []netip.Prefix, held int) (excess []conntrackRecord, err error) {
 	began := c.now()
 	for b, t := range c.until {
 		if p == nil || began.After(t) {
@@ -47,10 +47,10 @@ func (c *sourceLimits) look(log *slog.Logger, p *desired.Private, natives []neti
 		end := c.now()
 		c.next = end.Add(20 * end.Sub(began))
 	}()
-	have := map[ban]int{}
-	if err := eachTracked(func(t tracked) bool {
+	have := map[clientBan]int{}
+	if err := eachTracked(func(t trackedConnection) bool {
 		if t.masked && isContainers(p, natives, t.src) {
-			have[ban{t.src, t.to}]++
+			have[clientBan{t.src, t.to}]++
 		}
 		return true
 	}); err != nil {
@@ -62,20 +62,20 @@ func (c *sourceLimits) look(log *slog.Logger, p *desired.Private, natives []neti
 			continue
 		}
 		if have[b] = n - c.share; c.until == nil {
-			c.until = map[ban]time.Time{}
+			c.until = map[clientBan]time.Time{}
 		}
 		if _, told := c.until[b]; !told {
 			log.Warn("a container uses more than its share of this host's source ports towards an external service: its new connections to it are blocked for a minute",
 				"address", b.src, "service", netip.AddrPortFrom(b.to.addr, b.to.port), "protocol", b.to.proto, "connections", n, "share", c.share)
 		}
-		c.until[b] = began.Add(crowdBarred)
+		c.until[b] = began.Add(banTime)
 	}
 	for _, answered := range []bool{false, true} {
 		if len(have) == 0 {
 			break
 		}
-		if err := eachTracked(func(t tracked) bool {
-			if b := (ban{t.src, t.to}); t.masked && t.answered == answered && have[b] > 0 {
+		if err := eachTracked(func(t trackedConnection) bool {
+			if b := (clientBan{t.src, t.to}); t.masked && t.answered == answered && have[b] > 0 {
 				have[b]--
 				excess = append(excess, t.record.clone())
 			}
@@ -89,18 +89,18 @@ func (c *sourceLimits) look(log *slog.Logger, p *desired.Private, natives []neti
 
 // isContainers tells whether the host knows a container by an address: by a private one,
 // or by its own on a native network.
-func isContainers(p *desired.Private, natives []netip.Prefix, a netip.Addr) bool {
+func isContainers(p *desired.HostNAT, natives []netip.Prefix, a netip.Addr) bool {
 	return a != p.Addr && a != p.Addr6 && (p.Subnet.Contains(a) || p.Subnet6.Contains(a)) ||
 		slices.ContainsFunc(natives, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
 // bans are the containers that may begin no connection to a service now, sorted.
-func (c *sourceLimits) bans() []ban {
-	var all []ban
+func (c *sourceLimits) bans() []clientBan {
+	var all []clientBan
 	for b := range c.until {
 		all = append(all, b)
 	}
-	slices.SortFunc(all, func(a, b ban) int {
+	slices.SortFunc(all, func(a, b clientBan) int {
 		return cmp.Or(a.src.Compare(b.src), a.to.addr.Compare(b.to.addr), cmp.Compare(a.to.proto, b.to.proto), cmp.Compare(a.to.port, b.to.port))
 	})
 	return all

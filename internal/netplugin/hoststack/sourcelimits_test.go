@@ -42,14 +42,14 @@ func sharesPorts(t *testing.T, s *site, web, other, far netip.Addr) {
 	g.sources.share, g.sources.now = 50, func() time.Time { return clock }
 	look := func() {
 		t.Helper()
-		if err := in(t, s.host, func() error { return g.Look(t.Context(), s.want.Private, s.want.Natives) }); err != nil {
+		if err := in(t, s.host, func() error { return g.Check(t.Context(), s.want.Private, s.want.Routed) }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ports := func() (n int) {
 		t.Helper()
 		if err := in(t, s.host, func() error {
-			return eachTracked(func(c tracked) bool {
+			return eachTracked(func(c trackedConnection) bool {
 				if c.src == web && c.to.port == 7 {
 					n++
 				}
@@ -93,7 +93,7 @@ func sharesPorts(t *testing.T, s *site, web, other, far netip.Addr) {
 		t.Error("the container begins no connection to another service, or another container none to this one")
 	}
 	look()
-	clock = clock.Add(crowdBarred + time.Second)
+	clock = clock.Add(banTime + time.Second)
 	look()
 	if !s.answers(s.dialUDP(web, 7), long) {
 		t.Error("a minute later the container begins no connection to the service")

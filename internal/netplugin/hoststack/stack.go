@@ -22,9 +22,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/hostchanges"
 )
 
-// Want is what the host's stack has to be.
-type Want struct {
-	Private    *desired.Private // nil = no egress: all that is ours is removed
+// Config is what the host's stack has to be.
+type Config struct {
+	Private    *desired.HostNAT // nil = no egress: all that is ours is removed
 	MTU        int              // of the narrowest container's interface; 0 = the interface's own
 	NameServer uint16           // port at Private.Addr that queries go to; 0 = none
 	// NameServer6 is the same at Private.Addr6.
@@ -37,10 +37,10 @@ type Want struct {
 	Services   []Service
 	Source     netip.Addr // of IPv4; zero = the private one stays
 	ServiceMTU int        // of tunnels, which lead to backends; 0 = as MTU
-	// Natives are the subnets of native networks, sorted, which are led to the
+	// Routed are the subnets of native networks, sorted, which are led to the
 	// interface too: the host speaks to containers there by the same source, and they
 	// beyond the cluster by the host's.
-	Natives []netip.Prefix
+	Routed []netip.Prefix
 	// Ranges are the prefixes that addresses of services come from, sorted, which Frontends
 	// leads elsewhere: they are led to the interface so that this host's processes have a
 	// way there, from the same source.
@@ -48,9 +48,9 @@ type Want struct {
 	// Machines are the addresses of the cluster's own machines, sorted: a service that
 	// has one is not led, or the host would take netmaster or the store for it.
 	Machines []netip.Addr
-	// Way are the addresses of netmasters and the store, sorted: the gateways to them are not
+	// ControlPath are the addresses of netmasters and the store, sorted: the gateways to them are not
 	// led elsewhere either.
-	Way []netip.Addr
+	ControlPath []netip.Addr
 	// Control is what containers are kept from; nil = nothing.
 	Control *Control `json:"-"` // has a table of its own
 
@@ -69,18 +69,18 @@ type Endpoint struct {
 // Stack is the network stack of the namespace of the thread that calls Apply.
 // It is used by one goroutine at a time.
 type Stack struct {
-	log      *slog.Logger
-	forward  bool
-	last     *Want         // as applied; nil = not known
-	leading  *Want         // whose published ports lead somewhere; nil = not known
-	index    int           // of the interface then; 0 = there was none
-	device   atomic.Uint32 // the same, for Watch
-	problems map[string]error
-	source6  netip.Addr // as Want.source6, at last
-	replaced func()     // called before a table is replaced
-	refused  refused
-	firewall firewall
-	changes  *hostchanges.History // of routes to services and native networks; nil = none are noted
+	log       *slog.Logger
+	forward   bool
+	last      *Config       // as applied; nil = not known
+	published *Config       // whose published ports lead somewhere; nil = not known
+	index     int           // of the interface then; 0 = there was none
+	device    atomic.Uint32 // the same, for Watch
+	problems  map[string]error
+	source6   netip.Addr // as Want.source6, at last
+	replaced  func()     // called before a table is replaced
+	refused   refused
+	firewall  firewall
+	changes   *hostchanges.History // of routes to services and native networks; nil = none are noted
 }
 
 // New returns the stack. forward lets it switch IP forwarding on.
@@ -96,7 +96,7 @@ func (s *Stack) Source6() netip.Addr { return s.source6 }
 // object. If nothing has changed (the same wish, no failure last time, the same
 // interface), it compares the rest of the kernel's state only if look says so:
 // each attachment of a container waits for Apply.
-func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]error {
+func (s *Stack) Apply(ctx context.Context, want Config, look bool) map[string]error {
 	slices.SortFunc(want.Endpoints, func(a, b Endpoint) int { return a.Addr.Compare(b.Addr) })
 	index := 0
 	if want.Private != nil {
@@ -147,9 +147,9 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 	s.passFirewall(want, ports, look)
 	s.firewallProblems(note)
 	if translation == nil {
-		forgetGone(s.log, s.leading, want)
-		forgetSuperseded(s.log, s.leading, want)
-		s.leading = &asked
+		forgetGone(s.log, s.published, want)
+		forgetSuperseded(s.log, s.published, want)
+		s.published = &asked
 	}
 	s.last, s.index = &asked, index
 	s.device.Store(uint32(index))
@@ -158,7 +158,7 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 
 // ensureLink gives the host's interface its address and its route. The interface
 // does no ARP: the data plane answers for every address behind it.
-func (s *Stack) ensureLink(want Want) error {
+func (s *Stack) ensureLink(want Config) error {
 	p := want.Private
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {

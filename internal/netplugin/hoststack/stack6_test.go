@@ -133,14 +133,14 @@ func TestStack6(t *testing.T) {
 	iptables("-P", "FORWARD", "DROP")
 
 	// Without it, nothing of IPv6 is there.
-	s.want.Private = desired.NewPrivate(s.want.Private.Subnet)
+	s.want.Private = desired.NewHostNAT(s.want.Private.Subnet)
 	s.want.Private.TunnelPort = 4789
 	s.want.Endpoints = s.want.Endpoints[:1]
 	s.good()
 	if off := sysctl("-n", "net.ipv6.conf."+desired.HostInterface+".disable_ipv6"); strings.TrimSpace(off) != "1" || strings.Contains(iptables("-S"), "contiv") {
 		t.Errorf("IPv6 stays: disable_ipv6 %s, %s", off, iptables("-S"))
 	}
-	s.want = Want{}
+	s.want = Config{}
 	s.restart(true)
 	s.good()
 	left := slices.DeleteFunc(s.handles(), func(h string) bool { return strings.HasPrefix(h, "filter ") })

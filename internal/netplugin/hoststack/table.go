@@ -44,28 +44,28 @@ type set struct {
 	forget   time.Duration // packets add elements, which go so long after their last packet; 0 = packets add none
 }
 
-// way is one address family's egress.
-type way struct {
+// egressFamily is one address family's egress.
+type egressFamily struct {
 	family           nftables.TableFamily
 	here             netip.Addr // the host's private address
 	subnet, loopback netip.Prefix
 	nameServer       uint16     // port at here; 0 = none
 	endpoints        []Endpoint // with published ports of this family alone
 	source           netip.Addr // towards services and native networks; zero = there are none, or the private one stays
-	natives          []netip.Prefix
+	routed           []netip.Prefix
 	exposed          []netip.Addr // services' virtual addresses in these
 }
 
-// waysOf are egress of IPv4 and of IPv6; a way that is not wanted has no address.
-func waysOf(want Want) []way {
-	four, six := way{family: nftables.TableFamilyIPv4, loopback: loopback4}, way{family: nftables.TableFamilyIPv6, loopback: loopback6}
+// egressFamilies are egress of IPv4 and of IPv6; a way that is not wanted has no address.
+func egressFamilies(want Config) []egressFamily {
+	four, six := egressFamily{family: nftables.TableFamilyIPv4, loopback: loopback4}, egressFamily{family: nftables.TableFamilyIPv6, loopback: loopback6}
 	if p := want.Private; p != nil {
 		four.here, four.subnet, four.nameServer = p.Addr, p.Subnet, want.NameServer
 		six.here, six.subnet, six.nameServer = p.Addr6, p.Subnet6, want.NameServer6
 		four.source, six.source = want.Source, want.source6
-		four.natives, six.natives = byFamily(want.Natives)
+		four.routed, six.routed = byFamily(want.Routed)
 		for _, x := range want.Services {
-			if !slices.ContainsFunc(want.Natives, func(n netip.Prefix) bool { return n.Contains(x.Addr) }) {
+			if !slices.ContainsFunc(want.Routed, func(n netip.Prefix) bool { return n.Contains(x.Addr) }) {
 				continue
 			}
 			if x.Addr.Is4() {
@@ -74,7 +74,7 @@ func waysOf(want Want) []way {
 				six.exposed = append(six.exposed, x.Addr)
 			}
 		}
-		for _, w := range []*way{&four, &six} {
+		for _, w := range []*egressFamily{&four, &six} {
 			slices.SortFunc(w.exposed, netip.Addr.Compare)
 		}
 	}
@@ -92,19 +92,19 @@ func waysOf(want Want) []way {
 		}
 		w.endpoints = append(w.endpoints, e)
 	}
-	return []way{four, six}
+	return []egressFamily{four, six}
 }
 
 // ensureTable makes the tables of egress be as wanted. Established connections
 // stay translated: the connection tracking holds their translation.
-func (s *Stack) ensureTable(want Want) (err error) {
-	for _, w := range waysOf(want) {
+func (s *Stack) ensureTable(want Config) (err error) {
+	for _, w := range egressFamilies(want) {
 		if !w.here.IsValid() {
 			err = errors.Join(err, removeTable(w.family))
 			continue
 		}
 		p := want.Private
-		from := []any{"layout 15", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives, w.exposed}
+		from := []any{"layout 15", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.routed, w.exposed}
 		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, s.replaced))
 	}
 	return err
@@ -217,24 +217,24 @@ func intact(c *nftables.Conn, table *nftables.Table, have []*nftables.Chain, set
 // container asks beyond this is dropped before it stands in the others' way. It
 // is more than a busy resolver asks, and a small part of what is answered.
 const (
-	setAsking       = "asking"
-	askingPerSecond = 2000
-	askingAtOnce    = 200
-	askingForgotten = 10 * time.Second
+	setServiceClients        = "asking"
+	serviceRequestsPerSecond = 2000
+	serviceRequestBurst      = 200
+	serviceRequestTimeout    = 10 * time.Second
 )
 
 // setExposed has the virtual addresses of services that lie in native networks.
 const setExposed = "exposed"
 
-func setsOf(w way) (all []set) {
+func setsOf(w egressFamily) (all []set) {
 	key := nftables.TypeIPAddr
 	if w.here.Is6() {
 		key = nftables.TypeIP6Addr
 	}
 	if w.nameServer != 0 {
-		all = append(all, set{name: setAsking, key: key, forget: askingForgotten})
+		all = append(all, set{name: setServiceClients, key: key, forget: serviceRequestTimeout})
 	}
-	if len(w.natives) > 0 {
+	if len(w.routed) > 0 {
 		st := set{name: setExposed, key: key}
 		for _, a := range w.exposed {
 			st.elements = append(st.elements, nftables.SetElement{Key: a.AsSlice()})
@@ -246,7 +246,7 @@ func setsOf(w way) (all []set) {
 
 // chainsOf makes the rules. Priorities are one before the standard ones, so that
 // the order beside Docker's chains is fixed.
-func chainsOf(p *desired.Private, w way) []chain {
+func chainsOf(p *desired.HostNAT, w egressFamily) []chain {
 	nat := func(name string, hook *nftables.ChainHook, pr nftables.ChainPriority) chain {
 		return chain{name: name, kind: nftables.ChainTypeNAT, hook: hook, priority: pr - 1}
 	}
@@ -262,7 +262,7 @@ func chainsOf(p *desired.Private, w way) []chain {
 		for _, proto := range []model.Protocol{model.ProtoUDP, model.ProtoTCP} {
 			pre.add(iif(p.Interface), l4(proto), dport(53), dnat(w.here, w.nameServer))
 		}
-		in.add(iif(p.Interface), l4(model.ProtoUDP), dport(w.nameServer), sendsOver(srcOf(w.here), askingPerSecond, askingAtOnce, setAsking), drop())
+		in.add(iif(p.Interface), l4(model.ProtoUDP), dport(w.nameServer), sendsOver(srcOf(w.here), serviceRequestsPerSecond, serviceRequestBurst, setServiceClients), drop())
 	}
 	for _, e := range w.endpoints {
 		for _, b := range e.Ports {
@@ -301,11 +301,11 @@ func chainsOf(p *desired.Private, w way) []chain {
 	post.add(oif(p.Interface), srcIn(w.subnet), notSaddr(w.here), masquerade())
 	post.add(oif(p.Interface), srcIn(w.loopback), masquerade())
 	post.add(notOif(p.Interface), srcIn(w.subnet), masquerade())
-	own := w.addNatives(p, &post, &in, &fwd)
+	own := w.addRouted(p, &post, &in, &fwd)
 	fwd.add(iif(p.Interface), srcIn(w.subnet), invalid(), drop())
 	// Who sends from a private address from beyond would be translated to this host's
 	// own, and taken for it. Another network of the host may lie in the subnet.
-	fwd.add(notIif(p.Interface), oif(p.Interface), srcIn(w.subnet), noWayBack(), drop())
+	fwd.add(notIif(p.Interface), oif(p.Interface), srcIn(w.subnet), asymmetricSource(), drop())
 	// From beyond the host connections begin to services, and to published ports of
 	// containers.
 	fwd.add(oif(p.Interface), dstIn(w.subnet), ctState(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED, false), wasDNAT(false), drop())
@@ -316,14 +316,14 @@ func chainsOf(p *desired.Private, w way) []chain {
 		in.add(tunnel)
 		fwd.add(notOif(p.Interface), tunnel)
 	}
-	w.refuseForeign(p, &fwd)
+	w.refuseUnmanaged(p, &fwd)
 	return append([]chain{w.martians(), pre, out, post, in, fwd, untranslated()}, own...)
 }
 
 // martians drops what comes from a link to a loopback address, before a rule of anybody
 // leads it from a port published there to a container; of what no rule leads the kernel
 // does so itself.
-func (w way) martians() chain {
+func (w egressFamily) martians() chain {
 	ch := chain{name: "martians", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: *nftables.ChainPriorityRaw - 1}
 	ch.add(notIif("lo"), dstIn(w.loopback), drop())
 	return ch
@@ -340,18 +340,18 @@ func untranslated() chain {
 	return ch
 }
 
-// addNatives adds what native networks need: containers there are known beyond the host
+// addRouted adds what native networks need: containers there are known beyond the host
 // by the host's address, and so is one that asks a port of the host which leads to
 // another one, or the answer would not come back here. Containers of other networks reach
 // them by services and published ports alone, as the host does not join networks. What
 // sockets of this host send there, and nothing translates, gets the host's mark, after all
 // translations.
-func (w way) addNatives(p *desired.Private, post, in, fwd *chain) []chain {
-	if len(w.natives) == 0 {
+func (w egressFamily) addRouted(p *desired.HostNAT, post, in, fwd *chain) []chain {
+	if len(w.routed) == 0 {
 		return nil
 	}
 	own := chain{name: "own", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookOutput, priority: *nftables.ChainPrioritySecurity + 1}
-	for _, n := range w.natives {
+	for _, n := range w.routed {
 		source := masquerade()
 		if w.source.IsValid() {
 			source = snat(w.source)
@@ -362,17 +362,17 @@ func (w way) addNatives(p *desired.Private, post, in, fwd *chain) []chain {
 		fwd.add(iif(p.Interface), srcIn(n), invalid(), drop())
 		fwd.add(iif(p.Interface), oif(p.Interface), srcIn(w.subnet), dstIn(n), wasDNAT(false),
 			[]expr.Any{dstOf(n.Addr()).load(), &expr.Lookup{SourceRegister: 1, SetName: setExposed, Invert: true}}, drop())
-		in.add(notIif(p.Interface), srcIn(n), noWayBack(), drop()) // this host's answer would be a container's, with the mark
+		in.add(notIif(p.Interface), srcIn(n), asymmetricSource(), drop()) // this host's answer would be a container's, with the mark
 		own.add(oif(p.Interface), dstIn(n), wasDNAT(false), setMark(desired.OwnMark))
 	}
 	return []chain{own}
 }
 
-// refuseForeign refuses what containers of a native network send to one another by a
+// refuseUnmanaged refuses what containers of a native network send to one another by a
 // translation on this host, such as kube-proxy's of an address that is no service's here:
 // it would be judged as this host's. It is last, since published ports return.
-func (w way) refuseForeign(p *desired.Private, fwd *chain) {
-	for _, n := range w.natives {
+func (w egressFamily) refuseUnmanaged(p *desired.HostNAT, fwd *chain) {
+	for _, n := range w.routed {
 		led := slices.Concat(iif(p.Interface), oif(p.Interface), srcIn(n), dstIn(n), wasDNAT(true), original())
 		for _, e := range w.endpoints {
 			for _, b := range e.Ports {

@@ -27,24 +27,26 @@ const (
 	nfgenBytes = 4 // of struct nfgenmsg, before the attributes
 )
 
-// tracked is one connection of IPv4 or IPv6 that the kernel tracks, as it began.
-type tracked struct {
+// trackedConnection is one connection of IPv4 or IPv6 that the kernel tracks, as it began.
+type trackedConnection struct {
 	src      netip.Addr
 	to       service
 	from     netip.AddrPort // who answers, translated or not
 	answered bool           // something came back
 	masked   bool           // its source address is translated
 	routed   bool           // its destination is
-	record   record
+	record   conntrackRecord
 }
 
-// record is a connection as the kernel names it: the attributes of its message.
-type record struct {
+// conntrackRecord is a connection as the kernel names it: the attributes of its message.
+type conntrackRecord struct {
 	family     uint8
 	attributes []byte
 }
 
-func (r record) clone() record { return record{r.family, slices.Clone(r.attributes)} }
+func (r conntrackRecord) clone() conntrackRecord {
+	return conntrackRecord{r.family, slices.Clone(r.attributes)}
+}
 
 // service is the destination of connections: address, protocol and port.
 type service struct {
@@ -61,10 +63,10 @@ func trackRequest(family uint8, kind, flags int) *nl.NetlinkRequest {
 
 // eachTracked calls fn for every connection that the host's stack tracks, until fn says
 // false; a switch's own are in zones. The record is valid during the call only.
-func eachTracked(fn func(tracked) bool) error {
+func eachTracked(fn func(trackedConnection) bool) error {
 	more := true
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		if err := eachTrackedOf(family, func(t tracked) bool {
+		if err := eachTrackedOf(family, func(t trackedConnection) bool {
 			more = more && fn(t)
 			return more
 		}); err != nil {
@@ -75,7 +77,7 @@ func eachTracked(fn func(tracked) bool) error {
 }
 
 // eachTrackedOf is eachTracked for one family, and for what is asked for alone.
-func eachTrackedOf(family uint8, fn func(tracked) bool, ask ...nl.NetlinkRequestData) error {
+func eachTrackedOf(family uint8, fn func(trackedConnection) bool, ask ...nl.NetlinkRequestData) error {
 	keySrc, keyDst := uint16(ctaSrc), uint16(ctaDst)
 	if family == unix.AF_INET6 {
 		keySrc, keyDst = ctaSrc6, ctaDst6
@@ -89,7 +91,7 @@ func eachTrackedOf(family uint8, fn func(tracked) bool, ask ...nl.NetlinkRequest
 		if len(m) < nfgenBytes || !more {
 			return more
 		}
-		t := tracked{record: record{family, m[nfgenBytes:]}}
+		t := trackedConnection{record: conntrackRecord{family, m[nfgenBytes:]}}
 		if slices.ContainsFunc(attr(t.record.attributes, ctaZone), func(b byte) bool { return b != 0 }) {
 			return true
 		}
@@ -140,7 +142,7 @@ func attr(b []byte, kind uint16) []byte {
 }
 
 // forget takes connections out of the tracking.
-func forget(records []record) error {
+func forget(records []conntrackRecord) error {
 	for _, r := range records {
 		req := trackRequest(r.family, nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK)
 		req.AddRawData(r.attributes)

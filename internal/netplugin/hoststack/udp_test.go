@@ -84,7 +84,7 @@ func eachNative(t *testing.T, test func(t *testing.T, s *site, web, other, far n
 			for _, x := range []netip.Addr{one, one.Next()} {
 				run(t, "ip", "-n", s.conts, "addr", "add", netip.PrefixFrom(x, x.BitLen()).String(), "dev", "c0", "nodad")
 			}
-			s.want.Natives, s.want.Source = []netip.Prefix{subnet}, near
+			s.want.Routed, s.want.Source = []netip.Prefix{subnet}, near
 			s.good()
 			test(t, s, one, one.Next(), a.far)
 		})

@@ -64,9 +64,9 @@ func (s *Stack) Watch(ctx context.Context, on Watching) error {
 		s.firewall.changed.Store(true)
 		on.Firewall()
 	}}
-	g.Go(func() error { return hear(rules, on.Changed, watch.lost) })
+	g.Go(func() error { return readMessages(rules, on.Changed, watch.lost) })
 	g.Go(func() error {
-		return hear(routes, on.Changed, func(m syscall.NetlinkMessage) bool {
+		return readMessages(routes, on.Changed, func(m syscall.NetlinkMessage) bool {
 			if p, is := fabricRouteLost(m); is && on.Route != nil {
 				on.Route(p)
 			}
@@ -83,8 +83,8 @@ func (s *Stack) Watch(ctx context.Context, on Watching) error {
 	return nil
 }
 
-// hear reads messages until the socket is closed.
-func hear(s *nl.NetlinkSocket, changed func(), ours func(syscall.NetlinkMessage) bool) error {
+// readMessages reads messages until the socket is closed.
+func readMessages(s *nl.NetlinkSocket, changed func(), ours func(syscall.NetlinkMessage) bool) error {
 	for {
 		msgs, from, err := s.Receive()
 		switch {
@@ -117,7 +117,7 @@ type ruleWatch struct {
 
 // decides reports whether a chain or set had a say in what the firewall lets through.
 func (f *firewall) decides(k chainKey) bool {
-	looked := f.looked.Load()
+	looked := f.decidingChains.Load()
 	return looked != nil && (*looked)[k]
 }
 

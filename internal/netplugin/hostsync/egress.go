@@ -21,22 +21,22 @@ import (
 // host's own stack has to hold.
 type Egress struct {
 	EgressConfig
-	config    *statemirror.Config
-	control   *statemirror.ControlPlane
-	Addresses *PrivateAddresses
-	net       *hoststack.Stack
-	guard     *hoststack.Guard
-	dns       atomic.Uint32                  // port of the host's name server, and in the 16 bits above it the port for IPv6; 0 = none
-	led       atomic.Pointer[[]netip.Prefix] // subnets of native networks, as followed last; nil = none were
+	config         *statemirror.Config
+	control        *statemirror.ControlPlane
+	Addresses      *PrivateAddresses
+	net            *hoststack.Stack
+	guard          *hoststack.Guard
+	dns            atomic.Uint32                  // port of the host's name server, and in the 16 bits above it the port for IPv6; 0 = none
+	routedPrefixes atomic.Pointer[[]netip.Prefix] // subnets of native networks, as followed last; nil = none were
 
 	// Of the runner's goroutine.
-	refused uint64 // as logged
-	counted bool   // refused has a value
-	exposed exposed
-	natives routedNetworks
-	fronts  *frontends
-	health  *healthPorts
-	fit     announceable
+	refused        uint64 // as logged
+	counted        bool   // refused has a value
+	exposed        exposed
+	routedNetworks routedNetworks
+	fronts         *frontends
+	health         *healthPorts
+	announceable   announceable
 }
 
 // EgressConfig is how egress is set on this host.
@@ -91,8 +91,8 @@ func (w *Egress) SetNameServer(port, port6 uint16) {
 // stack has refused.
 func (w *Egress) Refused() (uint64, error) { return w.net.Refused() }
 
-// sayRefused logs how often containers were refused since the last look.
-func (w *Egress) sayRefused() {
+// logRefused logs how often containers were refused since the last look.
+func (w *Egress) logRefused() {
 	n, err := w.net.Refused()
 	if err != nil {
 		return
@@ -103,8 +103,8 @@ func (w *Egress) sayRefused() {
 	w.refused, w.counted = n, true
 }
 
-// Outlet is an attachment as the host's own stack knows it.
-type Outlet struct {
+// HostAttachment is an attachment as the host's own stack knows it.
+type HostAttachment struct {
 	HostIf  string
 	Private netip.Addr
 	MTU     int
@@ -115,30 +115,30 @@ type Outlet struct {
 // now, and the attachments ask for. With look it checks what is there, although
 // nothing has changed. failed are the objects of problems that another try may end;
 // whole tells whether published ports lead where they should, and nowhere else.
-func (w *Egress) Follow(ctx context.Context, pic desired.Host, attached []Outlet, look bool) (problems []compile.Problem, failed []string, whole bool) {
+func (w *Egress) Follow(ctx context.Context, pic desired.Host, attached []HostAttachment, look bool) (problems []compile.Problem, failed []string, whole bool) {
 	if !w.Able {
 		return nil, nil, true
 	}
-	want := hoststack.Want{Private: pic.Private}
+	want := hoststack.Config{Private: pic.HostNAT}
 	want.Control, want.Machines = w.control.Want(false)
-	want.Way = w.control.WayAddresses()
+	want.ControlPath = w.control.ReachabilityAddresses()
 	six := false // some container or service has IPv6, or is about to: nothing of it is touched, or missed, before
 	if w.RoutedNetworks {
-		w.natives.follow(pic.Networks)
+		w.routedNetworks.follow(pic.Networks)
 	}
-	served := w.fronts.follow(pic, w.natives, want.Control, want.Machines) && pic.Private != nil
+	served := w.fronts.follow(pic, w.routedNetworks, want.Control, want.Machines) && pic.HostNAT != nil
 	if w.Services {
 		w.exposed.follow(pic.Services, pic.NodeAddrs, w.Frontends && !served)
 		want.Services, want.Source, want.ServiceMTU = w.exposed.list, source4(pic.VTEP), w.Underlay.TunnelMTU()
 		six = w.exposed.six
 	}
 	if w.RoutedNetworks {
-		if len(w.natives.subnets) > 0 {
-			want.Natives, want.Source, want.ServiceMTU = w.natives.subnets, source4(pic.VTEP), w.Underlay.TunnelMTU()
-			six = six || w.natives.six
+		if len(w.routedNetworks.subnets) > 0 {
+			want.Routed, want.Source, want.ServiceMTU = w.routedNetworks.subnets, source4(pic.VTEP), w.Underlay.TunnelMTU()
+			six = six || w.routedNetworks.six
 		}
-		led := w.natives.subnets
-		w.led.Store(&led)
+		led := w.routedNetworks.subnets
+		w.routedPrefixes.Store(&led)
 	}
 	if served {
 		want.Ranges = pic.ServiceRanges
@@ -149,10 +149,10 @@ func (w *Egress) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 		}
 	}
 	if look {
-		w.sayRefused()
+		w.logRefused()
 	}
 	problems = append(problems, w.Addresses.blocked...)
-	if pic.Private != nil {
+	if pic.HostNAT != nil {
 		for _, o := range attached {
 			port, ok := pic.Ports.Get(o.HostIf)
 			if !ok || !o.Private.IsValid() {
@@ -189,9 +189,9 @@ func (w *Egress) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	for object, err := range unmade {
 		problems, failed = append(problems, compile.Problem{Object: object, Text: err.Error()}), append(failed, object)
 	}
-	var at hoststack.Place
+	var at hoststack.InterfaceConfig
 	if served {
-		at = hoststack.Place{Device: pic.Private.Interface, Sources: [2]netip.Addr{source4(pic.VTEP), w.net.Source6()}}
+		at = hoststack.InterfaceConfig{Device: pic.HostNAT.Interface, Sources: [2]netip.Addr{source4(pic.VTEP), w.net.Source6()}}
 	}
 	led := w.fronts.apply(ctx, at, look)
 	if w.fronts.made {
@@ -202,8 +202,8 @@ func (w *Egress) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 		failed = append(failed, frontsObject)
 		w.health.unhealthy()
 	}
-	if changed := w.fit.follow(pic.Services, served && w.fronts.made); changed && w.Answer != nil {
-		w.Answer(w.fit.addrs())
+	if changed := w.announceable.follow(pic.Services, served && w.fronts.made); changed && w.Answer != nil {
+		w.Answer(w.announceable.addrs())
 	}
 	return append(problems, led...), failed, len(unmade) == 0
 }
@@ -227,10 +227,10 @@ func (w *Egress) Guard(ctx context.Context) {
 		case <-tick.C:
 		}
 		var natives []netip.Prefix
-		if led := w.led.Load(); led != nil {
+		if led := w.routedPrefixes.Load(); led != nil {
 			natives = *led
 		}
-		err := w.guard.Look(ctx, w.Addresses.Settled(), natives)
+		err := w.guard.Check(ctx, w.Addresses.Subnet(), natives)
 		text := ""
 		if err != nil && ctx.Err() == nil {
 			text = err.Error()
@@ -248,8 +248,8 @@ func (w *Egress) AnswerHealth(ctx context.Context) {
 	w.health.close()
 }
 
-// watchAgain is the pause before a broken subscription is renewed.
-const watchAgain = time.Second
+// watchRetry is the pause before a broken subscription is renewed.
+const watchRetry = time.Second
 
 // Watch has what others take from the host's stack put back; fabricTable and fabricRoute
 // are called for what a hoststack.Fabric made.
@@ -262,7 +262,7 @@ func (w *Egress) Watch(ctx context.Context, fabricTable func(), fabricRoute func
 			Changed: func() { w.config.Agent.Kick("drift") }, Firewall: func() { w.config.Agent.Kick("firewall") }, Route: fabricRoute,
 			Table: func(name string) {
 				if name == hoststack.GuardTable {
-					w.guard.Lost()
+					w.guard.NoteTableLost()
 				} else {
 					fabricTable()
 				}
@@ -272,7 +272,7 @@ func (w *Egress) Watch(ctx context.Context, fabricTable func(), fabricRoute func
 			return
 		}
 		w.config.Log.Warn("changes of the host's network stack cannot be watched; they are found at the next check only", "error", err)
-		if waiting.Pause(ctx, watchAgain) != nil {
+		if waiting.Pause(ctx, watchRetry) != nil {
 			return
 		}
 	}

@@ -26,7 +26,7 @@ func (s *fakeSettings) Global() (model.Global, bool) {
 // noInput is a Compiler that learns nothing.
 type noInput struct{}
 
-func (noInput) SetEgress(*desired.Private)               {}
+func (noInput) SetEgress(*desired.HostNAT)               {}
 func (noInput) SetPrivate(model.EndpointKey, netip.Addr) {}
 
 // TestPrivateAddresses: every address of the subnet that may be an endpoint's is
@@ -39,7 +39,7 @@ func TestPrivateAddresses(t *testing.T) {
 	seen := map[netip.Addr]bool{}
 	for i := range 5 { // .1 to .5; .6 is the host's
 		x, err := take(i)
-		if err != nil || seen[x] || !w.Settled().Contains(x) {
+		if err != nil || seen[x] || !w.Subnet().Contains(x) {
 			t.Fatalf("address %d = %s, %v (taken: %v)", i, x, err, seen)
 		}
 		seen[x] = true
@@ -52,7 +52,7 @@ func TestPrivateAddresses(t *testing.T) {
 	if x, err := take(6); err != nil || x != gone {
 		t.Errorf("after a release: %s, %v", x, err)
 	}
-	w.able = false
+	w.enabled = false
 	if x, err := take(7); err != nil || x.IsValid() {
 		t.Errorf("without egress: %s, %v", x, err)
 	}
@@ -73,7 +73,7 @@ func TestWayOutUnknown(t *testing.T) {
 	if !w.Refresh(false) {
 		t.Error("unknown with settings")
 	}
-	w.able, cluster.global = false, nil
+	w.enabled, cluster.global = false, nil
 	if !w.Refresh(false) {
 		t.Error("a driver without egress waits for it")
 	}

@@ -13,11 +13,11 @@ import (
 // exposed follows the virtual addresses that the host's own stack leads to the data
 // plane, at the cost of what differs unless one of them comes or goes.
 type exposed struct {
-	faces bool // the ones that services share too
-	last  desired.Map[model.ServiceKey, *desired.Service]
-	nodes desired.Map[netip.Addr, struct{}]
-	list  []hoststack.Service // sorted; another one when it changes
-	six   bool                // one of them is of IPv6
+	frontends bool // the ones that services share too
+	last      desired.Map[model.ServiceKey, *desired.Service]
+	nodes     desired.Map[netip.Addr, struct{}]
+	list      []hoststack.Service // sorted; another one when it changes
+	six       bool                // one of them is of IPv6
 }
 
 // addrsOf are the addresses at which a service is exposed, but for nodes', sorted, each once.
@@ -31,7 +31,7 @@ func (x *exposed) addrsOf(s *desired.Service) (out []netip.Addr) {
 		}
 	}
 	for _, f := range s.Frontends {
-		if _, node := x.nodes.Get(f.Addr); x.faces && !node && !f.Addr.IsUnspecified() {
+		if _, node := x.nodes.Get(f.Addr); x.frontends && !node && !f.Addr.IsUnspecified() {
 			out = append(out, f.Addr)
 		}
 	}
@@ -42,12 +42,12 @@ func (x *exposed) addrsOf(s *desired.Service) (out []netip.Addr) {
 // follow notes the services of a picture, and nodes' addresses; faces says whether the data
 // plane is led to at addresses that they share too.
 func (x *exposed) follow(now desired.Map[model.ServiceKey, *desired.Service], nodes desired.Map[netip.Addr, struct{}], faces bool) {
-	same := faces == x.faces
+	same := faces == x.frontends
 	for range nodes.Diff(x.nodes) {
 		same = false
 		break
 	}
-	x.faces, x.nodes = faces, nodes
+	x.frontends, x.nodes = faces, nodes
 	for c := range now.Diff(x.last) {
 		same = same && slices.Equal(x.addrsOf(c.Old), x.addrsOf(c.New))
 	}

@@ -10,17 +10,17 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
 
-// closedTo is the control plane, which services must not open to external clients: a user
+// controlPlanePorts is the control plane, which services must not open to external clients: a user
 // who writes a slice of backends must not open closed ports. The host's stack refuses
 // containers wherever they are forwarded, and this host's processes reach it anyway.
-type closedTo struct {
+type controlPlanePorts struct {
 	control *hoststack.Control  // nil = it is open to containers, so to all
 	local   map[netip.Addr]bool // this host's addresses
 	tunnel  uint16              // UDP port of the hosts' tunnels; 0 = none
 }
 
 // follow notes the control plane and tells whether something is another one.
-func (c *closedTo) follow(now *hoststack.Control) bool {
+func (c *controlPlanePorts) follow(now *hoststack.Control) bool {
 	if now == c.control {
 		return false
 	}
@@ -36,7 +36,7 @@ func (c *closedTo) follow(now *hoststack.Control) bool {
 // The tunnels' port is closed wherever it is, also where containers may reach the control
 // plane: led there, a client outside shows this host's address, as which it could send
 // packets in the name of any container.
-func (c *closedTo) has(proto model.Protocol, at netip.AddrPort, machines desired.Map[netip.Addr, netip.Addr]) bool {
+func (c *controlPlanePorts) has(proto model.Protocol, at netip.AddrPort, machines desired.Map[netip.Addr, netip.Addr]) bool {
 	if proto == model.ProtoUDP && at.Port() == c.tunnel && c.tunnel != 0 {
 		return true
 	}

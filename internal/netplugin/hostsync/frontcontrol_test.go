@@ -59,7 +59,7 @@ func TestFrontsToControl(t *testing.T) {
 		if front.Outside.Drop {
 			t.Errorf("%s: clients outside are not refused", when)
 		}
-		told := slices.ContainsFunc(f.apply(context.Background(), hoststack.Place{}, false), func(p compile.Problem) bool {
+		told := slices.ContainsFunc(f.apply(context.Background(), hoststack.InterfaceConfig{}, false), func(p compile.Problem) bool {
 			return strings.Contains(p.Text, "control plane") && strings.Contains(p.Text, "1 services such as default:a/b")
 		})
 		if told != (len(shut) > 0) {
@@ -129,7 +129,7 @@ func TestFrontsAtControl(t *testing.T) {
 		if got := strings.Join(led, " "); got != want {
 			t.Errorf("with the control plane at %q this host leads from %q, want %q", planes, got, want)
 		}
-		told := slices.ContainsFunc(f.apply(context.Background(), hoststack.Place{}, false), func(p compile.Problem) bool {
+		told := slices.ContainsFunc(f.apply(context.Background(), hoststack.InterfaceConfig{}, false), func(p compile.Problem) bool {
 			return strings.Contains(p.Object, "at addresses of the control plane") && strings.Contains(p.Text, "1 services such as default:a/b")
 		})
 		if told != (len(led) < len(at)) {

@@ -18,25 +18,25 @@ import (
 // share, which Kubernetes' are: whom this host's processes and clients outside are led
 // to. A change costs what differs.
 type frontends struct {
-	out     *hoststack.Frontends
-	last    desired.Map[model.ServiceKey, *desired.Service]
-	nodes   desired.Map[netip.Addr, struct{}]
-	hosts   desired.Map[netip.Addr, netip.Addr] // addresses of machines
-	self    netip.Addr                          // this one's tunnel endpoint
-	natives []netip.Prefix
-	claims  map[hoststack.FrontendAddr]map[model.ServiceKey]*hoststack.Frontend
-	ours    map[model.ServiceKey][]hoststack.FrontendAddr // what a service claims
-	apart   map[model.ServiceKey]bool                     // services with backends that this host's stack does not reach
-	closed  closedTo
-	foreign map[model.ServiceKey]bool // services with backends that are no endpoints
-	shut    map[model.ServiceKey]bool // of them, to the control plane or tunnels: clients outside are not led there
-	planes  []netip.Addr              // of machines that the control plane is on
-	ranges  []netip.Prefix            // of services' cluster addresses
-	taken   map[model.ServiceKey]bool // services at such addresses: they get no packets
-	seen    desired.Map[model.ServiceKey, *desired.Service]
-	faced   int  // of seen, with faces
-	lacking bool // there are such, and no way to their backends
-	made    bool // the host's stack is as was last asked for
+	out           *hoststack.Frontends
+	last          desired.Map[model.ServiceKey, *desired.Service]
+	nodes         desired.Map[netip.Addr, struct{}]
+	hosts         desired.Map[netip.Addr, netip.Addr] // addresses of machines
+	self          netip.Addr                          // this one's tunnel endpoint
+	routed        []netip.Prefix
+	claims        map[hoststack.FrontendAddr]map[model.ServiceKey]*hoststack.Frontend
+	ours          map[model.ServiceKey][]hoststack.FrontendAddr // what a service claims
+	bypassed      map[model.ServiceKey]bool                     // services with backends that this host's stack does not reach
+	closed        controlPlanePorts
+	foreign       map[model.ServiceKey]bool // services with backends that are no endpoints
+	notExposed    map[model.ServiceKey]bool // of them, to the control plane or tunnels: clients outside are not led there
+	planes        []netip.Addr              // of machines that the control plane is on
+	ranges        []netip.Prefix            // of services' cluster addresses
+	taken         map[model.ServiceKey]bool // services at such addresses: they get no packets
+	seen          desired.Map[model.ServiceKey, *desired.Service]
+	withFrontends int  // of seen, with faces
+	missing       bool // there are such, and no way to their backends
+	made          bool // the host's stack is as was last asked for
 }
 
 const frontsObject = "services of Kubernetes from this host"
@@ -44,9 +44,9 @@ const frontsObject = "services of Kubernetes from this host"
 // newFrontends gets the UDP port of the hosts' tunnels.
 func newFrontends(log *slog.Logger, tunnel uint16) *frontends {
 	return &frontends{
-		closed: closedTo{tunnel: tunnel},
+		closed: controlPlanePorts{tunnel: tunnel},
 		out:    hoststack.NewFrontends(log), claims: map[hoststack.FrontendAddr]map[model.ServiceKey]*hoststack.Frontend{}, ours: map[model.ServiceKey][]hoststack.FrontendAddr{},
-		apart: map[model.ServiceKey]bool{}, foreign: map[model.ServiceKey]bool{}, shut: map[model.ServiceKey]bool{}, taken: map[model.ServiceKey]bool{},
+		bypassed: map[model.ServiceKey]bool{}, foreign: map[model.ServiceKey]bool{}, notExposed: map[model.ServiceKey]bool{}, taken: map[model.ServiceKey]bool{},
 	}
 }
 
@@ -63,29 +63,29 @@ func (f *frontends) follow(pic desired.Host, n routedNetworks, control *hoststac
 		closed = true
 		break
 	}
-	if !slices.Equal(f.natives, n.subnets) || !slices.Equal(f.planes, planes) || !slices.Equal(f.ranges, pic.ServiceRanges) {
-		f.natives, f.planes, f.ranges = n.subnets, planes, pic.ServiceRanges
+	if !slices.Equal(f.routed, n.subnets) || !slices.Equal(f.planes, planes) || !slices.Equal(f.ranges, pic.ServiceRanges) {
+		f.routed, f.planes, f.ranges = n.subnets, planes, pic.ServiceRanges
 		for key, s := range f.last.All() {
-			f.claim(key, s, pic)
+			f.setWanted(key, s, pic)
 		}
 	} else if closed {
 		for key := range maps.Clone(f.foreign) {
 			s, _ := f.last.Get(key)
-			f.claim(key, s, pic)
+			f.setWanted(key, s, pic)
 		}
 	}
 	for c := range now.Diff(f.last) {
-		f.claim(c.Key, c.New, pic)
+		f.setWanted(c.Key, c.New, pic)
 	}
 	for c := range nodes.Diff(f.nodes) {
 		f.out.SetNode(c.Key, c.Has)
 	}
 	for c := range pic.Services.Diff(f.seen) {
 		if c.Had && len(c.Old.Frontends) > 0 {
-			f.faced--
+			f.withFrontends--
 		}
 		if c.Has && len(c.New.Frontends) > 0 {
-			f.faced++
+			f.withFrontends++
 		}
 	}
 	if f.self != pic.VTEP { // another machine's now
@@ -98,17 +98,17 @@ func (f *frontends) follow(pic desired.Host, n routedNetworks, control *hoststac
 		f.out.SetMachine(c.Key, c.Has && c.New != pic.VTEP)
 	}
 	f.hosts = pic.Nodes
-	f.last, f.nodes, f.seen, f.lacking = now, nodes, pic.Services, !n.cluster && f.faced > 0
+	f.last, f.nodes, f.seen, f.missing = now, nodes, pic.Services, !n.cluster && f.withFrontends > 0
 	return n.cluster && f.out.Len() > 0
 }
 
 // apply makes the host's stack so.
-func (f *frontends) apply(ctx context.Context, at hoststack.Place, look bool) (problems []compile.Problem) {
+func (f *frontends) apply(ctx context.Context, at hoststack.InterfaceConfig, look bool) (problems []compile.Problem) {
 	err := f.out.Apply(ctx, at, look)
 	if f.made = err == nil; !f.made {
 		problems = append(problems, compile.Problem{Object: frontsObject, Text: err.Error()})
 	}
-	if f.lacking {
+	if f.missing {
 		problems = append(problems, compile.Problem{Object: frontsObject, Text: model.NoEffectPrefix +
 			"node ports lead nowhere for this host's processes and clients outside, and cluster addresses only as far as the data plane takes them: network " + clusterNetwork.String() + " is not native; kube-proxy has to serve them"})
 	}
@@ -124,31 +124,31 @@ func (f *frontends) apply(ctx context.Context, at hoststack.Place, look bool) (p
 		}
 		problems = append(problems, compile.Problem{Object: object, Text: fmt.Sprintf("%s%s, of %d services such as %s", model.NoEffectPrefix, what, len(of), first)})
 	}
-	some(frontsObject, f.apart, "this host's processes and clients outside are not led to backends on networks that are not native")
+	some(frontsObject, f.bypassed, "this host's processes and clients outside are not led to backends on networks that are not native")
 	some("services of Kubernetes at addresses of the control plane", f.taken, "they do not work at addresses of machines with netmasters, the store or netplugins")
-	some("services of Kubernetes before the control plane", f.shut, "clients outside are not led to backends that are the control plane (netmasters, the store, inspection of netplugins) or the hosts' tunnels")
+	some("services of Kubernetes before the control plane", f.notExposed, "clients outside are not led to backends that are the control plane (netmasters, the store, inspection of netplugins) or the hosts' tunnels")
 	return problems
 }
 
-// claim notes the frontends that a service (nil = none) wants in the host's stack. Of
+// setWanted notes the frontends that a service (nil = none) wants in the host's stack. Of
 // services that want the same place, the first by key has it.
-func (f *frontends) claim(key model.ServiceKey, s *desired.Service, pic desired.Host) {
+func (f *frontends) setWanted(key model.ServiceKey, s *desired.Service, pic desired.Host) {
 	was := f.ours[key]
 	delete(f.ours, key)
-	delete(f.apart, key)
+	delete(f.bypassed, key)
 	delete(f.foreign, key)
-	delete(f.shut, key)
+	delete(f.notExposed, key)
 	delete(f.taken, key)
 	wants := map[hoststack.FrontendAddr]*hoststack.Frontend{}
 	if s != nil && s.Exposed && len(s.Frontends) > 0 {
-		wants = f.frontsOf(key, s, pic)
+		wants = f.frontendsOf(key, s, pic)
 	}
 	for _, at := range was {
 		if wants[at] == nil {
 			if delete(f.claims[at], key); len(f.claims[at]) == 0 {
 				delete(f.claims, at)
 			}
-			f.settle(at)
+			f.decide(at)
 		}
 	}
 	for at, front := range wants {
@@ -157,11 +157,11 @@ func (f *frontends) claim(key model.ServiceKey, s *desired.Service, pic desired.
 		}
 		f.claims[at][key] = front
 		f.ours[key] = append(f.ours[key], at)
-		f.settle(at)
+		f.decide(at)
 	}
 }
 
-func (f *frontends) settle(at hoststack.FrontendAddr) {
+func (f *frontends) decide(at hoststack.FrontendAddr) {
 	var first model.ServiceKey
 	for k := range f.claims[at] {
 		if first == (model.ServiceKey{}) || k.String() < first.String() {
@@ -171,8 +171,8 @@ func (f *frontends) settle(at hoststack.FrontendAddr) {
 	f.out.Set(at, f.claims[at][first])
 }
 
-// frontsOf are the fronts of a service's faces.
-func (f *frontends) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.Host) map[hoststack.FrontendAddr]*hoststack.Frontend {
+// frontendsOf are the fronts of a service's faces.
+func (f *frontends) frontendsOf(key model.ServiceKey, s *desired.Service, pic desired.Host) map[hoststack.FrontendAddr]*hoststack.Frontend {
 	out := map[hoststack.FrontendAddr]*hoststack.Frontend{}
 	pools := s.Pools()
 	for _, face := range s.Frontends {
@@ -189,12 +189,12 @@ func (f *frontends) frontsOf(key model.ServiceKey, s *desired.Service, pic desir
 				}
 				somebody = true
 				if f.reaches(b, pic) {
-					c.Targets = append(c.Targets, hoststack.Target{AddrPort: netip.AddrPortFrom(b.Addr(v6), b.PortFor(face.Backend)), Where: whereOf(b)})
+					c.Targets = append(c.Targets, hoststack.Target{AddrPort: netip.AddrPortFrom(b.Addr(v6), b.PortFor(face.Backend)), Location: locationOf(b)})
 				} else {
-					f.apart[key] = true
+					f.bypassed[key] = true
 				}
 			}
-			c.Drop = !somebody && among == desired.TrafficLocalDrop && pools.Anybody(v6)
+			c.Drop = !somebody && among == desired.TrafficLocalDrop && pools.HasBackends(v6)
 			slices.SortFunc(c.Targets, hoststack.CompareTargets)
 			c.Targets = slices.CompactFunc(c.Targets, func(a, b hoststack.Target) bool { return a.AddrPort == b.AddrPort })
 			return c
@@ -203,12 +203,12 @@ func (f *frontends) frontsOf(key model.ServiceKey, s *desired.Service, pic desir
 		if front.Outside = front.Own; face.ExternalPolicy != face.InternalPolicy {
 			front.Outside = choice(face.ExternalPolicy)
 		}
-		if slices.ContainsFunc(front.Outside.Targets, beyond) {
+		if slices.ContainsFunc(front.Outside.Targets, isExternal) {
 			f.foreign[key] = true
 			front.Outside.Targets = slices.DeleteFunc(slices.Clone(front.Outside.Targets), func(t hoststack.Target) bool {
-				closed := beyond(t) && f.closed.has(face.Protocol, t.AddrPort, pic.Nodes)
+				closed := isExternal(t) && f.closed.has(face.Protocol, t.AddrPort, pic.Nodes)
 				if closed {
-					f.shut[key] = true
+					f.notExposed[key] = true
 				}
 				return closed
 			})
@@ -236,17 +236,17 @@ func (f *frontends) covers(a netip.Addr, pic desired.Host) bool {
 	return plane && !pic.IsNode(a) && !slices.ContainsFunc(pic.ServiceRanges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-func beyond(t hoststack.Target) bool { return t.Where == hoststack.Beyond }
+func isExternal(t hoststack.Target) bool { return t.Location == hoststack.External }
 
-// whereOf is where a backend is.
-func whereOf(b *desired.Backend) hoststack.Where {
+// locationOf is where a backend is.
+func locationOf(b *desired.Backend) hoststack.Location {
 	switch {
 	case b.External():
-		return hoststack.Beyond
+		return hoststack.External
 	case b.Local:
-		return hoststack.Here
+		return hoststack.Local
 	}
-	return hoststack.Elsewhere
+	return hoststack.OtherHost
 }
 
 // reaches tells whether the host's stack reaches a backend at its own address.

@@ -53,7 +53,7 @@ func TestFronts(t *testing.T) {
 		var out []string
 		for _, x := range c.Targets {
 			s := x.String()
-			s += [...]string{hoststack.Here: "+", hoststack.Elsewhere: "", hoststack.Beyond: "!"}[x.Where]
+			s += [...]string{hoststack.Local: "+", hoststack.OtherHost: "", hoststack.External: "!"}[x.Location]
 			out = append(out, s)
 		}
 		if c.Drop {
@@ -119,7 +119,7 @@ func TestFronts(t *testing.T) {
 		t.Error("fronts of a service that is gone are there")
 	}
 	said := func() (out []string) {
-		for _, p := range f.apply(context.Background(), hoststack.Place{}, false) {
+		for _, p := range f.apply(context.Background(), hoststack.InterfaceConfig{}, false) {
 			out = append(out, p.Text)
 		}
 		return out

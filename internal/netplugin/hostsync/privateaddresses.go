@@ -21,7 +21,7 @@ type settings interface {
 
 // compilerInput is what the Compiler learns of this host: *statemirror.HostInput.
 type compilerInput interface {
-	SetEgress(*desired.Private)
+	SetEgress(*desired.HostNAT)
 	SetPrivate(model.EndpointKey, netip.Addr)
 }
 
@@ -29,14 +29,14 @@ type compilerInput interface {
 // whether the cluster's private subnet can be used on this host. Attachments take, keep and
 // release addresses; the runner's goroutine refreshes.
 type PrivateAddresses struct {
-	able, able6 bool // as of EgressConfig
-	tunnelPort  uint16
-	log         *slog.Logger
-	settings    settings
-	input       compilerInput
+	enabled, enabled6 bool // as of EgressConfig
+	tunnelPort        uint16
+	log               *slog.Logger
+	settings          settings
+	input             compilerInput
 
 	mu      sync.Mutex
-	subnet  *desired.Private // as the cluster is set; nil = not known yet
+	subnet  *desired.HostNAT // as the cluster is set; nil = not known yet
 	taken   map[netip.Addr]attach.Key
 	next    netip.Addr // where the search for a free address begins
 	checked bool       // subnet does not collide
@@ -45,29 +45,29 @@ type PrivateAddresses struct {
 
 func newPrivateAddresses(log *slog.Logger, settings settings, input compilerInput, cfg EgressConfig) *PrivateAddresses {
 	return &PrivateAddresses{
-		able: cfg.Able, able6: cfg.Able6, tunnelPort: uint16(cfg.VXLANPort), log: log,
+		enabled: cfg.Able, enabled6: cfg.Able6, tunnelPort: uint16(cfg.VXLANPort), log: log,
 		settings: settings, input: input, taken: map[netip.Addr]attach.Key{},
 	}
 }
 
-// Settled returns the private subnet as the cluster is set now; nil while unknown.
-func (d *PrivateAddresses) Settled() *desired.Private {
-	p, _ := d.settled()
+// Subnet returns the private subnet as the cluster is set now; nil while unknown.
+func (d *PrivateAddresses) Subnet() *desired.HostNAT {
+	p, _ := d.knownSubnet()
 	return p
 }
 
-// settled is Settled, and whether the cluster's settings are known.
-func (d *PrivateAddresses) settled() (*desired.Private, bool) {
-	if !d.able {
+// knownSubnet is Settled, and whether the cluster's settings are known.
+func (d *PrivateAddresses) knownSubnet() (*desired.HostNAT, bool) {
+	if !d.enabled {
 		return nil, true
 	}
 	g, known := d.settings.Global()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	want := desired.NewPrivate(g.PvtSubnet)
+	want := desired.NewHostNAT(g.PvtSubnet)
 	if want != nil {
 		want.TunnelPort = d.tunnelPort
-		if d.able6 {
+		if d.enabled6 {
 			want.WithIPv6()
 		}
 	}
@@ -81,7 +81,7 @@ func (d *PrivateAddresses) settled() (*desired.Private, bool) {
 // the last that was handed out, so that addresses come back late. The zero
 // address while there is no egress; ErrExhausted when all are taken.
 func (d *PrivateAddresses) Take(k attach.Key, ep model.EndpointKey) (netip.Addr, error) {
-	p := d.Settled()
+	p := d.Subnet()
 	if p == nil {
 		return netip.Addr{}, nil
 	}
@@ -142,7 +142,7 @@ func (d *PrivateAddresses) Taken() int {
 // Has tells whether an attachment has a private address of the present subnet,
 // or none is to be had.
 func (d *PrivateAddresses) Has(k attach.Key, a netip.Addr) bool {
-	p := d.Settled()
+	p := d.Subnet()
 	if p == nil {
 		return true
 	}
@@ -159,7 +159,7 @@ func (d *PrivateAddresses) Has(k attach.Key, a netip.Addr) bool {
 // until then a picture has no egress, and would take the one away that an earlier
 // netplugin has left.
 func (d *PrivateAddresses) Refresh(look bool) (known bool) {
-	p, known := d.settled()
+	p, known := d.knownSubnet()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if p == nil || d.checked && !look {
@@ -202,7 +202,7 @@ func (d *PrivateAddresses) Refresh(look bool) (known bool) {
 	return known
 }
 
-func collision(effect string, p *desired.Private, routes []string) []compile.Problem {
+func collision(effect string, p *desired.HostNAT, routes []string) []compile.Problem {
 	return []compile.Problem{{Object: "egress", Text: effect + "private subnet " +
 		p.Subnet.String() + " collides with " + strings.Join(routes, ", ") + " of this host; " + anotherSubnet}}
 }

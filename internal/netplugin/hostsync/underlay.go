@@ -90,9 +90,9 @@ func (u *Underlay) Problems(pic desired.Host) (problems []compile.Problem) {
 	return problems
 }
 
-// UplinkLeads tells of an uplink that carries nothing: the first that exists is
+// UplinkProblem tells of an uplink that carries nothing: the first that exists is
 // used, whether it is up or not.
-func (u *Underlay) UplinkLeads() error {
+func (u *Underlay) UplinkProblem() error {
 	for _, name := range u.Uplinks {
 		l, err := vethpair.LinkNamed(name)
 		if err != nil {
@@ -148,13 +148,13 @@ type underlayMTU struct {
 	mtu int
 }
 
-// underlayFresh is how long that MTU is remembered.
-const underlayFresh = 10 * time.Second
+// underlayCacheTime is how long that MTU is remembered.
+const underlayCacheTime = 10 * time.Second
 
 func (u *underlayMTU) get(vtep netip.Addr) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.mtu == 0 || time.Since(u.at) > underlayFresh {
+	if u.mtu == 0 || time.Since(u.at) > underlayCacheTime {
 		u.at, u.mtu = time.Now(), 1500 // Ethernet's, when no interface holds the address
 		if v, err := vethpair.LinkMTU(vtep.String()); err == nil {
 			u.mtu = v
@@ -170,11 +170,11 @@ type tunnelWatch struct {
 	name string
 }
 
-// TunnelLeads tells of an interface with the tunnel's address that carries
+// TunnelProblem tells of an interface with the tunnel's address that carries
 // nothing, or has gone.
-func (u *Underlay) TunnelLeads() error { return u.tunnel.trouble(u.VTEP) }
+func (u *Underlay) TunnelProblem() error { return u.tunnel.problem(u.VTEP) }
 
-func (w *tunnelWatch) trouble(vtep netip.Addr) error {
+func (w *tunnelWatch) problem(vtep netip.Addr) error {
 	if !vtep.IsValid() {
 		return nil
 	}

@@ -99,7 +99,7 @@ func TestTunnelWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		if err := w.trouble(vtep); err != nil {
+		if err := w.problem(vtep); err != nil {
 			got = err.Error()
 		}
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {

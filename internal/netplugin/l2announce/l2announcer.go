@@ -26,14 +26,14 @@ const announcements = 3
 // leaveTimeout bounds the last word.
 const leaveTimeout = time.Second
 
-// Ask tells what this host could answer for, and does not beyond it, and returns what it
+// RequestAddresses tells what this host could answer for, and does not beyond it, and returns what it
 // has. Each has a higher number than the ones before.
-type Ask func(ctx context.Context, seq uint64, able []netip.Addr) (held []netip.Addr, err error)
+type RequestAddresses func(ctx context.Context, seq uint64, able []netip.Addr) (held []netip.Addr, err error)
 
 // L2Announcer answers for what this host is elected for. Make it with New.
 type L2Announcer struct {
 	log     *slog.Logger
-	ask     Ask
+	request RequestAddresses
 	changed func() // called when something keeps it from answering, or does not any more
 	bell    waiting.Bell
 
@@ -47,7 +47,7 @@ type L2Announcer struct {
 	seq       uint64
 	announced bool // something that it could answer for, and not since that it is nothing
 	times     map[netip.Addr]int
-	said      string // the failure that was logged
+	logged    string // the failure that was logged
 }
 
 // Address is an address that this host answers for.
@@ -59,8 +59,8 @@ type Address struct {
 
 // New returns an L2Announcer that answers for nothing. changed is called when something
 // begins, or ceases, to keep it from answering (State).
-func New(log *slog.Logger, ask Ask, changed func()) *L2Announcer {
-	return &L2Announcer{log: log, ask: ask, changed: changed, bell: waiting.NewBell(), addresses: map[netip.Addr]Address{}, ports: map[int]*port{}, times: map[netip.Addr]int{}}
+func New(log *slog.Logger, ask RequestAddresses, changed func()) *L2Announcer {
+	return &L2Announcer{log: log, request: ask, changed: changed, bell: waiting.NewBell(), addresses: map[netip.Addr]Address{}, ports: map[int]*port{}, times: map[netip.Addr]int{}}
 }
 
 // Want says for which addresses this host could answer, if it has a link to their subnets.
@@ -90,8 +90,8 @@ func (a *L2Announcer) State() (held []Address, problem string) {
 
 // Run answers in the network namespace of its thread until ctx ends; then others may at once.
 func (a *L2Announcer) Run(ctx context.Context) {
-	defer a.leave(ctx)
-	tick := time.NewTicker(model.AnswerEvery)
+	defer a.releaseAll(ctx)
+	tick := time.NewTicker(model.L2ReportInterval)
 	defer tick.Stop()
 	for {
 		a.mu.Lock()
@@ -107,19 +107,19 @@ func (a *L2Announcer) Run(ctx context.Context) {
 		case <-beat:
 		case <-a.bell:
 		}
-		a.beat(ctx)
+		a.sendHeartbeat(ctx)
 	}
 }
 
-// beat says that this host lives, and answers for what it has.
-func (a *L2Announcer) beat(ctx context.Context) {
+// sendHeartbeat says that this host lives, and answers for what it has.
+func (a *L2Announcer) sendHeartbeat(ctx context.Context) {
 	a.mu.Lock()
 	want := a.want
 	a.mu.Unlock()
 	links, err := linksTo(want)
-	err = errors.Join(err, a.listen(links))
+	err = errors.Join(err, a.openPorts(links))
 	able := slices.SortedFunc(maps.Keys(links), netip.Addr.Compare)
-	a.only(links)
+	a.restrictTo(links)
 	if len(able) > 0 || a.announced {
 		err = errors.Join(err, a.elect(ctx, able, links))
 	}
@@ -130,23 +130,23 @@ func (a *L2Announcer) beat(ctx context.Context) {
 	a.mu.Lock()
 	a.problem = text
 	a.mu.Unlock()
-	if text != "" && a.said == "" {
+	if text != "" && a.logged == "" {
 		a.log.Warn("this host cannot answer ARP and neighbour discovery for addresses of load balancers", "error", err)
 	}
-	if (text == "") != (a.said == "") {
+	if (text == "") != (a.logged == "") {
 		a.changed()
 	}
-	a.said = text
+	a.logged = text
 }
 
-// listen has a port on each link, and takes out of links what it cannot listen on.
-func (a *L2Announcer) listen(links map[netip.Addr]link) (err error) {
+// openPorts has a port on each link, and takes out of links what it cannot listen on.
+func (a *L2Announcer) openPorts(links map[netip.Addr]link) (err error) {
 	at := map[int]link{}
 	for _, l := range links {
 		at[l.index] = l
 	}
 	for index, p := range a.ports {
-		if l, still := at[index]; !still || !p.good(l.mac) {
+		if l, still := at[index]; !still || !p.isUsableFor(l.mac) {
 			p.close()
 			delete(a.ports, index)
 		}
@@ -170,14 +170,14 @@ func (a *L2Announcer) listen(links map[netip.Addr]link) (err error) {
 func (a *L2Announcer) elect(ctx context.Context, able []netip.Addr, links map[netip.Addr]link) error {
 	a.seq++
 	asked := time.Now()
-	actx, cancel := context.WithTimeout(ctx, model.AnswerFor-model.AnswerEvery)
-	got, err := a.ask(actx, a.seq, able)
+	actx, cancel := context.WithTimeout(ctx, model.L2LeaseTime-model.L2ReportInterval)
+	got, err := a.request(actx, a.seq, able)
 	cancel()
 	if err != nil {
 		return err
 	}
 	a.announced = len(able) > 0
-	until := asked.Add(model.AnswerFor)
+	until := asked.Add(model.L2LeaseTime)
 	held := map[netip.Addr]Address{}
 	for _, addr := range got {
 		if at, ok := links[addr]; ok {
@@ -187,8 +187,8 @@ func (a *L2Announcer) elect(ctx context.Context, able []netip.Addr, links map[ne
 	return a.set(held, links)
 }
 
-// only stops answering for what is not among links, or on another one.
-func (a *L2Announcer) only(links map[netip.Addr]link) {
+// restrictTo stops answering for what is not among links, or on another one.
+func (a *L2Announcer) restrictTo(links map[netip.Addr]link) {
 	a.mu.Lock()
 	left := maps.Clone(a.addresses)
 	a.mu.Unlock()
@@ -238,9 +238,9 @@ func (a *L2Announcer) set(held map[netip.Addr]Address, links map[netip.Addr]link
 	return err
 }
 
-// leave answers for nothing any more, and says so.
-func (a *L2Announcer) leave(ctx context.Context) {
-	a.only(nil)
+// releaseAll answers for nothing any more, and says so.
+func (a *L2Announcer) releaseAll(ctx context.Context) {
+	a.restrictTo(nil)
 	for index, p := range a.ports {
 		p.close()
 		delete(a.ports, index)
@@ -251,7 +251,7 @@ func (a *L2Announcer) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	a.seq++
-	if _, err := a.ask(ctx, a.seq, nil); err != nil {
+	if _, err := a.request(ctx, a.seq, nil); err != nil {
 		a.log.Debug("it cannot be announced that this host answers for no address any more; others notice by missing heartbeats", "error", err)
 	}
 }

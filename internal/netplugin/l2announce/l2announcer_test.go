@@ -153,7 +153,7 @@ func electorate(t *testing.T, hosts ...*machine) {
 			if m.apart.Load() {
 				return nil, errors.New("no netmaster answers")
 			}
-			held, _, err := master.L2Announcers.Answer(ctx, control.Admin(), control.AnswerReport{Host: m.name, Installation: string(m.name), Run: 1, Seq: seq, Able: able})
+			held, _, err := master.L2Announcers.Assign(ctx, control.Admin(), control.L2AnnouncerReport{Host: m.name, Installation: string(m.name), Run: 1, Seq: seq, Able: able})
 			return held, err
 		}, func() {})
 		hctx, stop := context.WithCancel(ctx)

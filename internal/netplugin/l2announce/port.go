@@ -93,14 +93,14 @@ func (p *port) read(f *os.File) {
 			p.dead.Store(true)
 			return
 		}
-		if out := answer(buf[:n], p.mac, p.ours); out != nil {
+		if out := answer(buf[:n], p.mac, p.answersFor); out != nil {
 			_, _ = f.Write(out) // who asks asks again
 		}
 	}
 }
 
-// ours tells whether it answers for an address now.
-func (p *port) ours(a netip.Addr) bool {
+// answersFor tells whether it answers for an address now.
+func (p *port) answersFor(a netip.Addr) bool {
 	until, ok := (*p.until.Load())[a]
 	return ok && time.Now().Before(until)
 }
@@ -154,8 +154,10 @@ func (p *port) announce(a netip.Addr) error {
 	return err
 }
 
-// good tells whether it is still of use for an interface.
-func (p *port) good(mac net.HardwareAddr) bool { return !p.dead.Load() && bytes.Equal(p.mac, mac) }
+// isUsableFor tells whether it is still of use for an interface.
+func (p *port) isUsableFor(mac net.HardwareAddr) bool {
+	return !p.dead.Load() && bytes.Equal(p.mac, mac)
+}
 
 func (p *port) close() {
 	for _, f := range p.sockets {

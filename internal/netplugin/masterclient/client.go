@@ -43,14 +43,14 @@ type Client struct {
 
 	networkToken func() string
 
-	changes waiting.Changes
-	mu      sync.Mutex
-	fixed   bool
-	seeds   []string
-	bases   string
-	client  *api.Client
-	hasty   *api.Client // the same, for who cannot wait
-	writer  *api.Client // the same, with the network token
+	changes      waiting.Changes
+	mu           sync.Mutex
+	fixed        bool
+	seeds        []string
+	bases        string
+	client       *api.Client
+	shortTimeout *api.Client // the same, for who cannot wait
+	writer       *api.Client // the same, with the network token
 }
 
 // Timeout bounds one request: a netmaster that is there answers in
@@ -82,7 +82,7 @@ func (m *Client) SetSeeds(urls []string) error {
 	if m.client != nil {
 		return nil
 	}
-	defer m.changes.Tell()
+	defer m.changes.Notify()
 	return m.dial(strings.Join(urls, ","))
 }
 
@@ -92,7 +92,7 @@ func (m *Client) dial(bases string) error {
 	if err != nil {
 		return err
 	}
-	hasty, err := m.Dial(bases, api.WithTimeout(model.AnswerFor), api.WithPatience(model.AnswerEvery/2))
+	hasty, err := m.Dial(bases, api.WithTimeout(model.L2LeaseTime), api.WithPatience(model.L2ReportInterval/2))
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (m *Client) dial(bases string) error {
 			return err
 		}
 	}
-	m.bases, m.client, m.hasty, m.writer = bases, c, hasty, writer
+	m.bases, m.client, m.shortTimeout, m.writer = bases, c, hasty, writer
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (m *Client) set(urls []string) error {
 			return err
 		}
 	}
-	m.changes.Tell()
+	m.changes.Notify()
 	return nil
 }
 
@@ -152,7 +152,7 @@ func (m *Client) Known() (string, <-chan struct{}) {
 func (m *Client) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, c := range []*api.Client{m.client, m.hasty, m.writer} {
+	for _, c := range []*api.Client{m.client, m.shortTimeout, m.writer} {
 		if c != nil {
 			c.Close()
 		}
@@ -164,14 +164,14 @@ var ErrNone = model.Errorf(model.ErrUnavailable, "no netmaster is known: none is
 
 // PlacePod asks where a pod belongs. A netmaster of before it could be asked follows
 // none.
-func (m *Client) PlacePod(ctx context.Context, p api.Pod) (api.PodPlace, error) {
+func (m *Client) PlacePod(ctx context.Context, p api.Pod) (api.PodPlacement, error) {
 	c := m.API()
 	if c == nil {
-		return api.PodPlace{}, ErrNone
+		return api.PodPlacement{}, ErrNone
 	}
 	place, err := c.PlacePod(ctx, p)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Kind == api.KindNoRoute {
-		return api.PodPlace{}, nil
+		return api.PodPlacement{}, nil
 	}
 	if err != nil {
 		return place, FromAPI("ask for the place of pod "+p.Namespace+"/"+p.Name, err)
@@ -187,25 +187,25 @@ func (m *Client) Place(ctx context.Context, g model.GroupKey, asked model.Networ
 	if c == nil {
 		return "", ErrNone
 	}
-	p, err := c.PlaceEndpoint(ctx, api.EndpointPlace{TenantName: string(g.Tenant), NetworkName: string(asked), ServiceName: string(g.Name)})
+	p, err := c.PlaceEndpoint(ctx, api.EndpointPlacement{TenantName: string(g.Tenant), NetworkName: string(asked), ServiceName: string(g.Name)})
 	if err != nil {
 		return "", FromAPI("ask for the network of an endpoint of tenant "+string(g.Tenant), err)
 	}
 	return model.ParseNetworkName(p.NetworkName)
 }
 
-// Committed is up to where a host has to know the store to know an endpoint with all
+// EndpointRevisions is up to where a host has to know the store to know an endpoint with all
 // policies that there were before it: for each mirror the last commit that touched it.
 // Netmasters of before the last two could be asked leave them 0.
-type Committed struct {
+type EndpointRevisions struct {
 	Endpoint store.Revision // of the endpoint itself
 	Tenant   store.Revision // of what the tenant has beside endpoints
 	Global   store.Revision // of namespaces and settings
 }
 
 // Create asks netmaster for an endpoint and returns it with its revisions.
-func (m *Client) Create(ctx context.Context, req api.CreateEndpointRequest, key model.EndpointKey) (model.Endpoint, Committed, error) {
-	var at Committed
+func (m *Client) Create(ctx context.Context, req api.CreateEndpointRequest, key model.EndpointKey) (model.Endpoint, EndpointRevisions, error) {
+	var at EndpointRevisions
 	c := m.API()
 	if c == nil {
 		return model.Endpoint{}, at, ErrNone
@@ -234,7 +234,7 @@ func (m *Client) Create(ctx context.Context, req api.CreateEndpointRequest, key 
 			return ep, at, model.InvalidField("address of endpoint "+key.String(), f.text, "must be an address; is this netmaster of the same version?")
 		}
 	}
-	return ep, Committed{
+	return ep, EndpointRevisions{
 		Endpoint: store.Revision(resp.Revision),
 		Tenant:   store.Revision(max(resp.TenantWritten, resp.TenantDeleted)),
 		Global:   store.Revision(resp.GlobalRevision),
@@ -361,9 +361,9 @@ func (m *Client) FixedBases() []string {
 	return strings.Split(m.bases, ",")
 }
 
-// KeepHost has a netmaster keep this host's place in the cluster. Errors are of
+// ReportHost has a netmaster keep this host's place in the cluster. Errors are of
 // model's kinds; that the name is another's is none.
-func (m *Client) KeepHost(ctx context.Context, r api.HostReport) (kept api.HostKept, err error) {
+func (m *Client) ReportHost(ctx context.Context, r api.HostReport) (kept api.HostReportResponse, err error) {
 	c := m.API()
 	if c == nil {
 		return kept, ErrNone
@@ -374,8 +374,8 @@ func (m *Client) KeepHost(ctx context.Context, r api.HostReport) (kept api.HostK
 	return kept, nil
 }
 
-// TellStatus has a netmaster keep what the host observes.
-func (m *Client) TellStatus(ctx context.Context, r api.HostStatusReport) error {
+// ReportStatus has a netmaster keep what the host observes.
+func (m *Client) ReportStatus(ctx context.Context, r api.HostStatusReport) error {
 	c := m.API()
 	if c == nil {
 		return ErrNone
@@ -386,17 +386,17 @@ func (m *Client) TellStatus(ctx context.Context, r api.HostStatusReport) error {
 	return nil
 }
 
-// Answer tells for which addresses of load balancers this host could answer its
+// RequestL2Addresses tells for which addresses of load balancers this host could answer its
 // neighbours, and returns for which it does. It asks the next netmaster soon, since the
 // answer is good for a short time only.
-func (m *Client) Answer(ctx context.Context, r api.AnswerReport) (held []netip.Addr, err error) {
+func (m *Client) RequestL2Addresses(ctx context.Context, r api.L2AnnouncerReport) (held []netip.Addr, err error) {
 	m.mu.Lock()
-	c := m.hasty
+	c := m.shortTimeout
 	m.mu.Unlock()
 	if c == nil {
 		return nil, ErrNone
 	}
-	var got api.Answers
+	var got api.L2AnnouncerResponse
 	if err := c.Do(ctx, http.MethodPost, "/plugin/answer", r, &got); err != nil {
 		return nil, FromAPI("report the load balancer addresses of host "+r.Host+" could answer", err)
 	}

@@ -73,7 +73,7 @@ func TestSay(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			defer cancel()
 			var out bytes.Buffer
-			m.Say(ctx, slog.New(slog.NewTextHandler(&out, nil)), func() error { return away })
+			m.LogWaiting(ctx, slog.New(slog.NewTextHandler(&out, nil)), func() error { return away })
 			if n := strings.Count(out.String(), want); n != 2 || away != nil && strings.Contains(out.String(), "none is registered") {
 				t.Errorf("in 15 s it said %d times %q: %s", n, want, &out)
 			}
@@ -103,7 +103,7 @@ func TestAskable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := m.askable(list, slog.New(slog.DiscardHandler)); !slices.Equal(got, strings.Fields(tt.want)) {
+		if got := m.reachableURLs(list, slog.New(slog.DiscardHandler)); !slices.Equal(got, strings.Fields(tt.want)) {
 			t.Errorf("joined %t, TLS %t: %q, want %q", tt.cfg.Joined, tt.cfg.TLS != nil, got, tt.want)
 		}
 	}

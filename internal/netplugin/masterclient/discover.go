@@ -19,7 +19,7 @@ func (m *Client) Discover(ctx context.Context, st store.Mirrorer, log *slog.Logg
 		return
 	}
 	err := cluster.WatchServices(ctx, st, cluster.ServiceMaster, func(list []cluster.Service) error {
-		if err := m.set(m.askable(list, log)); err != nil {
+		if err := m.set(m.reachableURLs(list, log)); err != nil {
 			log.Warn("the registry's netmasters cannot be used", "error", err)
 		}
 		return nil
@@ -29,8 +29,8 @@ func (m *Client) Discover(ctx context.Context, st store.Mirrorer, log *slog.Logg
 	}
 }
 
-// askable are the URLs of the netmasters that may be asked.
-func (m *Client) askable(list []cluster.Service, log *slog.Logger) (urls []string) {
+// reachableURLs are the URLs of the netmasters that may be asked.
+func (m *Client) reachableURLs(list []cluster.Service, log *slog.Logger) (urls []string) {
 	for _, s := range list {
 		u, err := s.URLFor(m.tls != nil)
 		if err == nil && m.joined && !strings.HasPrefix(u, "https://") {
@@ -45,9 +45,9 @@ func (m *Client) askable(list []cluster.Service, log *slog.Logger) (urls []strin
 	return urls
 }
 
-// Say tells people whom the agent waits for: at once, then every 10 s. away says why the
+// LogWaiting tells people whom the agent waits for: at once, then every 10 s. away says why the
 // registry cannot be read; nil = it can.
-func (m *Client) Say(ctx context.Context, log *slog.Logger, away func() error) {
+func (m *Client) LogWaiting(ctx context.Context, log *slog.Logger, away func() error) {
 	waiting := false
 	for {
 		bases, changed := m.Known()

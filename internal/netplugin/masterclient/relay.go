@@ -6,9 +6,9 @@ import (
 	"io"
 )
 
-// Hubs are the base URLs of the netmasters that are known, which may relay, and seeds: all
+// RelayURLs are the base URLs of the netmasters that are known, which may relay, and seeds: all
 // that the registry told of may be gone. While none is known, it waits until ctx ends.
-func (m *Client) Hubs(ctx context.Context) (known, seeds []string) {
+func (m *Client) RelayURLs(ctx context.Context) (known, seeds []string) {
 	m.Await(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()

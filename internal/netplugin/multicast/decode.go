@@ -151,6 +151,6 @@ func (m *message) records(b []byte, n, width int) bool {
 		}
 		b = b[size:]
 	}
-	m.changes = slices.DeleteFunc(m.changes, func(c change) bool { return !desired.Grouped(c.group) })
+	m.changes = slices.DeleteFunc(m.changes, func(c change) bool { return !desired.IsMulticastMember(c.group) })
 	return true
 }

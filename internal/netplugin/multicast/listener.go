@@ -19,13 +19,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// firstAsk is how long after its first desired state an endpoint is queried for the first
+// startupQueries is how long after its first desired state an endpoint is queried for the first
 // time, which finds earlier joins. soon is the response time in that query; the endpoint
 // receives nothing until it has answered. It is long enough for 64 messages of IGMPv2, one
 // a group, of which 50 a second are accepted.
 const (
-	firstAsk = time.Second
-	soon     = 2 * time.Second
+	startupQueries = time.Second
+	changeDelay    = 2 * time.Second
 )
 
 // question is the next one to an endpoint.
@@ -48,14 +48,14 @@ type Listener struct {
 	cfg  Config
 	bell waiting.Bell
 
-	mu     sync.Mutex
-	table  table
-	ports  desired.Map[string, *desired.Port]
-	vlans  map[model.NetworkID]bool // whose queries are the fabric's too
-	ask    map[string]question      // of each port
-	groups desired.Map[desired.GroupKey, *desired.Group]
-	stale  bool // the file is not the table
-	said   bool // that the file cannot be written
+	mu      sync.Mutex
+	table   table
+	ports   desired.Map[string, *desired.Port]
+	vlans   map[model.NetworkID]bool // whose queries are the fabric's too
+	queries map[string]question      // of each port
+	groups  desired.Map[desired.GroupKey, *desired.Group]
+	stale   bool // the file is not the table
+	logged  bool // that the file cannot be written
 }
 
 // New returns a Listener that knows what the file says.
@@ -63,7 +63,7 @@ func New(cfg Config) *Listener {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	l := &Listener{cfg: cfg, bell: waiting.NewBell(), table: table{ports: map[string]map[netip.Addr]time.Time{}}, ask: map[string]question{}}
+	l := &Listener{cfg: cfg, bell: waiting.NewBell(), table: table{ports: map[string]map[netip.Addr]time.Time{}}, queries: map[string]question{}}
 	l.load()
 	return l
 }
@@ -77,11 +77,11 @@ func (l *Listener) Follow(want desired.Host) desired.Map[desired.GroupKey, *desi
 		case !c.Has:
 			l.forget(c.Key)
 		case !c.Had:
-			l.ask[c.Key] = question{l.cfg.Now().Add(firstAsk), soon}
+			l.queries[c.Key] = question{l.cfg.Now().Add(startupQueries), changeDelay}
 			l.bell.Ring()
 		case c.Old.Network != c.New.Network || c.Old.Endpoint != c.New.Endpoint:
 			l.forget(c.Key)
-			l.ask[c.Key] = question{l.cfg.Now().Add(firstAsk), soon}
+			l.queries[c.Key] = question{l.cfg.Now().Add(startupQueries), changeDelay}
 			l.bell.Ring()
 		}
 	}
@@ -99,7 +99,7 @@ func (l *Listener) Follow(want desired.Host) desired.Map[desired.GroupKey, *desi
 func (l *Listener) forget(port string) {
 	l.stale = l.stale || l.table.ports[port] != nil
 	l.table.forget(port)
-	delete(l.ask, port)
+	delete(l.queries, port)
 }
 
 // Refused counts what found no room since the start: an endpoint's groups beyond
@@ -125,7 +125,7 @@ func (l *Listener) Run(ctx context.Context) {
 				heard = nil
 				continue
 			}
-			if l.hear(r) {
+			if l.handleFrame(r) {
 				l.cfg.Changed()
 			}
 			continue // the timer is set; what is to be saved waits for it
@@ -139,8 +139,8 @@ func (l *Listener) Run(ctx context.Context) {
 	}
 }
 
-// hear takes a frame.
-func (l *Listener) hear(r driver.MembershipReport) (changed bool) {
+// handleFrame takes a frame.
+func (l *Listener) handleFrame(r driver.MembershipReport) (changed bool) {
 	m, ok := decode(r.Frame)
 	if !ok {
 		return false
@@ -149,20 +149,20 @@ func (l *Listener) hear(r driver.MembershipReport) (changed bool) {
 	defer l.mu.Unlock()
 	if r.Port == "" {
 		if m.query && l.vlans[r.Network] {
-			l.pass(r.Network, r.Frame)
+			l.forwardQuery(r.Network, r.Frame)
 		}
 		return false
 	}
 	if _, here := l.ports.Get(r.Port); !here {
 		return false
 	}
-	changed = l.table.hear(r.Port, m, l.cfg.Now())
+	changed = l.table.handleReport(r.Port, m, l.cfg.Now())
 	l.stale = l.stale || changed
 	return changed
 }
 
-// pass asks the ports of a network what the fabric asks, which needs their answers.
-func (l *Listener) pass(network model.NetworkID, frame []byte) {
+// forwardQuery asks the ports of a network what the fabric asks, which needs their answers.
+func (l *Listener) forwardQuery(network model.NetworkID, frame []byte) {
 	for name, p := range l.ports.All() {
 		if p.Network == network {
 			l.send(name, frame)
@@ -180,11 +180,11 @@ func (l *Listener) send(port string, frame []byte) {
 func (l *Listener) tick() (changed bool) {
 	l.mu.Lock()
 	now := l.cfg.Now()
-	for name, q := range l.ask {
+	for name, q := range l.queries {
 		if now.Before(q.at) {
 			continue
 		}
-		l.ask[name] = question{now.Add(Interval), within}
+		l.queries[name] = question{now.Add(Interval), within}
 		p, ok := l.ports.Get(name)
 		if !ok {
 			continue
@@ -219,7 +219,7 @@ func (l *Listener) load() {
 		for _, g := range groups {
 			m.changes = append(m.changes, change{g, true})
 		}
-		l.table.hear(port, m, now)
+		l.table.handleReport(port, m, now)
 	}
 }
 
@@ -238,10 +238,10 @@ func (l *Listener) save() {
 		slices.SortFunc(keep[port], netip.Addr.Compare)
 	}
 	if err := durable.WriteJSON(l.cfg.File, keep); err != nil {
-		if !l.said {
+		if !l.logged {
 			l.cfg.Log.Warn("the members of multicast groups cannot be saved for a restart", "error", err)
 		}
-		l.said = true
+		l.logged = true
 	}
 	l.stale = false
 }

@@ -222,7 +222,7 @@ func newBed(t *testing.T, file string) *bed {
 }
 
 func (b *bed) hears(port string, frame []byte) {
-	b.hear(driver.MembershipReport{Port: port, Frame: frame})
+	b.handleFrame(driver.MembershipReport{Port: port, Frame: frame})
 }
 
 func (b *bed) members(network model.NetworkID, group string) []string {
@@ -308,7 +308,7 @@ func TestAsks(t *testing.T) {
 	}
 	b.tick()
 	count(0)
-	b.now = b.now.Add(firstAsk)
+	b.now = b.now.Add(startupQueries)
 	b.tick()
 	b.tick()
 	count(2) // for IPv4 and for IPv6
@@ -319,15 +319,15 @@ func TestAsks(t *testing.T) {
 		}
 		b.within = nil
 	}
-	answered(soon)
+	answered(changeDelay)
 	b.now = b.now.Add(Interval)
 	b.tick()
 	count(4)
 	answered(within)
 	b.asked = nil
 	for network := range model.NetworkID(3) {
-		b.hear(driver.MembershipReport{Network: network, Frame: query4(within)})
-		b.hear(driver.MembershipReport{Network: network, Frame: report4(record{toExclude, "239.1.1.1", nil})})
+		b.handleFrame(driver.MembershipReport{Network: network, Frame: query4(within)})
+		b.handleFrame(driver.MembershipReport{Network: network, Frame: report4(record{toExclude, "239.1.1.1", nil})})
 	}
 	if !slices.Equal(b.asked, []string{"c"}) {
 		t.Errorf("the fabric's questions went to %q, want to c", b.asked)
@@ -357,10 +357,10 @@ func TestPortAnew(t *testing.T) {
 		b.tick()
 		again := newBed(t, file)
 		again.want(t, 1, "239.1.1.1")
-		b.now = b.now.Add(firstAsk)
+		b.now = b.now.Add(startupQueries)
 		b.tick()
 		for i, d := range b.within {
-			if b.asked[i] == "a" && d != soon {
+			if b.asked[i] == "a" && d != changeDelay {
 				t.Errorf("it is asked to answer within %v", d)
 			}
 		}
@@ -400,7 +400,7 @@ func TestBounds(t *testing.T) {
 	b.want(t, 1, group(MaxGroups))
 	b.want(t, 1, group(MaxGroups+1), "b")
 	tab := table{ports: map[string]map[netip.Addr]time.Time{}, n: MaxMembers}
-	if tab.hear("x", message{changes: []change{{netip.MustParseAddr("239.1.1.1"), true}}}, b.now) || tab.refused != 1 {
+	if tab.handleReport("x", message{changes: []change{{netip.MustParseAddr("239.1.1.1"), true}}}, b.now) || tab.refused != 1 {
 		t.Error("a host has no end of memberships")
 	}
 }

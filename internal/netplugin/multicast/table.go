@@ -31,10 +31,10 @@ type table struct {
 	refused uint64 // that found no room
 }
 
-// hear takes a report of a port down; it tells whether who hears what has changed.
-func (t *table) hear(port string, m message, now time.Time) (changed bool) {
+// handleReport takes a report of a port down; it tells whether who hears what has changed.
+func (t *table) handleReport(port string, m message, now time.Time) (changed bool) {
 	for _, c := range m.changes {
-		if !desired.Grouped(c.group) {
+		if !desired.IsMulticastMember(c.group) {
 			continue
 		}
 		of := t.ports[port]

@@ -11,11 +11,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
-// certified keeps who comes by TLS without a certificate from all but the answer, in one
+// requireCertificate keeps who comes by TLS without a certificate from all but the answer, in one
 // word, whether the agent lives and whether it is ready: kubelets have no certificate. Who
 // shows a viewer's token gets the metrics. Listeners that are plain, and unix sockets, are as
 // they were.
-func certified(all http.Handler, scrapers *scrapers, ready func(ctx context.Context, path string) bool) http.Handler {
+func requireCertificate(all http.Handler, scrapers *scrapers, ready func(ctx context.Context, path string) bool) http.Handler {
 	few := http.NewServeMux()
 	few.Handle("GET /livez", all)
 	for _, path := range []string{"GET /readyz", "GET /healthz"} {
@@ -30,7 +30,7 @@ func certified(all http.Handler, scrapers *scrapers, ready func(ctx context.Cont
 		})
 	}
 	few.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		switch err := scrapers.may(r); {
+		switch err := scrapers.authorize(r); {
 		case err == nil:
 			all.ServeHTTP(w, r)
 		case errors.Is(err, model.ErrUnavailable):
@@ -47,7 +47,7 @@ func certified(all http.Handler, scrapers *scrapers, ready func(ctx context.Cont
 			few.ServeHTTP(w, r)
 			return
 		}
-		if r.TLS != nil && r.Method != http.MethodGet && r.Method != http.MethodHead && !changes(r.TLS.PeerCertificates[0]) {
+		if r.TLS != nil && r.Method != http.MethodGet && r.Method != http.MethodHead && !mayChange(r.TLS.PeerCertificates[0]) {
 			http.Error(w, "this certificate may look and not change anything: its role is not cluster-admin", http.StatusForbidden)
 			return
 		}
@@ -55,8 +55,8 @@ func certified(all http.Handler, scrapers *scrapers, ready func(ctx context.Cont
 	})
 }
 
-// changes reports whether the bearer of a certificate may change what a host has.
-func changes(cert *x509.Certificate) bool {
+// mayChange reports whether the bearer of a certificate may change what a host has.
+func mayChange(cert *x509.Certificate) bool {
 	role, err := pki.RoleOf(cert)
 	return err == nil && role == pki.ClusterAdmin
 }

@@ -54,7 +54,7 @@ func TestCertified(t *testing.T) {
 		r.URL.Path, _, _ = strings.Cut(tc.path, "?")
 		r.TLS = tc.by
 		w := httptest.NewRecorder()
-		certified(all, newScrapers(nil), func(context.Context, string) bool { return tc.ready }).ServeHTTP(w, r)
+		requireCertificate(all, newScrapers(nil), func(context.Context, string) bool { return tc.ready }).ServeHTTP(w, r)
 		if w.Code/100 == 3 {
 			continue // redirected to the clean path
 		}
@@ -78,7 +78,7 @@ func TestScrapers(t *testing.T) {
 	})
 	s.now = func() time.Time { return time.Unix(1000, 0).Add(later) }
 	all := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "all") })
-	h := certified(all, s, func(context.Context, string) bool { return true })
+	h := requireCertificate(all, s, func(context.Context, string) bool { return true })
 	get := func(path, token string, status, asks int) {
 		t.Helper()
 		asked = 0
@@ -95,15 +95,15 @@ func TestScrapers(t *testing.T) {
 	get("/metrics", "right", 200, 1)
 	get("/metrics", "right", 200, 0)
 	get("/debug/state", "right", 401, 0)
-	later = scraperFor
+	later = scraperCacheTime
 	says = model.Errorf(model.ErrUnavailable, "away")
 	get("/metrics", "right", 200, 1)
 	get("/metrics", "wrong", 503, 1)
-	later = scraperAlone
+	later = scraperOutageTime
 	get("/metrics", "right", 503, 1)
 	says = nil
 	get("/metrics", "right", 200, 1)
-	later += scraperFor
+	later += scraperCacheTime
 	says = model.Errorf(model.ErrInvalid, "the token was revoked")
 	get("/metrics", "right", 401, 1)
 	says = model.Errorf(model.ErrUnavailable, "away")

@@ -21,7 +21,7 @@ func (a *Observer) deliverCounts(ctx context.Context, client *api.Client, r clus
 		if ctx.Err() == nil {
 			a.cfg.Log.Debug("counts cannot be delivered", "netmaster", r.Address, "error", err)
 		}
-		_ = waiting.Pause(ctx, deliverAgain) // the loop sees the end
+		_ = waiting.Pause(ctx, deliverRetry) // the loop sees the end
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 // maxDeliveries bounds how many monitors of netmasters this host serves at once.
 const maxDeliveries = 16
 
-// deliverAgain is how long a netmaster that cannot be reached is left alone.
-const deliverAgain = time.Second
+// deliverRetry is how long a netmaster that cannot be reached is left alone.
+const deliverRetry = time.Second
 
 // serveMonitors follows the monitors that netmasters have entered in the store,
 // and sends them this host's events: the agent calls, so it opens no port.
@@ -82,7 +82,7 @@ func (a *Observer) deliver(ctx context.Context, r cluster.MonitorRequest) {
 		if err != nil && ctx.Err() == nil {
 			a.cfg.Log.Debug("events cannot be delivered", "netmaster", r.Address, "error", err)
 		}
-		_ = waiting.Pause(ctx, deliverAgain) // the loop sees the end
+		_ = waiting.Pause(ctx, deliverRetry) // the loop sees the end
 	}
 }
 
@@ -98,7 +98,7 @@ func (a *Observer) getMonitor(w http.ResponseWriter, r *http.Request) {
 	_ = rc.SetReadDeadline(time.Time{}) // the request has been read
 	watcher := a.watchers.add(want)
 	defer a.watchers.remove(watcher)
-	beat := time.NewTicker(api.MonitorBeat)
+	beat := time.NewTicker(api.MonitorKeepAlive)
 	defer beat.Stop()
 	w.Header().Set("Content-Type", api.MediaLines)
 	for line := []byte("\n"); ; {

@@ -23,7 +23,7 @@ type FlowSink interface {
 }
 
 const (
-	flowLogAgain = time.Second     // how long a sink that fails is left alone
+	flowLogRetry = time.Second     // how long a sink that fails is left alone
 	flowLogQuiet = time.Minute     // how long after the last loss losses are a problem
 	flowLogLast  = 2 * time.Second // how long the end waits for what is still to be written
 	flowLogText  = 1024            // bytes of a note that a line has room for
@@ -42,8 +42,8 @@ type flowLog struct {
 	watcher *watcher
 	lines   atomic.Uint64
 
-	mu    sync.Mutex
-	wrong [troubles]string
+	mu       sync.Mutex
+	problems [flowLogProblems]string
 }
 
 // What can be wrong with a flow log.
@@ -51,19 +51,19 @@ const (
 	notMonitored = iota
 	notWritten
 	linesLost
-	troubles
+	flowLogProblems
 )
 
-// say tells one thing that is wrong; "" = it is not wrong any more.
-func (l *flowLog) say(what int, text string) {
+// setProblem tells one thing that is wrong; "" = it is not wrong any more.
+func (l *flowLog) setProblem(what int, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.wrong[what] == text {
+	if l.problems[what] == text {
 		return
 	}
-	l.wrong[what] = text
+	l.problems[what] = text
 	var all []string
-	for _, w := range l.wrong {
+	for _, w := range l.problems {
 		if w != "" {
 			all = append(all, w)
 		}
@@ -71,15 +71,15 @@ func (l *flowLog) say(what int, text string) {
 	l.tell(problemFlowLog, strings.Join(all, "; "))
 }
 
-// monitored hears whether the data plane's events are followed: err says why not.
+// noteMonitorError hears whether the data plane's events are followed: err says why not.
 // Nothing is to be done for a nil log.
-func (l *flowLog) monitored(err error) {
+func (l *flowLog) noteMonitorError(err error) {
 	switch {
 	case l == nil:
 	case err != nil:
-		l.say(notMonitored, "connections are not reported, since the data plane cannot be monitored: "+err.Error())
+		l.setProblem(notMonitored, "connections are not reported, since the data plane cannot be monitored: "+err.Error())
 	default:
-		l.say(notMonitored, "")
+		l.setProblem(notMonitored, "")
 	}
 }
 
@@ -111,18 +111,18 @@ func (l *flowLog) write(ctx, wctx context.Context, e api.FlowEvent) bool {
 	line, err := json.Marshal(e)
 	if err != nil {
 		l.log.Error("an event cannot be written", "error", err)
-		l.watcher.miss(1)
+		l.watcher.countUndelivered(1)
 		return true
 	}
 	for {
 		err := l.sink.Write(wctx, line)
 		if err == nil {
 			l.lines.Add(1)
-			l.say(notWritten, "")
+			l.setProblem(notWritten, "")
 			return true
 		}
-		l.say(notWritten, "lines wait, and are lost when there are too many: "+err.Error())
-		if waiting.Pause(ctx, flowLogAgain) != nil {
+		l.setProblem(notWritten, "lines wait, and are lost when there are too many: "+err.Error())
+		if waiting.Pause(ctx, flowLogRetry) != nil {
 			return false
 		}
 	}
@@ -136,9 +136,9 @@ func (l *flowLog) watchLosses(ctx context.Context) {
 		select {
 		case <-l.watcher.losses:
 			quiet.Reset(flowLogQuiet)
-			l.say(linesLost, "lines are lost, since there are more events than room; lines of event lost count them, and contiv_netplugin_flow_log_lost_total")
+			l.setProblem(linesLost, "lines are lost, since there are more events than room; lines of event lost count them, and contiv_netplugin_flow_log_lost_total")
 		case <-quiet.C:
-			l.say(linesLost, "")
+			l.setProblem(linesLost, "")
 		case <-ctx.Done():
 			return
 		}

@@ -87,7 +87,7 @@ func TestFlowLog(t *testing.T) {
 		var want []api.FlowEvent
 		for _, kind := range []string{api.FlowLogged, api.FlowDrop, api.FlowWouldDeny, api.FlowConnection, api.FlowWouldAllow, api.FlowLost, api.FlowNote} {
 			e := api.FlowEvent{Time: time.Now().UTC(), Host: "h1", Event: kind, Count: 7, Tenant: "blue", From: api.FlowPeer{Group: "blue:web", Labels: map[string]string{"app": "web"}}}
-			ws.tell(e)
+			ws.publish(e)
 			if kind != api.FlowDrop && kind != api.FlowConnection {
 				want = append(want, e)
 			}
@@ -103,11 +103,11 @@ func TestFlowLog(t *testing.T) {
 		if problem() != "" {
 			t.Errorf("after a quiet minute: %q", problem())
 		}
-		l.monitored(errors.New("no switch"))
+		l.noteMonitorError(errors.New("no switch"))
 		if !strings.Contains(problem(), "no switch") {
 			t.Errorf("without a monitor: %q", problem())
 		}
-		l.monitored(nil)
+		l.noteMonitorError(nil)
 		stop()
 	})
 }
@@ -118,7 +118,7 @@ func TestFlowLogTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &paper{err: errors.New("no space left")}
 		l, ws, problem, stop := startFlowLog(t.Context(), p)
-		logged := func() { ws.tell(api.FlowEvent{Event: api.FlowLogged, Count: 2}) }
+		logged := func() { ws.publish(api.FlowEvent{Event: api.FlowLogged, Count: 2}) }
 		logged()
 		synctest.Wait()
 		if !strings.Contains(problem(), "no space left") || strings.Contains(problem(), "are lost,") {
@@ -132,7 +132,7 @@ func TestFlowLogTrouble(t *testing.T) {
 			t.Errorf("%d missed, problem %q", l.watcher.missed.Load(), problem())
 		}
 		p.fail(nil)
-		time.Sleep(flowLogAgain)
+		time.Sleep(flowLogRetry)
 		synctest.Wait()
 		logged()
 		synctest.Wait()
@@ -155,7 +155,7 @@ func TestFlowLogStopsSoonAndWritesEarlierEvents(t *testing.T) {
 			p := &paper{err: err}
 			_, ws, _, stop := startFlowLog(t.Context(), p)
 			for range 100 {
-				ws.tell(api.FlowEvent{Event: api.FlowLogged, Count: 1})
+				ws.publish(api.FlowEvent{Event: api.FlowLogged, Count: 1})
 			}
 			begin := time.Now()
 			stop()

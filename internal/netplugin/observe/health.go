@@ -34,31 +34,31 @@ type check struct {
 
 // checks are all, the most telling first.
 var checks = []check{
-	{condition.HostStore, true, storeFollowed},
+	{condition.HostStore, true, storeIsFollowed},
 	{condition.HostName, true, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Agent.Named() }},
 	{condition.HostDataPlane, true, dataPlaneFollows},
 	{condition.HostNetmaster, true, func(ctx context.Context, a *Observer, _ *observation) error { return a.cfg.Netmasters.Ping(ctx) }},
-	{condition.HostJournal, true, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Attachments.Trouble() }},
+	{condition.HostJournal, true, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Attachments.WhyUnwritable() }},
 	{condition.HostDisk, false, diskHasRoom},
-	{condition.HostTunnel, false, tunnelLeads},
+	{condition.HostTunnel, false, tunnelReachable},
 	{condition.HostTunnels, false, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Agent.Tunnels() }},
 	{condition.HostAttachments, false, attachmentsHaveEndpoints},
 	{condition.HostPorts, false, portsProgrammed},
 	{condition.HostSettings, false, without("global")},
-	{condition.HostDevices, false, devicesLead},
+	{condition.HostDevices, false, devicesPresent},
 	{condition.HostMTU, false, networksCarryMTU},
 	{condition.HostCertificates, false, certificatesLast},
-	{condition.HostTrial, false, without(changeKind)},
-	{condition.HostRolledBack, false, notGoneBack},
+	{condition.HostUnconfirmedChange, false, without(changeKind)},
+	{condition.HostRolledBack, false, notRolledBack},
 	{condition.HostDrift, false, notDrifted},
 	{condition.HostContainers, false, containersUnchanged},
 	// A problem without a condition of its own counts as cut off, unless its kind is known
 	// to cut nothing off: an unforeseen kind must not look healthy.
 	{condition.HostObjects, false, func(_ context.Context, _ *Observer, s *observation) error {
-		return s.problemsThat(func(object string) bool { return !hasOwnCondition(object) && !s.isRemark(object) })
+		return s.problemsThat(func(object string) bool { return !hasOwnCondition(object) && !s.isNote(object) })
 	}},
-	{condition.HostRemarks, false, func(_ context.Context, _ *Observer, s *observation) error {
-		return s.problemsThat(func(object string) bool { return !hasOwnCondition(object) && s.isRemark(object) })
+	{condition.HostNotes, false, func(_ context.Context, _ *Observer, s *observation) error {
+		return s.problemsThat(func(object string) bool { return !hasOwnCondition(object) && s.isNote(object) })
 	}},
 }
 
@@ -73,7 +73,7 @@ type observation struct {
 	lost     map[model.EndpointKey]bool
 }
 
-func (a *Observer) look() *observation {
+func (a *Observer) observe() *observation {
 	o, _ := a.cfg.Reached.Get()
 	s := &observation{SyncStatus: o, problems: a.problemTexts(o)}
 	for _, e := range a.cfg.Attachments.Entries() {
@@ -97,7 +97,7 @@ func (a *Observer) Health(ctx context.Context) api.Health {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	h := api.Health{Ready: true}
-	seen := a.look()
+	seen := a.observe()
 	for _, c := range checks {
 		c.Add(&h, c.holds(ctx, a, seen))
 	}
@@ -124,7 +124,7 @@ func (a *Observer) Ready(ctx context.Context) error {
 func (a *Observer) Able() error {
 	o, _ := a.cfg.Reached.Get()
 	seen := &observation{SyncStatus: o}
-	if err := storeFollowed(context.Background(), a, seen); err != nil {
+	if err := storeIsFollowed(context.Background(), a, seen); err != nil {
 		return err
 	}
 	if err := a.cfg.Agent.Owns(); err != nil {
@@ -136,11 +136,11 @@ func (a *Observer) Able() error {
 	if a.cfg.Netmasters.API() == nil {
 		return masterclient.ErrNone
 	}
-	return a.cfg.Attachments.Trouble()
+	return a.cfg.Attachments.WhyUnwritable()
 }
 
-func storeFollowed(_ context.Context, a *Observer, _ *observation) error {
-	if err := a.cfg.Cluster.Stale(); err != nil {
+func storeIsFollowed(_ context.Context, a *Observer, _ *observation) error {
+	if err := a.cfg.Cluster.NotFollowing(); err != nil {
 		return model.Errorf(model.ErrUnavailable, "the cluster's store cannot be watched: %w", err)
 	}
 	return nil
@@ -212,7 +212,7 @@ func containersUnchanged(_ context.Context, a *Observer, s *observation) error {
 	_, gone := s.ports()
 	var all []string
 	for _, e := range s.finished {
-		why := a.cfg.Attachments.ChangedInside(e.Key())
+		why := a.cfg.Attachments.ContainerChange(e.Key())
 		if gone[e.Key()] {
 			why = "the interface is gone, and the address is kept"
 		}
@@ -234,7 +234,7 @@ func (s *observation) ports() (bad []string, gone map[attach.Key]bool) {
 		st, there := s.Report.Ports.Get(e.HostIf)
 		switch {
 		case there && errors.Is(st.Err, model.ErrNotFound):
-			switch name, err := vethpair.NameNow(e.HostIf, vethpair.AliasPrefix+e.Endpoint.String()); {
+			switch name, err := vethpair.CurrentName(e.HostIf, vethpair.AliasPrefix+e.Endpoint.String()); {
 			case err == nil && name == "":
 				gone[e.Key()] = true
 			case err == nil && name != e.HostIf:
@@ -251,21 +251,21 @@ func (s *observation) ports() (bad []string, gone map[attach.Key]bool) {
 	return bad, gone
 }
 
-// tunnelLeads: other hosts must be reachable as far as this one can see.
-func tunnelLeads(ctx context.Context, a *Observer, s *observation) error {
+// tunnelReachable: other hosts must be reachable as far as this one can see.
+func tunnelReachable(ctx context.Context, a *Observer, s *observation) error {
 	if err := without("tunnel", "host")(ctx, a, s); err != nil {
 		return err
 	}
-	return a.cfg.Underlay.TunnelLeads()
+	return a.cfg.Underlay.TunnelProblem()
 }
 
-// devicesLead: the devices that the data plane needs are there, and the uplink
+// devicesPresent: the devices that the data plane needs are there, and the uplink
 // carries VLAN networks.
-func devicesLead(ctx context.Context, a *Observer, s *observation) error {
+func devicesPresent(ctx context.Context, a *Observer, s *observation) error {
 	if err := without("interface", "uplink")(ctx, a, s); err != nil || !s.VLAN {
 		return err
 	}
-	return a.cfg.Underlay.UplinkLeads()
+	return a.cfg.Underlay.UplinkProblem()
 }
 
 // without makes a condition that holds while there is no problem of some kinds.
@@ -283,7 +283,7 @@ func notDrifted(_ context.Context, a *Observer, _ *observation) error {
 	if a.cfg.Can.Drifting == nil {
 		return nil
 	}
-	names := a.cfg.Can.Drifting.DriftLately(time.Now().Add(-driftReportTime))
+	names := a.cfg.Can.Drifting.RecentDrift(time.Now().Add(-driftReportTime))
 	if len(names) == 0 {
 		return nil
 	}
@@ -295,22 +295,22 @@ func hasOwnCondition(object string) bool {
 	return slices.Contains([]string{"tunnel", "host", "global", "interface", "uplink", "port", changeKind}, problemKind(object))
 }
 
-// remarkKinds are the kinds of problems that cut nothing off.
-var remarkKinds = []string{
+// noteKinds are the kinds of problems that cut nothing off.
+var noteKinds = []string{
 	"net profile", "bandwidth", "policies that wait", "node ports of Kubernetes at other nodes", "contivk8s of 1.x",
 	"Docker networks", "flow log", "spool", "journal", "BGP", statemirror.ObjectInspection,
 }
 
-// isRemark reports whether an object's problem cuts nothing off: it is of such a kind,
+// isNote reports whether an object's problem cuts nothing off: it is of such a kind,
 // belongs to another object, or says by itself that something has no effect.
-func (s *observation) isRemark(object string) bool {
+func (s *observation) isNote(object string) bool {
 	if strings.HasPrefix(s.problems[object], model.NoEffectPrefix) {
 		return true
 	}
-	if slices.ContainsFunc(s.Report.Problems, func(p driver.Problem) bool { return p.Object == object && p.Strange }) {
+	if slices.ContainsFunc(s.Report.Problems, func(p driver.Problem) bool { return p.Object == object && p.Unmanaged }) {
 		return true
 	}
-	return slices.ContainsFunc(remarkKinds, func(kind string) bool {
+	return slices.ContainsFunc(noteKinds, func(kind string) bool {
 		rest, ok := strings.CutPrefix(object, kind)
 		return ok && (rest == "" || rest[0] == ' ')
 	})
@@ -370,7 +370,7 @@ func problemKind(object string) string {
 func (a *Observer) getHealth(w http.ResponseWriter, r *http.Request) {
 	h := a.Health(r.Context())
 	if r.URL.Path == "/healthz" {
-		h.ServeWell(w, r)
+		h.ServeHealthy(w, r)
 		return
 	}
 	h.ServeHTTP(w, r)

@@ -27,7 +27,7 @@ func TestProblemKind(t *testing.T) {
 
 // problemConditions are the conditions that problems make fail.
 var problemConditions = []*condition.Condition{
-	condition.HostTunnel, condition.HostSettings, condition.HostDevices, condition.HostTrial, condition.HostObjects, condition.HostRemarks,
+	condition.HostTunnel, condition.HostSettings, condition.HostDevices, condition.HostUnconfirmedChange, condition.HostObjects, condition.HostNotes,
 }
 
 // failing returns the names of the conditions that one problem makes fail.
@@ -81,11 +81,11 @@ func TestProblemsOfEachKindFailTheirCondition(t *testing.T) {
 		}
 	}
 	for _, c := range problemConditions {
-		if fault := c != condition.HostTrial && c != condition.HostRemarks; fault != (c.Severity() == "error") {
+		if fault := c != condition.HostUnconfirmedChange && c != condition.HostNotes; fault != (c.Severity() == "error") {
 			t.Errorf("%s is of severity %s", c.Name(), c.Severity())
 		}
 	}
-	for _, kind := range slices.Concat(problemKinds, remarkKinds) {
+	for _, kind := range slices.Concat(problemKinds, noteKinds) {
 		if !slices.ContainsFunc(slices.Concat(want["tunnel"], want["settings"], want["devices"], want[""], want["unconfirmed"], want["objects"], want["remarks"]), func(object string) bool {
 			return object == kind || strings.HasPrefix(object, kind+" ")
 		}) {
@@ -95,7 +95,7 @@ func TestProblemsOfEachKindFailTheirCondition(t *testing.T) {
 	if got := failing(t, "services", model.NoEffectPrefix+"the data plane has none", driver.Report{}); got != "remarks" {
 		t.Errorf("a setting without effect makes %q fail", got)
 	}
-	foreign := driver.Report{Problems: []driver.Problem{{Object: "flows of bridge contivVlanBridge", Strange: true, Err: errors.New("is wrong")}}}
+	foreign := driver.Report{Problems: []driver.Problem{{Object: "flows of bridge contivVlanBridge", Unmanaged: true, Err: errors.New("is wrong")}}}
 	if got := failing(t, "flows of bridge contivVlanBridge", "is wrong", foreign); got != "remarks" {
 		t.Errorf("foreign flows make %q fail", got)
 	}

@@ -51,9 +51,9 @@ func (a *Observer) Handler(more map[string]http.HandlerFunc) http.Handler {
 		})
 	}
 	mux.HandleFunc("GET /livez", a.getLive)
-	return knownQueries(mux, certified(mux, newScrapers(a.cfg.Netmasters.MayView), func(ctx context.Context, path string) bool {
+	return knownQueries(mux, requireCertificate(mux, newScrapers(a.cfg.Netmasters.MayView), func(ctx context.Context, path string) bool {
 		h := a.Health(ctx)
-		return h.Ready && (path != "/healthz" || h.Well())
+		return h.Ready && (path != "/healthz" || h.IsHealthy())
 	}))
 }
 
@@ -85,7 +85,7 @@ func (a *Observer) getStats(w http.ResponseWriter, r *http.Request) {
 		failHTTP(w, err)
 		return
 	}
-	if n, err := a.cfg.WayOut.Refused(); err == nil && n > 0 {
+	if n, err := a.cfg.Egress.Refused(); err == nil && n > 0 {
 		s.Drops = maps.Clone(orEmpty(s.Drops))
 		s.Drops[dropControlPlane] = n
 	}
@@ -188,7 +188,7 @@ func (a *Observer) State() State {
 		Tenants: map[model.TenantName]int64{}, Followed: map[string]int64{}, Networks: map[string]model.RouterID{}, Ports: map[string]PortState{}, Pending: []string{},
 		Attachments: map[string]int{}, Problems: a.problemTexts(o), LastPass: o.At, LastTook: o.Took.String(),
 	}
-	if err := a.cfg.Cluster.Stale(); err != nil {
+	if err := a.cfg.Cluster.NotFollowing(); err != nil {
 		s.Stale = err.Error()
 	}
 	if o.Err != nil {
@@ -225,7 +225,7 @@ func (a *Observer) State() State {
 		if p, ok := s.Ports[e.HostIf]; ok && e.State == attachment.StateDone {
 			p.Private, p.Published = e.Private, e.Ports
 			if e.Result != nil && slices.ContainsFunc(e.Result.Addresses, func(x attach.Address) bool { return x.Prefix.Addr().Is6() }) {
-				p.Private6 = a.cfg.WayOut.Addresses.Settled().Private6(e.Private)
+				p.Private6 = a.cfg.Egress.Addresses.Subnet().Private6(e.Private)
 			}
 			s.Ports[e.HostIf] = p
 		}
@@ -267,7 +267,7 @@ func (a *Observer) registerMetrics() error {
 			return float64(o.Report.Revision)
 		}),
 		gauge("stale", "1 while the store cannot be followed.", func() float64 {
-			if a.cfg.Cluster.Stale() != nil {
+			if a.cfg.Cluster.NotFollowing() != nil {
 				return 1
 			}
 			return 0
@@ -275,7 +275,7 @@ func (a *Observer) registerMetrics() error {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "contiv_netplugin_control_plane_refused_total", Help: "Packets of containers to the control plane that were refused.",
 		}, func() float64 {
-			n, _ := a.cfg.WayOut.Refused() // a kernel that does not tell counts nothing
+			n, _ := a.cfg.Egress.Refused() // a kernel that does not tell counts nothing
 			return float64(n)
 		}),
 		gauge("attachments", "Attachments in the journal.", func() float64 { return float64(len(a.cfg.Attachments.Entries())) }),

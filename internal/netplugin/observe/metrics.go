@@ -77,7 +77,7 @@ func newHostMetrics(a *Observer) *hostMetrics {
 func (m *hostMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range slices.Concat([]*prometheus.Desc{
 		dropsDesc, rulePacketsDesc, ruleBytesDesc, groupPacketsDesc, groupBytesDesc, problemsDesc, conditionDesc, lostDesc,
-	}, serviceDescs, trialDescs) {
+	}, serviceDescs, unconfirmedDescs) {
 		ch <- d
 	}
 }
@@ -92,7 +92,7 @@ func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	seen := m.a.look()
+	seen := m.a.observe()
 	gauge(lostDesc, float64(len(seen.lost)))
 	kinds := map[string]int{}
 	for object, text := range seen.problems {
@@ -115,7 +115,7 @@ func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(conditionDesc, holds, c.Name(), c.Severity())
 	}
-	m.collectTrials(gauge, count)
+	m.collectUnconfirmed(gauge, count)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.read(ctx) != nil {

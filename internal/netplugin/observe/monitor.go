@@ -35,8 +35,8 @@ type watcher struct {
 	losses waiting.Bell       // rings when it misses some
 }
 
-// miss counts events that the watcher is not told.
-func (w *watcher) miss(n uint64) {
+// countUndelivered counts events that the watcher is not told.
+func (w *watcher) countUndelivered(n uint64) {
 	w.missed.Add(n)
 	w.losses.Ring()
 }
@@ -59,7 +59,7 @@ func (ws *watchers) enter(w *watcher) *watcher {
 		return w
 	}
 	ws.all[w] = struct{}{}
-	ws.changes.Tell()
+	ws.changes.Notify()
 	return w
 }
 
@@ -68,7 +68,7 @@ func (ws *watchers) remove(w *watcher) {
 	defer ws.mu.Unlock()
 	if _, ok := ws.all[w]; ok {
 		delete(ws.all, w)
-		ws.changes.Tell()
+		ws.changes.Notify()
 	}
 }
 
@@ -94,8 +94,8 @@ func (ws *watchers) wants() (any bool, opts driver.MonitorOptions, changed <-cha
 	return len(ws.all) > 0, opts, ws.changes.Next()
 }
 
-// tell hands an event to every watcher that wants it, and waits for none.
-func (ws *watchers) tell(e api.FlowEvent) {
+// publish hands an event to every watcher that wants it, and waits for none.
+func (ws *watchers) publish(e api.FlowEvent) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for w := range ws.all {
@@ -103,7 +103,7 @@ func (ws *watchers) tell(e api.FlowEvent) {
 			continue
 		}
 		if e.Event == api.FlowLost {
-			w.miss(e.Count)
+			w.countUndelivered(e.Count)
 		}
 		if w.lost > 0 {
 			lost := api.FlowEvent{Time: e.Time, Host: e.Host, Event: api.FlowLost, Count: w.lost}
@@ -118,7 +118,7 @@ func (ws *watchers) tell(e api.FlowEvent) {
 		default:
 			w.lost += max(e.Count, 1)
 			if e.Event != api.FlowLost {
-				w.miss(max(e.Count, 1))
+				w.countUndelivered(max(e.Count, 1))
 			}
 		}
 	}
@@ -149,8 +149,8 @@ func (w *watcher) selects(e api.FlowEvent) bool {
 		member(e.To.Group, string(want.ToTenant), string(want.To))
 }
 
-// monitorAgain is how long a data plane that cannot be monitored is left alone.
-const monitorAgain = 5 * time.Second
+// monitorRetry is how long a data plane that cannot be monitored is left alone.
+const monitorRetry = 5 * time.Second
 
 // monitor keeps the driver monitored while somebody watches, until ctx ends.
 func (a *Observer) monitor(ctx context.Context) {
@@ -171,11 +171,11 @@ func (a *Observer) monitor(ctx context.Context) {
 			continue // there is no watcher any more, the monitor is to restart, or ctx has ended
 		}
 		a.cfg.Log.Warn("the data plane cannot be monitored", "error", err)
-		a.flowLog.monitored(err)
+		a.flowLog.noteMonitorError(err)
 		a.note("the data plane cannot be monitored: " + err.Error())
 		select {
 		case <-changed:
-		case <-time.After(monitorAgain):
+		case <-time.After(monitorRetry):
 		case <-ctx.Done():
 		}
 	}
@@ -183,7 +183,7 @@ func (a *Observer) monitor(ctx context.Context) {
 
 // note tells all who watch a sentence.
 func (a *Observer) note(text string) {
-	a.watchers.tell(api.FlowEvent{Time: time.Now(), Host: string(a.cfg.Host), Event: api.FlowNote, Text: text})
+	a.watchers.publish(api.FlowEvent{Time: time.Now(), Host: string(a.cfg.Host), Event: api.FlowNote, Text: text})
 }
 
 // monitorOnce passes the driver's events on until there is no watcher, the driver ends
@@ -195,7 +195,7 @@ func (a *Observer) monitorOnce(ctx context.Context, opts driver.MonitorOptions, 
 	if err != nil {
 		return err
 	}
-	if a.flowLog.monitored(nil); a.flowLog != nil {
+	if a.flowLog.noteMonitorError(nil); a.flowLog != nil {
 		a.note("from here on connections are told of")
 	}
 	for {
@@ -219,7 +219,7 @@ func (a *Observer) monitorOnce(ctx context.Context, opts driver.MonitorOptions, 
 			if !ok {
 				return nil
 			}
-			a.watchers.tell(names.resolve(e))
+			a.watchers.publish(names.resolve(e))
 		case <-changed:
 		}
 	}

@@ -223,11 +223,11 @@ func TestWatchers(t *testing.T) {
 		t.Errorf("wants() = %v, %+v", wanted, opts)
 	}
 	web, db := api.FlowPeer{Group: "blue:web"}, api.FlowPeer{Group: "blue:db"}
-	ws.tell(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: web, To: db})
-	ws.tell(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: db, To: web})
-	ws.tell(api.FlowEvent{Event: api.FlowConnection, Tenant: "blue", From: web, To: db})
-	ws.tell(api.FlowEvent{Event: api.FlowLogged, Tenant: "blue", From: web, To: db})
-	ws.tell(api.FlowEvent{Event: api.FlowLost, Count: 1})
+	ws.publish(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: web, To: db})
+	ws.publish(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: db, To: web})
+	ws.publish(api.FlowEvent{Event: api.FlowConnection, Tenant: "blue", From: web, To: db})
+	ws.publish(api.FlowEvent{Event: api.FlowLogged, Tenant: "blue", From: web, To: db})
+	ws.publish(api.FlowEvent{Event: api.FlowLost, Count: 1})
 	if len(all.events) != 5 || len(drops.events) != 2 || len(other.events) != 1 {
 		t.Errorf("%d, %d and %d events", len(all.events), len(drops.events), len(other.events))
 	}
@@ -237,12 +237,12 @@ func TestWatchers(t *testing.T) {
 		t.Errorf("wants() = %v, %+v", wanted, opts)
 	}
 	for range watcherQueue + 10 {
-		ws.tell(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: web, Count: 2})
+		ws.publish(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: web, Count: 2})
 	}
 	for len(drops.events) > 0 {
 		<-drops.events
 	}
-	ws.tell(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: web})
+	ws.publish(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: web})
 	if e := <-drops.events; e.Event != api.FlowLost || e.Count != 24 {
 		t.Errorf("after a flood: %+v, want 24 lost", e)
 	}

@@ -14,14 +14,14 @@ import (
 func networksCarryMTU(_ context.Context, a *Observer, s *observation) error {
 	u := a.cfg.Underlay
 	return errors.Join(
-		carries(s, model.EncapVXLAN, u.TunnelMTU(), fmt.Sprintf("the MTU of the interface with %s (--vtep-ip) has shrunk: tunnels carry", a.cfg.VTEP)),
-		carries(s, model.EncapVLAN, u.UplinkMTU(), "the MTU of the uplink (--vlan-uplinks) has shrunk: VLAN networks carry"),
+		carriesMTU(s, model.EncapVXLAN, u.TunnelMTU(), fmt.Sprintf("the MTU of the interface with %s (--vtep-ip) has shrunk: tunnels carry", a.cfg.VTEP)),
+		carriesMTU(s, model.EncapVLAN, u.UplinkMTU(), "the MTU of the uplink (--vlan-uplinks) has shrunk: VLAN networks carry"),
 	)
 }
 
-// carries looks at containers on networks of one encapsulation, which carry packets of fits
+// carriesMTU looks at containers on networks of one encapsulation, which carry packets of fits
 // bytes.
-func carries(s *observation, encap model.Encap, fits int, what string) error {
+func carriesMTU(s *observation, encap model.Encap, fits int, what string) error {
 	of := map[model.NetworkKey]bool{}
 	for _, n := range s.Networks.All() {
 		of[n.Key] = n.Encap == encap

@@ -40,7 +40,7 @@ type Config struct {
 
 	Cluster     *statemirror.State
 	Control     *statemirror.ControlPlane
-	WayOut      *hostsync.Egress
+	Egress      *hostsync.Egress
 	Underlay    *hostsync.Underlay
 	Reached     *statemirror.SyncTracker
 	Netmasters  *masterclient.Client
@@ -86,9 +86,9 @@ type Observer struct {
 
 // New returns an Observer of a host of which nothing is known yet.
 func New(cfg Config) (*Observer, error) {
-	a := &Observer{cfg: cfg, watchers: newWatchers(), problems: problemLog{log: cfg.Log, settles: settles}}
+	a := &Observer{cfg: cfg, watchers: newWatchers(), problems: problemLog{log: cfg.Log, delay: logDelay}}
 	a.status = newStatus(a)
-	a.conditions = &conditions{log: cfg.Log, texts: map[string]string{}, changed: a.status.poke}
+	a.conditions = &conditions{log: cfg.Log, texts: map[string]string{}, changed: a.status.request}
 	if cfg.FlowLog != nil {
 		a.flowLog = &flowLog{sink: cfg.FlowLog, log: cfg.Log, tell: a.conditions.set, watcher: a.watchers.enter(&watcher{logs: true})}
 	}
@@ -109,10 +109,10 @@ func (a *Observer) Observe(ctx, inner context.Context) {
 	a.problems.close()
 }
 
-// Passed takes the outcome of a pass, from the runner's goroutine.
-func (a *Observer) Passed(o statemirror.SyncStatus) {
+// SyncDone takes the outcome of a pass, from the runner's goroutine.
+func (a *Observer) SyncDone(o statemirror.SyncStatus) {
 	a.applyTime.Observe(o.Took.Seconds())
-	a.status.poke()
+	a.status.request()
 	if o.Err == nil {
 		a.problems.update(o.ProblemTexts())
 	}
@@ -121,9 +121,9 @@ func (a *Observer) Passed(o statemirror.SyncStatus) {
 // Registry has the metrics.
 func (a *Observer) Registry() *prometheus.Registry { return a.metrics }
 
-// PokeStatus has the status told soon, if it has changed.
-func (a *Observer) PokeStatus() { a.status.poke() }
+// RequestStatus has the status told soon, if it has changed.
+func (a *Observer) RequestStatus() { a.status.request() }
 
-// TellStatus has the status told at once, changed or not: what was told may be
+// ReportStatus has the status told at once, changed or not: what was told may be
 // gone from the store.
-func (a *Observer) TellStatus() { a.status.lost.Ring() }
+func (a *Observer) ReportStatus() { a.status.rewrite.Ring() }

@@ -13,16 +13,16 @@ const (
 	// grouped is how many problems of one kind are logged by name at a time: a
 	// cluster's endpoints may all have the same one.
 	grouped = 3
-	// settles is how long a problem may last without being logged. Rows that belong
+	// delay is how long a problem may last without being logged. Rows that belong
 	// together may arrive one after the other.
-	settles = 2 * time.Second
+	logDelay = 2 * time.Second
 )
 
 // problemLog logs problems when they come and when they have gone, not at every
 // pass; many of one kind (the first word of their objects) in one line.
 type problemLog struct {
-	log     *slog.Logger
-	settles time.Duration
+	log   *slog.Logger
+	delay time.Duration
 
 	mu     sync.Mutex
 	now    map[string]string // object -> sentence
@@ -44,16 +44,16 @@ func (l *problemLog) update(now map[string]string) {
 		}
 	}
 	l.now, l.since = now, since
-	l.look()
+	l.logDue()
 }
 
-// look logs what is due. The caller holds l.mu.
-func (l *problemLog) look() {
+// logDue logs what is due. The caller holds l.mu.
+func (l *problemLog) logDue() {
 	came, went := map[string][]string{}, map[string][]string{}
 	var later time.Duration
 	logged := map[string]string{}
 	for k, text := range l.now {
-		wait := l.settles - time.Since(l.since[k])
+		wait := l.delay - time.Since(l.since[k])
 		switch {
 		case wait > 0:
 			if later == 0 || wait < later {
@@ -81,7 +81,7 @@ func (l *problemLog) look() {
 		l.timer = time.AfterFunc(later, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.look()
+			l.logDue()
 		})
 	}
 	for _, kind := range sortedKeys(came) {

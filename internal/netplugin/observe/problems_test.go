@@ -47,17 +47,17 @@ func TestProblemsThatPassAreNotLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		l := problemLog{log: slog.New(slog.NewTextHandler(&out, nil)), settles: settles}
+		l := problemLog{log: slog.New(slog.NewTextHandler(&out, nil)), delay: logDelay}
 		l.update(map[string]string{"tenant a": "x", "port b": "y"})
-		time.Sleep(settles / 2)
+		time.Sleep(logDelay / 2)
 		l.update(map[string]string{"port b": "y"})
 		if out.Len() > 0 {
 			t.Errorf("logged at once: %s", out.String())
 		}
-		time.Sleep(settles)
+		time.Sleep(logDelay)
 		synctest.Wait()
 		if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "port b") {
-			t.Errorf("after %v: %s", settles, got)
+			t.Errorf("after %v: %s", logDelay, got)
 		}
 		l.update(nil)
 		if got := out.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "a problem is solved") {

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// passWait bounds what an inspection waits for the data plane's next pass.
-	passWait = 3 * time.Second
+	// syncTimeout bounds what an inspection waits for the data plane's next pass.
+	syncTimeout = 3 * time.Second
 	// leftoverPause is between two looks at what is left over.
 	leftoverPause = 500 * time.Millisecond
 	// reportTime bounds one delivery of a report.
@@ -142,7 +142,7 @@ func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
 		out.Findings = append(out.Findings, c.Finding(where, text))
 	}
 	if a.cfg.Can.Drifting != nil {
-		if err := a.pass(ctx); err != nil {
+		if err := a.runSync(ctx); err != nil {
 			add(condition.HostUnchecked, "the data plane was not looked over: "+err.Error())
 		}
 	}
@@ -161,9 +161,9 @@ func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
 	return out
 }
 
-// pass has the data plane looked over, and waits until that is done.
-func (a *Observer) pass(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, passWait)
+// runSync has the data plane looked over, and waits until that is done.
+func (a *Observer) runSync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	before, _, _ := a.cfg.Reached.Totals()
 	a.cfg.Agent.Kick("the doctor asks")
@@ -172,7 +172,7 @@ func (a *Observer) pass(ctx context.Context) error {
 		return now > before, nil
 	})
 	if err != nil {
-		return fmt.Errorf("no run within %s: %w", passWait, err)
+		return fmt.Errorf("no run within %s: %w", syncTimeout, err)
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func leftover(ctx context.Context, cfg Config) (out []string, err error) {
 		}
 		out = nil
 		for _, v := range veths {
-			if known[v.Name] || !attachment.Ours(cfg.Host, v) {
+			if known[v.Name] || !attachment.IsOurs(cfg.Host, v) {
 				continue
 			}
 			now[v.Name] = true

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// scraperFor is how long a token counts without another question to netmaster.
-	scraperFor = 10 * time.Second
-	// scraperAlone is the same while no netmaster answers.
-	scraperAlone = time.Hour
-	// scraperAsk bounds one question.
-	scraperAsk = 3 * time.Second
+	// scraperCacheTime is how long a token counts without another question to netmaster.
+	scraperCacheTime = 10 * time.Second
+	// scraperOutageTime is the same while no netmaster answers.
+	scraperOutageTime = time.Hour
+	// scraperTimeout bounds one question.
+	scraperTimeout = 3 * time.Second
 	// scrapersKnown bounds how many tokens are remembered.
 	scrapersKnown = 64
 )
@@ -40,8 +40,8 @@ func newScrapers(ask func(context.Context, string) error) *scrapers {
 
 var errNoToken = model.Errorf(model.ErrInvalid, "present a certificate of the cluster (curl --cert, --key), or for /metrics a viewer's token (Authorization: Bearer TOKEN); only /livez and /readyz need none")
 
-// may refuses who shows no token of a viewer.
-func (s *scrapers) may(r *http.Request) error {
+// authorize refuses who shows no token of a viewer.
+func (s *scrapers) authorize(r *http.Request) error {
 	token, shown := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !shown {
 		return errNoToken
@@ -50,7 +50,7 @@ func (s *scrapers) may(r *http.Request) error {
 	s.mu.Lock()
 	took, known := s.known[sum]
 	s.mu.Unlock()
-	if known && s.now().Sub(took) < scraperFor {
+	if known && s.now().Sub(took) < scraperCacheTime {
 		return nil
 	}
 	select {
@@ -59,7 +59,7 @@ func (s *scrapers) may(r *http.Request) error {
 	default:
 		return model.Errorf(model.ErrUnavailable, "too many requests at once: try again")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), scraperAsk)
+	ctx, cancel := context.WithTimeout(r.Context(), scraperTimeout)
 	defer cancel()
 	err := s.ask(ctx, token)
 	s.mu.Lock()
@@ -72,7 +72,7 @@ func (s *scrapers) may(r *http.Request) error {
 		s.known[sum] = s.now()
 	case !errors.Is(err, model.ErrUnavailable):
 		delete(s.known, sum)
-	case known && s.now().Sub(took) < scraperAlone:
+	case known && s.now().Sub(took) < scraperOutageTime:
 		return nil
 	}
 	return err

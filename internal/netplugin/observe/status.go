@@ -15,16 +15,16 @@ import (
 // host's last word young. So an idle host costs the store one write of some 1,000
 // bytes a minute, beside the renewals of its registration's lease.
 type status struct {
-	a     *Observer
-	dirty waiting.Bell // what is observed may have changed
-	lost  waiting.Bell // what was written may be gone
+	a       *Observer
+	dirty   waiting.Bell // what is observed may have changed
+	rewrite waiting.Bell // what was written may be gone
 }
 
 func newStatus(a *Observer) *status {
-	return &status{a: a, dirty: waiting.NewBell(), lost: waiting.NewBell()}
+	return &status{a: a, dirty: waiting.NewBell(), rewrite: waiting.NewBell()}
 }
 
-func (s *status) poke() { s.dirty.Ring() }
+func (s *status) request() { s.dirty.Ring() }
 
 func (s *status) run(ctx context.Context) {
 	var last tables.HostStatus
@@ -36,7 +36,7 @@ func (s *status) run(ctx context.Context) {
 	for {
 		select {
 		case <-s.dirty:
-		case <-s.lost:
+		case <-s.rewrite:
 			said = time.Time{}
 		case <-look.C:
 		case <-ctx.Done():
@@ -67,7 +67,7 @@ func (s *status) run(ctx context.Context) {
 				last, said, at = now, time.Now(), day
 			case ctx.Err() == nil:
 				s.a.cfg.Log.Debug("the status cannot be written to the store", "error", err)
-				s.poke()
+				s.request()
 			}
 		}
 		if waiting.Pause(ctx, s.a.cfg.StatusEvery) != nil {
@@ -88,7 +88,7 @@ const maxProblems = 100
 // Status draws up the status; master is why no netmaster answers, nil when one
 // does.
 func (a *Observer) Status(ctx context.Context, master error) tables.HostStatus {
-	seen := a.look()
+	seen := a.observe()
 	s := tables.HostStatus{
 		Host: a.cfg.Host, Driver: a.cfg.DriverName, DriverWhy: a.cfg.DriverWhy, Version: a.cfg.Version,
 		Revision: seen.Report.Revision, Attachments: len(seen.finished), Ready: true, BGP: a.cfg.Agent.BGP(),

@@ -34,9 +34,9 @@ func Ask(from netip.Addr, port uint16) func(context.Context, netip.Addr) (bool, 
 	}
 }
 
-// said tells what an error says of the other host: that it is there, that it is not
+// replyOf tells what an error says of the other host: that it is there, that it is not
 // to be had, or (an error) nothing, since this host is why.
-func said(err error) (there bool, own error) {
+func replyOf(err error) (there bool, own error) {
 	var wait net.Error
 	switch {
 	case err == nil, errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ECONNRESET):
@@ -56,7 +56,7 @@ func connect(ctx context.Context, from netip.Addr, to netip.AddrPort) (bool, err
 	if err == nil {
 		_ = conn.Close() // it has said what it had to
 	}
-	return said(err)
+	return replyOf(err)
 }
 
 // echo sends an echo request and waits for its reply.
@@ -71,7 +71,7 @@ func echo(ctx context.Context, from, to netip.Addr) (yes bool, err error) {
 	}
 	conn, err := d.DialContext(ctx, network, to.String())
 	if err != nil {
-		_, own := said(err)
+		_, own := replyOf(err)
 		return false, own
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
@@ -86,14 +86,14 @@ func echo(ctx context.Context, from, to netip.Addr) (yes bool, err error) {
 		return false, err
 	}
 	if _, err := conn.Write(packet); err != nil {
-		_, own := said(err)
+		_, own := replyOf(err)
 		return false, own
 	}
 	proto := map[bool]int{false: unix.IPPROTO_ICMP, true: unix.IPPROTO_ICMPV6}[to.Is6()]
 	for buf := make([]byte, 1500); ; {
 		n, _, err := conn.(*net.IPConn).ReadFrom(buf) // which leaves the IP header out
 		if err != nil {
-			_, own := said(err)
+			_, own := replyOf(err)
 			return false, own
 		}
 		m, err := icmp.ParseMessage(proto, buf[:n])

@@ -85,7 +85,7 @@ func TestAsk(t *testing.T) {
 	if yes, err := Ask(from, refused)(ctx, nobody); yes || time.Since(begun) > 20*time.Second {
 		t.Errorf("at the end: %v, %v, after %s", yes, err, time.Since(begun))
 	}
-	if there, own := said(errors.New("x")); there || own == nil {
+	if there, own := replyOf(errors.New("x")); there || own == nil {
 		t.Error("any error says that a host is silent")
 	}
 }

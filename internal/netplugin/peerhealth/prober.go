@@ -16,14 +16,14 @@ const (
 	failures = 3
 	// every is the least time between two probes of a host that is away.
 	every = 2 * time.Second
-	// share is what each host of the cluster adds to that: who is away is asked by all,
+	// probeShare is what each host of the cluster adds to that: who is away is asked by all,
 	// a hundred times a second at most.
-	share = 10 * time.Millisecond
+	probeShare = 10 * time.Millisecond
 	// firstShare is what each host adds to the time over which a host that begins
 	// asks all others once.
 	firstShare = 100 * time.Millisecond
-	// firstAgain is when those are asked again that did not answer then.
-	firstAgain = 10 * time.Minute
+	// firstRetry is when those are asked again that did not answer then.
+	firstRetry = 10 * time.Minute
 	// rememberEvery is the least time between two calls of Remember.
 	rememberEvery = 5 * time.Second
 )
@@ -62,7 +62,7 @@ type Prober struct {
 	asked    chan struct{} // holds something when a probe has ended
 	fresh    bool          // who has answered is not what Remember was told last
 	reported time.Time     // when that was
-	under    sync.WaitGroup
+	running  sync.WaitGroup
 }
 
 // peer is what is known of a host.
@@ -82,11 +82,11 @@ func New(cfg Config) *Prober {
 
 // Run asks until ctx ends; who is silent then stays so.
 func (p *Prober) Run(ctx context.Context) {
-	defer p.under.Wait()
+	defer p.running.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		changed := p.look()
+		changed := p.update()
 		if next := sooner(p.ask(ctx, time.Now()), p.remember(time.Now())); next.IsZero() {
 			timer.Stop()
 		} else {
@@ -134,8 +134,8 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// look takes what Peers says now, and concludes from what probes have found.
-func (p *Prober) look() <-chan struct{} {
+// update takes what Peers says now, and concludes from what probes have found.
+func (p *Prober) update() <-chan struct{} {
 	list, many, changed := p.Peers()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +148,7 @@ func (p *Prober) look() <-chan struct{} {
 		now[is.Name] = true
 		old := p.peers[is.Name]
 		if old == nil || old.Addr != is.Addr {
-			p.takeBackLocked(old, "it has another address")
+			p.clearUnreachableLocked(old, "it has another address")
 			old = &peer{Peer: is, answered: p.Answered[is.Name] == is.Addr}
 			p.peers[is.Name] = old
 		}
@@ -160,9 +160,9 @@ func (p *Prober) look() <-chan struct{} {
 		}
 		switch {
 		case !is.Away:
-			p.takeBackLocked(old, "netmasters hear of it")
+			p.clearUnreachableLocked(old, "netmasters hear of it")
 		case old.failed == 0:
-			p.takeBackLocked(old, "it answers")
+			p.clearUnreachableLocked(old, "it answers")
 		case old.failed >= failures && !old.unreachable:
 			old.unreachable = true
 			p.Unreachable(old.Name, true)
@@ -171,15 +171,15 @@ func (p *Prober) look() <-chan struct{} {
 	}
 	for name, old := range p.peers {
 		if !now[name] {
-			p.takeBackLocked(old, "it is not known any more")
+			p.clearUnreachableLocked(old, "it is not known any more")
 			delete(p.peers, name)
 		}
 	}
 	return changed
 }
 
-// takeBackLocked says that a host is not silent any more, if it was.
-func (p *Prober) takeBackLocked(of *peer, why string) {
+// clearUnreachableLocked says that a host is not silent any more, if it was.
+func (p *Prober) clearUnreachableLocked(of *peer, why string) {
 	if of == nil || !of.unreachable {
 		return
 	}
@@ -193,7 +193,7 @@ func (p *Prober) ask(ctx context.Context, now time.Time) (next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	spread := time.Duration(len(p.peers)+1) * firstShare
-	again := max(every, time.Duration(len(p.peers)+1)*share)
+	again := max(every, time.Duration(len(p.peers)+1)*probeShare)
 	for _, of := range p.peers {
 		switch {
 		case of.asking:
@@ -214,10 +214,10 @@ func (p *Prober) ask(ctx context.Context, now time.Time) (next time.Time) {
 		}
 		of.due = now.Add(again*3/4 + rand.N(again/2))
 		if !of.answered {
-			of.due = now.Add(firstAgain + rand.N(spread))
+			of.due = now.Add(firstRetry + rand.N(spread))
 		}
 		of.asking = true
-		p.under.Go(func() { p.probe(ctx, of, of.Addr) })
+		p.running.Go(func() { p.probe(ctx, of, of.Addr) })
 	}
 	return next
 }

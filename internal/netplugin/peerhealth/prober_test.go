@@ -108,7 +108,7 @@ func (w *world) is(change func()) {
 	w.mu.Lock()
 	change()
 	w.mu.Unlock()
-	w.changes.Tell()
+	w.changes.Notify()
 	synctest.Wait()
 }
 
@@ -246,7 +246,7 @@ func TestNothingConcluded(t *testing.T) {
 			t.Errorf("%d unanswered", unanswered)
 		}
 		w.is(func() { w.dead[mute.Addr] = false })
-		w.passes(2 * firstAgain)
+		w.passes(2 * firstRetry)
 		w.is(func() { w.dead[mute.Addr] = true })
 		w.passes(time.Minute)
 		w.wants("it has answered once", "mute")

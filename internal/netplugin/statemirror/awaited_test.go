@@ -43,7 +43,7 @@ func TestHostsThatWouldLoseAnAddressAreAwaited(t *testing.T) {
 			if x.waits {
 				want = []string{"h2"}
 			}
-			if got := g.awaited(set, store.Incarnation{}, false, nil); !slices.Equal(got, want) {
+			if got := g.hostsThatWouldLose(set, store.Incarnation{}, false, nil); !slices.Equal(got, want) {
 				t.Errorf("it waits for %v, want %v", got, want)
 			}
 		})

@@ -28,18 +28,18 @@ import (
 const (
 	// CheckpointFile, in the state directory, is there while a change is on trial.
 	CheckpointFile = "trial-picture.json"
-	// RecallAfter is how long an agent that begins waits for the store before it takes
+	// RestoreAfter is how long an agent that begins waits for the store before it takes
 	// what CheckpointFile has.
-	RecallAfter = 5 * time.Second
-	// keepShare bounds how much of the time goes into writing the file again: what a
+	RestoreAfter = 5 * time.Second
+	// checkpointShare bounds how much of the time goes into writing the file again: what a
 	// write took, that many times, passes until the next.
-	keepShare = 20
+	checkpointShare = 20
 )
 
 // checkpointFile owns what is known of CheckpointFile. The State has it written.
 type checkpointFile struct {
 	*shared
-	there  bool        // the file is
+	exists bool        // the file is
 	found  *checkpoint // by an agent that begins; nil = none, or it is of no use any more
 	stale  bool        // mirrors have told more since it was written
 	after  time.Time   // the next write is not before
@@ -75,7 +75,7 @@ func newCheckpointFile(c *shared) *checkpointFile {
 	if errors.Is(err, fs.ErrNotExist) {
 		return f
 	}
-	f.there = true
+	f.exists = true
 	var k checkpoint
 	if err == nil {
 		err = json.Unmarshal(data, &k)
@@ -114,7 +114,7 @@ func (f *checkpointFile) due(entered bool) *checkpoint {
 
 // update has the file follow the store while changes wait, and takes it away when none does.
 func (f *checkpointFile) update(waiting bool, now func() (checkpoint, error)) {
-	if !f.there {
+	if !f.exists {
 		return
 	}
 	if waiting {
@@ -130,7 +130,7 @@ func (f *checkpointFile) update(waiting bool, now func() (checkpoint, error)) {
 		f.Log.Debug("the checkpoint of an ended change cannot be deleted", "file", CheckpointFile, "error", err)
 		return
 	}
-	f.there = false
+	f.exists = false
 }
 
 func (f *checkpointFile) write(now func() (checkpoint, error)) error {
@@ -143,8 +143,8 @@ func (f *checkpointFile) write(now func() (checkpoint, error)) error {
 	if err := durable.WriteJSON(f.path(), k); err != nil {
 		return fmt.Errorf("write the checkpoint of an unconfirmed change: %w", err)
 	}
-	f.there, f.failed, f.stale = true, false, false
-	f.after = time.Now().Add(keepShare * time.Since(start))
+	f.exists, f.failed, f.stale = true, false, false
+	f.after = time.Now().Add(checkpointShare * time.Since(start))
 	return nil
 }
 
@@ -170,18 +170,18 @@ func (c *State) restoreCheckpoint() {
 		c.input.setFollowed(m, true)
 	}
 	if c.control != nil {
-		c.control.recall(k.Control)
+		c.control.restoreSources(k.Control)
 	}
 	c.Endpoints.releaseRead()
 	c.Guard.source, c.mirrors.rev = fromCheckpoint, k.Revision
 	c.mirrors.subscribed = c.interests.scopes()
-	c.changes.Tell()
+	c.changes.Notify()
 	c.Agent.Kick("recalled")
 }
 
-// keepTaken writes CheckpointFile before what was taken on trial just now reaches the
+// checkpointUnconfirmed writes CheckpointFile before what was taken on trial just now reaches the
 // data plane; without it, that is not taken.
-func (c *State) keepTaken() {
+func (c *State) checkpointUnconfirmed() {
 	c.checkpoint.stale = true
 	if !c.Unconfirmed.taken || !c.Guard.follows() {
 		return
@@ -218,7 +218,7 @@ func (c *State) toCheckpoint() (checkpoint, error) {
 	}
 	slices.SortFunc(k.Parts, func(a, b checkpointScope) int { return strings.Compare(a.order(), b.order()) })
 	if c.control != nil {
-		k.Control = c.control.heard()
+		k.Control = c.control.reportedSources()
 	}
 	return k, nil
 }
@@ -226,15 +226,15 @@ func (c *State) toCheckpoint() (checkpoint, error) {
 // order has the global part first, and of each tenant the rest.
 func (p Scope) order() string { return string(p.Tenant) + "/" + string(p.Network) }
 
-// heard is what sources have told.
-func (p *ControlPlane) heard() checkpointControl {
+// reportedSources is what sources have told.
+func (p *ControlPlane) reportedSources() checkpointControl {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return checkpointControl{maps.Clone(p.sources), p.machines}
 }
 
-// recall takes for heard what a former run has heard of sources that have not told yet.
-func (p *ControlPlane) recall(was checkpointControl) {
+// restoreSources takes for heard what a former run has heard of sources that have not told yet.
+func (p *ControlPlane) restoreSources(was checkpointControl) {
 	p.mu.Lock()
 	var open []string
 	for source := range p.waiting {
@@ -245,6 +245,6 @@ func (p *ControlPlane) recall(was checkpointControl) {
 	}
 	p.mu.Unlock()
 	for _, source := range open {
-		p.take(source, slices.Clone(was.Sources[source]), true)
+		p.setSource(source, slices.Clone(was.Sources[source]), true)
 	}
 }

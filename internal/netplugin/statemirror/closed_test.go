@@ -78,7 +78,7 @@ func TestDeletedServiceRefusesForAWhile(t *testing.T) {
 func TestDeletedServiceOfKubernetesRefusesForAWhile(t *testing.T) {
 	x := newByHand(t)
 	key := model.NetworkKey{Tenant: model.DefaultTenant, Name: model.ClusterNetwork}
-	x.comp.Interest.Follow(key, true)
+	x.comp.Interest.SetFollowed(key, true)
 	x.comp.SetNetwork(model.Network{Key: key, Encap: model.EncapVXLAN, Tag: 5, ID: 5, Subnet: netip.MustParsePrefix("10.5.0.0/16")})
 	global := x.mirrors.start(Scope{})
 	global.ready = true

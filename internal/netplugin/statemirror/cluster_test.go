@@ -17,18 +17,18 @@ import (
 )
 
 // fakeAgent has attachments, and does nothing.
-type fakeAgent []Owned
+type fakeAgent []Attachment
 
-func (a fakeAgent) Own() []Owned  { return a }
-func (fakeAgent) Kick(string)     {}
-func (fakeAgent) Soon(string)     {}
-func (fakeAgent) OnOwnHost()      {}
-func (fakeAgent) OnInfra()        {}
-func (fakeAgent) OnLost()         {}
-func (fakeAgent) OnFreeze(string) {}
+func (a fakeAgent) Own() []Attachment { return a }
+func (fakeAgent) Kick(string)         {}
+func (fakeAgent) Soon(string)         {}
+func (fakeAgent) OnOwnHost()          {}
+func (fakeAgent) OnInfra()            {}
+func (fakeAgent) OnLost()             {}
+func (fakeAgent) OnFreeze(string)     {}
 
 // newCluster is a State of host h1, whose directory is the test's.
-func newCluster(t *testing.T, st store.Store, own ...Owned) *State {
+func newCluster(t *testing.T, st store.Store, own ...Attachment) *State {
 	t.Helper()
 	c, err := New(Config{
 		Host: "h1", Store: st, Log: slog.New(slog.DiscardHandler), StateDir: t.TempDir(), HostChanges: hostchanges.Open(t.TempDir(), slog.New(slog.DiscardHandler)),
@@ -85,7 +85,7 @@ func TestIdentityBetweenLists(t *testing.T) {
 	st := memory.New()
 	put(t, st, identified("a"))
 	put(t, st, func(tx store.Tx) error { return tables.Endpoints.Put(tx, testEndpoint) })
-	c := newCluster(t, st.Client(), Owned{Endpoint: testEndpoint.Key})
+	c := newCluster(t, st.Client(), Attachment{Endpoint: testEndpoint.Key})
 	c.Require(testEndpoint.Key.Network)
 	follow(t, c)
 	followed := func() error { return c.Guard.stale() }
@@ -115,7 +115,7 @@ func TestIdentityBetweenLists(t *testing.T) {
 // the host says all the same that the store is another one.
 func TestTenantWithoutRows(t *testing.T) {
 	st := memory.New()
-	c := newCluster(t, st.Client(), Owned{Endpoint: testEndpoint.Key})
+	c := newCluster(t, st.Client(), Attachment{Endpoint: testEndpoint.Key})
 	c.RequireTenant("default")
 	follow(t, c)
 	until(t, c, "the empty store is listed", func() error {

@@ -26,7 +26,7 @@ type Config struct {
 
 	SinceBoot func() time.Duration // nil = the kernel's
 	Boot      string               // which run of the kernel that counts from; empty = the present one
-	Patience  time.Duration        // how long the store may take to be read before CheckpointFile has to do; 0 = RecallAfter
+	Patience  time.Duration        // how long the store may take to be read before CheckpointFile has to do; 0 = RestoreAfter
 
 	Agent Agent
 }
@@ -36,7 +36,7 @@ type Config struct {
 type Agent interface {
 	Kick(reason string) // requests a sync
 	Soon(reason string) // likewise, for what is not urgent
-	Own() []Owned       // the attachments that stand
+	Own() []Attachment  // the attachments that stand
 
 	OnOwnHost()          // the record of this host has changed
 	OnInfra()            // a tenant's infra networks have changed
@@ -50,7 +50,7 @@ func (cfg Config) withDefaults() Config {
 		cfg.Grace = StoreGrace
 	}
 	if cfg.Patience == 0 {
-		cfg.Patience = RecallAfter
+		cfg.Patience = RestoreAfter
 	}
 	if cfg.SinceBoot == nil {
 		cfg.SinceBoot = sinceBoot

@@ -21,12 +21,12 @@ import (
 const DefaultRESTPort = 9006
 
 const (
-	// controlLinger is how long an address is kept after the registry has ceased to
+	// controlGrace is how long an address is kept after the registry has ceased to
 	// name it: a netmaster that comes back is reachable before it is registered.
-	controlLinger = time.Hour
-	// controlEvery is how often the store is asked for its members, and names
+	controlGrace = time.Hour
+	// controlInterval is how often the store is asked for its members, and names
 	// of hosts are resolved again.
-	controlEvery = time.Minute
+	controlInterval = time.Minute
 )
 
 // ControlPlane knows where the cluster's control plane answers, which this
@@ -39,11 +39,11 @@ type ControlPlane struct {
 	input  *HostInput
 	ready  chan struct{} // closed once all sources have been heard
 
-	mu      sync.Mutex
-	sources map[string][]listener  // by what tells of them, sorted
-	waiting map[string]bool        // sources that have not been heard yet
-	left    map[listener]time.Time // named by no source any more, since
-	version uint64                 // of sources
+	mu       sync.Mutex
+	sources  map[string][]listener  // by what tells of them, sorted
+	waiting  map[string]bool        // sources that have not been heard yet
+	previous map[listener]time.Time // named by no source any more, since
+	version  uint64                 // of sources
 	// machines has, by each address of a machine that tells what it listens on, all
 	// of that machine's: an etcd beside a netmaster is reached by all of them.
 	machines map[netip.Addr][]netip.Addr
@@ -54,7 +54,7 @@ type ControlPlane struct {
 	// Of the runner's goroutine.
 	hostAddrs [][2]netip.Addr    // of each host, for control and for tunnels
 	built     *hoststack.Control // nil = not yet
-	past      pastHost           // what containers of VLAN networks could reach past their host, so their ports deny it
+	denied    deniedTargets      // what containers of VLAN networks could reach past their host, so their ports deny it
 	known     []netip.Addr       // of all machines that the control plane is on, sorted; each built has a list of its own
 	of        [2]uint64          // versions of sources and hosts that built and hosts are of
 }
@@ -86,7 +86,7 @@ type ControlConfig struct {
 func NewControlPlane(c *State, cfg ControlConfig) *ControlPlane {
 	p := &ControlPlane{
 		ControlConfig: cfg, config: &c.Config, hosts: c.Hosts, input: c.HostInput, ready: make(chan struct{}),
-		sources: map[string][]listener{}, left: map[listener]time.Time{},
+		sources: map[string][]listener{}, previous: map[listener]time.Time{},
 		waiting: map[string]bool{sourceStore: true, sourceFlag: true},
 	}
 	for _, name := range controlServices {
@@ -143,7 +143,7 @@ func (p *ControlPlane) Run(ctx context.Context) {
 			}
 		}
 		p.set(sourceStore, p.resolve(ctx, "", at...))
-		_ = waiting.Pause(ctx, controlEvery) // the loop sees the end
+		_ = waiting.Pause(ctx, controlInterval) // the loop sees the end
 	}
 	running.Wait()
 }
@@ -203,10 +203,10 @@ func (p *ControlPlane) resolve(ctx context.Context, agent string, at ...string) 
 }
 
 // set takes what a source names now.
-func (p *ControlPlane) set(source string, now []listener) { p.take(source, now, false) }
+func (p *ControlPlane) set(source string, now []listener) { p.setSource(source, now, false) }
 
-// take is set; with onlyFirst it does nothing when the source has told already.
-func (p *ControlPlane) take(source string, now []listener, onlyFirst bool) {
+// setSource is set; with onlyFirst it does nothing when the source has told already.
+func (p *ControlPlane) setSource(source string, now []listener, onlyFirst bool) {
 	slices.SortFunc(now, listener.compare)
 	now = slices.Compact(now)
 	p.mu.Lock()
@@ -217,9 +217,9 @@ func (p *ControlPlane) take(source string, now []listener, onlyFirst bool) {
 	}
 	changed := first || !slices.Equal(p.sources[source], now)
 	if changed {
-		p.leaveLocked(p.sources[source])
+		p.keepPreviousLocked(p.sources[source])
 		for _, l := range now {
-			delete(p.left, l)
+			delete(p.previous, l)
 		}
 		p.sources[source] = now
 		p.version++
@@ -283,10 +283,10 @@ func (p *ControlPlane) NetmasterAddresses() []netip.Addr {
 	return p.addressesOf(cluster.ServiceMaster, sourceFlag)
 }
 
-// WayAddresses are those of netmasters and the store, by which they are asked. What else
+// ReachabilityAddresses are those of netmasters and the store, by which they are asked. What else
 // their machines listen on is not among them: on infra networks that is every host's own
 // address there.
-func (p *ControlPlane) WayAddresses() []netip.Addr {
+func (p *ControlPlane) ReachabilityAddresses() []netip.Addr {
 	return p.addressesOf(cluster.ServiceMaster, serviceRPC, sourceFlag, sourceStore)
 }
 
@@ -317,7 +317,7 @@ func (p *ControlPlane) Refresh(look bool) {
 	if p.Want(look); p.Off {
 		return
 	}
-	p.input.setControl(p.past.denied)
+	p.input.setControl(p.denied.denied)
 }
 
 // Targets are where the control plane answers, as of the last sync.

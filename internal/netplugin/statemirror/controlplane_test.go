@@ -97,8 +97,8 @@ func TestControlPlaneFollowed(t *testing.T) {
 	register("netmaster", "m2", "198.51.100.2", 9999)
 	have("one has gone, another come", nil, "198.51.100.1:9999", "198.51.100.2:9999")
 	p.mu.Lock()
-	for ap := range p.left {
-		p.left[ap] = time.Now().Add(-2 * controlLinger)
+	for ap := range p.previous {
+		p.previous[ap] = time.Now().Add(-2 * controlGrace)
 	}
 	p.mu.Unlock()
 	if k, _ := p.Want(true); slices.Contains(k.Targets, netip.MustParseAddrPort("198.51.100.1:9999")) {
@@ -147,8 +147,8 @@ func TestHostProtectsItsOwnAddresses(t *testing.T) {
 	p := NewControlPlane(newCluster(t, memory.New()), ControlConfig{Listening: func() []string { return listens }})
 	k, _ := p.Want(true)
 	for _, ap := range own {
-		if !slices.Contains(k.Targets, ap) || !slices.Contains(p.past.denied, ap) {
-			t.Errorf("containers reach %s: targets %v, past the host %v", ap, k.Targets, p.past.denied)
+		if !slices.Contains(k.Targets, ap) || !slices.Contains(p.denied.denied, ap) {
+			t.Errorf("containers reach %s: targets %v, past the host %v", ap, k.Targets, p.denied.denied)
 		}
 	}
 }

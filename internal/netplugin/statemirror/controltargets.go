@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// maxPast bounds how many addresses ports of VLAN networks deny: each takes
+	// maxDenied bounds how many addresses ports of VLAN networks deny: each takes
 	// room in the policy of every such port.
-	maxPast = 256
-	// maxLeft bounds how many previous addresses of one host's netplugin are kept.
-	maxLeft = 64
+	maxDenied = 256
+	// maxPrevious bounds how many previous addresses of one host's netplugin are kept.
+	maxPrevious = 64
 )
 
 // listener is an address and port at which a part of the control plane answers.
@@ -35,22 +35,22 @@ func (l listener) compare(m listener) int {
 	return cmp.Or(l.At.Compare(m.At), strings.Compare(l.Host, m.Host))
 }
 
-// pastHost is what ports deny to containers that get past their host.
-type pastHost struct {
+// deniedTargets is what ports deny to containers that get past their host.
+type deniedTargets struct {
 	denied []netip.AddrPort
 	// omitted counts what found no room in it, by the host whose netplugin answers there;
 	// "" = netmasters and the store.
 	omitted map[string]int
 }
 
-// Which addresses come first in pastHost. Those of netplugins come last: first one of each
+// Which addresses come first in deniedTargets. Those of netplugins come last: first one of each
 // host, then a second one of each, so that a host with many takes no room from others.
 const (
 	rankNetmaster = iota
 	rankStore
-	rankMachine // other addresses of machines with a netmaster or the store
-	rankLeft    // netmasters and the store at addresses that they had before
-	rankOwn     // this host's netplugin
+	rankMachine  // other addresses of machines with a netmaster or the store
+	rankPrevious // netmasters and the store at addresses that they had before
+	rankOwn      // this host's netplugin
 	rankAgents
 )
 
@@ -69,35 +69,35 @@ func (r ranked) add(rank int, at netip.AddrPort, host string) {
 	}
 }
 
-// past returns the first maxPast of them.
-func (r ranked) past() pastHost {
+// firstDenied returns the first maxDenied of them.
+func (r ranked) firstDenied() deniedTargets {
 	all := slices.SortedFunc(maps.Keys(r), func(a, b netip.AddrPort) int {
 		return cmp.Or(cmp.Compare(r[a].rank, r[b].rank), a.Compare(b))
 	})
-	p := pastHost{denied: all}
-	if len(all) > maxPast {
-		p.denied, p.omitted = all[:maxPast], map[string]int{}
-		for _, at := range all[maxPast:] {
+	p := deniedTargets{denied: all}
+	if len(all) > maxDenied {
+		p.denied, p.omitted = all[:maxDenied], map[string]int{}
+		for _, at := range all[maxDenied:] {
 			p.omitted[r[at].host]++
 		}
 	}
 	return p
 }
 
-// leaveLocked keeps addresses that a source may cease to name.
-func (p *ControlPlane) leaveLocked(was []listener) {
+// keepPreviousLocked keeps addresses that a source may cease to name.
+func (p *ControlPlane) keepPreviousLocked(was []listener) {
 	kept := map[string]int{}
-	for l := range p.left {
+	for l := range p.previous {
 		kept[l.Host]++
 	}
 	now := time.Now()
 	for _, l := range was {
-		if _, again := p.left[l]; !again && l.Host != "" {
-			if kept[l.Host]++; kept[l.Host] > maxLeft {
+		if _, again := p.previous[l]; !again && l.Host != "" {
+			if kept[l.Host]++; kept[l.Host] > maxPrevious {
 				continue // the host reports others all the time
 			}
 		}
-		p.left[l] = now
+		p.previous[l] = now
 	}
 }
 
@@ -121,12 +121,12 @@ func (p *ControlPlane) rankLocked() ranked {
 			add(rank, l)
 		}
 	}
-	for _, l := range slices.SortedFunc(maps.Keys(p.left), listener.compare) {
-		if time.Since(p.left[l]) > controlLinger {
-			delete(p.left, l)
+	for _, l := range slices.SortedFunc(maps.Keys(p.previous), listener.compare) {
+		if time.Since(p.previous[l]) > controlGrace {
+			delete(p.previous, l)
 			continue
 		}
-		add(rankLeft, l)
+		add(rankPrevious, l)
 	}
 	// A host protects all of its own addresses, even if the registry does not have them.
 	for _, at := range cluster.Reachable(p.Listening()) {
@@ -195,7 +195,7 @@ func (p *ControlPlane) buildLocked() *hoststack.Control {
 			past.add(x.rank, at, x.host)
 		}
 	}
-	p.past = past.past()
+	p.denied = past.firstDenied()
 	k.Targets = slices.AppendSeq(k.Targets, maps.Keys(past))
 	slices.Sort(k.Ports)
 	k.Ports = slices.Compact(k.Ports)
@@ -214,11 +214,11 @@ func (p *ControlPlane) Problems() (problems []compile.Problem) {
 	if p.Off {
 		return nil
 	}
-	agents := maps.Clone(p.past.omitted)
+	agents := maps.Clone(p.denied.omitted)
 	delete(agents, "")
 	const tells = "containers on VLAN and infra networks here are kept from %d addresses and ports of the control plane, and not from %d more %s; have these listen at fewer addresses and ports"
-	if n := p.past.omitted[""]; n > 0 {
-		problems = append(problems, compile.Problem{Object: "control plane", Text: fmt.Sprintf(tells, maxPast, n, "of netmasters and the store")})
+	if n := p.denied.omitted[""]; n > 0 {
+		problems = append(problems, compile.Problem{Object: "control plane", Text: fmt.Sprintf(tells, maxDenied, n, "of netmasters and the store")})
 	}
 	if len(agents) > 0 {
 		most := slices.MaxFunc(slices.Sorted(maps.Keys(agents)), func(a, b string) int { return cmp.Compare(agents[a], agents[b]) })
@@ -226,7 +226,7 @@ func (p *ControlPlane) Problems() (problems []compile.Problem) {
 		for _, n := range agents {
 			sum += n
 		}
-		problems = append(problems, compile.Problem{Object: ObjectInspection, Text: fmt.Sprintf(tells, maxPast, sum, fmt.Sprintf("of netplugins, %d of them on host %s", agents[most], most))})
+		problems = append(problems, compile.Problem{Object: ObjectInspection, Text: fmt.Sprintf(tells, maxDenied, sum, fmt.Sprintf("of netplugins, %d of them on host %s", agents[most], most))})
 	}
 	return problems
 }

@@ -44,8 +44,8 @@ func TestNetmastersAndTheStoreComeFirst(t *testing.T) {
 	}
 	p := newControl(t, sources)
 	k, _ := p.Want(true)
-	first := slices.Clone(p.past.denied)
-	if len(first) != maxPast {
+	first := slices.Clone(p.denied.denied)
+	if len(first) != maxDenied {
 		t.Errorf("%d addresses are denied", len(first))
 	}
 	for _, at := range []string{"198.51.100.1:9999", "198.51.100.1:9001", "198.51.100.2:2379", "198.51.100.3:10000", "198.51.100.4:10000", "198.51.100.4:10001"} {
@@ -57,7 +57,7 @@ func TestNetmastersAndTheStoreComeFirst(t *testing.T) {
 		t.Errorf("the host denies %d addresses, want all", len(k.Targets))
 	}
 	for range 5 {
-		if p.Want(true); !slices.Equal(first, p.past.denied) {
+		if p.Want(true); !slices.Equal(first, p.denied.denied) {
 			t.Fatal("ports deny others than before")
 		}
 	}
@@ -93,8 +93,8 @@ func TestNetmastersWithManyAddressesAreDenied(t *testing.T) {
 	}
 	p := newControl(t, sources)
 	p.setMachines(list)
-	if p.Want(true); len(p.past.denied) != 3*6*3 || p.Problems() != nil {
-		t.Errorf("ports deny %d addresses: %v; %v", len(p.past.denied), p.past.denied, p.Problems())
+	if p.Want(true); len(p.denied.denied) != 3*6*3 || p.Problems() != nil {
+		t.Errorf("ports deny %d addresses: %v; %v", len(p.denied.denied), p.denied.denied, p.Problems())
 	}
 }
 
@@ -105,7 +105,7 @@ func TestPreviousAddressesOfAHostAreFew(t *testing.T) {
 	for i := range 20 {
 		p.set(cluster.ListenService, listeners("h3", fmt.Sprintf("198.51.100.%d", i+1), 50))
 	}
-	if k, _ := p.Want(true); len(k.Targets) > 50+maxLeft {
+	if k, _ := p.Want(true); len(k.Targets) > 50+maxPrevious {
 		t.Errorf("%d addresses are denied", len(k.Targets))
 	}
 }

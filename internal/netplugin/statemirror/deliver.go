@@ -39,7 +39,7 @@ func (c *State) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	m.rev, m.place = b.Revision, b.Place
 	m.ready = true
 	m.err = nil
-	c.changes.Tell()
+	c.changes.Notify()
 	if !c.Guard.follows() {
 		c.judge()
 		return nil
@@ -47,14 +47,14 @@ func (c *State) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	if first && !m.staged {
 		c.input.setFollowed(m, true)
 	}
-	if m.part.isRest() {
+	if m.part.isTenant() {
 		matters = max(matters, c.Endpoints.release())
 	}
 	if first || c.mirrors.reconsider || m.staged {
 		c.subscribe()
 	}
 	c.mirrors.rev = max(c.mirrors.rev, b.Revision)
-	c.keepTaken()
+	c.checkpointUnconfirmed()
 	c.Guard.advance(b)
 	switch matters {
 	case irrelevant:
@@ -85,7 +85,7 @@ func (c *State) withhold(ctx context.Context, m *mirror) {
 	was := m.ready
 	m.ready, m.withheld, m.err, m.rev = false, true, errWithheld, 0
 	m.rules = tables.NewInForce()
-	c.changes.Tell()
+	c.changes.Notify()
 	switch {
 	case !c.Guard.follows():
 		m.seen = map[any]any{}
@@ -93,13 +93,13 @@ func (c *State) withhold(ctx context.Context, m *mirror) {
 	case m.staged:
 		m.values = map[any]any{}
 	case was:
-		c.forget(m)
+		c.removeDelivered(m)
 		c.Agent.Kick("what does not concern this host any more")
 	}
 }
 
-// forget takes what a mirror has delivered from the desired state.
-func (c *State) forget(m *mirror) {
+// removeDelivered takes what a mirror has delivered from the desired state.
+func (c *State) removeDelivered(m *mirror) {
 	c.input.setFollowed(m, false)
 	for k := range m.values {
 		c.input.enter(m, tables.Change{Key: k})

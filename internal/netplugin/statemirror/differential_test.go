@@ -73,7 +73,7 @@ func (x *randomCluster) change(tx store.Tx) error {
 		case 0:
 			row.Encap, row.Gateway = model.EncapVLAN, row.Subnet.Addr().Next()
 		case 1:
-			row.Native = x.Intn(2) == 0
+			row.Routed = x.Intn(2) == 0
 		}
 		return tables.Networks.Put(tx, row)
 	case 3:
@@ -250,7 +250,7 @@ func TestByNetworks(t *testing.T) {
 					if !m.ready || m.staged {
 						return fmt.Errorf("%s: not read", p)
 					}
-					if p.isRest() {
+					if p.isTenant() {
 						of[p.Tenant] = true
 					}
 				}

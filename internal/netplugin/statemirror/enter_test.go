@@ -55,7 +55,7 @@ func TestHostDrains(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.mirrors.start(TenantScope("blue"))
-	c.comp.Interest.Follow(model.NetworkKey{Tenant: "blue", Name: "n"}, true)
+	c.comp.Interest.SetFollowed(model.NetworkKey{Tenant: "blue", Name: "n"}, true)
 	network := model.Network{Key: model.NetworkKey{Tenant: "blue", Name: "n"}, ID: 7, Encap: model.EncapVXLAN, Subnet: netip.MustParsePrefix("10.1.1.0/24")}
 	service := model.Service{
 		Key: model.ServiceKey{Tenant: "blue", Name: "s"}, Network: network.Key, Addrs: []netip.Addr{netip.MustParseAddr("10.1.1.9")},

@@ -42,11 +42,11 @@ func TestForwardingModeIsTakenBack(t *testing.T) {
 		c.HostChanges.Set(change.Number, s)
 		c.FollowMode()
 	}
-	become(hostchanges.Trial)
+	become(hostchanges.Reverting)
 	wants("it is taken back", model.FwdBridge, 1)
 	set(model.FwdRouting)
 	wants("something else of the settings changes", model.FwdBridge, 1)
-	become(hostchanges.Tried)
+	become(hostchanges.Reapplied)
 	wants("it is applied again", model.FwdRouting, 0)
 	become(hostchanges.RolledBack)
 	set(model.FwdBridge)

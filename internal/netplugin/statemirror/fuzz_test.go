@@ -16,11 +16,11 @@ func FuzzRecall(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir()
-		path := filepath.Join(dir, MemoryFile)
+		path := filepath.Join(dir, PositionFile)
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m, err := Recall(dir, slog.New(slog.DiscardHandler))
+		m, err := ReadPosition(dir, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatalf("%q: %v", data, err)
 		}
@@ -34,7 +34,7 @@ func FuzzRecall(f *testing.F) {
 		if now, err := os.ReadFile(where); err != nil || string(now) != string(data) {
 			t.Errorf("%q: %s has %q, %v", data, where, now, err)
 		}
-		if again, err := Recall(dir, slog.New(slog.DiscardHandler)); err != nil || !reflect.DeepEqual(again, m) {
+		if again, err := ReadPosition(dir, slog.New(slog.DiscardHandler)); err != nil || !reflect.DeepEqual(again, m) {
 			t.Errorf("%q is %+v, again %+v, %v", data, m, again, err)
 		}
 	})

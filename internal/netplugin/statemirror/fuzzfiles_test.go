@@ -58,7 +58,7 @@ func FuzzFiles(f *testing.F) {
 		}
 		var picture checkpoint
 		good := json.Unmarshal(data, &picture) == nil && picture.Version == 1 && picture.Boot == "b1"
-		if !c.checkpoint.there || (c.checkpoint.found != nil) != good || good && !reflect.DeepEqual(*c.checkpoint.found, picture) {
+		if !c.checkpoint.exists || (c.checkpoint.found != nil) != good || good && !reflect.DeepEqual(*c.checkpoint.found, picture) {
 			t.Errorf("%q has the picture %+v", data, c.checkpoint)
 		}
 	})

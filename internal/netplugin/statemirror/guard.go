@@ -122,7 +122,7 @@ func (g *StoreGuard) freeze(why string) {
 		g.why = why
 		g.Agent.OnFreeze(why)
 		g.Agent.OnOwnHost() // this store may lack the host's record, which says what the host follows
-		g.changes.Tell()
+		g.changes.Notify()
 	}
 }
 
@@ -186,10 +186,10 @@ func (g *StoreGuard) MayWrite() error {
 	return model.Errorf(model.ErrUnavailable, "%s", g.why)
 }
 
-// Patient reports whether an endpoint that netmaster refuses now may be taken later:
+// AllowsRefusal reports whether an endpoint that netmaster refuses now may be taken later:
 // in a restored store other hosts may have endpoints that they are still to
 // release.
-func (g *StoreGuard) Patient() bool {
+func (g *StoreGuard) AllowsRefusal() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !g.follows() && time.Since(g.since) < g.Grace/2
@@ -214,10 +214,10 @@ func (g *StoreGuard) stale() error {
 	return errors.New(g.why)
 }
 
-// seenBy is what the next list of a mirror is judged by: what the mirror itself has seen,
+// sinceOf is what the next list of a mirror is judged by: what the mirror itself has seen,
 // since others may follow an older state by then; before the first list, and unless the
 // store is followed, what is remembered.
-func (g *StoreGuard) seenBy(m *mirror) string {
+func (g *StoreGuard) sinceOf(m *mirror) string {
 	if g.follows() && m.place != "" {
 		return m.place
 	}

@@ -20,7 +20,7 @@ type HostInput struct {
 // nothing is heard of it, or (not yes) do so again. It requests a sync.
 func (i *HostInput) SetUnreachable(name model.HostName, yes bool) {
 	i.mu.Lock()
-	i.comp.Hosts.Silent(name, yes)
+	i.comp.Hosts.SetUnhealthy(name, yes)
 	i.mu.Unlock()
 	i.Agent.Kick("a host's silence")
 }
@@ -33,7 +33,7 @@ func (i *HostInput) setControl(targets []netip.AddrPort) {
 }
 
 // SetEgress says which private subnet containers leave by; nil = there is no egress.
-func (i *HostInput) SetEgress(p *desired.Private) {
+func (i *HostInput) SetEgress(p *desired.HostNAT) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.comp.Egress.SetPrivate(p)
@@ -43,14 +43,14 @@ func (i *HostInput) SetEgress(p *desired.Private) {
 func (i *HostInput) LackRoutedNetworks() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.comp.Egress.LackNative()
+	i.comp.Egress.SetNoRoutedNetworks()
 }
 
 // LackExternalBackends says that the driver leads nothing to backends that are no endpoints.
 func (i *HostInput) LackExternalBackends() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.comp.Services.LackForeign()
+	i.comp.Services.SetNoExternalBackends()
 }
 
 // SetPrivate says which host-local NAT address an endpoint has; the zero address = none.

@@ -27,12 +27,12 @@ type HostTable struct {
 	previous []model.HostName // other hosts of the last desired state of a former run
 	changes  waiting.Changes  // of hosts and absences
 
-	mu         sync.Mutex
-	hosts      map[model.HostName]model.Host
-	absences   map[tables.HostAbsenceKey]tables.HostAbsence
-	bgps       map[tables.BgpKey]model.Bgp
-	unrecorded bool   // the store has no record of this host
-	version    uint64 // counts changes of hosts' addresses
+	mu       sync.Mutex
+	hosts    map[model.HostName]model.Host
+	absences map[tables.HostAbsenceKey]tables.HostAbsence
+	bgps     map[tables.BgpKey]model.Bgp
+	noRecord bool   // the store has no record of this host
+	version  uint64 // counts changes of hosts' addresses
 }
 
 // newHostTable returns a HostTable that has the record of this host as Config says it, if it
@@ -44,7 +44,7 @@ func newHostTable(cfg Config) *HostTable {
 		hosts: map[model.HostName]model.Host{}, absences: map[tables.HostAbsenceKey]tables.HostAbsence{}, bgps: map[tables.BgpKey]model.Bgp{},
 	}
 	if cfg.VTEP.IsValid() {
-		t.hosts[cfg.Host], t.unrecorded = model.Host{Name: cfg.Host, Control: cfg.Control, VTEP: cfg.VTEP}, true
+		t.hosts[cfg.Host], t.noRecord = model.Host{Name: cfg.Host, Control: cfg.Control, VTEP: cfg.VTEP}, true
 	}
 	return t
 }
@@ -55,7 +55,7 @@ func (t *HostTable) setHost(k model.HostName, now model.Host, is bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if k == t.own {
-		if t.unrecorded = !is; t.unrecorded {
+		if t.noRecord = !is; t.noRecord {
 			return false
 		}
 	}
@@ -67,7 +67,7 @@ func (t *HostTable) setHost(k model.HostName, now model.Host, is bool) bool {
 	} else {
 		delete(t.hosts, k)
 	}
-	t.changes.Tell()
+	t.changes.Notify()
 	return true
 }
 
@@ -75,7 +75,7 @@ func (t *HostTable) setAway(ch tables.Change, k tables.HostAbsenceKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	enter(ch, t.absences, k, func(tables.HostAbsence) {}, func(tables.HostAbsenceKey) {})
-	t.changes.Tell()
+	t.changes.Notify()
 }
 
 func (t *HostTable) setBgp(ch tables.Change, k tables.BgpKey) {
@@ -97,7 +97,7 @@ func (t *HostTable) OwnRecord() model.Host {
 func (t *HostTable) problems() []compile.Problem {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.unrecorded {
+	if !t.noRecord {
 		return nil
 	}
 	return []compile.Problem{{Object: "host " + string(t.own), Text: "its record is not in the store, and is still to be written: hosts that have not seen one have no tunnel to it"}}
@@ -130,16 +130,16 @@ func (t *HostTable) Peers() (peers []Peer, many bool, changed <-chan struct{}) {
 		if absent {
 			away++
 		}
-		if at := askedAt(h); at.IsValid() && name != t.own {
+		if at := probeAddress(h); at.IsValid() && name != t.own {
 			peers = append(peers, Peer{Name: name, Addr: at, Away: absent, AnswersProbes: h.AnswersProbes})
 		}
 	}
 	return peers, tables.TooManyAway(away, known), changed
 }
 
-// askedAt is where a host is asked whether it is there: where its tunnels end, which is
+// probeAddress is where a host is asked whether it is there: where its tunnels end, which is
 // its address to others in any forwarding mode.
-func askedAt(h model.Host) netip.Addr {
+func probeAddress(h model.Host) netip.Addr {
 	if h.VTEP.IsValid() {
 		return h.VTEP
 	}
@@ -258,7 +258,7 @@ func (g *StoreGuard) RememberHosts(ctx context.Context, t *HostTable) {
 		now, ok := t.others(), g.Current()
 		if ok && !slices.Equal(now, last) {
 			err := durable.WriteJSON(filepath.Join(g.StateDir, HostsFile), hostsRecord{1, now})
-			if waiting.Pause(ctx, rememberEvery) != nil {
+			if waiting.Pause(ctx, positionInterval) != nil {
 				return
 			}
 			if err != nil {

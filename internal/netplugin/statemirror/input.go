@@ -120,7 +120,7 @@ func (i *recordInput) setInput(m *mirror, ch tables.Change) urgency {
 		i.hosts.setAway(ch, k)
 		return irrelevant
 	case tables.HostDrainKey:
-		comp.Hosts.Drain(k.Host, ch.Value != nil)
+		comp.Hosts.SetDrained(k.Host, ch.Value != nil)
 	case tables.BgpKey:
 		i.hosts.setBgp(ch, k)
 		if k.Host == i.Host {
@@ -170,9 +170,9 @@ func (i *recordInput) setTenant(k model.TenantName, ch tables.Change) urgency {
 func (i *recordInput) setFollowed(m *mirror, is bool) {
 	switch {
 	case m.part.All:
-		i.comp.Interest.FollowAll(m.part.Tenant, is)
+		i.comp.Interest.SetAllFollowed(m.part.Tenant, is)
 	case m.part.Network != "":
-		i.comp.Interest.Follow(m.part.network(), is)
+		i.comp.Interest.SetFollowed(m.part.network(), is)
 	}
 }
 

@@ -30,7 +30,7 @@ func (i interests) scopes() map[Scope]bool {
 	isHere := func(t model.TenantName) bool {
 		is, known := memo[t]
 		if !known {
-			is = i.mirrors.isHere(t)
+			is = i.mirrors.hasEndpointsHere(t)
 			memo[t] = is
 		}
 		return is
@@ -44,11 +44,11 @@ func (i interests) scopes() map[Scope]bool {
 	}
 	comp := i.compiler()
 	for p, m := range i.mirrors.byScope {
-		if !p.isRest() {
+		if !p.isTenant() {
 			continue
 		}
 		one := i.networks(comp, m, isHere)
-		if len(one) > manyNetworks || comp.Interest.ConcernsAll(p.Tenant, isHere) {
+		if len(one) > manyNetworks || comp.Interest.AreAllNeeded(p.Tenant, isHere) {
 			out[allEndpointsScope(p.Tenant)] = true
 			continue
 		}
@@ -73,11 +73,11 @@ func (i interests) networks(comp *compile.Compiler, m *mirror, isHere func(model
 		part := EndpointsScope(n.Key)
 		x := i.mirrors.byScope[part]
 		used := i.mirrors.uses[part] > 0 || x != nil && len(x.endpoints) > 0
-		led = led || used && routedOutside(n)
+		led = led || used && mayLeadOutside(n)
 		switch {
-		case used, comp.Interest.Concerns(n.Key, isHere):
+		case used, comp.Interest.IsNeeded(n.Key, isHere):
 			one = append(one, part)
-		case routedOutside(n):
+		case mayLeadOutside(n):
 			outside = append(outside, part)
 		}
 	}
@@ -101,7 +101,7 @@ func (i interests) partners(isHere func(model.TenantName) bool) map[model.Tenant
 	}
 	for p := range i.mirrors.byScope {
 		t, known := values[p.Tenant].(model.Tenant)
-		if !p.isRest() || !known || !isHere(p.Tenant) {
+		if !p.isTenant() || !known || !isHere(p.Tenant) {
 			continue
 		}
 		for _, k := range t.Shared {
@@ -136,7 +136,7 @@ func (i interests) bgpTenants() (out []model.TenantName) {
 // compiler knows which networks concern this host: it is the Compiler, or before the first
 // desired state, one that gets the staged rows that the rule needs.
 func (i interests) compiler() *compile.Compiler {
-	if !i.mirrors.preparing() {
+	if !i.mirrors.isPreparing() {
 		return i.comp
 	}
 	x := compile.New(i.mirrors.Host)
@@ -160,8 +160,8 @@ func (i interests) compiler() *compile.Compiler {
 	return x
 }
 
-// routedOutside reports whether a router outside of the cluster may lead to a network: then
+// mayLeadOutside reports whether a router outside of the cluster may lead to a network: then
 // its containers' names are answered on others like it.
-func routedOutside(n model.Network) bool {
+func mayLeadOutside(n model.Network) bool {
 	return n.Encap == model.EncapVLAN && (n.Gateway.IsValid() || n.Gateway6.IsValid())
 }

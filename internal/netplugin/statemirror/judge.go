@@ -15,21 +15,21 @@ import (
 // after its own are there.
 const StoreGrace = time.Minute
 
-// relistFor bounds how long the guard waits for mirrors that have still to list a store
+// relistTimeout bounds how long the guard waits for mirrors that have still to list a store
 // that went back, as another one has seen: one that was no further than the store is now
 // lists nothing.
-const relistFor = 10 * time.Second
+const relistTimeout = 10 * time.Second
 
-// survey is what all mirrors have listed of one store.
-type survey struct {
-	of     store.Incarnation
-	listed store.Revision // the lowest
-	lacks  bool           // the store went back, as its journal says
+// storeSurvey is what all mirrors have listed of one store.
+type storeSurvey struct {
+	of      store.Incarnation
+	listed  store.Revision // the lowest
+	missing bool           // the store went back, as its journal says
 }
 
-// survey returns what the mirrors have listed. It is complete when the required mirrors
+// storeSurvey returns what the mirrors have listed. It is complete when the required mirrors
 // are ready, and all that are ready listed the same store.
-func (g *StoreGuard) survey(set *mirrorSet) (s survey, complete bool) {
+func (g *StoreGuard) survey(set *mirrorSet) (s storeSurvey, complete bool) {
 	if !set.requiredReady() {
 		return s, false
 	}
@@ -40,10 +40,10 @@ func (g *StoreGuard) survey(set *mirrorSet) (s survey, complete bool) {
 			return s, false // some still have to list
 		}
 		if m.ready {
-			s.listed, s.lacks = min(s.listed, m.listed), s.lacks || m.older
+			s.listed, s.missing = min(s.listed, m.listed), s.missing || m.older
 		}
 	}
-	if s.lacks && time.Since(g.since) < relistFor && slices.ContainsFunc(slices.Collect(maps.Values(set.byScope)), func(m *mirror) bool { return m.behind }) {
+	if s.missing && time.Since(g.since) < relistTimeout && slices.ContainsFunc(slices.Collect(maps.Values(set.byScope)), func(m *mirror) bool { return m.behind }) {
 		return s, false
 	}
 	return s, true
@@ -90,7 +90,7 @@ func (g *StoreGuard) identity(set *mirrorSet, from *mirror, now store.Incarnatio
 // judge reports whether the store is to be followed now. Until it is, the desired state is
 // frozen, and judge says why. own counts this host's attachments, missing are the endpoints that the
 // store lacks, and awaited returns the other hosts that would lose something.
-func (g *StoreGuard) judge(s survey, own int, missing []model.EndpointKey, awaited func(older bool) []string) bool {
+func (g *StoreGuard) judge(s storeSurvey, own int, missing []model.EndpointKey, awaited func(older bool) []string) bool {
 	what, restores := g.compare(s, own, len(missing))
 	if what == "" {
 		return true
@@ -119,7 +119,7 @@ func (g *StoreGuard) judge(s survey, own int, missing []model.EndpointKey, await
 	// After a restart the older state cannot be told from the right one any more,
 	// once it has as many revisions: what runs here decides.
 	older := g.position.Older
-	back := older && !g.entered() && !g.wentBack(s)
+	back := older && !g.entered() && !g.isOlder(s)
 	if own == 0 || back || time.Since(g.ownSince) >= g.Grace {
 		return true
 	}
@@ -134,12 +134,12 @@ func (g *StoreGuard) judge(s survey, own int, missing []model.EndpointKey, await
 	return false
 }
 
-func (g *StoreGuard) wentBack(s survey) bool { return s.listed < g.position.Revision || s.lacks }
+func (g *StoreGuard) isOlder(s storeSurvey) bool { return s.listed < g.position.Revision || s.missing }
 
 // compare says what is wrong with a store, "" = nothing, and whether it succeeds the one
 // that was followed.
-func (g *StoreGuard) compare(s survey, own, missing int) (what string, restores bool) {
-	last, wentBack := &g.position, g.wentBack(s)
+func (g *StoreGuard) compare(s storeSurvey, own, missing int) (what string, restores bool) {
+	last, wentBack := &g.position, g.isOlder(s)
 	last.Older = s.of.ID != "" && s.of.ID == last.ID && (last.Older && s.of.Same(last.Incarnation) ||
 		s.of.Generation < last.Generation || s.of.Generation == last.Generation && wentBack)
 	switch {
@@ -155,7 +155,7 @@ func (g *StoreGuard) compare(s survey, own, missing int) (what string, restores 
 		return fmt.Sprintf("the store is at an older state: at revision %d, and was at %d", s.listed, last.Revision), false
 	case s.of.ID == "":
 		return fmt.Sprintf("the store is empty, or another one: it has no identity, and this host has followed %s", last.Incarnation), false
-	case last.Older && s.lacks:
+	case last.Older && s.missing:
 		return fmt.Sprintf("the store is an older state of the one that this host has followed, and goes on from there: it is at epoch %d, revision %d, and lacks what it had at epoch %d, revision %d",
 			s.of.Generation, s.listed, last.Generation, last.Revision), false
 	case last.Older:
@@ -166,7 +166,7 @@ func (g *StoreGuard) compare(s survey, own, missing int) (what string, restores 
 }
 
 // missing returns the endpoints of lost attachments, except refused ones.
-func (g *StoreGuard) missing(lost []Owned) []model.EndpointKey {
+func (g *StoreGuard) missing(lost []Attachment) []model.EndpointKey {
 	var missing []model.EndpointKey
 	for _, o := range lost {
 		if !g.refused[o.Endpoint] {
@@ -176,10 +176,10 @@ func (g *StoreGuard) missing(lost []Owned) []model.EndpointKey {
 	return missing
 }
 
-// awaited returns the other hosts that would lose something if the store were followed now,
+// hostsThatWouldLose returns the other hosts that would lose something if the store were followed now,
 // and have not said that it has all of their endpoints. previous are the hosts of the last
 // desired state of a former run.
-func (g *StoreGuard) awaited(set *mirrorSet, of store.Incarnation, older bool, previous []model.HostName) []string {
+func (g *StoreGuard) hostsThatWouldLose(set *mirrorSet, of store.Incarnation, older bool, previous []model.HostName) []string {
 	global := set.global()
 	losing := map[model.HostName]bool{}
 	for _, m := range set.byScope {

@@ -62,11 +62,11 @@ func TestLastState(t *testing.T) {
 	until(t, c, "the second mirror", ready(2))
 	gone := errors.New("revisions were compacted")
 	st.told()[0](gone)
-	if err := c.Stale(); err != nil {
+	if err := c.NotFollowing(); err != nil {
 		t.Errorf("by the word of a mirror that was ended: %v", err)
 	}
 	st.told()[1](gone)
-	if err := c.Stale(); !errors.Is(err, gone) {
+	if err := c.NotFollowing(); !errors.Is(err, gone) {
 		t.Errorf("by the word of the one that runs: %v", err)
 	}
 }

@@ -20,7 +20,7 @@ func (c *State) Endangers(k model.NetworkKey) string {
 	n := c.Lookup.network(k)
 	var way []netip.Addr
 	if c.control != nil {
-		way = c.control.WayAddresses()
+		way = c.control.ReachabilityAddresses()
 	}
 	needed := hoststack.Lifelines(way)
 	for _, a := range c.Hosts.Addresses() {
@@ -40,7 +40,7 @@ func (c *State) Endangers(k model.NetworkKey) string {
 
 // Surroundings returns what this host reports of the networks around it.
 func (p *ControlPlane) Surroundings() *tables.Surroundings {
-	s := &tables.Surroundings{Addresses: slices.SortedFunc(maps.Keys(hoststack.Lifelines(p.WayAddresses())), netip.Addr.Compare), VLANs: hoststack.VLANs()}
+	s := &tables.Surroundings{Addresses: slices.SortedFunc(maps.Keys(hoststack.Lifelines(p.ReachabilityAddresses())), netip.Addr.Compare), VLANs: hoststack.VLANs()}
 	s.Addresses = s.Addresses[:min(len(s.Addresses), tables.MaxSurroundings)]
 	s.VLANs = s.VLANs[:min(len(s.VLANs), tables.MaxSurroundings)]
 	return s

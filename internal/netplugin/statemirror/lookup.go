@@ -36,15 +36,15 @@ func (l *Lookup) HasGroup(k model.GroupKey) bool {
 	return ok
 }
 
-// AsksForLabels reports whether a policy of a tenant selects by labels. Of a tenant whose
+// UsesLabels reports whether a policy of a tenant selects by labels. Of a tenant whose
 // policies are not mirrored it says yes.
-func (l *Lookup) AsksForLabels(t model.TenantName) bool {
+func (l *Lookup) UsesLabels(t model.TenantName) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if m := l.mirrors.byScope[TenantScope(t)]; m != nil && (m.withheld || m.partial) {
 		return true
 	}
-	return l.comp.Identities.AsksForLabels(t)
+	return l.comp.Identities.UsesLabels(t)
 }
 
 // AwaitTenant waits for the snapshot of a tenant's rest, which must have been acquired.
@@ -134,7 +134,7 @@ func (l *Lookup) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error {
 			return false, nil
 		}
 		for p := range l.mirrors.subscribed {
-			if p.Tenant != k.Tenant || p.isRest() {
+			if p.Tenant != k.Tenant || p.isTenant() {
 				continue
 			}
 			m := l.mirrors.byScope[p]
@@ -181,17 +181,17 @@ func (l *Lookup) resolve(g model.GroupKey, asked model.NetworkName) (name model.
 	return asked, n, known
 }
 
-// AwaitAdmitted returns the network that an attachment to a group, or to none, and to the
+// AwaitNetworkOf returns the network that an attachment to a group, or to none, and to the
 // network asked for, if any, is to be on, once the mirror of the tenant has both, and the
 // group is on that network. The mirror must have been waited for; what it lacks is waited
 // for until patience ends. The error is then what netmaster would refuse it with: of kind
 // model.ErrNotFound or model.ErrConflict.
-func (l *Lookup) AwaitAdmitted(ctx context.Context, patience time.Duration, g model.GroupKey, asked model.NetworkName) (n model.Network, err error) {
+func (l *Lookup) AwaitNetworkOf(ctx context.Context, patience time.Duration, g model.GroupKey, asked model.NetworkName) (n model.Network, err error) {
 	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	var why error
 	err = l.wait(waiting, func() (bool, error) {
-		n, why = l.admitted(g, asked)
+		n, why = l.networkOf(g, asked)
 		return why == nil, nil
 	})
 	if err != nil && ctx.Err() == nil {
@@ -200,7 +200,7 @@ func (l *Lookup) AwaitAdmitted(ctx context.Context, patience time.Duration, g mo
 	return n, err
 }
 
-func (l *Lookup) admitted(g model.GroupKey, asked model.NetworkName) (n model.Network, err error) {
+func (l *Lookup) networkOf(g model.GroupKey, asked model.NetworkName) (n model.Network, err error) {
 	name, n, known := l.resolve(g, asked)
 	if m := l.mirrors.byScope[TenantScope(g.Tenant)]; g.Name != "" && m != nil {
 		switch group, there := m.groups[g]; {

@@ -96,7 +96,7 @@ func (s *mirrorSet) follow(m *mirror) {
 			func(b store.Batch) error { return s.deliver(ctx, m, b) },
 			store.OnState(func(err error) { s.onState(ctx, m, err) }),
 			store.OnWithheld(func() { s.withheld(ctx, m) }),
-			store.Since(func() string { return s.seenBy(m) }))
+			store.Since(func() string { return s.sinceOf(m) }))
 		if ctx.Err() == nil { // the store gave up, or a batch could not be entered
 			s.onState(ctx, m, err)
 			s.Log.Error("the mirror of the store has ended", "part", m.part.String(), "error", err)
@@ -104,11 +104,11 @@ func (s *mirrorSet) follow(m *mirror) {
 	})
 }
 
-// seenBy is StoreGuard.seenBy. The lock is not held.
-func (s *mirrorSet) seenBy(m *mirror) string {
+// sinceOf is StoreGuard.sinceOf. The lock is not held.
+func (s *mirrorSet) sinceOf(m *mirror) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.guard.seenBy(m)
+	return s.guard.sinceOf(m)
 }
 
 // onState notes whether the mirror that runs by ctx follows the store. What one says
@@ -123,7 +123,7 @@ func (s *mirrorSet) onState(ctx context.Context, m *mirror, err error) {
 	if err != nil {
 		m.floor = s.guard.position.Revision
 	}
-	if errors.Is(err, store.ErrMoves) {
+	if errors.Is(err, store.ErrSourceChanged) {
 		return // it goes on within seconds, or says what keeps it from that
 	}
 	if err == nil && !m.ready {
@@ -132,17 +132,17 @@ func (s *mirrorSet) onState(ctx context.Context, m *mirror, err error) {
 	switch was := m.err; {
 	case err != nil && was == nil: // a netmaster that is restarted takes the others' clients a moment
 		s.Log.Debug("the watch of the store is interrupted", "part", m.part.String(), "error", err)
-		m.warn = time.AfterFunc(warnsAfter, func() { s.warnStale(ctx, m) })
+		m.warn = time.AfterFunc(warnAfter, func() { s.warnStale(ctx, m) })
 	case err == nil && was != nil && m.warn != nil && !m.warn.Stop():
 		s.Log.Info("the store is watched again", "part", m.part.String())
 	}
 	m.err = err
-	s.changes.Tell()
+	s.changes.Notify()
 }
 
-// warnsAfter is for how long the store may not be followed without a warning in the log: a
+// warnAfter is for how long the store may not be followed without a warning in the log: a
 // busy host needs seconds to find another of its servers.
-const warnsAfter = 10 * time.Second
+const warnAfter = 10 * time.Second
 
 // warnStale logs that a mirror still does not follow the store. The lock is not held.
 func (s *mirrorSet) warnStale(ctx context.Context, m *mirror) {
@@ -192,17 +192,17 @@ func (s *mirrorSet) endpoints(k model.NetworkKey) *mirror {
 // rows are what a mirror has of the store, in force or, before the first desired state,
 // staged.
 func (s *mirrorSet) rows(m *mirror) map[any]any {
-	if s.preparing() {
+	if s.isPreparing() {
 		return m.seen
 	}
 	return m.values
 }
 
-// preparing reports whether there is no desired state yet: what mirrors deliver is staged.
-func (s *mirrorSet) preparing() bool { return !s.guard.follows() && !s.guard.entered() }
+// isPreparing reports whether there is no desired state yet: what mirrors deliver is staged.
+func (s *mirrorSet) isPreparing() bool { return !s.guard.follows() && !s.guard.entered() }
 
-// isHere reports whether a tenant has attachments or endpoints on this host.
-func (s *mirrorSet) isHere(t model.TenantName) bool {
+// hasEndpointsHere reports whether a tenant has attachments or endpoints on this host.
+func (s *mirrorSet) hasEndpointsHere(t model.TenantName) bool {
 	if s.uses[TenantScope(t)] > 0 {
 		return true
 	}

@@ -20,13 +20,13 @@ func TestMoves(t *testing.T) {
 	m := c.mirrors.start(Scope{})
 	m.ready, m.err, c.Guard.position.Revision = true, nil, 9
 	c.mu.Unlock()
-	c.mirrors.onState(t.Context(), m, store.ErrMoves)
+	c.mirrors.onState(t.Context(), m, store.ErrSourceChanged)
 	if m.err != nil || m.floor != 9 {
 		t.Errorf("while it moves: %v, and a list may be of revision %d", m.err, m.floor)
 	}
 	away := errors.New("away")
 	c.mirrors.onState(t.Context(), m, away)
-	c.mirrors.onState(t.Context(), m, store.ErrMoves)
+	c.mirrors.onState(t.Context(), m, store.ErrSourceChanged)
 	if !errors.Is(m.err, away) {
 		t.Errorf("it was away before it moved: %v", m.err)
 	}

@@ -23,13 +23,13 @@ func TestOlderBeyond(t *testing.T) {
 	put(t, st, func(tx store.Tx) error { return tables.Hosts.Put(tx, model.Host{Name: "h2", Store: "a/1"}) })
 	older := st.Data()
 	put(t, st, func(tx store.Tx) error { return tables.Endpoints.Put(tx, testEndpoint) })
-	own := Owned{Endpoint: testEndpoint.Key}
+	own := Attachment{Endpoint: testEndpoint.Key}
 	c := newCluster(t, st.Client(), own)
 	c.Require(testEndpoint.Key.Network)
 	remember := func(c *State) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { c.Guard.Remember(ctx); close(done) }()
+		go func() { c.Guard.SavePosition(ctx); close(done) }()
 		return func() { cancel(); <-done }
 	}
 	stop := remember(c)
@@ -89,7 +89,7 @@ func TestOlderBeyond(t *testing.T) {
 // none of them follow it: neither at once, nor once others are waited for no longer.
 func TestOlderOneByOne(t *testing.T) {
 	a := store.Incarnation{ID: "a", Generation: 1}
-	c := newCluster(t, memory.New(), Owned{Endpoint: testEndpoint.Key})
+	c := newCluster(t, memory.New(), Attachment{Endpoint: testEndpoint.Key})
 	c.mu.Lock()
 	c.Guard.state, c.Guard.source = following, fromStore
 	global, single := c.mirrors.start(Scope{}), c.mirrors.start(EndpointsScope(testEndpoint.Key.Network))
@@ -97,7 +97,7 @@ func TestOlderOneByOne(t *testing.T) {
 	deliver := func(m *mirror, b store.Batch) {
 		t.Helper()
 		b.Listed, b.Store = true, a
-		b.Older = !b.Snapshot && strings.HasPrefix(c.mirrors.seenBy(m), "was")
+		b.Older = !b.Snapshot && strings.HasPrefix(c.mirrors.sinceOf(m), "was")
 		if err := c.deliver(t.Context(), m, b); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestOlderOneByOne(t *testing.T) {
 		if c.Guard.follows() {
 			t.Fatal("it is not held")
 		}
-		c.Guard.since = time.Now().Add(-2 * relistFor)
+		c.Guard.since = time.Now().Add(-2 * relistTimeout)
 		c.judge()
 	}
 	late()

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// MemoryFile, in the state directory, says which store is followed.
-	MemoryFile = "store.json"
-	// rememberEvery is how often the highest revision is written down.
-	rememberEvery = 5 * time.Second
+	// PositionFile, in the state directory, says which store is followed.
+	PositionFile = "store.json"
+	// positionInterval is how often the highest revision is written down.
+	positionInterval = 5 * time.Second
 )
 
-// Recall reads which store the host has followed; none when it has followed
+// ReadPosition reads which store the host has followed; none when it has followed
 // none yet. A damaged file is set aside: then the store is judged by whether it
 // has what runs here.
-func Recall(dir string, log *slog.Logger) (StorePosition, error) {
-	path := filepath.Join(dir, MemoryFile)
+func ReadPosition(dir string, log *slog.Logger) (StorePosition, error) {
+	path := filepath.Join(dir, PositionFile)
 	var m StorePosition
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,12 +50,12 @@ func Recall(dir string, log *slog.Logger) (StorePosition, error) {
 // same tells whether only the revision may differ.
 func (m StorePosition) same(o StorePosition) bool { return m.Same(o.Incarnation) && m.Older == o.Older }
 
-// Remember writes down which store the host follows, durably when it is
+// SavePosition writes down which store the host follows, durably when it is
 // another one, and how far it has seen it, until ctx ends.
-func (g *StoreGuard) Remember(ctx context.Context) {
-	path := filepath.Join(g.StateDir, MemoryFile)
+func (g *StoreGuard) SavePosition(ctx context.Context) {
+	path := filepath.Join(g.StateDir, PositionFile)
 	last := g.Position()
-	tick := time.NewTicker(rememberEvery)
+	tick := time.NewTicker(positionInterval)
 	defer tick.Stop()
 	for ended := false; !ended; {
 		changed := g.changes.Next()

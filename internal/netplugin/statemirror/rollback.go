@@ -10,21 +10,21 @@ import (
 // learns, and for a while after: otherwise it could be missed.
 
 const (
-	// aloneAfter is how long a host that rolled back may wait for the news that its cluster
+	// onlyHereAfter is how long a host that rolled back may wait for the news that its cluster
 	// did, too: netmasters measure the time themselves, and roll back a moment later.
-	aloneAfter = 5 * time.Second
-	// toldAfter is how long it is reported after the host learned how the change ended.
-	toldAfter = time.Hour
-	// mostBack bounds what is remembered.
-	mostBack = 8
+	onlyHereAfter = 5 * time.Second
+	// reportedAfter is how long it is reported after the host learned how the change ended.
+	reportedAfter = time.Hour
+	// maxRollbacks bounds what is remembered.
+	maxRollbacks = 8
 )
 
 // Rollback is a change that this host has gone back from by itself.
 type Rollback struct {
-	ID    string    `json:"id"`
-	At    time.Time `json:"at"`              // by the host's clock
-	Heard time.Time `json:"heard,omitzero"`  // how it ended; zero = not yet
-	Alone bool      `json:"alone,omitempty"` // it was not heard within aloneAfter
+	ID       string    `json:"id"`
+	At       time.Time `json:"at"`              // by the host's clock
+	EndedAt  time.Time `json:"heard,omitzero"`  // how it ended; zero = not yet
+	OnlyHere bool      `json:"alone,omitempty"` // it was not heard within onlyHereAfter
 
 	since time.Duration // boot, when it went back; 0 = in a former run of this agent
 }
@@ -35,13 +35,13 @@ func (u *UnconfirmedChanges) noteRollback(id string) {
 		return
 	}
 	u.rollbacks = append(u.rollbacks, Rollback{ID: id, At: time.Now().UTC().Truncate(time.Second), since: u.SinceBoot()})
-	u.rollbacks = u.rollbacks[max(0, len(u.rollbacks)-mostBack):]
+	u.rollbacks = u.rollbacks[max(0, len(u.rollbacks)-maxRollbacks):]
 	u.writeBack()
 }
 
-// findAlone finds which rollbacks were this host's alone, and forgets the others. current
+// findOnlyHere finds which rollbacks were this host's alone, and forgets the others. current
 // says that the store is read, so that it has how changes ended.
-func (u *UnconfirmedChanges) findAlone(current bool) {
+func (u *UnconfirmedChanges) findOnlyHere(current bool) {
 	waits := map[string]bool{}
 	for k := range u.waiting {
 		waits[k.ID] = true
@@ -49,18 +49,18 @@ func (u *UnconfirmedChanges) findAlone(current bool) {
 	now, changed := time.Now(), false
 	left := u.rollbacks[:0]
 	for _, b := range u.rollbacks {
-		if !b.Alone && u.SinceBoot()-b.since >= aloneAfter {
-			b.Alone, changed = true, true
-			u.alone++
+		if !b.OnlyHere && u.SinceBoot()-b.since >= onlyHereAfter {
+			b.OnlyHere, changed = true, true
+			u.onlyHere++
 			u.Log.Error("this host has rolled back an unconfirmed change by itself and cannot learn how the change ended: it is cut off, or netmaster and the store are down", "change", b.ID, "at", b.At)
 		}
-		if b.Heard.IsZero() && !waits[b.ID] && current {
-			b.Heard, changed = now.UTC().Truncate(time.Second), true
-			if b.Alone {
+		if b.EndedAt.IsZero() && !waits[b.ID] && current {
+			b.EndedAt, changed = now.UTC().Truncate(time.Second), true
+			if b.OnlyHere {
 				u.Log.Warn("this host had rolled back an unconfirmed change by itself, and learns only now how the change ended", "change", b.ID, "at", b.At)
 			}
 		}
-		if !b.Heard.IsZero() && (!b.Alone || now.Sub(b.Heard) >= toldAfter) {
+		if !b.EndedAt.IsZero() && (!b.OnlyHere || now.Sub(b.EndedAt) >= reportedAfter) {
 			changed = true
 			continue
 		}
@@ -84,7 +84,7 @@ func (u *UnconfirmedChanges) Rollbacks() []Rollback {
 	defer u.mu.Unlock()
 	var out []Rollback
 	for _, b := range u.rollbacks {
-		if b.Alone {
+		if b.OnlyHere {
 			out = append(out, b)
 		}
 	}

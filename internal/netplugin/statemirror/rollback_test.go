@@ -16,10 +16,10 @@ import (
 func (h trialHost) judged(t *testing.T, what string, n int, heard bool) {
 	t.Helper()
 	until(t, h.State, what, func() error {
-		h.Unconfirmed.findAlone(h.Guard.entered() && h.stale() == nil)
+		h.Unconfirmed.findOnlyHere(h.Guard.entered() && h.stale() == nil)
 		got := 0
 		for _, b := range h.Unconfirmed.rollbacks {
-			if b.Alone && b.Heard.IsZero() != heard {
+			if b.OnlyHere && b.EndedAt.IsZero() != heard {
 				got++
 			}
 		}
@@ -50,7 +50,7 @@ func TestRolledBack(t *testing.T) {
 		if on, off, _ := h.Unconfirmed.Count(); on != 0 || off != 1 {
 			t.Errorf("gone back: %d on, %d off", on, off)
 		}
-		h.now.Add(int64(aloneAfter - 1))
+		h.now.Add(int64(onlyHereAfter - 1))
 		put(t, st, end(told, nil))
 		h.knows(t, 0)
 		h.judged(t, "heard in time", 0, true)
@@ -61,7 +61,7 @@ func TestRolledBack(t *testing.T) {
 		h.has(t, "on trial", model.FwdRouting)
 		h.pass(time.Minute)
 		h.judged(t, "not yet alone", 0, false)
-		h.now.Add(int64(aloneAfter))
+		h.now.Add(int64(onlyHereAfter))
 		h.judged(t, "alone", 1, false)
 		if all := h.Unconfirmed.Rollbacks(); len(all) != 1 || all[0].ID != "x" || all[0].At.IsZero() {
 			t.Errorf("%+v", all)
@@ -83,10 +83,10 @@ func TestRolledBack(t *testing.T) {
 	var file unconfirmedNotes
 	path := filepath.Join(dir, UnconfirmedFile)
 	data, err := os.ReadFile(path)
-	if err := errors.Join(err, json.Unmarshal(data, &file)); err != nil || len(file.Back) != 1 || file.Back[0].Heard.IsZero() {
+	if err := errors.Join(err, json.Unmarshal(data, &file)); err != nil || len(file.Back) != 1 || file.Back[0].EndedAt.IsZero() {
 		t.Fatalf("%v %+v", err, file)
 	}
-	file.Back[0].Heard = time.Now().Add(-toldAfter)
+	file.Back[0].EndedAt = time.Now().Add(-reportedAfter)
 	data, err = json.Marshal(file)
 	if err := errors.Join(err, os.WriteFile(path, data, 0o600)); err != nil {
 		t.Fatal(err)
@@ -111,6 +111,6 @@ func TestRolledBackMeanwhile(t *testing.T) {
 	h := newTrialHost(t, st, dir, "b1", 2*time.Hour)
 	follow(t, h.State)
 	h.knows(t, 1)
-	h.now.Add(int64(aloneAfter))
+	h.now.Add(int64(onlyHereAfter))
 	h.judged(t, "alone", 1, false)
 }

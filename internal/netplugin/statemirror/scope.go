@@ -28,7 +28,7 @@ func (p Scope) network() model.NetworkKey {
 	return model.NetworkKey{Tenant: p.Tenant, Name: p.Network}
 }
 
-func (p Scope) isRest() bool { return p.Tenant != "" && p.Network == "" && !p.All }
+func (p Scope) isTenant() bool { return p.Tenant != "" && p.Network == "" && !p.All }
 
 // String names the Scope for people.
 func (p Scope) String() string {

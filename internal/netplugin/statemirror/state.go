@@ -38,12 +38,12 @@ type State struct {
 // New returns a State that follows nothing until Run. It fails when what it
 // remembers of the store cannot be read at all.
 func New(cfg Config) (*State, error) {
-	last, err := Recall(cfg.StateDir, cfg.Log)
+	last, err := ReadPosition(cfg.StateDir, cfg.Log)
 	if err != nil {
 		return nil, err
 	}
 	comp := compile.New(cfg.Host)
-	comp.Interest.ByNetwork()
+	comp.Interest.SetByNetwork()
 	return join(cfg, last, comp), nil
 }
 
@@ -108,7 +108,7 @@ func (c *State) everySecond() {
 	c.rollBack()
 	c.Endpoints.markOverdue()
 	c.services.forgetClosed(closedFor)
-	c.Unconfirmed.findAlone(c.Guard.entered() && c.stale() == nil)
+	c.Unconfirmed.findOnlyHere(c.Guard.entered() && c.stale() == nil)
 	c.updateCheckpoint()
 }
 
@@ -152,8 +152,8 @@ func (c *State) Compile() (Compilation, bool) {
 	return p, true
 }
 
-// Stale tells why the store is not followed; nil when it is.
-func (c *State) Stale() error {
+// NotFollowing tells why the store is not followed; nil when it is.
+func (c *State) NotFollowing() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stale()
@@ -201,7 +201,7 @@ func (c *State) FollowMode() {
 	g.FwdMode = c.Settings.mode
 	c.Settings.setGlobal(c.Settings.effective(g))
 	c.subscribe()
-	c.changes.Tell()
+	c.changes.Notify()
 	c.Agent.Kick("forwarding mode")
 }
 

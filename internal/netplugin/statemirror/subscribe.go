@@ -22,7 +22,7 @@ func (c *State) judge() {
 		return
 	}
 	own := c.Agent.Own()
-	awaited := func(older bool) []string { return c.Guard.awaited(c.mirrors, s.of, older, c.Hosts.previous) }
+	awaited := func(older bool) []string { return c.Guard.hostsThatWouldLose(c.mirrors, s.of, older, c.Hosts.previous) }
 	if c.Guard.judge(s, len(own), c.Guard.missing(c.Endpoints.lost(own)), awaited) {
 		c.followStore(s.of)
 	}
@@ -54,14 +54,14 @@ func (c *State) followStore(of store.Incarnation) {
 	c.subscribe()
 	c.Guard.position = StorePosition{Version: c.Guard.position.Version, Incarnation: of, Revision: rev, Place: place}
 	c.mirrors.rev, c.mirrors.dirty = rev, rev
-	c.keepTaken()
+	c.checkpointUnconfirmed()
 	clear(c.Guard.refused)
 	if wasFrozen {
 		c.Log.Info("the store is watched again", "store", of.String(), "revision", int64(rev))
 	}
 	c.Agent.OnFreeze("")
 	c.Agent.OnOwnHost()
-	c.changes.Tell()
+	c.changes.Notify()
 	c.Agent.Kick("store")
 }
 
@@ -187,7 +187,7 @@ func (c *State) dropUnused(now time.Time, linger time.Duration) {
 		if m.staged {
 			continue
 		}
-		c.forget(m)
+		c.removeDelivered(m)
 	}
 	if len(unused) > 0 {
 		c.Agent.Kick("what does not concern this host any more")
@@ -198,14 +198,14 @@ func (c *State) dropUnused(now time.Time, linger time.Duration) {
 func (s *mirrorSet) unused(now time.Time, linger time.Duration) (drop []*mirror) {
 	of := map[model.TenantName]bool{} // tenants with networks that concern this host
 	for p := range s.subscribed {
-		of[p.Tenant] = of[p.Tenant] || !p.isRest()
+		of[p.Tenant] = of[p.Tenant] || !p.isTenant()
 	}
 	needed := func(p Scope, m *mirror) bool {
 		switch {
-		case p.isRest():
-			return s.subscribed[p] || s.isHere(p.Tenant)
+		case p.isTenant():
+			return s.subscribed[p] || s.hasEndpointsHere(p.Tenant)
 		case p.All:
-			return of[p.Tenant] || s.isHere(p.Tenant)
+			return of[p.Tenant] || s.hasEndpointsHere(p.Tenant)
 		}
 		return s.subscribed[p] || s.uses[p] > 0 || len(m.endpoints) > 0
 	}
@@ -217,7 +217,7 @@ func (s *mirrorSet) unused(now time.Time, linger time.Duration) (drop []*mirror)
 			m.unused = now
 		case now.Sub(m.unused) >= linger:
 			drop = append(drop, m)
-			gone[p.Tenant] = gone[p.Tenant] || p.isRest()
+			gone[p.Tenant] = gone[p.Tenant] || p.isTenant()
 		}
 	}
 	for p, m := range s.byScope {

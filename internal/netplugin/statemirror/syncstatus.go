@@ -50,7 +50,7 @@ func (p *SyncTracker) Set(o SyncStatus) {
 	p.passes++
 	p.changes += uint64(max(o.Report.Changes, 0))
 	p.last = o
-	p.again.Tell()
+	p.again.Notify()
 }
 
 // Until waits for an outcome that ok accepts, or refuses with an error, which it

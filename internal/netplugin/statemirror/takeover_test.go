@@ -39,7 +39,7 @@ func (x *byHand) begin(rev store.Revision) {
 	x.t.Helper()
 	x.rest, x.single = x.mirrors.byScope[TenantScope("blue")], x.mirrors.byScope[EndpointsScope(testEndpoint.Key.Network)]
 	x.deliver(x.rest, store.Batch{Revision: rev, Snapshot: true, Listed: true, Events: []store.Event{
-		row(x.t, tables.Networks, model.Network{Key: testEndpoint.Key.Network, ID: 7, Encap: model.EncapVXLAN, Tag: 7, Native: true}, rev),
+		row(x.t, tables.Networks, model.Network{Key: testEndpoint.Key.Network, ID: 7, Encap: model.EncapVXLAN, Tag: 7, Routed: true}, rev),
 		row(x.t, tables.Identities, model.IdentityRecord{ID: testEndpoint.Identity, Network: testEndpoint.Key.Network}, rev),
 	}})
 }

@@ -145,7 +145,7 @@ func (h trialHost) again(t *testing.T, st *memory.Store) trialHost {
 	h.checkpoint.after = time.Time{}
 	h.updateCheckpoint()
 	dir := t.TempDir()
-	for _, name := range []string{UnconfirmedFile, CheckpointFile, MemoryFile} {
+	for _, name := range []string{UnconfirmedFile, CheckpointFile, PositionFile} {
 		data, err := os.ReadFile(filepath.Join(h.StateDir, name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
@@ -204,7 +204,7 @@ func TestTrialPictures(t *testing.T) {
 					if !m.ready || m.staged {
 						return fmt.Errorf("%s: not read", p)
 					}
-					if p.isRest() {
+					if p.isTenant() {
 						of[p.Tenant] = true
 					}
 				}
@@ -274,7 +274,7 @@ func TestTrialPictures(t *testing.T) {
 			of, taken := map[model.TenantName]bool{}, []tables.Trial{}
 			cut := h.again(t, st)
 			for p := range cut.mirrors.byScope {
-				of[p.Tenant] = of[p.Tenant] || p.isRest()
+				of[p.Tenant] = of[p.Tenant] || p.isTenant()
 			}
 			delete(of, "")
 			for tenant, tr := range waits {
@@ -296,7 +296,7 @@ func TestTrialPictures(t *testing.T) {
 				known := true // what came meanwhile, and concerns it by the old alone, it cannot know
 				for p := range cut.interests.scopes() {
 					m := cut.mirrors.byScope[p]
-					known = known && m != nil && !m.staged && (p.isRest() || len(m.values) > 0)
+					known = known && m != nil && !m.staged && (p.isTenant() || len(m.values) > 0)
 				}
 				if known {
 					is("after its time")

@@ -44,7 +44,7 @@ type UnconfirmedChanges struct {
 	notes     map[string]unconfirmedNote
 	taken     bool       // something is in force that the checkpoint does not have
 	rollbacks []Rollback // oldest first; see findAlone
-	alone     int        // how often this host rolled back by itself
+	onlyHere  int        // how often this host rolled back by itself
 }
 
 // unconfirmedChange is a Trial that a mirror has delivered.
@@ -138,7 +138,7 @@ func (u *UnconfirmedChanges) save() error {
 	for k := range u.waiting {
 		known[k.ID] = true
 	}
-	maps.DeleteFunc(u.notes, func(id string, n unconfirmedNote) bool { return !known[id] && !u.lasts(n) })
+	maps.DeleteFunc(u.notes, func(id string, n unconfirmedNote) bool { return !known[id] && !u.isInForce(n) })
 	file := unconfirmedNotes{Version: 1, Notes: []unconfirmedNote{}, Back: u.rollbacks}
 	for _, id := range slices.Sorted(maps.Keys(u.notes)) {
 		file.Notes = append(file.Notes, u.notes[id])
@@ -149,8 +149,8 @@ func (u *UnconfirmedChanges) save() error {
 	return nil
 }
 
-// lasts reports whether a change may be in the desired state still.
-func (u *UnconfirmedChanges) lasts(n unconfirmedNote) bool {
+// isInForce reports whether a change may be in the desired state still.
+func (u *UnconfirmedChanges) isInForce(n unconfirmedNote) bool {
 	left := n.Until - u.SinceBoot()
 	return !n.Over && n.Boot != "" && n.Boot == u.Boot && left > 0 && left <= maxUnconfirmed
 }
@@ -160,7 +160,7 @@ func (u *UnconfirmedChanges) lasts(n unconfirmedNote) bool {
 func (u *UnconfirmedChanges) enter(m *mirror, k tables.TrialKey, ch tables.Change, live bool) ([]mirrorRow, urgency) {
 	t := u.waiting[k]
 	if ch.Value == nil {
-		return u.over(k), atOnce
+		return u.remove(k), atOnce
 	}
 	if t != nil { // a Trial never changes
 		return nil, irrelevant
@@ -188,7 +188,7 @@ func (u *UnconfirmedChanges) enter(m *mirror, k tables.TrialKey, ch tables.Chang
 			u.notes[k.ID] = note
 		}
 	}
-	if !u.lasts(note) {
+	if !u.isInForce(note) {
 		if noted && !note.Over && note.Boot == u.Boot { // it ended while no agent ran
 			u.noteRollback(k.ID)
 		}
@@ -200,8 +200,8 @@ func (u *UnconfirmedChanges) enter(m *mirror, k tables.TrialKey, ch tables.Chang
 	return t.put(), atOnce
 }
 
-// over forgets a change that does not wait any more.
-func (u *UnconfirmedChanges) over(k tables.TrialKey) (rows []mirrorRow) {
+// remove forgets a change that does not wait any more.
+func (u *UnconfirmedChanges) remove(k tables.TrialKey) (rows []mirrorRow) {
 	t := u.waiting[k]
 	delete(u.waiting, k)
 	if t != nil {
@@ -238,13 +238,13 @@ func (u *UnconfirmedChanges) has(key any) bool {
 // entered.
 func (u *UnconfirmedChanges) expire() (rows []mirrorRow) {
 	for k, t := range u.waiting {
-		if !t.on || u.lasts(u.notes[k.ID]) {
+		if !t.on || u.isInForce(u.notes[k.ID]) {
 			continue
 		}
 		u.Log.Warn("a change was not confirmed in time: it is rolled back here, and the previous state stays until its outcome is known", "change", k.ID, "tenant", k.Tenant)
 		rows = append(rows, t.end()...)
 		u.noteRollback(k.ID)
-		u.changes.Tell()
+		u.changes.Notify()
 		u.Agent.Kick("unconfirmed")
 	}
 	return rows
@@ -289,5 +289,5 @@ func (u *UnconfirmedChanges) Count() (on, off, alone int) {
 			off++
 		}
 	}
-	return on, off, u.alone
+	return on, off, u.onlyHere
 }

@@ -19,13 +19,13 @@ type Unsupported struct {
 	logs   int // rules with Log, in all sets and directions
 	audits int // audited sets
 
-	lastServices desired.Map[model.ServiceKey, *desired.Service]
-	exposed      int // services
-	faced        int // services with faces
+	lastServices  desired.Map[model.ServiceKey, *desired.Service]
+	exposed       int // services
+	withFrontends int // services with faces
 
 	lastNets desired.Map[model.NetworkID, *desired.Network]
 	six      int // networks with IPv6
-	natives  int // native networks
+	routed   int // native networks
 }
 
 // NewUnsupported returns a Unsupported of a driver, by the name that people know.
@@ -54,7 +54,7 @@ func (l *Unsupported) Problems(pic desired.Host) (problems []compile.Problem) {
 		if !l.can.ExternalServices && l.exposed > 0 {
 			lacks("services from outside", "leads neither this host nor clients outside to a service")
 		}
-		if !l.can.Frontends && l.faced > 0 {
+		if !l.can.Frontends && l.withFrontends > 0 {
 			lacks("services of Kubernetes", "serves none at addresses and ports that they share, such as node ports")
 		}
 	}
@@ -75,11 +75,11 @@ func (l *Unsupported) Problems(pic desired.Host) (problems []compile.Problem) {
 		}
 		l.lastNets = pic.Networks
 	}
-	if !l.can.RoutedNetworks && l.natives > 0 {
+	if !l.can.RoutedNetworks && l.routed > 0 {
 		lacks("native networks", "leads nothing between this host itself and containers of native networks by their own addresses; its own containers have private ones, as on other networks")
 	}
 	if !l.can.Egress6 {
-		if pic.Private != nil && l.six > 0 {
+		if pic.HostNAT != nil && l.six > 0 {
 			lacks("IPv6 egress", "leads nothing of IPv6 to this host or beyond it, nor to its published ports")
 		}
 	}
@@ -113,7 +113,7 @@ func (l *Unsupported) countNetwork(n *desired.Network, by int) {
 		l.six += by
 	}
 	if n.Routed {
-		l.natives += by
+		l.routed += by
 	}
 }
 
@@ -122,7 +122,7 @@ func (l *Unsupported) countService(s *desired.Service, by int) {
 		l.exposed += by
 	}
 	if len(s.Frontends) > 0 {
-		l.faced += by
+		l.withFrontends += by
 	}
 }
 

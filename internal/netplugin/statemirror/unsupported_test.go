@@ -18,7 +18,7 @@ func TestLacking(t *testing.T) {
 		return &desired.PolicySet{ID: 1, Audits: audits, In: []desired.Tier{{Rules: desired.RulesOf(desired.Rule{ID: "a"}, desired.Rule{ID: "b", Log: log})}}}
 	}
 	var services, routes, rates, six desired.Host
-	six.Private = desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+	six.HostNAT = desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16"))
 	six.Networks = six.Networks.Set(1, &desired.Network{ID: 1, Subnet6: netip.MustParsePrefix("fd00::/64")})
 	native := six
 	native.Networks = native.Networks.Set(1, &desired.Network{ID: 1, Routed: true, Subnet6: netip.MustParsePrefix("fd00::/64")})
@@ -58,7 +58,7 @@ func TestLacking(t *testing.T) {
 		{"a native network with IPv6", native, nil, "native networks,IPv6 egress"},
 		{"the same again", native, nil, "native networks,IPv6 egress"},
 		{"not native", six, nil, "IPv6 egress"},
-		{"no network with IPv6", desired.Host{Private: six.Private}, nil, ""},
+		{"no network with IPv6", desired.Host{HostNAT: six.HostNAT}, nil, ""},
 	}
 	for _, can := range []driver.Capabilities{
 		{}, {Log: true}, {Audit: true}, {Log: true, Audit: true}, {Services: true}, {Routes: true}, {Bandwidth: true, Log: true, Audit: true}, {RoutedNetworks: true}, {Egress6: true}, reference.New().Capabilities(),

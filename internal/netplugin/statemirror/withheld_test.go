@@ -41,7 +41,7 @@ func (f *filtered) set(rows func(model.TenantName) tables.HostRows) {
 	f.mu.Lock()
 	f.rows = rows
 	f.mu.Unlock()
-	f.changes.Tell()
+	f.changes.Notify()
 }
 
 func (f *filtered) Mirror(ctx context.Context, prefixes []string, fn func(store.Batch) error, opts ...store.MirrorOption) error {
@@ -213,9 +213,9 @@ func TestWithheldTenant(t *testing.T) {
 	}
 	until(t, c, "withheld", network(false))
 	c.mu.Lock()
-	lost := c.Endpoints.lost([]Owned{{Endpoint: testEndpoint.Key}})
+	lost := c.Endpoints.lost([]Attachment{{Endpoint: testEndpoint.Key}})
 	c.mu.Unlock()
-	if !reflect.DeepEqual(lost, []Owned{{Endpoint: testEndpoint.Key}}) {
+	if !reflect.DeepEqual(lost, []Attachment{{Endpoint: testEndpoint.Key}}) {
 		t.Errorf("lost are %v", lost)
 	}
 	if all, err := c.Lookup.HasTenant(t.Context(), "blue"); all || err != nil {
@@ -246,7 +246,7 @@ func TestOwnEndpointWaitsForPolicies(t *testing.T) {
 			tables.Networks.Put(tx, model.Network{Key: ep.Key.Network, ID: 1, Encap: model.EncapVXLAN, Tag: 1}), tables.Endpoints.Put(tx, ep))
 	})
 	f := &filtered{Store: st.Client(), rows: func(model.TenantName) tables.HostRows { return tables.PeerRows }}
-	c := newCluster(t, f, Owned{Endpoint: ep.Key})
+	c := newCluster(t, f, Attachment{Endpoint: ep.Key})
 	c.Require(ep.Key.Network)
 	follow(t, c)
 	ports := func(want int) func() error {
@@ -265,7 +265,7 @@ func TestOwnEndpointWaitsForPolicies(t *testing.T) {
 	if all, err := c.Lookup.HasTenant(t.Context(), "blue"); all || err != nil {
 		t.Errorf("it has the tenant: %v, %v", all, err)
 	}
-	if !c.Lookup.AsksForLabels("blue") {
+	if !c.Lookup.UsesLabels("blue") {
 		t.Error("policies that are left out ask for no labels")
 	}
 	f.set(func(model.TenantName) tables.HostRows { return tables.AllRows })

@@ -18,25 +18,25 @@ func (of *peer) note(r round, now time.Time) {
 		of.due = now
 	}
 	if whole && (len(of.rounds) == 0 || of.back && of.state != lossy) {
-		of.mend()
+		of.clearFinding()
 		return
 	}
 	of.rounds = append(of.rounds, r)
-	of.rounds = of.rounds[max(0, len(of.rounds)-remembered):]
-	last := of.rounds[max(0, len(of.rounds)-inRow):]
+	of.rounds = of.rounds[max(0, len(of.rounds)-rememberedRounds):]
+	last := of.rounds[max(0, len(of.rounds)-lostInRow):]
 	small, full := lost(last)
 	switch {
-	case len(last) == inRow && small+full == 0:
-		of.mend()
+	case len(last) == lostInRow && small+full == 0:
+		of.clearFinding()
 	case of.state.reported():
 		of.judge()
-	case of.state == untested && now.Sub(of.since) < newcomer:
-	case small == inRow || full == inRow:
+	case of.state == untested && now.Sub(of.since) < firstProbeWithin:
+	case small == lostInRow || full == lostInRow:
 		of.judge()
 	}
 }
 
-func (of *peer) mend() {
+func (of *peer) clearFinding() {
 	of.rounds, of.back = nil, false
 	of.state = healthy
 }
@@ -53,7 +53,7 @@ func (of *peer) judge() {
 	case small == 0 && full == n:
 		is = smallOnly
 	}
-	if of.judged++; is != of.state || of.judged >= remembered {
+	if of.judged++; is != of.state || of.judged >= rememberedRounds {
 		of.state, of.judged, of.lost, of.of = is, 0, small+full, 2*n
 	}
 }

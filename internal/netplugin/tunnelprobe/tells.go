@@ -37,17 +37,17 @@ func (p *Prober) Err() error {
 	var errs []error
 	here := Peer{p.Host, p.VTEP}
 	if len(none) > 0 {
-		errs = append(errs, fmt.Errorf("test packets of the tunnel (UDP port %d) from %s to %s are not answered, so containers there and here may be cut off from each other", p.Port, here, few(none)))
+		errs = append(errs, fmt.Errorf("test packets of the tunnel (UDP port %d) from %s to %s are not answered, so containers there and here may be cut off from each other", p.Port, here, listFew(none)))
 	}
 	if len(short) > 0 {
 		passes := "smaller ones pass"
 		if most > 0 {
 			passes = fmt.Sprintf("those of %d bytes pass", most)
 		}
-		errs = append(errs, fmt.Errorf("test packets of %d bytes are lost in the tunnel (UDP port %d) between %s and %s, and %s: connections there may stall", size, p.Port, here, few(short), passes))
+		errs = append(errs, fmt.Errorf("test packets of %d bytes are lost in the tunnel (UDP port %d) between %s and %s, and %s: connections there may stall", size, p.Port, here, listFew(short), passes))
 	}
 	if len(some) > 0 {
-		errs = append(errs, fmt.Errorf("some test packets of the tunnel (UDP port %d) from %s are lost, so connections there may be slow or fail: to %s", p.Port, here, few(some)))
+		errs = append(errs, fmt.Errorf("some test packets of the tunnel (UDP port %d) from %s are lost, so connections there may be slow or fail: to %s", p.Port, here, listFew(some)))
 	}
 	return errors.Join(errs...)
 }
@@ -55,8 +55,8 @@ func (p *Prober) Err() error {
 // String names a host to people.
 func (p Peer) String() string { return fmt.Sprintf("%s (%s)", p.Name, p.Addr) }
 
-// few names the first of many, in order.
-func few(names []string) string {
+// listFew names the first of many, in order.
+func listFew(names []string) string {
 	const some = 3
 	slices.Sort(names)
 	if len(names) <= some {

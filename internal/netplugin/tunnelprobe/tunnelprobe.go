@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// inRow is how many rounds in a row must lose their small or their big packet until a
+	// lostInRow is how many rounds in a row must lose their small or their big packet until a
 	// host is reported, and how many must be answered whole to end that.
-	inRow = 3
-	// remembered is how many rounds the finding about a host looks back.
-	remembered = 10
-	// patience is how long an answer is waited for.
-	patience = 1500 * time.Millisecond
-	// every is the least time between two rounds of probes of a host, plus or minus a
-	// quarter; everyReported is the same for a host that is reported.
-	every         = 4 * time.Second
-	everyReported = 2 * time.Second
-	// memory is how long a finding about a host that is away is kept.
-	memory = 15 * time.Minute
-	// newcomer is how long a host may take to answer for the first time: it may not know
+	lostInRow = 3
+	// rememberedRounds is how many rounds the finding about a host looks back.
+	rememberedRounds = 10
+	// probeTimeout is how long an answer is waited for.
+	probeTimeout = 1500 * time.Millisecond
+	// probeInterval is the least time between two rounds of probes of a host, plus or minus a
+	// quarter; reportedInterval is the same for a host that is reported.
+	probeInterval    = 4 * time.Second
+	reportedInterval = 2 * time.Second
+	// forgetAfter is how long a finding about a host that is away is kept.
+	forgetAfter = 15 * time.Minute
+	// firstProbeWithin is how long a host may take to answer for the first time: it may not know
 	// this one yet.
-	newcomer = 10 * time.Second
-	// spacing is the mean time between two packets.
-	spacing = 5 * time.Millisecond
+	firstProbeWithin = 10 * time.Second
+	// minSpacing is the mean time between two packets.
+	minSpacing = 5 * time.Millisecond
 )
 
-// smaller are the sizes that are tried where those of full size are lost, in bytes of IP.
-var smaller = []int{8930, 4000, 1450, 1430, 1400, 1350, 1300, 1250, 1200, 1000, 500}
+// smallProbeLess are the sizes that are tried where those of full size are lost, in bytes of IP.
+var smallProbeLess = []int{8930, 4000, 1450, 1430, 1400, 1350, 1300, 1250, 1200, 1000, 500}
 
 // Peer is another host.
 type Peer struct {
@@ -56,9 +56,9 @@ type Config struct {
 	// Peers returns the other hosts whose data planes answer and whose agents are heard
 	// of; changed is closed when that is another answer.
 	Peers func() (peers []Peer, changed <-chan struct{})
-	// Tell is called when Err has changed.
-	Tell func()
-	Log  *slog.Logger
+	// Changed is called when Err has changed.
+	Changed func()
+	Log     *slog.Logger
 }
 
 // Prober tests tunnels. Make it with New and let it Run once; other methods may be called
@@ -179,20 +179,20 @@ func (p *Prober) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	answers := p.Driver.ProbeAnswers()
-	changed := p.look()
+	changed := p.updatePeers()
 	told := fmt.Sprint(nil)
 	for {
 		timer.Reset(time.Until(p.step(time.Now())))
 		if text := fmt.Sprint(p.Err()); text != told {
 			told = text
-			p.Tell()
+			p.Changed()
 		}
 		select {
 		case <-timer.C:
 		case <-changed:
-			changed = p.look()
+			changed = p.updatePeers()
 		case <-p.follow:
-			changed = p.look()
+			changed = p.updatePeers()
 		case nonce, open := <-answers:
 			if !open {
 				return // the driver has been closed
@@ -216,7 +216,7 @@ func (p *Prober) Run(ctx context.Context) {
 func (p *Prober) step(now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.queue) > 0 && !p.queue[0].at.Add(patience).After(now) {
+	for len(p.queue) > 0 && !p.queue[0].at.Add(probeTimeout).After(now) {
 		r := p.queue[0]
 		p.queue = p.queue[1:]
 		if p.sent[r.nonce] == nil {
@@ -244,7 +244,7 @@ func (p *Prober) step(now time.Time) time.Time {
 		}
 	}
 	if len(p.queue) > 0 {
-		sooner(p.queue[0].at.Add(patience))
+		sooner(p.queue[0].at.Add(probeTimeout))
 	}
 	for _, of := range p.peers {
 		if of.due.Before(p.free) {
@@ -256,9 +256,9 @@ func (p *Prober) step(now time.Time) time.Time {
 	return next
 }
 
-// look takes the present hosts. It keeps the findings about hosts that left: an interrupted
+// updatePeers takes the present hosts. It keeps the findings about hosts that left: an interrupted
 // tunnel outlasts the restart of a netplugin behind it.
-func (p *Prober) look() (changed <-chan struct{}) {
+func (p *Prober) updatePeers() (changed <-chan struct{}) {
 	list, changed := p.Peers()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -273,10 +273,10 @@ func (p *Prober) look() (changed <-chan struct{}) {
 			continue
 		}
 		of := p.away[is.Addr]
-		if of != nil && of.Name == is.Name && now.Sub(of.left) < memory {
+		if of != nil && of.Name == is.Name && now.Sub(of.left) < forgetAfter {
 			of.due, of.back = now, true
 		} else {
-			of = &peer{Peer: is, state: untested, due: now.Add(rand.N(every))}
+			of = &peer{Peer: is, state: untested, due: now.Add(rand.N(probeInterval))}
 		}
 		delete(p.away, is.Addr)
 		p.peers[is.Addr] = of
@@ -291,7 +291,7 @@ func (p *Prober) look() (changed <-chan struct{}) {
 		}
 	}
 	for at, of := range p.away {
-		if now.Sub(of.left) >= memory {
+		if now.Sub(of.left) >= forgetAfter {
 			delete(p.away, at)
 		}
 	}
@@ -300,9 +300,9 @@ func (p *Prober) look() (changed <-chan struct{}) {
 
 // askLocked sends a round of probes to a host.
 func (p *Prober) askLocked(of *peer, now time.Time) {
-	again := every
+	again := probeInterval
 	if of.state.reported() {
-		again = everyReported
+		again = reportedInterval
 	}
 	of.due = now.Add(again*3/4 + rand.N(again/2))
 	if size := p.Size(); size != of.size {
@@ -316,7 +316,7 @@ func (p *Prober) askLocked(of *peer, now time.Time) {
 	p.sendLocked(of, r, driver.ProbeSize, now)
 	p.sendLocked(of, r, of.size, now)
 	if of.state == smallOnly {
-		for _, size := range smaller {
+		for _, size := range smallProbeLess {
 			if size < of.size {
 				p.sendLocked(of, nil, size, now)
 			}
@@ -326,7 +326,7 @@ func (p *Prober) askLocked(of *peer, now time.Time) {
 
 func (p *Prober) sendLocked(of *peer, in *round, size int, now time.Time) {
 	r := &request{nonce: rand.Uint64(), peer: of, round: in, size: size, at: now}
-	p.free = p.free.Add(spacing)
+	p.free = p.free.Add(minSpacing)
 	switch err := p.Driver.Probe(of.Addr, r.nonce, size); {
 	case errors.Is(err, model.ErrUnavailable):
 		return // nothing follows, the round stays open: the driver says so itself

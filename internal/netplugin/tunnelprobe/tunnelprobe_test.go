@@ -71,8 +71,8 @@ func within(t *testing.T, n int, do func(w *world)) {
 				defer w.mu.Unlock()
 				return w.peers, changed
 			},
-			Tell: func() { w.mu.Lock(); w.reports++; w.mu.Unlock() },
-			Log:  slog.New(slog.NewTextHandler(&w.log, nil)),
+			Changed: func() { w.mu.Lock(); w.reports++; w.mu.Unlock() },
+			Log:     slog.New(slog.NewTextHandler(&w.log, nil)),
 		})
 		w.prober.Follow(desired.Host{Networks: networks(model.EncapVXLAN), Remotes: remotes})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +90,7 @@ func (w *world) after(d time.Duration, change func()) {
 	w.mu.Lock()
 	change()
 	w.mu.Unlock()
-	w.changes.Tell()
+	w.changes.Notify()
 	time.Sleep(d) // of the bubble
 	synctest.Wait()
 }
@@ -147,22 +147,22 @@ func TestLostPacketsAreNoSilence(t *testing.T) {
 	within(t, 1, func(w *world) {
 		w.after(time.Minute, func() {})
 		for range 20 {
-			w.after(patience+100*time.Millisecond, func() { w.passes[addr(1)] = 0 })
+			w.after(probeTimeout+100*time.Millisecond, func() { w.passes[addr(1)] = 0 })
 			w.wants("a probe is lost")
-			w.after(2*every, func() { delete(w.passes, addr(1)) })
+			w.after(2*probeInterval, func() { delete(w.passes, addr(1)) })
 		}
-		w.after(newcomer-time.Second, func() { w.peers, w.passes[addr(2)] = []Peer{{"h2", addr(2)}}, 0 })
+		w.after(firstProbeWithin-time.Second, func() { w.peers, w.passes[addr(2)] = []Peer{{"h2", addr(2)}}, 0 })
 		w.prober.Follow(desired.Host{Networks: networks(model.EncapVXLAN), Remotes: desired.Map[desired.RemoteKey, *desired.Remote]{}.Set(desired.RemoteKey{}, &desired.Remote{VTEP: addr(2)})})
-		w.after(newcomer, func() {})
+		w.after(firstProbeWithin, func() {})
 		w.wants("it is new")
-		w.after(every+2*patience, func() {})
+		w.after(probeInterval+2*probeTimeout, func() {})
 		w.wants("it has had its time", "h2")
 		w.after(10*time.Second, func() { delete(w.passes, addr(2)) })
 		w.after(time.Minute, func() { w.failure = model.Errorf(model.ErrUnavailable, "no tunnel yet") })
 		w.wants("the driver cannot send yet")
 		w.after(time.Minute, func() { w.failure = errors.New("network is unreachable") })
 		w.wants("this host has no route there", "h2")
-		w.after(every, func() { w.failure = nil })
+		w.after(probeInterval, func() { w.failure = nil })
 	})
 }
 
@@ -203,7 +203,7 @@ func TestCutIsReportedAgainWhenTheHostReturns(t *testing.T) {
 		}
 		w.prober.Follow(desired.Host{Networks: networks(model.EncapVXLAN), Remotes: remotes})
 		w.after(time.Second, func() {})
-		for _, away := range []time.Duration{time.Second, memory / 2, memory - time.Second} {
+		for _, away := range []time.Duration{time.Second, forgetAfter / 2, forgetAfter - time.Second} {
 			w.after(away, func() { w.peers = all[:1] })
 			w.wants("it is away")
 			w.after(0, func() { w.peers = all })
@@ -221,7 +221,7 @@ func TestCutIsReportedAgainWhenTheHostReturns(t *testing.T) {
 		w.after(100*time.Millisecond, func() { w.peers = all; delete(w.passes, addr(2)) })
 		w.wants("it is back and answers")
 		w.after(15*time.Second, func() { w.passes[addr(2)] = 0 })
-		w.after(memory, func() { w.peers = all[:1] })
+		w.after(forgetAfter, func() { w.peers = all[:1] })
 		w.after(time.Second, func() { w.peers = all })
 		w.wants("it was away for long")
 		w.after(time.Second, func() { w.peers = nil })

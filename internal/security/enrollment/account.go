@@ -37,20 +37,20 @@ func joinByAccount(ctx context.Context, cfg Config) error {
 		}
 	}
 	for told := (time.Time{}); ; {
-		err := askByAccount(ctx, cfg)
-		if err != nil && cfg.Waits != nil && errors.Is(err, model.ErrUnavailable) && time.Since(told) >= tellEvery {
+		err := requestByAccount(ctx, cfg)
+		if err != nil && cfg.Waits != nil && errors.Is(err, model.ErrUnavailable) && time.Since(told) >= logInterval {
 			cfg.Waits(err)
 			told = time.Now()
 		}
-		if err == nil || !errors.Is(err, model.ErrUnavailable) || again(ctx) != nil {
+		if err == nil || !errors.Is(err, model.ErrUnavailable) || waitRetry(ctx) != nil {
 			return err
 		}
 	}
 }
 
-// askByAccount asks once, at all doors that are known. Both files may have changed since
+// requestByAccount asks once, at all doors that are known. Both files may have changed since
 // they were read last.
-func askByAccount(ctx context.Context, cfg Config) error {
+func requestByAccount(ctx context.Context, cfg Config) error {
 	known, err := authoritiesOf(cfg.Account.Authority)
 	if err != nil {
 		return err
@@ -66,9 +66,9 @@ func askByAccount(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	doors := slices.Clone(cfg.Doors)
+	doors := slices.Clone(cfg.Servers)
 	if had, err := read(cfg.Dir); err == nil { // the learnt ones
-		for _, d := range had.Doors {
+		for _, d := range had.Servers {
 			if !slices.Contains(doors, d) {
 				doors = append(doors, d)
 			}
@@ -79,7 +79,7 @@ func askByAccount(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return keep(cfg.Dir, key, state{Name: cfg.Name, Doors: a.Doors, Members: a.Members}, a)
+	return saveAnswer(cfg.Dir, key, state{Name: cfg.Name, Servers: a.Servers, Members: a.Members}, a)
 }
 
 // authoritiesOf reads a file of authorities.

@@ -31,8 +31,8 @@ func vouching(t *testing.T, vouch func(ctx context.Context, token string) (host,
 	t.Helper()
 	door = storetest.FreePort(t)
 	m, err := membership.Start(t.Context(), membership.Config{
-		Dir: t.TempDir(), Client: storetest.FreePort(t), Peer: storetest.FreePort(t), Door: door,
-		Secure: []string{"127.0.0.1"}, Logger: slog.New(slog.DiscardHandler), Vouch: vouch,
+		Dir: t.TempDir(), Client: storetest.FreePort(t), Peer: storetest.FreePort(t), EnrollmentAddress: door,
+		Secure: []string{"127.0.0.1"}, Logger: slog.New(slog.DiscardHandler), TokenReviewer: vouch,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestAccount(t *testing.T) {
 		return "", "", model.Errorf(model.ErrInvalid, "of somebody else")
 	})
 	other, elsewhere := vouching(t, nil)
-	cfg := Config{Dir: filepath.Join(tmp, "tls"), Name: "host1", Doors: []string{door}, Account: Account{TokenFile: file, Authority: authority(m)}}
+	cfg := Config{Dir: filepath.Join(tmp, "tls"), Name: "host1", Servers: []string{door}, Account: Account{TokenFile: file, Authority: authority(m)}}
 	with := func(change func(*Config)) Config {
 		c := cfg
 		c.Dir = filepath.Join(t.TempDir(), "x")
@@ -114,19 +114,19 @@ func TestAccount(t *testing.T) {
 	}
 	write(t, file, "good")
 	before := asked.Load()
-	refused(t, "at another cluster", Join(ctx, with(func(c *Config) { c.Doors = []string{elsewhere}; c.Account.Authority = authority(m) })), "another cluster")
+	refused(t, "at another cluster", Join(ctx, with(func(c *Config) { c.Servers = []string{elsewhere}; c.Account.Authority = authority(m) })), "another cluster")
 	refused(t, "a member of another authority", Join(ctx, with(func(c *Config) { c.Account.Authority = authority(other) })), "another cluster")
 	if asked.Load() != before {
 		t.Error("the token was told to a cluster of another authority")
 	}
-	refused(t, "where none are taken", Join(ctx, with(func(c *Config) { c.Doors = []string{elsewhere}; c.Account.Authority = authority(other) })), "--enroll-service-account", "netctl cluster token --host host1")
+	refused(t, "where none are taken", Join(ctx, with(func(c *Config) { c.Servers = []string{elsewhere}; c.Account.Authority = authority(other) })), "--enroll-service-account", "netctl cluster token --host host1")
 	write(t, filepath.Join(tmp, "none"), "x")
 	refused(t, "no authority", Join(ctx, with(func(c *Config) { c.Account.Authority = filepath.Join(tmp, "none") })), "has no authority")
 
 	// Its next certificates it gets by the former ones.
 	var out bytes.Buffer
-	k := &renewer{dir: cfg.Dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return time.Now().AddDate(0, 0, 61) }, rejoin: func(ctx context.Context) error { return askByAccount(ctx, cfg) }}
-	k.look(ctx)
+	k := &renewer{dir: cfg.Dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return time.Now().AddDate(0, 0, 61) }, rejoin: func(ctx context.Context) error { return requestByAccount(ctx, cfg) }}
+	k.check(ctx)
 	if serial() == first || asked.Load() != before {
 		t.Errorf("it is not renewed by the certificate: asked %d times more: %s", asked.Load()-before, out.String())
 	}
@@ -136,7 +136,7 @@ func TestAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.last = time.Time{}
-	k.look(ctx)
+	k.check(ctx)
 	if !strings.Contains(out.String(), "was stolen") || asked.Load() != before+1 {
 		t.Errorf("nothing tells of the thief, or nobody was asked: %s", out.String())
 	}
@@ -156,21 +156,21 @@ func TestAccount(t *testing.T) {
 	former := copyDir(t, cfg.Dir)
 	runs := cfg
 	runs.Dir = former
-	k = &renewer{dir: former, log: k.log, now: time.Now, rejoin: func(ctx context.Context) error { return askByAccount(ctx, runs) }, authority: cfg.Account.Authority}
+	k = &renewer{dir: former, log: k.log, now: time.Now, rejoin: func(ctx context.Context) error { return requestByAccount(ctx, runs) }, authority: cfg.Account.Authority}
 	for _, why := range []string{"nothing", "one that has ended"} {
-		if k.look(ctx); k.replaced {
+		if k.check(ctx); k.replaced {
 			t.Errorf("it would end because of %s", why)
 		}
 		testenv.ExpireCertificate(t, membership.AuthorityDir(m.Dir()), former)
 		k.last = time.Time{}
 	}
-	k.look(ctx)
-	cfg.Doors, cfg.Account.Authority = []string{at}, authority(anew)
-	runs.Doors, runs.Account.Authority = cfg.Doors, cfg.Account.Authority
+	k.check(ctx)
+	cfg.Servers, cfg.Account.Authority = []string{at}, authority(anew)
+	runs.Servers, runs.Account.Authority = cfg.Servers, cfg.Account.Authority
 	for _, how := range []func() error{
 		func() error { return Join(ctx, cfg) },
 		func() error {
-			if err := Keep(ctx, runs, func([]string) {}, k.log); !errors.Is(err, ErrAnew) {
+			if err := Keep(ctx, runs, func([]string) {}, k.log); !errors.Is(err, ErrJoinAgain) {
 				t.Errorf("one that runs: %v", err)
 			}
 			return nil
@@ -181,7 +181,7 @@ func TestAccount(t *testing.T) {
 		}
 	}
 	for _, dir := range []string{cfg.Dir, runs.Dir} {
-		if doors, err := Doors(dir); err != nil || doors[0] != at {
+		if doors, err := Servers(dir); err != nil || doors[0] != at {
 			t.Errorf("it is still of the former cluster: %v, %v", doors, err)
 		}
 	}
@@ -245,7 +245,7 @@ func TestUnknownClientsDoNotDelayHosts(t *testing.T) {
 	}
 	file := filepath.Join(dir, "token")
 	write(t, file, "good")
-	cfg := Config{Dir: filepath.Join(dir, "tls"), Name: "host1", Doors: []string{door}, Account: Account{TokenFile: file, Authority: authority(m)}}
+	cfg := Config{Dir: filepath.Join(dir, "tls"), Name: "host1", Servers: []string{door}, Account: Account{TokenFile: file, Authority: authority(m)}}
 	flood("127.0.0.2")
 	at, end := context.WithTimeout(ctx, 20*time.Second)
 	defer end()

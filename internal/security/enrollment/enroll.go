@@ -36,17 +36,17 @@ const (
 
 	dialTime = 5 * time.Second
 	askTime  = 40 * time.Second
-	// againAfter is the pause between two requests while no server answers.
-	againAfter = time.Second
-	// tellEvery is the pause between two calls of Waits.
-	tellEvery = time.Minute
+	// retryAfter is the pause between two requests while no server answers.
+	retryAfter = time.Second
+	// logInterval is the pause between two calls of Waits.
+	logInterval = time.Minute
 )
 
 // state is what a directory says of itself.
 type state struct {
 	Name    string                `json:"name"`    // of the host
 	Token   string                `json:"token"`   // id of the one that was spent
-	Doors   []string              `json:"doors"`   // host:port
+	Servers []string              `json:"doors"`   // host:port
 	Members jointoken.Fingerprint `json:"members"` // of the authority that doors show
 }
 
@@ -55,7 +55,7 @@ type Config struct {
 	Dir       string   // made when missing; what --tls-dir takes
 	Name      string   // of the host
 	Addresses []net.IP // by which others connect to it
-	Doors     []string // host:port of members, beside those of the token
+	Servers   []string // host:port of members, beside those of the token
 	Token     string   // "" = the directory is to have a certificate
 	Account   Account  // in place of Token
 
@@ -120,26 +120,26 @@ func Join(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	doors := append(append([]string(nil), cfg.Doors...), t.Addresses...)
+	doors := append(append([]string(nil), cfg.Servers...), t.Addresses...)
 	q := jointoken.HostRequest{ID: t.ID, Secret: t.Secret, Name: cfg.Name, CSR: csr}
 	for {
-		a, err := ask(ctx, jointoken.Pinned(t.Authority), doors, len(cfg.Doors), jointoken.HostPath, q)
+		a, err := ask(ctx, jointoken.Pinned(t.Authority), doors, len(cfg.Servers), jointoken.HostPath, q)
 		if err == nil {
-			return keep(cfg.Dir, key, state{Name: cfg.Name, Token: t.ID, Doors: a.Doors, Members: a.Members}, a)
+			return saveAnswer(cfg.Dir, key, state{Name: cfg.Name, Token: t.ID, Servers: a.Servers, Members: a.Members}, a)
 		}
 		if !errors.Is(err, model.ErrUnavailable) {
 			return err
 		}
-		if again(ctx) != nil {
+		if waitRetry(ctx) != nil {
 			return err
 		}
 	}
 }
 
-// again waits until it is asked again, unless ctx ends.
-func again(ctx context.Context) error {
+// waitRetry waits until it is asked again, unless ctx ends.
+func waitRetry(ctx context.Context) error {
 	select {
-	case <-time.After(againAfter):
+	case <-time.After(retryAfter):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -162,12 +162,12 @@ func Renew(ctx context.Context, dir string, addresses []net.IP) error {
 	}
 	pinned := jointoken.Pinned(had.Members)
 	pinned.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil }
-	a, err := ask(ctx, pinned, had.Doors, 0, jointoken.RenewPath, jointoken.HostRequest{Name: had.Name, CSR: csr})
+	a, err := ask(ctx, pinned, had.Servers, 0, jointoken.RenewPath, jointoken.HostRequest{Name: had.Name, CSR: csr})
 	if err != nil {
 		return err
 	}
-	had.Doors, had.Members = a.Doors, a.Members
-	return keep(dir, key, had, a)
+	had.Servers, had.Members = a.Servers, a.Members
+	return saveAnswer(dir, key, had, a)
 }
 
 // Name is the host's of a directory that has a certificate.
@@ -176,10 +176,10 @@ func Name(dir string) (string, error) {
 	return s.Name, err
 }
 
-// Doors are where a host that has joined asks for its next certificate, host:port.
-func Doors(dir string) ([]string, error) {
+// Servers are where a host that has joined asks for its next certificate, host:port.
+func Servers(dir string) ([]string, error) {
 	s, err := read(dir)
-	return s.Doors, err
+	return s.Servers, err
 }
 
 func read(dir string) (state, error) {
@@ -237,9 +237,9 @@ func parseKey(text []byte) (crypto.Signer, error) {
 	return own, nil
 }
 
-// keep writes what was answered. Who reads meanwhile finds files that do not fit
+// saveAnswer writes what was answered. Who reads meanwhile finds files that do not fit
 // together, and goes on with what it has; who is killed asks again with the key.
-func keep(dir string, key []byte, s state, a jointoken.HostAnswer) error {
+func saveAnswer(dir string, key []byte, s state, a jointoken.HostAnswer) error {
 	if _, err := tls.X509KeyPair(a.Certificate, key); err != nil {
 		return model.Errorf(model.ErrInvalid, "the received certificate does not match this host's key: %w", err)
 	}
@@ -281,7 +281,7 @@ func ask(ctx context.Context, with *tls.Config, doors []string, named int, path 
 		switch {
 		case err == nil:
 			return a, nil
-		case errors.Is(err, jointoken.ErrForeign):
+		case errors.Is(err, jointoken.ErrOtherCluster):
 			foreign++
 			why = append(why, door+" belongs to another cluster than the token (its authority differs), so the token was not sent: give an address of the token's cluster, or make a token there")
 			if i < named {

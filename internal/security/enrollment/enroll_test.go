@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func member(t *testing.T) *membership.Member {
 	t.Helper()
-	return started(t.Context(), t, membership.Config{Door: storetest.FreePort(t)})
+	return started(t.Context(), t, membership.Config{EnrollmentAddress: storetest.FreePort(t)})
 }
 
 // started is a member by what the test wants of it, which is in no one else's way.
@@ -135,7 +135,7 @@ func TestJoin(t *testing.T) {
 	}
 	moved.Addresses = theirs.Addresses
 	refused(t, "at another cluster", elsewhere("host1", moved.Text()), "another cluster than the token")
-	refused(t, "at another cluster's address", Join(ctx, Config{Dir: filepath.Join(t.TempDir(), "x"), Name: "host1", Doors: theirs.Addresses, Token: token(t, m, "host1", 0)}), "another cluster than the token")
+	refused(t, "at another cluster's address", Join(ctx, Config{Dir: filepath.Join(t.TempDir(), "x"), Name: "host1", Servers: theirs.Addresses, Token: token(t, m, "host1", 0)}), "another cluster than the token")
 }
 
 // TestRenew: see TestJoin.
@@ -164,11 +164,11 @@ func TestRenew(t *testing.T) {
 	stolen, was := copyDir(t, dir), key(dir)
 	var out bytes.Buffer
 	k := &renewer{dir: dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: time.Now}
-	if k.look(ctx); key(dir) != was {
+	if k.check(ctx); key(dir) != was {
 		t.Error("it renews a certificate that has 90 days")
 	}
 	k.now = func() time.Time { return time.Now().AddDate(0, 0, 61) }
-	if k.look(ctx); key(dir) == was {
+	if k.check(ctx); key(dir) == was {
 		t.Errorf("it does not renew one that has 29 days: %s", out.String())
 	}
 	if _, err := tls.LoadX509KeyPair(filepath.Join(dir, pki.CertFile), filepath.Join(dir, pki.KeyFile)); err != nil {
@@ -206,7 +206,7 @@ func TestRenew(t *testing.T) {
 	c := transport.OwnClient(pinned, "", time.Minute)
 	defer c.CloseIdleConnections()
 	for _, path := range []string{"/join/v1/status", "/join/v1/clients"} {
-		err := jointoken.Call(ctx, c, "GET", "https://"+s.Doors[0]+path, nil, new(any))
+		err := jointoken.Call(ctx, c, "GET", "https://"+s.Servers[0]+path, nil, new(any))
 		refused(t, path, err, "only members may ask")
 	}
 	// A foreign certificate.
@@ -252,26 +252,26 @@ func TestAuthoritiesRenewed(t *testing.T) {
 	now := time.Now()
 	k := &renewer{dir: dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return now }}
 	_, first := look()
-	k.look(ctx)
+	k.check(ctx)
 	if n, by := look(); n != 1 || by != first {
 		t.Errorf("with nothing renewed: %d authorities", n)
 	}
 	if err := m.Authorities.RenewAuthorities(ctx); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(askEvery / 2)
-	k.look(ctx)
+	now = now.Add(supersededInterval / 2)
+	k.check(ctx)
 	if _, by := look(); by != first {
 		t.Error("it asks all the time")
 	}
-	now = now.Add(askEvery)
-	k.look(ctx)
+	now = now.Add(supersededInterval)
+	k.check(ctx)
 	n, second := look()
 	if n != 2 || second == first {
 		t.Fatalf("after the renewal: %d authorities: %s", n, out.String())
 	}
-	now = now.Add(2 * askEvery)
-	k.look(ctx)
+	now = now.Add(2 * supersededInterval)
+	k.check(ctx)
 	if _, by := look(); by != second {
 		t.Error("it renews again and again")
 	}

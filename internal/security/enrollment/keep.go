@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// lookEvery is between two looks at how long the certificate is good.
-	lookEvery = time.Minute
-	// tryEvery is between two tries to renew it.
-	tryEvery = 10 * time.Minute
-	// learnEvery is between two questions where netmasters are.
-	learnEvery = 5 * time.Minute
-	// askEvery is between two questions whether the authorities were renewed.
-	askEvery = time.Hour
+	// checkInterval is between two looks at how long the certificate is good.
+	checkInterval = time.Minute
+	// retryInterval is between two tries to renew it.
+	retryInterval = 10 * time.Minute
+	// serversInterval is between two questions where netmasters are.
+	serversInterval = 5 * time.Minute
+	// supersededInterval is between two questions whether the authorities were renewed.
+	supersededInterval = time.Hour
 )
 
 // Keep renews a directory's certificate when it ends within pki.Soon, until ctx ends. It
@@ -35,19 +35,19 @@ const (
 // moved, which must return soon, with their doors when these have become others. A host
 // with an Account whose certificate is renewed no more, or is of another cluster than the
 // Account's authority, gets one by that; where the former and the next have no authority
-// in common it returns ErrAnew, since the process trusts the former ones on. Else it
+// in common it returns ErrJoinAgain, since the process trusts the former ones on. Else it
 // returns nil when ctx ends.
 func Keep(ctx context.Context, cfg Config, moved func(doors []string), log *slog.Logger) error {
-	k := &renewer{dir: cfg.Dir, addresses: cfg.Addresses, moved: moved, log: log, now: time.Now, every: lookEvery}
+	k := &renewer{dir: cfg.Dir, addresses: cfg.Addresses, moved: moved, log: log, now: time.Now, every: checkInterval}
 	if cfg.Account.TokenFile != "" {
 		k.authority = cfg.Account.Authority
-		k.rejoin = func(ctx context.Context) error { return askByAccount(ctx, cfg) }
+		k.rejoin = func(ctx context.Context) error { return requestByAccount(ctx, cfg) }
 	}
 	return k.run(ctx)
 }
 
-// ErrAnew: the cluster was founded again, and the process has to restart to join it.
-var ErrAnew = errors.New("the netmasters' cluster was created again, and this host has a certificate of it: restart to use it")
+// ErrJoinAgain: the cluster was founded again, and the process has to restart to join it.
+var ErrJoinAgain = errors.New("the netmasters' cluster was created again, and this host has a certificate of it: restart to use it")
 
 type renewer struct {
 	dir       string
@@ -57,7 +57,7 @@ type renewer struct {
 	every     time.Duration
 	last      time.Time // try
 	moved     func(doors []string)
-	learnt    time.Time
+	serversAt time.Time
 	asked     time.Time // whether the authorities were renewed
 	// rejoin gets a certificate without the previous one; nil = only a person can.
 	rejoin    func(ctx context.Context) error
@@ -69,10 +69,10 @@ func (k *renewer) run(ctx context.Context) error {
 	tick := time.NewTicker(k.every)
 	defer tick.Stop()
 	for {
-		if k.look(ctx); k.replaced {
-			return ErrAnew
+		if k.check(ctx); k.replaced {
+			return ErrJoinAgain
 		}
-		k.learn(ctx)
+		k.refreshServers(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -81,12 +81,12 @@ func (k *renewer) run(ctx context.Context) error {
 	}
 }
 
-func (k *renewer) look(ctx context.Context) {
+func (k *renewer) check(ctx context.Context) {
 	d, err := transport.OpenDirectory(k.dir)
-	if k.now().Sub(k.last) < tryEvery {
+	if k.now().Sub(k.last) < retryInterval {
 		return
 	}
-	foreign := k.foreign()
+	foreign := k.checkCluster()
 	if err == nil && foreign == nil && good(d.Leaf(), k.now()) && !k.superseded(ctx) {
 		return
 	}
@@ -113,9 +113,9 @@ func (k *renewer) look(ctx context.Context) {
 	}
 }
 
-// foreign is an error if the certificate belongs to another cluster than the authority that
+// checkCluster is an error if the certificate belongs to another cluster than the authority that
 // this host trusts; nil = it does not, or no such authority is set.
-func (k *renewer) foreign() error {
+func (k *renewer) checkCluster() error {
 	if k.authority == "" {
 		return nil
 	}
@@ -136,12 +136,12 @@ func good(c *x509.Certificate, now time.Time) bool {
 	return c.NotAfter.Sub(now) >= pki.Soon && !now.Before(c.NotBefore)
 }
 
-func (k *renewer) learn(ctx context.Context) {
-	if k.now().Sub(k.learnt) < learnEvery {
+func (k *renewer) refreshServers(ctx context.Context) {
+	if k.now().Sub(k.serversAt) < serversInterval {
 		return
 	}
-	k.learnt = k.now()
-	doors, moved, err := Learn(ctx, k.dir)
+	k.serversAt = k.now()
+	doors, moved, err := RefreshServers(ctx, k.dir)
 	if err != nil { // the known ones serve on, and clients that cannot reach the store log it
 		k.log.Debug("the addresses of netmasters cannot be updated", "error", err)
 	}
@@ -154,7 +154,7 @@ func (k *renewer) learn(ctx context.Context) {
 // superseded asks from time to time whether an authority was renewed since the host got its
 // certificate, which then is to be of the next one. Who does not answer is asked later.
 func (k *renewer) superseded(ctx context.Context) bool {
-	if k.now().Sub(k.asked) < askEvery {
+	if k.now().Sub(k.asked) < supersededInterval {
 		return false
 	}
 	k.asked = k.now()
@@ -168,7 +168,7 @@ func (k *renewer) superseded(ctx context.Context) bool {
 	}
 	c := transport.OwnClient(jointoken.Pinned(had.Members), "", dialTime)
 	defer c.CloseIdleConnections()
-	for _, door := range had.Doors {
+	for _, door := range had.Servers {
 		var is jointoken.Roots
 		if jointoken.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+door+jointoken.RootsPath, nil, &is) == nil {
 			return len(is.Authorities) > 0 && (!bytes.Equal(bundle, is.Authorities) || is.Members != had.Members)

@@ -43,7 +43,7 @@ func CheckOrigin(cfg OriginConfig, next http.Handler) http.Handler {
 		if len(r.TransferEncoding) > 0 && (cfg.IsStream == nil || !cfg.IsStream(r)) {
 			w.Header().Set("Connection", "close")
 		}
-		if name := hostOf(r.Host); !cfg.isOurs(name) {
+		if name := hostOf(r.Host); !cfg.allowsHost(name) {
 			remedy := ""
 			if cfg.Remedy != "" {
 				remedy = ", or " + fmt.Sprintf(cfg.Remedy, fmt.Sprintf("%.40s", name))
@@ -55,7 +55,7 @@ func CheckOrigin(cfg OriginConfig, next http.Handler) http.Handler {
 	})
 }
 
-func (cfg OriginConfig) isOurs(header string) bool {
+func (cfg OriginConfig) allowsHost(header string) bool {
 	name := strings.ToLower(strings.TrimSuffix(header, "."))
 	if _, err := netip.ParseAddr(name); err == nil || !strings.Contains(name, ".") || strings.HasSuffix(name, ".localhost") {
 		return true

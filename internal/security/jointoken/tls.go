@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// ErrForeign: who answered is not of the cluster that the token is of.
-var ErrForeign = errors.New("it is of another cluster than the token")
+// ErrOtherCluster: who answered is not of the cluster that the token is of.
+var ErrOtherCluster = errors.New("it is of another cluster than the token")
 
 // Pinned is for a new member's client: the server must show an authority of one of the
 // fingerprints, and a certificate of it. Nothing is sent to anybody else.
@@ -21,11 +21,11 @@ func Pinned(want ...Fingerprint) *tls.Config {
 			chain := s.PeerCertificates
 			i := slices.IndexFunc(chain, func(c *x509.Certificate) bool { return slices.Contains(want, sha256.Sum256(c.Raw)) })
 			if i < 1 {
-				return ErrForeign
+				return ErrOtherCluster
 			}
 			_, err := chain[0].Verify(x509.VerifyOptions{Roots: pool(chain[i]), Intermediates: pool(chain[1:]...), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 			if err != nil {
-				return errors.Join(ErrForeign, err)
+				return errors.Join(ErrOtherCluster, err)
 			}
 			return nil
 		},

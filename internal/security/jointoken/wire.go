@@ -13,9 +13,9 @@ import (
 
 // Paths of a member's door that hosts ask.
 const (
-	HostPath  = "/join/v1/hosts"
-	RenewPath = "/join/v1/hosts/renew"
-	DoorsPath = "/join/v1/hosts/doors" // where members answer, to hosts with a certificate
+	HostPath    = "/join/v1/hosts"
+	RenewPath   = "/join/v1/hosts/renew"
+	ServersPath = "/join/v1/hosts/doors" // where members answer, to hosts with a certificate
 )
 
 // HostRequest asks for a host's certificate: by a token, by the token of a service
@@ -33,7 +33,7 @@ type HostRequest struct {
 type HostAnswer struct {
 	Certificate []byte      `json:"certificate"` // in PEM, with the links to former authorities
 	Authorities []byte      `json:"authorities"` // in PEM: whom to trust
-	Doors       []string    `json:"doors"`       // host:port, where to renew it
+	Servers     []string    `json:"doors"`       // host:port, where to renew it
 	Members     Fingerprint `json:"members"`     // of the authority that doors show
 }
 

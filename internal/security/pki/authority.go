@@ -27,10 +27,10 @@ const (
 	Days = 90
 	// Soon is how long before its end a certificate, or an authority, is to be renewed.
 	Soon = 30 * 24 * time.Hour
-	// skew is by how much a verifier's clock may be behind the signer's: a day, for a clock
+	// clockSkew is by how much a verifier's clock may be behind the signer's: a day, for a clock
 	// that was set back, and half a day more, so that days can distinguish it from the five
 	// minutes that earlier versions used.
-	skew = 36 * time.Hour
+	clockSkew = 36 * time.Hour
 
 	// authorityFile has the key, the authorities, newest first, and the newest one as
 	// the former ones signed it: in one file, so that they always fit together.
@@ -189,12 +189,12 @@ func (a *Authority) save() error {
 	if err := durable.WriteFile(filepath.Join(a.dir, authorityFile), append(text, encode(a.links)...)); err != nil {
 		return fmt.Errorf("write the authority: %w", err)
 	}
-	return a.Spread()
+	return a.DistributeBundle()
 }
 
-// Spread gives every certificate's directory the bundle as it is now: a RenewAuthority
+// DistributeBundle gives every certificate's directory the bundle as it is now: a RenewAuthority
 // that was interrupted is made whole by it.
-func (a *Authority) Spread() error {
+func (a *Authority) DistributeBundle() error {
 	names, err := a.names()
 	if err != nil {
 		return err
@@ -219,7 +219,7 @@ func (a *Authority) authorityTemplate() *x509.Certificate {
 	now := a.now()
 	return &x509.Certificate{
 		Subject:   pkix.Name{Organization: []string{"Contiv"}, CommonName: "Contiv authority of " + now.UTC().Format(time.RFC3339Nano)},
-		NotBefore: now.Add(-skew), NotAfter: now.AddDate(Years, 0, 0),
+		NotBefore: now.Add(-clockSkew), NotAfter: now.AddDate(Years, 0, 0),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 }

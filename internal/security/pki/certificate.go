@@ -36,7 +36,7 @@ type Certificate struct {
 	Begin      time.Time
 	End        time.Time
 	Superseded bool // signed by an authority that was renewed since
-	Torn       bool // a renewal was interrupted: the key is another one's
+	Incomplete bool // a renewal was interrupted: the key is another one's
 }
 
 // State says whether the certificate is good at a time, and what to do if not.
@@ -44,7 +44,7 @@ func (c Certificate) State(now time.Time) string {
 	switch left := c.End.Sub(now); {
 	case left <= 0:
 		return "ended: renew it"
-	case c.Torn:
+	case c.Incomplete:
 		return "renew it: its key does not fit"
 	case now.Before(c.Begin):
 		return fmt.Sprintf("good from %s on: renew it, or set the clock", date(c.Begin))
@@ -60,7 +60,7 @@ func (c Certificate) State(now time.Time) string {
 // (who signed it had a clock that was ahead), its authority was renewed, or its own
 // renewal was interrupted.
 func (c Certificate) Due(now time.Time) bool {
-	return c.Superseded || c.Torn || c.End.Sub(now) < Soon || now.Before(c.Begin)
+	return c.Superseded || c.Incomplete || c.End.Sub(now) < Soon || now.Before(c.Begin)
 }
 
 // days is for how many days the certificate was made, which is not from its Begin on.
@@ -68,7 +68,7 @@ func (c Certificate) days() int {
 	const day = 24 * time.Hour
 	d := c.End.Sub(c.Begin)
 	if part := d % day; part > day/4 && part < 3*day/4 { // else it begins five minutes before it was made
-		d -= skew
+		d -= clockSkew
 	}
 	return max(1, int((d+2*time.Hour)/day)) // days in which clocks are put back and forth are no whole ones
 }
@@ -145,7 +145,7 @@ func (a *Authority) template(r Request) (*x509.Certificate, error) {
 	now := a.now()
 	t := &x509.Certificate{
 		Subject:   pkix.Name{Organization: []string{"Contiv"}, OrganizationalUnit: []string{string(r.Role)}, CommonName: r.Name},
-		NotBefore: now.Add(-skew), NotAfter: now.AddDate(0, 0, r.Days),
+		NotBefore: now.Add(-clockSkew), NotAfter: now.AddDate(0, 0, r.Days),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
 	}
@@ -262,7 +262,7 @@ func (a *Authority) read(name string) (Certificate, error) {
 		c.Addresses = append(c.Addresses, ip.String())
 	}
 	key, err := os.ReadFile(filepath.Join(a.Dir(name), KeyFile))
-	c.Torn = err != nil || !matches(cert, key)
+	c.Incomplete = err != nil || !matches(cert, key)
 	return c, nil //nolint:nilerr // a key that cannot be read is what Torn says
 }
 

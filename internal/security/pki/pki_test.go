@@ -171,7 +171,7 @@ func TestRenew(t *testing.T) {
 	if err := os.Rename(filepath.Join(issue(t, a, Request{Name: "other", Role: Host}).Dir, KeyFile), filepath.Join(c.Dir, KeyFile)); err != nil {
 		t.Fatal(err)
 	}
-	if torn, err := a.read("host1"); err != nil || !torn.Torn || !torn.Due(time.Now()) || torn.State(time.Now()) != "renew it: its key does not fit" {
+	if torn, err := a.read("host1"); err != nil || !torn.Incomplete || !torn.Due(time.Now()) || torn.State(time.Now()) != "renew it: its key does not fit" {
 		t.Errorf("%+v, %v", torn, err)
 	}
 	again, err := a.Renew("host1", 0)
@@ -179,7 +179,7 @@ func TestRenew(t *testing.T) {
 		t.Fatal(err)
 	}
 	is := certs(t, filepath.Join(c.Dir, CertFile))[0]
-	if again.Torn || again.Role != Host || strings.Join(again.Addresses, " ") != strings.Join(c.Addresses, " ") || again.End.Sub(c.End).Round(time.Hour) != 20*24*time.Hour {
+	if again.Incomplete || again.Role != Host || strings.Join(again.Addresses, " ") != strings.Join(c.Addresses, " ") || again.End.Sub(c.End).Round(time.Hour) != 20*24*time.Hour {
 		t.Errorf("%+v became %+v", c, again)
 	}
 	if string(is.RawSubjectPublicKeyInfo) == string(was.RawSubjectPublicKeyInfo) {
@@ -270,7 +270,7 @@ func TestClocks(t *testing.T) {
 	if !c.Due(now) || !strings.Contains(c.State(now), "set the clock") {
 		t.Errorf("what begins in days counts as good: due %v, %q", c.Due(now), c.State(now))
 	}
-	for _, begin := range []time.Duration{skew, 5 * time.Minute, skew + time.Hour, 5*time.Minute - time.Hour} { // summer time has an hour more, or less
+	for _, begin := range []time.Duration{clockSkew, 5 * time.Minute, clockSkew + time.Hour, 5*time.Minute - time.Hour} { // summer time has an hour more, or less
 		for _, days := range []int{1, 40, 90, 400} {
 			x := Certificate{Begin: now.Add(-begin), End: now.AddDate(0, 0, days)}
 			if got := x.days(); got != days {

@@ -15,16 +15,16 @@ import (
 // firstBytes is how long a client may take to show whether it speaks TLS.
 const firstBytes = 5 * time.Second
 
-// half is one of two listeners at an address, which is let go when both are closed: so
+// sharedListener is one of two listeners at an address, which is let go when both are closed: so
 // each server sees its own closing, and not the other's.
-type half struct {
+type sharedListener struct {
 	net.Listener
-	open *atomic.Int32 // halves
-	once sync.Once
+	open   *atomic.Int32 // halves
+	shared sync.Once
 }
 
-func (h *half) Close() (err error) {
-	h.once.Do(func() {
+func (h *sharedListener) Close() (err error) {
+	h.shared.Do(func() {
 		if h.open.Add(-1) == 0 {
 			err = h.Listener.Close()
 		}
@@ -44,8 +44,8 @@ func ListenBoth(ctx context.Context, addr string, server *tls.Config, log *slog.
 	mux.SetReadTimeout(firstBytes)
 	open := new(atomic.Int32)
 	open.Store(2)
-	secure = tls.NewListener(&half{Listener: mux.Match(cmux.TLS()), open: open}, server)
-	plain = &half{Listener: mux.Match(cmux.Any()), open: open}
+	secure = tls.NewListener(&sharedListener{Listener: mux.Match(cmux.TLS()), open: open}, server)
+	plain = &sharedListener{Listener: mux.Match(cmux.Any()), open: open}
 	go func() { _ = mux.Serve() }() // it ends when the listeners are closed, which is its error
 	return secure, plain, nil
 }

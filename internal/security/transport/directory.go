@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
-// fresh is for how long files are believed without a look at them.
-const fresh = time.Second
+// cacheTime is for how long files are believed without a look at them.
+const cacheTime = time.Second
 
 // Directory is a certificate with its key and the authorities to trust, as 'netctl
 // pki issue' writes it: ca.crt, tls.crt, tls.key. It is safe for concurrent use.
@@ -31,12 +31,12 @@ type Directory struct {
 	path string
 	now  func() time.Time
 
-	mu     sync.Mutex
-	looked time.Time
-	text   string // of all three files
-	cert   *tls.Certificate
-	roots  *x509.CertPool
-	failed error
+	mu        sync.Mutex
+	checkedAt time.Time
+	text      string // of all three files
+	cert      *tls.Certificate
+	roots     *x509.CertPool
+	failed    error
 }
 
 // OpenDirectory reads a directory. One whose certificate has ended is read too: its
@@ -84,7 +84,7 @@ func (d *Directory) Path() string { return d.path }
 func (d *Directory) Check(names []string, roles ...pki.Role) error {
 	leaf := d.Leaf()
 	if len(roles) > 0 {
-		if err := has(leaf, roles); err != nil {
+		if err := hasRole(leaf, roles); err != nil {
 			return fmt.Errorf("%s: %w", d.path, err)
 		}
 	}
@@ -102,9 +102,9 @@ func (d *Directory) Server(roles ...pki.Role) *tls.Config {
 	return d.server(tls.RequireAndVerifyClientCert, roles)
 }
 
-// ServerAsking is Server for a listener that also takes who shows no certificate,
+// ServerOptionalCert is Server for a listener that also takes who shows no certificate,
 // and has to find out by other means who that is. One that is shown must be good.
-func (d *Directory) ServerAsking(roles ...pki.Role) *tls.Config {
+func (d *Directory) ServerOptionalCert(roles ...pki.Role) *tls.Config {
 	return d.server(tls.VerifyClientCertIfGiven, roles)
 }
 
@@ -121,7 +121,7 @@ func (d *Directory) server(how tls.ClientAuthType, roles []pki.Role) *tls.Config
 					if len(s.PeerCertificates) == 0 {
 						return nil // where one is required, the handshake has failed before
 					}
-					if err := has(s.PeerCertificates[0], roles); err != nil {
+					if err := hasRole(s.PeerCertificates[0], roles); err != nil {
 						return fmt.Errorf("a client is refused: %w", err)
 					}
 					return nil
@@ -145,7 +145,7 @@ func (d *Directory) Client(servers ...pki.Role) *tls.Config {
 			if len(servers) == 0 {
 				return nil
 			}
-			if err := has(s.PeerCertificates[0], servers); err != nil {
+			if err := hasRole(s.PeerCertificates[0], servers); err != nil {
 				return fmt.Errorf("the server is refused: %w", err)
 			}
 			return nil
@@ -159,12 +159,12 @@ func (d *Directory) Config() Config {
 	return Config{
 		APIServer:        d.Server(pki.Roles...),
 		APIClient:        d.Client(pki.Netmaster),
-		InspectionServer: d.ServerAsking(pki.ClusterAdmin, pki.Netmaster, pki.Client),
+		InspectionServer: d.ServerOptionalCert(pki.ClusterAdmin, pki.Netmaster, pki.Client),
 		DebugServer:      d.Server(pki.ClusterAdmin),
 	}
 }
 
-func has(cert *x509.Certificate, roles []pki.Role) error {
+func hasRole(cert *x509.Certificate, roles []pki.Role) error {
 	role, err := pki.RoleOf(cert)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func has(cert *x509.Certificate, roles []pki.Role) error {
 func (d *Directory) current() (*tls.Certificate, *x509.CertPool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.now().Sub(d.looked) >= fresh {
+	if d.now().Sub(d.checkedAt) >= cacheTime {
 		d.refresh()
 	}
 	return d.cert, d.roots
@@ -186,7 +186,7 @@ func (d *Directory) current() (*tls.Certificate, *x509.CertPool) {
 
 // refresh reads the files; what cannot be used leaves what there is.
 func (d *Directory) refresh() {
-	d.looked = d.now()
+	d.checkedAt = d.now()
 	var text []string
 	for _, name := range []string{pki.BundleFile, pki.CertFile, pki.KeyFile} {
 		b, err := os.ReadFile(filepath.Join(d.path, name))
@@ -223,9 +223,9 @@ func (d *Directory) Unusable() error {
 	return d.failed
 }
 
-// Trouble is what is wrong with the certificate: files that cannot be used, an end
+// Problem is what is wrong with the certificate: files that cannot be used, an end
 // that is near, or over; nil = nothing.
-func (d *Directory) Trouble() error {
+func (d *Directory) Problem() error {
 	if err := d.Unusable(); err != nil {
 		return fmt.Errorf("the former certificate stays in use: %w", err)
 	}
@@ -243,14 +243,14 @@ func (d *Directory) Trouble() error {
 }
 
 const (
-	lookEvery   = time.Minute
-	remindEvery = 12 * time.Hour
+	checkInterval = time.Minute
+	remindEvery   = 12 * time.Hour
 )
 
 // Watch logs what is wrong with the certificate, at once and then twice a day while it
 // lasts, and when another one is in use, until ctx ends.
 func (d *Directory) Watch(ctx context.Context, log *slog.Logger) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	used, told, last := d.Leaf(), "", time.Time{}
 	for {
@@ -258,7 +258,7 @@ func (d *Directory) Watch(ctx context.Context, log *slog.Logger) {
 			used = is
 			log.Info("a renewed certificate is in use", "directory", d.path, "until", is.NotAfter.UTC().Format(time.RFC3339))
 		}
-		err := d.Trouble()
+		err := d.Problem()
 		switch {
 		case err == nil:
 			told = ""

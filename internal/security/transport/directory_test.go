@@ -261,7 +261,7 @@ func TestRenewed(t *testing.T) {
 	if s1.Equal(s0) || c1.Equal(c0) {
 		t.Error("the former certificates are shown")
 	}
-	if err := errors.Join(master.Trouble(), admin.Trouble()); err != nil {
+	if err := errors.Join(master.Problem(), admin.Problem()); err != nil {
 		t.Error(err)
 	}
 	key := filepath.Join(master.path, pki.KeyFile)
@@ -275,7 +275,7 @@ func TestRenewed(t *testing.T) {
 	if s, _ := fresh("half copied"); !s.Equal(s1) {
 		t.Error("another certificate is shown")
 	}
-	if err := master.Trouble(); err == nil || !strings.Contains(err.Error(), "do not match") {
+	if err := master.Problem(); err == nil || !strings.Contains(err.Error(), "do not match") {
 		t.Errorf("the trouble is %v", err)
 	}
 	if _, err := OpenDirectory(master.path); err == nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
-// ForeignClient returns a client of an HTTPS server that is none of Contiv's, with a
+// UnmanagedClient returns a client of an HTTPS server that is none of Contiv's, with a
 // certificate of the authorities in a file, by the environment's proxy.
-func ForeignClient(authorities string) (*http.Client, error) {
+func UnmanagedClient(authorities string) (*http.Client, error) {
 	pem, err := os.ReadFile(authorities)
 	if err != nil {
 		return nil, fmt.Errorf("read the authorities: %w", err)
@@ -35,7 +35,7 @@ func Authorities(pem []byte) (*tls.Config, error) {
 		return nil, errors.New("it has no certificate of an authority")
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, VerifyConnection: func(s tls.ConnectionState) error {
-		if err := has(s.PeerCertificates[0], []pki.Role{pki.Netmaster}); err != nil {
+		if err := hasRole(s.PeerCertificates[0], []pki.Role{pki.Netmaster}); err != nil {
 			return fmt.Errorf("the server is refused: %w", err)
 		}
 		return nil

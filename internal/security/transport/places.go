@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Places are places of which each of those who ask has a share.
-type Places struct {
+// Slots are places of which each of those who ask has a share.
+type Slots struct {
 	all, one int
 
 	mu   sync.Mutex
@@ -14,13 +14,13 @@ type Places struct {
 	of   map[netip.Prefix]int
 }
 
-// NewPlaces returns Places: so many of all, and of one who asks.
-func NewPlaces(all, one int) *Places {
-	return &Places{all: all, one: one, of: map[netip.Prefix]int{}}
+// NewSlots returns Places: so many of all, and of one who asks.
+func NewSlots(all, one int) *Slots {
+	return &Slots{all: all, one: one, of: map[netip.Prefix]int{}}
 }
 
-// Take takes a place; give gives it back. Where there is none, ok is false.
-func (p *Places) Take(who netip.Prefix) (give func(), ok bool) {
+// Acquire takes a place; give gives it back. Where there is none, ok is false.
+func (p *Slots) Acquire(who netip.Prefix) (give func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open >= p.all || p.of[who] >= p.one {
@@ -38,11 +38,11 @@ func (p *Places) Take(who netip.Prefix) (give func(), ok bool) {
 	}), true
 }
 
-// Bounds are how many places there are of all, and of one.
-func (p *Places) Bounds() (all, one int) { return p.all, p.one }
+// Limits are how many places there are of all, and of one.
+func (p *Slots) Limits() (all, one int) { return p.all, p.one }
 
-// Taken are how many places are taken, and by one who asks.
-func (p *Places) Taken(who netip.Prefix) (all, one int) {
+// InUse are how many places are taken, and by one who asks.
+func (p *Slots) InUse(who netip.Prefix) (all, one int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.open, p.of[who]

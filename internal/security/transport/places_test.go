@@ -8,11 +8,11 @@ import (
 // TestPlacesKeepToTheirShares: one who asks has its share at most, all together what there is, and what is
 // given back is there again, once.
 func TestPlacesKeepToTheirShares(t *testing.T) {
-	p := NewPlaces(3, 2)
+	p := NewSlots(3, 2)
 	a, b := ClientAt(netip.MustParseAddr("10.0.0.1")), ClientAt(netip.MustParseAddr("10.0.0.2"))
 	take := func(who netip.Prefix, want bool) func() {
 		t.Helper()
-		give, ok := p.Take(who)
+		give, ok := p.Acquire(who)
 		if ok != want {
 			t.Fatalf("a place for %s: %t", who, ok)
 		}
@@ -23,12 +23,12 @@ func TestPlacesKeepToTheirShares(t *testing.T) {
 	take(a, false)
 	last := take(b, true)
 	take(b, false)
-	if all, one := p.Taken(a); all != 3 || one != 2 {
+	if all, one := p.InUse(a); all != 3 || one != 2 {
 		t.Errorf("%d are taken, %d by %s", all, one, a)
 	}
 	first()
 	first()
-	if all, one := p.Taken(a); all != 2 || one != 1 {
+	if all, one := p.InUse(a); all != 2 || one != 1 {
 		t.Errorf("%d are taken, %d by %s", all, one, a)
 	}
 	take(b, true)

@@ -30,12 +30,12 @@ const (
 	kinds
 )
 
-// tellAgain is how often it is logged that connections are closed, while they are.
-const tellAgain = time.Minute
+// logInterval is how often it is logged that connections are closed, while they are.
+const logInterval = time.Minute
 
-// shares counts the connections of several listeners by the clients' addresses.
-type shares struct {
-	*Places
+// listenerShares counts the connections of several listeners by the clients' addresses.
+type listenerShares struct {
+	*Slots
 
 	mu     sync.Mutex
 	shut   int       // since it was told
@@ -44,31 +44,31 @@ type shares struct {
 
 // process counts those of this process's listeners, by kind. An eighth of the descriptors
 // is left to the rest of it: files, and what it asks others.
-var process = sync.OnceValue(func() [kinds]*shares {
+var process = sync.OnceValue(func() [kinds]*listenerShares {
 	cur := uint64(math.MaxInt64)
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err == nil {
 		cur = l.Cur
 	}
-	of := func(most, part uint64) *shares { return newShares(int(max(1, min(most, cur/8*part)))) }
-	return [kinds]*shares{Asked: of(MaxConnections, 4), Store: of(MaxConnections, 2), Peers: of(maxPeers, 1)}
+	of := func(most, part uint64) *listenerShares { return newShares(int(max(1, min(most, cur/8*part)))) }
+	return [kinds]*listenerShares{Asked: of(MaxConnections, 4), Store: of(MaxConnections, 2), Peers: of(maxPeers, 1)}
 })
 
-func newShares(all int) *shares {
-	return &shares{Places: NewPlaces(all, max(1, all/4*3))}
+func newShares(all int) *listenerShares {
+	return &listenerShares{Slots: NewSlots(all, max(1, all/4*3))}
 }
 
 // listen returns a listener that closes connections beyond the shares as soon as they
 // come, and says so.
-func (s *shares) listen(ln net.Listener, log *slog.Logger) net.Listener {
+func (s *listenerShares) listen(ln net.Listener, log *slog.Logger) net.Listener {
 	return &shared{Listener: ln, shares: s, log: log}
 }
 
-// tell logs that connections are closed, unless it did so a moment ago.
-func (s *shares) tell(log *slog.Logger, who netip.Prefix) {
+// logRefused logs that connections are closed, unless it did so a moment ago.
+func (s *listenerShares) logRefused(log *slog.Logger, who netip.Prefix) {
 	s.mu.Lock()
 	now := time.Now()
-	again := s.logged.IsZero() || now.Sub(s.logged) >= tellAgain
+	again := s.logged.IsZero() || now.Sub(s.logged) >= logInterval
 	s.shut++
 	shut := s.shut
 	if again {
@@ -76,8 +76,8 @@ func (s *shares) tell(log *slog.Logger, who netip.Prefix) {
 	}
 	s.mu.Unlock()
 	if again {
-		all, one := s.Bounds()
-		open, his := s.Taken(who)
+		all, one := s.Limits()
+		open, his := s.InUse(who)
 		log.Warn("connections were closed as they came: there are too many", "closed", shut, "last", who.String(),
 			"openOfLast", his, "mayBeOfOne", one, "open", open, "mayBe", all)
 	}
@@ -86,7 +86,7 @@ func (s *shares) tell(log *slog.Logger, who netip.Prefix) {
 // shared is a listener of which each address has its share.
 type shared struct {
 	net.Listener
-	shares *shares
+	shares *listenerShares
 	log    *slog.Logger
 }
 
@@ -98,25 +98,25 @@ func (l *shared) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		who := clientOf(c.RemoteAddr())
-		if give, ok := l.shares.Take(who); ok {
-			return &counted{Conn: c, done: give}, nil
+		if give, ok := l.shares.Acquire(who); ok {
+			return &countedConn{Conn: c, done: give}, nil
 		}
 		if t, ok := c.(*net.TCPConn); ok {
 			_ = t.SetLinger(0) // else the kernel keeps it for a minute; closed it is anyway
 		}
 		_ = c.Close() // of a connection that nothing was said on
-		l.shares.tell(l.log, who)
+		l.shares.logRefused(l.log, who)
 	}
 }
 
-// counted is a connection that has a place until it is closed.
-type counted struct {
+// countedConn is a connection that has a place until it is closed.
+type countedConn struct {
 	net.Conn
 	done func()
 }
 
 // Close implements net.Conn.
-func (c *counted) Close() error {
+func (c *countedConn) Close() error {
 	defer c.done()
 	return c.Conn.Close()
 }

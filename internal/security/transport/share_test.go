@@ -84,7 +84,7 @@ func TestShares(t *testing.T) {
 			_ = ln.Close()
 		}
 		running.Wait()
-		if open, _ := s.Taken(netip.Prefix{}); open != 0 {
+		if open, _ := s.InUse(netip.Prefix{}); open != 0 {
 			t.Errorf("%d are open when all are closed", open)
 		}
 		if n := strings.Count(told.String(), "\n"); n != 1 || !strings.Contains(told.String(), "last=127.0.0.1/32") {
@@ -130,12 +130,12 @@ func TestBounds(t *testing.T) {
 	}
 	all := uint64(0)
 	for k, p := range process() {
-		of, one := p.Bounds()
+		of, one := p.Limits()
 		if all += uint64(of); one >= of || of > MaxConnections {
 			t.Errorf("kind %d: %d connections, %d of one address", k, of, one)
 		}
 	}
-	if _, one := newShares(MaxConnections).Bounds(); all > l.Cur/8*7 || one < 12000 {
+	if _, one := newShares(MaxConnections).Limits(); all > l.Cur/8*7 || one < 12000 {
 		t.Errorf("%d connections of %d descriptors", all, l.Cur)
 	}
 }
@@ -148,7 +148,7 @@ func TestListenersCount(t *testing.T) {
 	}
 	defer func() { _ = ln.Close() }()
 	openOf := func(k Kind) int {
-		open, _ := process()[k].Taken(netip.Prefix{})
+		open, _ := process()[k].InUse(netip.Prefix{})
 		return open
 	}
 	open := func() int { return openOf(Peers) }

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// LeastToken is how many characters a token has at least.
-const LeastToken = 16
+// MinTokenLength is how many characters a token has at least.
+const MinTokenLength = 16
 
 // TokenFile has the tokens of a file. It is safe for concurrent use.
 type TokenFile struct {
 	path string
 	now  func() time.Time
 
-	mu     sync.Mutex
-	looked time.Time
-	text   string
-	tokens []string
-	failed error
+	mu        sync.Mutex
+	checkedAt time.Time
+	text      string
+	tokens    []string
+	failed    error
 }
 
 // OpenTokens reads a file of tokens; an empty path is no file, and nil.
@@ -72,7 +72,7 @@ func (f *TokenFile) Err() error {
 func (f *TokenFile) current() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.now().Sub(f.looked) >= fresh {
+	if f.now().Sub(f.checkedAt) >= cacheTime {
 		f.refresh()
 	}
 	return f.tokens
@@ -80,7 +80,7 @@ func (f *TokenFile) current() []string {
 
 // refresh reads the file; what cannot be read leaves what there is.
 func (f *TokenFile) refresh() {
-	f.looked = f.now()
+	f.checkedAt = f.now()
 	text, err := os.ReadFile(f.path)
 	if err == nil && f.tokens != nil && string(text) == f.text {
 		f.failed = nil
@@ -105,8 +105,8 @@ func parseTokens(text string) ([]string, error) {
 		if line == "" {
 			continue
 		}
-		if len(line) < LeastToken || strings.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return nil, fmt.Errorf("line %d must be one token of at least %d letters, digits and signs without spaces, such as the output of 'openssl rand -hex 32'", i+1, LeastToken)
+		if len(line) < MinTokenLength || strings.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return nil, fmt.Errorf("line %d must be one token of at least %d letters, digits and signs without spaces, such as the output of 'openssl rand -hex 32'", i+1, MinTokenLength)
 		}
 		all = append(all, line)
 	}

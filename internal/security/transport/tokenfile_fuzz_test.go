@@ -15,7 +15,7 @@ func FuzzTokenFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		all, err := parseTokens(text)
 		if err != nil {
-			if strings.TrimSpace(text) != "" && len(strings.TrimSpace(text)) >= LeastToken && strings.Contains(err.Error(), strings.TrimSpace(text)) {
+			if strings.TrimSpace(text) != "" && len(strings.TrimSpace(text)) >= MinTokenLength && strings.Contains(err.Error(), strings.TrimSpace(text)) {
 				t.Errorf("%q: the refusal tells it: %v", text, err)
 			}
 			return
@@ -25,7 +25,7 @@ func FuzzTokenFile(f *testing.F) {
 		}
 		lines := strings.Split(text, "\n")
 		for _, token := range all {
-			if len(token) < LeastToken || !slices.ContainsFunc(lines, func(l string) bool { return strings.TrimSpace(l) == token }) {
+			if len(token) < MinTokenLength || !slices.ContainsFunc(lines, func(l string) bool { return strings.TrimSpace(l) == token }) {
 				t.Errorf("%q has token %q", text, token)
 			}
 			if strings.IndexFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) >= 0 {

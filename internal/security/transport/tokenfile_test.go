@@ -40,12 +40,12 @@ func TestFollow(t *testing.T) {
 	now := time.Now()
 	f.now = func() time.Time { return now }
 	write(t, path, second)
-	now = now.Add(fresh - time.Millisecond)
-	f.looked = now.Add(time.Millisecond - fresh)
+	now = now.Add(cacheTime - time.Millisecond)
+	f.checkedAt = now.Add(time.Millisecond - cacheTime)
 	if f.Show() != first {
 		t.Error("the file was read again at once")
 	}
-	now = now.Add(fresh)
+	now = now.Add(cacheTime)
 	if f.Show() != second || f.Accepts(first) || !f.Accepts(second) || f.Err() != nil {
 		t.Errorf("a second later it shows %q, error %v", f.Show(), f.Err())
 	}
@@ -55,19 +55,19 @@ func TestFollow(t *testing.T) {
 		}
 	}} {
 		spoil()
-		now = now.Add(fresh)
+		now = now.Add(cacheTime)
 		if f.Show() != second || !f.Accepts(second) || f.Err() == nil || !strings.Contains(f.Err().Error(), path) {
 			t.Errorf("a file that cannot be used: it shows %q, error %v", f.Show(), f.Err())
 		}
 	}
 	for _, text := range []string{second, first} { // as it was, and another
 		write(t, path, "short")
-		now = now.Add(fresh)
+		now = now.Add(cacheTime)
 		if f.Err() == nil {
 			t.Error("a file that cannot be used is no trouble")
 		}
 		write(t, path, text)
-		now = now.Add(fresh)
+		now = now.Add(cacheTime)
 		if f.Err() != nil || f.Show() != text {
 			t.Errorf("the file is back: it shows %q, error %v", f.Show(), f.Err())
 		}

@@ -52,7 +52,7 @@ func Listen(ctx context.Context, addr string, server *tls.Config, log *slog.Logg
 func ListenAs(ctx context.Context, k Kind, addr string, server *tls.Config, log *slog.Logger) (net.Listener, error) {
 	var lc net.ListenConfig
 	if k == Peers {
-		lc.Control = unackedWithin(peerUnacked)
+		lc.Control = unackedWithin(peerUnackedTimeout)
 	}
 	ln, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -65,11 +65,11 @@ func ListenAs(ctx context.Context, k Kind, addr string, server *tls.Config, log 
 	return tls.NewListener(ln, server), nil
 }
 
-// peerUnacked is how long the client of a Peers connection may leave data unacknowledged.
+// peerUnackedTimeout is how long the client of a Peers connection may leave data unacknowledged.
 // Etcd writes raft's messages to such connections without a limit. After a partition TCP
 // would send them again only seconds to minutes later, as its timeout doubles each time.
 // Once the connection has failed etcd sends each message by a new one.
-const peerUnacked = 2 * time.Second
+const peerUnackedTimeout = 2 * time.Second
 
 // unackedWithin sets TCP_USER_TIMEOUT (RFC 5482), which accepted connections inherit.
 func unackedWithin(d time.Duration) func(_, _ string, c syscall.RawConn) error {

@@ -45,7 +45,7 @@ type Config struct {
 // Client is a store.Store on Consul.
 type Client struct {
 	engine.Engine
-	apis      []*api.Client // one for each endpoint
+	clients   []*api.Client // one for each endpoint
 	at        atomic.Int32  // the one that answered last
 	transport *http.Transport
 	urls      []string // of the endpoints
@@ -55,7 +55,7 @@ type Client struct {
 	log       *slog.Logger
 	agent     bool
 	denied    atomic.Bool // the last write, by access control
-	scouting  atomic.Bool // one of the mirrors waits for scout only
+	scanning  atomic.Bool // one of the mirrors waits for scout only
 	refused   waiting.Changes
 	one       store.OneStore
 	life      context.Context // until Close
@@ -88,14 +88,14 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.transport = transport.Pool(cfg.TLS, 16, c.timeout) // each mirror waits on a connection of its own
 	for _, ep := range endpoints {
-		a, err := api.NewClient(&api.Config{Address: ep, HttpClient: &http.Client{Transport: shown{c.transport, cfg.Token}}})
+		a, err := api.NewClient(&api.Config{Address: ep, HttpClient: &http.Client{Transport: tokenTransport{c.transport, cfg.Token}}})
 		if err != nil {
 			return nil, fmt.Errorf("open Consul client: %w", err)
 		}
-		c.apis = append(c.apis, a)
+		c.clients = append(c.clients, a)
 	}
 	c.Backend = c
-	c.one = store.OneStore{Name: "Consul", Flag: form.Flag, Count: func() int { return len(c.urls) }, Ask: c.tell}
+	c.one = store.OneStore{Name: "Consul", Flag: form.Flag, Count: func() int { return len(c.urls) }, Ask: c.identify}
 	c.life, c.end = context.WithCancel(context.Background())
 	if cfg.Reap {
 		c.reaping.Go(func() { c.reap(c.life) })
@@ -103,13 +103,13 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// shown has requests show the token as it is now.
-type shown struct {
+// tokenTransport has requests show the token as it is now.
+type tokenTransport struct {
 	*http.Transport
 	token func() string
 }
 
-func (s shown) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if s.token != nil {
 		r = r.Clone(r.Context()) // which is not to be changed
 		r.Header.Set("X-Consul-Token", s.token())
@@ -132,9 +132,9 @@ func (c *Client) Collectors() []prometheus.Collector { return c.requests.Collect
 // tooLarge is how Consul says that a transaction, or a value in one, is.
 var tooLarge = regexp.MustCompile(`Request body(\(\d+ bytes\))? too large|Value for key .* is too large`)
 
-// leaderless tells whether Consul has refused a request because it had no leader to give
+// hasNoLeader tells whether Consul has refused a request because it had no leader to give
 // it to, so that nothing of it was done. Of a transaction that comes as text only.
-func leaderless(err error) bool {
+func hasNoLeader(err error) bool {
 	return strings.Contains(err.Error(), "No cluster leader") || strings.Contains(err.Error(), "rpc error getting client")
 }
 
@@ -143,7 +143,7 @@ func leaderless(err error) bool {
 // for one, as etcd's client does, but no longer than for an answer.
 func ask[T any](ctx context.Context, c *Client, timeout time.Duration, do func(context.Context, *api.Client) (T, error)) (T, error) {
 	var out T
-	err := c.one.May(ctx, c.life)
+	err := c.one.Check(ctx, c.life)
 	if err != nil {
 		return out, c.failed(ctx, err)
 	}
@@ -152,21 +152,21 @@ func ask[T any](ctx context.Context, c *Client, timeout time.Duration, do func(c
 	first := int(c.at.Load())
 	begun := time.Now()
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 20 * time.Millisecond, Max: 200 * time.Millisecond, Jitter: 0.5})
-	for i := 0; i < len(c.apis); i++ {
-		n := (first + i) % len(c.apis)
-		if out, err = do(rctx, c.apis[n]); err == nil {
+	for i := 0; i < len(c.clients); i++ {
+		n := (first + i) % len(c.clients)
+		if out, err = do(rctx, c.clients[n]); err == nil {
 			if c.at.Swap(int32(n)) != int32(n) {
-				c.one.Again()
+				c.one.Invalidate()
 			}
 			return out, nil
 		}
-		if leaderless(err) && time.Since(begun) < c.timeout && retry.Pause(rctx) == nil {
+		if hasNoLeader(err) && time.Since(begun) < c.timeout && retry.Pause(rctx) == nil {
 			first, i = n+1, -1
 			continue
 		}
 		// Only what was not sent may be sent again.
 		if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "dial" {
-			c.at.CompareAndSwap(int32(n), int32((n+1)%len(c.apis)))
+			c.at.CompareAndSwap(int32(n), int32((n+1)%len(c.clients)))
 			break
 		}
 	}
@@ -203,7 +203,7 @@ func (c *Client) failed(ctx context.Context, err error) error {
 func (c *Client) forbidden(said string) error {
 	if c.agent {
 		return model.Errorf(model.ErrUnavailable, "Consul at %s refuses the token (%s): allow it to read keys that begin with %soper/, service/ and state/, and with %sjournal/",
-			c.endpoints, strings.TrimSpace(said), consulKey(store.Root), own)
+			c.endpoints, strings.TrimSpace(said), consulKey(store.Root), ownPrefix)
 	}
 	return model.Errorf(model.ErrUnavailable, "Consul at %s refuses the token (%s): allow it to write keys that begin with %s",
 		c.endpoints, strings.TrimSpace(said), consulKey(strings.TrimSuffix(store.Root, "/")))

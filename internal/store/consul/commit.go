@@ -204,7 +204,7 @@ func (c *Client) translate(commit store.Commit, mods map[string]store.Revision) 
 		if !held[lease] {
 			held[lease] = true
 			w.leases = append(w.leases, len(w.ops))
-			w.add(&api.KVTxnOp{Verb: api.KVGet, Key: beatKey(lease)})
+			w.add(&api.KVTxnOp{Verb: api.KVGet, Key: heartbeatKey(lease)})
 		}
 	}
 	return w, nil

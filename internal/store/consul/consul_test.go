@@ -81,7 +81,7 @@ func ready(t testing.TB, c *Client) {
 // empty deletes all that a server keeps, as an operator would.
 func empty(t testing.TB, c *Client) {
 	t.Helper()
-	if _, err := c.apis[0].KV().DeleteTree("", nil); err != nil {
+	if _, err := c.clients[0].KV().DeleteTree("", nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -118,7 +118,7 @@ func TestConformance(t *testing.T) {
 // backup saves what a server has, and returns what restores it.
 func backup(t testing.TB, c *Client) (restore func()) {
 	t.Helper()
-	snap, _, err := c.apis[0].Snapshot().Save(nil)
+	snap, _, err := c.clients[0].Snapshot().Save(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func backup(t testing.TB, c *Client) (restore func()) {
 	}
 	return func() {
 		t.Helper()
-		if err := c.apis[0].Snapshot().Restore(nil, bytes.NewReader(saved)); err != nil {
+		if err := c.clients[0].Snapshot().Restore(nil, bytes.NewReader(saved)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -137,7 +137,7 @@ func backup(t testing.TB, c *Client) (restore func()) {
 // skip makes the journal forget all but the newest commit.
 func skip(t testing.TB, c *Client) {
 	t.Helper()
-	if _, err := c.apis[0].KV().DeleteTree(own+"journal/", nil); err != nil {
+	if _, err := c.clients[0].KV().DeleteTree(ownPrefix+"journal/", nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -33,9 +33,9 @@ func (e entry) slot() []string {
 	return []string{slotKey(e.N)}
 }
 
-// lacks reports whether a commit is missing in the history of a view that was read with the
+// isMissing reports whether a commit is missing in the history of a view that was read with the
 // commit's slot. When the ring has gone round since, this is unknown, and it returns false.
-func (v view) lacks(known entry) bool {
+func (v view) isMissing(known entry) bool {
 	switch {
 	case known.N == 0:
 		return false
@@ -56,5 +56,5 @@ func (v view) lacks(known entry) bool {
 func (c *Client) Older(ctx context.Context, place string) (bool, error) {
 	known := parsePlace(place)
 	v, err := c.read(ctx, nil, known.slot())
-	return err == nil && v.lacks(known), err
+	return err == nil && v.isMissing(known), err
 }

@@ -50,7 +50,7 @@ func TestLacks(t *testing.T) {
 		if tt.slot != nil {
 			v.pairs[slotKey(tt.known.N)] = &api.KVPair{Key: slotKey(tt.known.N), Value: tt.slot}
 		}
-		if got := v.lacks(tt.known); got != tt.want {
+		if got := v.isMissing(tt.known); got != tt.want {
 			t.Errorf("%s: %t", tt.name, got)
 		}
 	}

@@ -29,7 +29,7 @@ type entry struct {
 	mod   store.Revision
 }
 
-func slotKey(n uint64) string { return fmt.Sprintf("%sjournal/%04x", own, n%slots) }
+func slotKey(n uint64) string { return fmt.Sprintf("%sjournal/%04x", ownPrefix, n%slots) }
 
 // touches tells whether a commit may have changed a key.
 func (e entry) touches(key string) bool {

@@ -14,7 +14,7 @@ import (
 // Where our keys are. Consul's do not begin with a slash. What is this package's
 // own lies beside the cluster's state, under a prefix that begins alike, so that one
 // rule of access control is enough.
-const own = "contiv.io.consul/"
+const ownPrefix = "contiv.io.consul/"
 
 func consulKey(key string) string { return strings.TrimPrefix(key, "/") }
 

@@ -24,19 +24,19 @@ import (
 // holder's clock starts before it writes its beat and a watcher's clock after, so the
 // holder learns of the end first.
 const (
-	leases     = own + "lease/"
+	leases     = ownPrefix + "lease/"
 	leaseShift = 40 // bits of a key's flags that are not its lease's
 	leaseBits  = 64 - leaseShift
 )
 
 // How often leases are looked at, and how often one is refreshed in its time.
 const (
-	reapEvery = 250 * time.Millisecond
-	beats     = 4
+	reapEvery        = 250 * time.Millisecond
+	heartbeatsPerTTL = 4
 )
 
 func leaseDir(lease uint64) string               { return fmt.Sprintf("%s%06x/", leases, lease) }
-func beatKey(lease uint64) string                { return leaseDir(lease) + "beat" }
+func heartbeatKey(lease uint64) string           { return leaseDir(lease) + "beat" }
 func markKey(lease uint64, theirs string) string { return leaseDir(lease) + "key/" + theirs }
 
 // parseLease reads what leaseID wrote; "" is none, 0.
@@ -53,8 +53,8 @@ func parseLease(id string) (uint64, error) {
 
 func leaseID(lease uint64) string { return strconv.FormatUint(lease, 16) }
 
-// beat is the value of a beat.
-type beat struct {
+// heartbeat is the value of a beat.
+type heartbeat struct {
 	TTL time.Duration `json:"ttl"` // nanoseconds
 	N   uint64        `json:"n"`   // counts beats: an equal value would be no write
 }
@@ -68,19 +68,19 @@ func (c *Client) GrantLease(ctx context.Context, ttl time.Duration) (string, err
 func (c *Client) grant(ctx context.Context, ttl time.Duration) (lease uint64, mod store.Revision, err error) {
 	for {
 		lease = 1 + rand.Uint64N(1<<leaseBits-1)
-		if mod, err = c.beat(ctx, lease, 0, beat{TTL: ttl}); err != nil || mod != 0 {
+		if mod, err = c.writeHeartbeat(ctx, lease, 0, heartbeat{TTL: ttl}); err != nil || mod != 0 {
 			return lease, mod, err
 		}
 	}
 }
 
-// beat writes a beat over the one before; 0 = that is not there any more.
-func (c *Client) beat(ctx context.Context, lease uint64, before store.Revision, b beat) (store.Revision, error) {
+// heartbeat writes a beat over the one before; 0 = that is not there any more.
+func (c *Client) writeHeartbeat(ctx context.Context, lease uint64, before store.Revision, b heartbeat) (store.Revision, error) {
 	text, err := json.Marshal(b)
 	if err != nil {
 		return 0, err
 	}
-	done, err := c.transact(ctx, store.OpLease, api.TxnOps{{KV: &api.KVTxnOp{Verb: api.KVCAS, Key: beatKey(lease), Value: text, Index: uint64(before)}}})
+	done, err := c.transact(ctx, store.OpLease, api.TxnOps{{KV: &api.KVTxnOp{Verb: api.KVCAS, Key: heartbeatKey(lease), Value: text, Index: uint64(before)}}})
 	if err != nil || len(done.Errors) > 0 {
 		return 0, err
 	}
@@ -122,7 +122,7 @@ func (s *session) Done() <-chan struct{} { return s.done }
 
 // keep refreshes the lease until it is lost or ctx ends.
 func (s *session) keep(ctx context.Context, ttl time.Duration, began time.Time, mod store.Revision) {
-	pause := ttl / beats
+	pause := ttl / heartbeatsPerTTL
 	for n := uint64(1); ; n++ {
 		if err := waiting.Pause(ctx, pause); err != nil {
 			return
@@ -133,33 +133,33 @@ func (s *session) keep(ctx context.Context, ttl time.Duration, began time.Time, 
 			return
 		}
 		bctx, cancel := context.WithTimeout(ctx, left)
-		next, err := s.client.beat(bctx, s.lease, mod, beat{TTL: ttl, N: n})
+		next, err := s.client.writeHeartbeat(bctx, s.lease, mod, heartbeat{TTL: ttl, N: n})
 		cancel()
 		switch {
 		case err != nil:
 			// It may have been written all the same: then the next one fails, unless this is known.
-			if seen, ok := s.own(ctx, left, n); ok {
+			if seen, ok := s.ownsHeartbeat(ctx, left, n); ok {
 				began, mod = begin, seen
 			}
-			pause = min(ttl/(4*beats), left)
+			pause = min(ttl/(4*heartbeatsPerTTL), left)
 		case next == 0:
 			return
 		default:
-			began, mod, pause = begin, next, ttl/beats
+			began, mod, pause = begin, next, ttl/heartbeatsPerTTL
 		}
 	}
 }
 
-// own looks whether beat n was written, which had no answer.
-func (s *session) own(ctx context.Context, within time.Duration, n uint64) (store.Revision, bool) {
+// ownPrefix looks whether beat n was written, which had no answer.
+func (s *session) ownsHeartbeat(ctx context.Context, within time.Duration, n uint64) (store.Revision, bool) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	v, err := s.client.read(ctx, []string{beatKey(s.lease)}, nil)
-	if err != nil || v.pairs[beatKey(s.lease)] == nil {
+	v, err := s.client.read(ctx, []string{heartbeatKey(s.lease)}, nil)
+	if err != nil || v.pairs[heartbeatKey(s.lease)] == nil {
 		return 0, false
 	}
-	p := v.pairs[beatKey(s.lease)]
-	var b beat
+	p := v.pairs[heartbeatKey(s.lease)]
+	var b heartbeat
 	if json.Unmarshal(p.Value, &b) != nil || b.N != n {
 		return 0, false
 	}
@@ -196,7 +196,7 @@ func (c *Client) expire(ctx context.Context, lease uint64, seen store.Revision) 
 		if err != nil {
 			return false, err
 		}
-		now := v.kv(beatKey(lease)).Mod
+		now := v.kv(heartbeatKey(lease)).Mod
 		if now == 0 {
 			return true, nil
 		}
@@ -220,7 +220,7 @@ func (c *Client) expire(ctx context.Context, lease uint64, seen store.Revision) 
 			continue // a key may have been put meanwhile
 		}
 		var w change
-		w.add(check(beatKey(lease), now))
+		w.add(check(heartbeatKey(lease), now))
 		for _, key := range some {
 			if p := held.pairs[key]; p != nil && p.Flags>>leaseShift == lease {
 				w.add(&api.KVTxnOp{Verb: api.KVDeleteCAS, Key: key, Index: p.ModifyIndex})
@@ -266,7 +266,7 @@ func (c *Client) reap(ctx context.Context) {
 		for _, p := range pairs {
 			name, ok := strings.CutSuffix(strings.TrimPrefix(p.Key, leases), "/beat")
 			lease, err := parseLease(name)
-			var b beat
+			var b heartbeat
 			if !ok || err != nil || json.Unmarshal(p.Value, &b) != nil {
 				continue
 			}

@@ -88,7 +88,7 @@ func TestRightsTakenAway(t *testing.T) {
 	if _, err := root.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.StoreIdentityKey, []byte("{}"), nil); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	acl := root.apis[0].ACL()
+	acl := root.clients[0].ACL()
 	policy := api.ACLPolicy{Name: "reads", Rules: `key_prefix "" { policy = "read" }`}
 	may := func(rules string) {
 		t.Helper()

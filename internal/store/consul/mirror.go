@@ -15,12 +15,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// wait is how long Consul is asked to hold an answer back while nothing happens.
-const wait = 20 * time.Second
+// watchWait is how long Consul is asked to hold an answer back while nothing happens.
+const watchWait = 20 * time.Second
 
-// scout is the same of one mirror of each client: Consul judges a token when it is asked,
+// scanWait is the same of one mirror of each client: Consul judges a token when it is asked,
 // so rights that were taken away show with the next question. The others then ask, too.
-const scout = 5 * time.Second
+const scanWait = 5 * time.Second
 
 // Mirror implements store.Store: list in one transaction, then wait for the commit
 // key to change, and read what the journal says has changed.
@@ -59,7 +59,7 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 	for _, prefix := range m.state.Prefixes() {
 		kvs = append(kvs, v.under(consulKey(prefix))...)
 	}
-	m.state.Reach(v.head.place(), v.lacks(known))
+	m.state.SetPlace(v.head.place(), v.isMissing(known))
 	if b, deliver := m.state.Relist(kvs, v.revision(), v.kv(consulKey(store.StoreIdentityKey))); deliver {
 		if err := m.fn(b); err != nil {
 			return false, nil, err
@@ -84,7 +84,7 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 			return stopped(err)
 		}
 		head = to
-		m.state.Reach(head.place(), false)
+		m.state.SetPlace(head.place(), false)
 		if b, deliver := m.state.Commit(kvs, to.mod); deliver {
 			if err := m.fn(b); err != nil {
 				return following, nil, err
@@ -166,10 +166,10 @@ func (c *Client) await(ctx context.Context, index uint64) (entry, uint64, error)
 		pair *api.KVPair
 		at   uint64
 	}
-	held := wait
-	if c.scouting.CompareAndSwap(false, true) {
-		defer c.scouting.Store(false)
-		held = scout
+	held := watchWait
+	if c.scanning.CompareAndSwap(false, true) {
+		defer c.scanning.Store(false)
+		held = scanWait
 	}
 	// Consul adds up to a sixteenth of the time.
 	a, err := ask(ctx, c, held+held/16+c.timeout, func(ctx context.Context, a *api.Client) (answer, error) {
@@ -190,7 +190,7 @@ func (c *Client) await(ctx context.Context, index uint64) (entry, uint64, error)
 			pair, meta, err = a.KV().Get(consulKey(store.CommitKey), new(api.QueryOptions).WithContext(ctx))
 		}
 		if said, ok := errors.AsType[api.StatusError](err); ok && said.Code == http.StatusForbidden {
-			c.refused.Tell()
+			c.refused.Notify()
 		}
 		if err != nil {
 			return answer{}, err

@@ -37,11 +37,11 @@ func TestLeastPrivilege(t *testing.T) {
 		if !ok || !end {
 			t.Fatalf("the page has no rules of %s", name)
 		}
-		p, _, err := root.apis[0].ACL().PolicyCreate(&api.ACLPolicy{Name: name, Rules: rules}, nil)
+		p, _, err := root.clients[0].ACL().PolicyCreate(&api.ACLPolicy{Name: name, Rules: rules}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		token, _, err := root.apis[0].ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: p.ID}}}, nil)
+		token, _, err := root.clients[0].ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: p.ID}}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,8 +125,8 @@ func TestLeastPrivilege(t *testing.T) {
 	if kv, err := agent.Get(t.Context(), secret); err == nil && kv.Exists() {
 		t.Errorf("an agent reads the token %q", kv.Value)
 	}
-	for _, key := range []string{"", consulKey(store.Root), own} {
-		all, _, err := agent.apis[0].KV().List(key, nil)
+	for _, key := range []string{"", consulKey(store.Root), ownPrefix} {
+		all, _, err := agent.clients[0].KV().List(key, nil)
 		for _, p := range all {
 			if err == nil && p.Key == consulKey(secret) {
 				t.Errorf("an agent lists %q, which has %s", key, p.Key)
@@ -149,18 +149,18 @@ func TestLeastPrivilege(t *testing.T) {
 		if err := write(agent, "3", key); err == nil {
 			t.Errorf("an agent writes %s", key)
 		}
-		if _, err := agent.apis[0].KV().Put(&api.KVPair{Key: consulKey(key)}, nil); err == nil {
+		if _, err := agent.clients[0].KV().Put(&api.KVPair{Key: consulKey(key)}, nil); err == nil {
 			t.Errorf("an agent writes %s by itself", key)
 		}
 	}
-	if _, err := agent.apis[0].KV().DeleteTree(consulKey(store.Root), nil); err == nil {
+	if _, err := agent.clients[0].KV().DeleteTree(consulKey(store.Root), nil); err == nil {
 		t.Error("an agent deletes all")
 	}
 	for who, c := range map[string]*Client{"netmaster": master, "an agent": agent} {
-		if _, err := c.apis[0].KV().Put(&api.KVPair{Key: "other/x"}, nil); err == nil {
+		if _, err := c.clients[0].KV().Put(&api.KVPair{Key: "other/x"}, nil); err == nil {
 			t.Errorf("%s writes elsewhere", who)
 		}
-		if _, _, err := c.apis[0].ACL().TokenCreate(&api.ACLToken{}, nil); err == nil {
+		if _, _, err := c.clients[0].ACL().TokenCreate(&api.ACLToken{}, nil); err == nil {
 			t.Errorf("%s makes a token", who)
 		}
 	}

@@ -21,9 +21,9 @@ var _ store.Inspectable = (*Client)(nil)
 // Servers implements store.Inspectable: it asks each endpoint who leads, and its
 // version if the token may know. Consul tells neither size nor quota.
 func (c *Client) Servers(ctx context.Context) []store.Server {
-	out := make([]store.Server, len(c.apis))
+	out := make([]store.Server, len(c.clients))
 	var asking sync.WaitGroup
-	for i, a := range c.apis {
+	for i, a := range c.clients {
 		asking.Go(func() { out[i] = c.server(ctx, a, c.urls[i]) })
 	}
 	asking.Wait()
@@ -58,13 +58,13 @@ func (c *Client) server(ctx context.Context, a *api.Client, at string) store.Ser
 	return s
 }
 
-// tell asks all endpoints which store they have: Consul has no id of its cluster.
-func (c *Client) tell(ctx context.Context, _ bool) []store.Told {
+// identify asks all endpoints which store they have: Consul has no id of its cluster.
+func (c *Client) identify(ctx context.Context, _ bool) []store.EndpointReport {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	all := make([]store.Told, len(c.apis))
+	all := make([]store.EndpointReport, len(c.clients))
 	var asking sync.WaitGroup
-	for i, a := range c.apis {
+	for i, a := range c.clients {
 		asking.Go(func() {
 			key := consulKey(store.StoreIdentityKey)
 			p, _, err := a.KV().Get(key, (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx))
@@ -75,11 +75,11 @@ func (c *Client) tell(ctx context.Context, _ bool) []store.Told {
 			if p != nil {
 				v.pairs = map[string]*api.KVPair{key: p}
 			}
-			all[i] = store.Told{Endpoint: c.urls[i], Read: true, Identity: v.kv(key)}
+			all[i] = store.EndpointReport{Endpoint: c.urls[i], Read: true, Identity: v.kv(key)}
 		})
 	}
 	asking.Wait()
-	return slices.DeleteFunc(all, func(t store.Told) bool { return !t.Read })
+	return slices.DeleteFunc(all, func(t store.EndpointReport) bool { return !t.Read })
 }
 
 // Addresses are where Consul answers, as host:port, sorted: the endpoints that the

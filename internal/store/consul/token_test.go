@@ -25,11 +25,11 @@ func TestToken(t *testing.T) {
 	}
 	root := with("11111111-2222-3333-4444-555555555555")
 	ready(t, root)
-	policy, _, err := root.apis[0].ACL().PolicyCreate(&api.ACLPolicy{Name: "contiv", Rules: `key_prefix "contiv.io" { policy = "write" }`}, nil)
+	policy, _, err := root.clients[0].ACL().PolicyCreate(&api.ACLPolicy{Name: "contiv", Rules: `key_prefix "contiv.io" { policy = "write" }`}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := root.apis[0].ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
+	token, _, err := root.clients[0].ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

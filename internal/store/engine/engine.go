@@ -14,12 +14,12 @@ import (
 
 // Bounds of Update's retries.
 const (
-	maxAttempts   = 48 // runs of fn that may end in a conflict
-	claimAfter    = 3  // conflicts over one scope before it is claimed
-	claimTTL      = 5 * time.Second
-	claimPatience = 3 * claimTTL // longest wait for the claims of others
-	firstBackOff  = time.Millisecond
-	lastBackOff   = 64 * time.Millisecond
+	maxAttempts        = 48 // runs of fn that may end in a conflict
+	reserveAfter       = 3  // conflicts over one scope before it is claimed
+	reservationTTL     = 5 * time.Second
+	reservationTimeout = 3 * reservationTTL // longest wait for the claims of others
+	firstBackOff       = time.Millisecond
+	lastBackOff        = 64 * time.Millisecond
 )
 
 // Engine runs Update over a Backend: snapshot reads, optimistic commit,
@@ -51,7 +51,7 @@ func (e Engine) UpdateCached(ctx context.Context, near store.CachedReader, fn fu
 func (e Engine) UpdateFresh(ctx context.Context, near store.CachedReader, last store.Revision, fn func(store.Tx) error) (store.Revision, error) {
 	u := update{Engine: e, retry: newRetry(), cache: near, fresh: last, scopeConflicts: map[string]int{}}
 	rev, err := u.run(ctx, fn)
-	if len(u.claims) > 0 {
+	if len(u.reservations) > 0 {
 		u.release(ctx)
 	}
 	return rev, err
@@ -81,7 +81,7 @@ type update struct {
 	attempts       int
 	retry          *waiting.Retry // after conflicts, but for the first
 	scopeConflicts map[string]int
-	claims         map[string]store.Revision // held: scope -> create revision of the claim
+	reservations   map[string]store.Revision // held: scope -> create revision of the claim
 	claimed        time.Time
 	waited         time.Duration // for the claims of others
 }
@@ -103,13 +103,13 @@ func (u *update) run(ctx context.Context, fn func(store.Tx) error) (store.Revisi
 			return 0, t.err
 		case t.stale:
 			// Others wrote while it read, perhaps into what it lists.
-			if lost, err := u.lost(ctx, t, func(string) bool { return true }); err != nil {
+			if lost, err := u.countConflicts(ctx, t, func(string) bool { return true }); err != nil {
 				return 0, err
 			} else if lost {
 				seed = snapshot{}
 				continue
 			}
-			if seed, err = u.again(ctx, snapshot{}); err != nil {
+			if seed, err = u.backOff(ctx, snapshot{}); err != nil {
 				return 0, err
 			}
 			continue
@@ -120,7 +120,7 @@ func (u *update) run(ctx context.Context, fn func(store.Tx) error) (store.Revisi
 		case t.writesNothing():
 			return u.CommitRevision(ctx)
 		}
-		c, err := t.commit(u.claims)
+		c, err := t.commit(u.reservations)
 		if err != nil {
 			return 0, err
 		}
@@ -152,7 +152,7 @@ func (u *update) conflict(ctx context.Context, t *txn, c store.Commit, out store
 	}
 	var foreign []string
 	for scope := range t.touched {
-		if _, own := u.claims[scope]; !own && failed[claimKey(scope)] {
+		if _, own := u.reservations[scope]; !own && failed[reservationKey(scope)] {
 			foreign = append(foreign, scope)
 		}
 	}
@@ -162,30 +162,30 @@ func (u *update) conflict(ctx context.Context, t *txn, c store.Commit, out store
 		u.release(ctx)
 		return snapshot{}, u.await(ctx, foreign)
 	}
-	claimed, err := u.lost(ctx, t, func(scope string) bool { return failed[genKey(scope)] })
+	claimed, err := u.countConflicts(ctx, t, func(scope string) bool { return failed[genKey(scope)] })
 	if claimed || err != nil {
 		return snapshot{}, err
 	}
-	return u.again(ctx, snapshot{at: out.Revision, kvs: out.Actual})
+	return u.backOff(ctx, snapshot{at: out.Revision, kvs: out.Actual})
 }
 
-// lost counts that others were faster in the scopes that t observes and that
+// countConflicts counts that others were faster in the scopes that t observes and that
 // changed, and claims all that it observes when that has happened too often.
-func (u *update) lost(ctx context.Context, t *txn, changed func(scope string) bool) (claimed bool, err error) {
-	if time.Since(u.claimed) > claimTTL {
-		u.claims = nil // they have expired
+func (u *update) countConflicts(ctx context.Context, t *txn, changed func(scope string) bool) (claimed bool, err error) {
+	if time.Since(u.claimed) > reservationTTL {
+		u.reservations = nil // they have expired
 	}
 	claim := false
 	for scope := range t.observed {
 		if changed(scope) {
 			u.scopeConflicts[scope]++
 		}
-		claim = claim || u.scopeConflicts[scope] >= claimAfter
+		claim = claim || u.scopeConflicts[scope] >= reserveAfter
 	}
-	if !claim || len(u.claims) > 0 {
+	if !claim || len(u.reservations) > 0 {
 		return false, nil
 	}
-	if err := u.claim(ctx, t); err != nil {
+	if err := u.reserveScopes(ctx, t); err != nil {
 		return false, err
 	}
 	u.attempts++
@@ -201,9 +201,9 @@ func actual(c store.Commit, out store.Outcome, key string) store.KV {
 	return store.KV{}
 }
 
-// again counts a conflict and backs off. The first retry comes at once, from
+// backOff counts a conflict and backs off. The first retry comes at once, from
 // what the failed commit told; later ones sleep and read afresh.
-func (u *update) again(ctx context.Context, seed snapshot) (snapshot, error) {
+func (u *update) backOff(ctx context.Context, seed snapshot) (snapshot, error) {
 	u.attempts++
 	if err := u.exhausted(); err != nil {
 		return snapshot{}, err
@@ -221,11 +221,11 @@ func (u *update) exhausted() error {
 	return model.Errorf(model.ErrConflict, "others kept changing the same objects during %d attempts; try again", u.attempts)
 }
 
-// claim makes the writers of the observed scopes wait, until this Update ends
-// or claimTTL has passed. Safety does not depend on it: the generations are
+// reserveScopes makes the writers of the observed scopes wait, until this Update ends
+// or reservationTTL has passed. Safety does not depend on it: the generations are
 // compared all the same.
-func (u *update) claim(ctx context.Context, t *txn) error {
-	lease, err := u.Backend.GrantLease(ctx, claimTTL)
+func (u *update) reserveScopes(ctx context.Context, t *txn) error {
+	lease, err := u.Backend.GrantLease(ctx, reservationTTL)
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
@@ -234,13 +234,13 @@ func (u *update) claim(ctx context.Context, t *txn) error {
 		var scopes []string
 		for scope := range t.observed {
 			scopes = append(scopes, scope)
-			c.Compares = append(c.Compares, store.Compare{Key: claimKey(scope)})
-			c.Puts = append(c.Puts, store.Put{Key: claimKey(scope), Lease: lease})
+			c.Compares = append(c.Compares, store.Compare{Key: reservationKey(scope)})
+			c.Puts = append(c.Puts, store.Put{Key: reservationKey(scope), Lease: lease})
 		}
 		out, err := u.Backend.Commit(ctx, c)
 		switch {
 		case errors.Is(err, store.ErrSessionLost): // we waited longer than the lease lives
-			if lease, err = u.Backend.GrantLease(ctx, claimTTL); err != nil {
+			if lease, err = u.Backend.GrantLease(ctx, reservationTTL); err != nil {
 				return fmt.Errorf("claim: %w", err)
 			}
 			continue
@@ -248,9 +248,9 @@ func (u *update) claim(ctx context.Context, t *txn) error {
 			return fmt.Errorf("claim: %w", err)
 		case out.Committed:
 			u.claimed = time.Now()
-			u.claims = make(map[string]store.Revision, len(scopes))
+			u.reservations = make(map[string]store.Revision, len(scopes))
 			for _, scope := range scopes {
-				u.claims[scope] = out.Revision
+				u.reservations[scope] = out.Revision
 			}
 			return nil
 		}
@@ -269,11 +269,11 @@ func newRetry() *waiting.Retry {
 func (u *update) await(ctx context.Context, scopes []string) error {
 	keys := make([]string, len(scopes))
 	for i, scope := range scopes {
-		keys[i] = claimKey(scope)
+		keys[i] = reservationKey(scope)
 	}
 	for retry := newRetry(); ; {
 		d := retry.Delay()
-		if u.waited += d; u.waited > claimPatience {
+		if u.waited += d; u.waited > reservationTimeout {
 			return model.Errorf(model.ErrConflict, "%s is being changed by others; try again", strings.Join(scopes, ", "))
 		}
 		if err := waiting.Pause(ctx, d); err != nil {
@@ -296,16 +296,16 @@ func (u *update) await(ctx context.Context, scopes []string) error {
 // release gives claims back, also when the caller's context has ended; what
 // fails here the lease does.
 func (u *update) release(ctx context.Context) {
-	if len(u.claims) == 0 {
+	if len(u.reservations) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTTL/2)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reservationTTL/2)
 	defer cancel()
 	var c store.Commit // they were made by one commit with one lease, so they are there, or gone, together
-	for scope, create := range u.claims {
-		c.Compares = append(c.Compares, store.Compare{Key: claimKey(scope), Create: create, ByCreate: true})
-		c.Deletes = append(c.Deletes, claimKey(scope))
+	for scope, create := range u.reservations {
+		c.Compares = append(c.Compares, store.Compare{Key: reservationKey(scope), Create: create, ByCreate: true})
+		c.Deletes = append(c.Deletes, reservationKey(scope))
 	}
 	_, _ = u.Backend.Commit(ctx, c)
-	u.claims = nil
+	u.reservations = nil
 }

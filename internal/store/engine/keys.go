@@ -13,9 +13,11 @@ const (
 	// sweptKey is put whenever generations are removed: who has observed a scope
 	// without one compares it.
 	sweptKey = store.Root + "gen-swept"
-	// claimPrefix + scope is the claim of an observer that conflicted too often.
-	claimPrefix = store.Root + "claim/"
+	// reservationPrefix + scope is the claim of an observer that conflicted too often.
+	reservationPrefix = store.Root + "claim/"
 )
 
-func genKey(scope string) string   { return genPrefix + strings.TrimPrefix(scope, store.Root) }
-func claimKey(scope string) string { return claimPrefix + strings.TrimPrefix(scope, store.Root) }
+func genKey(scope string) string { return genPrefix + strings.TrimPrefix(scope, store.Root) }
+func reservationKey(scope string) string {
+	return reservationPrefix + strings.TrimPrefix(scope, store.Root)
+}

@@ -48,7 +48,7 @@ func (t *txn) readRange(prefix string, limit int) ([]store.KV, error) {
 		if kvs, rev, err = t.b.ReadRange(t.ctx, t.from(), prefix, limit); err != nil {
 			return nil, err
 		}
-		if err := t.arrive(rev); err != nil {
+		if err := t.setSnapshot(rev); err != nil {
 			return nil, err
 		}
 	}
@@ -66,8 +66,8 @@ func (t *txn) from() store.Revision {
 	return t.at
 }
 
-// arrive enters at which revision it was read.
-func (t *txn) arrive(rev store.Revision) error {
+// setSnapshot enters at which revision it was read.
+func (t *txn) setSnapshot(rev store.Revision) error {
 	if t.at == 0 {
 		t.at = rev
 	}
@@ -94,7 +94,7 @@ func (t *txn) PrefetchScopes(limit int, scopes ...string) error {
 		keys = slices.DeleteFunc(keys, func(key string) bool { _, known := t.cache[key]; return known })
 		kvs, ranges, rev, err := t.b.ReadMany(t.ctx, t.from(), keys, some, limit)
 		if err == nil {
-			err = t.arrive(rev)
+			err = t.setSnapshot(rev)
 		}
 		if err != nil {
 			return t.fail(err)
@@ -103,7 +103,7 @@ func (t *txn) PrefetchScopes(limit int, scopes ...string) error {
 			t.cache[key] = kvs[i]
 		}
 		for i, scope := range some {
-			t.ahead = append(t.ahead, seenRange{scope, limit, ranges[i]})
+			t.prefetchedScopes = append(t.prefetchedScopes, seenRange{scope, limit, ranges[i]})
 		}
 	}
 	return nil
@@ -111,7 +111,7 @@ func (t *txn) PrefetchScopes(limit int, scopes ...string) error {
 
 // prefetched answers a range by what PrefetchScopes has read, if that is enough.
 func (t *txn) prefetched(prefix string, limit int) (kvs []store.KV, known bool) {
-	for _, r := range t.ahead {
+	for _, r := range t.prefetchedScopes {
 		whole := len(r.kvs) < r.limit
 		if !strings.HasPrefix(prefix, r.prefix) || !whole && (prefix != r.prefix || limit == 0 || limit > r.limit) {
 			continue
@@ -126,8 +126,8 @@ func (t *txn) prefetched(prefix string, limit int) (kvs []store.KV, known bool) 
 	return nil, false
 }
 
-// saw notes that fn has read a key, in case the snapshot has to move.
-func (t *txn) saw(key string) {
+// recordRead notes that fn has read a key, in case the snapshot has to move.
+func (t *txn) recordRead(key string) {
 	if t.can.Past {
 		return
 	}
@@ -174,7 +174,7 @@ func (t *txn) moveTo(rev store.Revision) error {
 			delete(t.cache, key)
 		}
 	}
-	t.ahead = nil // likewise
+	t.prefetchedScopes = nil // likewise
 	t.at = rev
 	return nil
 }

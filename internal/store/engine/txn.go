@@ -34,9 +34,9 @@ type txn struct {
 	near      store.CachedReader // nil: read from the store only
 	usedCache bool
 
-	seen   map[string]struct{} // read by fn; only without Capabilities.Past
-	ranges []seenRange         // likewise
-	ahead  []seenRange         // prefetched
+	seen             map[string]struct{} // read by fn; only without Capabilities.Past
+	ranges           []seenRange         // likewise
+	prefetchedScopes []seenRange         // prefetched
 
 	blindCreate bool  // Create may assume that a key it has not read is absent
 	stale       bool  // the snapshot was compacted away: run again
@@ -118,12 +118,12 @@ func (t *txn) read(key string) (store.KV, error) {
 	if err := t.Prefetch(key); err != nil {
 		return store.KV{}, err
 	}
-	t.saw(key)
+	t.recordRead(key)
 	return t.cache[key], nil
 }
 
-// own returns the key as this transaction has written it.
-func (t *txn) own(key string) (store.KV, bool) {
+// written returns the key as this transaction has written it.
+func (t *txn) written(key string) (store.KV, bool) {
 	if w, ok := t.writes[key]; ok {
 		if w.delete {
 			return store.KV{}, true
@@ -138,7 +138,7 @@ func (t *txn) prefixDeleted(key string) bool {
 }
 
 func (t *txn) Get(key string) (store.KV, error) {
-	if kv, ok := t.own(key); ok {
+	if kv, ok := t.written(key); ok {
 		return kv, nil
 	}
 	kv, err := t.read(key)
@@ -150,7 +150,7 @@ func (t *txn) Get(key string) (store.KV, error) {
 }
 
 func (t *txn) Peek(key string) (store.KV, error) {
-	if kv, ok := t.own(key); ok {
+	if kv, ok := t.written(key); ok {
 		return kv, nil
 	}
 	return t.read(key)
@@ -218,7 +218,7 @@ func (t *txn) Put(key string, value []byte, lease store.Session) {
 }
 
 func (t *txn) Create(key string, value []byte, lease store.Session) error {
-	kv, mine := t.own(key)
+	kv, mine := t.written(key)
 	if !mine {
 		if _, cached := t.cache[key]; !cached && t.blindCreate {
 			t.reads[key] = 0
@@ -313,7 +313,7 @@ func (t *txn) build(claims map[string]store.Revision) store.Commit {
 	for _, scope := range slices.Sorted(maps.Keys(t.touched)) {
 		c.Puts = append(c.Puts, store.Put{Key: genKey(scope)})
 		if _, own := claims[scope]; !own {
-			c.Compares = append(c.Compares, store.Compare{Key: claimKey(scope)})
+			c.Compares = append(c.Compares, store.Compare{Key: reservationKey(scope)})
 		}
 	}
 	c.Puts = append(c.Puts, store.Put{Key: store.CommitKey})

@@ -31,8 +31,8 @@ import (
 // DefaultTimeout bounds one request to etcd.
 const DefaultTimeout = 4 * time.Second
 
-// window is how many bytes etcd may send ahead of what has been read.
-const window = 8 << 20
+// requestWindow is how many bytes etcd may send ahead of what has been read.
+const requestWindow = 8 << 20
 
 // Config says which etcd to use.
 type Config struct {
@@ -41,26 +41,26 @@ type Config struct {
 	TLS       *tls.Config   // for https endpoints; nil = the system's roots
 	Logger    *slog.Logger  // required
 	Agent     bool          // it reads what agents read, and writes nothing
-	// Distrusted is the remedy where one end does not trust the other's certificate; empty
+	// UntrustedRemedy is the remedy where one end does not trust the other's certificate; empty
 	// = the error names none.
-	Distrusted string
+	UntrustedRemedy string
 }
 
 // Client is a store.Store on etcd.
 type Client struct {
 	engine.Engine
-	etcd      *clientv3.Client
-	kv        pb.KVClient    // for transactions: etcd would copy every compare three times
-	watch     pb.WatchClient // for mirrors: a stream that ends with its connection
-	requests  *store.Requests
-	endpoints string
-	timeout   time.Duration
-	log       *slog.Logger
-	agent     bool
-	denied    atomic.Bool // the last write, by access control
-	one       store.OneStore
-	health    endpointHealth
-	distrust  distrust
+	etcd         *clientv3.Client
+	kv           pb.KVClient    // for transactions: etcd would copy every compare three times
+	watch        pb.WatchClient // for mirrors: a stream that ends with its connection
+	requests     *store.Requests
+	endpoints    string
+	timeout      time.Duration
+	log          *slog.Logger
+	agent        bool
+	denied       atomic.Bool // the last write, by access control
+	one          store.OneStore
+	health       endpointHealth
+	tlsDiagnosis tlsDiagnosis
 }
 
 var (
@@ -96,7 +96,7 @@ func New(cfg Config) (*Client, error) {
 			}),
 			// Windows of a fixed size: to adapt them gRPC would ping the server with
 			// every answer, which wakes both processes once more.
-			grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
+			grpc.WithInitialWindowSize(requestWindow), grpc.WithInitialConnWindowSize(requestWindow),
 			// As etcd's client has it for its own calls.
 			grpc.WithDefaultCallOptions(grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 		},
@@ -111,11 +111,11 @@ func New(cfg Config) (*Client, error) {
 func newClient(cli *clientv3.Client, kv pb.KVClient, watch pb.WatchClient, endpoints string, cfg Config) *Client {
 	c := &Client{etcd: cli, kv: kv, watch: watch, requests: store.NewRequests(), endpoints: endpoints, timeout: cfg.Timeout, log: cfg.Logger, agent: cfg.Agent}
 	c.health.etcd, c.health.log = cli, cfg.Logger
-	c.distrust.tls, c.distrust.remedy = cfg.TLS, cfg.Distrusted
+	c.tlsDiagnosis.tls, c.tlsDiagnosis.remedy = cfg.TLS, cfg.UntrustedRemedy
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
-	c.one = store.OneStore{Name: "etcd", Flag: form.Flag, Count: func() int { return len(c.health.allEndpoints()) }, Ask: c.tell}
+	c.one = store.OneStore{Name: "etcd", Flag: form.Flag, Count: func() int { return len(c.health.allEndpoints()) }, Ask: c.identify}
 	c.Backend = c
 	return c
 }
@@ -138,15 +138,15 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// patience bounds one request while no endpoint can be connected to: whether
+// requestTimeout bounds one request while no endpoint can be connected to: whether
 // one answers shows within this time.
-const patience = time.Second
+const requestTimeout = time.Second
 
 // within bounds one request.
 func (c *Client) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := c.timeout
 	if conn := c.etcd.ActiveConnection(); conn != nil && conn.GetState() == connectivity.TransientFailure {
-		timeout = min(timeout, patience)
+		timeout = min(timeout, requestTimeout)
 	}
 	return context.WithTimeout(ctx, timeout)
 }
@@ -158,7 +158,7 @@ func request[T any](ctx context.Context, c *Client, op string, do func(context.C
 	if err := ctx.Err(); err != nil { // an etcd in this process may answer all the same
 		return none, err
 	}
-	if err := c.one.May(ctx, c.etcd.Ctx()); err != nil {
+	if err := c.one.Check(ctx, c.etcd.Ctx()); err != nil {
 		return none, err
 	}
 	rctx, cancel := c.within(ctx)
@@ -189,7 +189,7 @@ func (c *Client) failed(ctx context.Context, err error) error {
 	case errors.Is(err, rpctypes.ErrTooManyOps), errors.Is(err, rpctypes.ErrRequestTooLarge):
 		return model.Errorf(store.ErrTooLarge, "write to etcd: %w", err)
 	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded:
-		return model.Errorf(model.ErrUnavailable, "etcd at %s does not answer%s", c.endpoints, c.because())
+		return model.Errorf(model.ErrUnavailable, "etcd at %s does not answer%s", c.endpoints, c.diagnosis())
 	}
 	if why := c.refused(err); why != nil {
 		return why

@@ -19,42 +19,42 @@ import (
 // A stalled server accepts requests and does not answer. gRPC's pings find it after 13 s;
 // endpointHealth finds it after 6 s at most, and only where there is another server.
 const (
-	quietToAsk = 2 * time.Second // how long a connection may be silent before it is asked for a message
-	askToLook  = time.Second     // how long that message may take before all servers are asked
-	lookPause  = 8 * time.Second // between two rounds when all have answered: pings judge that connection
-	backPeriod = 2 * time.Second // how often stalled servers are asked
+	silenceBeforePing    = 2 * time.Second // how long a connection may be silent before it is asked for a message
+	pingTimeout          = time.Second     // how long that message may take before all servers are asked
+	stalledCheckInterval = 8 * time.Second // between two rounds when all have answered: pings judge that connection
+	recoveryInterval     = 2 * time.Second // how often stalled servers are asked
 )
 
 // endpointHealth finds servers that have stalled by the connections on which mirrors wait,
 // and keeps the client from using them until they answer. It owns the client's endpoints.
 type endpointHealth struct {
-	etcd *clientv3.Client
-	log  *slog.Logger
-	mute atomic.Bool // the server, such as etcd's gRPC proxy, has no numbers of watches
+	etcd          *clientv3.Client
+	log           *slog.Logger
+	noWatchCounts atomic.Bool // the server, such as etcd's gRPC proxy, has no numbers of watches
 
-	running sync.WaitGroup
-	looking sync.Mutex // held while all servers are asked
+	running  sync.WaitGroup
+	checking sync.Mutex // held while all servers are asked
 
-	mu     sync.Mutex
-	by     map[string]*line // by the address of the server
-	all    []string         // endpoints, of which some may be out
-	out    []string         // of them, the stalled ones: no new request goes there
-	asking bool             // a goroutine asks the stalled ones
-	looked time.Time
+	mu        sync.Mutex
+	by        map[string]*streamConn // by the address of the server
+	all       []string               // endpoints, of which some may be out
+	stalled   []string               // of them, the stalled ones: no new request goes there
+	asking    bool                   // a goroutine asks the stalled ones
+	checkedAt time.Time
 }
 
-// line is one connection with the mirrors' streams on it: what one of them hears is a
+// streamConn is one connection with the mirrors' streams on it: what one of them hears is a
 // word for all.
-type line struct {
+type streamConn struct {
 	heard   atomic.Bool
-	streams []*onLine
+	streams []*connStream
 	stop    context.CancelFunc
 }
 
-// onLine is a mirror's stream. A word is asked for by sending the request again that
+// connStream is a mirror's stream. A word is asked for by sending the request again that
 // began its one watch: etcd has a watch of that number, and says so. Asked for progress,
 // etcd would be silent until something is written after the watch began.
-type onLine struct {
+type connStream struct {
 	stream pb.Watch_WatchClient
 	again  *pb.WatchRequest
 	end    context.CancelFunc
@@ -68,15 +68,15 @@ func (h *endpointHealth) watch(stream pb.Watch_WatchClient, again *pb.WatchReque
 	if !ok || p.Addr == nil || len(h.etcd.Endpoints()) == 0 { // the embedded one
 		return func() {}, func() {}
 	}
-	addr, on := p.Addr.String(), &onLine{stream, again, end}
+	addr, on := p.Addr.String(), &connStream{stream, again, end}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.by[addr]
 	if l == nil {
 		ctx, stop := context.WithCancel(h.etcd.Ctx())
-		l = &line{stop: stop}
+		l = &streamConn{stop: stop}
 		if h.by == nil {
-			h.by = map[string]*line{}
+			h.by = map[string]*streamConn{}
 		}
 		h.by[addr] = l
 		h.running.Go(func() { h.listen(ctx, l) })
@@ -85,7 +85,7 @@ func (h *endpointHealth) watch(stream pb.Watch_WatchClient, again *pb.WatchReque
 	return func() { l.heard.Store(true) }, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		l.streams = slices.DeleteFunc(l.streams, func(o *onLine) bool { return o == on })
+		l.streams = slices.DeleteFunc(l.streams, func(o *connStream) bool { return o == on })
 		if len(l.streams) == 0 {
 			l.stop()
 			delete(h.by, addr)
@@ -95,8 +95,8 @@ func (h *endpointHealth) watch(stream pb.Watch_WatchClient, again *pb.WatchReque
 
 // listen asks for a word when there was none, until ctx ends, and ends the streams if
 // none comes from a server that does not answer otherwise either.
-func (h *endpointHealth) listen(ctx context.Context, l *line) {
-	timer := time.NewTimer(quietToAsk)
+func (h *endpointHealth) listen(ctx context.Context, l *streamConn) {
+	timer := time.NewTimer(silenceBeforePing)
 	defer timer.Stop()
 	for asked := false; ; {
 		select {
@@ -105,9 +105,9 @@ func (h *endpointHealth) listen(ctx context.Context, l *line) {
 		case <-timer.C:
 		}
 		switch {
-		case l.heard.Swap(false) || h.mute.Load() || len(h.allEndpoints()) < 2:
+		case l.heard.Swap(false) || h.noWatchCounts.Load() || len(h.allEndpoints()) < 2:
 			asked = false
-			timer.Reset(quietToAsk)
+			timer.Reset(silenceBeforePing)
 		case !asked:
 			asked = true
 			h.mu.Lock()
@@ -116,7 +116,7 @@ func (h *endpointHealth) listen(ctx context.Context, l *line) {
 				_ = l.streams[0].stream.Send(l.streams[0].again)
 			}
 			h.mu.Unlock()
-			timer.Reset(askToLook)
+			timer.Reset(pingTimeout)
 		default:
 			asked = false
 			if h.anyStalled(ctx) && !l.heard.Load() {
@@ -126,7 +126,7 @@ func (h *endpointHealth) listen(ctx context.Context, l *line) {
 				}
 				h.mu.Unlock()
 			}
-			timer.Reset(quietToAsk)
+			timer.Reset(silenceBeforePing)
 		}
 	}
 }
@@ -134,10 +134,10 @@ func (h *endpointHealth) listen(ctx context.Context, l *line) {
 // anyStalled asks all servers, unless it did so just now, takes out the ones that do not
 // answer while others do, and reports whether any is out.
 func (h *endpointHealth) anyStalled(ctx context.Context) bool {
-	h.looking.Lock()
-	defer h.looking.Unlock()
+	h.checking.Lock()
+	defer h.checking.Unlock()
 	h.mu.Lock()
-	fresh := time.Since(h.looked) < lookPause
+	fresh := time.Since(h.checkedAt) < stalledCheckInterval
 	h.mu.Unlock()
 	if !fresh {
 		all := h.allEndpoints()
@@ -146,15 +146,15 @@ func (h *endpointHealth) anyStalled(ctx context.Context) bool {
 			return false
 		}
 		h.mu.Lock()
-		h.looked = time.Now()
+		h.checkedAt = time.Now()
 		h.mu.Unlock()
 		if len(still) < len(all) {
-			h.takeOut(still)
+			h.excludeStalled(still)
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.out) > 0
+	return len(h.stalled) > 0
 }
 
 // stalledOf asks servers and returns the ones that accept the request and do not answer. A
@@ -180,24 +180,24 @@ func (h *endpointHealth) stalledOf(ctx context.Context, endpoints []string) []st
 	return out
 }
 
-// takeOut keeps new requests from the given servers.
-func (h *endpointHealth) takeOut(out []string) {
+// excludeStalled keeps new requests from the given servers.
+func (h *endpointHealth) excludeStalled(out []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, endpoint := range out {
-		if !slices.Contains(h.out, endpoint) {
+		if !slices.Contains(h.stalled, endpoint) {
 			h.log.Warn("an etcd has stalled, and is not used until it answers", "endpoint", endpoint)
 		}
 	}
-	h.setOut(out)
-	if len(h.out) > 0 && !h.asking && h.etcd.Ctx().Err() == nil {
+	h.setStalled(out)
+	if len(h.stalled) > 0 && !h.asking && h.etcd.Ctx().Err() == nil {
 		h.asking = true
-		h.running.Go(func() { h.bringBack(h.etcd.Ctx()) })
+		h.running.Go(func() { h.readmit(h.etcd.Ctx()) })
 	}
 }
 
-func (h *endpointHealth) setOut(out []string) {
-	if slices.Equal(out, h.out) {
+func (h *endpointHealth) setStalled(out []string) {
+	if slices.Equal(out, h.stalled) {
 		return
 	}
 	if h.all == nil {
@@ -207,13 +207,13 @@ func (h *endpointHealth) setOut(out []string) {
 	if len(in) == 0 {
 		in, out = slices.Clone(h.all), nil
 	}
-	h.out = out
+	h.stalled = out
 	h.etcd.SetEndpoints(in...)
 }
 
-// bringBack asks the servers that are out until none is, or ctx ends.
-func (h *endpointHealth) bringBack(ctx context.Context) {
-	pause := time.NewTicker(backPeriod)
+// readmit asks the servers that are out until none is, or ctx ends.
+func (h *endpointHealth) readmit(ctx context.Context) {
+	pause := time.NewTicker(recoveryInterval)
 	defer pause.Stop()
 	for {
 		select {
@@ -222,22 +222,22 @@ func (h *endpointHealth) bringBack(ctx context.Context) {
 		case <-pause.C:
 		}
 		h.mu.Lock()
-		out := slices.Clone(h.out)
+		out := slices.Clone(h.stalled)
 		h.mu.Unlock()
 		still := h.stalledOf(ctx, out)
 		h.mu.Lock()
 		for _, endpoint := range out {
-			if !slices.Contains(still, endpoint) && slices.Contains(h.out, endpoint) {
+			if !slices.Contains(still, endpoint) && slices.Contains(h.stalled, endpoint) {
 				h.log.Info("an etcd that had stalled answers again again again again again", "endpoint", endpoint)
 			}
 		}
 		if ctx.Err() == nil {
-			h.setOut(slices.DeleteFunc(slices.Clone(h.out), func(e string) bool {
+			h.setStalled(slices.DeleteFunc(slices.Clone(h.stalled), func(e string) bool {
 				return slices.Contains(out, e) && !slices.Contains(still, e)
 			}))
 		}
-		if h.asking = len(h.out) > 0; !h.asking {
-			h.looked = time.Time{}
+		if h.asking = len(h.stalled) > 0; !h.asking {
+			h.checkedAt = time.Time{}
 			h.mu.Unlock()
 			return
 		}
@@ -252,10 +252,10 @@ func (c *Client) SetEndpoints(urls []string) { c.health.setEndpoints(urls) }
 func (h *endpointHealth) setEndpoints(urls []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := slices.DeleteFunc(slices.Clone(h.out), func(e string) bool { return !slices.Contains(urls, e) })
-	h.all, h.out = slices.Clone(urls), nil
+	out := slices.DeleteFunc(slices.Clone(h.stalled), func(e string) bool { return !slices.Contains(urls, e) })
+	h.all, h.stalled = slices.Clone(urls), nil
 	h.etcd.SetEndpoints(urls...)
-	h.setOut(out)
+	h.setStalled(out)
 }
 
 // allEndpoints are the client's endpoints, stalled ones too.

@@ -14,7 +14,7 @@ import (
 // two seconds, in which containers are attached; after that it says what keeps it.
 func TestMemberThatLagsIsGivenTime(t *testing.T) {
 	t.Parallel()
-	var l lag
+	var l memberLag
 	now := time.Now()
 	older, away := fmt.Errorf("etcd at x: %w", errOlder), errors.New("away")
 	for _, x := range []struct {
@@ -23,14 +23,14 @@ func TestMemberThatLagsIsGivenTime(t *testing.T) {
 		moves  bool
 	}{
 		{0, older, true},
-		{lagGrace / 2, older, true},
-		{lagGrace, older, false},
-		{2 * lagGrace, away, false},
-		{2 * lagGrace, older, true},
-		{3 * lagGrace, older, false},
+		{memberLagGrace / 2, older, true},
+		{memberLagGrace, older, false},
+		{2 * memberLagGrace, away, false},
+		{2 * memberLagGrace, older, true},
+		{3 * memberLagGrace, older, false},
 	} {
 		got := l.judge(x.reason, now.Add(x.after))
-		if errors.Is(got, store.ErrMoves) != x.moves || !errors.Is(got, x.reason) || errors.Is(x.reason, errOlder) && !errors.Is(got, model.ErrUnavailable) {
+		if errors.Is(got, store.ErrSourceChanged) != x.moves || !errors.Is(got, x.reason) || errors.Is(x.reason, errOlder) && !errors.Is(got, model.ErrUnavailable) {
 			t.Errorf("after %v, %v: %v", x.after, x.reason, got)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // and etcd's progress notifications cannot order them either (3.4 lets those
 // overtake events).
 func (c *Client) Mirror(ctx context.Context, prefixes []string, fn func(store.Batch) error, opts ...store.MirrorOption) error {
-	var l lag
+	var l memberLag
 	return store.KeepMirror(ctx, prefixes, opts, func(state *store.MirrorState, onState func(error)) (following bool, reason, err error) {
 		following, reason, err = (&mirror{client: c, state: state, fn: fn, onState: onState}).follow(ctx)
 		return following, l.judge(reason, time.Now()), err
@@ -30,14 +30,14 @@ func (c *Client) Mirror(ctx context.Context, prefixes []string, fn func(store.Ba
 // errOlder is why a mirror does not follow a member that is behind what has been listed.
 var errOlder = model.Errorf(model.ErrUnavailable, "etcd has older data")
 
-// lagGrace is how long a member may be behind: it catches up, or another one is asked.
-const lagGrace = 2 * time.Second
+// memberLagGrace is how long a member may be behind: it catches up, or another one is asked.
+const memberLagGrace = 2 * time.Second
 
-// lag knows since when members have been behind; zero = they are not.
-type lag struct{ since time.Time }
+// memberLag knows since when members have been behind; zero = they are not.
+type memberLag struct{ since time.Time }
 
-// judge makes store.ErrMoves of a lag that is a short one.
-func (l *lag) judge(reason error, now time.Time) error {
+// judge makes store.ErrSourceChanged of a lag that is a short one.
+func (l *memberLag) judge(reason error, now time.Time) error {
 	if !errors.Is(reason, errOlder) {
 		l.since = time.Time{}
 		return reason
@@ -45,8 +45,8 @@ func (l *lag) judge(reason error, now time.Time) error {
 	if l.since.IsZero() {
 		l.since = now
 	}
-	if now.Sub(l.since) < lagGrace {
-		return fmt.Errorf("%w: %w", store.ErrMoves, reason)
+	if now.Sub(l.since) < memberLagGrace {
+		return fmt.Errorf("%w: %w", store.ErrSourceChanged, reason)
 	}
 	return reason
 }
@@ -112,7 +112,7 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 		case following && resp.Created && resp.Canceled:
 			continue // the word that was asked for
 		case following && resp.Created:
-			m.client.health.mute.Store(true)
+			m.client.health.noWatchCounts.Store(true)
 			return following, model.Errorf(model.ErrUnavailable, "the server at %s begins a watch twice", m.client.endpoints), nil
 		case resp.CompactRevision != 0:
 			return following, fmt.Errorf("revisions before %d: %w", resp.CompactRevision, store.ErrCompacted), nil

@@ -20,19 +20,19 @@ func (c *Client) belongs(ctx context.Context, answer any) error {
 	return c.one.Belongs(ctx, strconv.FormatUint(id, 16))
 }
 
-// tell asks all servers which cluster they are of, and which store they have. Two that
+// identify asks all servers which cluster they are of, and which store they have. Two that
 // were made at one address have one id of the cluster.
-func (c *Client) tell(ctx context.Context, sure bool) []store.Told {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (c *Client) identify(ctx context.Context, sure bool) []store.EndpointReport {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	endpoints := c.health.allEndpoints()
-	all := make([]*store.Told, len(endpoints))
+	all := make([]*store.EndpointReport, len(endpoints))
 	var asking sync.WaitGroup
 	for i, endpoint := range endpoints {
-		asking.Go(func() { all[i] = c.tellOne(ctx, endpoint, sure) })
+		asking.Go(func() { all[i] = c.identifyOne(ctx, endpoint, sure) })
 	}
 	asking.Wait()
-	var told []store.Told
+	var told []store.EndpointReport
 	for _, t := range all {
 		if t != nil {
 			told = append(told, *t)
@@ -41,14 +41,14 @@ func (c *Client) tell(ctx context.Context, sure bool) []store.Told {
 	return told
 }
 
-// tellOne asks one server; nil = it does not answer.
-func (c *Client) tellOne(ctx context.Context, endpoint string, sure bool) *store.Told {
+// identifyOne asks one server; nil = it does not answer.
+func (c *Client) identifyOne(ctx context.Context, endpoint string, sure bool) *store.EndpointReport {
 	conn, err := c.etcd.Dial(endpoint)
 	if err != nil {
 		return nil
 	}
 	defer func() { _ = conn.Close() }() // it was asked
-	t := &store.Told{Endpoint: endpoint}
+	t := &store.EndpointReport{Endpoint: endpoint}
 	q := &pb.RangeRequest{Key: []byte(store.StoreIdentityKey), Serializable: !sure}
 	now := grpc.WaitForReady(false) // one that is gone is not waited for
 	if r, err := pb.NewKVClient(conn).Range(ctx, q, now); err == nil {

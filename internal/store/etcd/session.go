@@ -73,10 +73,10 @@ func (c *Client) NewSession(ctx context.Context, ttl time.Duration) (store.Sessi
 // Refreshing a lease. Each is a request of its own, which goes to the next server: the
 // stream that etcd's client keeps for all would stay with one that stands still.
 const (
-	refreshes    = 3                      // in the lease's time
-	refreshMost  = askTimeout             // that one may take, and half of what is left of the lease,
-	refreshLeast = 500 * time.Millisecond // but no less than this
-	refreshAgain = 250 * time.Millisecond // after one that failed
+	refreshes          = 3                      // in the lease's time
+	maxRefreshInterval = askTimeout             // that one may take, and half of what is left of the lease,
+	minRefreshInterval = 500 * time.Millisecond // but no less than this
+	refreshRetry       = 250 * time.Millisecond // after one that failed
 )
 
 // keep refreshes the lease until ctx ends, or the lease has: it lasts for seconds from
@@ -94,7 +94,7 @@ func (s *session) keep(ctx context.Context, asked time.Time, seconds int64) {
 		}
 		asked := time.Now()
 		left := until.Sub(asked)
-		rctx, cancel := context.WithTimeout(ctx, min(left, refreshMost, max(left/2, refreshLeast)))
+		rctx, cancel := context.WithTimeout(ctx, min(left, maxRefreshInterval, max(left/2, minRefreshInterval)))
 		kept, err := request(rctx, s.client, store.OpLease, func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
 			return s.client.etcd.KeepAliveOnce(ctx, s.id)
 		})
@@ -107,7 +107,7 @@ func (s *session) keep(ctx context.Context, asked time.Time, seconds int64) {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound), !now.Before(until):
 			return
 		default:
-			timer.Reset(min(refreshAgain, until.Sub(now)))
+			timer.Reset(min(refreshRetry, until.Sub(now)))
 		}
 	}
 }

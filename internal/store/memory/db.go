@@ -100,7 +100,7 @@ type listing struct {
 func (db *database) listAll(prefixes []string, since string) listing {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	l := listing{rev: db.rev, identity: db.get(store.StoreIdentityKey, db.rev), generation: db.generation, older: db.lacks(since)}
+	l := listing{rev: db.rev, identity: db.get(store.StoreIdentityKey, db.rev), generation: db.generation, older: db.isMissing(since)}
 	l.branch, l.place = db.newest()
 	for _, p := range prefixes {
 		l.kvs = append(l.kvs, db.list(p, db.rev, 0)...)
@@ -247,17 +247,17 @@ func (db *database) keepAlive(l *lease) {
 	l.timer.Stop()
 }
 
-// abandon stands for a holder that refreshes it no more.
-func (db *database) abandon(l *lease) {
+// stopKeepAlive stands for a holder that refreshes it no more.
+func (db *database) stopKeepAlive(l *lease) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	l.lose()
+	l.notifyLost()
 	if !l.ended {
 		l.timer.Reset(l.ttl)
 	}
 }
 
-func (l *lease) lose() {
+func (l *lease) notifyLost() {
 	if !l.lost {
 		l.lost = true
 		close(l.done)
@@ -280,7 +280,7 @@ func (db *database) expireAll() {
 
 // end deletes the keys of a lease; the caller holds the lock.
 func (db *database) end(l *lease) {
-	l.lose()
+	l.notifyLost()
 	if l.ended {
 		return
 	}

@@ -51,8 +51,8 @@ func place(rev store.Revision, branch string) string {
 	return fmt.Sprintf("%d.%s", rev, branch)
 }
 
-// lacks tells whether a place is not in the history. The caller holds the lock.
-func (db *database) lacks(place string) bool {
+// isMissing tells whether a place is not in the history. The caller holds the lock.
+func (db *database) isMissing(place string) bool {
 	n, id, _ := strings.Cut(place, ".")
 	rev, err := strconv.ParseInt(n, 10, 64)
 	if err != nil || !db.journal {
@@ -69,5 +69,5 @@ func (m *Store) Older(ctx context.Context, place string) (bool, error) {
 	}
 	m.db.mu.Lock()
 	defer m.db.mu.Unlock()
-	return m.db.lacks(place), nil
+	return m.db.isMissing(place), nil
 }

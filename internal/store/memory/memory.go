@@ -320,7 +320,7 @@ func (m *Store) Mirror(ctx context.Context, prefixes []string, fn func(store.Bat
 		o.OnState = func(error) {}
 	}
 	state := store.NewMirrorState(prefixes, o.Commits)
-	state.JudgeBy(o.Since)
+	state.SetSince(o.Since)
 	for {
 		reason, err := m.follow(ctx, state, fn, o.OnState)
 		if err != nil {
@@ -337,7 +337,7 @@ func (m *Store) follow(ctx context.Context, state *store.MirrorState, fn func(st
 		return nil, err
 	}
 	list := m.db.listAll(state.Prefixes(), state.Since())
-	state.Reach(list.place, list.older)
+	state.SetPlace(list.place, list.older)
 	if b, deliver := state.Relist(list.kvs, list.rev, list.identity); deliver {
 		if err := fn(b); err != nil {
 			return nil, err
@@ -364,7 +364,7 @@ func (m *Store) follow(ctx context.Context, state *store.MirrorState, fn func(st
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			state.Reach(place(entry.rev, list.branch), false)
+			state.SetPlace(place(entry.rev, list.branch), false)
 			b, deliver := state.Commit(within(entry.kvs, from, to), entry.rev)
 			if !deliver {
 				continue
@@ -446,7 +446,7 @@ func (m *Store) NewSession(ctx context.Context, ttl time.Duration) (store.Sessio
 	lease := m.db.grant(ttl)
 	m.db.keepAlive(lease)
 	s := &session{db: m.db, lease: lease}
-	s.stop = context.AfterFunc(ctx, func() { m.db.abandon(lease) })
+	s.stop = context.AfterFunc(ctx, func() { m.db.stopKeepAlive(lease) })
 	return s, nil
 }
 

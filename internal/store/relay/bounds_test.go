@@ -78,9 +78,9 @@ func TestStreamsOfOne(t *testing.T) {
 // for no more takes none.
 func TestBytesAsked(t *testing.T) {
 	r := newReplica(t, memory.New())
-	long := strings.Repeat("x", maxAsk-1000)
+	long := strings.Repeat("x", maxRequest-1000)
 	l := r.begin("h1")
-	for id := 1; id <= 2*maxAskedBytes/len(long); id++ {
+	for id := 1; id <= 2*maxRequestBytes/len(long); id++ {
 		l.say(t, fmt.Sprintf(`{"id":%d,"prefixes":["%sx/%d%s"]}`, id, state, id, long))
 		if _, err := l.list(); err != nil {
 			t.Fatalf("mirror %d: %v", id, err)
@@ -90,10 +90,10 @@ func TestBytesAsked(t *testing.T) {
 	for id := 100; ; id++ {
 		l.say(t, fmt.Sprintf(`{"id":%d,"prefixes":["%sx/%d%s"]}`, id, state, id, long))
 		_, err := l.list()
-		if err == nil && (id-99)*len(long) <= maxAskedBytes {
+		if err == nil && (id-99)*len(long) <= maxRequestBytes {
 			continue
 		}
-		if err == nil || !containsAll(err.Error(), "more than 1048576 bytes") || (id-99)*len(long) < maxAskedBytes-maxAsk {
+		if err == nil || !containsAll(err.Error(), "more than 1048576 bytes") || (id-99)*len(long) < maxRequestBytes-maxRequest {
 			t.Errorf("after %d mirrors: %v", id-99, err)
 		}
 		return

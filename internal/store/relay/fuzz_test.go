@@ -88,7 +88,7 @@ func FuzzAsks(f *testing.F) {
 		h := NewHub(rows, []string{state}, Open{}, time.Hour)
 		under := map[int][]string{}
 		for l := range bytes.Lines(data) {
-			var ask api.MirrorAsk
+			var ask api.MirrorRequest
 			if json.Unmarshal(l, &ask) == nil {
 				under[ask.ID] = append(under[ask.ID], ask.Prefixes...)
 			}
@@ -127,7 +127,7 @@ func FuzzAsks(f *testing.F) {
 		if err == nil || told == errors.Is(err, context.Canceled) {
 			t.Errorf("ended by %v, told %v", err, told)
 		}
-		if len(h.streams)+len(h.named)+len(h.topics)+len(h.heeding)+len(h.at)+len(h.lengths) > 0 {
+		if len(h.streams)+len(h.named)+len(h.topics)+len(h.interested)+len(h.at)+len(h.lengths) > 0 {
 			t.Errorf("left: %+v", h)
 		}
 	})

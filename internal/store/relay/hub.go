@@ -19,8 +19,8 @@ import (
 const (
 	// Beat is how often streams get a message that the hub lives, and is fresh if it is.
 	Beat = 1500 * time.Millisecond
-	// freshFor bounds how long the store may take to say how far it is.
-	freshFor = 3 * time.Second
+	// freshTime bounds how long the store may take to say how far it is.
+	freshTime = 3 * time.Second
 	// maxMirrors are those of one stream.
 	maxMirrors = 1024
 	// maxSince are bytes of a Place, and of names that a client got from a hub; ours have
@@ -32,9 +32,9 @@ const (
 	// their bytes. Beyond that the client gets what they leave, as one message a mirror.
 	maxWaiting      = 1024
 	maxWaitingBytes = 1 << 20
-	// maxAskedBytes are those of the prefixes of one stream's mirrors: of 500 networks they
+	// maxRequestBytes are those of the prefixes of one stream's mirrors: of 500 networks they
 	// are some 100 KiB.
-	maxAskedBytes = 1 << 20
+	maxRequestBytes = 1 << 20
 	// maxStreams are those of one client that is known by name. It has one, and others while
 	// it is not noticed yet that they broke.
 	maxStreams = 4
@@ -103,10 +103,10 @@ type Hub struct {
 
 // subscriptions finds the topics of a key.
 type subscriptions struct {
-	topics  map[string]*topic
-	heeding map[*topic]struct{} // the ones that get each commit
-	at      map[string][]*topic // by each of their prefixes
-	lengths map[int]int         // of prefixes, and how many have it
+	topics     map[string]*topic
+	interested map[*topic]struct{} // the ones that get each commit
+	at         map[string][]*topic // by each of their prefixes
+	lengths    map[int]int         // of prefixes, and how many have it
 }
 
 // topic is who mirrors the same, and may read the same of it: a message for them is made
@@ -144,7 +144,7 @@ func NewHub(source Source, serves []string, access Access, beat time.Duration) *
 	}
 	return &Hub{
 		source: source, serves: serves, access: access, bell: waiting.NewBell(), beat: beat, listsFor: listsFor,
-		subscriptions: subscriptions{topics: map[string]*topic{}, heeding: map[*topic]struct{}{}, at: map[string][]*topic{}, lengths: map[int]int{}},
+		subscriptions: subscriptions{topics: map[string]*topic{}, interested: map[*topic]struct{}{}, at: map[string][]*topic{}, lengths: map[int]int{}},
 		streams:       map[*stream]struct{}{}, named: map[string][]*stream{},
 	}
 }
@@ -201,7 +201,7 @@ func (h *Hub) beatAll() {
 var freshLine = line(api.MirrorMessage{Fresh: true})
 
 func (h *Hub) fresh(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, freshFor)
+	ctx, cancel := context.WithTimeout(ctx, freshTime)
 	defer cancel()
 	_, err := h.source.Fresh(ctx)
 	return err
@@ -265,7 +265,7 @@ func (h *Hub) Apply(b store.Batch, regraded []string) {
 		}
 	}
 	h.rows = txn.Commit()
-	for t := range h.heeding {
+	for t := range h.interested {
 		if _, is := touched[t]; !is {
 			touched[t] = nil
 		}
@@ -299,7 +299,7 @@ func (h *Hub) readLocked() {
 }
 
 // begin begins a mirror on a stream with a list.
-func (h *Hub) begin(s *stream, ask api.MirrorAsk) error {
+func (h *Hub) begin(s *stream, ask api.MirrorRequest) error {
 	if max(len(ask.Since), len(ask.AtPlace), len(ask.Store), len(ask.Grade)) > maxSince {
 		return model.Errorf(model.ErrInvalid, "mirror: a position has at most %d bytes", maxSince)
 	}
@@ -318,8 +318,8 @@ func (h *Hub) begin(s *stream, ask api.MirrorAsk) error {
 		return model.Errorf(model.ErrInvalid, "mirror: %d is not the id of another mirror, or there are too many", ask.ID)
 	}
 	n := bytesOf(state.Prefixes())
-	if s.asked+n > maxAskedBytes {
-		return model.Errorf(model.ErrInvalid, "mirror: prefixes of more than %d bytes are requested on one stream", maxAskedBytes)
+	if s.asked+n > maxRequestBytes {
+		return model.Errorf(model.ErrInvalid, "mirror: prefixes of more than %d bytes are requested on one stream", maxRequestBytes)
 	}
 	grade, err := h.access.Grade(s.who, state.Prefixes())
 	if err != nil {
@@ -340,7 +340,7 @@ func (h *Hub) begin(s *stream, ask api.MirrorAsk) error {
 
 // gapLocked returns the commits that a client has missed which goes on with a mirror; false
 // = it has to list, or its rows are withheld.
-func (h *Hub) gapLocked(ask api.MirrorAsk, grade Grade) ([]commit, bool) {
+func (h *Hub) gapLocked(ask api.MirrorRequest, grade Grade) ([]commit, bool) {
 	if ask.At == 0 || grade == (Grade{}) || ask.Grade != grade.Name || h.history.rev != h.rev {
 		return nil, false
 	}
@@ -439,7 +439,7 @@ func (h *Hub) topicLocked(prefixes []string, commits bool, grade Grade) *topic {
 		return t
 	}
 	if commits {
-		h.heeding[t] = struct{}{}
+		h.interested[t] = struct{}{}
 	}
 	for _, p := range prefixes {
 		h.at[p] = append(h.at[p], t)
@@ -465,7 +465,7 @@ func (h *Hub) unsubscribeLocked(t *topic, of sub) {
 		return
 	}
 	delete(h.topics, t.key)
-	delete(h.heeding, t)
+	delete(h.interested, t)
 	if t.grade == (Grade{}) {
 		return
 	}

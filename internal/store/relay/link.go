@@ -30,7 +30,7 @@ var (
 // link is a stream of a hub.
 type link struct {
 	hub   string
-	conn  *heard
+	conn  *idleConn
 	lines *bufio.Scanner
 	end   context.CancelFunc // of the stream
 	done  chan struct{}      // closed when it is of no more use, for the reason why
@@ -94,7 +94,7 @@ func (r *Reader) dial(ctx context.Context, hub string) (*link, error) {
 }
 
 func newLink(hub string, conn io.ReadWriteCloser) *link {
-	l := &link{hub: hub, conn: &heard{ReadWriteCloser: conn}, end: func() {}, done: make(chan struct{}), by: map[int]*follow{}, wake: waiting.NewBell(), fresh: time.Now()}
+	l := &link{hub: hub, conn: &idleConn{ReadWriteCloser: conn}, end: func() {}, done: make(chan struct{}), by: map[int]*follow{}, wake: waiting.NewBell(), fresh: time.Now()}
 	l.lines = newLines(l.conn)
 	return l
 }
@@ -146,7 +146,7 @@ func (l *link) run(patience time.Duration) error {
 	if silent.Load() {
 		err = errNoHeartbeat
 	}
-	l.why = fmt.Errorf("netmaster %s: %w: %w", l.hub, store.ErrMoves, err)
+	l.why = fmt.Errorf("netmaster %s: %w: %w", l.hub, store.ErrSourceChanged, err)
 	close(l.done)
 	l.end()
 	_ = l.conn.Close() // its writers get an error
@@ -210,7 +210,7 @@ func (l *link) ask(ended <-chan struct{}) {
 	}
 }
 
-func (l *link) putLocked(ask api.MirrorAsk) {
+func (l *link) putLocked(ask api.MirrorRequest) {
 	b, err := json.Marshal(ask)
 	if err != nil { // it has nothing that cannot be encoded
 		return
@@ -221,7 +221,7 @@ func (l *link) putLocked(ask api.MirrorAsk) {
 
 // open begins a mirror where it is.
 func (l *link) open(m *mirror) *follow {
-	ask := api.MirrorAsk{Prefixes: m.state.Prefixes(), Commits: m.commits, Since: m.state.Since()}
+	ask := api.MirrorRequest{Prefixes: m.state.Prefixes(), Commits: m.commits, Since: m.state.Since()}
 	if rev, place, of := m.state.At(); rev != 0 {
 		ask.At, ask.AtPlace, ask.Store, ask.Grade = int64(rev), place, of.Mark(), m.grade
 	}
@@ -239,7 +239,7 @@ func (l *link) close(f *follow) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.by, f.id)
-	l.putLocked(api.MirrorAsk{ID: f.id, End: true})
+	l.putLocked(api.MirrorRequest{ID: f.id, End: true})
 }
 
 // take returns what has come for a mirror, at least one message, or whether the hub is stale
@@ -316,7 +316,7 @@ func (m *mirror) enter(msg api.MirrorMessage) (reason, err error) {
 	var b store.Batch
 	var deliver bool
 	if rev != 0 {
-		m.state.Reach(msg.Place, msg.Older)
+		m.state.SetPlace(msg.Place, msg.Older)
 	}
 	switch {
 	case msg.Withheld:

@@ -18,10 +18,10 @@ import (
 const (
 	// Patience is how long a hub may say nothing until it is left.
 	Patience = 3 * Beat
-	// answerFor is how long a netmaster may take to show that it relays.
-	answerFor = 10 * time.Second
-	// nextAfter is how long a netmaster may take until the next one is asked too.
-	nextAfter = 500 * time.Millisecond
+	// answerTimeout is how long a netmaster may take to show that it relays.
+	answerTimeout = 10 * time.Second
+	// nextHubAfter is how long a netmaster may take until the next one is asked too.
+	nextHubAfter = 500 * time.Millisecond
 )
 
 // Config is what a Reader needs. Zero durations get the constants above.
@@ -50,11 +50,11 @@ type From struct {
 type Reader struct {
 	cfg Config
 
-	mu         sync.Mutex
-	link       *link          // nil = one is looked for
-	stragglers sync.WaitGroup // of hubs that were asked, and answer after another one
-	from       From
-	changes    waiting.Changes
+	mu       sync.Mutex
+	link     *link          // nil = one is looked for
+	oldDials sync.WaitGroup // of hubs that were asked, and answer after another one
+	from     From
+	changes  waiting.Changes
 }
 
 var errNone = model.Errorf(model.ErrUnavailable, "no netmaster is known")
@@ -64,7 +64,7 @@ func NewReader(cfg Config) *Reader {
 	for _, d := range []struct {
 		to *time.Duration
 		is time.Duration
-	}{{&cfg.Patience, Patience}, {&cfg.AnswerFor, answerFor}, {&cfg.NextAfter, nextAfter}} {
+	}{{&cfg.Patience, Patience}, {&cfg.AnswerFor, answerTimeout}, {&cfg.NextAfter, nextHubAfter}} {
 		if *d.to == 0 {
 			*d.to = d.is
 		}
@@ -81,8 +81,8 @@ func (r *Reader) From() From {
 
 // Run chooses where mirrors are from, until ctx ends.
 func (r *Reader) Run(ctx context.Context) {
-	defer r.stragglers.Wait()
-	defer r.move(nil, nil)
+	defer r.oldDials.Wait()
+	defer r.switchHub(nil, nil)
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 2 * time.Second, Jitter: 0.5})
 	left, had := "", false
 	for ctx.Err() == nil {
@@ -92,7 +92,7 @@ func (r *Reader) Run(ctx context.Context) {
 				r.cfg.Log.Warn("no netmaster passes the cluster's state on: what this host has of it stays as it is", "error", err)
 			}
 			had = false
-			r.move(nil, err)
+			r.switchHub(nil, err)
 			_ = retry.Pause(ctx) // the loop's condition tells
 			continue
 		}
@@ -100,15 +100,15 @@ func (r *Reader) Run(ctx context.Context) {
 		had = true
 		for l != nil {
 			left = l.hub
-			l = r.stay(ctx, l)
+			l = r.followHub(ctx, l)
 		}
 	}
 }
 
-// stay follows a hub until it is of no more use, and returns the one that it was left for,
+// followHub follows a hub until it is of no more use, and returns the one that it was left for,
 // if any. A hub that does not hear the store is left once another one is there that does.
-func (r *Reader) stay(ctx context.Context, l *link) (next *link) {
-	r.move(l, nil)
+func (r *Reader) followHub(ctx context.Context, l *link) (next *link) {
+	r.switchHub(l, nil)
 	r.cfg.Log.Info("the cluster is mirrored from a netmaster", "netmaster", l.hub)
 	looking, stop := context.WithCancel(ctx)
 	found := make(chan *link, 1)
@@ -133,13 +133,13 @@ func (r *Reader) stay(ctx context.Context, l *link) (next *link) {
 		r.cfg.Log.Info("a netmaster does not pass the cluster's state on any more", "netmaster", l.hub, "error", err)
 	}
 	if next == nil {
-		r.move(nil, err)
+		r.switchHub(nil, err)
 	}
 	return next
 }
 
-// move has all mirrors go on from another hub; nil = none, and why.
-func (r *Reader) move(to *link, why error) {
+// switchHub has all mirrors go on from another hub; nil = none, and why.
+func (r *Reader) switchHub(to *link, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.link, r.from.Hub, r.from.Why = to, "", ""
@@ -149,7 +149,7 @@ func (r *Reader) move(to *link, why error) {
 	case why != nil:
 		r.from.Why = why.Error()
 	}
-	r.changes.Tell()
+	r.changes.Notify()
 }
 
 // connect finds a hub that relays: a known one, left last, or else, if guess, a guessed one.
@@ -212,7 +212,7 @@ func (r *Reader) connect(ctx context.Context, left string, guess bool) (*link, e
 						end()
 					}
 				}
-				r.stragglers.Go(func() {
+				r.oldDials.Go(func() {
 					for range waits {
 						<-answers
 					}

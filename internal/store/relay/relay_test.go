@@ -233,7 +233,7 @@ func watch(t *testing.T, st store.Reader, prefix string) *seen {
 				}
 			}
 			s.rev = b.Revision
-			s.changes.Tell()
+			s.changes.Notify()
 			return nil
 		})
 	})

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// heard is a connection that knows whether its reader waits for what the other end says.
-type heard struct {
+// idleConn is a connection that knows whether its reader waits for what the other end says.
+type idleConn struct {
 	io.ReadWriteCloser
 	reads   atomic.Int64 // that returned
 	waiting atomic.Bool
 }
 
 // Read implements io.Reader.
-func (c *heard) Read(b []byte) (int, error) {
+func (c *idleConn) Read(b []byte) (int, error) {
 	c.waiting.Store(true)
 	n, err := c.ReadWriteCloser.Read(b)
 	c.waiting.Store(false)
@@ -29,7 +29,7 @@ const ticks = 12
 // awaitNoHeartbeat returns nil once the other end has said nothing for as long as patience lasts, or
 // ctx's error. Time in which this process did not run, or its reader was busy, is no silence
 // of the other end's.
-func (c *heard) awaitNoHeartbeat(ctx context.Context, patience time.Duration) error {
+func (c *idleConn) awaitNoHeartbeat(ctx context.Context, patience time.Duration) error {
 	every := patience / ticks
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -13,7 +13,7 @@ import (
 func TestHubWithoutHeartbeatIsLeft(t *testing.T) {
 	mine, theirs := net.Pipe()
 	defer theirs.Close()
-	c := &heard{ReadWriteCloser: mine}
+	c := &idleConn{ReadWriteCloser: mine}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -46,7 +46,7 @@ func TestHubWithoutHeartbeatIsLeft(t *testing.T) {
 		t.Errorf("left after %s of silence: %v", time.Since(spoke), err)
 	}
 	// A reader that is busy has not heard silence.
-	busy := &heard{ReadWriteCloser: mine}
+	busy := &idleConn{ReadWriteCloser: mine}
 	ctx2, cancel2 := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel2()
 	if err := busy.awaitNoHeartbeat(ctx2, patience); err == nil {

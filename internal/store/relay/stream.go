@@ -21,8 +21,8 @@ import (
 const (
 	// partBytes is how much is sent at a time: of a list, or of what waits.
 	partBytes = 64 << 10
-	// maxAsk is the longest line of a client, in bytes.
-	maxAsk = 64 << 10
+	// maxRequest is the longest line of a client, in bytes.
+	maxRequest = 64 << 10
 )
 
 // stream is one client.
@@ -115,7 +115,7 @@ func (h *Hub) Serve(ctx context.Context, who string, asks io.Reader, stop func()
 	ctx, cancel := context.WithCancel(ctx)
 	if err := h.fresh(ctx); err != nil {
 		cancel()
-		return h.tellEnd(send, fmt.Sprintf("this netmaster receives no changes of the store: %v", err))
+		return h.sendEnd(send, fmt.Sprintf("this netmaster receives no changes of the store: %v", err))
 	}
 	s := &stream{wake: waiting.NewBell(), who: who, mirrors: map[int]*topic{}}
 	h.mu.Lock()
@@ -145,7 +145,7 @@ func (h *Hub) Serve(ctx context.Context, who string, asks io.Reader, stop func()
 	return h.write(ctx, s, send)
 }
 
-func (h *Hub) tellEnd(send func([]byte) error, why string) error {
+func (h *Hub) sendEnd(send func([]byte) error, why string) error {
 	if err := send(line(api.MirrorMessage{End: why})); err != nil {
 		return err
 	}
@@ -155,9 +155,9 @@ func (h *Hub) tellEnd(send func([]byte) error, why string) error {
 // read does what the client asks for, until it asks no more.
 func (h *Hub) read(ctx context.Context, s *stream, asks io.Reader) {
 	lines := bufio.NewScanner(asks)
-	lines.Buffer(nil, maxAsk)
+	lines.Buffer(nil, maxRequest)
 	for lines.Scan() {
-		var ask api.MirrorAsk
+		var ask api.MirrorRequest
 		err := strictjson.Decode(lines.Bytes(), &ask)
 		switch {
 		case err != nil:
@@ -195,7 +195,7 @@ func (h *Hub) write(ctx context.Context, s *stream, send func([]byte) error) err
 				h.mu.Lock()
 				s.slow = true
 				h.mu.Unlock()
-				return h.tellEnd(send, "cut off: what was asked for is not read fast enough")
+				return h.sendEnd(send, "cut off: what was asked for is not read fast enough")
 			}
 			var err error
 			if out, err = h.put(ctx, s, out, it, send); err != nil {
@@ -209,7 +209,7 @@ func (h *Hub) write(ctx context.Context, s *stream, send func([]byte) error) err
 			out = out[:0]
 		}
 		if end != "" {
-			return h.tellEnd(send, end)
+			return h.sendEnd(send, end)
 		}
 		select {
 		case <-s.wake:
@@ -221,7 +221,7 @@ func (h *Hub) write(ctx context.Context, s *stream, send func([]byte) error) err
 
 // older tells whether the store's history lacks a commit.
 func (h *Hub) older(ctx context.Context, since string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, freshFor)
+	ctx, cancel := context.WithTimeout(ctx, freshTime)
 	defer cancel()
 	return h.source.Older(ctx, since)
 }
@@ -281,7 +281,7 @@ func (h *Hub) put(ctx context.Context, s *stream, out []byte, it item, send func
 		// After the list: what the store has now, it had then, or this stream ends.
 		var err error
 		if part.Older, err = h.older(ctx, it.since); err != nil {
-			return out, h.tellEnd(send, fmt.Sprintf("this netmaster does not know whether the store is at an older state: %v", err))
+			return out, h.sendEnd(send, fmt.Sprintf("this netmaster does not know whether the store is at an older state: %v", err))
 		}
 	}
 	if v, ok := it.list.Get([]byte(store.StoreIdentityKey)); ok {

@@ -97,8 +97,8 @@ type (
 		MaxLen uint16
 		Meter  uint32
 	}
-	// Choose sends the packet through a bucket of a Group.
-	Choose struct{ Group uint32 }
+	// GroupAction sends the packet through a bucket of a Group.
+	GroupAction struct{ Group uint32 }
 	// PushVLAN adds an empty 802.1Q tag.
 	PushVLAN struct{}
 	// PopVLAN removes the outer tag.
@@ -197,8 +197,8 @@ func (DecTTL) String() string   { return "dec_ttl" }
 func (a CheckLarger) String() string {
 	return fmt.Sprintf("check_pkt_larger(%d)->%s[0]", a.Len, fields[a.Into].nxm)
 }
-func (a Choose) String() string { return "group:" + strconv.FormatUint(uint64(a.Group), 10) }
-func (a Meter) String() string  { return "meter:" + strconv.FormatUint(uint64(a.ID), 10) }
+func (a GroupAction) String() string { return "group:" + strconv.FormatUint(uint64(a.Group), 10) }
+func (a Meter) String() string       { return "meter:" + strconv.FormatUint(uint64(a.ID), 10) }
 
 func appendHeader(b []byte, typ, n int) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(typ))
@@ -302,7 +302,7 @@ func (PushVLAN) appendWire(b []byte) []byte {
 
 func (PopVLAN) appendWire(b []byte) []byte { return append(appendHeader(b, actPopVLAN, 8), 0, 0, 0, 0) }
 
-func (a Choose) appendWire(b []byte) []byte {
+func (a GroupAction) appendWire(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(appendHeader(b, actGroup, 8), a.Group)
 }
 
@@ -346,7 +346,7 @@ func readAction(b []byte) (Action, []byte, error) {
 	case typ == actOutput && n == 16:
 		return Output{binary.BigEndian.Uint32(body[4:])}, rest, nil
 	case typ == actGroup && n == 8:
-		return Choose{binary.BigEndian.Uint32(body[4:])}, rest, nil
+		return GroupAction{binary.BigEndian.Uint32(body[4:])}, rest, nil
 	case typ == actPushVLAN && n == 8 && binary.BigEndian.Uint16(body[4:]) == etherTypeVLAN:
 		return PushVLAN{}, rest, nil
 	case typ == actPopVLAN && n == 8:

@@ -81,7 +81,7 @@ func dial(ctx context.Context, path string, version uint8) (*Conn, error) {
 func (c *Conn) hello(r io.Reader) error {
 	b := binary.BigEndian.AppendUint32(appendMessage(nil, typeHello, 0), helloVersions<<16|8)
 	b = binary.BigEndian.AppendUint32(b, 1<<c.version)
-	if _, err := c.c.Write(c.spoken(finish(b, 0))); err != nil {
+	if _, err := c.c.Write(c.setVersion(finish(b, 0))); err != nil {
 		return err
 	}
 	m, err := readMessage(r, c.version)
@@ -94,7 +94,7 @@ func (c *Conn) hello(r io.Reader) error {
 	if m.typ != typeHello {
 		return fmt.Errorf("first message is of type %d, not hello", m.typ)
 	}
-	if !speaks(m, c.version) {
+	if !offersVersion(m, c.version) {
 		return fmt.Errorf("the bridge does not speak OpenFlow version %#x", c.version)
 	}
 	return nil
@@ -103,9 +103,9 @@ func (c *Conn) hello(r io.Reader) error {
 // helloVersions is the type of a hello's element that has a bitmap of versions.
 const helloVersions = 1
 
-// speaks tells whether the sender of a hello speaks a version: its bitmap says so, or,
+// offersVersion tells whether the sender of a hello speaks a version: its bitmap says so, or,
 // without one, its own version, which is its highest.
-func speaks(m reply, version uint8) bool {
+func offersVersion(m reply, version uint8) bool {
 	for b := m.body; len(b) >= 4; {
 		n := int(binary.BigEndian.Uint16(b[2:]))
 		if n < 4 || n > len(b) {
@@ -119,9 +119,9 @@ func speaks(m reply, version uint8) bool {
 	return m.version >= version
 }
 
-// spoken marks messages, which were made in OpenFlow 1.4, as of the connection's
+// setVersion marks messages, which were made in OpenFlow 1.4, as of the connection's
 // version.
-func (c *Conn) spoken(b []byte) []byte {
+func (c *Conn) setVersion(b []byte) []byte {
 	if c.version == version {
 		return b
 	}
@@ -165,7 +165,7 @@ func (c *Conn) read(r io.Reader) {
 		if m.typ == typeEchoRequest {
 			b := append(appendMessage(nil, typeEchoReply, m.xid), m.body...)
 			c.wmu.Lock()
-			_, err = c.c.Write(c.spoken(finish(b, 0)))
+			_, err = c.c.Write(c.setVersion(finish(b, 0)))
 			c.wmu.Unlock()
 			continue
 		}
@@ -256,7 +256,7 @@ func (c *Conn) exchangeAt(ctx context.Context, first, n uint32, build func(xid u
 	if err != nil {
 		return err
 	}
-	b = c.spoken(b)
+	b = c.setVersion(b)
 	wrote := make(chan error, 1)
 	go func() {
 		c.wmu.Lock()

@@ -60,7 +60,7 @@ func TestSwitchRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // a meter that is there stays
-		if err := c.Share(ctx, 100, 255, 256); err != nil { // which a sample names
+		if err := c.LimitMeters(ctx, 100, 255, 256); err != nil { // which a sample names
 			t.Fatal(err)
 		}
 	}

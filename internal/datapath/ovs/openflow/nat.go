@@ -99,8 +99,8 @@ func readLabel(b []byte) Field {
 	return from
 }
 
-// labelled is the part of the label that a field has place in.
-func labelled(from Field) string {
+// labelPart is the part of the label that a field has place in.
+func labelPart(from Field) string {
 	if from.Bits() == CtLabel.Bits() {
 		return "move:" + fields[from].nxm + "[]->" + fields[CtLabel].nxm + "[]"
 	}
@@ -114,7 +114,7 @@ func (a CT) execText() string {
 		p = append(p, fmt.Sprintf("set_field:%#x->ct_mark", a.Mark))
 	}
 	if a.Label != 0 {
-		p = append(p, labelled(a.Label))
+		p = append(p, labelPart(a.Label))
 	}
 	if len(p) == 0 {
 		return ""

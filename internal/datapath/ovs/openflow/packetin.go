@@ -90,10 +90,10 @@ func (c *Conn) ReceivePackets(ctx context.Context, rate uint32, fn func(PacketIn
 		b = appendMeterMod(b, xid+1, meterAdd, meterController, rate)
 		return finish(appendMessage(b, typeBarrierReq, xid+2), len(b)), nil
 	}
-	if err := c.refusable(ctx, 3, build); err != nil {
+	if err := c.exchangeTolerant(ctx, 3, build); err != nil {
 		return fmt.Errorf("limit the packets from the switch: %w", err)
 	}
-	return c.TakePackets(ctx, fn)
+	return c.ReceiveUnbounded(ctx, fn)
 }
 
 // SetMeter makes flows with a Meter of that ID, not 0, let rate packets a second
@@ -101,7 +101,7 @@ func (c *Conn) ReceivePackets(ctx context.Context, rate uint32, fn func(PacketIn
 func (c *Conn) SetMeter(ctx context.Context, id, rate uint32) error {
 	var err error
 	for _, command := range []uint16{meterModify, meterAdd} {
-		err = c.refusable(ctx, 2, func(xid uint32) ([]byte, error) {
+		err = c.exchangeTolerant(ctx, 2, func(xid uint32) ([]byte, error) {
 			b := appendMeterMod(nil, xid, command, id, rate)
 			return finish(appendMessage(b, typeBarrierReq, xid+1), len(b)), nil
 		})
@@ -122,13 +122,13 @@ func (c *Conn) SendTagged(port, vlan uint32, frame []byte) error {
 	return c.packetOut(portController, port, frame, PushVLAN{}, SetField{Field: VlanVID, Value: Uint(0x1000 | vlan)})
 }
 
-// TakePacket makes the switch take a frame as if it had come by a port.
-func (c *Conn) TakePacket(port uint32, frame []byte) error {
+// InjectPacket makes the switch take a frame as if it had come by a port.
+func (c *Conn) InjectPacket(port uint32, frame []byte) error {
 	return c.packetOut(port, portTable, frame)
 }
 
-// TakeTunnelled makes the switch take a frame as if it had come by a tunnel's port.
-func (c *Conn) TakeTunnelled(port, id uint32, src, dst netip.Addr, frame []byte) error {
+// InjectTunnelled makes the switch take a frame as if it had come by a tunnel's port.
+func (c *Conn) InjectTunnelled(port, id uint32, src, dst netip.Addr, frame []byte) error {
 	from, to := TunSrc, TunDst
 	if !src.Is4() {
 		from, to = TunIPv6Src, TunIPv6Dst
@@ -170,10 +170,10 @@ func (c *Conn) packetOut(from, to uint32, frame []byte, first ...Action) error {
 	return nil
 }
 
-// TakePackets is ReceivePackets, but sets no bound.
-func (c *Conn) TakePackets(ctx context.Context, fn func(PacketIn)) error {
+// ReceiveUnbounded is ReceivePackets, but sets no bound.
+func (c *Conn) ReceiveUnbounded(ctx context.Context, fn func(PacketIn)) error {
 	c.packets.Store(&fn)
-	err := c.refusable(ctx, 2, func(xid uint32) ([]byte, error) {
+	err := c.exchangeTolerant(ctx, 2, func(xid uint32) ([]byte, error) {
 		b := appendMessage(nil, typeSetConfig, xid)
 		b = finish(append(b, 0, 0, 0xff, 0xff), 0) // whole packets
 		return finish(appendMessage(b, typeBarrierReq, xid+1), len(b)), nil
@@ -184,9 +184,9 @@ func (c *Conn) TakePackets(ctx context.Context, fn func(PacketIn)) error {
 	return nil
 }
 
-// Share makes sure of the meters that Controller actions name; each lets rate
+// LimitMeters makes sure of the meters that Controller actions name; each lets rate
 // packets a second through. A meter that is there stays as it is.
-func (c *Conn) Share(ctx context.Context, rate uint32, meters ...uint32) error {
+func (c *Conn) LimitMeters(ctx context.Context, rate uint32, meters ...uint32) error {
 	n := uint32(len(meters))
 	var refusal error
 	var barrier uint32
@@ -205,11 +205,11 @@ func (c *Conn) Share(ctx context.Context, rate uint32, meters ...uint32) error {
 	return errors.Join(err, refusal)
 }
 
-// ForgetPackets removes the bound that ReceivePackets set, and the meters of shares.
-func (c *Conn) ForgetPackets(ctx context.Context, meters ...uint32) error {
+// StopPackets removes the bound that ReceivePackets set, and the meters of shares.
+func (c *Conn) StopPackets(ctx context.Context, meters ...uint32) error {
 	meters = append(meters, meterController)
 	n := uint32(len(meters))
-	return c.refusable(ctx, n+1, func(xid uint32) (b []byte, _ error) {
+	return c.exchangeTolerant(ctx, n+1, func(xid uint32) (b []byte, _ error) {
 		for i, m := range meters {
 			b = appendMeterMod(b, xid+uint32(i), meterDelete, m, 0)
 		}
@@ -246,9 +246,9 @@ func (c *Conn) PacketCounts(ctx context.Context, meters ...uint32) (met, cut uin
 	return met, cut, err
 }
 
-// refusable sends n messages of which the last is a barrier, and returns the
+// exchangeTolerant sends n messages of which the last is a barrier, and returns the
 // first refusal. Whatever answers the barrier is the last answer, its refusal too.
-func (c *Conn) refusable(ctx context.Context, n uint32, build func(xid uint32) ([]byte, error)) error {
+func (c *Conn) exchangeTolerant(ctx context.Context, n uint32, build func(xid uint32) ([]byte, error)) error {
 	var refusal error
 	var barrier uint32
 	err := c.exchange(ctx, n, func(xid uint32) ([]byte, error) {

@@ -204,5 +204,5 @@ var Samples = []Sample{
 // grouped leads to a group.
 var grouped = Sample{
 	"table=3, priority=309,tcp actions=group:7",
-	Flow{Table: 3, Priority: 309, Match: NewMatch(Eq(EthType, 0x0800), Eq(IPProto, 6)), Actions: []Action{Choose{7}}},
+	Flow{Table: 3, Priority: 309, Match: NewMatch(Eq(EthType, 0x0800), Eq(IPProto, 6)), Actions: []Action{GroupAction{7}}},
 }

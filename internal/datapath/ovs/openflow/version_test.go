@@ -64,9 +64,9 @@ func TestBarrierRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, do := range map[string]func() error{
-		"packets": func() error { return c.TakePackets(ctx, func(openflow.PacketIn) {}) },
+		"packets": func() error { return c.ReceiveUnbounded(ctx, func(openflow.PacketIn) {}) },
 		"meter":   func() error { return c.SetMeter(ctx, 1, 1) },
-		"share":   func() error { return c.Share(ctx, 1, 7, 8) },
+		"share":   func() error { return c.LimitMeters(ctx, 1, 7, 8) },
 		"bundle":  func() error { return c.Commit(ctx, additions(openflow.Flow{Table: 1, Priority: 1})) },
 	} {
 		if e := (*openflow.Error)(nil); !errors.As(do(), &e) {

@@ -15,7 +15,7 @@ const (
 
 // FlushZone makes connection tracking forget the connections of a zone.
 func (c *Conn) FlushZone(ctx context.Context, zone uint16) error {
-	err := c.refusable(ctx, 2, func(xid uint32) ([]byte, error) {
+	err := c.exchangeTolerant(ctx, 2, func(xid uint32) ([]byte, error) {
 		b := appendMessage(nil, typeExperimenter, xid)
 		b = binary.BigEndian.AppendUint32(b, nxVendor)
 		b = binary.BigEndian.AppendUint32(b, nxFlushZone)
@@ -29,9 +29,9 @@ func (c *Conn) FlushZone(ctx context.Context, zone uint16) error {
 	return nil
 }
 
-// Tracked names a connection of connection tracking: as its first packet was before
+// Connection names a connection of connection tracking: as its first packet was before
 // all translation.
-type Tracked struct {
+type Connection struct {
 	Zone     uint16
 	Proto    uint8
 	Src, Dst netip.AddrPort
@@ -42,12 +42,12 @@ const flushesAtOnce = 1000
 
 // FlushTracked deletes connections from connection tracking; unknown ones are no failure.
 // An error of type *Error means that the switch cannot.
-func (c *Conn) FlushTracked(ctx context.Context, all []Tracked) error {
+func (c *Conn) FlushTracked(ctx context.Context, all []Connection) error {
 	for len(all) > 0 {
 		some := all[:min(len(all), flushesAtOnce)]
 		all = all[len(some):]
 		n := uint32(len(some))
-		err := c.refusable(ctx, n+1, func(xid uint32) (b []byte, _ error) {
+		err := c.exchangeTolerant(ctx, n+1, func(xid uint32) (b []byte, _ error) {
 			for i, t := range some {
 				b = t.append(b, xid+uint32(i))
 			}
@@ -60,7 +60,7 @@ func (c *Conn) FlushTracked(ctx context.Context, all []Tracked) error {
 	return nil
 }
 
-func (t Tracked) append(b []byte, xid uint32) []byte {
+func (t Connection) append(b []byte, xid uint32) []byte {
 	be, start := binary.BigEndian, len(b)
 	b = appendMessage(b, typeExperimenter, xid)
 	b = be.AppendUint32(b, nxVendor)

@@ -10,11 +10,11 @@ import (
 
 // With whom the clients of a service stay: flows that the switch learns.
 
-// affine are the registers, XXReg3 together, into which a learned flow writes the
+// affinityRegs are the registers, XXReg3 together, into which a learned flow writes the
 // backend's address.
-var affine = []of.Field{of.Reg12, of.Reg13, of.Reg14, of.Reg15}
+var affinityRegs = []of.Field{of.Reg12, of.Reg13, of.Reg14, of.Reg15}
 
-func staysWith(a netip.Addr) []of.Term {
+func affinityTerms(a netip.Addr) []of.Term {
 	if a.Is4() {
 		return []of.Term{of.EqValue(of.Reg12, of.Addr(a))}
 	}
@@ -22,9 +22,9 @@ func staysWith(a netip.Addr) []of.Term {
 	return []of.Term{of.Eq(of.Reg12, v.Hi>>32), of.Eq(of.Reg13, uint32(v.Hi)), of.Eq(of.Reg14, v.Lo>>32), of.Eq(of.Reg15, uint32(v.Lo))}
 }
 
-// remember adds the flows by which the switch learns to whom a client's connection
+// learnAffinity adds the flows by which the switch learns to whom a client's connection
 // went that was let through.
-func (s Service) remember(l *list, c Config, v6 bool, self []of.Term) {
+func (s Service) learnAffinity(l *list, c Config, v6 bool, self []of.Term) {
 	learn := of.Learn{
 		Table: uint8(Affine), Priority: 1, Idle: uint16(min(max(s.Affinity, time.Second), of.MaxIdle) / time.Second),
 		Limit: desired.MaxAffine, Cookie: AffineMagic | uint64(s.Number), EthType: ethIP, Same: regService,
@@ -34,12 +34,12 @@ func (s Service) remember(l *list, c Config, v6 bool, self []of.Term) {
 		learn.EthType, learn.At, learn.From, learn.Load, learn.Into = ethIPv6, of.IPv6Src, of.IPv6Src, of.IPv6Dst, of.XXReg3
 	}
 	fresh := match(append(self, of.State(of.StateNew|of.StateTrk, 0))...)
-	l.add(Stays, 10, fresh, learn)
-	l.add(Commit, 14, fresh, goTo(Begun), learn, commitMarked(marked))
+	l.add(LearnAffinity, 10, fresh, learn)
+	l.add(Commit, 14, fresh, goTo(CountBegun), learn, commitMarked(marked))
 	if s.outside(c) {
-		l.add(Commit, 15, match(append(fresh, origin(fromStack))...), goTo(Begun), learn, commitMarked(marked|forHost))
+		l.add(Commit, 15, match(append(fresh, origin(fromStack))...), goTo(CountBegun), learn, commitMarked(marked|forHost))
 	}
 	learn.From = learn.Load // the client is its own backend
 	l.add(Hairpin, 10, match(append(self, justChosen, of.State(of.StateNew|of.StateTrk, of.StateInv))...),
-		goTo(Begun), goTo(Counted), learn, of.Output{Port: of.PortInPort})
+		goTo(CountBegun), goTo(CountReplies), learn, of.Output{Port: of.PortInPort})
 }

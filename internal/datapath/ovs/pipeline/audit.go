@@ -14,20 +14,20 @@ import (
 
 // Registers of the asides.
 const (
-	regAudited = of.Reg10 // which hooks the packet has passed: 1 = In0's, 2 = Commit's too
-	regWhat    = of.Reg11 // what a flow says aside
-	regAudit   = of.Reg12 // the audited set under evaluation
-	regRule    = of.Reg13 // number of the rule that says or judges; after auditDefault the tier
+	regAudited   = of.Reg10 // which hooks the packet has passed: 1 = In0's, 2 = Commit's too
+	regAuditKind = of.Reg11 // what a flow says aside
+	regAudit     = of.Reg12 // the audited set under evaluation
+	regRule      = of.Reg13 // number of the rule that says or judges; after auditDefault the tier
 )
 
-// Values of regWhat. For audited sets: whatAllowed or whatDenied, what became of
-// the packet at one end of its connection. For a rule with Log: whatLogged plus the
-// index of its kind in ruleKinds. At the destination's end whatIn is added to either.
+// Values of regAuditKind. For audited sets: auditAllowed or auditDenied, what became of
+// the packet at one end of its connection. For a rule with Log: auditLogged plus the
+// index of its kind in ruleKinds. At the destination's end auditDirectionIn is added to either.
 const (
-	whatAllowed = 1
-	whatDenied  = 2
-	whatIn      = 4
-	whatLogged  = 16
+	auditAllowed     = 1
+	auditDenied      = 2
+	auditDirectionIn = 4
+	auditLogged      = 16
 )
 
 // MaxAudits is how many audited sets a set may have: a flow names them all.
@@ -36,15 +36,15 @@ const MaxAudits = 64
 // Each container has a share of what asides tell, so that none can use up all: the
 // lowest bits of its port's number name the share, and each share has a meter.
 const (
-	shares     = 64
-	firstMeter = 256 // a number that others hardly choose
-	// ShareRate is how much of a share is reported a second.
-	ShareRate = 100
+	auditMeterCount = 64
+	firstMeter      = 256 // a number that others hardly choose
+	// AuditRate is how much of a share is reported a second.
+	AuditRate = 100
 )
 
-// Shares are the meters that the flows of Hooks name.
-func Shares() []uint32 {
-	out := make([]uint32, shares)
+// AuditMeters are the meters that the flows of Hooks name.
+func AuditMeters() []uint32 {
+	out := make([]uint32, auditMeterCount)
 	for i := range out {
 		out[i] = firstMeter + uint32(i)
 	}
@@ -53,35 +53,35 @@ func Shares() []uint32 {
 
 var isNew = of.State(of.StateNew|of.StateTrk, 0)
 
-// Hooks returns the flows that evaluate audited sets where a connection has passed an end's
+// AuditEntryFlows returns the flows that evaluate audited sets where a connection has passed an end's
 // policy, and the flows that report the results. They are there while there is a monitor.
-func Hooks() []of.Flow {
+func AuditEntryFlows() []of.Flow {
 	l := &list{cookie: cookie(KindAudit, 0)}
-	l.hooks()
-	for i, meter := range Shares() {
-		l.tell(i, meter)
+	l.auditEntries()
+	for i, meter := range AuditMeters() {
+		l.sampleFlows(i, meter)
 	}
 	return l.flows
 }
 
-func (l *list) hooks() {
+func (l *list) auditEntries() {
 	for i, at := range []Stage{outward.after, inward.after} {
-		l.add(at, priorityHook, match(isNew, of.Eq(regAudited, i)),
-			of.Set(regAudited, i+1), goTo(Owner), of.Set(regWhat, whatAllowed+i*whatIn), goTo(Audit), goTo(at))
+		l.add(at, priorityAuditEntry, match(isNew, of.Eq(regAudited, i)),
+			of.Set(regAudited, i+1), goTo(Owner), of.Set(regAuditKind, auditAllowed+i*auditDirectionIn), goTo(Audit), goTo(at))
 	}
 	l.add(Owner, 10, match(origin(fromPort)), of.Move{From: of.InPort, To: regSwap})
 	l.add(Owner, 0, nil, of.Move{From: regPort, To: regSwap}) // from elsewhere: the port that the packet is for
 }
 
-// tell adds the flows that send up the packets of a share.
-func (l *list) tell(share int, meter uint32) {
+// sampleFlows adds the flows that send up the packets of a share.
+func (l *list) sampleFlows(share int, meter uint32) {
 	tell := of.Controller{MaxLen: sampleLen, Meter: meter}
-	owner := of.Masked(regSwap, of.Uint(share), of.Uint(shares-1))
+	owner := of.Masked(regSwap, of.Uint(share), of.Uint(auditMeterCount-1))
 	l.add(Logged, 10, match(isNew, owner), tell)
-	for _, end := range []int{0, whatIn} {
-		l.add(WouldAllow, 10, match(of.Eq(regWhat, whatDenied+end), owner), tell)
-		l.add(WouldDeny, 10, match(of.Eq(regWhat, whatAllowed+end), owner), tell)
-		l.add(WouldDefault, 10, match(of.Eq(regWhat, whatAllowed+end), owner), tell)
+	for _, end := range []int{0, auditDirectionIn} {
+		l.add(WouldAllow, 10, match(of.Eq(regAuditKind, auditDenied+end), owner), tell)
+		l.add(WouldDeny, 10, match(of.Eq(regAuditKind, auditAllowed+end), owner), tell)
+		l.add(WouldDefault, 10, match(of.Eq(regAuditKind, auditAllowed+end), owner), tell)
 	}
 }
 
@@ -92,13 +92,13 @@ func Audits(s *desired.PolicySet) []of.Flow {
 		return nil
 	}
 	l := &list{cookie: cookie(KindAudit, 0)}
-	for end, d := range map[int]direction{0: outward, whatIn: inward} {
+	for end, d := range map[int]direction{0: outward, auditDirectionIn: inward} {
 		var acts []of.Action
 		for _, a := range s.Audits[:min(len(s.Audits), MaxAudits)] {
 			acts = append(acts, of.Set(regAudit, a), goTo(d.audit))
 		}
-		for _, fate := range []int{whatAllowed, whatDenied} {
-			l.add(Audit, 10, match(isNew, of.Eq(d.set, s.ID), of.Eq(regWhat, fate+end)), acts...)
+		for _, fate := range []int{auditAllowed, auditDenied} {
+			l.add(Audit, 10, match(isNew, of.Eq(d.set, s.ID), of.Eq(regAuditKind, fate+end)), acts...)
 		}
 	}
 	return l.flows
@@ -113,22 +113,22 @@ func judge(kind Kind, number uint32) []of.Action {
 	return []of.Action{of.Set(regRule, number), goTo(at)}
 }
 
-// tellLogged is what a flow of a rule with Log does first while monitored.
-func tellLogged(kind Kind, number uint32, out bool) []of.Action {
-	what := whatLogged + kind.ruleIndex()
+// logActions is what a flow of a rule with Log does first while monitored.
+func logActions(kind Kind, number uint32, out bool) []of.Action {
+	what := auditLogged + kind.ruleIndex()
 	if !out {
-		what += whatIn
+		what += auditDirectionIn
 	}
-	return []of.Action{goTo(Owner), of.Set(regRule, number), of.Set(regWhat, what), goTo(Logged)}
+	return []of.Action{goTo(Owner), of.Set(regRule, number), of.Set(regAuditKind, what), goTo(Logged)}
 }
 
-// tellDenied is what a flow that denies by policy does last while monitored.
-func tellDenied(out bool) []of.Action {
-	what := whatDenied
+// denyActions is what a flow that denies by policy does last while monitored.
+func denyActions(out bool) []of.Action {
+	what := auditDenied
 	if !out {
-		what += whatIn
+		what += auditDirectionIn
 	}
-	return []of.Action{goTo(Owner), of.Set(regWhat, what), goTo(Audit)}
+	return []of.Action{goTo(Owner), of.Set(regAuditKind, what), goTo(Audit)}
 }
 
 // AuditEvent is what a packet tells that a stage of asides sent up.
@@ -143,12 +143,12 @@ type AuditEvent struct {
 
 // AuditEventOf tells what a packet of a table says by its registers.
 func AuditEventOf(table uint8, register func(of.Field) uint32) (AuditEvent, bool) {
-	what := register(regWhat)
-	a := AuditEvent{Out: what&whatIn == 0, Rule: register(regRule), Set: desired.PolicySetID(register(regAudit)), Tier: -1}
+	what := register(regAuditKind)
+	a := AuditEvent{Out: what&auditDirectionIn == 0, Rule: register(regRule), Set: desired.PolicySetID(register(regAudit)), Tier: -1}
 	switch Stage(table) {
 	case Logged:
 		i := int(what & 3)
-		if what&whatLogged == 0 || i >= len(ruleKinds) {
+		if what&auditLogged == 0 || i >= len(ruleKinds) {
 			return a, false
 		}
 		a.Kind, a.Action = driver.FlowLogged, ruleKinds[i].action

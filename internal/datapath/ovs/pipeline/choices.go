@@ -89,7 +89,7 @@ type frontendMatch struct {
 }
 
 // port adds the flows that choose for new connections to a port.
-func (s Service) port(l *list, c Config, x asker, port frontendMatch, src of.Field) []of.Group {
+func (s Service) port(l *list, c Config, x clientClass, port frontendMatch, src of.Field) []of.Group {
 	v6 := src == of.IPv6Src
 	nat := func(b choice) of.CT {
 		return of.CT{Commit: true, ZoneField: regZone, NAT: of.NATDst, To: b.Addr(v6), Port: b.PortFor(port.Backend), Mark: marked, Recirc: true, Table: uint8(Backend)}
@@ -108,15 +108,15 @@ func (s Service) port(l *list, c Config, x asker, port frontendMatch, src of.Fie
 	}
 	var clear []of.Action // what a learned flow has written
 	if s.Affinity > 0 {
-		for _, r := range affine {
+		for _, r := range affinityRegs {
 			clear = append(clear, of.Set(r, 0))
 		}
 	}
-	proto, asked := isProto(int(port.Protocol)), x.asks(port.ServicePort)
+	proto, asked := isProto(int(port.Protocol)), x.matchPort(port.ServicePort)
 	lead := func(priority uint16, g of.Group, m of.Match) {
 		before := l.cookie
 		l.cookie = cookie(KindService, GroupNumber(g))
-		l.add(Pick, priority+x.above, m, append(slices.Clone(clear), of.Choose{Group: g.ID})...)
+		l.add(Pick, priority+x.above, m, append(slices.Clone(clear), of.GroupAction{Group: g.ID})...)
 		l.cookie = before
 	}
 	lead(10, g, asked)
@@ -137,7 +137,7 @@ func (s Service) port(l *list, c Config, x asker, port frontendMatch, src of.Fie
 	}
 	if s.Affinity > 0 {
 		for _, b := range x.all {
-			stays := staysWith(b.Addr(v6))
+			stays := affinityTerms(b.Addr(v6))
 			for _, m := range append(parts, asked) {
 				l.add(Pick, 100+x.above, match(append(m, stays...)...), append(slices.Clone(clear), nat(b))...)
 			}

@@ -41,7 +41,7 @@ func (l baseFlows) exposedBase() {
 	l.drop(Returned, 0, nil, driver.DropUnknownSource)
 	l.drop(Track, 60, match(behind), driver.DropUnknownDest)
 	l.drop(State, 93, match(behind, of.State(of.StateTrk, of.StateRpl)), driver.DropUnknownDest)
-	l.drop(State, 93, match(behind, of.Masked(of.CtMark, of.Value{}, of.Uint(forHost|begunHere))), driver.DropUnknownDest)
+	l.drop(State, 93, match(behind, of.Masked(of.CtMark, of.Value{}, of.Uint(forHost|fromThisStack))), driver.DropUnknownDest)
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		if l.c.clientsByTunnel() {
 			l.add(Relayed, 150, match(eth, toItsMAC), goTo(Returned))
@@ -50,7 +50,7 @@ func (l baseFlows) exposedBase() {
 		l.drop(Track, 120, match(eth, behind, isProto(6), of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12))), driver.DropInvalid)
 		l.add(Outside, 10, match(eth, origin(fromStack)), toService...)
 		asks := match(eth, isService, origin(fromStack))
-		l.add(Commit, 13, match(append(asks, of.State(of.StateNew|of.StateTrk, 0))...), goTo(Begun), commitMarked(marked|forHost))
+		l.add(Commit, 13, match(append(asks, of.State(of.StateNew|of.StateTrk, 0))...), goTo(CountBegun), commitMarked(marked|forHost))
 		// The client has come by another host before.
 		l.add(Commit, 13, match(append(asks, isByTunnel, of.State(of.StateTrk, of.StateNew))...), goTo(Relabel))
 		l.add(Relabel, 20, match(eth, isService), commitMarked(marked|forHost))
@@ -100,7 +100,7 @@ func (l networkFlows) behind(r *desired.Remote) {
 		return
 	}
 	on := Track
-	if l.c.leads(l.n) {
+	if l.c.routesNetwork(l.n) {
 		on = ToNode
 	}
 	for _, a := range []netip.Addr{r.IPv4, r.IPv6} {
@@ -111,8 +111,8 @@ func (l networkFlows) behind(r *desired.Remote) {
 	}
 }
 
-// asker is who asks a service, and among whom is chosen for it.
-type asker struct {
+// clientClass is who asks a service, and among whom is chosen for it.
+type clientClass struct {
 	who        []of.Term
 	above      uint16 // how much its flows are before others'
 	all        []choice
@@ -120,31 +120,31 @@ type asker struct {
 	unanswered bool // there is no backend, and packets get no error
 }
 
-// asks is what it sends to a port.
-func (x asker) asks(port desired.ServicePort) of.Match {
+// matchPort is what it sends to a port.
+func (x clientClass) matchPort(port desired.ServicePort) of.Match {
 	return match(append(slices.Clone(x.who), isProto(int(port.Protocol)), of.Eq(dstPort(port.Protocol), port.Port))...)
 }
 
-// askers are those who ask a service, self its own packets, where clients inside and
+// clientClasses are those who ask a service, self its own packets, where clients inside and
 // outside may go to these backends.
-func (s Service) askers(c Config, choose *chooser, self []of.Term, inside, outside desired.TrafficPolicy) []asker {
+func (s Service) clientClasses(c Config, choose *chooser, self []of.Term, inside, outside desired.TrafficPolicy) []clientClass {
 	v6, all := choose.v6, choose.among(desired.TrafficCluster)
-	ask := func(among desired.TrafficPolicy, above uint16, more ...of.Term) asker {
-		x := asker{who: append(slices.Clone(self), more...), above: above, all: all}
+	ask := func(among desired.TrafficPolicy, above uint16, more ...of.Term) clientClass {
+		x := clientClass{who: append(slices.Clone(self), more...), above: above, all: all}
 		if among != desired.TrafficCluster && choose.pools.Of(v6, among) != choose.pools.Of(v6, desired.TrafficCluster) {
 			if some := choose.among(among); !slices.Equal(some, all) {
 				x.all, x.among = some, among
 			}
-			x.unanswered = among == desired.TrafficLocalDrop && choose.pools.Anybody(v6)
+			x.unanswered = among == desired.TrafficLocalDrop && choose.pools.HasBackends(v6)
 		}
 		return x
 	}
-	out := []asker{ask(inside, 0)}
+	out := []clientClass{ask(inside, 0)}
 	if !s.outside(c) {
 		return out
 	}
 	if outside != inside {
-		out = []asker{ask(inside, 0, origin(fromPort)), ask(outside, 0, origin(fromStack))}
+		out = []clientClass{ask(inside, 0, origin(fromPort)), ask(outside, 0, origin(fromStack))}
 	}
 	own, src := c.Private.Addr, of.NwSrc
 	if v6 {

@@ -26,9 +26,9 @@ func (s Service) externalBackends(l *list, v6 bool) {
 	}
 }
 
-// leave remembers connections to services whose backend is beyond the host, in the name
+// rememberExternal remembers connections to services whose backend is beyond the host, in the name
 // of the port's private address.
-func (x family) leave(l *list, leaving of.Match, private netip.Addr) {
+func (x family) rememberExternal(l *list, leaving of.Match, private netip.Addr) {
 	l.add(Commit, 21, match(append(leaving, isService, of.State(of.StateNew|of.StateTrk, 0))...),
-		goTo(Begun), goTo(Stays), of.CT{Commit: true, ZoneField: regDomain, NAT: of.NATSrc, To: private, Mark: marked, Recirc: true, Table: uint8(Output)})
+		goTo(CountBegun), goTo(LearnAffinity), of.CT{Commit: true, ZoneField: regDomain, NAT: of.NATSrc, To: private, Mark: marked, Recirc: true, Table: uint8(Output)})
 }

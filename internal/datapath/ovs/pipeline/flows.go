@@ -24,8 +24,8 @@ type Config struct {
 	UplinkMTU uint16          // likewise of the uplink
 	Pieces    bool            // tracking passes fragments on one by one
 	Host      uint32          // port number of the host's interface; 0 = no egress
-	Private   desired.Private // egress, when there is one
-	Native    bool            // there are native networks
+	Private   desired.HostNAT // egress, when there is one
+	Routed    bool            // there are native networks
 	Marks     bool            // the datapath sees marks of the host's packets; else OwnMAC is in their place
 
 	// Mutation makes the pipeline wrong in a known way, so that a test can show
@@ -225,11 +225,11 @@ func Base(c Config) []of.Flow {
 	l.untaggedBase()
 	l.serviceBase()
 	l.outsideBase()
-	l.nativeBase()
+	l.routedBase()
 	l.trackFlows()
 	l.reopenFlows()
 	l.pathMTU()
-	l.policyFrame()
+	l.policyBase()
 	l.commitFlows()
 	l.drop(Output, 200, match(of.State(of.StateInv, 0)), driver.DropInvalid) // a fragment whose datagram never was complete
 	l.drop(Output, 0, match(of.Eq(regPort, 0)), driver.DropUnknownDest)
@@ -293,11 +293,11 @@ func turnRound() []of.Action {
 	return append(swap(regSrc, regDst), swap(regOut, regIn)...)
 }
 
-// quotes lets a port's ICMP errors through that are about packets to addr, one of
+// allowICMPErrors lets a port's ICMP errors through that are about packets to addr, one of
 // the port's own addresses: a container is no router. Others begin connections to
 // addr at the address asked, as which tracking has translated the error's source by
 // now, where the two differ. IPv4's source is not matched: the port has only one.
-func (l *list) quotes(in of.Term, addr, asked netip.Addr) {
+func (l *list) allowICMPErrors(in of.Term, addr, asked netip.Addr) {
 	src, dst, from := of.CtNwSrc, of.CtNwDst, match(isIP, in)
 	if addr.Is6() {
 		src, dst, from = of.CtIPv6Src, of.CtIPv6Dst, fromAddr(asked, in)

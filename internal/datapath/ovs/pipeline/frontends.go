@@ -24,8 +24,8 @@ const sharedVIPBits = 0xfff << 20
 
 var isSharedVIP = of.Masked(regService, of.Uint(uint32(sharedVIPBits)), of.Uint(uint32(sharedVIPBits)))
 
-// lookedAt in regChunk is of a packet to a node that is no service's.
-const lookedAt = 1
+// frontendChecked in regChunk is of a packet to a node that is no service's.
+const frontendChecked = 1
 
 // SharedVIP is an address at which services have faces.
 type SharedVIP struct {
@@ -56,19 +56,19 @@ type Frontend struct {
 	Node bool // it is at a node's address by itself, and the spot is all nodes'
 }
 
-func (f Frontend) atNodes() bool { return f.Addr.IsUnspecified() }
+func (f Frontend) isNodePort() bool { return f.Addr.IsUnspecified() }
 
 // frontendBase adds what faces need whatever services there are.
 func (l baseFlows) frontendBase() {
 	seen := of.State(of.StateTrk, 0)
-	l.add(Faced, 5, match(seen), goTo(Pick)) // which refuses it
-	l.add(Faced, 0, nil, goTo(Serve))
+	l.add(NodeFrontends, 5, match(seen), goTo(Pick)) // which refuses it
+	l.add(NodeFrontends, 0, nil, goTo(Serve))
 	if l.c.servicesOutside() {
 		l.add(Serve, 310, match(origin(fromStack)), goTo(Outside))
 	}
 	for _, v6 := range []bool{false, true} {
 		eth, _, _ := ethOf(v6)
-		l.add(Served, 96, match(eth, isSharedVIP, of.State(of.StateNew|of.StateTrk, 0)), goTo(Faced))
+		l.add(Served, 96, match(eth, isSharedVIP, of.State(of.StateNew|of.StateTrk, 0)), goTo(NodeFrontends))
 	}
 }
 
@@ -80,7 +80,7 @@ func SharedVIPFlows(c Config, s SharedVIP) []of.Flow {
 		return l.flows
 	}
 	here := []of.Term{inDomain(s.Domain), origin(fromPort)}
-	ownsAddress(l, c, s.Addr, here, of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(Faced))
+	ownsAddress(l, c, s.Addr, here, of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(NodeFrontends))
 	if c.clientsByTunnel() || c.servicesOutside() {
 		l.drop(Outside, 100, fromAddr(s.Addr, inDomain(s.Domain)), driver.DropSpoof)
 	}
@@ -97,7 +97,7 @@ func SharedVIPFlows(c Config, s SharedVIP) []of.Flow {
 			protocols = append(protocols, protoFragment)
 		}
 		for _, p := range protocols {
-			l.add(Faced, 50, match(append(slices.Clone(m), isProto(p))...), of.Set(regService, s.Datagrams), of.Set(regNoted, chosen), goTo(Affine), goTo(Pick))
+			l.add(NodeFrontends, 50, match(append(slices.Clone(m), isProto(p))...), of.Set(regService, s.Datagrams), of.Set(regNoted, chosen), goTo(Affine), goTo(Pick))
 		}
 	}
 	return l.flows
@@ -108,7 +108,7 @@ func (s SharedVIP) open(l *list, c Config, priority uint16, a netip.Addr) {
 	if s.Open != 0 && c.servicesOutside() {
 		l.add(Classify, priority, toAddr(a, of.Eq(of.InPort, c.Host)), routerToRouter(
 			of.Set(regDomain, s.Domain), of.Set(regNetwork, s.Open), of.Set(regOrigin, fromStack),
-			of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(Faced))...)
+			of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(NodeFrontends))...)
 	}
 }
 
@@ -119,7 +119,7 @@ func (s SharedVIP) nodes(l *list, c Config) {
 	here := []of.Term{of.Eq(regService, s.Number), eth}
 	miss := func(stage Stage, priority uint16, more ...of.Term) {
 		m := append(slices.Clone(here), more...)
-		l.add(stage, priority, match(append(m, origin(fromPort))...), of.Set(regChunk, lookedAt), goTo(Destination))
+		l.add(stage, priority, match(append(m, origin(fromPort))...), of.Set(regChunk, frontendChecked), goTo(Destination))
 		if c.servicesOutside() {
 			l.drop(stage, priority, match(append(m, origin(fromStack))...), driver.DropNetwork)
 		}
@@ -127,37 +127,37 @@ func (s SharedVIP) nodes(l *list, c Config) {
 	untracked := of.State(0, of.StateTrk)
 	piece := append(slices.Clone(here), isFragment, untracked)
 	if s.Addr.Is6() { // later ones do not show their protocol, and tracking waits for the first
-		l.add(Faced, 50, match(piece...), goTo(Serve))
+		l.add(NodeFrontends, 50, match(piece...), goTo(Serve))
 		l.add(Translate, 110, match(append(slices.Clone(here), isFragment)...), translate(Served))
 	} else {
 		for _, p := range portProtocols {
-			l.add(Faced, 50, match(append(slices.Clone(piece), isProto(int(p)))...), goTo(Serve))
+			l.add(NodeFrontends, 50, match(append(slices.Clone(piece), isProto(int(p)))...), goTo(Serve))
 		}
 	}
-	for _, typ := range quoting[s.Addr.Is6()] {
+	for _, typ := range icmpErrors[s.Addr.Is6()] {
 		if s.Addr.Is6() {
-			l.add(Faced, 50, match(append(slices.Clone(here), untracked, isProto(58), of.Eq(of.ICMPv6Type, typ))...), goTo(Serve))
+			l.add(NodeFrontends, 50, match(append(slices.Clone(here), untracked, isProto(58), of.Eq(of.ICMPv6Type, typ))...), goTo(Serve))
 		} else {
-			l.add(Faced, 50, match(append(slices.Clone(here), untracked, isProto(1), of.Eq(of.ICMPType, typ))...), goTo(Serve))
+			l.add(NodeFrontends, 50, match(append(slices.Clone(here), untracked, isProto(1), of.Eq(of.ICMPType, typ))...), goTo(Serve))
 		}
 	}
-	miss(Faced, 10)
+	miss(NodeFrontends, 10)
 	for _, priority := range []uint16{1, 250} { // under and over what lets pass
 		m := here
 		if priority > 1 {
 			m = append(slices.Clone(here), of.Eq(regSrc, model.IdentityUnknown))
 		}
-		l.add(Serve, priority, match(append(m, origin(fromPort))...), of.Set(regChunk, lookedAt), goTo(Destination))
+		l.add(Serve, priority, match(append(m, origin(fromPort))...), of.Set(regChunk, frontendChecked), goTo(Destination))
 	}
 	miss(Served, 216, of.State(of.StateInv|of.StateTrk, 0))
-	l.add(Served, 215, match(append(slices.Clone(here), of.State(of.StateNew|of.StateTrk, 0))...), goTo(Faced))
+	l.add(Served, 215, match(append(slices.Clone(here), of.State(of.StateNew|of.StateTrk, 0))...), goTo(NodeFrontends))
 }
 
-// FacedNode returns the flows for one node's address, s being the nodes' spot.
-func FacedNode(c Config, s SharedVIP, a netip.Addr) []of.Flow {
+// NodeFrontendFlows returns the flows for one node's address, s being the nodes' spot.
+func NodeFrontendFlows(c Config, s SharedVIP, a netip.Addr) []of.Flow {
 	l := &list{cookie: cookie(KindService, 0)}
 	l.add(Destination, 204, toAddr(a, inDomain(s.Domain), origin(fromPort), of.EqMAC(of.EthDst, desired.RouterMAC), of.Eq(regChunk, 0)),
-		of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(Faced))
+		of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(NodeFrontends))
 	s.open(l, c, 108, a)
 	return l.flows
 }
@@ -179,7 +179,7 @@ func ownsAddress(l *list, c Config, a netip.Addr, here []of.Term, there ...of.Ac
 func (s Service) frontendFlows(l *list, c Config, choose *chooser, self []of.Term) []of.Group {
 	eth, src, dst := ethOf(choose.v6)
 	for _, b := range choose.among(desired.TrafficCluster) {
-		l.add(Again, 100, match(append(slices.Clone(self), of.EqAddr(dst, b.Addr(choose.v6)))...), goTo(Backend))
+		l.add(Retranslate, 100, match(append(slices.Clone(self), of.EqAddr(dst, b.Addr(choose.v6)))...), goTo(Backend))
 	}
 	s.notAtNodes(l, c, choose.v6, self)
 	var groups []of.Group
@@ -193,24 +193,24 @@ func (s Service) frontendFlows(l *list, c Config, choose *chooser, self []of.Ter
 			if !s.outside(c) {
 				m = append(m, origin(fromPort))
 			}
-			l.add(Faced, priority, match(m...), of.Set(regService, s.Number), goTo(Serve))
+			l.add(NodeFrontends, priority, match(m...), of.Set(regService, s.Number), goTo(Serve))
 		}
 		who, above := self, uint16(0)
-		if !f.atNodes() {
+		if !f.isNodePort() {
 			who, above = append(slices.Clone(self), of.EqAddr(dst, f.Addr)), 2
 		}
 		s.clientsOf(l, f, src, append(slices.Clone(who), proto...), above)
-		port := frontendMatch{desired.ServicePort{Protocol: f.Protocol, Port: f.Port, Backend: f.Backend}, true, s.alone(f)}
-		for _, x := range s.askers(c, choose, who, f.InternalPolicy, f.ExternalPolicy) {
+		port := frontendMatch{desired.ServicePort{Protocol: f.Protocol, Port: f.Port, Backend: f.Backend}, true, s.isOnlyFrontend(f)}
+		for _, x := range s.clientClasses(c, choose, who, f.InternalPolicy, f.ExternalPolicy) {
 			own := x.above > 0
 			x.above += above
 			switch {
 			case len(x.all) == 0 && x.unanswered:
-				l.drop(Pick, 10+x.above, x.asks(port.ServicePort), driver.DropNoProvider)
+				l.drop(Pick, 10+x.above, x.matchPort(port.ServicePort), driver.DropNoProvider)
 			case len(x.all) == 0 && own:
-				l.refuseBy(c, MeterServices, Pick, 100+x.above, x.asks(port.ServicePort), driver.DropNoProvider)
+				l.refuseBy(c, MeterServices, Pick, 100+x.above, x.matchPort(port.ServicePort), driver.DropNoProvider)
 			case len(x.all) == 0:
-				l.refuseBy(c, MeterServices, Pick, 10+x.above, x.asks(port.ServicePort), driver.DropNoProvider)
+				l.refuseBy(c, MeterServices, Pick, 10+x.above, x.matchPort(port.ServicePort), driver.DropNoProvider)
 			default:
 				groups = append(groups, s.port(l, c, x, port, src)...)
 			}
@@ -228,7 +228,7 @@ func (s Service) notAtNodes(l *list, c Config, v6 bool, self []of.Term) {
 		vip = s.IPv6
 	}
 	for _, f := range s.Faces {
-		if _, has := s.PortOf(f.Protocol, f.Port); has || !vip.IsValid() || !f.atNodes() || f.Addr.Is6() != v6 {
+		if _, has := s.PortOf(f.Protocol, f.Port); has || !vip.IsValid() || !f.isNodePort() || f.Addr.Is6() != v6 {
 			continue
 		}
 		asks := append(slices.Clone(self), of.EqAddr(dst, vip), isProto(int(f.Protocol)), of.Eq(dstPort(f.Protocol), f.Port))
@@ -261,7 +261,7 @@ func (s Service) frontendsOf(v6 bool) []Frontend {
 // only. Others pass where nodes' face with the same port does not take all.
 func (s Service) clientsOf(l *list, f Frontend, src of.Field, asks []of.Term, above uint16) {
 	nodes := func(o Frontend) bool {
-		return o.atNodes() && len(o.Sources) > 0 && o.Protocol == f.Protocol && o.Port == f.Port && o.Addr.Is6() == f.Addr.Is6()
+		return o.isNodePort() && len(o.Sources) > 0 && o.Protocol == f.Protocol && o.Port == f.Port && o.Addr.Is6() == f.Addr.Is6()
 	}
 	if len(f.Sources) == 0 && !slices.ContainsFunc(s.Faces, nodes) {
 		return
@@ -280,9 +280,9 @@ func (s Service) clientsOf(l *list, f Frontend, src of.Field, asks []of.Term, ab
 	}
 }
 
-// alone tells whether fragments without a port can only be for a face.
-func (s Service) alone(f Frontend) bool {
-	if f.Protocol != model.ProtoUDP || len(f.Sources) > 0 || f.atNodes() || f.Node {
+// isOnlyFrontend tells whether fragments without a port can only be for a face.
+func (s Service) isOnlyFrontend(f Frontend) bool {
+	if f.Protocol != model.ProtoUDP || len(f.Sources) > 0 || f.isNodePort() || f.Node {
 		return false
 	}
 	for _, o := range s.frontendsOf(f.Addr.Is6()) {

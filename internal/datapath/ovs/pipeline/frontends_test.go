@@ -14,7 +14,7 @@ import (
 // TestFrontendsGolden pins the flows of a service with faces, of the addresses that it shares
 // and of a node's, and that faces with the same choice have one group.
 func TestFrontendsGolden(t *testing.T) {
-	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
+	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	c := Config{Tunnel: 1, Host: 3, Private: *way, ArpMode: model.ArpProxy, Answers: true, Pieces: true}
 	for _, v6 := range []bool{false, true} {
 		s := sampleService()
@@ -31,7 +31,7 @@ func TestFrontendsGolden(t *testing.T) {
 		}
 		nodes := SharedVIP{Number: 0xfff00001, Domain: 7, Zone: 65528, Addr: desired.AnyNode(at), Open: 7}
 		flows, groups := made(c, s, faces...)
-		flows = slices.Concat(flows, SharedVIPFlows(c, nodes), FacedNode(c, nodes, node),
+		flows = slices.Concat(flows, SharedVIPFlows(c, nodes), NodeFrontendFlows(c, nodes, node),
 			SharedVIPFlows(c, SharedVIP{Number: 0xfff00002, Domain: 7, Zone: 65528, Addr: at, Open: 7, Datagrams: 0x80000005}))
 		golden(t, name, text(t, flows)+groups)
 		if n := strings.Count(groups, "# group"); n != 3 {

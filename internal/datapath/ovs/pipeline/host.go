@@ -64,8 +64,8 @@ var onLink = netip.MustParsePrefix("fe80::/10")
 
 var diverted = of.Eq(regWay, wayDiverted)
 
-// undivert sends a packet on its way to the physical router.
-func (l *list) undivert(priority uint16, m of.Match) {
+// restoreRoute sends a packet on its way to the physical router.
+func (l *list) restoreRoute(priority uint16, m of.Match) {
 	l.add(Route, priority, match(append(m, diverted)...), of.Set(regWay, 0), goTo(Destination))
 }
 
@@ -100,10 +100,10 @@ func (x family) hostBase(l *list, c Config, router of.Match) {
 	}
 	l.add(Route, 100, match(x.eth), out...)
 	l.add(Route, 130, toAddr(x.addr), out...)
-	for _, p := range append([]netip.Prefix{x.subnet}, desired.Nowhere...) {
+	for _, p := range append([]netip.Prefix{x.subnet}, desired.Blackhole...) {
 		if p.Addr().Is6() == x.six() {
 			l.dropOutside(c, 120, match(x.to(p)...))
-			l.undivert(125, match(x.to(p)...))
+			l.restoreRoute(125, match(x.to(p)...))
 		}
 	}
 
@@ -112,7 +112,7 @@ func (x family) hostBase(l *list, c Config, router of.Match) {
 	if x.six() {
 		for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
 			l.drop(Destination, 203, nd(typ, router...), driver.DropUnknownDest)
-			l.undivert(135, nd(typ))
+			l.restoreRoute(135, nd(typ))
 			l.drop(Source, 210, nd(typ, origin(fromHost)), driver.DropSpoof)
 		}
 		own := x.from(onLink)
@@ -142,7 +142,7 @@ func (l networkFlows) hostNetwork() {
 		switch {
 		case l.n.Joined != 0: // its router answers in any case
 		case !router.IsValid():
-			l.undivert(145, inside)
+			l.restoreRoute(145, inside)
 			for _, m := range []of.Match{
 				match(of.EqAddr(x.dst, x.addr)),
 				match(isProto(17), of.Eq(of.UDPDst, 53)),
@@ -151,7 +151,7 @@ func (l networkFlows) hostNetwork() {
 				l.add(Destination, 200, match(append(m, network(l.n.ID), x.eth, x.open(), unicast)...), of.Set(regWay, wayDiverted), goTo(Route))
 			}
 		case l.n.Routed: // no endpoint there has a NAT address
-			l.nativeRouter(router)
+			l.routedRouter(router)
 		case x.six():
 			l.advertises(l.c, routerAddrs(router), network(l.n.ID), origin(fromPort), x.open())
 		default:
@@ -184,12 +184,12 @@ func (x family) hostPort(l *list, c Config, n *desired.Network, p LocalPort, own
 		goTo(Source))
 
 	// Connections that come by the host are begun towards the private address.
-	l.quotes(of.Eq(of.InPort, p.Number), own, private)
+	l.allowICMPErrors(of.Eq(of.InPort, p.Number), own, private)
 
 	isNew, untracked := of.State(of.StateNew|of.StateTrk, 0), of.State(0, of.StateTrk)
 	isRelated := of.State(of.StateRel|of.StateTrk, of.StateRpl|of.StateNew|of.StateInv)
 	leaving := fromAddr(own, network(n.ID), of.Eq(regPort, c.Host))
-	x.leave(l, slices.Clone(leaving), private)
+	x.rememberExternal(l, slices.Clone(leaving), private)
 	coming := toAddr(private, network(n.ID), origin(fromHost))
 	for _, w := range []struct {
 		m     of.Match

@@ -25,13 +25,13 @@ const (
 // sampleLen is how much of a packet monitoring wants to see: its headers.
 const sampleLen = 256
 
-// Watched returns the flow as it is while somebody monitors. If drops are asked
+// MonitoredFlow returns the flow as it is while somebody monitors. If drops are asked
 // for, a flow that drops sends the packet up first; a flow of a rule with Log tells
 // of the packet; a flow that denies by policy has audited sets evaluated. With
 // connections, a flow of a rule that lets through notes the rule, and a flow that
 // commits a connection sends its first packet up. Key, cookie and what becomes of
 // the packet stay the same.
-func Watched(f of.Flow, opts driver.MonitorOptions) of.Flow {
+func MonitoredFlow(f of.Flow, opts driver.MonitorOptions) of.Flow {
 	kind, number, ours := KindOf(f.Cookie)
 	stage := Stage(f.Table)
 	out, _, policy := PolicyStage(f.Table)
@@ -40,7 +40,7 @@ func Watched(f of.Flow, opts driver.MonitorOptions) of.Flow {
 	}
 	var before, after []of.Action
 	if f.Cookie&LogBit != 0 && policy {
-		before = tellLogged(kind, number, out)
+		before = logActions(kind, number, out)
 	}
 	switch {
 	case kind == KindDrop, kind.Denies():
@@ -48,7 +48,7 @@ func Watched(f of.Flow, opts driver.MonitorOptions) of.Flow {
 			before = append(before, of.Controller{MaxLen: sampleLen})
 		}
 		if policy {
-			after = tellDenied(out)
+			after = denyActions(out)
 		}
 	case !opts.Connections:
 	case kind == KindAllow && policy && out:
@@ -71,9 +71,9 @@ func commits(f of.Flow) bool {
 	return false
 }
 
-// Watchable tells, from a flow's table and cookie alone, whether Watched may
+// IsMonitored tells, from a flow's table and cookie alone, whether Watched may
 // change it.
-func Watchable(table uint8, cookie uint64, opts driver.MonitorOptions) bool {
+func IsMonitored(table uint8, cookie uint64, opts driver.MonitorOptions) bool {
 	kind, _, ours := KindOf(cookie)
 	_, _, policy := PolicyStage(table)
 	switch {

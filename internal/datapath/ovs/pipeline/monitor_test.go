@@ -18,12 +18,12 @@ func TestWatched(t *testing.T) {
 	for _, f := range goldenFlows(t) {
 		plain := of.ActionsText(f.Actions)
 		for _, opts := range []driver.MonitorOptions{{}, {Connections: true}, {NoDrops: true}, {Connections: true, NoDrops: true}} {
-			w := Watched(f, opts)
+			w := MonitoredFlow(f, opts)
 			got := of.ActionsText(w.Actions)
 			if w.Key() != f.Key() || w.Cookie != f.Cookie {
 				t.Errorf("%s became %s", f, w)
 			}
-			if !Watchable(f.Table, f.Cookie, opts) && got != plain {
+			if !IsMonitored(f.Table, f.Cookie, opts) && got != plain {
 				t.Errorf("%s is not watchable and became %s", f, w)
 			}
 			kind, number, _ := KindOf(f.Cookie)
@@ -41,11 +41,11 @@ func TestWatched(t *testing.T) {
 				want, what = "->reg15,"+plain, "allow"
 			}
 			if plain == "drop" && policy {
-				want = strings.TrimPrefix(want+","+of.ActionsText(tellDenied(out)), ",")
+				want = strings.TrimPrefix(want+","+of.ActionsText(denyActions(out)), ",")
 			}
 			if f.Cookie&LogBit != 0 {
 				seen["logged"]++
-				if says := of.ActionsText(tellLogged(kind, number, out)); !strings.HasPrefix(got, says+",") {
+				if says := of.ActionsText(logActions(kind, number, out)); !strings.HasPrefix(got, says+",") {
 					t.Errorf("%s became %s, want first %s", f, w, says)
 				} else {
 					got = strings.TrimPrefix(got, says+",")

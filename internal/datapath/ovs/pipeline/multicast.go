@@ -31,18 +31,20 @@ const (
 // MembershipMeters are the meters that flows name by which the driver hears of memberships.
 func MembershipMeters() []uint32 {
 	out := []uint32{MeterFabric}
-	for i := range uint32(shares) {
+	for i := range uint32(auditMeterCount) {
 		out = append(out, firstMembership+i)
 	}
 	return out
 }
 
 // OfPort reports whether a meter bounds ports' messages of memberships.
-func OfPort(meter uint32) bool { return meter >= firstMembership && meter < firstMembership+shares }
+func OfPort(meter uint32) bool {
+	return meter >= firstMembership && meter < firstMembership+auditMeterCount
+}
 
-// TellsMembership tells whether a packet that a flow has sent up is a message about
+// IsMembership tells whether a packet that a flow has sent up is a message about
 // memberships.
-func TellsMembership(table uint8, cookie uint64) bool {
+func IsMembership(table uint8, cookie uint64) bool {
 	kind, _, ours := KindOf(cookie)
 	return ours && (kind == KindPort || kind == KindBase) && cookie&AnswerBit != 0 && Stage(table) == Destination
 }
@@ -58,7 +60,7 @@ const (
 )
 
 // groups are the destinations that endpoints join, and those among them that they do
-// not: desired.Grouped.
+// not: desired.IsMulticastMember.
 func groups() (all, link []of.Match) {
 	v6 := func(a, mask string) of.Match {
 		return match(broadcast, isIPv6, of.Masked(of.IPv6Dst, of.Addr(netip.MustParseAddr(a)), of.Addr(netip.MustParseAddr(mask))))
@@ -106,7 +108,7 @@ func (l networkFlows) multicastPort(p LocalPort) {
 		return
 	}
 	in := of.Eq(of.InPort, p.Number)
-	tell := []of.Action{of.Meter{ID: firstMembership + p.Number%shares}, of.Controller{MaxLen: membershipLen}}
+	tell := []of.Action{of.Meter{ID: firstMembership + p.Number%auditMeterCount}, of.Controller{MaxLen: membershipLen}}
 	hear := func(m of.Match, then ...of.Action) {
 		l.add(Destination, 130, m, slices.Concat(tell, then)...)
 		l.flows[len(l.flows)-1].Cookie |= AnswerBit

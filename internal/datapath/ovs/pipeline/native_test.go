@@ -28,7 +28,7 @@ func nativeFlows(c Config, n *desired.Network) []of.Flow {
 // TestNative pins what a native network adds, by itself and joined to others, where
 // marks are seen and where they are not.
 func TestNative(t *testing.T) {
-	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
+	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	way.TunnelPort = 4789
 	for name, joined := range map[string]model.RouterID{"native": 0, "native-joined": 4} {
 		c := Config{Tunnel: 1, ArpMode: model.ArpProxy, Answers: true, Host: 3, Private: *way}
@@ -41,7 +41,7 @@ func TestNative(t *testing.T) {
 			have[f.String()] = true
 		}
 		is := *n
-		is.Routed, c.Native = true, true
+		is.Routed, c.Routed = true, true
 		golden(t, name, text(t, slices.DeleteFunc(nativeFlows(c, &is), func(f of.Flow) bool { return have[f.String()] })))
 		c.Marks = true
 		seen := slices.ContainsFunc(Base(c), func(f of.Flow) bool { return slices.Contains(f.Match, of.Eq(of.PktMark, desired.OwnMark)) })

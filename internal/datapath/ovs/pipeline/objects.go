@@ -54,7 +54,7 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 	l.hostNetwork()
 	l.serviceNetwork()
 	l.outsideNetwork()
-	l.nativeNetwork()
+	l.routedNetwork()
 	return l.flows
 }
 
@@ -158,7 +158,7 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	}
 	l.add(Spoof, 100, match(in, mac, isARP, sha, of.Eq(of.ArpSpa, 0), of.Eq(of.ArpOp, 1)), goTo(Neighbour))
 	for _, a := range own {
-		l.quotes(in, a, a)
+		l.allowICMPErrors(in, a, a)
 		if a.Is4() {
 			l.add(Spoof, 100, fromAddr(a, in, mac), goTo(Destination))
 			continue
@@ -188,11 +188,11 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	}
 	if c.ArpMode != model.ArpFlood {
 		if vlan {
-			answers(l.list, c, p.MAC, own, network(n.ID)) // to containers and to the outside
+			addressReplies(l.list, c, p.MAC, own, network(n.ID)) // to containers and to the outside
 		} else {
-			answers(l.list, c, p.MAC, own, network(n.ID), origin(fromPort))
+			addressReplies(l.list, c, p.MAC, own, network(n.ID), origin(fromPort))
 		}
-		l.ownQuestions(in, own)
+		l.ownAddressRequests(in, own)
 	}
 	l.multicastPort(p)
 	there := []of.Action{of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track)}
@@ -200,7 +200,7 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	l.backend(p.MAC, p.IPv4, p.IPv6)
 	l.notOutside(p.IPv4, p.IPv6)
 	l.fromStackTo(p.MAC, there, p.IPv4, p.IPv6)
-	l.nativeTo(p.MAC, there, addresses(p.MAC, p.IPv4, p.IPv6))
+	l.toRouted(p.MAC, there, addresses(p.MAC, p.IPv4, p.IPv6))
 	l.hairpin(p)
 	if n.Joined != 0 {
 		l.next(p.MAC, p.IPv4, p.IPv6, append([]of.Action{of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}}, there...))
@@ -228,9 +228,9 @@ func (l networkFlows) deliver(there []of.Term, own []netip.Addr, acts []of.Actio
 	}
 }
 
-// ownQuestions handle a port's requests for its own address, which are announcements or
+// ownAddressRequests handle a port's requests for its own address, which are announcements or
 // duplicate address detection: they get no answer.
-func (l networkFlows) ownQuestions(in of.Term, own []netip.Addr) {
+func (l networkFlows) ownAddressRequests(in of.Term, own []netip.Addr) {
 	for _, a := range own {
 		m := match(isARP, in, of.Eq(of.ArpOp, 1))
 		if a.Is4() {
@@ -246,9 +246,9 @@ func (l networkFlows) ownQuestions(in of.Term, own []netip.Addr) {
 	}
 }
 
-// answers make replies to questions for an endpoint's addresses out of the
+// addressReplies make replies to questions for an endpoint's addresses out of the
 // questions themselves.
-func answers(l *list, c Config, mac model.MAC, own []netip.Addr, where ...of.Term) {
+func addressReplies(l *list, c Config, mac model.MAC, own []netip.Addr, where ...of.Term) {
 	toMAC := of.SetField{Field: of.EthSrc, Value: of.MAC(mac)}
 	for _, a := range own {
 		if a.Is4() {
@@ -338,7 +338,7 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 		}
 	}
 	if c.ArpMode != model.ArpFlood {
-		answers(l.list, c, r.MAC, addresses(r.MAC, r.IPv4, r.IPv6), network(n.ID), origin(fromPort))
+		addressReplies(l.list, c, r.MAC, addresses(r.MAC, r.IPv4, r.IPv6), network(n.ID), origin(fromPort))
 	}
 	there := []of.Term{network(n.ID), origin(fromPort), of.EqMAC(of.EthDst, r.MAC)}
 	var acts []of.Action
@@ -353,7 +353,7 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 	l.notOutside(r.IPv4, r.IPv6)
 	if !vlan {
 		l.fromStackTo(r.MAC, acts, r.IPv4, r.IPv6)
-		l.nativeTo(r.MAC, acts, addresses(r.MAC, r.IPv4, r.IPv6), everywhere)
+		l.toRouted(r.MAC, acts, addresses(r.MAC, r.IPv4, r.IPv6), allHosts)
 		l.behind(r)
 	}
 	if n.Joined != 0 {

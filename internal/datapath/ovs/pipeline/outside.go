@@ -22,9 +22,9 @@ const byTunnel = 2
 // by.
 const toRouter = 0xfffe0000
 
-// wayAnswers in regWay is of a packet to the router that egress does not take:
+// replyPath in regWay is of a packet to the router that egress does not take:
 // answers to clients outside go on, and nothing else.
-const wayAnswers = 8
+const replyPath = 8
 
 // clientsByTunnel tells whether the flows for clients of other hosts are there.
 func (c Config) clientsByTunnel() bool { return c.Tunnel != 0 }
@@ -51,7 +51,7 @@ func (l baseFlows) outsideBase() {
 		return
 	}
 	l.drop(Outside, 0, nil, driver.DropSpoof)
-	nobody := append([]netip.Prefix{linkLocal}, desired.Nowhere...)
+	nobody := append([]netip.Prefix{linkLocal}, desired.Blackhole...)
 	for _, x := range families(l.c) {
 		nobody = append(nobody, x.subnet)
 	}
@@ -78,7 +78,7 @@ func (l baseFlows) tunnelBase() {
 		l.drop(Relayed, 200, nd(typ), driver.DropUnknownSource)
 	}
 	l.drop(Destination, 115, match(origin(fromRouter)), driver.DropUnknownDest) // else the MAC would do
-	l.drop(Homeward, 0, nil, driver.DropUnknownDest)
+	l.drop(ToTunnelHost, 0, nil, driver.DropUnknownDest)
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		l.add(Relayed, 100, match(eth, unicast), of.Set(regOrigin, fromRouter), goTo(Outside))
 		l.add(Outside, 10, match(eth, origin(fromRouter)), of.Set(regSrc, model.IdentityExternal), goTo(Destination))
@@ -86,12 +86,12 @@ func (l baseFlows) tunnelBase() {
 		// The client may come by another host than before, so each packet says by which.
 		here := match(eth, origin(fromRouter))
 		began := match(append(here, of.State(of.StateNew|of.StateTrk, 0))...)
-		l.add(Commit, 17, match(append(began, byIPv4)...), cameBy(of.TunSrc))
-		l.add(Commit, 16, began, cameBy(of.TunIPv6Src))
+		l.add(Commit, 17, match(append(began, byIPv4)...), rememberTunnel(of.TunSrc))
+		l.add(Commit, 16, began, rememberTunnel(of.TunIPv6Src))
 		l.add(Commit, 15, match(append(here, of.State(of.StateTrk, 0))...), goTo(Relabel))
 		l.add(Commit, 16, match(append(here, isMarked, of.State(of.StateTrk, of.StateNew))...), goTo(Output)) // of a backend that is no endpoint
-		l.add(Relabel, 10, match(eth, byIPv4), cameBy(of.TunSrc))
-		l.add(Relabel, 0, match(eth), cameBy(of.TunIPv6Src))
+		l.add(Relabel, 10, match(eth, byIPv4), rememberTunnel(of.TunSrc))
+		l.add(Relabel, 0, match(eth), rememberTunnel(of.TunIPv6Src))
 	}
 	back := match(origin(fromPort), isByTunnel, isAnswer)
 	if l.c.Host != 0 {
@@ -99,8 +99,8 @@ func (l baseFlows) tunnelBase() {
 	}
 }
 
-// cameBy remembers of a connection by which tunnel endpoint its client came.
-func cameBy(vtep of.Field) of.CT {
+// rememberTunnel remembers of a connection by which tunnel endpoint its client came.
+func rememberTunnel(vtep of.Field) of.CT {
 	return of.CT{Commit: true, ZoneField: regDomain, Mark: byTunnel, Label: vtep, Recirc: true, Table: uint8(Output)}
 }
 
@@ -111,7 +111,7 @@ func (l baseFlows) answersOnly() {
 	if l.c.Host != 0 {
 		port = l.c.Host
 	}
-	acts := []of.Action{of.Set(regWay, wayAnswers), of.Set(regDst, model.IdentityExternal), of.Set(regPort, port), goTo(Track)}
+	acts := []of.Action{of.Set(regWay, replyPath), of.Set(regDst, model.IdentityExternal), of.Set(regPort, port), goTo(Track)}
 	router := match(origin(fromPort), toItsMAC)
 	if l.c.Host == 0 { // on other networks the MAC is unused
 		router = append(router, joined)
@@ -125,14 +125,14 @@ func (l baseFlows) answersOnly() {
 			l.add(Route, 152, match(x.eth, isProto(17), of.Eq(of.UDPDst, tunnel)), acts...)
 		}
 	}
-	only := of.Eq(regWay, wayAnswers)
+	only := of.Eq(regWay, replyPath)
 	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
 		l.drop(Track, 210, nd(typ, only), driver.DropUnknownDest)
 	}
 	l.dropAnswer(l.c, Track, 60, match(only))
 	l.dropAnswer(l.c, State, 110, match(only, of.State(of.StateInv|of.StateTrk, 0)))
 	l.dropAnswer(l.c, State, 110, match(only, of.State(of.StateTrk, of.StateRpl)))
-	l.dropAnswer(l.c, State, 110, match(only, of.Masked(of.CtMark, of.Value{}, of.Uint(byTunnel|forHost|begunHere))))
+	l.dropAnswer(l.c, State, 110, match(only, of.Masked(of.CtMark, of.Value{}, of.Uint(byTunnel|forHost|fromThisStack))))
 }
 
 // dropAnswer drops what is no answer, also what tracking calls invalid; a network's router
@@ -155,7 +155,7 @@ func (l networkFlows) outsideNetwork() {
 		}
 	}
 	if l.n.Encap == model.EncapVXLAN && l.c.clientsByTunnel() {
-		l.add(Output, 160, match(network(l.n.ID), of.Eq(regPort, uint32(toRouter))), routerToRouter(of.Set(of.TunID, l.n.Tag), goTo(Homeward))...)
+		l.add(Output, 160, match(network(l.n.ID), of.Eq(regPort, uint32(toRouter))), routerToRouter(of.Set(of.TunID, l.n.Tag), goTo(ToTunnelHost))...)
 	}
 }
 
@@ -178,6 +178,6 @@ func OtherHost(c Config, vtep netip.Addr) []of.Flow {
 	}
 	l.add(Routers, 100, match(tunnelFrom(vtep)), goTo(Relayed))
 	l.flows = append(l.flows, probeFlows(c, vtep)...)
-	l.add(Homeward, 100, match(of.EqValue(of.CtLabel, of.Addr(vtep))), tunnelTo(vtep), of.Output{Port: c.Tunnel})
+	l.add(ToTunnelHost, 100, match(of.EqValue(of.CtLabel, of.Addr(vtep))), tunnelTo(vtep), of.Output{Port: c.Tunnel})
 	return l.flows
 }

@@ -140,7 +140,7 @@ func TestRelay(t *testing.T) {
 // TestRouter pins what routing adds, on networks of either encapsulation, with and
 // without egress, and on a datapath that cannot make advertisements.
 func TestRouter(t *testing.T) {
-	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
+	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	for name, c := range map[string]Config{
 		"": {}, "-host": {Host: 3, Private: *way}, "-relay": {Relay: true}, "-silent": {Relay: true},
 	} {
@@ -198,7 +198,7 @@ func TestRouter(t *testing.T) {
 // TestHost pins what egress through the host adds: on a network whose
 // gateway the virtual router is, and on one with a physical router.
 func TestHost(t *testing.T) {
-	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
+	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	c := Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy, Host: 3, Private: *way}
 	without := Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy}
 	p := port
@@ -257,10 +257,10 @@ func TestAuditGolden(t *testing.T) {
 		{Tier: model.TierKubernetes, Default: model.Deny},
 	}}
 	l := &list{cookie: cookie(KindAudit, 0)}
-	l.hooks()
-	l.tell(3, firstMeter+3) // of one share
+	l.auditEntries()
+	l.sampleFlows(3, firstMeter+3) // of one share
 	flows := slices.Concat(Audits(s), l.flows)
-	frame, err := SetFrame(a, true)
+	frame, err := SetBaseFlows(a, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestAuditGolden(t *testing.T) {
 	for i, action := range []model.Action{model.Allow, model.Deny, model.Pass} {
 		r := &desired.Rule{ID: string(action), Action: action, Log: true, Identities: desired.IdentitiesOf(300)}
 		for tier := range 2 {
-			flows = append(flows, Rule(Config{}, Place{Set: 6, Audit: true, Tier: tier, Last: tier == 1, Out: i == 0}, r)...)
+			flows = append(flows, Rule(Config{}, RulePosition{Set: 6, Audit: true, Tier: tier, Last: tier == 1, Out: i == 0}, r)...)
 		}
 	}
 	golden(t, "audit", text(t, flows))
@@ -283,7 +283,7 @@ func TestPolicyThatFlowsCannotExpressDeniesAll(t *testing.T) {
 	if err := CheckRule(&desired.Rule{Priority: desired.MaxPriority}); err != nil {
 		t.Errorf("the highest priority of all: %v", err)
 	}
-	if _, err := SetFrame(&desired.PolicySet{ID: 5, In: make([]desired.Tier, TiersPerDirection+1)}, false); err == nil {
+	if _, err := SetBaseFlows(&desired.PolicySet{ID: 5, In: make([]desired.Tier, TiersPerDirection+1)}, false); err == nil {
 		t.Error("too many tiers are taken")
 	}
 	flows := ClosedSet(5)

@@ -20,8 +20,8 @@ const (
 	priorityRules   = 16
 	// MaxRulePriority is the highest rule priority that fits a flow's 16 bits.
 	MaxRulePriority = (0xffff-priorityRules)/model.Actions - 1
-	// priorityHook is above all rules, and below seeded faults.
-	priorityHook = 0xfffe
+	// priorityAuditEntry is above all rules, and below seeded faults.
+	priorityAuditEntry = 0xfffe
 )
 
 func rulePriority(c Config, r *desired.Rule) uint16 {
@@ -47,9 +47,9 @@ var (
 	inward  = direction{In0, Commit, AuditIn0, regIn, regSrc, of.CtNwSrc, of.CtIPv6Src, of.NwSrc, of.IPv6Src}
 )
 
-// policyFrame adds what every tier's table has: a port without policy passes, a
+// policyBase adds what every tier's table has: a port without policy passes, a
 // port whose policy is not in is closed.
-func (l baseFlows) policyFrame() {
+func (l baseFlows) policyBase() {
 	for _, d := range []direction{outward, inward} {
 		for i := range Stage(TiersPerDirection) {
 			l.drop(d.first+i, priorityMiss, nil, driver.DropPolicy)
@@ -66,8 +66,8 @@ func (l baseFlows) policyFrame() {
 // RuleNumber is the number of a rule in its flows' cookies.
 func RuleNumber(id string) uint32 { return NumberOf(id) }
 
-// Place is where a rule stands: in a policy set, in a direction, in a tier.
-type Place struct {
+// RulePosition is where a rule stands: in a policy set, in a direction, in a tier.
+type RulePosition struct {
 	Set   desired.PolicySetID
 	Audit bool // the set is evaluated, and decides nothing
 	Out   bool // of the rules of a connection's source
@@ -84,7 +84,7 @@ func directionOf(out bool) direction {
 
 // verdict is what follows from an action at a place; number is the rule's, 0 of a
 // default.
-func (p Place) verdict(a model.Action, number uint32) (Kind, []of.Action) {
+func (p RulePosition) verdict(a model.Action, number uint32) (Kind, []of.Action) {
 	d := directionOf(p.Out)
 	switch {
 	case a == model.Allow && p.Audit:
@@ -103,7 +103,7 @@ func (p Place) verdict(a model.Action, number uint32) (Kind, []of.Action) {
 	return KindDeny, nil // for an unknown action too
 }
 
-func (p Place) table() Stage {
+func (p RulePosition) table() Stage {
 	d := directionOf(p.Out)
 	if p.Audit {
 		return d.audit + Stage(p.Tier)
@@ -112,17 +112,17 @@ func (p Place) table() Stage {
 }
 
 // set matches the packets that the set at this place is asked about.
-func (p Place) set() of.Term {
+func (p RulePosition) set() of.Term {
 	if p.Audit {
 		return of.Eq(regAudit, p.Set)
 	}
 	return of.Eq(directionOf(p.Out).set, p.Set)
 }
 
-// SetFrame returns the flows that a policy set has beside those of its rules: what
+// SetBaseFlows returns the flows that a policy set has beside those of its rules: what
 // its tiers do with packets that no rule matches. The error says why flows cannot
 // express the set.
-func SetFrame(s *desired.PolicySet, audit bool) ([]of.Flow, error) {
+func SetBaseFlows(s *desired.PolicySet, audit bool) ([]of.Flow, error) {
 	l := &list{}
 	for _, out := range []bool{false, true} {
 		tiers := s.In
@@ -140,7 +140,7 @@ func SetFrame(s *desired.PolicySet, audit bool) ([]of.Flow, error) {
 			tiers = []desired.Tier{{Default: model.Pass}}
 		}
 		for i, t := range tiers {
-			p := Place{Set: s.ID, Audit: audit, Out: out, Tier: i, Last: i == len(tiers)-1}
+			p := RulePosition{Set: s.ID, Audit: audit, Out: out, Tier: i, Last: i == len(tiers)-1}
 			switch kind, acts := p.verdict(t.Default, 0); {
 			case kind.Denies() && audit:
 				l.add(p.table(), priorityDefault, match(p.set()), of.Set(regRule, i), goTo(WouldDefault))
@@ -174,12 +174,12 @@ func CheckRule(r *desired.Rule) error {
 // Rule returns the flows of a rule. They depend on the rule and its place alone;
 // a flow of the same key may belong to other rules of the same weight too, with
 // the same verdict: then the switch gets the flow of the rule with the smallest ID.
-func Rule(c Config, p Place, r *desired.Rule) []of.Flow {
+func Rule(c Config, p RulePosition, r *desired.Rule) []of.Flow {
 	return ruleFlows(c, p, r, r.Identities.All())
 }
 
 // RulePeers returns the flows of a rule that name the identities ids.
-func RulePeers(c Config, p Place, r *desired.Rule, ids []model.Identity) []of.Flow {
+func RulePeers(c Config, p RulePosition, r *desired.Rule, ids []model.Identity) []of.Flow {
 	some := *r
 	some.CIDRs = nil
 	return ruleFlows(c, p, &some, slices.Values(ids))
@@ -219,7 +219,7 @@ func FlowsOf(r *desired.Rule) int {
 	return n
 }
 
-func ruleFlows(c Config, p Place, r *desired.Rule, ids iter.Seq[model.Identity]) []of.Flow {
+func ruleFlows(c Config, p RulePosition, r *desired.Rule, ids iter.Seq[model.Identity]) []of.Flow {
 	n := RuleNumber(r.ID)
 	kind, acts := p.verdict(r.Action, n)
 	number, priority := cookie(kind, n), rulePriority(c, r)

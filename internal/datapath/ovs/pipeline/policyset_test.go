@@ -14,7 +14,7 @@ import (
 // with the smallest ID.
 func policySet(t *testing.T, s *desired.PolicySet) []of.Flow {
 	t.Helper()
-	flows, err := SetFrame(s, false)
+	flows, err := SetBaseFlows(s, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func policySet(t *testing.T, s *desired.PolicySet) []of.Flow {
 				if err := CheckRule(r); err != nil {
 					t.Fatal(err)
 				}
-				own := Rule(Config{}, Place{Set: s.ID, Out: out, Tier: i, Last: i == len(tiers)-1}, r)
+				own := Rule(Config{}, RulePosition{Set: s.ID, Out: out, Tier: i, Last: i == len(tiers)-1}, r)
 				if n := FlowsOf(r); n < len(own) {
 					t.Errorf("rule %s has %d flows, counted as %d", r.ID, len(own), n)
 				}
@@ -87,7 +87,7 @@ func TestFlowMeterCovers(t *testing.T) {
 		var m model.FlowMeter
 		m.Add(stored, 1)
 		counted := m.Flows(func(model.Selector) int { return r.Identities.Len() })
-		if made := len(Rule(Config{}, Place{Set: 1}, r)); counted < made || FlowsOf(r) < made {
+		if made := len(Rule(Config{}, RulePosition{Set: 1}, r)); counted < made || FlowsOf(r) < made {
 			t.Fatalf("%d flows, counted as %d by netmaster and %d here, of %+v", made, counted, FlowsOf(r), r)
 		}
 	}

@@ -37,6 +37,6 @@ func FromGuarded(origin uint32) bool { return origin == fromPort || origin == fr
 // FromPort reports whether a value of RegOrigin is of a packet of a container here.
 func FromPort(origin uint32) bool { return origin == fromPort }
 
-// ServesAt reports whether a packet that was sent up from a table is on its way to a service
+// IsServiceTable reports whether a packet that was sent up from a table is on its way to a service
 // and is tracked as its client sent it.
-func ServesAt(table uint8) bool { return Stage(table) == Served }
+func IsServiceTable(table uint8) bool { return Stage(table) == Served }

@@ -14,10 +14,10 @@ import (
 
 // The meters of the bridge.
 const (
-	MeterRefusals  = 1 // packets that the router refuses, and the driver answers
-	MeterQuestions = 2 // questions for the router that the driver answers, with Config.Relay
-	MeterServices  = 3 // packets to services that the driver answers, or sends once more
-	MeterReopen    = 5 // segments of TCP for a connection that may be closed (MeterFabric is 4)
+	MeterRefusals   = 1 // packets that the router refuses, and the driver answers
+	MeterNeighbours = 2 // questions for the router that the driver answers, with Config.Relay
+	MeterServices   = 3 // packets to services that the driver answers, or sends once more
+	MeterReopen     = 5 // segments of TCP for a connection that may be closed (MeterFabric is 4)
 )
 
 // refusedLen is how much of a packet an answer may quote (RFC 4443 section 2.4: an
@@ -72,7 +72,7 @@ func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
 		return r, false
 	}
 	s := Stage(table)
-	if s == Pick || s == Again || Reopens(table, cookie) {
+	if s == Pick || s == Retranslate || Reopens(table, cookie) {
 		return r, false // not the router's
 	}
 	if s == Hops {
@@ -87,9 +87,9 @@ func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
 	return Refusal{V4: [2]uint8{3, 0}, V6: [2]uint8{1, 0}}, true
 }
 
-// AsksRouter tells whether a packet that a flow has sent up is a question for the
+// IsRouterSolicitation tells whether a packet that a flow has sent up is a question for the
 // router's link address.
-func AsksRouter(table uint8, cookie uint64) bool {
+func IsRouterSolicitation(table uint8, cookie uint64) bool {
 	kind, _, ours := KindOf(cookie)
 	return ours && (kind == KindNetwork || kind == KindService) && cookie&AnswerBit != 0 && Stage(table) == Neighbour
 }
@@ -183,7 +183,7 @@ func routerAddrs(r netip.Addr) []netip.Addr {
 // advertises answers who asks for addresses with the router's MAC.
 func (l *list) advertises(c Config, own []netip.Addr, where ...of.Term) {
 	if !c.Relay {
-		answers(l, c, desired.RouterMAC, own, where...)
+		addressReplies(l, c, desired.RouterMAC, own, where...)
 		return
 	}
 	if !c.Answers {
@@ -193,7 +193,7 @@ func (l *list) advertises(c Config, own []netip.Addr, where ...of.Term) {
 	l.cookie |= AnswerBit
 	for _, a := range own {
 		l.add(Neighbour, 220, nd(ndNeighborSolicit, append(where, of.EqAddr(of.NdTarget, a))...),
-			of.Meter{ID: MeterQuestions}, of.Controller{MaxLen: sampleLen})
+			of.Meter{ID: MeterNeighbours}, of.Controller{MaxLen: sampleLen})
 	}
 	l.cookie = before
 }

@@ -44,7 +44,7 @@ const (
 	portShift = 16
 
 	// regNoted is free but in the asides of policy, which write it before they read it.
-	regNoted = regWhat
+	regNoted = regAuditKind
 	chosen   = 1       // its backend has been chosen just now
 	noted    = 1 << 31 // Output has had it counted
 )
@@ -59,7 +59,7 @@ func toPort(port uint16) of.Term {
 }
 
 // noteBackend writes down who sends an answer, before it is sent in the service's name:
-// in the registers of staysWith.
+// in the registers of affinityTerms.
 func noteBackend(v6 bool) of.Action {
 	if v6 {
 		return of.Move{From: of.IPv6Src, To: of.XXReg3}
@@ -88,9 +88,9 @@ func (s Service) counted(l *list, vip netip.Addr) {
 				continue
 			}
 			there := []of.Term{of.Eq(regService, s.Number), eth, proto, toPort(port.Port), of.EqAddr(dst, a)}
-			l.add(Begun, 10, match(append(there, of.Eq(of.CtMark, 0))...))
-			l.add(Counted, 10, match(there...))
-			l.add(Counted, 10, match(append(staysWith(a), inDomain(s.Domain), eth, of.State(of.StateRpl|of.StateTrk, of.StateInv),
+			l.add(CountBegun, 10, match(append(there, of.Eq(of.CtMark, 0))...))
+			l.add(CountReplies, 10, match(there...))
+			l.add(CountReplies, 10, match(append(affinityTerms(a), inDomain(s.Domain), eth, of.State(of.StateRpl|of.StateTrk, of.StateInv),
 				of.EqAddr(front, vip), of.Eq(of.CtNwProto, uint8(port.Protocol)), of.Eq(of.CtTpDst, port.Port))...))
 		}
 	}
@@ -123,8 +123,8 @@ func CountOf(f of.Flow) (c Count, ok bool) {
 	if kind, _, ours := KindOf(f.Cookie); !ours || kind != KindCount {
 		return c, false
 	}
-	c.Begun = Stage(f.Table) == Begun
-	var noted [4]uint32 // the registers of staysWith
+	c.Begun = Stage(f.Table) == CountBegun
+	var noted [4]uint32 // the registers of affinityTerms
 	for _, t := range f.Match {
 		n := t.Value.Lo
 		switch t.Field {

@@ -82,7 +82,7 @@ type Service struct {
 	Domain desired.Domain
 	Zone   uint16 // of the domain's translations
 	Group  func(GroupOf) uint32
-	// Counted says that what goes to each backend is counted, by Counters flows.
+	// CountReplies says that what goes to each backend is counted, by Counters flows.
 	Counted bool
 	Faces   []Frontend            // its frontends, of TCP and UDP
 	Taken   func(netip.Addr) bool // an endpoint of the domain has the address; nil = none has any
@@ -112,8 +112,8 @@ func translate(next Stage) of.CT {
 // portProtocols are what both tracking and services know.
 var portProtocols = []model.Protocol{model.ProtoTCP, model.ProtoUDP}
 
-// quoting are the types of ICMP and ICMPv6 that are errors.
-var quoting = map[bool][]int{false: {3, 4, 5, 11, 12}, true: {1, 2, 3, 4}}
+// icmpErrors are the types of ICMP and ICMPv6 that are errors.
+var icmpErrors = map[bool][]int{false: {3, 4, 5, 11, 12}, true: {1, 2, 3, 4}}
 
 // translated adds flows to a stage for what translations know: TCP, UDP, errors
 // about them, and fragments whose protocol is not seen.
@@ -123,7 +123,7 @@ func (l *list) translated(s Stage, acts ...of.Action) {
 		for _, p := range portProtocols {
 			l.add(s, 100, match(eth, isProto(int(p))), acts...)
 		}
-		for _, typ := range quoting[v6] {
+		for _, typ := range icmpErrors[v6] {
 			if v6 {
 				l.add(s, 100, match(eth, isProto(58), of.Eq(of.ICMPv6Type, typ)), acts...)
 			} else {
@@ -145,7 +145,7 @@ func (l baseFlows) serviceBase() {
 	fresh, known := of.State(of.StateNew|of.StateTrk, 0), of.State(of.StateTrk, of.StateNew|of.StateInv)
 	for _, v6 := range []bool{false, true} {
 		eth, _, _ := ethOf(v6)
-		for _, s := range []Stage{Serve, Translate, Itself} {
+		for _, s := range []Stage{Serve, Translate, SelfBackend} {
 			l.drop(s, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
 		}
 		tcp := match(eth, isProto(6))
@@ -162,7 +162,7 @@ func (l baseFlows) serviceBase() {
 			again = append(again, []of.Term{fresh, isMarked})
 		}
 		for _, there := range again {
-			l.add(Served, 170, match(append(append(tcp, there...), of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12)))...), notePort, goTo(Again))
+			l.add(Served, 170, match(append(append(tcp, there...), of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12)))...), notePort, goTo(Retranslate))
 		}
 		if !l.c.Pieces { // see hostPort
 			l.add(Served, 160, match(eth, of.State(of.StateRel|of.StateTrk, of.StateNew)),
@@ -173,8 +173,8 @@ func (l baseFlows) serviceBase() {
 		}
 		l.drop(Pick, 4, match(eth, isFragment), driver.DropInvalid)
 
-		l.add(Commit, 12, match(eth, isService, fresh), goTo(Begun), commitMarked(marked))
-		l.add(Output, 180, match(eth, isService, of.Masked(regNoted, of.Value{}, of.Uint(uint32(noted)))), of.Set(regNoted, uint32(noted)), goTo(Counted), goTo(Output))
+		l.add(Commit, 12, match(eth, isService, fresh), goTo(CountBegun), commitMarked(marked))
+		l.add(Output, 180, match(eth, isService, of.Masked(regNoted, of.Value{}, of.Uint(uint32(noted)))), of.Set(regNoted, uint32(noted)), goTo(CountReplies), goTo(Output))
 		// A tuple behind a translation is the translation's alone.
 		l.drop(State, 92, match(eth, isService, of.State(of.StateTrk, of.StateNew|of.StateRel), noMark), driver.DropInvalid)
 		l.drop(State, 92, match(eth, isService, fresh, isDirect), driver.DropInvalid)
@@ -188,9 +188,9 @@ func (l baseFlows) serviceBase() {
 		l.drop(State, 92, match(append(other, origin(fromPort), of.State(of.StateTrk, of.StateNew|of.StateRel|of.StateRpl))...), driver.DropInvalid)
 		l.drop(State, 92, match(append(other, isProto(6), fresh)...), driver.DropInvalid) // so tracking in user space calls a backend's request
 		back := of.State(of.StateRpl|of.StateTrk, of.StateInv)
-		l.add(Back, 100, match(eth, back), goTo(Counted), of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, of.OutputReg{Field: regPort})
-		l.add(ItselfSeen, 100, match(eth, back), noteBackend(v6), translate(ItselfBack))
-		l.add(ItselfBack, 100, match(eth, back), append([]of.Action{goTo(Counted)}, byRouter(of.Output{Port: of.PortInPort})...)...)
+		l.add(Back, 100, match(eth, back), goTo(CountReplies), of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, of.OutputReg{Field: regPort})
+		l.add(SelfBackendSeen, 100, match(eth, back), noteBackend(v6), translate(SelfBackendReply))
+		l.add(SelfBackendReply, 100, match(eth, back), append([]of.Action{goTo(CountReplies)}, byRouter(of.Output{Port: of.PortInPort})...)...)
 	}
 	l.add(Served, 100, match(known), notePort, goTo(Backend))
 	// To tracking all is new until its backend answers. In user space it is translated by
@@ -203,19 +203,19 @@ func (l baseFlows) serviceBase() {
 	}
 	l.add(Served, 90, match(fresh), notePort, of.Set(regNoted, chosen), goTo(Affine), goTo(Pick))
 	if l.c.Answers {
-		l.refuseBy(l.c, MeterServices, Again, 0, nil, driver.DropInvalid)
+		l.refuseBy(l.c, MeterServices, Retranslate, 0, nil, driver.DropInvalid)
 	} else {
-		l.add(Again, 0, nil, goTo(Backend))
+		l.add(Retranslate, 0, nil, goTo(Backend))
 	}
 	l.drop(Pick, 0, nil, driver.DropNoProvider)
 	l.drop(Backend, 0, nil, driver.DropUnknownDest)
 	l.add(Backend, 10, match(joined), goTo(Destination))
 	l.drop(Backend, 200, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
 	l.drop(Hairpin, 100, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
-	l.add(Hairpin, 5, match(justChosen), goTo(Begun), goTo(Counted), of.Output{Port: of.PortInPort})
-	l.add(Hairpin, 0, nil, goTo(Counted), of.Output{Port: of.PortInPort})
-	l.translated(Itself, of.CT{ZoneField: regDomain, NAT: of.NATKnown, Recirc: true, Table: uint8(ItselfSeen)})
-	for _, s := range []Stage{Itself, ItselfSeen, ItselfBack} {
+	l.add(Hairpin, 5, match(justChosen), goTo(CountBegun), goTo(CountReplies), of.Output{Port: of.PortInPort})
+	l.add(Hairpin, 0, nil, goTo(CountReplies), of.Output{Port: of.PortInPort})
+	l.translated(SelfBackend, of.CT{ZoneField: regDomain, NAT: of.NATKnown, Recirc: true, Table: uint8(SelfBackendSeen)})
+	for _, s := range []Stage{SelfBackend, SelfBackendSeen, SelfBackendReply} {
 		l.drop(s, 0, nil, driver.DropUnknownDest)
 	}
 	l.drop(Back, 0, nil, driver.DropInvalid)
@@ -283,7 +283,7 @@ func ServiceDomain(c Config, d desired.Domain, zone uint16) []of.Flow {
 	l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, desired.ServiceAddr))...), desired.RouterMAC, desired.ServiceAddr, goTo(Answer))
 	l.advertises(c, []netip.Addr{desired.ServiceAddr6}, here...)
 	for _, a := range []netip.Addr{desired.ServiceAddr, desired.ServiceAddr6} {
-		l.add(Destination, 206, toAddr(a, append(here, unicast)...), of.Set(regZone, zone), goTo(Itself))
+		l.add(Destination, 206, toAddr(a, append(here, unicast)...), of.Set(regZone, zone), goTo(SelfBackend))
 	}
 	for _, v6 := range []bool{false, true} {
 		eth, _, _ := ethOf(v6)
@@ -328,15 +328,15 @@ func (s Service) family(l *list, c Config, choose *chooser) []of.Group {
 	s.segmentsAfterRestart(l, v6)
 	s.externalBackends(l, v6)
 	if s.Affinity > 0 {
-		s.remember(l, c, v6, self)
+		s.learnAffinity(l, c, v6, self)
 	}
 	if faces {
 		return s.frontendFlows(l, c, choose, self)
 	}
 	var groups []of.Group
-	for _, x := range s.askers(c, choose, self, s.InternalPolicy, s.ExternalPolicy) {
+	for _, x := range s.clientClasses(c, choose, self, s.InternalPolicy, s.ExternalPolicy) {
 		for _, b := range x.all {
-			l.add(Again, 100, match(append(slices.Clone(x.who), of.EqAddr(dst, b.Addr(v6)))...), goTo(Backend))
+			l.add(Retranslate, 100, match(append(slices.Clone(x.who), of.EqAddr(dst, b.Addr(v6)))...), goTo(Backend))
 		}
 		if len(x.all) == 0 && x.above > 0 {
 			l.refuseBy(c, MeterServices, Pick, 100+x.above, match(x.who...), driver.DropNoProvider)
@@ -344,7 +344,7 @@ func (s Service) family(l *list, c Config, choose *chooser) []of.Group {
 		for _, port := range countable(s.Service) {
 			if len(x.all) == 0 {
 				if x.unanswered {
-					l.drop(Pick, 10+x.above, x.asks(port), driver.DropNoProvider)
+					l.drop(Pick, 10+x.above, x.matchPort(port), driver.DropNoProvider)
 				}
 				continue
 			}
@@ -388,7 +388,7 @@ func ServiceAsks(table uint8, cookie uint64) (refuse, again bool) {
 	if !ours || kind != KindDrop || cookie&AnswerBit == 0 {
 		return false, false
 	}
-	return Stage(table) == Pick, Stage(table) == Again
+	return Stage(table) == Pick, Stage(table) == Retranslate
 }
 
 // RegService and RegZone tell the driver of a packet to a service.

@@ -55,7 +55,7 @@ func made(c Config, s *desired.Service, faces ...Frontend) (flows []of.Flow, gro
 // TestServiceGolden pins the flows of services, of a domain that has some, and the
 // groups.
 func TestServiceGolden(t *testing.T) {
-	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
+	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	for _, x := range []struct {
 		name string
 		c    Config

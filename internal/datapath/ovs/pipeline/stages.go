@@ -18,41 +18,41 @@ const TiersPerDirection = 5
 
 // The stages.
 const (
-	Classify    Stage = iota // which network, by port, tunnel key or VLAN tag
-	Spoof                    // frames of local ports: are they in the port's own name
-	SpoofND                  // and their neighbour discovery
-	Border                   // frames from tunnel and uplink: are they of another network of the domain
-	Across                   // who sent frames of another network
-	Sender                   // frames from the tunnel: did their sender's host send them
-	Source                   // frames from tunnel, uplink and host: who sent them
-	Neighbour                // ARP and neighbour discovery
-	Advertise                // second step of answering a neighbour solicitation
-	Answer                   // back to where the question came from
-	Destination              // where a MAC is, and who is there
-	Flood                    // copies for every port and host of the network
-	Address                  // who an address beyond the uplink is
-	Router                   // what the virtual router takes: to another network, or outside
-	Hops                     // may it go on to another network
-	Next                     // who has the address there
-	Route                    // what goes outside
-	Serve                    // what goes to a service: may its sender ask there
-	Translate                // is it of a translation
-	Served                   // what became of it
-	Again                    // a request of a connection that is known: may its backend have new ones
-	Affine                   // with whom a client stays; these flows the switch learns
-	Pick                     // a backend for a new connection
-	Backend                  // translated: who is the backend
-	Hairpin                  // to the client itself
-	Itself                   // what a client answers itself
-	ItselfSeen               // and behind its own address
-	ItselfBack               // and in the service's name
-	Track                    // connection tracking
-	State                    // turn replies round to their connection's direction
-	Out0                     // policy of the connection's source, a table per tier
-	In0         Stage = Out0 + TiersPerDirection
-	Commit      Stage = In0 + TiersPerDirection // remember a connection that was let through
-	Output      Stage = Commit + 1              // encapsulate and send
-	Back        Stage = Output + 1              // what goes back to a client of a service
+	Classify         Stage = iota // which network, by port, tunnel key or VLAN tag
+	Spoof                         // frames of local ports: are they in the port's own name
+	SpoofND                       // and their neighbour discovery
+	Border                        // frames from tunnel and uplink: are they of another network of the domain
+	Across                        // who sent frames of another network
+	Sender                        // frames from the tunnel: did their sender's host send them
+	Source                        // frames from tunnel, uplink and host: who sent them
+	Neighbour                     // ARP and neighbour discovery
+	Advertise                     // second step of answering a neighbour solicitation
+	Answer                        // back to where the question came from
+	Destination                   // where a MAC is, and who is there
+	Flood                         // copies for every port and host of the network
+	Address                       // who an address beyond the uplink is
+	Router                        // what the virtual router takes: to another network, or outside
+	Hops                          // may it go on to another network
+	Next                          // who has the address there
+	Route                         // what goes outside
+	Serve                         // what goes to a service: may its sender ask there
+	Translate                     // is it of a translation
+	Served                        // what became of it
+	Retranslate                   // a request of a connection that is known: may its backend have new ones
+	Affine                        // with whom a client stays; these flows the switch learns
+	Pick                          // a backend for a new connection
+	Backend                       // translated: who is the backend
+	Hairpin                       // to the client itself
+	SelfBackend                   // what a client answers itself
+	SelfBackendSeen               // and behind its own address
+	SelfBackendReply              // and in the service's name
+	Track                         // connection tracking
+	State                         // turn replies round to their connection's direction
+	Out0                          // policy of the connection's source, a table per tier
+	In0              Stage = Out0 + TiersPerDirection
+	Commit           Stage = In0 + TiersPerDirection // remember a connection that was let through
+	Output           Stage = Commit + 1              // encapsulate and send
+	Back             Stage = Output + 1              // what goes back to a client of a service
 
 	// Beside the way of packets, see AuditEvent.
 	Logged       Stage = Back + 1                      // a rule with Log: tell of a new connection
@@ -65,42 +65,42 @@ const (
 	Owner        Stage = WouldDefault + 1              // the port whose share of reports a packet uses
 
 	// Clients outside of all networks.
-	Routers  Stage = Owner + 1    // frames of other hosts' routers: are they such hosts
-	Relayed  Stage = Routers + 1  // and whose packets are they
-	Returned Stage = Relayed + 1  // of backends: are they such
-	Outside  Stage = Returned + 1 // is the sender outside
-	Relabel  Stage = Outside + 1  // a known connection's client comes by another host
-	Homeward Stage = Relabel + 1  // answers, to the host that the client came by
+	Routers      Stage = Owner + 1    // frames of other hosts' routers: are they such hosts
+	Relayed      Stage = Routers + 1  // and whose packets are they
+	Returned     Stage = Relayed + 1  // of backends: are they such
+	Outside      Stage = Returned + 1 // is the sender outside
+	Relabel      Stage = Outside + 1  // a known connection's client comes by another host
+	ToTunnelHost Stage = Relabel + 1  // answers, to the host that the client came by
 
 	// Beside the way of packets of services, see Service.counted.
-	Begun   Stage = Homeward + 1 // connections that have been let through
-	Counted Stage = Begun + 1    // packets
+	CountBegun   Stage = ToTunnelHost + 1 // connections that have been let through
+	CountReplies Stage = CountBegun + 1   // packets
 
-	// Native networks.
-	Native   Stage = Counted + 1  // what the host's stack sends to one: to which
-	NativeTo Stage = Native + 1   // and who has the address there
-	Leave    Stage = NativeTo + 1 // what goes beyond: to the host's stack, or another host's
-	ToNode   Stage = Leave + 1    // what endpoints elsewhere send here: is it for this very host
+	// RoutedNet networks.
+	RoutedNet  Stage = CountReplies + 1 // what the host's stack sends to one: to which
+	RoutedTo   Stage = RoutedNet + 1    // and who has the address there
+	ToExternal Stage = RoutedTo + 1     // what goes beyond: to the host's stack, or another host's
+	ToNode     Stage = ToExternal + 1   // what endpoints elsewhere send here: is it for this very host
 
 	// Between destination and serve, of what goes to an address that services share.
-	Faced     Stage = ToNode + 1 // whose its port is
-	Stays     Stage = Faced + 1  // beside commit: whose client stays, where commit translates too
-	Groups    Stage = Stays + 1  // after destination: copies for members of a multicast group, and every host
-	Stations  Stage = Groups + 1 // after destination: ARP and neighbour discovery, where the MAC alone says to whom
-	NumStages Stage = Stations + 1
+	NodeFrontends Stage = ToNode + 1        // whose its port is
+	LearnAffinity Stage = NodeFrontends + 1 // beside commit: whose client stays, where commit translates too
+	Groups        Stage = LearnAffinity + 1 // after destination: copies for members of a multicast group, and every host
+	Stations      Stage = Groups + 1        // after destination: ARP and neighbour discovery, where the MAC alone says to whom
+	NumStages     Stage = Stations + 1
 )
 
 var stageNames = map[Stage]string{
 	Classify: "classify", Spoof: "spoof", SpoofND: "spoof-nd", Border: "border", Across: "across", Sender: "sender", Source: "source", Neighbour: "neighbour",
 	Advertise: "advertise", Answer: "answer", Destination: "destination", Flood: "flood", Address: "address",
 	Router: "router", Hops: "hops", Next: "next", Route: "route",
-	Serve: "serve", Translate: "translate", Served: "served", Again: "again", Affine: "affine", Pick: "pick", Backend: "backend",
-	Hairpin: "hairpin", Itself: "itself", ItselfSeen: "itself-seen", ItselfBack: "itself-back", Back: "back",
+	Serve: "serve", Translate: "translate", Served: "served", Retranslate: "again", Affine: "affine", Pick: "pick", Backend: "backend",
+	Hairpin: "hairpin", SelfBackend: "itself", SelfBackendSeen: "itself-seen", SelfBackendReply: "itself-back", Back: "back",
 	Track: "track", State: "state", Commit: "commit", Output: "output",
 	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default", Owner: "owner",
-	Routers: "routers", Relayed: "relayed", Returned: "returned", Outside: "outside", Relabel: "relabel", Homeward: "homeward",
-	Begun: "begun", Counted: "counted",
-	Native: "native", NativeTo: "native-to", Leave: "leave", ToNode: "to-node", Faced: "faced", Stays: "stays", Groups: "groups", Stations: "stations",
+	Routers: "routers", Relayed: "relayed", Returned: "returned", Outside: "outside", Relabel: "relabel", ToTunnelHost: "homeward",
+	CountBegun: "begun", CountReplies: "counted",
+	RoutedNet: "native", RoutedTo: "native-to", ToExternal: "leave", ToNode: "to-node", NodeFrontends: "faced", LearnAffinity: "stays", Groups: "groups", Stations: "stations",
 }
 
 func (s Stage) String() string {

@@ -95,7 +95,7 @@ func TestFullDisk(t *testing.T) {
 	if l.Lost() != 5 || !errors.Is(l.Err(), unix.ENOSPC) || strings.Count(told.String(), "\n") != 1 || !strings.Contains(told.String(), "no space left") {
 		t.Errorf("lost %d, %v, told %q", l.Lost(), l.Err(), told.String())
 	}
-	now = now.Add(tellEvery)
+	now = now.Add(repeatErrorEvery)
 	l.Record(Entry{Result: Done})
 	if strings.Count(told.String(), "\n") != 2 {
 		t.Errorf("after a while: told %q", told.String())
@@ -127,7 +127,7 @@ func TestFlood(t *testing.T) {
 		omitted += e.Omitted
 	}
 	omitted += l.omitted
-	if count[Done] != 100 || count[Refused] != refusalsAtOnce || omitted != 10_000-refusalsAtOnce {
+	if count[Done] != 100 || count[Refused] != refusalsBurst || omitted != 10_000-refusalsBurst {
 		t.Errorf("%v, %d omitted", count, omitted)
 	}
 	now = now.Add(time.Second)
@@ -182,7 +182,7 @@ func TestRotation(t *testing.T) {
 		for i := keep; i >= 0; i-- {
 			name := path
 			if i > 0 {
-				name = f.former(i)
+				name = f.rotatedPath(i)
 			}
 			data, err := os.ReadFile(name)
 			if err != nil {

@@ -63,11 +63,11 @@ func (f *File) open() error {
 		return errors.Join(err, file.Close())
 	}
 	f.file, f.size = file, st.Size()
-	return f.mend()
+	return f.endTornLine()
 }
 
-// mend ends a line that was torn when the machine lost its power.
-func (f *File) mend() error {
+// endTornLine ends a line that was torn when the machine lost its power.
+func (f *File) endTornLine() error {
 	last := make([]byte, 1)
 	if f.size == 0 {
 		return nil
@@ -87,7 +87,7 @@ func (f *File) mend() error {
 
 // Write appends a line, or nothing.
 func (f *File) Write(line []byte) (int, error) {
-	if f.file != nil && f.gone() {
+	if f.file != nil && f.isReplaced() {
 		_ = f.file.Close() // what was written is written
 		f.file = nil
 	}
@@ -112,8 +112,8 @@ func (f *File) Write(line []byte) (int, error) {
 	return 0, err
 }
 
-// gone reports whether the file has lost its name, since it was moved or removed.
-func (f *File) gone() bool {
+// isReplaced reports whether the file has lost its name, since it was moved or removed.
+func (f *File) isReplaced() bool {
 	named, err := os.Lstat(f.path)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)
@@ -129,9 +129,9 @@ func (f *File) rotate() error {
 	for i := f.keep; i >= 1 && err == nil; i-- {
 		from := f.path
 		if i > 1 {
-			from = f.former(i - 1)
+			from = f.rotatedPath(i - 1)
 		}
-		if err = os.Rename(from, f.former(i)); errors.Is(err, fs.ErrNotExist) {
+		if err = os.Rename(from, f.rotatedPath(i)); errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
 	}
@@ -141,7 +141,7 @@ func (f *File) rotate() error {
 	return f.open()
 }
 
-func (f *File) former(i int) string { return f.path + "." + strconv.Itoa(i) }
+func (f *File) rotatedPath(i int) string { return f.path + "." + strconv.Itoa(i) }
 
 // Close closes the file.
 func (f *File) Close() error {

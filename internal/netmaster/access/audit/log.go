@@ -12,11 +12,11 @@ import (
 // cannot push the changes out of the files. Changes are always written.
 const (
 	refusalsPerSecond = 10
-	refusalsAtOnce    = 200
+	refusalsBurst     = 200
 )
 
-// tellEvery is how often the log says that lines are lost.
-const tellEvery = 10 * time.Second
+// repeatErrorEvery is how often the log says that lines are lost.
+const repeatErrorEvery = 10 * time.Second
 
 // Sink takes whole lines. A write that fails leaves no part of its line.
 type Sink interface {
@@ -29,19 +29,19 @@ type Log struct {
 	log *slog.Logger
 	now func() time.Time
 
-	mu       sync.Mutex
-	sink     Sink
-	refusals *rate.Limiter
-	lost     int64 // since the last line
-	omitted  int64 // likewise
-	total    int64 // lost ever
-	failed   error // of the last line; nil = it was written
-	told     time.Time
+	mu         sync.Mutex
+	sink       Sink
+	refusals   *rate.Limiter
+	lost       int64 // since the last line
+	omitted    int64 // likewise
+	total      int64 // lost ever
+	failed     error // of the last line; nil = it was written
+	lastLogged time.Time
 }
 
 // New returns a Log that writes to a sink: os.Stderr, or a File.
 func New(to Sink, log *slog.Logger) *Log {
-	return &Log{sink: to, log: log, now: time.Now, refusals: rate.NewLimiter(refusalsPerSecond, refusalsAtOnce)}
+	return &Log{sink: to, log: log, now: time.Now, refusals: rate.NewLimiter(refusalsPerSecond, refusalsBurst)}
 }
 
 // Record writes an entry, with the time of now. What cannot be written is counted.
@@ -64,8 +64,8 @@ func (l *Log) Record(e Entry) {
 	case err != nil:
 		l.lost++
 		l.total++
-		if now.Sub(l.told) >= tellEvery {
-			l.told = now
+		if now.Sub(l.lastLogged) >= repeatErrorEvery {
+			l.lastLogged = now
 			l.log.Error("the audit log cannot be written; changes go on without it", "error", err, "lost", l.total)
 		}
 	case recovered:

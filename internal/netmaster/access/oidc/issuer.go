@@ -13,22 +13,22 @@ import (
 // How often the issuer is asked: a token with a key that is not known is worth a
 // look at the issuer's keys, and anybody can make such tokens.
 const (
-	asksEvery  = 5 * time.Second
-	asksAtOnce = 4
-	retryAfter = asksEvery
+	requestInterval = 5 * time.Second
+	requestBurst    = 4
+	retryAfter      = requestInterval
 )
 
 // maxAnswer is the longest answer of the issuer that is read, in bytes.
 const maxAnswer = 1 << 20
 
-// errOften is that the issuer was asked enough.
-var errOften = errors.New("the issuer was asked for its keys moments ago")
+// errTooManyRequests is that the issuer was asked enough.
+var errTooManyRequests = errors.New("the issuer was asked for its keys moments ago")
 
 // issuer is the way to an issuer.
 type issuer struct {
-	client *http.Client
-	asks   *rate.Limiter
-	now    func() time.Time
+	client  *http.Client
+	limiter *rate.Limiter
+	now     func() time.Time
 }
 
 // awayError is that the issuer could not be asked, or does not answer as it should.
@@ -37,7 +37,7 @@ type awayError struct{ error }
 func (e *awayError) Unwrap() error { return e.error }
 
 func newIssuer(cfg Config, now func() time.Time) *issuer {
-	i := &issuer{asks: rate.NewLimiter(rate.Every(asksEvery), asksAtOnce), now: now}
+	i := &issuer{limiter: rate.NewLimiter(rate.Every(requestInterval), requestBurst), now: now}
 	base := http.DefaultTransport
 	if cfg.Client != nil && cfg.Client.Transport != nil {
 		base = cfg.Client.Transport
@@ -58,8 +58,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" {
 		return nil, fmt.Errorf("ask the issuer at %s: not without TLS", r.URL.Host)
 	}
-	if !t.issuer.asks.AllowN(t.issuer.now(), 1) {
-		return nil, errOften
+	if !t.issuer.limiter.AllowN(t.issuer.now(), 1) {
+		return nil, errTooManyRequests
 	}
 	resp, err := t.base.RoundTrip(r)
 	if err != nil {

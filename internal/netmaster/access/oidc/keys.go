@@ -25,9 +25,9 @@ type keySet struct {
 	url    string
 	turn   chan struct{} // holds one, for the goroutine that asks the issuer
 
-	mu    sync.Mutex
-	keys  []jose.JSONWebKey
-	round int // how often the keys were read
+	mu      sync.Mutex
+	keys    []jose.JSONWebKey
+	fetches int // how often the keys were read
 }
 
 func newKeySet(i *issuer, url string) *keySet {
@@ -69,7 +69,7 @@ func (k *keySet) verifySignature(ctx context.Context, jwt string) ([]byte, error
 		return nil, errBadSignature
 	}
 	if keys, err = k.read(ctx, round); err != nil {
-		if round > 0 && id == "" && errors.Is(err, errOften) { // what it is signed with was looked for among fresh keys
+		if round > 0 && id == "" && errors.Is(err, errTooManyRequests) { // what it is signed with was looked for among fresh keys
 			return nil, errBadSignature
 		}
 		return nil, &awayError{err}
@@ -101,7 +101,7 @@ func verify(signed *jose.JSONWebSignature, id string, keys []jose.JSONWebKey) (p
 func (k *keySet) known() ([]jose.JSONWebKey, int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.keys, k.round
+	return k.keys, k.fetches
 }
 
 // read asks the issuer for its keys, unless another has done so since the round that the
@@ -144,7 +144,7 @@ func (k *keySet) read(ctx context.Context, round int) ([]jose.JSONWebKey, error)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.keys = keys
-	k.round++
+	k.fetches++
 	return keys, nil
 }
 

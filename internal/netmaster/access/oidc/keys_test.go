@@ -61,7 +61,7 @@ func TestTokenWaitsWhileIssuerMayNotBeAsked(t *testing.T) {
 	now := v.now()
 	v.now = func() time.Time { return now }
 	want(t, v, p.token(nil), http.StatusOK, "")
-	for range asksAtOnce {
+	for range requestBurst {
 		_, _ = v.Identify(t.Context(), p.sign(jose.ES256, newKey(t, "unheard of"), p.claims(nil)))
 	}
 	want(t, v, p.sign(jose.ES256, newKey(t, "two"), p.claims(nil)), 503, "")
@@ -70,7 +70,7 @@ func TestTokenWaitsWhileIssuerMayNotBeAsked(t *testing.T) {
 	p.set(func() { p.keysAt = p.URL + "/nowhere" }) // its keys were never read
 	v = p.verifier(nil)
 	v.now = func() time.Time { return now }
-	for range asksAtOnce + 1 {
+	for range requestBurst + 1 {
 		want(t, v, p.sign(jose.ES256, newKey(t, ""), p.claims(nil)), 503, "")
 	}
 }

@@ -317,8 +317,8 @@ func TestRefused(t *testing.T) {
 		"too long":              {good + strings.Repeat("A", maxToken), "longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v.issuer.asks.SetBurst(1000) // so that none is refused for the former ones
-			v.issuer.asks.SetLimit(1000)
+			v.issuer.limiter.SetBurst(1000) // so that none is refused for the former ones
+			v.issuer.limiter.SetLimit(1000)
 			if id := want(t, v, tc.token, 401, tc.text); id.How != access.ByOIDC {
 				t.Errorf("for the record: %+v", id)
 			}
@@ -356,7 +356,7 @@ func TestAway(t *testing.T) {
 	v.now = func() time.Time { return now }
 	good := p.token(nil)
 	away := func(is bool) {
-		now = now.Add(asksAtOnce * asksEvery)
+		now = now.Add(requestBurst * requestInterval)
 		p.set(func() { p.away = is })
 	}
 	away(true)
@@ -377,7 +377,7 @@ func TestAway(t *testing.T) {
 	p.Close() // nothing listens at all
 	want(t, v, second, http.StatusOK, "")
 	p.rotate("three")
-	now = now.Add(asksAtOnce * asksEvery)
+	now = now.Add(requestBurst * requestInterval)
 	settles(t, v, p.token(nil), 503, "the issuer does not answer")
 	never := p.verifier(nil)
 	want(t, never, second, 503, "the issuer does not answer")
@@ -436,12 +436,12 @@ func TestFlood(t *testing.T) {
 		want(t, v, good, http.StatusOK, "")
 	}
 	p.set(func() {
-		if n := p.asked["/keys"]; n > asksAtOnce {
+		if n := p.asked["/keys"]; n > requestBurst {
 			t.Errorf("the keys were asked for %d times", n)
 		}
 	})
 	p.rotate("two")
-	now = now.Add(asksEvery)
+	now = now.Add(requestInterval)
 	settles(t, v, p.token(nil), http.StatusOK, "")
 }
 

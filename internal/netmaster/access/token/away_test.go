@@ -50,7 +50,7 @@ func TestTenantsOfTokenAreNotGuessedWhileTheStoreIsAway(t *testing.T) {
 	mem := memoryStore(t)
 	s, _ := newStore(t, mem)
 	grant := access.Grant{Role: access.TenantAdmin, Tenants: []string{"blue"}}
-	secret, _, err := s.Create(t.Context(), Wish{Name: "anna", Grant: grant, Life: time.Hour})
+	secret, _, err := s.Create(t.Context(), TokenRequest{Name: "anna", Grant: grant, Life: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestTenantsOfTokenAreNotGuessedWhileTheStoreIsAway(t *testing.T) {
 		if id, err := s.Identify(t.Context(), secret); refused(err) != 503 || id.Grants != nil {
 			t.Errorf("%s: %+v, %v", at, id, err)
 		}
-		if _, _, err := s.Create(t.Context(), Wish{Name: "bob", Grant: grant, Life: time.Hour}); !errors.Is(err, errAway) {
+		if _, _, err := s.Create(t.Context(), TokenRequest{Name: "bob", Grant: grant, Life: time.Hour}); !errors.Is(err, errAway) {
 			t.Errorf("%s: a token is made: %v", at, err)
 		}
 	}

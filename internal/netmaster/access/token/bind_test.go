@@ -17,7 +17,7 @@ func TestEarlierTokenIsBoundToItsTenants(t *testing.T) {
 	for _, by := range []string{"the upgrade", "its use"} {
 		mem := memoryStore(t)
 		s, _ := newStore(t, mem)
-		secret, made, err := s.Create(t.Context(), Wish{Name: "anna", Grant: access.Grant{Role: access.TenantAdmin, Tenants: []string{"red", "blue"}}, Life: time.Hour})
+		secret, made, err := s.Create(t.Context(), TokenRequest{Name: "anna", Grant: access.Grant{Role: access.TenantAdmin, Tenants: []string{"red", "blue"}}, Life: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestEarlierTokenIsBoundToItsTenants(t *testing.T) {
 			return records.Put(tx, r)
 		})
 		if err == nil && by == "the upgrade" {
-			err = s.BindEarlier(t.Context())
+			err = s.RecordTenants(t.Context())
 		} else if err == nil {
 			_, err = s.Identify(t.Context(), secret)
 		}

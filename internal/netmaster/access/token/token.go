@@ -21,11 +21,11 @@ const (
 	MaxTokens = 2000
 	MaxLife   = 366 * 24 * time.Hour
 	maxName   = 64 // bytes
-	// kept is for how long one that is over is listed, and its bearer told so.
-	kept = 30 * 24 * time.Hour
-	// forgetAtOnce is how many that are over one Create removes: each takes two of
+	// keptExpired is for how long one that is over is listed, and its bearer told so.
+	keptExpired = 30 * 24 * time.Hour
+	// deletesPerTransaction is how many that are over one Create removes: each takes two of
 	// the operations that a store has at least (store.MinOps).
-	forgetAtOnce = 20
+	deletesPerTransaction = 20
 )
 
 // Record is what the store has of a token, and what lists show: no secret.
@@ -45,8 +45,8 @@ type Record struct {
 	Gone []string `json:"-"`
 }
 
-// Wish is a token that is to be made.
-type Wish struct {
+// TokenRequest is a token that is to be made.
+type TokenRequest struct {
 	Name  string
 	Grant access.Grant
 	Life  time.Duration // how long it is good, up to MaxLife
@@ -86,7 +86,7 @@ func NewStore(s store.Store) *Store {
 
 // Create makes a token and returns it with its secret, which cannot be shown again. Errors
 // are model.ErrInvalid, ErrExhausted, ErrUnavailable.
-func (s *Store) Create(ctx context.Context, w Wish) (secret string, made Record, err error) {
+func (s *Store) Create(ctx context.Context, w TokenRequest) (secret string, made Record, err error) {
 	if err := w.check(); err != nil {
 		return "", made, err
 	}
@@ -98,7 +98,7 @@ func (s *Store) Create(ctx context.Context, w Wish) (secret string, made Record,
 		}
 		gone := 0
 		for _, r := range all {
-			if gone < forgetAtOnce && now.Sub(r.Expires) > kept {
+			if gone < deletesPerTransaction && now.Sub(r.Expires) > keptExpired {
 				records.Delete(tx, r.ID)
 				gone++
 			}
@@ -127,12 +127,12 @@ func (s *Store) Create(ctx context.Context, w Wish) (secret string, made Record,
 	if err != nil {
 		return "", Record{}, err
 	}
-	return secret, made.shown(), nil
+	return secret, made.public(), nil
 }
 
-func (w Wish) check() error {
+func (w TokenRequest) check() error {
 	switch {
-	case w.Name == "" || len(w.Name) > maxName || strings.ContainsFunc(w.Name, unfit):
+	case w.Name == "" || len(w.Name) > maxName || strings.ContainsFunc(w.Name, isNotPrintable):
 		return model.InvalidField("name", httpguard.Clip(w.Name), fmt.Sprintf("must be 1 to %d printable bytes: who has the token", maxName))
 	case w.Life < time.Second || w.Life > MaxLife:
 		return model.InvalidField("life", w.Life.String(), "must be from a second to 366 days")
@@ -148,7 +148,7 @@ func (w Wish) check() error {
 	return nil
 }
 
-func unfit(c rune) bool { return !unicode.IsPrint(c) }
+func isNotPrintable(c rune) bool { return !unicode.IsPrint(c) }
 
 // List returns all tokens, without hashes, in the order of their ids.
 func (s *Store) List(ctx context.Context) ([]Record, error) {
@@ -170,7 +170,7 @@ func (s *Store) List(ctx context.Context) ([]Record, error) {
 		if err != nil {
 			return nil, err
 		}
-		shown := row.Value.shown()
+		shown := row.Value.public()
 		for _, name := range shown.Grant.Tenants {
 			if of, bound := row.Value.Since[name]; bound && (of == 0 || since[tables.Tenants.Key(model.TenantName(name))] != of) {
 				shown.Gone = append(shown.Gone, name)
@@ -181,8 +181,8 @@ func (s *Store) List(ctx context.Context) ([]Record, error) {
 	return out, nil
 }
 
-// shown is the record without its hash and other internal fields.
-func (r Record) shown() Record {
+// public is the record without its hash and other internal fields.
+func (r Record) public() Record {
 	r.Hash, r.Since = nil, nil
 	return r
 }
@@ -239,11 +239,11 @@ func (s *Store) Identify(ctx context.Context, shown string) (access.Identity, er
 		return id, nil
 	}
 	if len(r.Since) == 0 {
-		if r, err = s.bind(ctx, r.ID); err != nil {
+		if r, err = s.recordTenants(ctx, r.ID); err != nil {
 			return claimed, httpguard.Unavailable(time.Second, err, "the tenants of the token %s cannot be looked up now: the cluster store does not answer", t.id)
 		}
 	}
-	if id.Grants[0].Tenants, err = s.standing(ctx, r); err != nil {
+	if id.Grants[0].Tenants, err = s.validTenants(ctx, r); err != nil {
 		return claimed, httpguard.Unavailable(time.Second, err, "the tenants of the token %s cannot be looked up now: the cluster store does not answer", t.id)
 	}
 	if len(id.Grants[0].Tenants) == 0 {
@@ -252,9 +252,9 @@ func (s *Store) Identify(ctx context.Context, shown string) (access.Identity, er
 	return id, nil
 }
 
-// BindEarlier has tokens of versions that did not note which tenants they are for be for the
+// RecordTenants has tokens of versions that did not note which tenants they are for be for the
 // tenants that exist now under their names.
-func (s *Store) BindEarlier(ctx context.Context) error {
+func (s *Store) RecordTenants(ctx context.Context) error {
 	kvs, _, err := s.store.Range(ctx, scope)
 	if err != nil {
 		return fmt.Errorf("read tokens: %w", err)
@@ -262,7 +262,7 @@ func (s *Store) BindEarlier(ctx context.Context) error {
 	for _, kv := range kvs {
 		row, bad := records.Decode(kv)
 		if r := row.Value; bad == nil && r.Grant.Role == access.TenantAdmin && len(r.Since) == 0 {
-			if _, bad := s.bind(ctx, r.ID); bad != nil && !errors.Is(bad, model.ErrNotFound) {
+			if _, bad := s.recordTenants(ctx, r.ID); bad != nil && !errors.Is(bad, model.ErrNotFound) {
 				err = errors.Join(err, bad)
 			}
 		}
@@ -270,9 +270,9 @@ func (s *Store) BindEarlier(ctx context.Context) error {
 	return err
 }
 
-// bind notes of which tenants a token is, unless that is noted. A tenant that does not exist
+// recordTenants notes of which tenants a token is, unless that is noted. A tenant that does not exist
 // has revision 0: the token is not for one that comes later.
-func (s *Store) bind(ctx context.Context, id ID) (r Record, err error) {
+func (s *Store) recordTenants(ctx context.Context, id ID) (r Record, err error) {
 	_, err = s.store.Update(ctx, func(tx store.Tx) error {
 		if r, err = records.Get(tx, id); err != nil || len(r.Since) > 0 {
 			return err
@@ -290,8 +290,8 @@ func (s *Store) bind(ctx context.Context, id ID) (r Record, err error) {
 	return r, err
 }
 
-// standing returns the tenants of a token that are those for which it was made.
-func (s *Store) standing(ctx context.Context, r Record) (tenants []string, err error) {
+// validTenants returns the tenants of a token that are those for which it was made.
+func (s *Store) validTenants(ctx context.Context, r Record) (tenants []string, err error) {
 	_, err = s.store.Update(ctx, func(tx store.Tx) error {
 		tenants = nil
 		now, err := tenantsSince(tx, r.Grant.Tenants)

@@ -75,7 +75,7 @@ func TestTokenIsForTheTenantThatWas(t *testing.T) {
 	mem := memoryStore(t)
 	s, _ := newStore(t, mem)
 	make := func(tenants ...string) (string, error) {
-		secret, _, err := s.Create(t.Context(), Wish{Name: "anna", Grant: access.Grant{Role: access.TenantAdmin, Tenants: tenants}, Life: time.Hour})
+		secret, _, err := s.Create(t.Context(), TokenRequest{Name: "anna", Grant: access.Grant{Role: access.TenantAdmin, Tenants: tenants}, Life: time.Hour})
 		return secret, err
 	}
 	if _, err := make("blue", "green"); !errors.Is(err, model.ErrNotFound) || !strings.Contains(err.Error(), "green") {
@@ -114,7 +114,7 @@ func refused(err error) int {
 func TestListMarksTenantsThatWereDeleted(t *testing.T) {
 	mem := memoryStore(t)
 	s, _ := newStore(t, mem)
-	if _, _, err := s.Create(t.Context(), Wish{Name: "anna", Grant: access.Grant{Role: access.TenantAdmin, Tenants: []string{"blue", "red"}}, Life: time.Hour}); err != nil {
+	if _, _, err := s.Create(t.Context(), TokenRequest{Name: "anna", Grant: access.Grant{Role: access.TenantAdmin, Tenants: []string{"blue", "red"}}, Life: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	gone := func() []string {
@@ -144,7 +144,7 @@ func TestLife(t *testing.T) {
 	mem := memoryStore(t)
 	s, c := newStore(t, mem)
 	grant := access.Grant{Role: access.TenantAdmin, Tenants: []string{"blue", "red"}}
-	secret, made, err := s.Create(t.Context(), Wish{Name: "anna", Grant: grant, Life: time.Hour, By: "root"})
+	secret, made, err := s.Create(t.Context(), TokenRequest{Name: "anna", Grant: grant, Life: time.Hour, By: "root"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestOracle(t *testing.T) {
 			case n < 4:
 				life := time.Duration(1+rng.IntN(100)) * time.Minute
 				g := &granted{grant: roles[rng.IntN(len(roles))], ends: c.now.Add(life)}
-				secret, r, err := at.Create(t.Context(), Wish{Name: "x", Grant: g.grant, Life: life})
+				secret, r, err := at.Create(t.Context(), TokenRequest{Name: "x", Grant: g.grant, Life: life})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -272,7 +272,7 @@ func TestOracle(t *testing.T) {
 // TestAlmost: a token with any one letter changed is none.
 func TestAlmost(t *testing.T) {
 	s, _ := newStore(t, memoryStore(t))
-	secret, _, err := s.Create(t.Context(), Wish{Name: "x", Grant: viewer, Life: time.Hour})
+	secret, _, err := s.Create(t.Context(), TokenRequest{Name: "x", Grant: viewer, Life: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,18 +309,18 @@ func TestTokenFile(t *testing.T) {
 
 func TestBadWishes(t *testing.T) {
 	s, _ := newStore(t, memoryStore(t))
-	good := Wish{Name: "x", Grant: viewer, Life: time.Hour}
-	for field, spoil := range map[string]func(*Wish){
-		"name":                     func(w *Wish) { w.Name = "" },
-		"1 to 64 printable":        func(w *Wish) { w.Name = strings.Repeat("x", 65) },
-		"printable bytes":          func(w *Wish) { w.Name = "a\nb" },
-		"from a second":            func(w *Wish) { w.Life = 0 },
-		"to 366 days":              func(w *Wish) { w.Life = MaxLife + 1 },
-		"role":                     func(w *Wish) { w.Grant.Role = "" },
-		"must be cluster-admin":    func(w *Wish) { w.Grant.Role = access.Host },
-		"or viewer":                func(w *Wish) { w.Grant.Role = access.Netmaster },
-		"tenants: must be 1":       func(w *Wish) { w.Grant.Role = access.TenantAdmin },
-		"tenants: must be omitted": func(w *Wish) { w.Grant.Tenants = []string{"a"} },
+	good := TokenRequest{Name: "x", Grant: viewer, Life: time.Hour}
+	for field, spoil := range map[string]func(*TokenRequest){
+		"name":                     func(w *TokenRequest) { w.Name = "" },
+		"1 to 64 printable":        func(w *TokenRequest) { w.Name = strings.Repeat("x", 65) },
+		"printable bytes":          func(w *TokenRequest) { w.Name = "a\nb" },
+		"from a second":            func(w *TokenRequest) { w.Life = 0 },
+		"to 366 days":              func(w *TokenRequest) { w.Life = MaxLife + 1 },
+		"role":                     func(w *TokenRequest) { w.Grant.Role = "" },
+		"must be cluster-admin":    func(w *TokenRequest) { w.Grant.Role = access.Host },
+		"or viewer":                func(w *TokenRequest) { w.Grant.Role = access.Netmaster },
+		"tenants: must be 1":       func(w *TokenRequest) { w.Grant.Role = access.TenantAdmin },
+		"tenants: must be omitted": func(w *TokenRequest) { w.Grant.Tenants = []string{"a"} },
 	} {
 		w := good
 		spoil(&w)
@@ -343,8 +343,8 @@ func TestFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wish := Wish{Name: "y", Grant: viewer, Life: time.Hour}
-	c.now = c.now.Add(kept)
+	wish := TokenRequest{Name: "y", Grant: viewer, Life: time.Hour}
+	c.now = c.now.Add(keptExpired)
 	if _, _, err := s.Create(t.Context(), wish); !errors.Is(err, model.ErrExhausted) {
 		t.Errorf("one too many: %v", err)
 	}
@@ -355,7 +355,7 @@ func TestFull(t *testing.T) {
 		}
 	}
 	list, err := s.List(t.Context())
-	if err != nil || len(list) != MaxTokens-2*forgetAtOnce+2 {
+	if err != nil || len(list) != MaxTokens-2*deletesPerTransaction+2 {
 		t.Errorf("%d tokens, %v", len(list), err)
 	}
 }
@@ -364,7 +364,7 @@ func TestFull(t *testing.T) {
 func TestStoreAway(t *testing.T) {
 	mem := memoryStore(t)
 	s, _ := newStore(t, mem)
-	secret, made, err := s.Create(t.Context(), Wish{Name: "x", Grant: viewer, Life: time.Hour})
+	secret, made, err := s.Create(t.Context(), TokenRequest{Name: "x", Grant: viewer, Life: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

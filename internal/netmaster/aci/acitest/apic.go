@@ -29,7 +29,7 @@ const (
 	Empty             // answers 200 with an object of nothing, and does nothing
 	Slow              // does nothing, and answers when the client has gone
 	Short             // answers with an object less than it says
-	Deaf              // answers that a change is done, and does nothing
+	Ignored           // answers that a change is done, and does nothing
 )
 
 // Request is one that was answered.
@@ -161,7 +161,7 @@ func (a *APIC) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case Ended:
 		a.EndSessions()
-	case Deaf:
+	case Ignored:
 		if r.Method == http.MethodPost && !strings.Contains(r.URL.Path, "aaa") {
 			fmt.Fprint(w, `{"totalCount":"0","imdata":[]}`)
 			return
@@ -293,7 +293,7 @@ func (a *APIC) query(r *http.Request, dn, class string) (items []map[string]any,
 		if !in || len(only) > 0 && !only[o.Class] || filter != nil && (o.Class != filter[0] || o.Props[filter[1]] != filter[2]) {
 			continue
 		}
-		items = append(items, map[string]any{o.Class: map[string]any{"attributes": tree.shown(at)}})
+		items = append(items, map[string]any{o.Class: map[string]any{"attributes": tree.response(at)}})
 	}
 	return items, nil
 }

@@ -106,7 +106,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case Cut:
 		cut(w)
 		return
-	case None, CutAfter, Ended, Short, Deaf: // it has no sessions and no lists
+	case None, CutAfter, Ended, Short, Ignored: // it has no sessions and no lists
 	}
 	info := ""
 	if err := g.do(r); err != nil {

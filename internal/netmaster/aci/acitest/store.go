@@ -112,7 +112,7 @@ func (t *tx) put(dn, class string, b body) error {
 		if c.fixed && exists {
 			return refuse(120, "%s can not be deleted", dn)
 		}
-		t.drop(dn)
+		t.deleteTree(dn)
 		return nil
 	case status == "created" && exists:
 		return refuse(103, "object %s already exists", dn)
@@ -170,7 +170,7 @@ func (t *tx) write(dn, class string, old Object, exists bool, props map[string]s
 		o.Props[k] = v
 	}
 	if class == "vzEntry" {
-		if err := portsFit(dn, o.Props); err != nil {
+		if err := checkPorts(dn, o.Props); err != nil {
 			return err
 		}
 	}
@@ -189,8 +189,8 @@ func (t *tx) write(dn, class string, old Object, exists bool, props map[string]s
 	return nil
 }
 
-// portsFit checks what a filter's entry says of ports.
-func portsFit(dn string, p map[string]string) error {
+// checkPorts checks what a filter's entry says of ports.
+func checkPorts(dn string, p map[string]string) error {
 	for _, side := range []string{"s", "d"} {
 		from, to := p[side+"FromPort"], p[side+"ToPort"]
 		if from == "unspecified" && to == "unspecified" {
@@ -211,8 +211,8 @@ func portsFit(dn string, p map[string]string) error {
 	return nil
 }
 
-// drop deletes an object and all below it.
-func (t *tx) drop(dn string) {
+// deleteTree deletes an object and all below it.
+func (t *tx) deleteTree(dn string) {
 	for _, at := range slices.Sorted(maps.Keys(t.tree)) {
 		if at == dn || strings.HasPrefix(at, dn+"/") {
 			t.changes = append(t.changes, Change{at, t.tree[at].Class, "deleted"})
@@ -221,8 +221,8 @@ func (t *tx) drop(dn string) {
 	}
 }
 
-// shown returns an object as answers have it, with computed properties.
-func (t Tree) shown(dn string) map[string]string {
+// response returns an object as answers have it, with computed properties.
+func (t Tree) response(dn string) map[string]string {
 	o := t[dn]
 	out := maps.Clone(o.Props)
 	out["dn"], out["status"] = dn, ""

@@ -4,5 +4,5 @@
 // may be left there, and no new comparison after the lead is lost. A group that cannot be
 // in a fabric is reported, and affects nothing else. It must not choose VLANs, change
 // objects, or know the fabric's protocol. It is called by cmd/netmaster, which tells it
-// when it leads. Start with Keeper.
+// when it leads. Start with Controller.
 package controller

@@ -3,5 +3,5 @@
 // It guarantees that only the leading netmaster writes, by use cases of control under its
 // fence, and only differences. Each object that cannot be realized as written is reported.
 // It must not decide what an object means, which package translate does. It is called by
-// cmd/netmaster, which tells it when it leads. Start with Keeper.
+// cmd/netmaster, which tells it when it leads. Start with PolicySyncer.
 package controller

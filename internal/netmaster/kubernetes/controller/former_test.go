@@ -22,7 +22,7 @@ const (
 func moves(t *testing.T, linger time.Duration) (l *lab, leave, come, end func()) {
 	t.Helper()
 	l = newLab(t, nil)
-	l.keeper.linger = linger
+	l.keeper.lingering = linger
 	l.start(l.ctrl.Run)
 	l.worlds()
 	l.tenant("blue")
@@ -74,7 +74,7 @@ func TestPoliciesLinger(t *testing.T) {
 	l, leave, come, _ := moves(t, time.Hour)
 	leave()
 	l.want(inBlue, inDefault, bluer)
-	if behind := l.keeper.behind(0, "a"); len(behind) > 0 {
+	if behind := l.keeper.notSynced(0, "a"); len(behind) > 0 {
 		t.Errorf("pods wait for %v", behind)
 	}
 	come()

@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// Kept is what is to be written on an object in which intent is written.
-type Kept struct {
+// WriteBack is what is to be written on an object in which intent is written.
+type WriteBack struct {
 	Status objects.Status
 	// Waits: its end has to wait until what it stands for is gone.
 	Waits bool
@@ -25,7 +25,7 @@ type Kept struct {
 type ObjectsConfig struct {
 	Control *control.Controller
 	Sources map[string]mirror.Source // mirror.ObjectSources
-	Ours    *Ours                    // as Config's
+	Ours    *ClusterCheck            // as Config's
 	Tell    func(Report)             // as Config's
 	// Every is how often statuses follow what has changed in the store; 0 = each 5 s.
 	Every time.Duration
@@ -36,8 +36,8 @@ type ObjectsConfig struct {
 type Objects struct {
 	config ObjectsConfig
 	mirror *mirror.Mirror
-	work   *work
-	step   objectStep // for pods that wait until the store is in step
+	work   *workQueue
+	step   objectBarrier // for pods that wait until the store is in step
 }
 
 // NewObjects returns Objects that do nothing until Run and Lead.
@@ -54,7 +54,7 @@ func (s *Objects) Run(ctx context.Context) error { return s.mirror.Run(ctx) }
 
 // State returns how s fares now.
 func (s *Objects) State() State {
-	return State{Kinds: s.mirror.States(), Trouble: s.work.troubled()}
+	return State{Kinds: s.mirror.States(), Failed: s.work.countFailed()}
 }
 
 // Lead is Keeper.Lead.
@@ -72,7 +72,7 @@ func (s *Objects) Lead(ctx context.Context, fence store.Fence) error {
 	}()
 	defer func() { cancel(); <-followed }()
 	never := func() <-chan struct{} { return nil }
-	return s.work.loop(ctx, s.config.Control.Settings.IntentChanged, never, func(ctx context.Context) error { return s.pass(ctx, fence) })
+	return s.work.loop(ctx, s.config.Control.Settings.IntentChanged, never, func(ctx context.Context) error { return s.sync(ctx, fence) })
 }
 
 // followStore has all looked at when something has changed in the store, and no more
@@ -99,15 +99,15 @@ func (s *Objects) object(o Object) objects.Object {
 	return x
 }
 
-// pass is Keeper.pass for objects. What is to be comes before what is to go, in the order
+// sync is Keeper.pass for objects. What is to be comes before what is to go, in the order
 // in which one needs another; what goes, goes in the other one.
-func (s *Objects) pass(ctx context.Context, fence store.Fence) error {
+func (s *Objects) sync(ctx context.Context, fence store.Fence) error {
 	todo, all, waits := s.work.take()
 	v, err := s.config.Control.View(ctx)
 	if err != nil {
 		return err
 	}
-	p := &objectRound{s: s, leader: control.Leader(fence), view: v, outcome: map[Object]outcome{}}
+	p := &objectSync{s: s, leader: control.Leader(fence), view: v, outcome: map[Object]objectOutcome{}}
 	if all {
 		for _, k := range objects.Kinds() {
 			for name := range s.mirror.All(k.Plural) {
@@ -116,7 +116,7 @@ func (s *Objects) pass(ctx context.Context, fence store.Fence) error {
 		}
 		todo = without(todo, waits)
 	}
-	p.alsoNamers(todo)
+	p.addReferrers(todo)
 	order := make([]Object, 0, len(todo))
 	for o := range todo {
 		order = append(order, o)
@@ -124,7 +124,7 @@ func (s *Objects) pass(ctx context.Context, fence store.Fence) error {
 	slices.SortFunc(order, func(a, b Object) int {
 		return cmp.Or(rankOf(a.Kind)-rankOf(b.Kind), cmp.Compare(a.Name.Name, b.Name.Name))
 	})
-	if err = p.makeAll(ctx, order); err == nil {
+	if err = p.applyAll(ctx, order); err == nil {
 		slices.Reverse(order)
 		err = p.removeAll(ctx, order, all)
 	}
@@ -143,7 +143,7 @@ func (s *Objects) pass(ctx context.Context, fence store.Fence) error {
 		s.work.note(r)
 		s.config.Tell(r)
 		if r.Err != nil || len(r.Problems) > 0 {
-			s.work.remember(o)
+			s.work.retryLater(o)
 		}
 	}
 	return nil

@@ -44,12 +44,12 @@ type objectsLab struct {
 	*lab
 	objects *Objects
 	of      map[string]*absent
-	kept    map[string]Kept
+	kept    map[string]WriteBack
 }
 
 func newObjectsLab(t *testing.T, st *memory.Store, change ...func(*ObjectsConfig)) *objectsLab {
 	t.Helper()
-	l := &objectsLab{lab: &lab{t: t, st: st}, of: map[string]*absent{}, kept: map[string]Kept{}}
+	l := &objectsLab{lab: &lab{t: t, st: st}, of: map[string]*absent{}, kept: map[string]WriteBack{}}
 	l.ctrl = control.New(l.st, control.Options{})
 	c := ObjectsConfig{Control: l.ctrl, Sources: map[string]mirror.Source{}, Every: 20 * time.Millisecond, Tell: func(r Report) {
 		l.mu.Lock()

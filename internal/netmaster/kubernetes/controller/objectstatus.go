@@ -37,7 +37,7 @@ func sameNetwork(v *control.View, want model.Network, object string) bool {
 	return have == want
 }
 
-func samePolicy(v *control.View, want model.RuledPolicy, object string) bool {
+func samePolicy(v *control.View, want model.PolicyWithRules, object string) bool {
 	have, there := v.Policies.Get(want.Policy.Key)
 	general := want.General()
 	general.Policy.Object = object
@@ -54,8 +54,8 @@ func sameGroup(v *control.View, want model.Group, object string) bool {
 		have.CfgdTag == want.CfgdTag && slices.Equal(have.Policies, want.Policies) && slices.Equal(have.ExtContracts, want.ExtContracts)
 }
 
-// keptOf is what is to be written on an object.
-func (p *objectRound) keptOf(now objects.Object, out outcome) *Kept {
+// writeBackOf is what is to be written on an object.
+func (p *objectSync) writeBackOf(now objects.Object, out objectOutcome) *WriteBack {
 	k := objects.Owned(now)
 	owner, there := p.view.OwnerOf(k)
 	mine := there && owner == now.GetName()
@@ -90,13 +90,13 @@ func (p *objectRound) keptOf(now objects.Object, out outcome) *Kept {
 		c.Message = strings.ToValidUTF8(c.Message[:most], "") + "…"
 	}
 	c.LastTransitionTime = metav1.NewTime(time.Now().Truncate(time.Second))
-	for _, old := range now.Told().Conditions {
+	for _, old := range now.GetStatus().Conditions {
 		if old.Type == c.Type && old.Status == c.Status {
 			c.LastTransitionTime = old.LastTransitionTime
 		}
 	}
 	s.Conditions = []metav1.Condition{c}
-	return &Kept{Status: s, Waits: mine}
+	return &WriteBack{Status: s, Waits: mine}
 }
 
 // notOwned says whose something is, and how an object gets it.
@@ -108,7 +108,7 @@ func notOwned(k model.Owned, owner string) string {
 }
 
 // count enters what users expect to see of what an object stands for.
-func (p *objectRound) count(s *objects.Status, k model.Owned) {
+func (p *objectSync) count(s *objects.Status, k model.Owned) {
 	number := func(n int) *int64 {
 		x := int64(n)
 		return &x

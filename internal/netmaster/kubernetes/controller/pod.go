@@ -53,7 +53,7 @@ const podWait = 7 * time.Second
 // changed. Without a UID it is of the pod that has the name now. A pod that is gone or
 // has another UID, and what is not in step within 7 s, is model.ErrUnavailable; a place
 // that the pod may not have, model.ErrInvalid.
-func (k *Keeper) Endpoint(ctx context.Context, namespace, name, uid string) (model.Endpoint, error) {
+func (k *PolicySyncer) Endpoint(ctx context.Context, namespace, name, uid string) (model.Endpoint, error) {
 	e, err := k.endpoint(ctx, mirror.Name{Namespace: namespace, Name: name}, uid)
 	if err != nil {
 		return e, fmt.Errorf("pod %s/%s: %w", namespace, name, err)
@@ -61,13 +61,13 @@ func (k *Keeper) Endpoint(ctx context.Context, namespace, name, uid string) (mod
 	return e, nil
 }
 
-func (k *Keeper) endpoint(ctx context.Context, name mirror.Name, uid string) (none model.Endpoint, err error) {
+func (k *PolicySyncer) endpoint(ctx context.Context, name mirror.Name, uid string) (none model.Endpoint, err error) {
 	ctx, cancel := context.WithTimeout(ctx, podWait)
 	defer cancel()
 	if err := k.work.ours(); err != nil {
 		return none, model.Errorf(model.ErrUnavailable, "%v", err)
 	}
-	pod := k.podIs(name, uid)
+	pod := k.podByUID(name, uid)
 	if pod == nil { // ask whether there is one now
 		if err := k.mirror.Await(ctx, ""); err != nil {
 			return none, err
@@ -90,7 +90,7 @@ func (k *Keeper) endpoint(ctx context.Context, name mirror.Name, uid string) (no
 		l.err = model.Errorf(model.ErrInvalid, "%s: %s", wrong[0].Field, wrong[0].Text)
 	}
 	if len(l.problems) > 0 {
-		k.config.Tell(Report{Object: Object{mirror.Pods, name}, Now: pod, Problems: l.problems})
+		k.config.Tell(Report{Object: Object{mirror.Pods, name}, Live: pod, Problems: l.problems})
 	}
 	return l.endpoint, l.err
 }
@@ -103,8 +103,8 @@ func withUID(uid string) string {
 	return " with UID " + uid
 }
 
-// podIs returns a pod, nil when it is not there with that UID.
-func (k *Keeper) podIs(name mirror.Name, uid string) *corev1.Pod {
+// podByUID returns a pod, nil when it is not there with that UID.
+func (k *PolicySyncer) podByUID(name mirror.Name, uid string) *corev1.Pod {
 	pod, ok := k.mirror.Get(mirror.Pods, name).(*corev1.Pod)
 	if !ok || string(pod.UID) != uid {
 		return nil
@@ -114,7 +114,7 @@ func (k *Keeper) podIs(name mirror.Name, uid string) *corev1.Pod {
 
 // podEndpoint is what a pod's endpoint is to be, and where it cannot be there what its
 // labels name.
-func (k *Keeper) podEndpoint(v *control.View, pod *corev1.Pod) (e model.Endpoint, problems []translate.Problem, err error) {
+func (k *PolicySyncer) podEndpoint(v *control.View, pod *corev1.Pod) (e model.Endpoint, problems []translate.Problem, err error) {
 	ns := k.mirror.Get(mirror.Namespaces, mirror.Name{Name: pod.Namespace})
 	if ns == nil {
 		return e, nil, model.Errorf(model.ErrUnavailable, "its namespace is not there")
@@ -126,7 +126,7 @@ func (k *Keeper) podEndpoint(v *control.View, pod *corev1.Pod) (e model.Endpoint
 	e.Rates, wrong = translate.Rates(pod)
 	problems = append(problems, wrong...)
 	e.IPv4, e.IPv6, e.Pod.KeepIPv4, e.Pod.KeepIPv6 = v4, v6, v4.IsValid(), v6.IsValid()
-	place, err := translate.PlaceOf(pod.Labels, ns.GetLabels(), k.config.Choices, intent{v})
+	place, err := translate.PlacementOf(pod.Labels, ns.GetLabels(), k.config.Choices, intent{v})
 	e.Key.Network, e.Group = model.NetworkKey{Tenant: place.Tenant, Name: place.Network}, place.Group
 	if err != nil {
 		label := ""
@@ -140,18 +140,18 @@ func (k *Keeper) podEndpoint(v *control.View, pod *corev1.Pod) (e model.Endpoint
 }
 
 // Node is the node that a pod is on, "" where that is not known.
-func (k *Keeper) Node(namespace, name, uid string) string {
-	if pod := k.podIs(mirror.Name{Namespace: namespace, Name: name}, uid); pod != nil {
+func (k *PolicySyncer) Node(namespace, name, uid string) string {
+	if pod := k.podByUID(mirror.Name{Namespace: namespace, Name: name}, uid); pod != nil {
 		return pod.Spec.NodeName
 	}
 	return ""
 }
 
-// Refused tells a pod's users that it cannot have the addresses for which it asks.
-func (k *Keeper) Refused(namespace, name, uid string, err error) {
+// ReportRefused tells a pod's users that it cannot have the addresses for which it asks.
+func (k *PolicySyncer) ReportRefused(namespace, name, uid string, err error) {
 	n := mirror.Name{Namespace: namespace, Name: name}
-	if pod := k.podIs(n, uid); pod != nil {
-		k.config.Tell(Report{Object: Object{mirror.Pods, n}, Now: pod, Problems: []translate.Problem{{
+	if pod := k.podByUID(n, uid); pod != nil {
+		k.config.Tell(Report{Object: Object{mirror.Pods, n}, Live: pod, Problems: []translate.Problem{{
 			Field: "metadata.annotations",
 			Text:  fmt.Sprintf("%v: name a free address of its network in %s or %s, then delete the pod", err, translate.AnnotationIPv4, translate.AnnotationIPv6),
 		}}})
@@ -160,7 +160,7 @@ func (k *Keeper) Refused(namespace, name, uid string, err error) {
 
 // pod makes the endpoint of a pod what the pod is now. One without an endpoint, or with
 // another pod's, has nothing to follow.
-func (p *round) pod(ctx context.Context, o Object, pod *corev1.Pod) ([]translate.Problem, error) {
+func (p *policySync) pod(ctx context.Context, o Object, pod *corev1.Pod) ([]translate.Problem, error) {
 	have, ok := p.view.Pods.PodEndpoint(string(pod.UID))
 	if !ok || podOf(have) != o {
 		return nil, nil
@@ -210,15 +210,15 @@ func refuses(err error) bool {
 	return errors.Is(err, model.ErrNotFound) || errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrInvalid)
 }
 
-// strays counts the endpoints whose pods are not there, once all pods are known.
-func (k *Keeper) strays() (n int) {
+// countOrphans counts the endpoints whose pods are not there, once all pods are known.
+func (k *PolicySyncer) countOrphans() (n int) {
 	for _, s := range k.mirror.States() {
 		if s.Kind == mirror.Pods && !s.Listed {
 			return 0
 		}
 	}
 	for _, e := range k.config.Control.Current().Pods.PodEndpoints() {
-		if k.podIs(podOf(e).Name, e.Pod.UID) == nil {
+		if k.podByUID(podOf(e).Name, e.Pod.UID) == nil {
 			n++
 		}
 	}

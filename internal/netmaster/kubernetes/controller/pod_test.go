@@ -297,8 +297,8 @@ func TestPodsFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("", "map[]")
-	if s := l.keeper.State(); s.Strays != 1 {
-		t.Errorf("%d strays, want the endpoint of the pod that is gone", s.Strays)
+	if s := l.keeper.State(); s.Orphans != 1 {
+		t.Errorf("%d strays, want the endpoint of the pod that is gone", s.Orphans)
 	}
 }
 
@@ -325,7 +325,7 @@ func TestPodAddressAnnotations(t *testing.T) {
 	if err != nil || e.IPv4.String() != "10.1.0.7" || !e.Pod.KeepIPv4 || e.Pod.KeepIPv6 {
 		t.Fatalf("%s %v %v", text(e), e.IPv4, err)
 	}
-	l.keeper.Refused("a", "one", "u2", errors.New("10.1.0.7 is used by another"))
+	l.keeper.ReportRefused("a", "one", "u2", errors.New("10.1.0.7 is used by another"))
 	l.wantTold("metadata.annotations: 10.1.0.7 is used by another: name a free address of its network in contiv.io/ipv4 or contiv.io/ipv6, then delete the pod")
 	e.Key.ID = "e1"
 	l.makeEndpoint(e)

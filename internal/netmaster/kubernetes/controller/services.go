@@ -17,7 +17,7 @@ import (
 type ServicesConfig struct {
 	Control *control.Controller
 	Sources map[string]mirror.Source // mirror.ServiceSources
-	Ours    *Ours                    // as Config's
+	Ours    *ClusterCheck            // as Config's
 	// Ranges are those of services' addresses, beside what the API server says.
 	Ranges []netip.Prefix
 	// MoreRanges: AddRanges will tell of more. Until it does, ranges that are in the store
@@ -35,7 +35,7 @@ type ServicesConfig struct {
 type Services struct {
 	config ServicesConfig
 	mirror *mirror.Mirror
-	work   *work
+	work   *workQueue
 	more   atomic.Pointer[[]netip.Prefix] // of AddRanges
 }
 
@@ -79,12 +79,12 @@ func (s *Services) Lead(ctx context.Context, fence store.Fence) error {
 		return err
 	}
 	never := func() <-chan struct{} { return nil }
-	return s.work.loop(ctx, s.config.Control.Networks.NetworksChanged, never, func(ctx context.Context) error { return s.pass(ctx, fence) })
+	return s.work.loop(ctx, s.config.Control.Networks.NetworksChanged, never, func(ctx context.Context) error { return s.sync(ctx, fence) })
 }
 
 // State returns how s fares now.
 func (s *Services) State() State {
-	return State{Kinds: s.mirror.States(), Trouble: s.work.troubled()}
+	return State{Kinds: s.mirror.States(), Failed: s.work.countFailed()}
 }
 
 // Await waits until the API server's objects are known up to a moment; see
@@ -97,8 +97,8 @@ func (s *Services) Await(ctx context.Context, moment string) error {
 // comes first.
 var serviceOrder = []string{mirror.ServiceCIDRs, mirror.Nodes, mirror.Services, mirror.EndpointSlices}
 
-// pass is Keeper.pass for services.
-func (s *Services) pass(ctx context.Context, fence store.Fence) error {
+// sync is Keeper.pass for services.
+func (s *Services) sync(ctx context.Context, fence store.Fence) error {
 	todo, all, waits := s.work.take()
 	v, err := s.config.Control.View(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Services) pass(ctx context.Context, fence store.Fence) error {
 		err = p.ranges(ctx)
 	}
 	for i := 0; i < len(order) && err == nil; i++ {
-		err = p.keep(ctx, order[i], s.mirror.Get(order[i].Kind, order[i].Name))
+		err = p.syncObject(ctx, order[i], s.mirror.Get(order[i].Kind, order[i].Name))
 	}
 	if err == nil {
 		err = p.flush(ctx)
@@ -136,7 +136,7 @@ func (s *Services) pass(ctx context.Context, fence store.Fence) error {
 }
 
 // everything is all that the API server has and the store has.
-func (p *serviceRound) everything() map[Object]struct{} {
+func (p *serviceSync) everything() map[Object]struct{} {
 	out := map[Object]struct{}{}
 	add := func(kind, namespace, name string) {
 		out[Object{kind, mirror.Name{Namespace: namespace, Name: name}}] = struct{}{}
@@ -164,10 +164,10 @@ func (p *serviceRound) everything() map[Object]struct{} {
 
 // report tells what came of an object. What only the object's user can mend is tried
 // again when something changes.
-func (p *serviceRound) report(r Report) {
+func (p *serviceSync) report(r Report) {
 	p.s.work.note(r)
 	p.s.config.Tell(r)
 	if r.Err != nil && !errors.Is(r.Err, model.ErrInvalid) {
-		p.s.work.remember(r.Object)
+		p.s.work.retryLater(r.Object)
 	}
 }

@@ -203,7 +203,7 @@ func TestServicesKept(t *testing.T) {
 	l.sources[mirror.Nodes].Add(node("n2", "203.0.113.7"))
 	l.want(ranges, n1, "node n2 [203.0.113.7]", web, "slice ns/web-1 of web [10.1.0.1]", web2)
 	l.tells("is an address of node n2")
-	if s := l.services.State(); len(s.Kinds) != 4 || s.Trouble[mirror.Services] != 1 {
+	if s := l.services.State(); len(s.Kinds) != 4 || s.Failed[mirror.Services] != 1 {
 		t.Errorf("state %+v", s)
 	}
 	l.sources[mirror.Nodes].Delete(node("n2", ""))
@@ -217,7 +217,7 @@ func TestServicesKept(t *testing.T) {
 	if err := stop(); !errors.Is(err, context.Canceled) {
 		t.Errorf("Lead: %v", err)
 	}
-	if s := l.services.State(); s.Trouble != nil {
+	if s := l.services.State(); s.Failed != nil {
 		t.Errorf("who does not lead knows of trouble: %+v", s)
 	}
 	l.sources[mirror.EndpointSlices].Delete(endpointSlice("web-1", "web"))
@@ -412,7 +412,7 @@ func TestServicesLeftovers(t *testing.T) {
 	l.start(l.ctrl.Run)
 	l.start(l.services.Run)
 	fence := l.leader()
-	if _, err := l.ctrl.Kubernetes.Balance(context.Background(), control.Leader(fence), control.PoolWish{Service: model.ClusterServiceKey{Namespace: "ns", Name: "gone"}, Pool: pool, V4: true}); err != nil {
+	if _, err := l.ctrl.Kubernetes.Balance(context.Background(), control.Leader(fence), control.PoolRequest{Service: model.ClusterServiceKey{Namespace: "ns", Name: "gone"}, Pool: pool, V4: true}); err != nil {
 		t.Fatal(err)
 	}
 	l.want("pool ns/gone [203.0.113.1]")
@@ -434,7 +434,7 @@ func TestServicesExhausted(t *testing.T) {
 	}
 	const each = model.MaxClusterPorts
 	var rows []string
-	for i := range model.MaxFronts / each { // as many fronts as there may be
+	for i := range model.MaxServiceFrontends / each { // as many fronts as there may be
 		name, addr := fmt.Sprintf("s%03d", i), netip.AddrFrom4([4]byte{10, 96, 1, byte(i)}).String()
 		l.sources[mirror.Services].Add(many(name, addr, each))
 		rows = append(rows, fmt.Sprintf("service ns/%s [%s] [] [] %d", name, addr, each))

@@ -55,8 +55,8 @@ func benchBehind(b *testing.B, n int) {
 	}
 	go func() { _ = k.Lead(ctx, store.Fence{Key: "/test/leader", Create: rev}) }() // likewise
 	question := func() []Object {
-		turn, _ := ctrl.Current().Revisions.PolicyTurn()
-		return k.behind(turn, "ns0")
+		turn, _ := ctrl.Current().Revisions.PolicyGeneration()
+		return k.notSynced(turn, "ns0")
 	}
 	for len(ctrl.Current().Policies.NetworkPolicies("")) < n || len(question()) > 0 {
 		if _, err := ctrl.View(ctx); err != nil {

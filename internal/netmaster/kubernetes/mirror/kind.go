@@ -28,21 +28,21 @@ type kind struct {
 	name   string
 	source Source
 
-	objects map[Name]metav1.Object
-	turn    uint64 // counts the changes of objects
-	synced  bool   // the first list is in
-	version string // the API server's latest
-	reached uint64 // the number of the latest moment shown; 0 = it is no number, or of a watch that has ended
-	ends    int    // counts ended watches: an answer to a question from before an end is not valid after it
-	failed  error  // why the kind is not followed now
-	since   time.Time
-	silent  error                   // why the latest question got no answer
-	end     context.CancelCauseFunc // ends the present watch, or the list before it
+	objects    map[Name]metav1.Object
+	generation uint64 // counts the changes of objects
+	synced     bool   // the first list is in
+	version    string // the API server's latest
+	reached    uint64 // the number of the latest moment shown; 0 = it is no number, or of a watch that has ended
+	ends       int    // counts ended watches: an answer to a question from before an end is not valid after it
+	failed     error  // why the kind is not followed now
+	since      time.Time
+	silent     error                   // why the latest question got no answer
+	end        context.CancelCauseFunc // ends the present watch, or the list before it
 
 	// The Reflector's goroutine alone uses these.
-	compared bool        // a list was entered, and no watch has begun since
-	began    time.Time   // the present watch; zero = none has
-	silence  *time.Timer // ends a watch that sends nothing
+	compared     bool        // a list was entered, and no watch has begun since
+	began        time.Time   // the present watch; zero = none has
+	silenceLimit *time.Timer // ends a watch that sends nothing
 }
 
 // The caller of these holds the mirror's mu.
@@ -76,10 +76,10 @@ var (
 	errGone = errors.New("the watch has expired")
 )
 
-// quiet is how long a watch may send nothing: API servers send a bookmark each minute. A
+// silenceTime is how long a watch may send nothing: API servers send a bookmark each minute. A
 // watch from a version that the API server's store has yet to reach sends no events until
 // then.
-const quiet = 3 * time.Minute
+const silenceTime = 3 * time.Minute
 
 const (
 	// resumeTime limits the comparison before a watch.
@@ -125,7 +125,7 @@ func (k *kind) follow(ctx context.Context) error {
 		}
 		k.mirror.mu.Unlock()
 		if !k.began.IsZero() {
-			k.silence.Stop()
+			k.silenceLimit.Stop()
 			if time.Since(k.began) > retries.Max {
 				retry.Reset()
 			}
@@ -175,7 +175,7 @@ func (k *kind) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface
 	if err != nil { // as text alone: the Reflector would begin the watch again after some errors
 		return nil, fmt.Errorf("watch %s: %v", k.name, cmp.Or(context.Cause(ctx), err)) //nolint:errorlint // see above
 	}
-	k.began, k.silence = time.Now(), time.AfterFunc(quiet, func() { end(nil) })
+	k.began, k.silenceLimit = time.Now(), time.AfterFunc(silenceTime, func() { end(nil) })
 	return w, nil
 }
 
@@ -199,7 +199,7 @@ func (k *kind) Replace(items []any, version string) error {
 	k.mirror.mu.Lock()
 	old := k.objects
 	k.objects, k.synced = objects, true
-	k.turn++
+	k.generation++
 	k.isAt(version)
 	k.mirror.mu.Unlock()
 	for name, before := range old {
@@ -214,7 +214,7 @@ func (k *kind) Replace(items []any, version string) error {
 		}
 	}
 	k.compared = true
-	k.mirror.changes.Tell()
+	k.mirror.changes.Notify()
 	return nil
 }
 
@@ -246,7 +246,7 @@ func (k *kind) enter(item any, there bool) error {
 		delete(k.objects, name)
 	}
 	if old != nil || now != nil {
-		k.turn++
+		k.generation++
 	}
 	k.mirror.mu.Unlock()
 	if old != nil || now != nil {
@@ -258,11 +258,11 @@ func (k *kind) enter(item any, there bool) error {
 // UpdateResourceVersion notes that all events up to a version were entered. The Reflector
 // calls it after each event, and for bookmarks (cache.ResourceVersionUpdater).
 func (k *kind) UpdateResourceVersion(version string) {
-	k.silence.Reset(quiet)
+	k.silenceLimit.Reset(silenceTime)
 	k.mirror.mu.Lock()
 	k.isAt(version)
 	k.mirror.mu.Unlock()
-	k.mirror.changes.Tell()
+	k.mirror.changes.Notify()
 }
 
 // ask asks the API server what there is. Where that is what the mirror has, the mirror
@@ -285,7 +285,7 @@ func (k *kind) ask(ctx context.Context) (equal bool) {
 		return false
 	case ok && equal && at > k.reached:
 		k.reached = at
-		k.mirror.changes.Tell()
+		k.mirror.changes.Notify()
 	}
 	return equal
 }

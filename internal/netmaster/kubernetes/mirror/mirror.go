@@ -44,7 +44,7 @@ type Mirror struct {
 
 	mu      sync.Mutex
 	changes waiting.Changes // a kind has reached a later moment
-	next    *question       // not begun yet; later callers may wait for it
+	next    *barrier        // not begun yet; later callers may wait for it
 	asking  bool
 }
 
@@ -81,13 +81,13 @@ func (m *Mirror) All(kind string) map[Name]metav1.Object {
 	return maps.Clone(m.kinds[kind].objects)
 }
 
-// Turn returns a number that is another one whenever what there is of some kinds has
+// Generation returns a number that is another one whenever what there is of some kinds has
 // changed. What is read after the call is at least as late as the number.
-func (m *Mirror) Turn(kinds ...string) (turn uint64) {
+func (m *Mirror) Generation(kinds ...string) (turn uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, kind := range kinds {
-		turn += m.kinds[kind].turn // none ever goes back, so no two sums of others are equal
+		turn += m.kinds[kind].generation // none ever goes back, so no two sums of others are equal
 	}
 	return turn
 }
@@ -112,7 +112,7 @@ func (m *Mirror) AwaitLists(ctx context.Context) error {
 
 // Lagging returns the kinds, sorted, that have not reached a moment, each with why it
 // is behind if its API server says so. A moment that is no number nothing has reached.
-func (m *Mirror) Lagging(moment string) []string { return m.told(m.lagging(moment, nil)) }
+func (m *Mirror) Lagging(moment string) []string { return m.withErrors(m.lagging(moment, nil)) }
 
 // lagging is the names alone, without kinds that are known to be up.
 func (m *Mirror) lagging(moment string, up map[string]bool) []string {
@@ -133,8 +133,8 @@ func (m *Mirror) behind(up func(*kind) bool) (names []string) {
 	return names
 }
 
-// told adds to kinds' names why they are behind, if their API server says so.
-func (m *Mirror) told(names []string) (all []string) {
+// withErrors adds to kinds' names why they are behind, if their API server says so.
+func (m *Mirror) withErrors(names []string) (all []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, name := range names {
@@ -190,7 +190,7 @@ func (m *Mirror) Await(ctx context.Context, moment string, of ...string) error {
 		if len(lag) == 0 {
 			return nil
 		}
-		q := m.ask(lag)
+		q := m.nextBarrier(lag)
 		select {
 		case <-q.done:
 			for _, name := range q.equal {
@@ -203,7 +203,7 @@ func (m *Mirror) Await(ctx context.Context, moment string, of ...string) error {
 		case len(lag) == 0:
 			return nil
 		case ctx.Err() != nil:
-			return late(m.told(lag), moment)
+			return errLate(m.withErrors(lag), moment)
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -215,23 +215,23 @@ func (m *Mirror) Await(ctx context.Context, moment string, of ...string) error {
 	}
 }
 
-func late(lag []string, moment string) error {
+func errLate(lag []string, moment string) error {
 	return model.Errorf(model.ErrUnavailable, "the API server's objects are not read up to resource version %s: behind with %s", cmp.Or(moment, "(none)"), strings.Join(lag, ", "))
 }
 
-// question is whether the mirror is as late as the API server.
-type question struct {
+// barrier is whether the mirror is as late as the API server.
+type barrier struct {
 	done  chan struct{}
 	kinds map[string]bool // of these; the mirror's mu guards it
 	equal []string        // kinds that had what a list had that began after the question; when done
 }
 
-// ask returns the next question that begins, which is of some kinds at least.
-func (m *Mirror) ask(kinds []string) *question {
+// nextBarrier returns the next question that begins, which is of some kinds at least.
+func (m *Mirror) nextBarrier(kinds []string) *barrier {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.next == nil {
-		m.next = &question{done: make(chan struct{}), kinds: map[string]bool{}}
+		m.next = &barrier{done: make(chan struct{}), kinds: map[string]bool{}}
 	}
 	q := m.next
 	for _, name := range kinds {
@@ -239,17 +239,17 @@ func (m *Mirror) ask(kinds []string) *question {
 	}
 	if !m.asking {
 		m.asking = true
-		go m.answer()
+		go m.serveBarriers()
 	}
 	return q
 }
 
-// askTime is how long one question may take: after it, those who wait ask again.
-const askTime = 5 * time.Second
+// barrierTimeout is how long one question may take: after it, those who wait ask again.
+const barrierTimeout = 5 * time.Second
 
-// answer answers questions until there is none. It goes on when one caller ends, since
+// serveBarriers answers questions until there is none. It goes on when one caller ends, since
 // others share it.
-func (m *Mirror) answer() {
+func (m *Mirror) serveBarriers() {
 	for {
 		m.mu.Lock()
 		q := m.next
@@ -259,7 +259,7 @@ func (m *Mirror) answer() {
 			return
 		}
 		m.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), askTime)
+		ctx, cancel := context.WithTimeout(context.Background(), barrierTimeout)
 		var g errgroup.Group
 		var mu sync.Mutex
 		for name := range q.kinds { // no caller adds to it any more

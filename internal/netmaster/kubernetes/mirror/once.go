@@ -39,10 +39,10 @@ func (d drained) Stop() {
 	}
 }
 
-// unhurried drops an API server's Retry-After: client-go would wait and send the same
+// withoutRetryAfter drops an API server's Retry-After: client-go would wait and send the same
 // request again by itself, up to ten times. The mirror has pauses of its own, after which
 // it lists again.
-func unhurried(next http.RoundTripper) http.RoundTripper {
+func withoutRetryAfter(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		resp, err := next.RoundTrip(r)
 		if err == nil {

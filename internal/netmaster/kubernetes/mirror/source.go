@@ -40,8 +40,8 @@ const (
 // server. Callers that wait for a moment do not wait for this.
 const appearEvery = 10 * time.Second
 
-// offered is a resource of an API server.
-type offered struct {
+// servedResource is a resource of an API server.
+type servedResource struct {
 	resource schema.GroupVersionResource
 	list     func() runtime.Object
 	optional bool // an API server without it has none of its objects
@@ -51,7 +51,7 @@ type offered struct {
 // Sources returns the sources of the kinds for policy: the API server of a configuration.
 // It sends no request yet. It drops the parts of objects that no reader here needs (Trim).
 func Sources(config *rest.Config) (map[string]Source, error) {
-	return sources(config, []offered{
+	return sources(config, []servedResource{
 		{corev1.SchemeGroupVersion.WithResource(Pods), func() runtime.Object { return &corev1.PodList{} }, false, runtime.ContentTypeProtobuf},
 		{corev1.SchemeGroupVersion.WithResource(Namespaces), func() runtime.Object { return &corev1.NamespaceList{} }, false, runtime.ContentTypeProtobuf},
 		{networkingv1.SchemeGroupVersion.WithResource(NetworkPolicies), func() runtime.Object { return &networkingv1.NetworkPolicyList{} }, false, runtime.ContentTypeProtobuf},
@@ -62,7 +62,7 @@ func Sources(config *rest.Config) (map[string]Source, error) {
 // ServiceSources is Sources for the kinds that services are made of. They are of a Mirror
 // of their own: no pod waits for them.
 func ServiceSources(config *rest.Config) (map[string]Source, error) {
-	return sources(config, []offered{
+	return sources(config, []servedResource{
 		{networkingv1.SchemeGroupVersion.WithResource(ServiceCIDRs), func() runtime.Object { return &networkingv1.ServiceCIDRList{} }, true, runtime.ContentTypeProtobuf},
 		{corev1.SchemeGroupVersion.WithResource(Services), func() runtime.Object { return &corev1.ServiceList{} }, false, runtime.ContentTypeProtobuf},
 		{discoveryv1.SchemeGroupVersion.WithResource(EndpointSlices), func() runtime.Object { return &discoveryv1.EndpointSliceList{} }, false, runtime.ContentTypeProtobuf},
@@ -72,17 +72,17 @@ func ServiceSources(config *rest.Config) (map[string]Source, error) {
 
 // ObjectSources is Sources for Contiv's own objects, which an API server may lack.
 func ObjectSources(config *rest.Config) (map[string]Source, error) {
-	var all []offered
+	var all []servedResource
 	for _, k := range objects.Kinds() {
-		all = append(all, offered{objects.GroupVersion.WithResource(k.Plural), k.NewList, true, runtime.ContentTypeJSON})
+		all = append(all, servedResource{objects.GroupVersion.WithResource(k.Plural), k.NewList, true, runtime.ContentTypeJSON})
 	}
 	return sources(config, all)
 }
 
-func sources(config *rest.Config, of []offered) (map[string]Source, error) {
+func sources(config *rest.Config, of []servedResource) (map[string]Source, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = Unlimited // the API server limits lists of many pages
-	config.Wrap(unhurried)
+	config.Wrap(withoutRetryAfter)
 	names, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ type resource struct {
 func (r *resource) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list := r.empty()
 	err := r.get(o).Do(ctx).Into(list)
-	if r.is(err) {
+	if r.setAbsent(err) {
 		return r.empty(), nil
 	}
 	if err == nil {
@@ -147,19 +147,19 @@ func (r *resource) Versions(ctx context.Context) (runtime.Object, error) {
 		return r.empty(), nil
 	}
 	if err == nil {
-		r.came() // a watch that waits for it ends now
+		r.noteAppeared() // a watch that waits for it ends now
 	}
 	return all, err
 }
 
-// is remembers whether the resource is absent, which the answer to a request tells.
-func (r *resource) is(err error) (absent bool) {
+// setAbsent remembers whether the resource is absent, which the answer to a request tells.
+func (r *resource) setAbsent(err error) (absent bool) {
 	if !r.optional {
 		return false
 	}
 	if !apierrors.IsNotFound(err) {
 		if err == nil {
-			r.came()
+			r.noteAppeared()
 		}
 		return false
 	}
@@ -171,7 +171,7 @@ func (r *resource) is(err error) (absent bool) {
 	return true
 }
 
-func (r *resource) came() {
+func (r *resource) noteAppeared() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.absent != nil {
@@ -229,18 +229,18 @@ func (r *resource) await(ctx context.Context, came <-chan struct{}) watch.Interf
 				// What fails is asked again at the next tick; an API server that has it
 				// closes came.
 				if _, err := r.names.List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
-					r.came()
+					r.noteAppeared()
 				}
 			}
 		}
 	}()
-	return &awaiting{events: events, stop: cancel}
+	return &absentWatch{events: events, stop: cancel}
 }
 
-type awaiting struct {
+type absentWatch struct {
 	events chan watch.Event
 	stop   context.CancelFunc
 }
 
-func (a *awaiting) Stop()                          { a.stop() }
-func (a *awaiting) ResultChan() <-chan watch.Event { return a.events }
+func (a *absentWatch) Stop()                          { a.stop() }
+func (a *absentWatch) ResultChan() <-chan watch.Event { return a.events }

@@ -22,7 +22,7 @@ func Trim(o runtime.Object) {
 		return // a status: it has no metadata of an object
 	}
 	m.SetManagedFields(nil)
-	m.SetAnnotations(ours(m.GetAnnotations()))
+	m.SetAnnotations(readAnnotations(m.GetAnnotations()))
 	switch o := o.(type) {
 	case *corev1.Pod:
 		o.Spec = corev1.PodSpec{
@@ -79,19 +79,19 @@ func trimEndpoint(e *discoveryv1.Endpoint) {
 	// Thousands are on one node and in one zone.
 	for _, text := range []**string{&e.NodeName, &e.Zone} {
 		if *text != nil {
-			*text = shared(**text)
+			*text = internText(**text)
 		}
 	}
 }
 
-// shared is a text that all who have it share.
-func shared(s string) *string {
+// internText is a text that all who have it share.
+func internText(s string) *string {
 	v := unique.Make(s).Value()
 	return &v
 }
 
-// ours are the annotations that somebody here may read; nil = none.
-func ours(all map[string]string) (out map[string]string) {
+// readAnnotations are the annotations that somebody here may read; nil = none.
+func readAnnotations(all map[string]string) (out map[string]string) {
 	for k, v := range all {
 		if strings.HasPrefix(k, "contiv.io/") || k == "kubernetes.io/ingress-bandwidth" || k == "kubernetes.io/egress-bandwidth" || k == corev1.AnnotationTopologyMode || k == corev1.DeprecatedAnnotationTopologyAwareHints {
 			if out == nil {

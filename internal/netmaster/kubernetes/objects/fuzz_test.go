@@ -39,24 +39,24 @@ func FuzzMeaning(f *testing.F) {
 				t.Errorf("%T stands for nothing", o)
 			}
 		}
-		v, _, err := TenantMeaning(tenant, known)
+		v, _, err := TranslateTenant(tenant, known)
 		if invalid("tenant", err); err == nil {
 			invalid("tenant", v.Err())
 		}
-		n, err := NetworkMeaning(network)
+		n, err := TranslateNetwork(network)
 		if invalid("network", err); err == nil {
 			invalid("network", n.Err())
 		}
-		g, err := GroupMeaning(group)
+		g, err := TranslateGroup(group)
 		if invalid("group", err); err == nil {
 			invalid("group", g.Err())
 		}
-		p, err := NetProfileMeaning(profile)
+		p, err := TranslateNetProfile(profile)
 		if invalid("net profile", err); err == nil {
 			invalid("net profile", p.Err())
 		}
 		for _, ends := range []bool{false, true} {
-			r, missing, err := PolicyMeaning(policy, known, ends)
+			r, missing, err := TranslatePolicy(policy, known, ends)
 			invalid("policy", err)
 			if err == nil && len(r.Value().Rules)+len(missing) < len(policy.Spec.Rules) {
 				t.Errorf("of %d rules there are %d, and %d are missing", len(policy.Spec.Rules), len(r.Value().Rules), len(missing))

@@ -50,7 +50,7 @@ func tenants() Kind {
 			"defaultNetwork": named(""),
 			"sharedNetworks": set(pattern(129, keyPattern, "TENANT:NETWORK"), 16),
 		}),
-		checks: []check{fixed("tenantName")}, whole: []check{nameFits("tenantName")},
+		checks: []check{fixed("tenantName")}, whole: []check{nameRule("tenantName")},
 		columns: []column{count("networks"), count("groups"), count("endpoints")},
 	})
 }
@@ -70,7 +70,7 @@ func networks() Kind {
 			"ipv6Subnet":  pattern(49, `^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/(12[0-8]|1[01][0-9]|[1-9]?[0-9])$`),
 			"ipv6Gateway": pattern(45, `^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*$`),
 			"cfgdTag":     tag(),
-			"native":      truth(),
+			"native":      boolean(),
 		}),
 		checks: []check{
 			{"self == oldSelf", "a network cannot change: delete it and create it again"},
@@ -80,7 +80,7 @@ func networks() Kind {
 			{"!has(self.pktTag) || self.encap != 'vlan' || self.pktTag <= 4094", "pktTag must be at most 4094 with encap vlan"},
 			{"!has(self.native) || !self.native || self.tenantName == 'default' && self.encap == 'vxlan'", "native is for networks of tenant default with encap vxlan"},
 		},
-		whole:   []check{nameFits("networkName")},
+		whole:   []check{nameRule("networkName")},
 		columns: []column{{"Encap", "string", ".spec.encap"}, {"Tag", "integer", ".status.pktTag"}, {"Subnet", "string", ".spec.subnet"}, {"IPv6Subnet", "string", ".spec.ipv6Subnet"}, count("groups"), count("endpoints")},
 	})
 }
@@ -104,7 +104,7 @@ func groups() Kind {
 			fixed("tenantName"), fixed("groupName"), fixed("networkName"), fixed("ipPool"),
 			{"(has(self.policies) ? self.policies.size() : 0) + (has(self.extContractsGrps) ? self.extContractsGrps.size() : 0) <= 10", "policies and extContractsGrps together must be at most 10"},
 		},
-		whole:   []check{nameFits("groupName")},
+		whole:   []check{nameRule("groupName")},
 		columns: []column{{"Network", "string", ".spec.networkName"}, {"Policies", "string", ".spec.policies"}, count("endpoints")},
 	})
 }
@@ -139,7 +139,7 @@ func policies() Kind {
 		}),
 		checks: []check{fixed("tenantName"), fixed("policyName")},
 		whole: []check{
-			nameFits("policyName"),
+			nameRule("policyName"),
 			{"!(has(self.spec.policyName) ? self.spec.policyName : self.metadata.name).matches('^kubernetes(-cluster|-long)?[.]')", "names that begin so are reserved for NetworkPolicies and ClusterNetworkPolicies"},
 		},
 		columns: []column{count("rules"), count("groups"), count("endpoints")},
@@ -161,7 +161,7 @@ func netProfiles() Kind {
 			"receiveBurst":     number(2, 10486),
 		}),
 		checks:  []check{fixed("tenantName"), fixed("profileName")},
-		whole:   []check{nameFits("profileName")},
+		whole:   []check{nameRule("profileName")},
 		columns: []column{{"Bandwidth", "string", ".spec.bandwidth"}, {"DSCP", "integer", ".spec.DSCP"}, count("groups")},
 	})
 }

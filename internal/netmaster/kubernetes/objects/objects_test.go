@@ -132,7 +132,7 @@ func TestLeavingPeers(t *testing.T) {
 		{"ruleId":"1","direction":"in","action":"allow","fromEndpointGroup":"g"},{"ruleId":"2","direction":"in","action":"deny","fromEndpointGroup":"g","protocol":"tcp","port":80},
 		{"ruleId":"3","direction":"out","action":"allow","toNetwork":"n"},{"ruleId":"4","direction":"out","action":"deny","toNetwork":"n"},{"ruleId":"5","direction":"in","action":"allow"}]}}`)
 	for ends, want := range map[bool]string{false: "2 deny g  80; 4 deny  n 0; 5 allow   0; ", true: "2 deny   80; 4 deny   0; 5 allow   0; "} {
-		p, missing, err := PolicyMeaning(policy, known, ends)
+		p, missing, err := TranslatePolicy(policy, known, ends)
 		var got strings.Builder
 		for _, r := range p.Value().Rules {
 			fmt.Fprint(&got, r.Key.Rule, " ", r.Action, " ", r.Group, " ", r.Network, " ", r.Port, "; ")
@@ -151,11 +151,11 @@ func TestMeanings(t *testing.T) {
 		Network: func(k model.NetworkKey) Presence { return is[string(k.Name)] },
 		Group:   func(k model.GroupKey) Presence { return is[string(k.Name)] },
 	}
-	tenant, missing, err := TenantMeaning(read[Tenant](t, `{"metadata":{"name":"t"},"spec":{"defaultNetwork":"none","sharedNetworks":["x:there","x:none"]}}`), known)
+	tenant, missing, err := TranslateTenant(read[Tenant](t, `{"metadata":{"name":"t"},"spec":{"defaultNetwork":"none","sharedNetworks":["x:there","x:none"]}}`), known)
 	if err != nil || tenant.Value().DefaultNetwork != "" || len(tenant.Value().Shared) != 1 || len(missing) != 2 || !strings.Contains(missing[0], `"t:none" does not exist`) {
 		t.Errorf("%+v, %q, %v", tenant.Value(), missing, err)
 	}
-	tenant, missing, err = TenantMeaning(read[Tenant](t, `{"metadata":{"name":"t"},"spec":{"defaultNetwork":"there"}}`), known)
+	tenant, missing, err = TranslateTenant(read[Tenant](t, `{"metadata":{"name":"t"},"spec":{"defaultNetwork":"there"}}`), known)
 	if err != nil || tenant.Value().DefaultNetwork != "there" || tenant.Value().Shared == nil || missing != nil {
 		t.Errorf("%+v, %q, %v", tenant.Value(), missing, err)
 	}
@@ -164,30 +164,30 @@ func TestMeanings(t *testing.T) {
 		{"ruleId":"2","direction":"in","action":"deny","fromEndpointGroup":"none"},
 		{"ruleId":"3","direction":"out","action":"deny","toNetwork":"none"},
 		{"ruleId":"4","direction":"out","action":"deny","toNetwork":"there","priority":7}]}}`
-	p, missing, err := PolicyMeaning(read[Policy](t, rules), known, false)
+	p, missing, err := TranslatePolicy(read[Policy](t, rules), known, false)
 	if err != nil || len(p.Value().Rules) != 2 || p.Value().Rules[1].Priority != 7 || p.Value().Rules[0].Key.String() != "t:p:1" || len(missing) != 2 || !strings.Contains(missing[1], `rule "3": network "t:none" does not exist`) {
 		t.Errorf("%+v, %q, %v", p.Value(), missing, err)
 	}
-	n, err := NetworkMeaning(read[Network](t, `{"metadata":{"name":"n"},"spec":{"subnet":"10.1.1.0/24"}}`))
+	n, err := TranslateNetwork(read[Network](t, `{"metadata":{"name":"n"},"spec":{"subnet":"10.1.1.0/24"}}`))
 	if err != nil || n.Value().Encap != model.EncapVXLAN || n.Value().Key.String() != "default:n" {
 		t.Errorf("%+v, %v", n.Value(), err)
 	}
-	g, err := GroupMeaning(read[EndpointGroup](t, `{"metadata":{"name":"g"},"spec":{"networkName":"n","policies":["a","a"]}}`))
+	g, err := TranslateGroup(read[EndpointGroup](t, `{"metadata":{"name":"g"},"spec":{"networkName":"n","policies":["a","a"]}}`))
 	if err != nil || len(g.Value().Policies) != 1 || g.Value().Key.String() != "default:g" {
 		t.Errorf("%+v, %v", g.Value(), err)
 	}
-	np, err := NetProfileMeaning(read[NetProfile](t, `{"metadata":{"name":"np"},"spec":{"bandwidth":"2g","DSCP":3,"burst":9}}`))
+	np, err := TranslateNetProfile(read[NetProfile](t, `{"metadata":{"name":"np"},"spec":{"bandwidth":"2g","DSCP":3,"burst":9}}`))
 	if err != nil || np.Value().Bandwidth.Kbps != 2_000_000 || np.Value().DSCP != 3 || np.Value().Burst != 9 {
 		t.Errorf("%+v, %v", np.Value(), err)
 	}
 
-	_, _, badTenant := TenantMeaning(read[Tenant](t, `{"metadata":{"name":"t"},"spec":{"sharedNetworks":["x"]}}`), known)
-	_, _, ownShared := TenantMeaning(read[Tenant](t, `{"metadata":{"name":"x"},"spec":{"sharedNetworks":["x:there"]}}`), known)
-	_, badNetwork := NetworkMeaning(read[Network](t, `{"metadata":{"name":"n"},"spec":{}}`))
-	_, badGroup := GroupMeaning(read[EndpointGroup](t, `{"metadata":{"name":"g"},"spec":{}}`))
-	_, badProfile := NetProfileMeaning(read[NetProfile](t, `{"metadata":{"name":"np"},"spec":{"DSCP":64}}`))
-	_, _, badRule := PolicyMeaning(read[Policy](t, `{"metadata":{"name":"p"},"spec":{"rules":[{"ruleId":"1","direction":"up","action":"deny"}]}}`), known, false)
-	_, _, hidden := PolicyMeaning(read[Policy](t, `{"metadata":{"name":"p"},"spec":{"rules":[{"ruleId":"1","direction":"in","action":"deny"},{"ruleId":"1","direction":"in","action":"deny","fromEndpointGroup":"none"}]}}`), known, false)
+	_, _, badTenant := TranslateTenant(read[Tenant](t, `{"metadata":{"name":"t"},"spec":{"sharedNetworks":["x"]}}`), known)
+	_, _, ownShared := TranslateTenant(read[Tenant](t, `{"metadata":{"name":"x"},"spec":{"sharedNetworks":["x:there"]}}`), known)
+	_, badNetwork := TranslateNetwork(read[Network](t, `{"metadata":{"name":"n"},"spec":{}}`))
+	_, badGroup := TranslateGroup(read[EndpointGroup](t, `{"metadata":{"name":"g"},"spec":{}}`))
+	_, badProfile := TranslateNetProfile(read[NetProfile](t, `{"metadata":{"name":"np"},"spec":{"DSCP":64}}`))
+	_, _, badRule := TranslatePolicy(read[Policy](t, `{"metadata":{"name":"p"},"spec":{"rules":[{"ruleId":"1","direction":"up","action":"deny"}]}}`), known, false)
+	_, _, hidden := TranslatePolicy(read[Policy](t, `{"metadata":{"name":"p"},"spec":{"rules":[{"ruleId":"1","direction":"in","action":"deny"},{"ruleId":"1","direction":"in","action":"deny","fromEndpointGroup":"none"}]}}`), known, false)
 	for name, err := range map[string]error{"tenant": badTenant, "own network shared": ownShared, "network": badNetwork, "group": badGroup, "profile": badProfile, "rule": badRule, "rule that is left out": hidden} {
 		if !errors.Is(err, model.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -225,7 +225,7 @@ func TestDescriptionsAreThoseOfTheFields(t *testing.T) {
 			if name == "rules" { // fields of their own
 				continue
 			}
-			if text, _ := p["description"].(string); f.Means == "" || !strings.HasPrefix(text, f.Short("")) {
+			if text, _ := p["description"].(string); f.Description == "" || !strings.HasPrefix(text, f.Short("")) {
 				t.Errorf("%s.%s: %q, want what package fields says: %q", kind, name, text, f.Short(""))
 			}
 			values, _ := p["enum"].([]string)

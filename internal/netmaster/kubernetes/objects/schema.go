@@ -62,7 +62,7 @@ func number(least, most int) props {
 	return props{"type": "integer", "minimum": least, "maximum": most}
 }
 
-func truth() props { return props{"type": "boolean"} }
+func boolean() props { return props{"type": "boolean"} }
 
 func enum(values ...string) props { return props{"type": "string", "enum": values} }
 
@@ -110,8 +110,8 @@ func fixed(field string) check {
 	}
 }
 
-// nameFits is that the object's own name, where no other is given, is not too long.
-func nameFits(field string) check {
+// nameRule is that the object's own name, where no other is given, is not too long.
+func nameRule(field string) check {
 	return check{
 		fmt.Sprintf("has(self.spec.%s) || self.metadata.name.size() <= 64", field),
 		"the object's name has more than 64 characters: give spec." + field,

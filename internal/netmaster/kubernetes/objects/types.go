@@ -25,8 +25,8 @@ var GroupVersion = schema.GroupVersion{Group: "contiv.io", Version: "v1alpha1"}
 type Object interface {
 	metav1.Object
 	runtime.Object
-	// Told is its status as the API server has it.
-	Told() Status
+	// GetStatus is its status as the API server has it.
+	GetStatus() Status
 }
 
 // Of is an object with a spec.
@@ -72,8 +72,8 @@ type Status struct {
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Told is its status as the API server has it.
-func (o *Of[S]) Told() Status { return o.Status }
+// GetStatus is its status as the API server has it.
+func (o *Of[S]) GetStatus() Status { return o.Status }
 
 // DeepCopyObject is runtime.Object's. Specs and statuses are never changed in place: a
 // copy shares what they point to.

@@ -36,8 +36,8 @@ const (
 	maxToken = 8 << 10
 )
 
-// Judge asks an API server about tokens. It is safe for concurrent use.
-type Judge struct {
+// Authenticator asks an API server about tokens. It is safe for concurrent use.
+type Authenticator struct {
 	reviews, core   rest.Interface
 	namespace, name string
 }
@@ -52,8 +52,8 @@ func ParseName(text string) (namespace, name string, err error) {
 }
 
 // New returns an authenticator for tokens of one service account. It sends no request yet.
-func New(config *rest.Config, namespace, name string) (*Judge, error) {
-	j := &Judge{namespace: namespace, name: name}
+func New(config *rest.Config, namespace, name string) (*Authenticator, error) {
+	j := &Authenticator{namespace: namespace, name: name}
 	var err error
 	if j.reviews, err = mirror.NewClient(config, authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme, rate); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func New(config *rest.Config, namespace, name string) (*Judge, error) {
 // Host tells on which node the pod is that a token was given to, and which pod it is. A
 // token that is not to be let in is model.ErrInvalid; where the API server does not say,
 // the error is model.ErrUnavailable.
-func (j *Judge) Host(ctx context.Context, token string) (host, pod string, err error) {
+func (j *Authenticator) Host(ctx context.Context, token string) (host, pod string, err error) {
 	if strings.Count(token, ".") != 2 || len(token) > maxToken {
 		return "", "", model.Errorf(model.ErrInvalid, "it is not a service account's token")
 	}
@@ -74,7 +74,7 @@ func (j *Judge) Host(ctx context.Context, token string) (host, pod string, err e
 	var r authenticationv1.TokenReview
 	ask := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}}}
 	if err := j.reviews.Post().Resource("tokenreviews").Body(ask).Do(ctx).Into(&r); err != nil {
-		return "", "", unknown(err, "create tokenreviews of authentication.k8s.io")
+		return "", "", errUnknownToken(err, "create tokenreviews of authentication.k8s.io")
 	}
 	user := "system:serviceaccount:" + j.namespace + ":" + j.name
 	switch s := r.Status; {
@@ -105,12 +105,12 @@ func (j *Judge) Host(ctx context.Context, token string) (host, pod string, err e
 
 // node asks where a pod is, of an API server that does not say it of tokens. It is a
 // list, as of the mirror, so that no further right is needed.
-func (j *Judge) node(ctx context.Context, name, uid string) (string, error) {
+func (j *Authenticator) node(ctx context.Context, name, uid string) (string, error) {
 	var pods corev1.PodList
 	which := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	err := j.core.Get().Namespace(j.namespace).Resource("pods").Param("fieldSelector", which).Do(ctx).Into(&pods)
 	if err != nil {
-		return "", unknown(err, "list pods")
+		return "", errUnknownToken(err, "list pods")
 	}
 	for _, p := range pods.Items {
 		if p.Name == name && string(p.UID) == uid && p.Spec.NodeName != "" {
@@ -120,8 +120,8 @@ func (j *Judge) node(ctx context.Context, name, uid string) (string, error) {
 	return "", model.Errorf(model.ErrInvalid, "the pod %s/%s that the token is bound to is on no node", j.namespace, name)
 }
 
-// unknown says why nothing is known of a token.
-func unknown(err error, right string) error {
+// errUnknownToken says why nothing is known of a token.
+func errUnknownToken(err error, right string) error {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 		return model.Errorf(model.ErrUnavailable, "Kubernetes does not let netmaster review tokens: allow its service account %s: %w", right, err)
 	}

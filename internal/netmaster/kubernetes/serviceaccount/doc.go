@@ -3,5 +3,5 @@
 // netmaster's authority to such pods in a ConfigMap. It guarantees that a token counts only
 // if the API server confirms it for our audience, the one service account and a pod on a
 // node. No error or log line contains a token. It must not believe what a token says of
-// itself, or keep one. It is called by cmd/netmaster. Start with Judge.
+// itself, or keep one. It is called by cmd/netmaster. Start with Authenticator.
 package serviceaccount

@@ -27,9 +27,9 @@ const (
 	// BundleKey is where the authority is in it, in PEM.
 	BundleKey = "ca.crt"
 
-	// lookEvery is between two looks at both, and tryEvery while something is wrong.
-	lookEvery = time.Minute
-	tryEvery  = 10 * time.Second
+	// checkInterval is between two looks at both, and retryInterval while something is wrong.
+	checkInterval = time.Minute
+	retryInterval = 10 * time.Second
 	// attempts is how often a ConfigMap is read again that somebody else changes.
 	attempts = 5
 	// perSecond limits requests.
@@ -67,7 +67,7 @@ func (k *TrustBundle) Run(ctx context.Context) error {
 		return nil
 	}
 	for told := ""; ; {
-		err, next := k.once(ctx), lookEvery
+		err, next := k.once(ctx), checkInterval
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -76,7 +76,7 @@ func (k *TrustBundle) Run(ctx context.Context) error {
 		k.mu.Unlock()
 		text := ""
 		if err != nil {
-			text, next = err.Error(), tryEvery
+			text, next = err.Error(), retryInterval
 			if text != told {
 				k.cfg.Log.Warn("netplugins of new nodes cannot get this cluster's authority", "error", err)
 			}
@@ -116,7 +116,7 @@ func (k *TrustBundle) once(ctx context.Context) error {
 			return fmt.Errorf("read %s: %w", at, err)
 		case m.Data[BundleKey] == string(text):
 			return nil
-		case foreign(m.Data[BundleKey], text):
+		case isOtherCluster(m.Data[BundleKey], text):
 			return model.Errorf(model.ErrConflict, "%s has the authority of another Contiv cluster, whose netplugins use it; if that cluster is gone and this one replaces it: kubectl -n %s patch configmap %s -p '{\"data\":null}'", at, k.cfg.Namespace, BundleName)
 		}
 		if m.Data == nil {
@@ -135,8 +135,8 @@ func (k *TrustBundle) once(ctx context.Context) error {
 	return model.Errorf(model.ErrUnavailable, "%s keeps being changed by others", at)
 }
 
-// foreign tells whether the former text has authorities, and none of the next one's.
-func foreign(former string, next []byte) bool {
+// isOtherCluster tells whether the former text has authorities, and none of the next one's.
+func isOtherCluster(former string, next []byte) bool {
 	had, is := certificates([]byte(former)), certificates(next)
 	return len(had) > 0 && !slices.ContainsFunc(had, func(c []byte) bool {
 		return slices.ContainsFunc(is, func(d []byte) bool { return bytes.Equal(c, d) })

@@ -96,7 +96,7 @@ func TestKept(t *testing.T) {
 	if err := ours.RenewAuthority(); err != nil {
 		t.Fatal(err)
 	}
-	if err := ours.Spread(); err != nil {
+	if err := ours.DistributeBundle(); err != nil {
 		t.Fatal(err)
 	}
 	renewed := read()

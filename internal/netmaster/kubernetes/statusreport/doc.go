@@ -3,5 +3,5 @@
 // It guarantees one event for one problem of an object, from whichever replica and however
 // often it is reported, at most a few requests a second, and that its callers never wait.
 // It must not decide what to report. It is called by cmd/netmaster, with the results of the
-// Kubernetes controller. Start with Notices.
+// Kubernetes controller. Start with Reporter.
 package statusreport

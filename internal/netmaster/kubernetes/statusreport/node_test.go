@@ -7,14 +7,14 @@ import "testing"
 func TestNode(t *testing.T) {
 	w, n := serve(t)
 	for range 2 {
-		n.Tell(OfNode("n1", Event{Reason: "HostAway", Note: "since 1", Warning: true}))
-		n.Tell(OfNode("n1", Event{Reason: "HostBack", Note: "at 2"}))
+		n.Report(OfNode("n1", Event{Reason: "HostAway", Note: "since 1", Warning: true}))
+		n.Report(OfNode("n1", Event{Reason: "HostBack", Note: "at 2"}))
 	}
 	idle(t, n)
 	n.Reset()
-	n.Tell(OfNode("n1", Event{Reason: "HostAway", Note: "since 1", Warning: true}))
+	n.Report(OfNode("n1", Event{Reason: "HostAway", Note: "since 1", Warning: true}))
 	idle(t, n)
-	n.Tell(OfNode("n1", Event{Reason: "HostAway", Note: "since 3", Warning: true}))
+	n.Report(OfNode("n1", Event{Reason: "HostAway", Note: "since 3", Warning: true}))
 	idle(t, n)
 	w.mu.Lock()
 	defer w.mu.Unlock()

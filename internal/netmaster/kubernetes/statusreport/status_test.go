@@ -41,12 +41,12 @@ func TestStatus(t *testing.T) {
 		balanced("6", []string{"203.0.113.9"}, "203.0.113.1"), // another one
 		balanced("7", []string{"203.0.113.9"}, "203.0.113.1"), // it was not there for that
 	} {
-		n.Tell(o)
+		n.Report(o)
 		idle(t, n)
 	}
 	o := balanced("8", []string{"203.0.113.9"})
 	o.Balanced = nil // somebody else's
-	n.Tell(o)
+	n.Report(o)
 	idle(t, n)
 	if got := w.asked(); !slices.Equal(got, slices.Repeat([]string{"PATCH /api/v1/namespaces/ns/services/web/status"}, 5)) {
 		t.Fatalf("asked %v", got)
@@ -69,16 +69,16 @@ func TestStatusFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 100 {
-		n.Tell(policy(fmt.Sprint("p", i), "odd"))
+		n.Report(policy(fmt.Sprint("p", i), "odd"))
 	}
 	o := balanced("1", nil, "203.0.113.1")
 	o.Problems = policy("x", "odd").Problems
-	n.Tell(o)
+	n.Report(o)
 	if next, _, _ := n.next(); next.Kind != "Service" {
 		t.Errorf("%s %s is sent first", next.Kind, next.Object.GetName())
 	}
 	w, n := serve(t)
-	n.Tell(o)
+	n.Report(o)
 	idle(t, n)
 	if got := w.asked(); !slices.Equal(got, []string{"PATCH /api/v1/namespaces/ns/services/web/status", "POST /apis/events.k8s.io/v1/namespaces/ns/events"}) {
 		t.Errorf("asked %v", got)

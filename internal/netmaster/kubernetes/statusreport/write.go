@@ -31,8 +31,8 @@ const (
 	reasonNotAsWritten = "NotAsWritten" // kept, but for what cannot be had
 	reasonNotKept      = "NotKept"      // another state of it, or none, is in the store
 
-	// fine is what a condition says where nothing is wrong.
-	fine = "The cluster's store has it as it is written."
+	// allWell is what a condition says where nothing is wrong.
+	allWell = "The cluster's store has it as it is written."
 
 	kindPolicy = "ClusterNetworkPolicy"
 
@@ -55,7 +55,7 @@ func reason(o Outcome) string {
 
 // event writes the event of a trouble. Its name is made of the object and the trouble:
 // who tells it again, another replica too, finds it there.
-func (n *Notices) event(ctx context.Context, o Outcome) error {
+func (n *Reporter) event(ctx context.Context, o Outcome) error {
 	text := outcomeText(o)
 	sum := sha256.Sum256([]byte(string(o.Object.GetUID()) + "\n" + text))
 	name := o.Object.GetName()
@@ -83,9 +83,9 @@ func (n *Notices) event(ctx context.Context, o Outcome) error {
 
 // condition writes the condition of a ClusterNetworkPolicy, unless it is there. Others'
 // conditions stay (server-side apply).
-func (n *Notices) condition(ctx context.Context, o Outcome) error {
+func (n *Reporter) condition(ctx context.Context, o Outcome) error {
 	c := metav1.Condition{
-		Type: conditionAsWritten, Status: metav1.ConditionTrue, Reason: reason(o), Message: shortened(cmp.Or(outcomeText(o), fine), maxMessage),
+		Type: conditionAsWritten, Status: metav1.ConditionTrue, Reason: reason(o), Message: shortened(cmp.Or(outcomeText(o), allWell), maxMessage),
 		ObservedGeneration: o.Object.GetGeneration(), LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)),
 	}
 	if c.Reason != reasonKept {
@@ -127,7 +127,7 @@ func outdated(o Outcome) bool {
 }
 
 // status writes the addresses of a Service's load balancer.
-func (n *Notices) status(ctx context.Context, o Outcome) error {
+func (n *Reporter) status(ctx context.Context, o Outcome) error {
 	ingress := []corev1.LoadBalancerIngress{}
 	for _, a := range *o.Balanced {
 		ingress = append(ingress, corev1.LoadBalancerIngress{IP: a.String()})

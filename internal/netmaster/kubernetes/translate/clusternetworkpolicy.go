@@ -117,14 +117,14 @@ func (c Cluster) subject(t model.TenantName, in policyv1alpha2.ClusterNetworkPol
 }
 
 // namespacesOrPods reads a choice of pods; false unless exactly one is said.
-func (c Cluster) namespacesOrPods(t model.TenantName, namespaces *metav1.LabelSelector, pods *policyv1alpha2.NamespacedPod) (chosen, bool) {
+func (c Cluster) namespacesOrPods(t model.TenantName, namespaces *metav1.LabelSelector, pods *policyv1alpha2.NamespacedPod) (podSelector, bool) {
 	switch {
 	case namespaces != nil && pods == nil:
 		return c.pods(t, nil, requirements(namespaces)), true
 	case pods != nil && namespaces == nil:
 		return c.pods(t, &pods.PodSelector, requirements(&pods.NamespaceSelector)), true
 	}
-	return chosen{}, false
+	return podSelector{}, false
 }
 
 func clusterRules(s policyv1alpha2.ClusterNetworkPolicySpec) (ingress, egress []clusterRule) {
@@ -147,8 +147,8 @@ func clusterRules(s policyv1alpha2.ClusterNetworkPolicySpec) (ingress, egress []
 
 // decide reads a rule. One of which something is not known is failed closed, as the
 // specification says: it accepts nothing, or denies everything.
-func (c Cluster) decide(t model.TenantName, r clusterRule, found *problems) drawn {
-	d := drawn{id: r.id, direction: r.direction, anyPort: len(r.protocols) == 0}
+func (c Cluster) decide(t model.TenantName, r clusterRule, found *problems) parsedRule {
+	d := parsedRule{id: r.id, direction: r.direction, anyPort: len(r.protocols) == 0}
 	bad := func(at, why string) {
 		effect := "everything is denied"
 		if d.action == model.Allow {

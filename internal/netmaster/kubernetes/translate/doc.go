@@ -4,5 +4,5 @@
 // a deny or pass rule denies everything. Each such case is a Problem that names the field.
 // It must not send requests, or rely on the API server's validation: it is pure. It is
 // called by the Kubernetes controller, the status report and cmd/netmaster. Start with
-// Cluster for policies, Addressing for services and PlaceOf for pods.
+// Cluster for policies, Addressing for services and PlacementOf for pods.
 package translate

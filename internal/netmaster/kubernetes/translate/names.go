@@ -10,17 +10,17 @@ import (
 // NetworkPolicyName is the name of a NetworkPolicy's row: a namespace has no dot, so
 // that no two policies have one.
 func NetworkPolicyName(namespace, name string) model.PolicyName {
-	return fitting(model.OfNetworkPolicy + namespace + "." + name)
+	return shortenedName(model.OfNetworkPolicy + namespace + "." + name)
 }
 
 // ClusterNetworkPolicyName is the name of a ClusterNetworkPolicy's rows.
 func ClusterNetworkPolicyName(name string) model.PolicyName {
-	return fitting(model.OfClusterNetworkPolicy + name)
+	return shortenedName(model.OfClusterNetworkPolicy + name)
 }
 
-// fitting is a name, or where that is longer than names are the first 160 bits of its
+// shortenedName is a name, or where that is longer than names are the first 160 bits of its
 // SHA-256: too many for somebody to find another object with the same.
-func fitting(s string) model.PolicyName {
+func shortenedName(s string) model.PolicyName {
 	if len(s) <= model.MaxName {
 		return model.PolicyName(s)
 	}

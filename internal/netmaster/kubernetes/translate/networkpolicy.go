@@ -82,8 +82,8 @@ func policyTypes(s networkingv1.NetworkPolicySpec, found *problems) (ingress, eg
 // allow reads a rule of a NetworkPolicy. Unsupported parts of it allow nothing.
 func (c Cluster) allow(
 	t model.TenantName, namespace, field, side string, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, found *problems,
-) drawn {
-	d := drawn{action: model.Allow, priority: allowPriority, anyPeer: len(peers) == 0, anyPort: len(ports) == 0}
+) parsedRule {
+	d := parsedRule{action: model.Allow, priority: allowPriority, anyPeer: len(peers) == 0, anyPort: len(ports) == 0}
 	for i, p := range peers {
 		peer, nobody, wrong := c.networkPolicyPeer(t, namespace, p)
 		switch {
@@ -107,7 +107,7 @@ func (c Cluster) allow(
 }
 
 func (c Cluster) networkPolicyPeer(t model.TenantName, namespace string, p networkingv1.NetworkPolicyPeer) (peer model.Peer, nobody bool, wrong string) {
-	var who chosen
+	var who podSelector
 	switch {
 	case p.IPBlock != nil && p.PodSelector == nil && p.NamespaceSelector == nil:
 		peer, nobody, err := block(p.IPBlock.CIDR, p.IPBlock.Except)

@@ -37,8 +37,8 @@ type Intent interface {
 	Groups(t model.TenantName) []model.GroupName
 }
 
-// Place is where a pod belongs.
-type Place struct {
+// Placement is where a pod belongs.
+type Placement struct {
 	Tenant  model.TenantName
 	Network model.NetworkName
 	Group   model.GroupName // empty = none
@@ -54,9 +54,9 @@ type Refusal struct {
 
 func (r Refusal) Error() string { return r.Text }
 
-// PlaceOf says where a pod belongs. The error is a Refusal.
-func PlaceOf(pod, namespace map[string]string, may Choices, there Intent) (Place, error) {
-	var p Place
+// PlacementOf says where a pod belongs. The error is a Refusal.
+func PlacementOf(pod, namespace map[string]string, may Choices, there Intent) (Placement, error) {
+	var p Placement
 	tenant, from := namespace[LabelTenant], "namespace"
 	own, chosen := pod[LabelTenant]
 	switch {

@@ -30,30 +30,30 @@ func TestPlaceOf(t *testing.T) {
 	for _, tc := range []struct {
 		pod, namespace labels
 		may            Choices
-		want           Place
+		want           Placement
 		label, refused string
 	}{
-		{nil, nil, Choices{}, Place{"default", "default-net", "default-group"}, "", ""},
-		{nil, labels{LabelTenant: "blue"}, Choices{}, Place{"blue", "default-net", ""}, "", ""},
-		{labels{LabelTenant: "blue"}, labels{LabelTenant: "blue"}, Choices{}, Place{"blue", "default-net", ""}, "", ""},
-		{labels{LabelTenant: "default"}, labels{LabelTenant: "blue"}, Choices{Tenant: true}, Place{}, LabelTenant, "its namespace is of tenant blue"},
-		{labels{LabelTenant: ""}, labels{LabelTenant: "blue"}, Choices{Tenant: true}, Place{}, LabelTenant, "its namespace is of tenant blue"},
-		{labels{LabelTenant: "blue"}, nil, Choices{}, Place{}, LabelTenant, "pods may not choose a tenant here"},
-		{labels{LabelTenant: "default"}, nil, Choices{}, Place{"default", "default-net", "default-group"}, "", ""},
-		{labels{LabelTenant: "blue"}, nil, Choices{Tenant: true}, Place{"blue", "default-net", ""}, "", ""},
-		{labels{LabelTenant: "red"}, nil, Choices{Tenant: true}, Place{}, LabelTenant, "label io.contiv.tenant=red of the pod: there is no such tenant; there are blue, default"},
-		{nil, labels{LabelTenant: "red"}, Choices{}, Place{}, LabelTenant, "of the namespace: there is no such tenant"},
-		{labels{LabelNetwork: "fast"}, labels{LabelNetwork: "default-net"}, Choices{}, Place{"default", "fast", "default-group"}, "", ""},
-		{nil, labels{LabelNetwork: "fast"}, Choices{}, Place{"default", "fast", "default-group"}, "", ""},
-		{labels{LabelNetwork: "fast"}, labels{LabelTenant: "blue"}, Choices{}, Place{}, LabelNetwork, "io.contiv.network=fast of the pod: there is no such network of tenant blue; there are default-net, n1"},
-		{labels{LabelGroup: "web"}, labels{LabelGroup: "db"}, Choices{}, Place{"default", "default-net", "web"}, "", ""},
-		{nil, labels{LabelGroup: "db"}, Choices{Groups: []model.GroupName{"web"}}, Place{"default", "default-net", "db"}, "", ""},
-		{labels{LabelGroup: "db"}, nil, Choices{Groups: []model.GroupName{"web"}}, Place{}, LabelGroup, "pods may choose only web"},
-		{labels{LabelGroup: "db"}, nil, Choices{Groups: []model.GroupName{}}, Place{}, LabelGroup, "pods may choose no group"},
-		{labels{LabelGroup: "db"}, labels{LabelGroup: "db"}, Choices{Groups: []model.GroupName{}}, Place{"default", "default-net", "db"}, "", ""},
-		{labels{LabelGroup: "web"}, labels{LabelTenant: "blue"}, Choices{}, Place{}, LabelGroup, "there is no such group of tenant blue; there are none"},
+		{nil, nil, Choices{}, Placement{"default", "default-net", "default-group"}, "", ""},
+		{nil, labels{LabelTenant: "blue"}, Choices{}, Placement{"blue", "default-net", ""}, "", ""},
+		{labels{LabelTenant: "blue"}, labels{LabelTenant: "blue"}, Choices{}, Placement{"blue", "default-net", ""}, "", ""},
+		{labels{LabelTenant: "default"}, labels{LabelTenant: "blue"}, Choices{Tenant: true}, Placement{}, LabelTenant, "its namespace is of tenant blue"},
+		{labels{LabelTenant: ""}, labels{LabelTenant: "blue"}, Choices{Tenant: true}, Placement{}, LabelTenant, "its namespace is of tenant blue"},
+		{labels{LabelTenant: "blue"}, nil, Choices{}, Placement{}, LabelTenant, "pods may not choose a tenant here"},
+		{labels{LabelTenant: "default"}, nil, Choices{}, Placement{"default", "default-net", "default-group"}, "", ""},
+		{labels{LabelTenant: "blue"}, nil, Choices{Tenant: true}, Placement{"blue", "default-net", ""}, "", ""},
+		{labels{LabelTenant: "red"}, nil, Choices{Tenant: true}, Placement{}, LabelTenant, "label io.contiv.tenant=red of the pod: there is no such tenant; there are blue, default"},
+		{nil, labels{LabelTenant: "red"}, Choices{}, Placement{}, LabelTenant, "of the namespace: there is no such tenant"},
+		{labels{LabelNetwork: "fast"}, labels{LabelNetwork: "default-net"}, Choices{}, Placement{"default", "fast", "default-group"}, "", ""},
+		{nil, labels{LabelNetwork: "fast"}, Choices{}, Placement{"default", "fast", "default-group"}, "", ""},
+		{labels{LabelNetwork: "fast"}, labels{LabelTenant: "blue"}, Choices{}, Placement{}, LabelNetwork, "io.contiv.network=fast of the pod: there is no such network of tenant blue; there are default-net, n1"},
+		{labels{LabelGroup: "web"}, labels{LabelGroup: "db"}, Choices{}, Placement{"default", "default-net", "web"}, "", ""},
+		{nil, labels{LabelGroup: "db"}, Choices{Groups: []model.GroupName{"web"}}, Placement{"default", "default-net", "db"}, "", ""},
+		{labels{LabelGroup: "db"}, nil, Choices{Groups: []model.GroupName{"web"}}, Placement{}, LabelGroup, "pods may choose only web"},
+		{labels{LabelGroup: "db"}, nil, Choices{Groups: []model.GroupName{}}, Placement{}, LabelGroup, "pods may choose no group"},
+		{labels{LabelGroup: "db"}, labels{LabelGroup: "db"}, Choices{Groups: []model.GroupName{}}, Placement{"default", "default-net", "db"}, "", ""},
+		{labels{LabelGroup: "web"}, labels{LabelTenant: "blue"}, Choices{}, Placement{}, LabelGroup, "there is no such group of tenant blue; there are none"},
 	} {
-		got, err := PlaceOf(tc.pod, tc.namespace, tc.may, intent{})
+		got, err := PlacementOf(tc.pod, tc.namespace, tc.may, intent{})
 		r, _ := errors.AsType[Refusal](err)
 		if tc.refused == "" && (err != nil || got != tc.want) || tc.refused != "" && (r.Label != tc.label || !strings.Contains(r.Text, tc.refused)) {
 			t.Errorf("pod %v in %v: %v, %v; want %v, %q", tc.pod, tc.namespace, got, err, tc.want, tc.refused)

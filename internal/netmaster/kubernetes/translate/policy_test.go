@@ -251,12 +251,12 @@ func TestNames(t *testing.T) {
 		NetworkPolicyName("a", "b.c"), NetworkPolicyName("a-b", "c"), ClusterNetworkPolicyName("a.b.c"), NetworkPolicyName("ns", long), NetworkPolicyName("ns", long+"x"), ClusterNetworkPolicyName(long),
 		NetworkPolicyName(strings.Repeat("s", 50), "ab"), NetworkPolicyName(strings.Repeat("s", 50), "abc"),
 	} {
-		if _, err := model.ParsePolicyKey("t:" + string(n)); err != nil || seen[n] || !n.Reserved() {
-			t.Errorf("%s: %v, seen %v, reserved %v", n, err, seen[n], n.Reserved())
+		if _, err := model.ParsePolicyKey("t:" + string(n)); err != nil || seen[n] || !n.IsKubernetes() {
+			t.Errorf("%s: %v, seen %v, reserved %v", n, err, seen[n], n.IsKubernetes())
 		}
 		seen[n] = true
 	}
-	if got := NetworkPolicyName("ns", "web"); got != "kubernetes.ns.web" || model.PolicyName("kubernetes").Reserved() || model.PolicyName("web").Reserved() {
+	if got := NetworkPolicyName("ns", "web"); got != "kubernetes.ns.web" || model.PolicyName("kubernetes").IsKubernetes() || model.PolicyName("web").IsKubernetes() {
 		t.Errorf("%s, or more is reserved than has to be", got)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// drawn is one rule of an object: what it says, before it is cut into rules of model.
-type drawn struct {
+// parsedRule is one rule of an object: what it says, before it is cut into rules of model.
+type parsedRule struct {
 	id        string // of the rule; its parts are numbered after it
 	direction model.Direction
 	priority  int
@@ -22,7 +22,7 @@ type drawn struct {
 
 // rules cuts it into rules of a policy that hold as much as one may: each part of the
 // peers with each part of the ports. They decide together, as one.
-func (d drawn) rules(k model.PolicyKey) (out []model.PolicyRule) {
+func (d parsedRule) rules(k model.PolicyKey) (out []model.PolicyRule) {
 	if !d.anyPeer && len(d.peers) == 0 || !d.anyPort && len(d.ports) == 0 {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (d drawn) rules(k model.PolicyKey) (out []model.PolicyRule) {
 }
 
 // namesOfAddresses tells whether it asks for a port's name beside a block of addresses.
-func (d drawn) namesOfAddresses() bool {
+func (d parsedRule) namesOfAddresses() bool {
 	return slices.ContainsFunc(d.peers, func(p model.Peer) bool { return p.CIDR.IsValid() }) &&
 		slices.ContainsFunc(d.ports, func(m model.PortMatch) bool { return m.Name != "" })
 }
@@ -56,8 +56,8 @@ func parts[T any](all bool, list []T, size int) [][]T {
 }
 
 // everything is the rule that an object is closed with.
-func everything(id string, dir model.Direction, priority int) drawn {
-	return drawn{id: id, direction: dir, priority: priority, action: model.Deny, anyPeer: true, anyPort: true}
+func everything(id string, dir model.Direction, priority int) parsedRule {
+	return parsedRule{id: id, direction: dir, priority: priority, action: model.Deny, anyPeer: true, anyPort: true}
 }
 
 // block reads a block of addresses with exceptions; none when these leave nothing.

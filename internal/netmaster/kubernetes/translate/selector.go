@@ -42,8 +42,8 @@ func inAny() []model.Requirement {
 	return []model.Requirement{{Key: model.NamespaceNameLabel, Operator: model.OpExists}}
 }
 
-// chosen is a selector of pods as it was read.
-type chosen struct {
+// podSelector is a selector of pods as it was read.
+type podSelector struct {
 	selector model.Selector
 	nobody   bool   // it contradicts itself
 	wrong    string // it cannot be had; the selector is not to be used
@@ -51,7 +51,7 @@ type chosen struct {
 
 // pods reads a selector of a tenant's pods, in the namespaces that meet what is
 // required of them.
-func (c Cluster) pods(t model.TenantName, of *metav1.LabelSelector, namespaces []model.Requirement) chosen {
+func (c Cluster) pods(t model.TenantName, of *metav1.LabelSelector, namespaces []model.Requirement) podSelector {
 	s := model.Selector{Tenant: t, Namespaces: namespaces, MatchExpressions: requirements(of)}
 	if len(s.Namespaces) == 0 {
 		s.Namespaces = inAny()
@@ -63,14 +63,14 @@ func (c Cluster) pods(t model.TenantName, of *metav1.LabelSelector, namespaces [
 	}
 	for _, k := range s.LabelKeys() {
 		if c.Labels.Covers(k) {
-			return chosen{wrong: "label \"" + k + "\" is no part of identities here (label filter of the cluster)"}
+			return podSelector{wrong: "label \"" + k + "\" is no part of identities here (label filter of the cluster)"}
 		}
 	}
 	if s.MatchesNone() {
-		return chosen{nobody: true}
+		return podSelector{nobody: true}
 	}
 	if err := s.Validate("selector"); err != nil {
-		return chosen{wrong: cause(err)}
+		return podSelector{wrong: cause(err)}
 	}
-	return chosen{selector: s}
+	return podSelector{selector: s}
 }

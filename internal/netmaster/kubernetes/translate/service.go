@@ -21,15 +21,15 @@ const labelProxyName = "service.kubernetes.io/service-proxy-name"
 
 // Addressing is what a service's addresses depend on beside the service.
 type Addressing struct {
-	// Whose names the owner of an address that is no service's, a network or a node, in
+	// DescribeOwner names the owner of an address that is no service's, a network or a node, in
 	// words; empty = it has none.
-	Whose func(netip.Addr) string
-	// WhoseService says which other service has it, as cluster address or at one of some
+	DescribeOwner func(netip.Addr) string
+	// DescribeServiceOwner says which other service has it, as cluster address or at one of some
 	// ports, or in which range of cluster addresses it lies.
-	WhoseService func(netip.Addr, []model.ServicePort) string
-	External     []netip.Prefix // inside which external addresses must be
-	Pool         bool           // there is a pool of load balancers' addresses
-	Given        []netip.Addr   // those of the pool that the service has; sorted
+	DescribeServiceOwner func(netip.Addr, []model.ServicePort) string
+	External             []netip.Prefix // inside which external addresses must be
+	Pool                 bool           // there is a pool of load balancers' addresses
+	Given                []netip.Addr   // those of the pool that the service has; sorted
 }
 
 // Balanced tells whether a service is to get load balancer's addresses from the pool.
@@ -144,8 +144,8 @@ func (a Addressing) address(field, text string, beyond *model.Service, found *pr
 	case !model.IsServiceAddr(addr):
 		why = model.WantServiceAddr
 	default:
-		if why = a.Whose(addr); why == "" && beyond != nil {
-			why = a.WhoseService(addr, beyond.Ports)
+		if why = a.DescribeOwner(addr); why == "" && beyond != nil {
+			why = a.DescribeServiceOwner(addr, beyond.Ports)
 		}
 	}
 	if why != "" {

@@ -24,10 +24,10 @@ func addressing() Addressing {
 		}
 	}
 	return Addressing{
-		Whose: func(a netip.Addr) string {
+		DescribeOwner: func(a netip.Addr) string {
 			return within("10.1.0.0/16", "lies in network default:pods")(a) + within("192.168.7.1/32", "is node n1's")(a)
 		},
-		WhoseService: func(a netip.Addr, ports []model.ServicePort) string {
+		DescribeServiceOwner: func(a netip.Addr, ports []model.ServicePort) string {
 			if at := within("203.0.113.200/32", "leads to service ns/other at port 80 of tcp")(a); at != "" && len(ports) > 0 && ports[0].Port == 80 {
 				return at
 			}

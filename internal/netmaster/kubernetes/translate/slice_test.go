@@ -152,7 +152,7 @@ func FuzzServices(f *testing.F) {
 				t.Errorf("%v is %v the second time", row, again)
 			}
 			for _, addr := range append(row.Addrs, row.External...) {
-				if a.Whose(addr) != "" {
+				if a.DescribeOwner(addr) != "" {
 					t.Errorf("%s is somebody else's", addr)
 				}
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Inside is the configuration of the container's side of a pair, after Create.
-type Inside struct {
+// ContainerConfig is the configuration of the container's side of a pair, after Create.
+type ContainerConfig struct {
 	Netns     string // empty = this namespace
 	IfName    string
 	MAC       model.MAC
@@ -38,7 +38,7 @@ type Inside struct {
 // gateway. Processes that watch the host's links see no event of it.
 // When it returns, the kernel sends what the container sends. Running it twice is
 // harmless. Errors: model.ErrNotFound when the namespace or the interface is not there.
-func Configure(in Inside) ([]netip.Addr, error) {
+func Configure(in ContainerConfig) ([]netip.Addr, error) {
 	var routed []netip.Addr
 	err := within(in.Netns, func(h *netlink.Handle) (err error) {
 		routed, err = configure(h, in)
@@ -73,7 +73,7 @@ func within(netns string, work func(*netlink.Handle) error) error {
 
 // Park sets the MAC of a container's side that stays in this namespace, and leaves
 // it down: the runtime that moves it into the container configures it.
-func Park(in Inside) error {
+func Park(in ContainerConfig) error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("take %s out of use: %w", in.IfName, err)
@@ -94,7 +94,7 @@ func Park(in Inside) error {
 	return nil
 }
 
-func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
+func configure(h *netlink.Handle, in ContainerConfig) ([]netip.Addr, error) {
 	index, err := indexOf(in.IfName)
 	if isNoLink(err) {
 		return nil, model.Errorf(model.ErrNotFound, "the interface does not exist")
@@ -129,7 +129,7 @@ func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
 	}
 	var routed []netip.Addr
 	for _, gw := range in.Gateways {
-		switch err := h.RouteAdd(wayBy(index, in.Addresses, gw)); {
+		switch err := h.RouteAdd(defaultRouteBy(index, in.Addresses, gw)); {
 		case err == nil:
 			routed = append(routed, gw)
 		case errors.Is(err, unix.EEXIST):
@@ -137,7 +137,7 @@ func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
 				return nil, err
 			} else if ours {
 				routed = append(routed, gw)
-			} else if err := answerOwn(h, index, in.Addresses, gw); err != nil {
+			} else if err := routeReplies(h, index, in.Addresses, gw); err != nil {
 				return nil, err
 			}
 		default:
@@ -172,9 +172,9 @@ func awaitUp(h *netlink.Handle, link netlink.Link) error {
 	}
 }
 
-// wayBy is an interface's default route by a gateway, on-link where that is in no subnet of
+// defaultRouteBy is an interface's default route by a gateway, on-link where that is in no subnet of
 // the interface's addresses.
-func wayBy(index int, addresses []netip.Prefix, gw netip.Addr) *netlink.Route {
+func defaultRouteBy(index int, addresses []netip.Prefix, gw netip.Addr) *netlink.Route {
 	r := &netlink.Route{LinkIndex: index, Dst: ipNet(defaultRoute(gw)), Gw: net.IP(gw.AsSlice())}
 	if !slices.ContainsFunc(addresses, func(p netip.Prefix) bool { return p.Contains(gw) }) {
 		r.Flags = int(netlink.FLAG_ONLINK)

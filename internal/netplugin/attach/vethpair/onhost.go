@@ -20,10 +20,10 @@ const (
 	ownProtocol = 0xcf // marks our rules; people and routing daemons have others
 )
 
-// Own has the host's stack take by its interfaces of these names only what is sent to the
+// RestrictToOwnRoutes has the host's stack take by its interfaces of these names only what is sent to the
 // host, and answer there for no address of another interface. Rules for other interfaces,
 // which have gone, go. An interface that is not there is fine.
-func Own(names []string) error {
+func RestrictToOwnRoutes(names []string) error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("make routing rules: %w", err)
@@ -76,11 +76,11 @@ func ownRules(h *netlink.Handle, family int, names []string) error {
 	return nil
 }
 
-// Crossing names the routes of this host that would be in the way of a route to one of
+// ConflictingRoutes names the routes of this host that would be in the way of a route to one of
 // these prefixes, invalid ones apart, or that in theirs: those to a part of it, and those
 // to neighbours. Routes of the interface except, default routes, and wider ones by a
 // gateway, do not count.
-func Crossing(except string, prefixes ...netip.Prefix) (out []string, err error) {
+func ConflictingRoutes(except string, prefixes ...netip.Prefix) (out []string, err error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)

@@ -87,7 +87,7 @@ func Create(p Pair) (model.MAC, error) {
 	if errors.Is(err, unix.EEXIST) {
 		old, lookup := h.LinkByName(p.HostIf)
 		if lookup != nil {
-			return model.MAC{}, taken(p)
+			return model.MAC{}, nameTaken(p)
 		}
 		if !isPair(old, p.Alias) {
 			return model.MAC{}, model.Errorf(model.ErrExists, "create interface %s: this host has an interface of that name that is not netplugin's (%s, alias %q); remove it with 'ip link del %s'",
@@ -98,28 +98,28 @@ func Create(p Pair) (model.MAC, error) {
 		}
 	}
 	if errors.Is(err, unix.EEXIST) {
-		return model.MAC{}, taken(p)
+		return model.MAC{}, nameTaken(p)
 	}
 	if err != nil {
 		return model.MAC{}, fmt.Errorf("create veth %s to %s in %s: %w", p.HostIf, p.IfName, p.Netns, err)
 	}
-	if err := raise(p, target); err != nil {
+	if err := setContainerSideUp(p, target); err != nil {
 		return model.MAC{}, errors.Join(err, Delete(p.HostIf, p.Alias))
 	}
 	return mac, nil
 }
 
-// taken says that the name of a pair's inner side is another interface's.
-func taken(p Pair) error {
+// nameTaken says that the name of a pair's inner side is another interface's.
+func nameTaken(p Pair) error {
 	if p.Netns == "" {
 		return model.Errorf(model.ErrExists, "create interface %s: this host already has an interface of that name", p.IfName)
 	}
 	return model.Errorf(model.ErrExists, "create interface %s in %s: the namespace already has an interface of that name", p.IfName, p.Netns)
 }
 
-// raise brings up the container side, if target is its namespace, and then the host
+// setContainerSideUp brings up the container side, if target is its namespace, and then the host
 // side, by which both get their carrier.
-func raise(p Pair, target ns.NetNS) error {
+func setContainerSideUp(p Pair, target ns.NetNS) error {
 	// The host's own stack must not talk on this link (router solicitations,
 	// multicast listener reports): the container would hear it. The kernel spins here
 	// while the lock of all links is held, which is seldom the case before the switch
@@ -224,9 +224,9 @@ func Exists(hostIf string) (bool, error) {
 	return err == nil, err
 }
 
-// NameNow returns the name of the host side to which Create gave this name and alias: somebody
+// CurrentName returns the name of the host side to which Create gave this name and alias: somebody
 // may have renamed it; "" = it is not there.
-func NameNow(hostIf, alias string) (string, error) {
+func CurrentName(hostIf, alias string) (string, error) {
 	if there, err := Exists(hostIf); there || err != nil {
 		return hostIf, err
 	}

@@ -34,13 +34,13 @@ type Attachments interface {
 	Published(k attach.Key) []attach.PortBinding
 	// AttachedBy lists the present attachments that came from a source.
 	AttachedBy(source string) []attach.Key
-	// AnswerOwn has what is sent from an attachment's addresses leave by its own
+	// RouteReplies has what is sent from an attachment's addresses leave by its own
 	// gateways, whatever default route the engine has set; again is harmless.
-	AnswerOwn(k attach.Key) error
-	// ForgetOwn undoes it, before the engine takes the interface out of the container.
-	ForgetOwn(k attach.Key) error
-	// Tell is as in attach.Service.
-	Tell(ctx context.Context, f attach.Fact) error
+	RouteReplies(k attach.Key) error
+	// RemoveReplyRoutes undoes it, before the engine takes the interface out of the container.
+	RemoveReplyRoutes(k attach.Key) error
+	// Report is as in attach.Service.
+	Report(ctx context.Context, f attach.Fact) error
 }
 
 // Conditions shows this host's status.

@@ -33,7 +33,7 @@ func (p *Plugin) createNetwork(ctx context.Context, r createNetworkRequest) (emp
 		return empty{}, err
 	}
 	if !ok {
-		return empty{}, p.createUnnamed(ctx, r, ref.Network.Tenant, options)
+		return empty{}, p.createPendingName(ctx, r, ref.Network.Tenant, options)
 	}
 	if old, ok := p.networks.get(r.NetworkID); ok && old.Name() != ref.Name() {
 		return empty{}, model.Errorf(model.ErrExists, "network id %s already belongs to %s", short(r.NetworkID), old.Ref)
@@ -149,7 +149,7 @@ func (p *Plugin) deleteNetwork(ctx context.Context, r networkRequest) (empty, er
 	if !ok {
 		return empty{}, nil
 	}
-	if !b.Created || b.Group != "" || b.unnamed() {
+	if !b.Created || b.Group != "" || b.hasPendingName() {
 		return empty{}, p.networks.remove(r.NetworkID)
 	}
 	// Docker forgets its network whatever the answer is: what fails here is tried again.
@@ -162,7 +162,7 @@ func (p *Plugin) deleteNetwork(ctx context.Context, r networkRequest) (empty, er
 			return empty{}, fmt.Errorf("the Contiv network is kept: %w", errors.Join(err, p.networks.remove(r.NetworkID)))
 		}
 		p.wake.Ring()
-		return empty{}, fmt.Errorf("the Contiv network is kept, and its deletion is retried for %v: %w", lostAfter, err)
+		return empty{}, fmt.Errorf("the Contiv network is kept, and its deletion is retried for %v: %w", goneAfter, err)
 	}
 	return empty{}, nil
 }
@@ -223,16 +223,16 @@ func (p *Plugin) createEndpoint(ctx context.Context, r createEndpointRequest) (c
 	if err != nil {
 		return none, err
 	}
-	p.starting.add(key, r.NetworkID)
+	p.preStart.add(key, r.NetworkID)
 	if !p.global { // a swarm's manager releases what it has asked for
 		p.reserved.taken(b.Network, req.Addresses)
 	}
-	return createEndpointResponse{Interface: whatIsNew(in, res)}, nil
+	return createEndpointResponse{Interface: newParts(in, res)}, nil
 }
 
-// whatIsNew returns the parts of the interface that the request left open:
+// newParts returns the parts of the interface that the request left open:
 // libnetwork refuses an answer that repeats a part that it gave.
-func whatIsNew(in endpointInterface, res attach.Result) *endpointInterface {
+func newParts(in endpointInterface, res attach.Result) *endpointInterface {
 	var out endpointInterface
 	if in.MacAddress == "" {
 		out.MacAddress = res.MAC.String()

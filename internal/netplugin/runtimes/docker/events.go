@@ -15,9 +15,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// eventsAgain is the pause before a stream of events that has ended is asked for
+// eventsRetry is the pause before a stream of events that has ended is asked for
 // again, also while the engine is away.
-const eventsAgain = time.Second
+const eventsRetry = time.Second
 
 // followEvents calls wake, until ctx ends, whenever containers of the engine may have
 // started, ended, or changed their name or networks: at each such event, and when
@@ -41,7 +41,7 @@ func (p *Plugin) followEvents(ctx context.Context, wake func()) {
 			p.log.Warn("Docker's events cannot be watched; names and labels of containers may be late", "problem", text)
 		}
 		said = text
-		_ = waiting.Pause(ctx, eventsAgain) // the loop sees the end
+		_ = waiting.Pause(ctx, eventsRetry) // the loop sees the end
 	}
 }
 

@@ -117,7 +117,7 @@ func (i *ipam) requestPool(ctx context.Context, r requestPoolRequest) (requestPo
 	}
 	out := requestPoolResponse{PoolID: pool{ref, subnet}.String(), Pool: subnet.String(), Data: map[string]string{}}
 	if r.Pool == "" && !r.V6 && !i.global {
-		if err := i.offered.again(out.PoolID, subnet); err != nil {
+		if err := i.offered.isRepeated(out.PoolID, subnet); err != nil {
 			return none, err
 		}
 	}
@@ -135,8 +135,8 @@ type offers struct {
 	routes func(netip.Prefix) ([]string, error) // Config.Routes
 }
 
-// again fails when a pool is asked for once more that the engine has not taken.
-func (o *offers) again(id string, subnet netip.Prefix) error {
+// isRepeated fails when a pool is asked for once more that the engine has not taken.
+func (o *offers) isRepeated(id string, subnet netip.Prefix) error {
 	if o.routes == nil {
 		return nil
 	}

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// namesEvery is how often containers are looked at when no event says that
+	// namesInterval is how often containers are looked at when no event says that
 	// anything has changed.
-	namesEvery = 15 * time.Second
-	// namesAgain is how soon they are looked at again after a failure.
-	namesAgain = time.Second
+	namesInterval = 15 * time.Second
+	// namesRetry is how soon they are looked at again after a failure.
+	namesRetry = time.Second
 )
 
 // followNames tells the cluster the names and labels of the engine's containers
@@ -34,11 +34,11 @@ func (p *Plugin) followNames(ctx context.Context) {
 	looks := int64(0)
 	said := ""
 	for {
-		again := namesEvery
+		again := namesInterval
 		text := ""
 		looks++
-		if err := p.tellNames(ctx, looks, told); err != nil {
-			text, again = err.Error(), namesAgain
+		if err := p.reportNames(ctx, looks, told); err != nil {
+			text, again = err.Error(), namesRetry
 		}
 		if ctx.Err() != nil {
 			return
@@ -58,11 +58,11 @@ func (p *Plugin) followNames(ctx context.Context) {
 	}
 }
 
-// tellNames tells the changes since the last call; look, the number of the call, is
+// reportNames tells the changes since the last call; look, the number of the call, is
 // the revision of what it tells.
 // It reads the attachments before the containers, so that an attachment without a
 // container has lost its container.
-func (p *Plugin) tellNames(ctx context.Context, look int64, told map[attach.Key]attach.Fact) error {
+func (p *Plugin) reportNames(ctx context.Context, look int64, told map[attach.Key]attach.Fact) error {
 	keys := p.backend.AttachedBy(attach.SourceDocker)
 	if len(keys) == 0 {
 		clear(told)
@@ -82,7 +82,7 @@ func (p *Plugin) tellNames(ctx context.Context, look int64, told map[attach.Key]
 		}
 	}
 	enter(running)
-	starting := p.starting.keep(keys, byKey)
+	starting := p.preStart.keep(keys, byKey)
 	if len(starting) > 0 {
 		list, err := p.engine.created(ctx, starting)
 		if err != nil {
@@ -105,7 +105,7 @@ func (p *Plugin) tellNames(ctx context.Context, look int64, told map[attach.Key]
 		if was && now.Equal(before) {
 			continue
 		}
-		switch err := p.backend.Tell(ctx, now); {
+		switch err := p.backend.Report(ctx, now); {
 		case errors.Is(err, model.ErrInvalid):
 			p.log.Warn("the cluster refuses a container's name or labels", "container", now.Name, "error", err)
 			told[k] = now
@@ -116,6 +116,6 @@ func (p *Plugin) tellNames(ctx context.Context, look int64, told map[attach.Key]
 		}
 	}
 	maps.DeleteFunc(told, func(k attach.Key, _ attach.Fact) bool { return !attached[k] })
-	p.routeSeveral(ctx, running, attached)
+	p.routeMultihomed(ctx, running, attached)
 	return nil
 }

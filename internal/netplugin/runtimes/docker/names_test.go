@@ -21,9 +21,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// Tell implements Backend: it keeps descriptions of attachments in described, and refuses
+// Report implements Backend: it keeps descriptions of attachments in described, and refuses
 // the name "refused".
-func (c *cluster) Tell(_ context.Context, d attach.Fact) error {
+func (c *cluster) Report(_ context.Context, d attach.Fact) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.attached[d.Key]; !ok {
@@ -260,8 +260,8 @@ func TestNames(t *testing.T) {
 	follows("after all")
 
 	attached("ep4", "ep5", "ep6")
-	p.starting.add(endpointAttachment("ep5"), "n1")
-	p.starting.add(endpointAttachment("ep6"), "gone")
+	p.preStart.add(endpointAttachment("ep5"), "n1")
+	p.preStart.add(endpointAttachment("ep6"), "gone")
 	r.change(func() {
 		r.created = map[string]container{"c5": {id: "c5", name: "soon", labels: map[string]string{"app": "shop"}, endpoints: []string{"ep5"}}}
 	}, false)

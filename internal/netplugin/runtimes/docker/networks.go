@@ -27,8 +27,8 @@ type binding struct {
 	Want model.Network `json:"want,omitzero"`
 }
 
-// unnamed tells whether the name is still to be learnt from the engine.
-func (b binding) unnamed() bool { return b.Network.Name == "" }
+// hasPendingName tells whether the name is still to be learnt from the engine.
+func (b binding) hasPendingName() bool { return b.Network.Name == "" }
 
 // networks is the persistent map from Docker's network ids, which differ from
 // engine to engine and are announced once only.
@@ -178,6 +178,6 @@ func (n *networks) saveLocked() error {
 	if err != nil {
 		return fmt.Errorf("save Docker's networks: %w", err)
 	}
-	n.changes.Tell()
+	n.changes.Notify()
 	return nil
 }

@@ -48,8 +48,8 @@ type Plugin struct {
 	networks      *networks
 	ipam          *ipam
 	reserved      *reservations // of ipam
-	starting      starting
-	several       several
+	preStart      preStart
+	multihoming   multihoming
 	routers       routers
 	reportedScope scopeFile
 	engine        *engine // nil = none

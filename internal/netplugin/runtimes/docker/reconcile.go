@@ -26,19 +26,19 @@ const (
 	// reconcileEvery is how often the engine's networks are compared with the
 	// cluster's: that costs two lists of netmaster and one of the engine.
 	reconcileEvery = 2 * time.Second
-	// lostAfter is how long an endpoint may belong to no running container of the
+	// goneAfter is how long an endpoint may belong to no running container of the
 	// engine, and a network id may be missing in its list: starting a container and
 	// making a network take time.
-	lostAfter = time.Minute
+	goneAfter = time.Minute
 	// nameEvery is how often the engine is asked while a network waits for its
 	// name: it lists a network milliseconds after the plugin has agreed to it.
 	nameEvery = 20 * time.Millisecond
-	// madeWithin is how long the engine may take to list a network after it has
+	// creationTimeout is how long the engine may take to list a network after it has
 	// told the plugin of it.
-	madeWithin = 5 * time.Second
-	// askedWithin is how long an engine may take to ask for the scope of a managed
+	creationTimeout = 5 * time.Second
+	// requestTimeout is how long an engine may take to ask for the scope of a managed
 	// plugin that was enabled. A plugin that is a process of its own it asks once only.
-	askedWithin = 5 * time.Second
+	requestTimeout = 5 * time.Second
 )
 
 // reconcile keeps the engine's networks as the cluster's until ctx ends. An
@@ -54,7 +54,7 @@ func (p *Plugin) reconcile(ctx context.Context) {
 		now := map[string]string{}
 		next := reconcileEvery
 		switch err := p.checkScope(); {
-		case err != nil && time.Since(started) < askedWithin: // compare nothing yet
+		case err != nil && time.Since(started) < requestTimeout: // compare nothing yet
 		case err != nil:
 			now[allNetworks] = err.Error()
 		default:
@@ -71,7 +71,7 @@ func (p *Plugin) reconcile(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		say(p.log, said, now)
+		logChange(p.log, said, now)
 		p.backend.SetCondition("Docker networks", asText(now))
 		said = now
 		tick.Reset(next)
@@ -95,8 +95,8 @@ func (p *Plugin) compare(ctx context.Context, problems map[string]string) (waiti
 // allNetworks stands for a problem that is not of one network.
 const allNetworks = "all"
 
-// say logs problems once, and that they are over.
-func say(log *slog.Logger, before, now map[string]string) {
+// logChange logs problems once, and that they are over.
+func logChange(log *slog.Logger, before, now map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		if before[name] != now[name] {
 			log.Warn("Docker's networks do not match the cluster's", "network", name, "problem", now[name])
@@ -146,7 +146,7 @@ func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string
 		return waiting, err
 	}
 	bound := p.networks.all()
-	p.deleteAgain(ctx, problems)
+	p.retryDelete(ctx, problems)
 	want, err := wantedNetworks(ctx, p.backend)
 	if err != nil {
 		return waiting, err
@@ -199,9 +199,9 @@ func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string
 	return waiting, p.forget(ids, time.Now())
 }
 
-// deleteAgain deletes what a user has removed from Docker and the cluster has not deleted
+// retryDelete deletes what a user has removed from Docker and the cluster has not deleted
 // yet. forget ends that.
-func (p *Plugin) deleteAgain(ctx context.Context, problems map[string]string) {
+func (p *Plugin) retryDelete(ctx context.Context, problems map[string]string) {
 	for _, id := range p.networks.ids() {
 		if b, _ := p.networks.get(id); b.Removed {
 			if err := p.deleteRemoved(ctx, id, b); err != nil {
@@ -218,7 +218,7 @@ func (p *Plugin) inDocker(r Ref, bound map[string]binding, ids map[string]bool, 
 		if b.Ref != r || ids[id] {
 			continue
 		}
-		if since, ok := p.stale[id]; !ok || now.Sub(since) < madeWithin {
+		if since, ok := p.stale[id]; !ok || now.Sub(since) < creationTimeout {
 			return true
 		}
 		if b, still := p.networks.get(id); !still || b.Removed {
@@ -241,7 +241,7 @@ func (p *Plugin) forget(ids map[string]bool, now time.Time) error {
 		since, ok := p.stale[id]
 		if !ok {
 			p.stale[id] = now
-		} else if now.Sub(since) >= lostAfter {
+		} else if now.Sub(since) >= goneAfter {
 			if err := p.networks.remove(id); err != nil {
 				return err
 			}
@@ -257,7 +257,7 @@ func (p *Plugin) refOf(n engineNetwork) (Ref, bool) {
 		return labelled(n)
 	}
 	b, ok := p.networks.get(n.ID)
-	return b.Ref, ok && !b.unnamed()
+	return b.Ref, ok && !b.hasPendingName()
 }
 
 // labelled reads the labels of a network that we have made.
@@ -356,7 +356,7 @@ func (p *Plugin) collect(ctx context.Context, lost map[attach.Key]time.Time, now
 			lost[k] = now
 			continue
 		}
-		if now.Sub(since) < lostAfter {
+		if now.Sub(since) < goneAfter {
 			continue
 		}
 		p.log.Warn("detaching an endpoint without a container in Docker", "endpoint", short(k.Container))

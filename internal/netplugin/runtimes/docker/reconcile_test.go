@@ -178,7 +178,7 @@ func TestNetworksFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("foreign", "lone/blue", "net1", "web")
-	p.stale["user"] = p.stale["user"].Add(-madeWithin)
+	p.stale["user"] = p.stale["user"].Add(-creationTimeout)
 	check("foreign", "lone/blue", "mine", "net1", "web")
 	delete(c.nets, mine.Network)
 	check("foreign", "lone/blue", "net1", "web")
@@ -270,7 +270,7 @@ func TestMapLost(t *testing.T) {
 	}
 	now := time.Now()
 	ids := map[string]bool{id: true}
-	for _, at := range []time.Duration{0, lostAfter / 2} {
+	for _, at := range []time.Duration{0, goneAfter / 2} {
 		if err := p.forget(ids, now.Add(at)); err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +278,7 @@ func TestMapLost(t *testing.T) {
 			t.Fatalf("forgotten after %v", at)
 		}
 	}
-	if err := p.forget(ids, now.Add(lostAfter)); err != nil {
+	if err := p.forget(ids, now.Add(goneAfter)); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.networks.ids(); !slices.Equal(got, []string{id}) {
@@ -296,7 +296,7 @@ func TestCollect(t *testing.T) {
 	}
 	lost := map[attach.Key]time.Time{}
 	now := time.Now()
-	for _, at := range []time.Duration{0, lostAfter / 2, lostAfter} {
+	for _, at := range []time.Duration{0, goneAfter / 2, goneAfter} {
 		if n := len(c.attached); n != 2 {
 			t.Fatalf("%d attachments before %v", n, at)
 		}

@@ -58,7 +58,7 @@ func (s *Swarm) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		say(s.log, said, now)
+		logChange(s.log, said, now)
 		said = now
 		tick.Reset(reconcileEvery)
 	}

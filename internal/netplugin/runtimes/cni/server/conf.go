@@ -46,12 +46,12 @@ type conf struct {
 // validList is what a runtime still has, and whether it says so at all: without a word
 // of it nothing may be taken for lost.
 type validList struct {
-	said bool
-	list []types.GCAttachment
+	given bool
+	list  []types.GCAttachment
 }
 
 func (v *validList) UnmarshalJSON(b []byte) error {
-	v.said = true // null too, as libcni writes an empty list
+	v.given = true // null too, as libcni writes an empty list
 	return json.Unmarshal(b, &v.list)
 }
 
@@ -226,7 +226,7 @@ func (c conf) request(in cni.Invocation) (attach.Request, error) {
 	if err != nil {
 		return r, err
 	}
-	if err := mesos.place(&r); err != nil {
+	if err := mesos.apply(&r); err != nil {
 		return r, err
 	}
 	if err := loadArgs(in.Args, &r); err != nil {

@@ -109,7 +109,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add(`{"mtu":1e3,"args":{"cni":{"ips":"10.1.1.6"}}}`, "TENANT=t;;GROUP==")
 	f.Fuzz(func(t *testing.T, conf, args string) {
 		if c, err := loadConf([]byte(conf)); err == nil {
-			_ = expectations(c, &attach.CheckRequest{}) // it returns
+			_ = previousState(c, &attach.CheckRequest{}) // it returns
 		}
 		r, err := request(conf, args)
 		if err != nil {

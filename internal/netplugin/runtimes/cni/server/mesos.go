@@ -49,11 +49,11 @@ type MesosLabel struct {
 	Value string `json:"value"`
 }
 
-// place has the labels say where the container belongs, over what the configuration
+// apply has the labels say where the container belongs, over what the configuration
 // says; the others become the endpoint's. A label of ours that is not known is refused,
 // also in other letters or between spaces: misspelt, it would be a container without
 // policy. One without a value says nothing, as in 1.x.
-func (m *MesosArgs) place(r *attach.Request) error {
+func (m *MesosArgs) apply(r *attach.Request) error {
 	if m == nil {
 		return nil
 	}

@@ -40,7 +40,7 @@ func Handler(svc attach.Service) http.Handler {
 			out, err = Do(r.Context(), svc, cni.ParseInvocation(r.URL.Query(), conf))
 		}
 		status := cni.StatusDone
-		var notDone *undone
+		var notDone *undoneError
 		var refusal *types.Error
 		switch {
 		case err == nil:
@@ -60,8 +60,8 @@ func Handler(svc attach.Service) http.Handler {
 	})
 }
 
-// undone is why a deletion is not done: the plugin spools it instead of failing.
-type undone struct{ error }
+// undoneError is why a deletion is not done: the plugin spools it instead of failing.
+type undoneError struct{ error }
 
 type server struct{ svc attach.Service }
 
@@ -80,13 +80,13 @@ func Do(ctx context.Context, svc attach.Service, in cni.Invocation) ([]byte, err
 	case cni.Del:
 		req := attach.DetachRequest{Key: attach.Key{Container: in.Container, IfName: in.IfName}, Netns: in.Netns}
 		if err := s.svc.Detach(ctx, req); err != nil {
-			return nil, &undone{err}
+			return nil, &undoneError{err}
 		}
 		return nil, nil
 	case cni.Check:
 		return nil, s.check(ctx, in, c)
 	case cni.GC:
-		if !c.Valid.said {
+		if !c.Valid.given {
 			return nil, types.NewError(types.ErrInvalidNetworkConfig, "cni.dev/valid-attachments is missing",
 				"GC releases what that list lacks: give it, [] where nothing is left")
 		}
@@ -136,7 +136,7 @@ func (s server) add(ctx context.Context, in cni.Invocation, c conf) ([]byte, err
 
 func (s server) check(ctx context.Context, in cni.Invocation, c conf) error {
 	req := attach.CheckRequest{Key: attach.Key{Container: in.Container, IfName: in.IfName}, Netns: in.Netns}
-	if err := expectations(c, &req); err != nil {
+	if err := previousState(c, &req); err != nil {
 		return err
 	}
 	err := s.svc.Check(ctx, req)
@@ -146,10 +146,10 @@ func (s server) check(ctx context.Context, in cni.Invocation, c conf) error {
 	return toCNI(err)
 }
 
-// remembered are the parts of a previous result that CHECK needs; their form is the
+// previousResult are the parts of a previous result that CHECK needs; their form is the
 // same in all versions that have CHECK (0.4.0 and later). The library's own types panic on
 // what a broken runtime may send.
-type remembered struct {
+type previousResult struct {
 	Interfaces []struct {
 		Name    string `json:"name"`
 		MAC     string `json:"mac"`
@@ -161,14 +161,14 @@ type remembered struct {
 	} `json:"ips"`
 }
 
-// expectations reads, from the previous result, the state that our container
+// previousState reads, from the previous result, the state that our container
 // interface should have.
-func expectations(c conf, req *attach.CheckRequest) error {
+func previousState(c conf, req *attach.CheckRequest) error {
 	if len(c.Prev) == 0 || string(c.Prev) == "null" {
 		return types.NewError(types.ErrInvalidNetworkConfig, "prevResult is missing",
 			"CHECK needs the result of ADD in prevResult")
 	}
-	var prev remembered
+	var prev previousResult
 	if err := json.Unmarshal(c.Prev, &prev); err != nil {
 		return types.NewError(types.ErrDecodingFailure, "decode prevResult", err.Error())
 	}
