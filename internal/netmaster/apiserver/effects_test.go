@@ -17,15 +17,15 @@ import (
 // requestEffects are the fields of requests beside the collections. The sentence
 // about one without effect stands beside it in package api.
 var requestEffects = map[string]archtest.Effect{
-	"Release.kind": archtest.By("TestOwner"),
-	"MirrorAsk.id": archtest.By("TestMirror"), "MirrorAsk.prefixes": archtest.By("TestMirror"), "MirrorAsk.at": archtest.By("TestHubsDie"),
-	"MirrorAsk.atPlace":         archtest.By("TestHubsDie"),
-	"MirrorAsk.store":           archtest.By("TestHubsDie"),
-	"MirrorAsk.grade":           archtest.By("TestHubsDie"),
-	"EndpointPlace.TenantName":  archtest.By("TestEndpointPlace"),
-	"EndpointPlace.NetworkName": archtest.By("TestEndpointPlace"),
-	"EndpointPlace.ServiceName": archtest.By("TestEndpointPlace"),
-	"MirrorAsk.commits":         archtest.By("TestConformance"), "MirrorAsk.end": archtest.By("TestMirror"), "MirrorAsk.since": archtest.By("TestConformance"),
+	"OwnershipRelease.kind": archtest.By("TestOwner"),
+	"MirrorRequest.id": archtest.By("TestMirror"), "MirrorRequest.prefixes": archtest.By("TestMirror"), "MirrorRequest.at": archtest.By("TestHubsDie"),
+	"MirrorRequest.atPlace":         archtest.By("TestHubsDie"),
+	"MirrorRequest.store":           archtest.By("TestHubsDie"),
+	"MirrorRequest.grade":           archtest.By("TestHubsDie"),
+	"EndpointPlacement.TenantName":  archtest.By("TestEndpointPlace"),
+	"EndpointPlacement.NetworkName": archtest.By("TestEndpointPlace"),
+	"EndpointPlacement.ServiceName": archtest.By("TestEndpointPlace"),
+	"MirrorRequest.commits":         archtest.By("TestConformance"), "MirrorRequest.end": archtest.By("TestMirror"), "MirrorRequest.since": archtest.By("TestConformance"),
 	"TokenRequest.name": archtest.By("TestWhoIsLetIn"), "TokenRequest.role": archtest.By("TestWhoIsLetIn"), "TokenRequest.tenants": archtest.By("TestWhoIsLetIn"), "TokenRequest.life": archtest.By("TestLife"),
 
 	"CreateEndpointRequest.TenantName":   archtest.By("TestEndpointLife"),
@@ -128,14 +128,14 @@ var requestEffects = map[string]archtest.Effect{
 	"HostStatusReport.bgp":          archtest.By("TestAgentsTell"),
 	"HostStatusReport.surroundings": archtest.By("TestTenantAdminChangesNoHost"),
 
-	"AnswerReport.version":      archtest.By("TestAnswerNeighbours"),
-	"AnswerReport.host":         archtest.By("TestAnswerNeighbours"),
-	"AnswerReport.installation": archtest.By("TestAnswerOrder"),
-	"AnswerReport.run":          archtest.By("TestAnswerOrder"),
-	"AnswerReport.seq":          archtest.By("TestAnswerOrder"),
-	"AnswerReport.able":         archtest.By("TestAnswer"),
+	"L2AnnouncerReport.version":      archtest.By("TestAnswerNeighbours"),
+	"L2AnnouncerReport.host":         archtest.By("TestAnswerNeighbours"),
+	"L2AnnouncerReport.installation": archtest.By("TestAnswerOrder"),
+	"L2AnnouncerReport.run":          archtest.By("TestAnswerOrder"),
+	"L2AnnouncerReport.seq":          archtest.By("TestAnswerOrder"),
+	"L2AnnouncerReport.able":         archtest.By("TestAnswer"),
 
-	"HostsHeard.hosts": archtest.By("TestAgentsTell"),
+	"HostHeartbeats.hosts": archtest.By("TestAgentsTell"),
 
 	"JoinTokenRequest.expiresInSeconds": archtest.By("TestMembers"),
 	"JoinTokenRequest.host":             archtest.By("TestMembers"),
