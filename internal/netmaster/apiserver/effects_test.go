@@ -18,7 +18,7 @@ import (
 // about one without effect stands beside it in package api.
 var requestEffects = map[string]archtest.Effect{
 	"OwnershipRelease.kind": archtest.By("TestOwner"),
-	"MirrorRequest.id": archtest.By("TestMirror"), "MirrorRequest.prefixes": archtest.By("TestMirror"), "MirrorRequest.at": archtest.By("TestHubsDie"),
+	"MirrorRequest.id":      archtest.By("TestMirror"), "MirrorRequest.prefixes": archtest.By("TestMirror"), "MirrorRequest.at": archtest.By("TestHubsDie"),
 	"MirrorRequest.atPlace":         archtest.By("TestHubsDie"),
 	"MirrorRequest.store":           archtest.By("TestHubsDie"),
 	"MirrorRequest.grade":           archtest.By("TestHubsDie"),

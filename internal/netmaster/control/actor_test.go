@@ -63,7 +63,7 @@ func TestWritesTakeAnActor(t *testing.T) {
 		"Admin in Actor":         true, // of a leader
 		"Admin in updateBy":      true, // settles what another has left
 		"Admin in replaceStaged": true, // settles
-		"Admin in commitBatch":     true, // for several hosts at once
+		"Admin in commitBatch":   true, // for several hosts at once
 		"Update in report":       true, // with its actor
 		"Update in untilDone":    true, // the defaults of a new cluster, before any use-case
 	}
