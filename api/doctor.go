@@ -84,7 +84,7 @@ type Diagnosis struct {
 	Answered int       `json:"answered"` // hosts that have told of themselves for this
 }
 
-// IsHealthy tells whether there is nothing but notices and what was repaired.
+// IsHealthy reports whether there is nothing but notices and what was repaired.
 func (d Diagnosis) IsHealthy() bool {
 	for _, f := range d.Findings {
 		if f.Severity != SeverityNotice && f.Repair != RepairDone {

@@ -49,7 +49,7 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// IsNotFound tells whether an object that the request names does not exist. A
+// IsNotFound reports whether an object that the request names does not exist. A
 // path that does not exist, on a server that is none of ours, is another matter.
 func IsNotFound(err error) bool {
 	e, ok := errors.AsType[*Error](err)
@@ -67,14 +67,14 @@ func KindOf(err error) string {
 	return ""
 }
 
-// IsConflict tells whether err is an answer 409: in use, immutable, taken,
+// IsConflict reports whether err is an answer 409: in use, immutable, taken,
 // exhausted or contradicting what exists.
 func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
 
 // IsForbidden reports whether err is an answer 403: who asks has no right to it.
 func IsForbidden(err error) bool { return hasStatus(err, http.StatusForbidden) }
 
-// IsUnavailable tells whether trying again later may help: no netmaster
+// IsUnavailable reports whether trying again later may help: no netmaster
 // answered, or the one that did cannot reach its store.
 func IsUnavailable(err error) bool {
 	var u *UnreachableError

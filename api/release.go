@@ -11,7 +11,7 @@ type OwnershipRelease struct {
 	Key  string `json:"key"`  // TENANT:NAME; of a tenant its name
 }
 
-// OwnershipRelease gives to users what belongs to an object of Kubernetes.
+// ReleaseOwnership gives to users what belongs to an object of Kubernetes.
 func (c *Client) ReleaseOwnership(ctx context.Context, r OwnershipRelease) error {
 	return c.Do(ctx, http.MethodPost, "/api/v1/release", r, nil)
 }

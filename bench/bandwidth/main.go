@@ -103,7 +103,7 @@ type want struct {
 	seconds      int
 }
 
-// named tells whether a row is to be measured.
+// named reports whether a row is to be measured.
 func (o options) named(x want) bool {
 	return o.rows.MatchString(fmt.Sprintf("%g Mbit/s %s %s", x.mbit, x.way, x.traffic))
 }

@@ -121,7 +121,7 @@ func (o *options) one(ctx context.Context, r row, code string) error {
 	return errors.Join(rep.write(o.out), writePage(o.page, o.out))
 }
 
-// busy tells whether a load was too high for times to be fair.
+// busy reports whether a load was too high for times to be fair.
 func busy(load string, limit float64) bool {
 	first, _, _ := strings.Cut(load, " ")
 	v, err := strconv.ParseFloat(first, 64)

@@ -52,7 +52,7 @@ var (
 	makeDefault = rulesOf("default", "default-net")
 )
 
-// peer tells whether there is no netmaster.
+// peer reports whether there is no netmaster.
 func (w *world) peer() bool { return w.network == "" }
 
 // container is one of a host, of a group where there are groups.

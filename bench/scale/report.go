@@ -100,7 +100,7 @@ func (r *report) agents() int {
 	return r.Sizes.Agents
 }
 
-// busy tells whether a load was too high for times to be fair.
+// busy reports whether a load was too high for times to be fair.
 func busy(load string, limit float64) bool {
 	first, _, _ := strings.Cut(load, " ")
 	v, err := strconv.ParseFloat(first, 64)

@@ -106,7 +106,7 @@ func readOIDC(path string) (cfg oidc.Config, err error) {
 	return cfg, nil
 }
 
-// authenticates tells whether clients have to show who they are.
+// authenticates reports whether clients have to show who they are.
 func (o *options) authenticates() bool { return o.token != nil || o.certs.Own != nil }
 
 // secureListeners has the API's listeners take also who shows no certificate, where

@@ -30,7 +30,7 @@ type host struct {
 	*agent.Agent
 	t    *testing.T
 	name model.HostName
-	log  logBuffer
+	log  testenv.Log
 }
 
 // startHost starts an agent that reads the store by itself and finds netmasters

@@ -91,32 +91,15 @@ type process struct {
 	*api.Client
 	t      *testing.T
 	cmd    *exec.Cmd
-	log    *logBuffer
+	log    *testenv.Log
 	api    string
 	agents string
 	done   chan struct{}
 }
 
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, log: new(logBuffer), api: storetest.FreePort(t), agents: storetest.FreePort(t), done: make(chan struct{})}
+	p := &process{t: t, log: new(testenv.Log), api: storetest.FreePort(t), agents: storetest.FreePort(t), done: make(chan struct{})}
 	p.cmd = command(t.Context(), t, env, append([]string{"--external-address", p.api, "--agent-address", p.agents}, args...)...)
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {

@@ -27,7 +27,7 @@ type clusterAPI struct {
 	distrust   *daemon.UntrustedClients
 }
 
-// Health tells whether the store answers linearizably, which needs its quorum,
+// Health reports whether the store answers linearizably, which needs its quorum,
 // whether the view follows it, whether it takes writes, and whether it is a
 // cluster's; of an embedded one also how its disk fares.
 func (c clusterAPI) Health(ctx context.Context) api.Health {
@@ -75,7 +75,7 @@ func (c clusterAPI) Health(ctx context.Context) api.Health {
 // of all, so the fast ones are enough.
 const alarmTimeout = 500 * time.Millisecond
 
-// takesWrites tells whether the store has raised an alarm, as when its space is
+// takesWrites reports whether the store has raised an alarm, as when its space is
 // used up: then it can be read, and nothing can be changed.
 func (c clusterAPI) takesWrites(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, alarmTimeout)

@@ -135,7 +135,7 @@ func (o *options) controlPlaneAddresses() map[netip.Addr]string {
 	return out
 }
 
-// sameHost tells whether agents are to find this netmaster at the same IP as others.
+// sameHost reports whether agents are to find this netmaster at the same IP as others.
 func (o *options) sameHost() bool {
 	a, _, err1 := net.SplitHostPort(o.agent)
 	b, _, err2 := net.SplitHostPort(o.internal)
@@ -233,7 +233,7 @@ func (o options) listening() []string {
 	return at
 }
 
-// covers tells whether a listener on a also serves b.
+// covers reports whether a listener on a also serves b.
 func covers(a, b string) bool {
 	ha, pa, errA := net.SplitHostPort(a)
 	hb, pb, errB := net.SplitHostPort(b)

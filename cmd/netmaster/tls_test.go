@@ -90,7 +90,7 @@ func TestTLSPath(t *testing.T) {
 	begin := func(o options) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
-		go func() { done <- run(ctx, o, &logBuffer{}) }()
+		go func() { done <- run(ctx, o, &testenv.Log{}) }()
 		t.Cleanup(func() {
 			cancel()
 			if err := <-done; err != nil {

@@ -158,7 +158,7 @@ func (c driverChoice) save(stateDir string) error {
 	return nil
 }
 
-// fellBack tells whether auto took it because the machine lacks something for
+// fellBack reports whether auto took it because the machine lacks something for
 // one that it prefers.
 func (c driverChoice) fellBack() bool {
 	first := dataPlanes[0].name

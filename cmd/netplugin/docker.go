@@ -34,7 +34,7 @@ func dockerFlags(fs *flags.Set, o *options) {
 	fs.Enum(&o.dockerScope, "docker-scope", "scope", "scope of Docker's networks: local (every engine has its own), or global (a swarm has them, and netmaster makes them)", scopeLocal, scopeGlobal).Else("global with --mode swarm-mode, otherwise local")
 }
 
-// docker tells whether containers of a Docker engine are served.
+// docker reports whether containers of a Docker engine are served.
 func (o options) docker() bool { return o.mode == modeDocker || o.mode == modeSwarm }
 
 // listenDocker takes the Docker plugin's socket where the mode asks for it, nil otherwise:

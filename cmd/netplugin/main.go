@@ -195,7 +195,7 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 	return g.Wait()
 }
 
-// servesRuntimes tells whether containers' runtimes are answered, be it that nothing
+// servesRuntimes reports whether containers' runtimes are answered, be it that nothing
 // can be attached now.
 func servesRuntimes(ctx context.Context, socket string) error {
 	if err := (attach.Client{Socket: socket}).Ready(ctx); errors.Is(err, attach.ErrUnreachable) {

@@ -74,7 +74,7 @@ func (p dataPlane) ownFlags() (names []string) {
 	return names
 }
 
-// forwards tells whether the host's driver moves packets: all do but those for
+// forwards reports whether the host's driver moves packets: all do but those for
 // tests.
 func (o options) forwards() bool {
 	p, known := dataPlaneByName(o.driver)

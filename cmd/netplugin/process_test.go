@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,24 +42,7 @@ type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 	err  error         // then
-	log  *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log  *testenv.Log
 }
 
 var binDir = filepath.Join(os.TempDir(), fmt.Sprintf("n-bin-%d", os.Getpid()))
@@ -153,7 +135,7 @@ func (c *cluster) must(method, path string, in any) {
 // spawn starts a program that ends with the test at the latest.
 func (c *cluster) spawn(name string, env []string, args ...string) *process {
 	c.t.Helper()
-	p := &process{cmd: exec.CommandContext(context.WithoutCancel(c.t.Context()), filepath.Join(c.bin, name), args...), done: make(chan struct{}), log: &lockedBuffer{}}
+	p := &process{cmd: exec.CommandContext(context.WithoutCancel(c.t.Context()), filepath.Join(c.bin, name), args...), done: make(chan struct{}), log: &testenv.Log{}}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

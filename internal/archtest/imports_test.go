@@ -60,7 +60,7 @@ func packages(t *testing.T) map[string]listed {
 	}
 }
 
-// fits tells whether a package falls under a pattern of a rule.
+// fits reports whether a package falls under a pattern of a rule.
 func fits(pattern, pkg string) bool {
 	if below, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(pkg, below)
@@ -77,7 +77,7 @@ func ruleFor(pkg string) *rule {
 	return nil
 }
 
-// within tells whether both packages belong to one concrete implementation,
+// within reports whether both packages belong to one concrete implementation,
 // such as internal/datapath/ovs and internal/datapath/ovs/openflow.
 func within(a, b string) bool {
 	of := func(pkg string) string {

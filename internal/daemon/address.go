@@ -82,7 +82,7 @@ func HasAddress(ip netip.Addr) error {
 	return fmt.Errorf("is not an address of this host, which has %s", strings.Join(have, ", "))
 }
 
-// isLocal tells whether an interface of this host has the address: a stale
+// isLocal reports whether an interface of this host has the address: a stale
 // line in /etc/hosts must not win.
 func isLocal(ip netip.Addr) bool {
 	addrs, err := net.InterfaceAddrs()

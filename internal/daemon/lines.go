@@ -27,7 +27,7 @@ type Lines interface {
 	String() string // names it to people
 }
 
-// CheckLines tells whether OpenLines takes a name.
+// CheckLines reports whether OpenLines takes a name.
 func CheckLines(to string) error {
 	switch _, err := parseSyslogURL(to); {
 	case to == "syslog", filepath.IsAbs(to), err == nil:

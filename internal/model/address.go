@@ -15,10 +15,10 @@ type AddrRange struct {
 	Last  netip.Addr `json:"last,omitzero"`
 }
 
-// IsValid tells whether the range is set.
+// IsValid reports whether the range is set.
 func (r AddrRange) IsValid() bool { return r.First.IsValid() }
 
-// Contains tells whether a lies in the range.
+// Contains reports whether a lies in the range.
 func (r AddrRange) Contains(a netip.Addr) bool {
 	return r.IsValid() && r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0
 }
@@ -71,10 +71,10 @@ func ParseMAC(s string) (MAC, error) {
 	return MAC(h), nil
 }
 
-// Derived tells whether EndpointMAC could have made the address.
+// Derived reports whether EndpointMAC could have made the address.
 func (m MAC) Derived() bool { return m[0] == 2 && (m[1] == 2 || m[1] == 3) }
 
-// Multicast tells whether it is a multicast address, broadcast included (IEEE 802
+// Multicast reports whether it is a multicast address, broadcast included (IEEE 802
 // section 8.2.2).
 func (m MAC) Multicast() bool { return m[0]&1 != 0 }
 

@@ -50,12 +50,12 @@ func parsePoolRange(text string) (AddrRange, bool) {
 	return AddrRange{a, b}, err == nil && err2 == nil && a.Is4() == b.Is4() && a.Compare(b) <= 0
 }
 
-// Contains tells whether an address is the pool's.
+// Contains reports whether an address is the pool's.
 func (p AddressPool) Contains(a netip.Addr) bool {
 	return slices.ContainsFunc(p, func(r AddrRange) bool { return r.Contains(a) })
 }
 
-// Has tells whether the pool has addresses of a family.
+// Has reports whether the pool has addresses of a family.
 func (p AddressPool) Has(v6 bool) bool {
 	return slices.ContainsFunc(p, func(r AddrRange) bool { return r.First.Is6() == v6 })
 }

@@ -45,7 +45,7 @@ type BgpRouter struct {
 	AS      uint32     `json:"as"`
 }
 
-// Equal tells whether two settings are the same.
+// Equal reports whether two settings are the same.
 func (b Bgp) Equal(o Bgp) bool {
 	return b.Host == o.Host && b.RouterIP == o.RouterIP && b.RouterIP6 == o.RouterIP6 && b.AS == o.AS && b.NeighborAS == o.NeighborAS &&
 		b.Neighbor == o.Neighbor && slices.Equal(b.More, o.More) && b.Password == o.Password && b.MaxPrefixes == o.MaxPrefixes &&

@@ -118,7 +118,7 @@ func (s Service) validateNamedPorts() error {
 // WantServiceAddr says what IsServiceAddr asks for.
 const WantServiceAddr = "must be the address of a single machine: not multicast, loopback, link-local or unspecified"
 
-// IsServiceAddr tells whether a service may have an address.
+// IsServiceAddr reports whether a service may have an address.
 func IsServiceAddr(a netip.Addr) bool {
 	return a.IsValid() && a.Zone() == "" && !a.Is4In6() && !a.IsMulticast() && !a.IsLoopback() && !a.IsUnspecified() && !a.IsLinkLocalUnicast() &&
 		a != netip.AddrFrom4([4]byte{255, 255, 255, 255})

@@ -94,7 +94,7 @@ const (
 	ProtoSCTP   Protocol = 132
 )
 
-// HasPorts tells whether packets of the protocol carry ports.
+// HasPorts reports whether packets of the protocol carry ports.
 func (p Protocol) HasPorts() bool { return p == ProtoTCP || p == ProtoUDP || p == ProtoSCTP }
 
 func (p Protocol) String() string {
@@ -141,7 +141,7 @@ type TagRange struct {
 
 func (r TagRange) String() string { return fmt.Sprintf("%d-%d", r.Lo, r.Hi) }
 
-// Contains tells whether tag lies in the range.
+// Contains reports whether tag lies in the range.
 func (r TagRange) Contains(tag uint32) bool { return r.Lo <= tag && tag <= r.Hi }
 
 const (

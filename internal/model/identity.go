@@ -59,7 +59,7 @@ func (r IdentityRecord) In(n *Namespace) IdentityRecord {
 	return r
 }
 
-// LabelsUnknown tells whether its labels, or those of its namespace, are not known:
+// LabelsUnknown reports whether its labels, or those of its namespace, are not known:
 // no selector that asks for labels selects it.
 func (r IdentityRecord) LabelsUnknown() bool {
 	return r.LabelsLater || r.Namespace != "" && r.NamespaceLabels == nil

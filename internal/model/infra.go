@@ -19,7 +19,7 @@ func HostEndpoint(h HostName) EndpointID { return EndpointID(string(h) + hostEnd
 // OfHost reports whether an endpoint is a host's own one on an infra network.
 func (id EndpointID) OfHost() bool { return strings.HasSuffix(string(id), hostEndpoint) }
 
-// OfHost tells whether an endpoint is its host's own, on an infra network.
+// OfHost reports whether an endpoint is its host's own, on an infra network.
 func (e Endpoint) OfHost() bool { return e.Host != "" && e.Key.ID == HostEndpoint(e.Host) }
 
 // maxInterface is how many bytes the name of an interface may have.

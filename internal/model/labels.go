@@ -83,7 +83,7 @@ func (f LabelFilter) Entries() []string {
 	return out
 }
 
-// Covers tells whether a label is no part of identities.
+// Covers reports whether a label is no part of identities.
 func (f LabelFilter) Covers(key string) bool {
 	if f.has(filterException + key) {
 		return false

@@ -19,7 +19,7 @@ const MaxCfgdTag = 128
 // Names follow the 1.x contract: DNS-like labels of letters, digits and inner
 // hyphens, joined by dots.
 
-// isName tells whether s is labels joined by dots. Names and ids are matched by
+// isName reports whether s is labels joined by dots. Names and ids are matched by
 // hand: compiling two regular expressions took a third of contivk8s' start.
 func isName(s string) bool {
 	for label := range strings.SplitSeq(s, ".") {
@@ -102,14 +102,14 @@ func checkText(field, s string, limit int) error {
 	return nil
 }
 
-// printable tells whether each character of a text is shown as what it is: none
+// printable reports whether each character of a text is shown as what it is: none
 // steers a terminal (ESC, U+009B), turns the direction of text around (U+202E) or has
 // no width.
 func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) })
 }
 
-// hasControlCharacters tells whether a text, of several lines perhaps, holds controls of a terminal
+// hasControlCharacters reports whether a text, of several lines perhaps, holds controls of a terminal
 // other than tabs and ends of lines, or marks that turn the direction of text around.
 func hasControlCharacters(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {

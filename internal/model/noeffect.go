@@ -27,7 +27,7 @@ func (n NoEffect) Object(key string) string {
 	return strings.TrimRight(n.Kind+" "+key+" "+n.Field+" "+n.Value, " ")
 }
 
-// SetIn tells whether an object of this package has it set.
+// SetIn reports whether an object of this package has it set.
 func (n NoEffect) SetIn(object any) bool { return n.set(object) }
 
 // in builds a set function for one type of object.

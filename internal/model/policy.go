@@ -50,7 +50,7 @@ func (t Tier) String() string {
 	return fmt.Sprintf("tier %d", uint8(t))
 }
 
-// IsKnown tells whether this version knows the tier.
+// IsKnown reports whether this version knows the tier.
 func (t Tier) IsKnown() bool {
 	return t == TierAdmin || t == TierContiv || t == TierKubernetes || t == TierBaseline
 }
@@ -216,7 +216,7 @@ type PortMatch struct {
 	Name     string   `json:"name,omitempty"`
 }
 
-// Matches tells whether a packet's protocol and destination port match. ICMP
+// Matches reports whether a packet's protocol and destination port match. ICMP
 // matches ICMPv6 too. By a name nothing is matched: it has to be resolved.
 func (m PortMatch) Matches(p Protocol, port uint16) bool {
 	if m.Name != "" {

@@ -12,7 +12,7 @@ const (
 	OfLongName             = "kubernetes-long."
 )
 
-// IsKubernetes tells whether a policy's name is kept for Kubernetes.
+// IsKubernetes reports whether a policy's name is kept for Kubernetes.
 func (n PolicyName) IsKubernetes() bool { return n.KubernetesObject() != "" }
 
 // KubernetesObject says which object of Kubernetes a policy of that name stands for,

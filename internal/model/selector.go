@@ -46,7 +46,7 @@ const (
 	MaxSelectorValues = 64 // of one expression
 )
 
-// IsZero tells whether a selector is the zero value, which no policy has.
+// IsZero reports whether a selector is the zero value, which no policy has.
 func (s Selector) IsZero() bool {
 	return s.Tenant == "" && s.Network == "" && s.Group == "" && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 && len(s.Namespaces) == 0
 }
@@ -84,7 +84,7 @@ func compareRequirements(a, b Requirement) int {
 	return slices.Compare(a.Values, b.Values)
 }
 
-// Holds tells whether labels meet the requirement. An operator that is not known
+// Holds reports whether labels meet the requirement. An operator that is not known
 // holds for none.
 func (r Requirement) Holds(labels map[string]string) bool {
 	v, has := labels[r.Key]
@@ -101,7 +101,7 @@ func (r Requirement) Holds(labels map[string]string) bool {
 	return false
 }
 
-// Selects tells whether an identity belongs to the selection.
+// Selects reports whether an identity belongs to the selection.
 func (s Selector) Selects(r IdentityRecord) bool {
 	if s.Tenant != r.Network.Tenant || s.Network != "" && s.Network != r.Network.Name ||
 		s.Group != "" && s.Group != r.Group || r.LabelsUnknown() && s.UsesLabels() {
@@ -125,7 +125,7 @@ func (s Selector) Selects(r IdentityRecord) bool {
 	return true
 }
 
-// UsesLabels tells whether labels decide what is selected, of endpoints or of
+// UsesLabels reports whether labels decide what is selected, of endpoints or of
 // their namespaces.
 func (s Selector) UsesLabels() bool {
 	return len(s.MatchLabels)+len(s.MatchExpressions)+len(s.Namespaces) > 0

@@ -73,7 +73,7 @@ func ParseServicePort(s string) (ServicePort, error) {
 	return out, nil
 }
 
-// validPortName tells whether a text is a service name of RFC 6335 section 5.1, in
+// validPortName reports whether a text is a service name of RFC 6335 section 5.1, in
 // lower case.
 func validPortName(s string) bool {
 	return len(s) >= 1 && len(s) <= 15 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" &&

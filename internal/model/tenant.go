@@ -47,11 +47,11 @@ type Tenant struct {
 	Object string `json:"object,omitempty"`
 }
 
-// Shares tells whether a tenant reaches networks of others, or others reach its: no
+// Shares reports whether a tenant reaches networks of others, or others reach its: no
 // two networks of all such tenants overlap.
 func (t Tenant) Shares() bool { return len(t.Shared)+len(t.Clients) > 0 }
 
-// Reaches tells whether a tenant's containers reach a network of another one.
+// Reaches reports whether a tenant's containers reach a network of another one.
 func (t Tenant) Reaches(k NetworkKey) bool { return slices.Contains(t.Shared, k) }
 
 // ParseShared parses the networks that a tenant reaches, each TENANT:NETWORK. The

@@ -236,7 +236,7 @@ func parseLabels(s string) map[string]string {
 	return labels
 }
 
-// isMissing tells whether the server does not have the path at all.
+// isMissing reports whether the server does not have the path at all.
 func isMissing(err error) bool {
 	e, ok := errors.AsType[*api.Error](err)
 	return ok && e.Status == http.StatusNotFound

@@ -124,7 +124,7 @@ func (o *loginOptions) prompt(in *bufio.Reader, prompt string, secret bool) (str
 	return line, nil
 }
 
-// isTerminal tells whether somebody may be there to read a prompt.
+// isTerminal reports whether somebody may be there to read a prompt.
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil

@@ -90,7 +90,7 @@ func runMonitor(ctx context.Context, o *monitorOptions) error {
 	return err
 }
 
-// isPacket tells whether a line is of a packet, and not about the stream.
+// isPacket reports whether a line is of a packet, and not about the stream.
 func isPacket(e api.FlowEvent) bool {
 	switch e.Event {
 	case api.FlowLost, api.FlowNote, api.FlowEnd:

@@ -7,7 +7,7 @@ import (
 	"unicode/utf16"
 )
 
-// hidden tells whether a rune steers a terminal or shows as nothing instead of being
+// hidden reports whether a rune steers a terminal or shows as nothing instead of being
 // shown: controls of both kinds (ESC, U+009B), marks that turn the direction of text
 // around. Labels and names with such come from images and runtimes.
 func hidden(r rune) bool { return !unicode.IsPrint(r) }

@@ -51,7 +51,7 @@ type Compare struct {
 	ByCreate bool
 }
 
-// Holds tells whether the key's state meets the condition.
+// Holds reports whether the key's state meets the condition.
 func (c Compare) Holds(kv KV) bool {
 	if c.ByCreate {
 		return kv.Create == c.Create

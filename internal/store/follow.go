@@ -132,7 +132,7 @@ func (f *Follower) Fresh(ctx context.Context) (Revision, error) {
 	return rev, f.WaitFor(ctx, rev)
 }
 
-// Older tells whether a commit, named by its Place, is missing from the history of the
+// Older reports whether a commit, named by its Place, is missing from the history of the
 // store; false when that cannot be said.
 func (f *Follower) Older(ctx context.Context, place string) (bool, error) {
 	if st, ok := f.store.(Historian); ok && place != "" {

@@ -19,10 +19,10 @@ type Incarnation struct {
 	Replaces []string `json:"replaces,omitempty"`
 }
 
-// Same tells whether two incarnations are the same epoch of the same store.
+// Same reports whether two incarnations are the same epoch of the same store.
 func (i Incarnation) Same(o Incarnation) bool { return i.ID == o.ID && i.Generation == o.Generation }
 
-// Succeeds tells whether who followed the store old is to follow this one: it
+// Succeeds reports whether who followed the store old is to follow this one: it
 // is a later epoch of it, or an operator has said so.
 func (i Incarnation) Succeeds(old Incarnation) bool {
 	return i.ID != "" && (i.ID == old.ID && i.Generation > old.Generation || slices.Contains(i.Replaces, old.ID))

@@ -138,7 +138,7 @@ func (m *MirrorState) Span() (from, to string) {
 	return from, to
 }
 
-// Wants tells whether the mirror delivers events of the key.
+// Wants reports whether the mirror delivers events of the key.
 func (m *MirrorState) Wants(key string) bool {
 	if key == CommitKey {
 		return false

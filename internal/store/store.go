@@ -16,7 +16,7 @@ type KV struct {
 	Mod    Revision // when it was last written
 }
 
-// Exists tells whether the key was there.
+// Exists reports whether the key was there.
 func (kv KV) Exists() bool { return kv.Create != 0 }
 
 // Mirrorer is what those use who only follow what is stored.
@@ -130,7 +130,7 @@ type Event struct {
 	Prev []byte // value before, when the mirror still knew it; nil otherwise
 }
 
-// Deleted tells whether the key is gone.
+// Deleted reports whether the key is gone.
 func (e Event) Deleted() bool { return !e.KV.Exists() }
 
 // Batch is a whole transaction, or a snapshot, as one mirror sees it.
@@ -193,7 +193,7 @@ func OnWithheld(f func()) MirrorOption { return func(o *MirrorOptions) { o.Withh
 // Historian is a Store with a journal, by which it can be told whether a commit is in its
 // history. Those whose revisions go back with the data have none.
 type Historian interface {
-	// Older tells whether a commit, named by its Place, is missing from the store's history.
+	// Older reports whether a commit, named by its Place, is missing from the store's history.
 	Older(ctx context.Context, place string) (bool, error)
 }
 

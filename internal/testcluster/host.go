@@ -193,7 +193,7 @@ func (h *Switch) StartVswitchd(ctx context.Context) error {
 	return p.ready(ctx, "ovs-vswitchd of "+h.Name, func(ctx context.Context) error { return accepts(ctx, ctl) })
 }
 
-// accepts tells whether somebody listens on a unix socket.
+// accepts reports whether somebody listens on a unix socket.
 func accepts(ctx context.Context, path string) error {
 	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {

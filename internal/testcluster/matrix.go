@@ -17,7 +17,7 @@ type Row struct {
 	Retried  bool
 }
 
-// Right tells whether what was seen is what the intent says: where somebody
+// Right reports whether what was seen is what the intent says: where somebody
 // was to answer, the one that was asked did.
 func (r Row) Right() bool {
 	if r.Seen.Err != nil || r.Seen.Verdict != r.Expected {

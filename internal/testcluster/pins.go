@@ -22,7 +22,7 @@ func (h *Host) PinDir() string {
 	return filepath.Join(bpfDir(h.lab.st.Config.Dir), h.Name)
 }
 
-// probe tells whether the kernel can run hosts on ebpf.
+// probe reports whether the kernel can run hosts on ebpf.
 func probe() error { return ebpf.Probe() }
 
 func mountBPF(dir string) error {

@@ -131,7 +131,7 @@ func startTime(pid int) (uint64, error) {
 	return strconv.ParseUint(f[19], 10, 64)
 }
 
-// Alive tells whether the process still runs.
+// Alive reports whether the process still runs.
 func (p *Process) Alive() bool {
 	if p == nil || p.PID == 0 {
 		return false

@@ -202,7 +202,7 @@ func self() *Process {
 	return p
 }
 
-// ownerAlive tells whether the process that built a lab, another than this,
+// ownerAlive reports whether the process that built a lab, another than this,
 // still runs.
 func (st state) ownerAlive() bool { return st.Owner.Alive() && st.Owner.PID != os.Getpid() }
 

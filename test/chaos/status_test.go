@@ -86,7 +86,7 @@ func wrongs(out string) string {
 	return strings.TrimSpace(out)
 }
 
-// notices tells whether a status says that all is well, and names what a mistake left as a
+// notices reports whether a status says that all is well, and names what a mistake left as a
 // warning or notice.
 func (w *world) notices(out string, err error, s step) error {
 	if err != nil {
@@ -109,7 +109,7 @@ func (w *world) notices(out string, err error, s step) error {
 	return fmt.Errorf("no warning or notice says %q", words)
 }
 
-// names tells whether a status names what a mistake left, and nothing else.
+// names reports whether a status names what a mistake left, and nothing else.
 func (w *world) names(out string, err error, s step) error {
 	if s.mistake.noticed != nil {
 		return w.notices(out, err, s)

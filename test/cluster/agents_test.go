@@ -208,7 +208,7 @@ func hostFaults(nodes []*node) []fault {
 	}
 }
 
-// settled tells whether the cluster's endpoints of a host are those of its
+// settled reports whether the cluster's endpoints of a host are those of its
 // containers, with the addresses that these were told.
 func (h *node) settled(ctx context.Context) error {
 	h.work.Lock()

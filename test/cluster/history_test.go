@@ -46,7 +46,7 @@ type register struct {
 	revision int64
 }
 
-// is tells whether a value that was answered is the register's.
+// is reports whether a value that was answered is the register's.
 func (r register) is(told int) bool {
 	return told != 0 && (r.value == told || r.value == anyValue)
 }

@@ -179,7 +179,7 @@ func (l *ledger) verdict() (wrong []string, given int) {
 	return l.wrong[:min(len(l.wrong), 10)], l.given
 }
 
-// reached tells whether all commits until a revision are in.
+// reached reports whether all commits until a revision are in.
 func (l *ledger) reached(rev store.Revision) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

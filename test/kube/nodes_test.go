@@ -101,7 +101,7 @@ func (n *onNodes) runs(namespace, name string) string {
 	return p.Status.PodIP
 }
 
-// reaches tells whether a pod's connection to TCP port 80 of an address begins within a second.
+// reaches reports whether a pod's connection to TCP port 80 of an address begins within a second.
 func (n *onNodes) reaches(namespace, name, to string) bool {
 	n.t.Helper()
 	return n.reachesWithin("1s", namespace, name, to)

@@ -36,7 +36,7 @@ func readReport(file string) (r report, err error) {
 	return r, err
 }
 
-// has tells whether a row passed with a code.
+// has reports whether a row passed with a code.
 func (r report) has(id, code string) bool {
 	return code != "" && slices.ContainsFunc(r.Rows, func(s result) bool { return s.ID == id && s.Code == code })
 }

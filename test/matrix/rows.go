@@ -136,7 +136,7 @@ var cannot = []struct{ values, reason string }{
 	{"environment=slash32 driver=mixed", "likewise"},
 }
 
-// has tells whether a row has all of the values, "runtime=cni driver=ovs"; a value that is
+// has reports whether a row has all of the values, "runtime=cni driver=ovs"; a value that is
 // not chosen yet is "".
 func (r Row) has(values string) bool {
 	mine := map[string]bool{}

@@ -62,7 +62,7 @@ type runtime interface {
 	relabel(ctx context.Context, w *workload, labels map[string]string) error
 	// restart ends a host's netplugin as a crash does, and starts it.
 	restart(ctx context.Context, h *testcluster.Host) error
-	// publishes tells whether a port of the host can be asked for, named whether others
+	// publishes reports whether a port of the host can be asked for, named whether others
 	// find workloads by their names.
 	publishes() bool
 	named() bool

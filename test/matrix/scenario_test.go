@@ -44,7 +44,7 @@ type bed struct {
 	work   map[string]*workload
 }
 
-// closed tells whether servers have a policy.
+// closed reports whether servers have a policy.
 func (b *bed) closed() bool { return b.row[dimPolicy] != NoPolicy }
 
 func (b *bed) netctl(ctx context.Context, args ...string) error {

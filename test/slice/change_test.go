@@ -116,7 +116,7 @@ func leftOf(ctx context.Context, h *testcluster.Host, to string) error {
 	return err
 }
 
-// offloads tells whether any container of a host has checksum offload on.
+// offloads reports whether any container of a host has checksum offload on.
 func offloads(t *testing.T, c *cluster, h *testcluster.Host) bool {
 	t.Helper()
 	on := false

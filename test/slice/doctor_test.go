@@ -47,7 +47,7 @@ func (c *cluster) diagnose(flags ...string) (d api.Diagnosis, err error) {
 	return d, json.NewDecoder(strings.NewReader(out[begin:])).Decode(&d)
 }
 
-// ofMachine tells whether a finding is about what this machine has little of.
+// ofMachine reports whether a finding is about what this machine has little of.
 func ofMachine(f api.Finding) bool {
 	return f.Check == api.CheckDisks && !strings.Contains(f.Text, smallDisk)
 }

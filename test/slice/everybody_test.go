@@ -173,7 +173,7 @@ func (c *cluster) further(mode model.FwdMode) (qs []testcluster.Question) {
 	return qs
 }
 
-// byProvider tells whether an answer of a service is one of its providers'.
+// byProvider reports whether an answer of a service is one of its providers'.
 func (c *cluster) byProvider(r testcluster.Row) bool {
 	return r.To != "" || r.Expected != testcluster.OK || slices.ContainsFunc(reachServices, func(s reachService) bool {
 		of := c.vip(s)

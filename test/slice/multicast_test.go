@@ -105,7 +105,7 @@ func (h *hearer) join(group netip.Addr, join bool) {
 	}
 }
 
-// came tells whether something came to its interface: what says is in a packet.
+// came reports whether something came to its interface: what says is in a packet.
 func (h *hearer) came(says []byte) bool {
 	b := make([]byte, 2048)
 	found := false

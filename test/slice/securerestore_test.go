@@ -165,7 +165,7 @@ func (p *person) scrapes(ctx context.Context) error {
 	return nil
 }
 
-// hasAll tells whether the store has the endpoints of all containers.
+// hasAll reports whether the store has the endpoints of all containers.
 func (p *person) hasAll(ctx context.Context) error {
 	out, err := p.runs(ctx, "", "endpoint", "ls", "-q")
 	if n := len(strings.Fields(out)); err != nil || n != len(p.Containers()) {

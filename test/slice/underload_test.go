@@ -62,7 +62,7 @@ func (u *underLoad) rounds(fine func(round int) bool) {
 	u.t.Error("each of three rounds lost more than without what happened")
 }
 
-// noMore tells whether no more segments were sent again with what happened than
+// noMore reports whether no more segments were sent again with what happened than
 // without, but for what four streams send within 0.1 ms, or paced within 4 ms.
 func noMore(with, without uint32) bool { return with <= 2*without+20 }
 

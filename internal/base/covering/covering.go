@@ -141,7 +141,7 @@ func (c *chooser) gain(row []int, d int) (n int) {
 	return n
 }
 
-// completes tells whether a row can be, whatever is open being chosen well.
+// completes reports whether a row can be, whatever is open being chosen well.
 func (c *chooser) completes(row []int) bool {
 	if !c.possible(row) {
 		return false

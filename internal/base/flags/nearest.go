@@ -20,7 +20,7 @@ func Nearest(typed string, candidates []string) string {
 	return best
 }
 
-// abbreviates tells whether short is the first letter of long and a later one: gw of
+// abbreviates reports whether short is the first letter of long and a later one: gw of
 // gateway.
 func abbreviates(short, long string) bool {
 	return len(long) > 2 && long[0] == short[0] && strings.IndexByte(long[1:], short[1]) >= 0

@@ -82,7 +82,7 @@ func (r *Redactor) Redact(text []byte) []byte {
 	})
 }
 
-// isPlain tells whether a value says nothing: empty, a truth value, or null.
+// isPlain reports whether a value says nothing: empty, a truth value, or null.
 func isPlain(value []byte) bool {
 	switch strings.Trim(string(value), `\"'`) {
 	case "", "true", "false", "null", "none", redacted, "(left":

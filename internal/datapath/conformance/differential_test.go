@@ -364,7 +364,7 @@ func (w *fuzzWorld) packet() oPacket {
 	}
 }
 
-// routed tells whether a packet goes by the router: to another network that is joined.
+// routed reports whether a packet goes by the router: to another network that is joined.
 func (w *fuzzWorld) routed(p oPacket) bool {
 	from, to := p.from.Key.Network, p.to.Key.Network
 	return p.from.Host != "" && from != to && w.o.space(from) == w.o.space(to)

@@ -59,7 +59,7 @@ func (s *externalBackends) mixed() {
 	}
 }
 
-// faces: a service as kubernetes.default is: one address, and a port that leads to a
+// externalFrontend: a service as kubernetes.default is: one address, and a port that leads to a
 // machine's.
 func (s *externalBackends) externalFrontend() {
 	if !s.services.drv.Capabilities().Frontends {
@@ -340,7 +340,7 @@ func (s *externalBackends) owner() {
 	}
 }
 
-// ends: what becomes of connections when their backend, or the service, changes.
+// connectionEnd: what becomes of connections when their backend, or the service, changes.
 func (s *externalBackends) connectionEnd() {
 	s.everywhere(func(what string, to backendPlace, v6 bool, proto model.Protocol) {
 		only := s.with(s.services.shop(), to)

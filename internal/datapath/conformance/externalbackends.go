@@ -102,7 +102,7 @@ func (s *externalBackends) families() []bool {
 	return []bool{false}
 }
 
-// isNative tells whether the client has no private address.
+// isNative reports whether the client has no private address.
 func (s *externalBackends) isNative() bool {
 	n, _ := s.services.w.Desired["h1"].Networks.Get(s.services.top.Network(s.services.key).ID)
 	return n.Routed

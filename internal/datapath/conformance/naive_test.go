@@ -72,7 +72,7 @@ func (o *naive) conn(p oPacket) conn {
 
 func (c conn) turned() conn { return conn{c.net, c.b, c.a, c.proto, c.dpt, c.sport} }
 
-// delivered tells whether a packet arrives, and remembers its connection on
+// delivered reports whether a packet arrives, and remembers its connection on
 // every host that let it through.
 func (o *naive) delivered(p oPacket) bool {
 	n, ok := o.networks[p.from.Key.Network]
@@ -101,7 +101,7 @@ func (o *naive) delivered(p oPacket) bool {
 	return true
 }
 
-// elsewhere tells whether the address of somebody outside is of another network
+// elsewhere reports whether the address of somebody outside is of another network
 // that is joined to the one on which it is used.
 func (o *naive) elsewhere(p party) bool {
 	holds := func(n model.Network) bool { return n.Subnet.Contains(p.addr) || n.Subnet6.Contains(p.addr) }
@@ -113,7 +113,7 @@ func (o *naive) elsewhere(p party) bool {
 	return false
 }
 
-// taken tells whether an endpoint of the tenant has an address.
+// taken reports whether an endpoint of the tenant has an address.
 func (o *naive) taken(p party) bool {
 	for _, e := range o.parties() {
 		if _, known := o.networks[e.Key.Network]; known && e.Host != "" && e.addr == p.addr && e.Key.Network.Tenant == p.Key.Network.Tenant {
@@ -207,7 +207,7 @@ func (o *naive) applying(e party) (list []model.Policy, open bool) {
 	return list, open
 }
 
-// unsure tells whether the labels of an identity's namespace are not known.
+// unsure reports whether the labels of an identity's namespace are not known.
 func (o *naive) unsure(r model.IdentityRecord) bool {
 	_, known := o.namespaces[r.Namespace]
 	return r.Namespace != "" && !known
@@ -217,7 +217,7 @@ func asks(s model.Selector) bool {
 	return len(s.MatchLabels) > 0 || len(s.MatchExpressions) > 0 || len(s.Namespaces) > 0
 }
 
-// asked tells whether any policy or rule of a tenant asks for labels.
+// asked reports whether any policy or rule of a tenant asks for labels.
 func (o *naive) asked(t model.TenantName) bool {
 	for k, p := range o.policies {
 		if k.Tenant == t && asks(p.Applies) {
@@ -234,7 +234,7 @@ func (o *naive) asked(t model.TenantName) bool {
 	return false
 }
 
-// selected tells whether all that a selector asks for holds.
+// selected reports whether all that a selector asks for holds.
 func (o *naive) selected(s model.Selector, r model.IdentityRecord) bool {
 	if asks(s) && o.unsure(r) {
 		return false

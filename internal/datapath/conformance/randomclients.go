@@ -55,7 +55,7 @@ func (x *randomServices) packet() bool {
 		return x.sendLaterPacket(c)
 	case 4:
 		c.ended = c.ended || x.plain && c.known // tracking may keep to its numbers
-		return x.sendClientPacket(c, c.request, "asks anew")
+		return x.sendClientPacket(c, c.request, "asks again")
 	case 5, 6, 7, 8:
 		return x.sendReply(c)
 	case 9:
@@ -418,7 +418,7 @@ func (x *randomServices) judge(what string, c *serviceConn, p reference.Packet, 
 	}
 }
 
-// acceptsNew tells whether a backend takes new connections of a client inside.
+// acceptsNew reports whether a backend takes new connections of a client inside.
 func (x *randomServices) acceptsNew(s *desired.Service, k model.EndpointKey, p reference.Packet) bool {
 	b, ok := s.Backends.Get(k)
 	return ok && s.Pools().Of(p.Src.Is6(), s.InternalPolicy).Has(b)

@@ -115,7 +115,7 @@ func newRandomServices(t *testing.T, b *bench, top Topology, w *World) *randomSe
 	}
 }
 
-// servesSCTP tells whether the driver takes ports of SCTP.
+// servesSCTP reports whether the driver takes ports of SCTP.
 func (b *bench) servesSCTP(t testing.TB, w *World) bool {
 	t.Helper()
 	pic := w.Desired["h1"]
@@ -332,7 +332,7 @@ func (x *randomServices) change() {
 		x.note("%s closed: %v", s.of.Key, !s.closed)
 		s.closed = !s.closed
 	case 5:
-		x.note("%s made anew", s.of.Key) // it is gone for a moment
+		x.note("%s made again", s.of.Key) // it is gone for a moment
 		s.closed = true
 		x.applied()
 		s.closed = false

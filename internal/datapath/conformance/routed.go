@@ -89,7 +89,7 @@ func ofTenant(top Topology, tenant model.TenantName, id model.EndpointID) model.
 	return model.Endpoint{}
 }
 
-// bothHave tells whether two endpoints have addresses of a family.
+// bothHave reports whether two endpoints have addresses of a family.
 func bothHave(a, b model.Endpoint, v6 bool) bool {
 	if v6 {
 		return a.IPv6.IsValid() && b.IPv6.IsValid()

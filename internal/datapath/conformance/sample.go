@@ -19,7 +19,7 @@ var (
 	full = flag.Bool("full", false, "everything, not samples")
 )
 
-// Full tells whether everything is to be tried, and not samples.
+// Full reports whether everything is to be tried, and not samples.
 func Full() bool { return *full }
 
 // seedEnv holds a seed for all packages of a run, of which not all have the flag -seed.
@@ -88,7 +88,7 @@ func Sample(cases []Case, seed uint64) (out []Case) {
 // with one.
 const parts = 4
 
-// tries tells whether the n-th case is tried with the i-th packet of its exchanges, which
+// tries reports whether the n-th case is tried with the i-th packet of its exchanges, which
 // are a request and its answer each: of a slow harness with a fifth of them, always the
 // same; else with one part, another in the next case, or with -full with all.
 func (h Harness) tries(n, i int) bool {
@@ -119,7 +119,7 @@ func RunAttached(t *testing.T, n, ways int, start func(t *testing.T) Harness) {
 	}
 }
 
-// turn tells whether a seed has the n-th of several ways run test i.
+// turn reports whether a seed has the n-th of several ways run test i.
 func turn(seed uint64, i, n, ways int, programs bool) bool {
 	every := ways
 	if programs {

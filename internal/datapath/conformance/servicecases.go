@@ -180,10 +180,10 @@ func (s *serviceCases) connectionEnd() {
 					s.services.reached(what+": is another one's", laterPacket(p), other[id])
 				}
 				if p.TCPFlags == reference.FlagSYN {
-					s.services.reached(what+": asks anew by the same port", p, other[id])
-					s.services.answered(what+": asks anew by the same port", client, p, s.services.replyOf(p, s.services.at(other[id])))
-					s.services.reached(what+": goes on where it asked anew", laterPacket(p), other[id])
-					s.services.answered(what+": goes on where it asked anew", client, p, s.services.replyOf(laterPacket(p), s.services.at(other[id])))
+					s.services.reached(what+": asks again by the same port", p, other[id])
+					s.services.answered(what+": asks again by the same port", client, p, s.services.replyOf(p, s.services.at(other[id])))
+					s.services.reached(what+": goes on where it asked again", laterPacket(p), other[id])
+					s.services.answered(what+": goes on where it asked again", client, p, s.services.replyOf(laterPacket(p), s.services.at(other[id])))
 				}
 				if x.name == "unhealthy" && !goesOn { // and back, by its own port
 					s.services.applyServices(s.services.inState(both, other[id], desired.BackendUnhealthy))

@@ -87,7 +87,7 @@ func (s *services) counted(client model.Endpoint, of driver.ServiceOf) driver.Se
 	return sum
 }
 
-// eventually tells whether something holds, at once or within some seconds: a data plane may
+// eventually reports whether something holds, at once or within some seconds: a data plane may
 // tell its counters with a delay.
 func (s *services) eventually(holds func() bool) bool {
 	tick := time.NewTicker(countsSettle / 50)

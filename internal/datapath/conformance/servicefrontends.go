@@ -339,7 +339,7 @@ func (s *frontends) policies() {
 	}
 }
 
-// ends: what becomes of connections when their face changes.
+// connectionEnd: what becomes of connections when their face changes.
 func (s *frontends) connectionEnd() {
 	client := s.services.at("web1")
 	for _, at := range [][]netip.Addr{both(1), nodes} {

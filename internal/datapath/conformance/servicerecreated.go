@@ -26,8 +26,8 @@ func (s *serviceCases) recreated() {
 			s.services.applyServices(s.services.shop("db1", "db2"))
 			others := 0
 			for _, p := range asked {
-				e := s.services.reached(what+": the service is made anew", laterPacket(p), "db1", "db2")
-				s.services.answered(what+": the service is made anew", client, p, s.services.replyOf(laterPacket(p), e))
+				e := s.services.reached(what+": the service is made again", laterPacket(p), "db1", "db2")
+				s.services.answered(what+": the service is made again", client, p, s.services.replyOf(laterPacket(p), e))
 				if e.Key.ID == "db2" {
 					others++
 				}

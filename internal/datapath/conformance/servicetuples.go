@@ -101,10 +101,10 @@ func (s *serviceCases) closed() {
 
 				p, _ := s.services.closes(what, client, backend, v6, x.by, x.flag)
 				v := s.services.Send(s.t, p)
-				s.services.receiverOf(what+": asks the service anew by the same port", v)
+				s.services.receiverOf(what+": asks the service again by the same port", v)
 				back := s.services.replyOf(p, backend)
 				back.DstPort = v.Sent.SrcPort // it may have got another one
-				s.services.answered(what+": asked anew", client, p, back)
+				s.services.answered(what+": asked again", client, p, back)
 				s.services.sport += 10
 			}
 		}

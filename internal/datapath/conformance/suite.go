@@ -29,7 +29,7 @@ type Harness struct {
 	RemoveInterface func(t testing.TB, name string)
 	DownInterface   func(t testing.TB, name string, down bool)
 	RenameInterface func(t testing.TB, from, to string)
-	// HasInterface tells whether the host has an interface; nil = the data plane is
+	// HasInterface reports whether the host has an interface; nil = the data plane is
 	// not on this machine, and makes none.
 	HasInterface func(t testing.TB, name string) bool
 	// Unmanaged makes objects that are not ours in the data plane and returns a

@@ -199,7 +199,7 @@ func Failed(r driver.Report) error {
 	return nil
 }
 
-// Reach tells whether a probe succeeds, and what happened on its way.
+// Reach reports whether a probe succeeds, and what happened on its way.
 func (w *World) Reach(p Probe) (bool, []reference.Hop) {
 	w.srcPort++
 	return w.Fabric.Reach(reference.Probe{

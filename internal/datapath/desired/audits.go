@@ -50,7 +50,7 @@ func NewAudits(old, now Map[PolicySetID, *PolicySet]) (out []Audit) {
 	return out
 }
 
-// auditChanged tells whether an audited set changed otherwise than the set that
+// auditChanged reports whether an audited set changed otherwise than the set that
 // it is beside.
 func auditChanged(oldBase, base, old, now *PolicySet) bool {
 	for _, dir := range []model.Direction{model.In, model.Out} {

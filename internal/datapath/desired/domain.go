@@ -23,7 +23,7 @@ func (n *Network) Domain() Domain {
 	return Domain(n.ID)
 }
 
-// Contains tells whether an address is of the network's subnets.
+// Contains reports whether an address is of the network's subnets.
 func (n *Network) Contains(a netip.Addr) bool {
 	return a.Is4() && n.Subnet.IsValid() && n.Subnet.Contains(a) || a.Is6() && n.Subnet6.IsValid() && n.Subnet6.Contains(a)
 }
@@ -53,7 +53,7 @@ func (n *Network) Router6() netip.Addr {
 	return RouterMAC.LinkLocal()
 }
 
-// physical tells whether a gateway is a machine of the physical network.
+// physical reports whether a gateway is a machine of the physical network.
 func (n *Network) physical(gateway netip.Addr) bool {
 	return n.Encap == model.EncapVLAN && n.Joined == 0 && gateway.IsValid()
 }

@@ -36,7 +36,7 @@ func (f Frontend) Equal(o Frontend) bool {
 		f.InternalPolicy == o.InternalPolicy && f.ExternalPolicy == o.ExternalPolicy && slices.Equal(f.Sources, o.Sources)
 }
 
-// Takes tells whether a client may ask at the face.
+// Takes reports whether a client may ask at the face.
 func (f Frontend) Takes(client netip.Addr) bool {
 	return len(f.Sources) == 0 || slices.ContainsFunc(f.Sources, func(p netip.Prefix) bool { return p.Contains(client) })
 }
@@ -49,7 +49,7 @@ func AnyNode(a netip.Addr) netip.Addr {
 	return netip.IPv4Unspecified()
 }
 
-// IsNode tells whether an address is one of NodeAddrs.
+// IsNode reports whether an address is one of NodeAddrs.
 func (h Host) IsNode(a netip.Addr) bool {
 	_, is := h.NodeAddrs.Get(a)
 	return is
@@ -68,7 +68,7 @@ func WholeKey(k model.ServiceKey) model.ServiceKey {
 	return k
 }
 
-// Before tells whether a face of the service a has a port of an address before one of b.
+// Before reports whether a face of the service a has a port of an address before one of b.
 func (f Frontend) Before(a model.ServiceKey, o Frontend, b model.ServiceKey) bool {
 	if f.Addr.IsUnspecified() != o.Addr.IsUnspecified() {
 		return o.Addr.IsUnspecified()

@@ -46,7 +46,7 @@ func identityIndex(id model.Identity) (table, leaf, word int, bit uint64) {
 // Len returns the number of identities.
 func (s Identities) Len() int { return s.n }
 
-// Has tells whether an identity is in the set.
+// Has reports whether an identity is in the set.
 func (s Identities) Has(id model.Identity) bool {
 	if s.root == nil || id > model.IdentityLast {
 		return false

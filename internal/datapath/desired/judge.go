@@ -79,7 +79,7 @@ func (t Tier) first(p Peer, proto model.Protocol, port uint16) (first *Rule) {
 	return first
 }
 
-// Matches tells whether a rule is for a connection.
+// Matches reports whether a rule is for a connection.
 func (r *Rule) Matches(p Peer, proto model.Protocol, port uint16) bool {
 	if len(r.Ports) > 0 && !slices.ContainsFunc(r.Ports, func(m model.PortMatch) bool { return m.Matches(proto, port) }) {
 		return false

@@ -77,7 +77,7 @@ func (p Pools) Of(v6 bool, among TrafficPolicy) Pool {
 	return out
 }
 
-// HasBackends tells whether the service has somebody to choose, wherever.
+// HasBackends reports whether the service has somebody to choose, wherever.
 func (p Pools) HasBackends(v6 bool) bool {
 	f := p[0]
 	if v6 {
@@ -86,7 +86,7 @@ func (p Pools) HasBackends(v6 bool) bool {
 	return f.all.active || f.all.leaving
 }
 
-// Has tells whether a backend is chosen among.
+// Has reports whether a backend is chosen among.
 func (p Pool) Has(b *Backend) bool {
 	return b.State == p.state && b.Addr(p.v6).IsValid() && (b.Local || !p.local) && b.Near >= p.near
 }

@@ -85,13 +85,13 @@ func (p *HostNAT) Private6(a netip.Addr) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// Contains tells whether an address may be an endpoint's private one: of the
+// Contains reports whether an address may be an endpoint's private one: of the
 // subnet, and neither its first, its last, nor the host's.
 func (p *HostNAT) Contains(a netip.Addr) bool {
 	return p != nil && p.Subnet.Contains(a) && a != p.Subnet.Addr() && a.Less(p.Addr)
 }
 
-// Takes tells whether the router takes a packet from an endpoint of a network to an
+// Takes reports whether the router takes a packet from an endpoint of a network to an
 // address: a unicast one outside of the network, but for endpoints' private
 // addresses and Nowhere.
 func (p *HostNAT) Takes(n *Network, to netip.Addr) bool {
@@ -118,7 +118,7 @@ func (p *HostNAT) IsTunnel(proto model.Protocol, port uint16) bool {
 	return proto == model.ProtoUDP && port == p.TunnelPort && port != 0
 }
 
-// Diverts tells whether the host takes a packet that a container sends to a VLAN
+// Diverts reports whether the host takes a packet that a container sends to a VLAN
 // network's physical router: one to the host's own private address, or one to any
 // name server (UDP and TCP port 53), which the host's name server answers.
 func (p *HostNAT) Diverts(n *Network, to netip.Addr, proto model.Protocol, port uint16) bool {

@@ -136,7 +136,7 @@ func (b *Backend) Addr(v6 bool) netip.Addr {
 	return b.IPv4
 }
 
-// External tells whether the backend is no endpoint: a machine of the cluster, or anybody
+// External reports whether the backend is no endpoint: a machine of the cluster, or anybody
 // outside. It is made true if the driver's Capabilities().ForeignBackends says so.
 func (b *Backend) External() bool { return b.Network == 0 }
 

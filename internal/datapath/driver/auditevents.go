@@ -81,7 +81,7 @@ const monitorShare = time.Second / 4
 // does.
 type MonitorBudget struct{ spent time.Duration }
 
-// HasTime tells whether there is time in this second.
+// HasTime reports whether there is time in this second.
 func (a *MonitorBudget) HasTime() bool { return a == nil || a.spent < monitorShare }
 
 // AddSince counts the time since began.

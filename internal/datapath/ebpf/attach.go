@@ -60,7 +60,7 @@ func (a *attacher) id(prog *ebpf.Program) (ebpf.ProgramID, error) {
 	return id, nil
 }
 
-// haveTCX tells whether the kernel has TCX links (6.6).
+// haveTCX reports whether the kernel has TCX links (6.6).
 func haveTCX(prog *ebpf.Program) bool {
 	l, err := link.AttachTCX(link.TCXOptions{Interface: 1, Program: prog, Attach: ebpf.AttachTCXIngress})
 	if err == nil { // the loopback has index 1 in every namespace
@@ -165,7 +165,7 @@ func (a *attacher) attachPort(ifname string, ifindex int, ingress bool, prog *eb
 	return done, err
 }
 
-// linked tells whether there is a link under the name of a pin, on that interface.
+// linked reports whether there is a link under the name of a pin, on that interface.
 func (a *attacher) linked(name string, ifindex int) bool {
 	l := a.links[name]
 	return l != nil && ifindexOf(l) == ifindex
@@ -280,7 +280,7 @@ func (a *attacher) filter(ifname string, ifindex int, ingress bool, prog *ebpf.P
 	return true, nil
 }
 
-// hasIngressQdisc tells whether the place of clsact is taken by its
+// hasIngressQdisc reports whether the place of clsact is taken by its
 // predecessor, which knows no egress.
 func hasIngressQdisc(ifindex int) bool {
 	all, err := netlink.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}})

@@ -48,7 +48,7 @@ func (c *connections) openCount() (int64, error) {
 	return int64(int32(spent.Open - given.Open)), nil
 }
 
-// isNearlyFull tells whether there is little room for open connections.
+// isNearlyFull reports whether there is little room for open connections.
 func (c *connections) isNearlyFull() bool {
 	n, err := c.openCount()
 	return err == nil && n >= int64(nearlyFullAt(uint32(c.open.most)))

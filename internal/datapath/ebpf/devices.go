@@ -84,7 +84,7 @@ func (d *devices) put(run *applyRun) error {
 	return d.settings.put(s)
 }
 
-// deviceRemains tells whether a device that was in use, and could not be made sure of,
+// deviceRemains reports whether a device that was in use, and could not be made sure of,
 // is still there: then it stays in use, with its program. What the kernel does
 // not tell is taken to be there.
 func (d *devices) deviceRemains(name string, index uint32) bool {
@@ -235,7 +235,7 @@ func portTaken(name string, udpPort uint16, err error) error {
 	return model.Errorf(model.ErrConflict, "interface %s: UDP port %d is in use by %s, which is not Contiv's; remove it, or give every netplugin of the cluster another --vxlan-port: %w", name, udpPort, holder, err)
 }
 
-// resized tells whether an interface's change concerns what fits the tunnel or
+// resized reports whether an interface's change concerns what fits the tunnel or
 // the uplink.
 func (d *devices) resized(index, mtu int, gone bool) bool {
 	if index == d.underlay.index && (gone || mtu != d.underlay.mtu) {

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// linkLocal tells whether an address is unique on its network only: what
+// linkLocal reports whether an address is unique on its network only: what
 // space_of of bpf/packet.h asks.
 func (a addr) linkLocal() bool { return a[0] == 0xfe && a[1]&0xc0 == 0x80 }
 

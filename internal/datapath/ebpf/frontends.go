@@ -126,7 +126,7 @@ func (r *serviceRun) sourcesOf(prefixes []netip.Prefix) (*sourceSet, error) {
 func (a addr) vip() netip.Addr { return netip.AddrFrom16(a).Unmap() }
 
 // forAll is where all nodes' number is found, for addresses that have one of their own;
-// ok tells whether a spot is theirs.
+// ok reports whether a spot is theirs.
 func (at hostKey) forAll() (k hostKey, ok bool) {
 	return hostKey{at.Domain | allNodes, at.IP}, at.IP.vip().IsUnspecified()
 }
@@ -181,7 +181,7 @@ func vipsOf(faces map[frontendKey]frontend) map[hostKey]bool {
 	return out
 }
 
-// checkFrontendRoom tells whether there is room for faces, before anything leads to them.
+// checkFrontendRoom reports whether there is room for faces, before anything leads to them.
 func (r *serviceRun) checkFrontendRoom(faces map[frontendKey]frontend) error {
 	var fronts []vipPortKey
 	var vips []hostKey
@@ -413,7 +413,7 @@ func (r *serviceRun) removeFrontends() error {
 	return nil
 }
 
-// lostFrontends tells whether translations by faces that a service had may be none of its
+// lostFrontends reports whether translations by faces that a service had may be none of its
 // any more.
 func lostFrontends(was, now map[frontendKey]frontend) bool {
 	for k, v := range was {

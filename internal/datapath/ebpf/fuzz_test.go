@@ -123,7 +123,7 @@ func (j *judged) acquaint(t testing.TB) {
 	}
 }
 
-// related tells whether a frame of a's may pass because of what acquaint made
+// related reports whether a frame of a's may pass because of what acquaint made
 // known: an answer, an end, or an error about an answer.
 func (j *judged) related(f []byte) bool {
 	if len(f) < 34 || [6]byte(f[6:12]) != j.a.MAC || [6]byte(f[:6]) != j.b.MAC {
@@ -192,7 +192,7 @@ func (j *judged) send(t testing.TB, f []byte) bool {
 	return passed
 }
 
-// waiting tells whether fragments wait for the first one of their datagram, which are
+// waiting reports whether fragments wait for the first one of their datagram, which are
 // no drops.
 func (j *judged) waiting(t testing.TB) (yes bool) {
 	t.Helper()
@@ -359,7 +359,7 @@ func (s sender) is(a netip.Addr, mac [6]byte) bool {
 	return a == s.ip4 || a == s.ip6 || a == model.MAC(mac).LinkLocal()
 }
 
-// mayPass tells whether a frame, that no connection is known for, may pass at
+// mayPass reports whether a frame, that no connection is known for, may pass at
 // all. It is generous: what it refuses is a leak if it passes.
 func mayPass(f []byte, from sender, to [6]byte) bool {
 	if len(f) < 14 {

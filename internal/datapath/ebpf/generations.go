@@ -62,7 +62,7 @@ func (t *generations) write() error {
 // movedAddresses are addresses that have another endpoint, with its number; 0 = none.
 type movedAddresses map[hostKey]uint32
 
-// between tells whether a connection's ends are not who they were.
+// between reports whether a connection's ends are not who they were.
 func (s movedAddresses) between(k connKey, c conn) bool {
 	other := func(ip addr, hand uint32) bool {
 		now, ok := s[hostKey{k.Domain, ip}]

@@ -94,7 +94,7 @@ func TestEndpointChangeRejudgesItsConnectionsOnly(t *testing.T) {
 	}
 	far := &desired.Remote{Network: 1, MAC: [6]byte{2, 5, 0, 0, 0, 77}, IPv4: netip.MustParseAddr("10.9.0.77"), Identity: 300, VTEP: vtep2}
 	port := uint16(10000)
-	// stays tells whether answers from b to a still take their short way: the
+	// stays reports whether answers from b to a still take their short way: the
 	// connection itself is gone, and b begins none.
 	stays := func(event func(pic desired.Host) desired.Host) bool {
 		t.Helper()

@@ -284,7 +284,7 @@ func (e *ruleEdit) change(at stageKey, old, now *desired.Rule) error {
 	return nil
 }
 
-// sameBut tells whether two rules differ in their identities at most, as far as
+// sameBut reports whether two rules differ in their identities at most, as far as
 // the map is concerned.
 func sameBut(a, b *desired.Rule) bool {
 	return rankOf(a) == rankOf(b) && a.AnyPeer == b.AnyPeer && !a.AnyPeer && slices.Equal(a.Ports, b.Ports) &&
@@ -378,7 +378,7 @@ func (e *ruleEdit) collectUnneeded() {
 	}
 }
 
-// isFullyNeeded tells whether an entry is all needed.
+// isFullyNeeded reports whether an entry is all needed.
 func (x *ruleIndex) isFullyNeeded(k ruleKey) bool {
 	v := x.t.of[k.Instance][k]
 	if k.PortBits != anyProtocol {

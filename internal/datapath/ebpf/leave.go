@@ -17,7 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// InUse tells whether a driver of that pin directory has been at work here
+// InUse reports whether a driver of that pin directory has been at work here
 // since the machine started.
 func InUse(pinDir string) bool {
 	if pinDir == "" {

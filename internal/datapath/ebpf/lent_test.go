@@ -81,7 +81,7 @@ func lend(t testing.TB, dir string, sizes map[string]uint32) (*objects, error) {
 	return use, nil
 }
 
-// isPinned tells whether what is pinned in a directory is these maps, all of them
+// isPinned reports whether what is pinned in a directory is these maps, all of them
 // and nothing else.
 func (l *loaded) isPinned(dir string, pins []os.DirEntry) bool {
 	own := l.by[0].pinned

@@ -216,7 +216,7 @@ func removeOthers(spec *ebpf.CollectionSpec, at string) error {
 	return nil
 }
 
-// CheckSizes tells whether sizes of maps, by name, may be asked for.
+// CheckSizes reports whether sizes of maps, by name, may be asked for.
 func CheckSizes(sizes map[string]uint32) error {
 	for name, n := range sizes {
 		if names := sizable(); !slices.Contains(names, name) {
@@ -291,7 +291,7 @@ func resize(spec *ebpf.CollectionSpec, s scale) error {
 // they were last looked through.
 const spareTranslations = 131072
 
-// perCPU tells whether an entry has a value for each processor.
+// perCPU reports whether an entry has a value for each processor.
 func perCPU(t ebpf.MapType) bool {
 	return t == ebpf.PerCPUArray || t == ebpf.PerCPUHash || t == ebpf.LRUCPUHash
 }

@@ -131,7 +131,7 @@ func (x *networks) writeLookups(n *desired.Network) error {
 	return x.putSubnets(n)
 }
 
-// tagIsOthers tells whether a network's tag is another one's, as when networks get the
+// tagIsOthers reports whether a network's tag is another one's, as when networks get the
 // numbers of another store.
 func (x *networks) tagIsOthers(n *desired.Network) bool {
 	s, ok := x.Tags.have[tagKey{toEncap(n.Encap), n.Tag}]

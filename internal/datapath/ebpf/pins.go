@@ -116,7 +116,7 @@ func (l *pinLock) lock(dir string) error {
 	return nil
 }
 
-// holds tells whether it is this directory that is locked, and not one that was
+// holds reports whether it is this directory that is locked, and not one that was
 // in its place.
 func (l *pinLock) holds(f *os.File) bool {
 	if l.dir == nil {

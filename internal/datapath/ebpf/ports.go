@@ -318,7 +318,7 @@ func newIndexer() (indexer, error) {
 
 func (x indexer) close() { _ = unix.Close(x.fd) } // nothing was written
 
-// isDown tells whether an interface is set down.
+// isDown reports whether an interface is set down.
 func (x indexer) isDown(name string) (bool, error) {
 	req, err := unix.NewIfreq(name)
 	if err == nil {

@@ -42,7 +42,7 @@ var requirements = []requirement{
 	{"a place to attach programs (clsact; Linux 6.6 and later have TCX besides)", "4.5", "sch_ingress and cls_bpf", haveAttachment},
 }
 
-// Probe tells whether this kernel can run the driver. The error, of kind
+// Probe reports whether this kernel can run the driver. The error, of kind
 // model.ErrInvalid and wrapping ebpf.ErrNotSupported, names what is missing and
 // the first kernel that has it. Devices are tried in a network namespace of
 // the probe's own, which loads the kernel's modules as the driver would.

@@ -99,7 +99,7 @@ func (t *ruleTable) full(n int) error {
 	return model.Errorf(model.ErrExhausted, "its rules need %d entries more of map rules, and %d of %d are taken: fewer peers and ports, or netplugin --ebpf-map-sizes rules=N", n, t.n, t.most)
 }
 
-// room tells whether n new entries fit.
+// room reports whether n new entries fit.
 func (t *ruleTable) room(n int) error {
 	if n > 0 && t.n+n > t.most {
 		return t.full(n)

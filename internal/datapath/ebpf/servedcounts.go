@@ -27,7 +27,7 @@ type servedCounter struct {
 	Begun   uint64
 }
 
-// isComplete tells whether all of a place is written: its id follows from the rest, as
+// isComplete reports whether all of a place is written: its id follows from the rest, as
 // counted_at has it.
 func (c serviceCounterKey) isComplete() bool {
 	id := desired.Mix(c.Seed ^ desired.Mix(c.Backend^desired.Mix(c.What)))
@@ -38,7 +38,7 @@ func (c serviceCounterKey) counterKeyOf(key model.ServiceKey, backend model.Endp
 	return driver.ServiceOf{Service: key, Port: uint16(c.What >> 16), Protocol: model.Protocol(uint8(c.What >> 8)), IPv6: c.What&1 != 0, Backend: backend}
 }
 
-// serviceCounterKey is where a connection is counted, but for the place.
+// counted is where a connection is counted, but for the place.
 func (t translation) counted() serviceCounterKey {
 	what := uint64(t.Front.HiPort)<<16 | uint64(t.Front.Proto)<<8
 	if !t.Backend.netip().Is4() {

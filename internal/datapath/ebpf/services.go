@@ -182,13 +182,13 @@ func hasFewerTargets(was, x *servedService, vips []hostKey, exposed bool) bool {
 	return slices.ContainsFunc(was.vips, func(a hostKey) bool { return !slices.Contains(vips, a) })
 }
 
-// hasPort tells whether connections by a port that led to one of the backends' go on.
+// hasPort reports whether connections by a port that led to one of the backends' go on.
 func (x *servedService) hasPort(port uint16, proto uint8, to uint16) bool {
 	v, ok := x.ports[vipPortKey{VIP: x.number, Port: port, Proto: proto}]
 	return ok && (v.Port == to || proto != uint8(model.ProtoUDP))
 }
 
-// has tells whether a translation that the service had is its still.
+// has reports whether a translation that the service had is its still.
 func (x *servedService) has(t translation, want *desired.Host) bool {
 	if t.Front.Pad == asClientOutside && !x.exposed {
 		return false

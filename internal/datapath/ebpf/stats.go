@@ -107,7 +107,7 @@ func (c *counters) drops() (map[string]uint64, error) {
 	return out, nil
 }
 
-// checkOpen tells whether ctx has ended or the driver is closed; d.mu is held.
+// checkOpen reports whether ctx has ended or the driver is closed; d.mu is held.
 func (d *Driver) checkOpen(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -125,7 +125,7 @@ func (t *table[K, V]) full() error {
 	return model.Errorf(model.ErrExhausted, "map %s of this host's data plane is full at %d entries; netplugin --ebpf-map-sizes %[1]s=N makes it bigger", t.name, t.m.MaxEntries())
 }
 
-// room tells whether keys can be put, before anything is written.
+// room reports whether keys can be put, before anything is written.
 func (t *table[K, V]) room(keys ...K) error {
 	n := len(t.have)
 	for _, k := range keys {

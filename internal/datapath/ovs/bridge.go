@@ -85,7 +85,7 @@ func (b *bridge) restoreBridge(ctx context.Context, db *database) error {
 	return err
 }
 
-// bridgeDiffers tells whether somebody has changed what has to be of the bridge.
+// bridgeDiffers reports whether somebody has changed what has to be of the bridge.
 func (b *bridge) bridgeDiffers(db *database) bool {
 	b.rowMu.Lock()
 	want := b.wantedBridge()

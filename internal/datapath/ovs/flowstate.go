@@ -47,7 +47,7 @@ func remoteOwner(k desired.RemoteKey) owner {
 	return owner{kind: pipeline.KindRemote, id: uint64(k.Network)<<48 | mac}
 }
 
-// sameSegment tells whether all flows but a network's own stay the same.
+// sameSegment reports whether all flows but a network's own stay the same.
 func sameSegment(a, b *desired.Network) bool {
 	return a != nil && b != nil && a.Encap == b.Encap && a.Tag == b.Tag && a.Joined == b.Joined && a.Routed == b.Routed && a.Subnet == b.Subnet && a.Subnet6 == b.Subnet6
 }

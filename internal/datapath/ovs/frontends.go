@@ -263,12 +263,12 @@ func (ch *servicesChange) moveNodes(all bool) {
 	}
 }
 
-// free tells whether an address is neither an endpoint's nor altogether a service's.
+// free reports whether an address is neither an endpoint's nor altogether a service's.
 func (s *services) free(at domainAddress) bool {
 	return s.users[at].n == 0 && len(s.vipOwners[at]) == 0
 }
 
-// hasFrontends tells whether a spot, which is not the nodes', has its address in a picture.
+// hasFrontends reports whether a spot, which is not the nodes', has its address in a picture.
 func (s *services) hasFrontends(h desired.Host, at domainAddress) bool {
 	_, node := h.NodeAddrs.Get(at.addr)
 	x := s.frontends.vips[at]
@@ -470,7 +470,7 @@ func (s *services) serviceAt(h desired.Host, where domainAddress, proto model.Pr
 	return x, face.Backend
 }
 
-// frontendsChanged tells whether translations by faces may end when a service changes.
+// frontendsChanged reports whether translations by faces may end when a service changes.
 func frontendsChanged(was, now *desired.Service) (ends, udp bool) {
 	for _, f := range was.Frontends {
 		i, ok := slices.BinarySearchFunc(now.Frontends, f, desired.CompareFrontends)

@@ -65,7 +65,7 @@ func routerError(n *desired.Network, r pipeline.Refusal, mtu uint16, f []byte) [
 	return icmpErrorFrom(dst, src, model.MAC(f[6:12]), what, mtu, b[:min(len(b), size)])
 }
 
-// isError tells whether ICMP is an error, or may be one (RFC 4443 section 2.1).
+// isError reports whether ICMP is an error, or may be one (RFC 4443 section 2.1).
 func isError(proto model.Protocol, b []byte) bool {
 	switch proto {
 	case model.ProtoICMP:
@@ -77,7 +77,7 @@ func isError(proto model.Protocol, b []byte) bool {
 	}
 }
 
-// isUnicast tells whether an address can be a single machine's (RFC 1122 section
+// isUnicast reports whether an address can be a single machine's (RFC 1122 section
 // 3.2.2, RFC 4443 section 2.4).
 func isUnicast(a netip.Addr) bool {
 	if a.Is4() && (a.As4()[0] == 0 || a.As4()[0] >= 240) {

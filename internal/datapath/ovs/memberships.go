@@ -71,7 +71,7 @@ func (d *Driver) Send(port string, frame []byte) error {
 	return model.Errorf(model.ErrNotFound, "open vswitch: there is no port %s", port)
 }
 
-// ofMember tells whether a frame is a report or a leave of IGMP. All else that IGMP has
+// ofMember reports whether a frame is a report or a leave of IGMP. All else that IGMP has
 // (questions, who is a router) is routers', which no endpoint is: switches of the physical
 // network send to who says so all that is sent to any group.
 func ofMember(f []byte) bool {

@@ -94,7 +94,7 @@ func (o *ownMark) ensureFilter(want desired.Host) []driver.Problem {
 		"tell what this host's own sockets send by %s from what it forwards (policies are asked about both, kubelet's probes too): %w", want.HostNAT.Interface, err)}}
 }
 
-// isOurFilter tells whether a filter is of our name where ours stands. Its program may be
+// isOurFilter reports whether a filter is of our name where ours stands. Its program may be
 // another one: an earlier version's, or a stranger's.
 func isOurFilter(f netlink.Filter) bool {
 	b, ok := f.(*netlink.BpfFilter)

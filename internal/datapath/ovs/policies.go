@@ -52,7 +52,7 @@ func newPolicies(l *ledger) *policies {
 	}
 }
 
-// wanted tells whether a set is to be there in a form.
+// wanted reports whether a set is to be there in a form.
 func (p *policies) wanted(f setForm) bool {
 	if f.audit {
 		return p.audited[f.set] > 0
@@ -295,7 +295,7 @@ func (p *policies) rules(c pipeline.Config, audit bool, old, now *desired.Policy
 	}
 }
 
-// onlyPeersDiffer tells whether two versions of a rule have the same flows but
+// onlyPeersDiffer reports whether two versions of a rule have the same flows but
 // for those of identities.
 func onlyPeersDiffer(a, b *desired.Rule) bool {
 	other := *a

@@ -239,7 +239,7 @@ func (s *ports) removePorts(ctx context.Context, want desired.Host) (int, error)
 	})
 }
 
-// ours tells whether a wanted port is there and carries our mark.
+// ours reports whether a wanted port is there and carries our mark.
 func (s *ports) ours(h portState) bool {
 	return h.port != nil && h.bridge == s.cfg.Bridge && h.port.ExternalIDs[markKey] != ""
 }
@@ -311,7 +311,7 @@ func (s *ports) inputs(want desired.Host) (pipeline.Config, map[string]uint32) {
 	return s.config(want), numbers
 }
 
-// portsMoved tells whether flows were made for other numbers than the switch
+// portsMoved reports whether flows were made for other numbers than the switch
 // uses now.
 func (s *ports) portsMoved(want *desired.Host) bool {
 	if s.conns.db == nil {
@@ -335,7 +335,7 @@ func (s *ports) portsMoved(want *desired.Host) bool {
 	return known != len(s.flows.pic.numbers)
 }
 
-// devicesMoved tells whether, since the last report, interfaces of wanted ports have
+// devicesMoved reports whether, since the last report, interfaces of wanted ports have
 // come, gone, or been set up or down, or the underlay's last link has gone or come
 // back. The switch keeps the number of a port whose interface is gone.
 func (s *ports) devicesMoved(want *desired.Host) bool {

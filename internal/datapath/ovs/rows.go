@@ -199,7 +199,7 @@ func (p portState) failure() string {
 	return *p.iface.Error
 }
 
-// interfaceMissing tells whether the kernel does not have, or no more, the interface of a port.
+// interfaceMissing reports whether the kernel does not have, or no more, the interface of a port.
 func (p portState) interfaceMissing() bool {
 	return strings.Contains(p.failure(), noSuchDevice) || p.iface != nil && p.iface.IfIndex != nil && *p.iface.IfIndex == 0
 }

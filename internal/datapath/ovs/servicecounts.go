@@ -32,7 +32,7 @@ func newCounters() *counterBudget {
 	return &counterBudget{most: maxCounters, has: map[model.ServiceKey]int{}, without: map[model.ServiceKey]int{}}
 }
 
-// take tells whether a service that needs so many flows may have them.
+// take reports whether a service that needs so many flows may have them.
 func (c *counterBudget) take(k model.ServiceKey, need int) bool {
 	c.release(k)
 	if c.taken+need > c.most {

@@ -84,7 +84,7 @@ func (t *flows) endTranslations(ctx context.Context) error {
 	return nil
 }
 
-// invalidatesTranslations tells whether translations may end when a service changes.
+// invalidatesTranslations reports whether translations may end when a service changes.
 func invalidatesTranslations(was, now *desired.Service) bool {
 	if was.IPv4 != now.IPv4 || was.IPv6 != now.IPv6 || was.Exposed && !now.Exposed {
 		return true

@@ -22,7 +22,7 @@ func markedTunnel(tunnel newPort) newPort {
 	return out
 }
 
-// marksDSCP tells whether a port of a picture marks what it sends.
+// marksDSCP reports whether a port of a picture marks what it sends.
 func marksDSCP(want desired.Host) bool {
 	for _, r := range want.Bandwidth.All() {
 		if r.DSCP != 0 {
@@ -40,7 +40,7 @@ func markOf(r *desired.Rate) uint8 {
 	return r.DSCP
 }
 
-// optionsDiffer tells whether a port has not the options that it should; of others that
+// optionsDiffer reports whether a port has not the options that it should; of others that
 // it has nothing is said.
 func optionsDiffer(h portState, want newPort) bool {
 	if h.iface == nil {
@@ -54,7 +54,7 @@ func optionsDiffer(h portState, want newPort) bool {
 	return h.iface.Options[localIP] != want.options[localIP]
 }
 
-// tunnelMoved tells whether somebody has changed where the tunnel leads.
+// tunnelMoved reports whether somebody has changed where the tunnel leads.
 func (s *ports) tunnelMoved(host *desired.Host) bool {
 	if s.conns.db == nil {
 		return false

@@ -151,7 +151,7 @@ func (u *underlay) measureMTU() uint16 {
 	return uint16(min(max(under-over, 68), 65535-ethernetLen)) //nolint:gosec // within bounds
 }
 
-// isDisconnected tells whether the underlay's bridge has cables, and none of them a link;
+// isDisconnected reports whether the underlay's bridge has cables, and none of them a link;
 // d.db.mu is held.
 func (u *underlay) isDisconnected() bool {
 	b := u.conns.db.bridge(u.under)

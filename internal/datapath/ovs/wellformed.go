@@ -38,7 +38,7 @@ func wellFormed(f []byte, h headers) bool {
 	}
 }
 
-// validFlags tells whether a TCP segment may have the flags: a request is neither an
+// validFlags reports whether a TCP segment may have the flags: a request is neither an
 // end nor a reset, and all others but a reset acknowledge something.
 func validFlags(f byte) bool {
 	const push, urgent = 8, 32

@@ -75,7 +75,7 @@ type changedObjects struct {
 	services  map[model.ServiceKey]struct{}
 }
 
-// isIncremental tells whether next can be judged by what differs: nothing that
+// isIncremental reports whether next can be judged by what differs: nothing that
 // concerns all objects has changed, nor has a network gone over to another domain,
 // which is a change of the mode for all of them.
 func (p *desiredStates) isIncremental(next desired.Host) bool {

@@ -176,7 +176,7 @@ type Probe struct {
 	SrcPort, DstPort uint16
 }
 
-// Reach tells whether the request and the answer of a probe both arrived, with all
+// Reach reports whether the request and the answer of a probe both arrived, with all
 // that happened on the way.
 func (f *Fabric) Reach(q Probe) (bool, []Hop) {
 	to, ok := f.portAt(q.ToHost, q.ToPort)

@@ -124,7 +124,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	return report, err
 }
 
-// differ tells whether any object differs between two pictures.
+// differ reports whether any object differs between two pictures.
 func differ(a, b desired.Host) bool {
 	return differs(a.Networks, b.Networks) || differs(a.PolicySets, b.PolicySets) || differs(a.Remotes, b.Remotes) ||
 		differs(a.Ports, b.Ports) || differs(a.Services, b.Services) || differs(a.Tunnels, b.Tunnels) || differs(a.Nodes, b.Nodes) || differs(a.NodeAddrs, b.NodeAddrs) || differs(a.Groups, b.Groups)

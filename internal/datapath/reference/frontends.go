@@ -39,7 +39,7 @@ func (t *tables) servicesAt(a netip.Addr) map[model.ServiceKey]struct{} {
 	return out
 }
 
-// virtual tells whether an address is the services' of a network's domain, whichever
+// virtual reports whether an address is the services' of a network's domain, whichever
 // port is asked. A node's is not.
 func (t *tables) virtual(n *desired.Network, a netip.Addr) bool {
 	return t.serviceAt(n, a) != nil || !t.isNode(a) && len(t.withFrontends(n, a)) > 0
@@ -77,7 +77,7 @@ func (t *tables) frontendAt(n *desired.Network, a netip.Addr, proto model.Protoc
 	return has, at
 }
 
-// isForService tells whether a packet is some service's: at a node's address, what a service
+// isForService reports whether a packet is some service's: at a node's address, what a service
 // has a face for, and what belongs to a connection by one.
 func (k *kernel) isForService(n *desired.Network, p *Packet) bool {
 	t := k.tables

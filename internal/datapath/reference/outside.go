@@ -62,7 +62,7 @@ func (t *tables) isOutside(n *desired.Network, a netip.Addr) bool {
 	return !t.virtual(n, a)
 }
 
-// isHost tells whether an address is the host's own towards its containers, which
+// isHost reports whether an address is the host's own towards its containers, which
 // means nothing on other hosts.
 func (t *tables) isHost(a netip.Addr) bool {
 	return t.private != nil && a.IsValid() && (a == t.private.Addr || a == t.private.Addr6)
@@ -153,7 +153,7 @@ func (k *kernel) backBy(from origin, p *Packet) netip.Addr {
 	return k.conns.conns[orig].by
 }
 
-// toClient sends a container's packet to a client outside by the host that the client
+// back sends a container's packet to a client outside by the host that the client
 // came by.
 func (k *kernel) back(from origin, p *Packet, by netip.Addr) Verdict {
 	if _, known := k.tables.tunnels.Get(by); !known {

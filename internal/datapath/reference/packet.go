@@ -72,7 +72,7 @@ func (p *Packet) damaged() bool {
 	return p.Damage != Intact || p.Proto == model.ProtoTCP && (p.Frag == nil || p.Frag.Offset == 0) && !tcpFlags(p.TCPFlags)
 }
 
-// tcpFlags tells whether a TCP segment may have the flags: a request is neither
+// tcpFlags reports whether a TCP segment may have the flags: a request is neither
 // an end nor a reset, and all others but a reset acknowledge something.
 func tcpFlags(f uint8) bool {
 	if f&FlagSYN != 0 && f&(FlagFIN|FlagRST) != 0 {
@@ -166,7 +166,7 @@ type Verdict struct {
 	Packet  Packet   // the packet itself
 }
 
-// Passed tells whether the packet went anywhere.
+// Passed reports whether the packet went anywhere.
 func (v Verdict) Passed() bool { return v.Drop == "" }
 
 func (v Verdict) String() string {

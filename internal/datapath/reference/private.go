@@ -11,7 +11,7 @@ import (
 
 // Egress through the host's own stack; see docs/design/policy.md.
 
-// routerAnswers tells whether a packet asks for the virtual router, which
+// routerAnswers reports whether a packet asks for the virtual router, which
 // answers its containers whatever the ARP mode is.
 func (t *tables) routerAnswers(from origin, p *Packet) bool {
 	if from.port == nil || !isNeighbourRequest(p) {
@@ -27,13 +27,13 @@ func (t *tables) routerAnswers(from origin, p *Packet) bool {
 		(p.ND.Target == router || p.ND.Target == desired.RouterMAC.LinkLocal())
 }
 
-// isRouter tells whether a MAC is the router's, and the router takes what is sent
+// isRouter reports whether a MAC is the router's, and the router takes what is sent
 // on a network.
 func (t *tables) isRouter(n *desired.Network, mac model.MAC) bool {
 	return mac == desired.RouterMAC && (t.private != nil || n.Joined != 0)
 }
 
-// toRouter tells whether an IP packet is the virtual router's to take.
+// toRouter reports whether an IP packet is the virtual router's to take.
 func (t *tables) toRouter(from origin, p *Packet) bool {
 	if from.port == nil || p.DstMAC.Multicast() {
 		return false

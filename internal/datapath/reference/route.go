@@ -24,7 +24,7 @@ var (
 	noEndpoint = refusal{driver.DropUnknownDest, [2]uint8{3, 1}, [2]uint8{1, 3}}
 )
 
-// isOtherNetwork tells whether an address is of another network of a network's domain:
+// isOtherNetwork reports whether an address is of another network of a network's domain:
 // its own subnets come first.
 func (t *tables) isOtherNetwork(n *desired.Network, a netip.Addr) bool {
 	if n.Joined == 0 || n.Contains(a) {
@@ -38,7 +38,7 @@ func (t *tables) isOtherNetwork(n *desired.Network, a netip.Addr) bool {
 	return false
 }
 
-// across tells whether a frame that another host or the physical network brings to
+// across reports whether a frame that another host or the physical network brings to
 // a network says that it is from an address of another network of the domain, and
 // whether that is to be believed: it is of a packet for one station, by the
 // endpoint that has the address, as far as its MAC tells.
@@ -130,7 +130,7 @@ func (p *Packet) isError() bool {
 	return p.Proto == model.ProtoICMP && icmp4Error[p.ICMPType] || p.Proto == model.ProtoICMPv6 && p.ICMPType < 128
 }
 
-// oneStation tells whether an address can be a single machine's that a router
+// oneStation reports whether an address can be a single machine's that a router
 // reaches.
 func oneStation(a netip.Addr) bool {
 	if a.Is4() && (a.As4()[0] == 0 || a.As4()[0] >= 240) {

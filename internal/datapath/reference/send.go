@@ -97,7 +97,7 @@ func (k *kernel) send(p *Packet) Verdict {
 	return dropped(driver.DropNotIP)
 }
 
-// ofItsHost tells whether a frame out of a tunnel is in the name of an endpoint,
+// ofItsHost reports whether a frame out of a tunnel is in the name of an endpoint,
 // by its MAC and address, and came from that endpoint's host. What looks for a
 // duplicate or a router has no address yet.
 func (t *tables) ofItsHost(n *desired.Network, p *Packet) bool {
@@ -123,7 +123,7 @@ func senderAddr(p *Packet) netip.Addr {
 	return p.Src
 }
 
-// honest tells whether a container sends in its own name only.
+// honest reports whether a container sends in its own name only.
 func (t *tables) honest(port *desired.Port, p *Packet) bool {
 	if p.SrcMAC != port.MAC {
 		return false

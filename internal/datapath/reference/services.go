@@ -23,7 +23,7 @@ func tracked(n *desired.Network, f flow) flow {
 	return flow{spaceOf(n, f.src, f.dst), f.src, f.dst, f.proto, f.srcPort, f.dstPort}
 }
 
-// serviceAnswers tells whether a container asks for a virtual address, or for a
+// serviceAnswers reports whether a container asks for a virtual address, or for a
 // link-local service address: the router answers for them.
 func (t *tables) serviceAnswers(from origin, p *Packet) bool {
 	if from.port == nil || !isNeighbourRequest(p) {
@@ -105,7 +105,7 @@ func (k *kernel) fromBackend(from origin, p *Packet) Verdict {
 	return k.toClient(from, p, tr, k.forward(from, p))
 }
 
-// ownedBy tells whether a translation keeps the tuple behind it, which a packet has
+// ownedBy reports whether a translation keeps the tuple behind it, which a packet has
 // that is no client's to its service: a request ends one that is closed.
 func (k *kernel) ownedBy(tr *translation, p *Packet) bool {
 	if tr != nil && tr.closed() && request(p) {

@@ -51,13 +51,13 @@ func (tr *translation) note(p *Packet, by uint8) {
 	}
 }
 
-// closed tells whether both ends have ended the connection, or one has reset it.
+// closed reports whether both ends have ended the connection, or one has reset it.
 func (tr *translation) closed() bool { return tr.ended == clientEnded|backendEnded }
 
-// outside tells whether the client is the host, or beyond it.
+// outside reports whether the client is the host, or beyond it.
 func (tr *translation) outside() bool { return tr.client == "" }
 
-// hairpin tells whether the client is its own backend.
+// hairpin reports whether the client is its own backend.
 func (tr *translation) hairpin() bool { return tr.original.src == tr.behind.dst }
 
 type affineKey struct {
@@ -135,7 +135,7 @@ func (x *nat) affinityBackend(s *desired.Service, client netip.Addr) (model.Endp
 	return a.backend, ok && x.now().Sub(a.last) < s.Affinity
 }
 
-// hasAffinityRoom tells whether a client of a service can be remembered; others whose time is over
+// hasAffinityRoom reports whether a client of a service can be remembered; others whose time is over
 // make room.
 func (x *nat) hasAffinityRoom(s *desired.Service, client netip.Addr) bool {
 	if _, known := x.affine[affineKey{s.Key, client}]; known || len(x.clients[s.Key]) < desired.MaxAffine {
@@ -202,12 +202,12 @@ func (tr *translation) toClient(p *Packet) *Packet {
 	return &q
 }
 
-// hasPorts tells whether the packet shows the ports of its protocol.
+// hasPorts reports whether the packet shows the ports of its protocol.
 func (p *Packet) hasPorts() bool {
 	return p.Proto.HasPorts() && (p.Frag == nil || p.Frag.Offset == 0)
 }
 
-// keeps tells whether a translation goes on when its service has changed. When one
+// keeps reports whether a translation goes on when its service has changed. When one
 // of its addresses has, addressChanged decides.
 func (t *tables) keeps(tr *translation, s *desired.Service) bool {
 	if s == nil || tr.outside() && !s.Exposed {
@@ -257,7 +257,7 @@ func (k *kernel) serviceChanged(key model.ServiceKey) {
 	}
 }
 
-// lostAddress tells whether a translation's virtual address is another service's now.
+// lostAddress reports whether a translation's virtual address is another service's now.
 func (k *kernel) lostAddress(tr *translation) bool {
 	n := k.tables.networks[tr.network]
 	if n == nil {
@@ -300,7 +300,7 @@ func (t *tables) serviceAt(n *desired.Network, a netip.Addr) *desired.Service {
 	return t.services[slices.MinFunc(keys, func(a, b model.ServiceKey) int { return cmp.Compare(a.String(), b.String()) })]
 }
 
-// hasServices tells whether some service is in a network's domain.
+// hasServices reports whether some service is in a network's domain.
 func (t *tables) hasServices(n *desired.Network) bool {
 	for _, s := range t.services {
 		if of := t.networks[s.Network]; of != nil && of.Domain() == n.Domain() {

@@ -138,7 +138,7 @@ func (q *Queues) QueueFor(index int, l desired.Limit, mtu int) Queue {
 	return Queue{t, in}
 }
 
-// equal tells whether a queue that the kernel has told of is another one. Of a peak rate
+// equal reports whether a queue that the kernel has told of is another one. Of a peak rate
 // it tells 32 bits, and no size.
 func (x Queue) equal(y Queue) bool {
 	a, b := x.Bucket, y.Bucket

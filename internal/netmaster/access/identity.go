@@ -38,7 +38,7 @@ type Grant struct {
 	Tenants []string `json:"tenants,omitempty"` // of a tenant admin
 }
 
-// Check tells whether the grant is one.
+// Check reports whether the grant is one.
 func (g Grant) Check() error {
 	if !slices.Contains(Roles, g.Role) {
 		return fmt.Errorf("role %q: must be one of %s", httpguard.Clip(string(g.Role)), join(Roles))

@@ -85,7 +85,7 @@ func (d *difference) judge(wanted, have tree, o externalReference) {
 	}
 }
 
-// refersTo tells whether the relation o at dn is to something that is blocked.
+// refersTo reports whether the relation o at dn is to something that is blocked.
 func (o object) refersTo(dn string, blocked map[string]bool) bool {
 	name, _, _ := strings.Cut(strings.TrimPrefix(dn, "uni/"), "/")
 	tenant := "uni/" + name

@@ -18,7 +18,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/aci/acitest"
 )
 
-// readable tells whether an answer is one of objects, as many as it says.
+// readable reports whether an answer is one of objects, as many as it says.
 func readable(text []byte) bool {
 	var a struct {
 		Total  any              `json:"totalCount"`

@@ -196,7 +196,7 @@ func (p *appProfile) equal(o *appProfile) bool {
 	return p != nil && o != nil && errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
-// contains tells whether p has all that had has, so that adding p to it makes p.
+// contains reports whether p has all that had has, so that adding p to it makes p.
 func (p *appProfile) contains(had *appProfile) bool {
 	if had == nil || p.Config != had.Config {
 		return false
@@ -303,7 +303,7 @@ func (x *index) profiles() map[model.AppProfileKey]*appProfile {
 	return out
 }
 
-// usesContract tells whether a group of the profile provides or consumes c.
+// usesContract reports whether a group of the profile provides or consumes c.
 func (x *index) usesContract(c *contract, p model.AppProfileKey) bool {
 	for _, ends := range []map[model.GroupKey]bool{c.providers, c.consumers} {
 		for g := range ends {

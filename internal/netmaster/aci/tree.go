@@ -259,7 +259,7 @@ var (
 	portNames = map[string]string{"20": "ftpData", "22": "ssh", "25": "smtp", "53": "dns", "80": "http", "110": "pop3", "443": "https", "554": "rtsp"}
 )
 
-// same tells whether two values of a property mean the same.
+// same reports whether two values of a property mean the same.
 func same(prop, a, b string) bool {
 	names := map[string]string{}
 	switch prop {

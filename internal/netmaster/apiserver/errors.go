@@ -81,7 +81,7 @@ func faultsOf(err error) []api.Fault {
 	return out
 }
 
-// wantsJSON tells whether a client names JSON among what it accepts, as netctl
+// wantsJSON reports whether a client names JSON among what it accepts, as netctl
 // and package api's client do; curl's "anything" is text for people.
 func wantsJSON(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "application/json")

@@ -146,7 +146,7 @@ func (f *fixture) refuses(kind, name string, k kindCases, change string) {
 	}
 }
 
-// names tells whether a refusal tells which field is wrong: by its JSON name,
+// names reports whether a refusal tells which field is wrong: by its JSON name,
 // or by the words for what it names.
 func names(answer, field string) bool {
 	words := map[string][]string{

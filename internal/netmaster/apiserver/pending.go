@@ -78,7 +78,7 @@ func unconfirmedResources(r *request, t unconfirmedChange) (access.Resource, err
 	return listResources(r, t.list)
 }
 
-// applyUnconfirmed puts a list of objects on trial.
+// applyUnconfirmed applies a list of objects until it is confirmed or its time is over.
 func (s *objectHandlers) applyUnconfirmed(_ http.ResponseWriter, r *request, t unconfirmedChange) (any, error) {
 	waits, rev, err := s.control.Pending.Apply(r.Context(), r.actor, t.changes, t.objects, t.within)
 	r.committed(rev)

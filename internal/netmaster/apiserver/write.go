@@ -28,7 +28,7 @@ type desiredWrite struct {
 	warnings []string // sentences: which of its fields have no effect
 }
 
-// clearedFields tells whether a request names a field and leaves it empty.
+// clearedFields reports whether a request names a field and leaves it empty.
 type clearedFields func(field string) bool
 
 // warnings says which parts of an object have no effect.

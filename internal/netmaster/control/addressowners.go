@@ -150,7 +150,7 @@ func (ov *AddressOwnerView) DescribeServiceOwner(a netip.Addr) string {
 	})
 }
 
-// DescribeFrontend says in words which other service of the orchestrator than k has an address:
+// DescribeFrontendOwner says in words which other service of the orchestrator than k has an address:
 // from the load balancers' pool, or, unless k has it too, as one outside the cluster by one
 // of k's ports; empty = none.
 func (ov *AddressOwnerView) DescribeFrontendOwner(k model.ClusterServiceKey, a netip.Addr, ports []model.ServicePort) string {

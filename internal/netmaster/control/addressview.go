@@ -67,7 +67,7 @@ func (av *AddressView) reservedFor(r AddressRequest, n model.Network) (has, free
 	return has, free, size
 }
 
-// expired tells whether an address is kept by a reservation that has run out.
+// expired reports whether an address is kept by a reservation that has run out.
 func (av *AddressView) expired(a tables.Address) bool {
 	return read(av.mu, func() bool { return av.expiredLocked(a) })
 }

@@ -123,7 +123,7 @@ type Outcome struct {
 	Before, After any // objects of package model; Before is nil for one that was not there
 }
 
-// Unchanged tells whether the object was there as wanted.
+// Unchanged reports whether the object was there as wanted.
 func (o Outcome) Unchanged() bool { return reflect.DeepEqual(o.Before, o.After) }
 
 // ChangeError says which of the changes failed. Err is of a kind of package model.

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // leading is a netmaster's part as leader, for tests of absences.
@@ -79,7 +80,7 @@ func hostsOf(c *harness, n int) (reports []HostReport) {
 // there. A host that comes back starts at zero.
 func TestGraceTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log safeBuffer
+		var log testenv.Log
 		c := newCluster(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 		ctx, w, stop := watchHosts(c)
 		reports := hostsOf(c, 3)
@@ -135,7 +136,7 @@ func TestGraceTime(t *testing.T) {
 			t.Errorf("it is not known any more: %+v, %v", h, err)
 		}
 		passes(30 * time.Minute)
-		if n := log.count("its endpoints are released"); n != 1 {
+		if n := log.Count("its endpoints are released"); n != 1 {
 			t.Errorf("told %d times:\n%s", n, log.String())
 		}
 
@@ -158,7 +159,7 @@ func TestGraceTime(t *testing.T) {
 func TestManyAway(t *testing.T) {
 	for away, want := range map[int]int{2: 2, 3: 4} {
 		synctest.Test(t, func(t *testing.T) {
-			var log safeBuffer
+			var log testenv.Log
 			c := newCluster(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 			ctx, w, stop := watchHosts(c)
 			reports := hostsOf(c, 4)
@@ -173,7 +174,7 @@ func TestManyAway(t *testing.T) {
 			for _, r := range reports {
 				left += c.fresh().Endpoints.CountOfHost(r.Name)
 			}
-			if told := log.count("more than half of the hosts are away"); left != want || (told == 1) != (want == 4) {
+			if told := log.Count("more than half of the hosts are away"); left != want || (told == 1) != (want == 4) {
 				t.Errorf("%d of 4 hosts are away: %d endpoints are left, want %d; told %d times", away, left, want, told)
 			}
 			if a, there := c.fresh().Hosts.HostAbsence("h1"); !there || a.Evicted == (want == 4) || want == 4 && a.Seconds != 0 {

@@ -8,11 +8,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // The store of a former version, or its backup, may have objects of kinds that are no more.
 func TestDroppedObjectsAreDeletedAndNamed(t *testing.T) {
-	var log safeBuffer
+	var log testenv.Log
 	c := newCluster(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	key := tables.TenantPrefix(model.DefaultTenant) + "volumes/v"
 	_, err := c.st.Client().Update(testContext(t), func(tx store.Tx) error {

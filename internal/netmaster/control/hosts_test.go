@@ -1,10 +1,8 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,25 +68,6 @@ func TestRemoveHost(t *testing.T) {
 	}
 	c.ok(reg.Close())
 }
-
-type safeBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
-func (b *safeBuffer) count(text string) int { return strings.Count(b.String(), text) }
 
 // pass lets a bubble's time go by.
 func pass(d time.Duration) {

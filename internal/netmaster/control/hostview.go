@@ -80,7 +80,7 @@ func (hv *HostView) HostAddresses(k model.HostName) tables.HostAddresses {
 	return h
 }
 
-// TooManyAway tells whether, by who is alive, more than half of the hosts are away, of
+// TooManyAway reports whether, by who is alive, more than half of the hosts are away, of
 // which nothing is concluded.
 func (hv *HostView) TooManyAway(alive map[model.HostName]bool) bool {
 	return tables.TooManyAway(hv.CountAway(alive))
@@ -101,7 +101,7 @@ func (hv *HostView) CountAway(alive map[model.HostName]bool) (away, known int) {
 	return away, known
 }
 
-// HostDrains tells whether services send a host's providers no new connections, as
+// HostDrains reports whether services send a host's providers no new connections, as
 // an operator said.
 func (hv *HostView) HostDrains(k model.HostName) bool {
 	_, yes := hv.drainRows.find(tables.HostDrainKey{Host: k})
@@ -113,7 +113,7 @@ func (hv *HostView) HostAbsence(k model.HostName) (tables.HostAbsence, bool) {
 	return hv.absenceRows.find(tables.HostAbsenceKey{Host: k})
 }
 
-// Drains tells whether services send an endpoint no new connections, by a word about
+// Drains reports whether services send an endpoint no new connections, by a word about
 // it or about its host.
 func (hv *HostView) Drains(e model.Endpoint) bool { return e.Draining || hv.HostDrains(e.Host) }
 
@@ -188,7 +188,7 @@ func (a *l2Announcers) contents() any { // when something was seen is only remem
 	return []any{hosts, a.of}
 }
 
-// isExpired tells whether a host's sign of life has been the last one for so long that what it
+// isExpired reports whether a host's sign of life has been the last one for so long that what it
 // has may be given to another one.
 func (a *l2Announcers) isExpired(h model.HostName, last announcerHeartbeat) bool {
 	x, ok := a.hosts[h]

@@ -113,7 +113,7 @@ func (h *announcerReports) add(r L2AnnouncerReport) func(netip.Addr) bool {
 	}
 }
 
-// preferred tells whether an address is a host's rather than another's (rendezvous
+// preferred reports whether an address is a host's rather than another's (rendezvous
 // hashing).
 func preferred(h, other model.HostName, a netip.Addr) bool {
 	score := func(h model.HostName) uint64 {

@@ -16,7 +16,7 @@ import (
 // know each other's containers: so it is refused here. Networks that were there before
 // netmaster refused them stay; hosts say so.
 
-// announcesRoutes tells whether hosts speak BGP.
+// announcesRoutes reports whether hosts speak BGP.
 func announcesRoutes(tx store.Tx) (bool, error) {
 	_, any, err := tables.Bgps.Any(tx, tables.BgpsScope)
 	return any, err

@@ -15,7 +15,7 @@ import (
 type expectedRow struct {
 	key, entry string // of the row, and in it; "" = the row itself
 	what       string // for people
-	// have tells whether the row's value gives the object what it wants.
+	// have reports whether the row's value gives the object what it wants.
 	have func(value any) bool
 	// put writes the allocation; it is called when the row lacks it, and no other owner has
 	// a right to it.

@@ -55,7 +55,7 @@ func (es *Endpoints) FollowPod(ctx context.Context, l Leader, want model.Endpoin
 	return err
 }
 
-// SamePod tells whether two endpoints of a pod have the labels, ports, rates and
+// SamePod reports whether two endpoints of a pod have the labels, ports, rates and
 // group of one another.
 func SamePod(a, b model.Endpoint) bool {
 	return a.Group == b.Group && a.Rates == b.Rates && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Ports, b.Ports)

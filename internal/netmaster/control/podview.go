@@ -66,7 +66,7 @@ func (pv *PodView) countPod(e model.Endpoint, in bool) {
 	}
 }
 
-// HasPods tells whether a tenant has endpoints of pods of a namespace, "" = of any.
+// HasPods reports whether a tenant has endpoints of pods of a namespace, "" = of any.
 func (pv *PodView) HasPods(t model.TenantName, namespace model.NamespaceName) bool {
 	return read(pv.mu, func() bool { return pv.podsIn[podScope{namespace, t}] > 0 })
 }

@@ -119,7 +119,7 @@ func (pv *PolicyView) siblingRule(k model.RuleKey) model.RuleKey {
 	})
 }
 
-// Fits tells whether hosts hold a network policy with its rules, in the place of what is
+// Fits reports whether hosts hold a network policy with its rules, in the place of what is
 // in force by its name: what they do not hold is model.ErrExhausted, or model.ErrInvalid
 // where one rule is too much.
 func (pv *PolicyView) Fits(n model.NetworkPolicy) error {

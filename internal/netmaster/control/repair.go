@@ -150,7 +150,7 @@ func (re *Repair) reallocate(ctx context.Context, u *usecase, f OwnerFinding) (d
 	return done && err == nil, err
 }
 
-// isUnchanged tells whether a row, or its entry, is as it was when the finding was made.
+// isUnchanged reports whether a row, or its entry, is as it was when the finding was made.
 func (f OwnerFinding) isUnchanged(kv store.KV, ch tables.Change) bool {
 	if f.at.entry == "" {
 		return kv.Mod == f.mod

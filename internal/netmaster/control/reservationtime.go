@@ -50,7 +50,7 @@ func (k *reservationTimes) note(key tables.AddressKey, a *tables.Address, now ti
 	k.until[key] = reservationTime{expires, k.uptime() + min(expires.Sub(now), k.most)}
 }
 
-// isExpired tells whether a reservation has run out; known is false where its row was not seen
+// isExpired reports whether a reservation has run out; known is false where its row was not seen
 // yet.
 func (k *reservationTimes) isExpired(a tables.Address) (over, known bool) {
 	x, ok := k.until[a.AddressKey]

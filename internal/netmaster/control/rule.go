@@ -197,7 +197,7 @@ func dropRule(tx store.Tx, r model.PolicyRule) {
 	tables.Rules.Delete(tx, r.Key)
 }
 
-// ruleNames tells whether a rule refers to the target.
+// ruleNames reports whether a rule refers to the target.
 func ruleNames(r model.PolicyRule, t tables.Target) bool { return hasTarget(ruleTargets(r), t) }
 
 func ruleTargets(r model.PolicyRule) (out []policyTarget) {

@@ -166,7 +166,7 @@ func (sv *ServiceView) ServicesOf(e model.Endpoint) []model.Service {
 	return out
 }
 
-// missesFamily tells whether a service has no address of a family that its network
+// missesFamily reports whether a service has no address of a family that its network
 // has: it was made before services had one of each.
 func (sv *ServiceView) missesFamily(s model.Service) bool {
 	n, ok := sv.networks.Get(s.Network)

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // eventually waits until ok returns nil.
@@ -116,7 +117,7 @@ func TestAdoptStore(t *testing.T) {
 // and the defaults, once, and is used; any other store is used as it is; each case is
 // reported.
 func TestStoreReplaced(t *testing.T) {
-	var log safeBuffer
+	var log testenv.Log
 	logged := func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }
 	c := newCluster(t, logged)
 	other := onStore(t, c.st.Client(), logged)

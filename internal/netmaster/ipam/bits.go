@@ -26,7 +26,7 @@ type node struct {
 // Len returns the number of positions set.
 func (b *Bits) Len() uint64 { return b.n }
 
-// Has tells whether position i is set.
+// Has reports whether position i is set.
 func (b *Bits) Has(i uint64) bool {
 	nd := b.root
 	for l := levels - 1; nd != nil; l-- {

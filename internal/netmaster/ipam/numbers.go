@@ -18,7 +18,7 @@ func (s *Numbers) Add(n uint32) bool { return s.used.Add(uint64(n)) }
 // Remove marks n as free and tells whether it was used.
 func (s *Numbers) Remove(n uint32) bool { return s.used.Remove(uint64(n)) }
 
-// Has tells whether n is used.
+// Has reports whether n is used.
 func (s *Numbers) Has(n uint32) bool { return s.used.Has(uint64(n)) }
 
 // Len returns how many are used.

@@ -72,7 +72,7 @@ func (r Ranges) Minus(cut Ranges) Ranges {
 	return out
 }
 
-// Contains tells whether a is in the set.
+// Contains reports whether a is in the set.
 func (r Ranges) Contains(a netip.Addr) bool {
 	i, found := slices.BinarySearchFunc(r, a, func(x model.AddrRange, a netip.Addr) int { return x.First.Compare(a) })
 	return found || i > 0 && r[i-1].Contains(a)

@@ -68,7 +68,7 @@ func (s *Space) at(i uint64) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// Has tells whether a is used.
+// Has reports whether a is used.
 func (s *Space) Has(a netip.Addr) bool {
 	if i, ok := s.offset(a); ok {
 		return s.used.Has(i)

@@ -1,12 +1,10 @@
 package liveness
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,6 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // known are the hosts of a cluster.
@@ -68,7 +67,7 @@ func pass(d time.Duration) {
 // back; not when it has only just begun to lead.
 func TestTellHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log safeBuffer
+		var log testenv.Log
 		st := memory.New()
 		one, two := agentOf(t, st, "one", "10.0.0.1"), agentOf(t, st, "two", "10.0.0.2")
 		w := NewWatch(st, NewHeartbeats(st), known{"one", "two"}, slog.New(slog.NewTextHandler(&log, nil)))
@@ -82,13 +81,13 @@ func TestTellHosts(t *testing.T) {
 		closed(t, one) // away before anybody leads
 		running.Go(func() { w.ReportEvents(ctx) })
 		synctest.Wait()
-		if n := log.count("host is"); n != 0 {
+		if n := log.Count("host is"); n != 0 {
 			t.Errorf("logged at once: %s", log.String())
 		}
 		expect := func(away, back int) {
 			t.Helper()
 			pass(cluster.ServiceTTL + 1)
-			if a, b := log.count("a host is away"), log.count("a host is back"); a != away || b != back {
+			if a, b := log.Count("a host is away"), log.Count("a host is back"); a != away || b != back {
 				t.Errorf("logged away %d and back %d times, want %d and %d:\n%s", a, b, away, back, log.String())
 			}
 		}
@@ -150,22 +149,3 @@ func TestHeartbeats(t *testing.T) {
 		t.Errorf("with a leader: %v", hb.LeaderLost())
 	}
 }
-
-type safeBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
-func (b *safeBuffer) count(text string) int { return strings.Count(b.String(), text) }

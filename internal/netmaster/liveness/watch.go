@@ -138,7 +138,7 @@ type StatusArrival struct {
 	word   string // its Updated
 }
 
-// StatusArrival returns that for all hosts.
+// StatusArrivals returns that for all hosts.
 func (w *Watch) StatusArrivals() map[string]StatusArrival {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,7 +149,7 @@ func (w *Watch) StatusArrivals() map[string]StatusArrival {
 	return out
 }
 
-// Notify reports, for the leader, when a host goes away, when it is back, and when it has
+// ReportEvents reports, for the leader, when a host goes away, when it is back, and when it has
 // rolled back a change by itself, each once, until ctx ends. It begins after
 // cluster.ServiceTTL: agents may have to register again when the store was away, or
 // everything starts at once.

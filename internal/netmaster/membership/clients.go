@@ -84,7 +84,7 @@ func (m *Authorities) openClients(i initial) error {
 	return nil
 }
 
-// hasClients tells whether the authority of clients is there.
+// hasClients reports whether the authority of clients is there.
 func (d *directory) hasClients() bool {
 	_, err := os.Stat(d.own(clientsDir))
 	return err == nil

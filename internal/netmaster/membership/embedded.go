@@ -31,11 +31,11 @@ func (m *Member) Dir() string { return m.dir.path }
 // Name is this member's, in its cluster.
 func (m *Member) Name() string { return m.dir.Name }
 
-// Broken tells whether a part of etcd has ended by itself: then neither clients nor
+// Broken reports whether a part of etcd has ended by itself: then neither clients nor
 // the member end in order.
 func (m *Member) Broken() bool { return m.server.broken() }
 
-// SpaceProblem says what an operator should do about this member's space and directory now;
+// Problem says what an operator should do about this member's space and directory now;
 // "" = nothing.
 func (m *Health) Problem() string {
 	if m.lostLock() {
@@ -44,7 +44,7 @@ func (m *Health) Problem() string {
 	return m.Status().SpaceProblem()
 }
 
-// lostLock tells whether the lock that this process holds is no longer the one in the
+// lostLock reports whether the lock that this process holds is no longer the one in the
 // directory, or the data have been taken from there.
 func (m *Health) lostLock() bool {
 	held, err := m.dir.lock.Stat()

@@ -125,7 +125,7 @@ func (m *Enrolment) serveAuthority(mux *http.ServeMux, path string, read func() 
 	})
 }
 
-// isMember tells whether who asks shows a certificate of the members' authority: the
+// isMember reports whether who asks shows a certificate of the members' authority: the
 // door takes those of hosts too.
 func (m *local) isMember(r *http.Request) bool {
 	return slices.ContainsFunc(r.TLS.VerifiedChains, func(chain []*x509.Certificate) bool {

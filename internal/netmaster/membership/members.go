@@ -42,7 +42,7 @@ type Info struct {
 	Err               error // it does not answer, and so has no Status
 }
 
-// isAlive tells whether a member can take part in a majority now.
+// isAlive reports whether a member can take part in a majority now.
 func (i Info) isAlive() bool { return i.Err == nil && i.Status.Leader != 0 }
 
 // askStatus bounds the question to one member.

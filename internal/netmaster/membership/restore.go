@@ -52,7 +52,7 @@ type Restored struct {
 	Authorities bool
 }
 
-// IsEmpty tells whether a data directory holds no etcd's data.
+// IsEmpty reports whether a data directory holds no etcd's data.
 func IsEmpty(dataDir string) bool {
 	_, err := os.Lstat(filepath.Join(dataDir, dataName))
 	return errors.Is(err, fs.ErrNotExist)
@@ -126,7 +126,7 @@ func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 	return r, durable.SyncDir(cfg.DataDir)
 }
 
-// hasAuthorities tells whether the directory has both authorities, whole.
+// hasAuthorities reports whether the directory has both authorities, whole.
 func (d *directory) hasAuthorities() (bool, error) {
 	for _, name := range []string{authorityDir, clientsDir} {
 		if _, err := os.Stat(filepath.Join(d.own(name), authorityFile)); errors.Is(err, fs.ErrNotExist) {

@@ -191,7 +191,7 @@ func (s *server) ended() error {
 	}
 }
 
-// broken tells whether a part of etcd has ended by itself.
+// broken reports whether a part of etcd has ended by itself.
 func (s *server) broken() bool {
 	select {
 	case <-s.died:

@@ -166,7 +166,7 @@ func (d *directory) save() error {
 	return nil
 }
 
-// empty tells whether etcd has never run here. One that was killed while it began may
+// empty reports whether etcd has never run here. One that was killed while it began may
 // have left a directory without a log.
 func (d *directory) empty() bool { return !wal.Exist(walDir(d.path)) }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // TestSameFact: the same fact has the same effect from every source: Docker's watcher of a
@@ -150,7 +151,7 @@ func (b *bed) follow(list string) {
 // TestOddLabels: labels that no policy can select by are named in the log of the
 // host that attaches with them.
 func TestOddLabels(t *testing.T) {
-	var log lockedBuffer
+	var log testenv.Log
 	b := newBed(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	b.ready()
 	r := request("e1", newSandbox(t))
@@ -158,7 +159,7 @@ func TestOddLabels(t *testing.T) {
 	if _, err := b.client().Attach(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if line := log.line("no policy can select by them"); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "labels=[note]") || !strings.Contains(line, "e1") {
+	if line := log.Line("no policy can select by them"); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "labels=[note]") || !strings.Contains(line, "e1") {
 		t.Errorf("the log says %q", line)
 	}
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {

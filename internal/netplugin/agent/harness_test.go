@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -341,30 +340,6 @@ type testWriter struct{ t *testing.T }
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Log(strings.TrimRight(string(p), "\n"))
 	return len(p), nil
-}
-
-// lockedBuffer is a log that is read while it is written.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-// line returns the first line with a text in it; "" = there is none.
-func (b *lockedBuffer) line(with string) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for l := range strings.Lines(b.buf.String()) {
-		if strings.Contains(l, with) {
-			return l
-		}
-	}
-	return ""
 }
 
 func (b *bed) put(fn func(store.Tx) error) store.Revision {

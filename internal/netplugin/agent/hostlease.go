@@ -225,7 +225,7 @@ func mayRead(old model.Host) error {
 	return model.Errorf(model.ErrConflict, "host %q was run by a newer netplugin, and this one changes nothing there", old.Name)
 }
 
-// checkName tells whether the host's name is this agent's.
+// checkName reports whether the host's name is this agent's.
 func (c *hostLease) checkName() error {
 	n, _ := c.naming.Get()
 	return n.err()
@@ -239,7 +239,7 @@ func (c *hostLease) mayProgram() bool {
 	return c.installation.Host == c.host || n.leased || n.why != ""
 }
 
-// checkOwnsHost tells whether netmaster may be asked to create or release endpoints of
+// checkOwnsHost reports whether netmaster may be asked to create or release endpoints of
 // this host: not under a name that is not ours, and not in a store that is not
 // followed.
 func (a *Agent) checkOwnsHost() error {

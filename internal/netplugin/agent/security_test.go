@@ -30,6 +30,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // watchfulDriver fails the test when it is applied before it may be.
@@ -283,7 +284,7 @@ func sameFile(a, b string) bool {
 // TestLegacySocket speaks 1.x' two calls: a pod whose without its labels is
 // told in the log, and as a problem of the host.
 func TestLegacySocket(t *testing.T) {
-	var log lockedBuffer
+	var log testenv.Log
 	b := newBed(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	b.ready()
 	s := newSandbox(t)
@@ -347,7 +348,7 @@ func TestLegacySocket(t *testing.T) {
 		t.Errorf("endpoints %+v, want one in default-group", eps)
 	}
 	for _, want := range []string{"level=WARN", "1.x", "pod=ns/web", "tenant=default", "group=default-group", "give netmaster --kubeconfig"} {
-		if line := log.line("without its labels"); !strings.Contains(line, want) {
+		if line := log.Line("without its labels"); !strings.Contains(line, want) {
 			t.Errorf("the log says %q, without %q", line, want)
 		}
 	}

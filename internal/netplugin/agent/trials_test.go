@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestUnconfirmedChangesAndRollbacksAreReported: that a change is on trial here, and that this host has gone back from one
+// TestUnconfirmedChangesAndRollbacksAreReported: that a change is unconfirmed here, and that this host has gone back from one
 // by itself, are notices of its health and metrics.
 func TestUnconfirmedChangesAndRollbacksAreReported(t *testing.T) {
 	b := newBed(t)

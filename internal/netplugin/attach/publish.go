@@ -52,12 +52,12 @@ func (b PortBinding) Check() (PortBinding, error) {
 	return b, nil
 }
 
-// Overlaps tells whether two bindings want the same port of the host.
+// Overlaps reports whether two bindings want the same port of the host.
 func (b PortBinding) Overlaps(o PortBinding) bool {
 	return b.Proto == o.Proto && b.HostPort == o.HostPort && (b.holds(o.HostIP) || o.holds(b.HostIP))
 }
 
-// holds tells whether an address, or any of it, is one that a binding is for.
+// holds reports whether an address, or any of it, is one that a binding is for.
 func (b PortBinding) holds(a netip.Addr) bool {
 	return !b.HostIP.IsValid() || b.HostIP == a || a.IsValid() && b.HostIP.IsUnspecified() && a.Is4() == b.HostIP.Is4()
 }

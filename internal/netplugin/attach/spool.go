@@ -58,7 +58,7 @@ func (s Spool) Remove(k Key) error {
 	return nil
 }
 
-// Has tells whether a deletion is spooled.
+// Has reports whether a deletion is spooled.
 func (s Spool) Has(k Key) bool {
 	_, err := os.Stat(s.path(k))
 	return err == nil

@@ -144,7 +144,7 @@ func parseTarget(r attach.Request) (target, error) {
 	return t, nil
 }
 
-// isInterfaceName tells whether Linux gives an interface this name (dev_valid_name in its
+// isInterfaceName reports whether Linux gives an interface this name (dev_valid_name in its
 // net/core/dev.c; % would have it choose a number).
 func isInterfaceName(name string) bool {
 	return name != "." && name != ".." && !strings.ContainsFunc(name, func(c rune) bool {
@@ -152,7 +152,7 @@ func isInterfaceName(name string) bool {
 	})
 }
 
-// samePod tells whether a container's pod is the one that is asked for, by a runtime that
+// samePod reports whether a container's pod is the one that is asked for, by a runtime that
 // may name no UID.
 func samePod(was, asked attach.Pod) bool {
 	asked.UID = cmp.Or(asked.UID, was.UID)

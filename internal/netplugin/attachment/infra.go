@@ -42,7 +42,7 @@ func endpointID(host model.HostName, r attach.Request) model.EndpointID {
 	return EndpointID(host, r.Key)
 }
 
-// OfHost tells whether a veth leads to the host's own interface on an infra network.
+// OfHost reports whether a veth leads to the host's own interface on an infra network.
 func OfHost(host model.HostName, v vethpair.Veth) bool {
 	key, ok := endpointOf(v)
 	return ok && key.ID == model.HostEndpoint(host)
@@ -60,7 +60,7 @@ type InfraNetworks struct {
 	infraProblems atomic.Pointer[map[string]string]
 }
 
-// wantsInfra tells whether the host is to be on a network; ErrUnavailable while that is
+// wantsInfra reports whether the host is to be on a network; ErrUnavailable while that is
 // not known.
 func (a *deps) wantsInfra(k model.NetworkKey) (bool, error) {
 	wanted, known := a.cluster.Lookup.Infra()

@@ -303,7 +303,7 @@ func (j *journal) remove(k attach.Key) error {
 	return nil
 }
 
-// isRemoved tells whether a file is not there: on a file system that cannot be
+// isRemoved reports whether a file is not there: on a file system that cannot be
 // written the error of removing it does not.
 func isRemoved(file string) bool {
 	_, err := os.Lstat(file)
@@ -335,7 +335,7 @@ func (j *journal) attached() []statemirror.Attachment {
 	return out
 }
 
-// hasPod tells whether another interface of a container stands that is its pod's.
+// hasPod reports whether another interface of a container stands that is its pod's.
 func (j *journal) hasPod(k attach.Key) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

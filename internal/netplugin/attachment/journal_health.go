@@ -21,7 +21,7 @@ import (
 // few: room for some thousand attachments.
 const lowSpace = 32 << 20
 
-// isReadOnlyOrFull tells whether a file system refused to write for a reason that
+// isReadOnlyOrFull reports whether a file system refused to write for a reason that
 // passes: it is full, read-only, or over its quota.
 func isReadOnlyOrFull(err error) bool {
 	return slices.ContainsFunc([]error{unix.ENOSPC, unix.EROFS, unix.EDQUOT, unix.EIO}, func(e error) bool { return errors.Is(err, e) })
@@ -182,7 +182,7 @@ func (j *journal) problems() []compile.Problem {
 	return out
 }
 
-// isDamaged tells whether the entry of an attachment was set aside.
+// isDamaged reports whether the entry of an attachment was set aside.
 func (j *journal) isDamaged(k attach.Key) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -42,7 +42,7 @@ func plain(id string) bool {
 	return err == nil
 }
 
-// isOurs tells whether an agent of this host made the endpoint.
+// isOurs reports whether an agent of this host made the endpoint.
 func isOurs(host model.HostName, id model.EndpointID) bool {
 	return strings.HasPrefix(string(id), markOf(host)) || id == model.HostEndpoint(host)
 }
@@ -63,7 +63,7 @@ func attachmentOf(host model.HostName, ep model.EndpointKey) (attach.Key, bool) 
 	return attach.Key{Container: container, IfName: ifName}, true
 }
 
-// IsOurs tells whether an agent of this host made a veth for a container, or one
+// IsOurs reports whether an agent of this host made a veth for a container, or one
 // that its alias does not name.
 func IsOurs(host model.HostName, v vethpair.Veth) bool {
 	key, ok := endpointOf(v)

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
 )
 
-// hasAddresses tells whether a result has all addresses that are asked for.
+// hasAddresses reports whether a result has all addresses that are asked for.
 func hasAddresses(r attach.Result, asked []netip.Addr) bool {
 	return !slices.ContainsFunc(asked, func(ip netip.Addr) bool {
 		return !slices.ContainsFunc(r.Addresses, func(a attach.Address) bool { return a.Prefix.Addr() == ip })

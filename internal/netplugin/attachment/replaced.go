@@ -13,7 +13,7 @@ import (
 // from netmaster.
 const mirrorTimeout = 2 * time.Second
 
-// checkAdmitted tells whether netmaster would refuse an attachment for its network, group or
+// checkAdmitted reports whether netmaster would refuse an attachment for its network, group or
 // MTU: a container that has an interface keeps it then. The tenant must have been
 // acquired. What only netmaster knows, such as who has an address, is not looked at.
 func (a *attacher) checkAdmitted(ctx context.Context, r attach.Request, t target) error {

@@ -146,7 +146,7 @@ func (n Neighbor) complete() (Neighbor, error) {
 	return n, nil
 }
 
-// equal tells whether two complete neighbors are the same.
+// equal reports whether two complete neighbors are the same.
 func (n Neighbor) equal(o Neighbor) bool {
 	if (n.BFD == nil) != (o.BFD == nil) || n.BFD != nil && *n.BFD != *o.BFD {
 		return false

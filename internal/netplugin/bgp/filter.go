@@ -68,7 +68,7 @@ func newPrefixes(list []netip.Prefix) *prefixes {
 	return s
 }
 
-// cover tells whether one of s has all of p.
+// cover reports whether one of s has all of p.
 func (s *prefixes) cover(p netip.Prefix) bool {
 	for bits := range p.Bits() + 1 {
 		if s.exact[netip.PrefixFrom(p.Addr(), bits).Masked()] {
@@ -78,13 +78,13 @@ func (s *prefixes) cover(p netip.Prefix) bool {
 	return false
 }
 
-// within tells whether one of s begins in p, as one does that is in it.
+// within reports whether one of s begins in p, as one does that is in it.
 func (s *prefixes) within(p netip.Prefix) bool {
 	i, _ := slices.BinarySearchFunc(s.sorted, p.Addr(), netip.Addr.Compare)
 	return i < len(s.sorted) && p.Contains(s.sorted[i])
 }
 
-// usable tells whether packets for p can be sent to a next hop, which is not
+// usable reports whether packets for p can be sent to a next hop, which is not
 // one of the host's own addresses.
 func usable(p netip.Prefix, hop netip.Addr, own map[netip.Addr]bool) bool {
 	return hop.IsValid() && hop.Is4() == p.Addr().Is4() && hop != p.Addr() && !own[hop] &&

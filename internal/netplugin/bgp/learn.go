@@ -301,7 +301,7 @@ func (l *learner) judge(p netip.Prefix, paths []*apiutil.Path) (out []learnedPat
 	return out
 }
 
-// local tells whether a path is one that the host announces.
+// local reports whether a path is one that the host announces.
 func local(p *apiutil.Path) bool { return !p.PeerAddress.IsValid() || p.PeerAddress.IsUnspecified() }
 
 // attributes reads a path's next hop and rank.

@@ -47,7 +47,7 @@ func (s *sessions) add(n Neighbor) {
 	s.of[n.Address] = &session{cfg: n, since: time.Now(), problem: neverConnected}
 }
 
-// change tells whether the neighbor was beyond its limit.
+// change reports whether the neighbor was beyond its limit.
 func (s *sessions) change(n Neighbor) (beyond bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *Speaker) peerUpdate(ev *apiutil.WatchEventMessage_PeerEvent, at time.Ti
 	}
 }
 
-// event tells whether a session began or ended.
+// event reports whether a session began or ended.
 func (s *sessions) event(st apiutil.PeerState, at time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -165,7 +165,7 @@ func drop[K comparable](m map[K][]*desired.DNSRecord, k K, r *desired.DNSRecord)
 	}
 }
 
-// dnsClient finds the local port with a source address.
+// asker finds the local port with a source address.
 func (n *names) asker(addr netip.Addr) (dnsClient, bool) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -279,7 +279,7 @@ func (z *zone) list(name string) []*desired.DNSRecord {
 }
 
 // reverse returns the names of an address, sorted, with the tenant's behind each;
-// ours tells whether the address lies in one of the tenant's networks.
+// ours reports whether the address lies in one of the tenant's networks.
 func (n *names) reverse(a dnsClient, addr netip.Addr) (out []string, ours bool) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

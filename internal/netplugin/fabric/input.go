@@ -96,7 +96,7 @@ func hostPrefixesOf(in Input) *hostPrefixes {
 	return h
 }
 
-// ambiguity notes the first network of another tenant that may have addresses of one.
+// noteAmbiguity notes the first network of another tenant that may have addresses of one.
 func (h *hostPrefixes) noteAmbiguity(n *desired.Network, all []model.Network) {
 	for _, o := range all {
 		if o.Key.Tenant != n.Key.Tenant && (overlap(n.Subnet, o.Subnet) || overlap(n.Subnet6, o.Subnet6)) {
@@ -143,7 +143,7 @@ func (in Input) whyNotAnnounced(n *desired.Network, a netip.Addr) string {
 	return ""
 }
 
-// provided tells whether a backend here takes new connections.
+// provided reports whether a backend here takes new connections.
 func provided(s *desired.Service, six bool) bool {
 	pool := s.Pools().Of(six, desired.TrafficLocal)
 	for _, b := range s.Backends.All() {

@@ -150,7 +150,7 @@ func Remove(ctx context.Context, stateDir string, log *slog.Logger) error {
 	return r.leave(ctx, true)
 }
 
-// HasLeftovers tells whether Routers have left anything here.
+// HasLeftovers reports whether Routers have left anything here.
 func HasLeftovers(stateDir string) bool {
 	r := New(Config{StateDir: stateDir})
 	_, err := os.Stat(r.stateFile())

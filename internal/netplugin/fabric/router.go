@@ -294,7 +294,7 @@ func routesOf(pic *bgp.Routes, b *model.Bgp, problems map[string]string) (out ma
 	return out, !pic.Complete
 }
 
-// onNetwork tells whether a may be a router's address: not of what is sent to all.
+// onNetwork reports whether a may be a router's address: not of what is sent to all.
 func onNetwork(b *model.Bgp, a netip.Addr) bool {
 	return model.HostRange(b.RouterIP).Contains(a) || b.RouterIP6.IsValid() && model.HostRange(b.RouterIP6).Contains(a)
 }

@@ -47,7 +47,7 @@ func TestHistoryIsTheSameAfterARestart(t *testing.T) {
 	h.Save()
 	again := open(dir)
 	if got, is := again.PendingRevert(); !is || got.Number != c.Number || len(again.SuspendedRoutes(Routes)) != maxObjects || len(again.Path()) != 1 {
-		t.Errorf("on trial: %v, change %d, want %d", is, got.Number, c.Number)
+		t.Errorf("unconfirmed: %v, change %d, want %d", is, got.Number, c.Number)
 	}
 	if c, is := again.Newest(); is {
 		t.Errorf("the file has more than %d objects: %v", maxObjects, c)

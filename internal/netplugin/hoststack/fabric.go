@@ -57,7 +57,7 @@ type fabricTable struct {
 // addrRange is addresses from first to before end; end zero = to the last of all.
 type addrRange struct{ first, end netip.Addr }
 
-// Exists tells whether the host's stack has what an earlier Fabric made.
+// Exists reports whether the host's stack has what an earlier Fabric made.
 func (*Fabric) Exists() bool {
 	c, err := nftables.New()
 	if err != nil {

@@ -256,7 +256,7 @@ func TakeAddress(at HostAddr) error {
 	return nil
 }
 
-// IPv6Off tells whether an interface has no IPv6: no address can be given to it.
+// IPv6Off reports whether an interface has no IPv6: no address can be given to it.
 func IPv6Off(device string) bool {
 	off, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + device + "/disable_ipv6")
 	return errors.Is(err, fs.ErrNotExist) || strings.TrimSpace(string(off)) == "1" // not there: a kernel without
@@ -277,7 +277,7 @@ func SwitchPort(device string) error {
 	return nil
 }
 
-// HasInterface tells whether the host has an interface.
+// HasInterface reports whether the host has an interface.
 func HasInterface(name string) bool {
 	_, err := netlink.LinkByName(name)
 	return err == nil

@@ -215,7 +215,7 @@ func TestClientsReachBackendsByFrontends(t *testing.T) {
 	})
 }
 
-// refuses tells whether somebody is refused at once; more than once where he should be,
+// refuses reports whether somebody is refused at once; more than once where he should be,
 // since kernels answer with few errors of ICMP a second.
 func (s *served) refuses(ns, network, to string, should bool) (refused bool) {
 	s.t.Helper()

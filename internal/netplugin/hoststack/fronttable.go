@@ -120,5 +120,5 @@ func (t *frontendTable) contribute(at FrontendAddr, f *Frontend, by int) {
 	}
 }
 
-// refuses tells whether clients are refused.
+// refuses reports whether clients are refused.
 func (c Choice) refuses() bool { return len(c.Targets) == 0 && !c.Drop }

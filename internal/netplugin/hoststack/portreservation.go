@@ -87,7 +87,7 @@ func (h *Holder) Reserve(p HostPort, to netip.AddrPort) error {
 	return nil
 }
 
-// Any tells whether a port is held.
+// Any reports whether a port is held.
 func (h *Holder) Any() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/google/nftables"
 )
 
-// Present tells whether the stack has tables of ours.
+// Present reports whether the stack has tables of ours.
 func Present() bool {
 	c, err := nftables.New()
 	if err != nil {

@@ -97,7 +97,7 @@ func (t *frontendTable) marshalExpr(e expr.Any) ([]byte, error) {
 	})
 }
 
-// hasSentKey tells whether rules are for writeRules.
+// hasSentKey reports whether rules are for writeRules.
 func hasSentKey(ch chain) bool {
 	return slices.ContainsFunc(ch.rules, func(r []expr.Any) bool {
 		return slices.ContainsFunc(r, func(e expr.Any) bool { x, ok := e.(*expr.Ct); return ok && x.Key == expr.CtKeyDST })

@@ -87,7 +87,7 @@ func (c *sourceLimits) look(log *slog.Logger, p *desired.HostNAT, natives []neti
 	return excess, nil
 }
 
-// isContainers tells whether the host knows a container by an address: by a private one,
+// isContainers reports whether the host knows a container by an address: by a private one,
 // or by its own on a native network.
 func isContainers(p *desired.HostNAT, natives []netip.Prefix, a netip.Addr) bool {
 	return a != p.Addr && a != p.Addr6 && (p.Subnet.Contains(a) || p.Subnet6.Contains(a)) ||

@@ -183,7 +183,7 @@ func markOf(madeFrom any) (string, error) {
 	return markPrefix + hex.EncodeToString(sum[:8]), err
 }
 
-// intact tells whether the table was made from the same wish and, as far as the
+// intact reports whether the table was made from the same wish and, as far as the
 // numbers of its rules and set elements tell, has not been changed since.
 func intact(c *nftables.Conn, table *nftables.Table, have []*nftables.Chain, sets []set, want []chain, mark string) bool {
 	there := map[string]bool{}
@@ -394,5 +394,5 @@ func (c *chain) add(parts ...[]expr.Any) {
 	c.rules = append(c.rules, r)
 }
 
-// isMissing tells whether an error says that the kernel has no such object.
+// isMissing reports whether an error says that the kernel has no such object.
 func isMissing(err error) bool { return errors.Is(err, unix.ENOENT) }

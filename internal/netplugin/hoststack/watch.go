@@ -143,7 +143,7 @@ func (w *ruleWatch) forwards(m syscall.NetlinkMessage) bool {
 	return w.decides(key)
 }
 
-// lost tells whether a message of nftables says that a table that Stack.Apply
+// lost reports whether a message of nftables says that a table that Stack.Apply
 // makes, or something in it, is gone; or something of ServicesTable, by somebody else:
 // there this process takes away all the time. The first attribute of each such message
 // is the table's name.

@@ -58,7 +58,7 @@ type EgressConfig struct {
 	Answer func([]netip.Addr)
 }
 
-// HasIPv6 tells whether this host's kernel knows IPv6.
+// HasIPv6 reports whether this host's kernel knows IPv6.
 func HasIPv6() bool {
 	_, err := os.Stat("/proc/net/if_inet6")
 	return err == nil
@@ -114,7 +114,7 @@ type HostAttachment struct {
 // Follow makes the host's own stack what the picture, which the data plane holds
 // now, and the attachments ask for. With look it checks what is there, although
 // nothing has changed. failed are the objects of problems that another try may end;
-// whole tells whether published ports lead where they should, and nowhere else.
+// whole reports whether published ports lead where they should, and nowhere else.
 func (w *Egress) Follow(ctx context.Context, pic desired.Host, attached []HostAttachment, look bool) (problems []compile.Problem, failed []string, whole bool) {
 	if !w.Able {
 		return nil, nil, true

@@ -30,7 +30,7 @@ func (c *controlPlanePorts) follow(now *hoststack.Control) bool {
 		!maps.Equal(c.local, was.local)
 }
 
-// has tells whether a port of an address is the control plane's: of a machine of the
+// has reports whether a port of an address is the control plane's: of a machine of the
 // cluster by whichever address of it is known.
 //
 // The tunnels' port is closed wherever it is, also where containers may reach the control

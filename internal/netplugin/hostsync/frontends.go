@@ -249,7 +249,7 @@ func locationOf(b *desired.Backend) hoststack.Location {
 	return hoststack.OtherHost
 }
 
-// reaches tells whether the host's stack reaches a backend at its own address.
+// reaches reports whether the host's stack reaches a backend at its own address.
 func (f *frontends) reaches(b *desired.Backend, pic desired.Host) bool {
 	if b.External() {
 		return true

@@ -24,7 +24,7 @@ import (
 type healthPorts struct {
 	log  *slog.Logger
 	open func(ctx context.Context, addr string) (net.Listener, error)
-	// beside tells whether a kube-proxy runs on this host, which answers at all these ports.
+	// beside reports whether a kube-proxy runs on this host, which answers at all these ports.
 	beside func(ctx context.Context) bool
 	kick   func() // asks for another follow
 	last   desired.Map[model.ServiceKey, *desired.Service]

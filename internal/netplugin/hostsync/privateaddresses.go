@@ -139,7 +139,7 @@ func (d *PrivateAddresses) Taken() int {
 	return len(d.taken)
 }
 
-// Has tells whether an attachment has a private address of the present subnet,
+// Has reports whether an attachment has a private address of the present subnet,
 // or none is to be had.
 func (d *PrivateAddresses) Has(k attach.Key, a netip.Addr) bool {
 	p := d.Subnet()

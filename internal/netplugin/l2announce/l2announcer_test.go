@@ -170,7 +170,7 @@ func electorate(t *testing.T, hosts ...*machine) {
 	}
 }
 
-// has tells whether a host answers for an address, as it says.
+// has reports whether a host answers for an address, as it says.
 func (m *machine) has(a netip.Addr) bool {
 	held, _ := m.State()
 	for _, h := range held {

@@ -99,7 +99,7 @@ func (p *port) read(f *os.File) {
 	}
 }
 
-// answersFor tells whether it answers for an address now.
+// answersFor reports whether it answers for an address now.
 func (p *port) answersFor(a netip.Addr) bool {
 	until, ok := (*p.until.Load())[a]
 	return ok && time.Now().Before(until)
@@ -154,7 +154,7 @@ func (p *port) announce(a netip.Addr) error {
 	return err
 }
 
-// isUsableFor tells whether it is still of use for an interface.
+// isUsableFor reports whether it is still of use for an interface.
 func (p *port) isUsableFor(mac net.HardwareAddr) bool {
 	return !p.dead.Load() && bytes.Equal(p.mac, mac)
 }

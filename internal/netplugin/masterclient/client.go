@@ -141,7 +141,7 @@ func (m *Client) Await(ctx context.Context) {
 	_ = m.changes.Until(ctx, func() (bool, error) { return m.API() != nil, nil }) // its error is ctx's end
 }
 
-// Known tells whether a netmaster is known now, and what tells of a change.
+// Known reports whether a netmaster is known now, and what tells of a change.
 func (m *Client) Known() (string, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
-// check tells whether a condition of the host holds.
+// check reports whether a condition of the host holds.
 type check struct {
 	*condition.Condition
 	// needed: containers cannot be attached while it does not hold, and CNI's

@@ -124,7 +124,7 @@ func (ws *watchers) publish(e api.FlowEvent) {
 	}
 }
 
-// selects tells whether an event is one that the watcher wants.
+// selects reports whether an event is one that the watcher wants.
 func (w *watcher) selects(e api.FlowEvent) bool {
 	switch e.Event {
 	case api.FlowDrop, api.FlowConnection, api.FlowLogged, api.FlowWouldDeny, api.FlowWouldAllow:

@@ -13,7 +13,7 @@ const (
 	// grouped is how many problems of one kind are logged by name at a time: a
 	// cluster's endpoints may all have the same one.
 	grouped = 3
-	// delay is how long a problem may last without being logged. Rows that belong
+	// logDelay is how long a problem may last without being logged. Rows that belong
 	// together may arrive one after the other.
 	logDelay = 2 * time.Second
 )

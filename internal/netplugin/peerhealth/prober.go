@@ -40,7 +40,7 @@ type Config struct {
 	// Peers returns all other hosts, and whether so many are away that nothing is
 	// concluded; changed is closed when that is another answer.
 	Peers func() (peers []Peer, many bool, changed <-chan struct{})
-	// Ask tells whether a host answers. With an error this host could not ask.
+	// Ask reports whether a host answers. With an error this host could not ask.
 	Ask func(context.Context, netip.Addr) (bool, error)
 	// Unreachable is called when a host falls silent, and when it no longer is.
 	Unreachable func(name model.HostName, yes bool)

@@ -26,7 +26,7 @@ import (
 // desired state then stays frozen until the store is read, as it does with an older store.
 
 const (
-	// CheckpointFile, in the state directory, is there while a change is on trial.
+	// CheckpointFile, in the state directory, is there while a change is unconfirmed.
 	CheckpointFile = "trial-picture.json"
 	// RestoreAfter is how long an agent that begins waits for the store before it takes
 	// what CheckpointFile has.
@@ -68,7 +68,7 @@ type checkpointControl struct {
 }
 
 // newCheckpointFile reads CheckpointFile. What was written under another boot, or cannot be
-// read, is of no use: nothing is on trial here then.
+// read, is of no use: nothing is unconfirmed here then.
 func newCheckpointFile(c *shared) *checkpointFile {
 	f := &checkpointFile{shared: c}
 	data, err := os.ReadFile(f.path())
@@ -179,7 +179,7 @@ func (c *State) restoreCheckpoint() {
 	c.Agent.Kick("recalled")
 }
 
-// checkpointUnconfirmed writes CheckpointFile before what was taken on trial just now reaches the
+// checkpointUnconfirmed writes CheckpointFile before an unconfirmed change that has just come reaches the
 // data plane; without it, that is not taken.
 func (c *State) checkpointUnconfirmed() {
 	c.checkpoint.stale = true

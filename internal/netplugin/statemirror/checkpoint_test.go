@@ -18,7 +18,7 @@ import (
 )
 
 // TestCutOffAgain: an agent that begins while its host is cut off takes up the change that
-// is on trial there, goes back in time, knows the control plane as before, and follows the
+// is unconfirmed there, goes back in time, knows the control plane as before, and follows the
 // store when it reaches it; then nothing is kept any more.
 func TestCutOffAgain(t *testing.T) {
 	st, dir := memory.New(), t.TempDir()
@@ -38,7 +38,7 @@ func TestCutOffAgain(t *testing.T) {
 		follow(t, h.State)
 		h.has(t, "at first", model.FwdBridge)
 		put(t, st, begin(tr))
-		h.has(t, "on trial", model.FwdRouting)
+		h.has(t, "unconfirmed", model.FwdRouting)
 	})
 	away := st.Client()
 	away.Unavailable(true)
@@ -99,7 +99,7 @@ func TestCutOffElsewhen(t *testing.T) {
 	follow(t, h.State)
 	h.has(t, "at first", model.FwdBridge)
 	put(t, st, begin(globalTrial(t, "x", routing())))
-	h.has(t, "on trial", model.FwdRouting)
+	h.has(t, "unconfirmed", model.FwdRouting)
 	if cut := h.again(t, st); !cut.Guard.entered() {
 		t.Fatal("nothing was kept")
 	}
@@ -139,7 +139,7 @@ func TestCutOffElsewhen(t *testing.T) {
 	h.has(t, "not taken", model.FwdBridge)
 }
 
-// TestPartnersOnTrial: in a forwarding mode that is on trial a host follows what it needs
+// TestPartnersOnTrial: in a forwarding mode that is unconfirmed a host follows what it needs
 // in that mode, and does not by what the tables have.
 func TestPartnersOnTrial(t *testing.T) {
 	st := memory.New()
@@ -164,13 +164,13 @@ func TestPartnersOnTrial(t *testing.T) {
 	infra("in mode bridge", false)
 	tr := globalTrial(t, "x", routing())
 	put(t, st, begin(tr))
-	h.has(t, "on trial", model.FwdRouting)
-	infra("on trial", true)
+	h.has(t, "unconfirmed", model.FwdRouting)
+	infra("unconfirmed", true)
 	now := routing()
 	put(t, st, end(tr, &now))
 	h.knows(t, 0)
 	infra("for good", true)
 	put(t, st, begin(globalTrial(t, "y", model.DefaultGlobal())))
-	h.has(t, "on trial back", model.FwdBridge)
-	infra("on trial back", false)
+	h.has(t, "unconfirmed back", model.FwdBridge)
+	infra("unconfirmed back", false)
 }

@@ -96,7 +96,7 @@ func NewControlPlane(c *State, cfg ControlConfig) *ControlPlane {
 	return p
 }
 
-// Known tells whether all sources have been heard: before, nothing that leads
+// Known reports whether all sources have been heard: before, nothing that leads
 // containers anywhere may be made.
 func (p *ControlPlane) Known() bool {
 	select {

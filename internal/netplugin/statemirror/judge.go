@@ -27,7 +27,7 @@ type storeSurvey struct {
 	missing bool           // the store went back, as its journal says
 }
 
-// storeSurvey returns what the mirrors have listed. It is complete when the required mirrors
+// survey returns what the mirrors have listed. It is complete when the required mirrors
 // are ready, and all that are ready listed the same store.
 func (g *StoreGuard) survey(set *mirrorSet) (s storeSurvey, complete bool) {
 	if !set.requiredReady() {

@@ -47,7 +47,7 @@ func ReadPosition(dir string, log *slog.Logger) (StorePosition, error) {
 	return m, nil
 }
 
-// same tells whether only the revision may differ.
+// same reports whether only the revision may differ.
 func (m StorePosition) same(o StorePosition) bool { return m.Same(o.Incarnation) && m.Older == o.Older }
 
 // SavePosition writes down which store the host follows, durably when it is

@@ -42,9 +42,9 @@ func TestRolledBack(t *testing.T) {
 		h.has(t, "at first", model.FwdBridge)
 		told := globalTrial(t, "told", routing())
 		put(t, st, begin(told))
-		h.has(t, "on trial", model.FwdRouting)
+		h.has(t, "unconfirmed", model.FwdRouting)
 		if on, off, _ := h.Unconfirmed.Count(); on != 1 || off != 0 {
-			t.Errorf("on trial: %d on, %d off", on, off)
+			t.Errorf("unconfirmed: %d on, %d off", on, off)
 		}
 		h.pass(time.Minute)
 		if on, off, _ := h.Unconfirmed.Count(); on != 0 || off != 1 {
@@ -58,7 +58,7 @@ func TestRolledBack(t *testing.T) {
 		h.judged(t, "and for ever", 0, false)
 
 		put(t, st, begin(globalTrial(t, "x", routing())))
-		h.has(t, "on trial", model.FwdRouting)
+		h.has(t, "unconfirmed", model.FwdRouting)
 		h.pass(time.Minute)
 		h.judged(t, "not yet alone", 0, false)
 		h.now.Add(int64(onlyHereAfter))
@@ -106,7 +106,7 @@ func TestRolledBackMeanwhile(t *testing.T) {
 		follow(t, h.State)
 		h.has(t, "at first", model.FwdBridge)
 		put(t, st, begin(globalTrial(t, "x", routing())))
-		h.has(t, "on trial", model.FwdRouting)
+		h.has(t, "unconfirmed", model.FwdRouting)
 	})
 	h := newTrialHost(t, st, dir, "b1", 2*time.Hour)
 	follow(t, h.State)

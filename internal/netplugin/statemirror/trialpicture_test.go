@@ -220,9 +220,9 @@ func TestTrialPictures(t *testing.T) {
 					known++
 					switch at := h.Unconfirmed.waiting[tables.TrialKey{Tenant: tenant, ID: tr.ID}]; {
 					case at == nil:
-						return fmt.Errorf("what is on trial of tenant %q is not heard of", tenant)
+						return fmt.Errorf("what is unconfirmed of tenant %q is not heard of", tenant)
 					case at.on && !on, tenant == "" && !at.on && on:
-						return fmt.Errorf("what is on trial of tenant %q is taken: %v", tenant, at.on)
+						return fmt.Errorf("what is unconfirmed of tenant %q is taken: %v", tenant, at.on)
 					case at.on:
 						taken = append(taken, tr)
 					}
@@ -261,7 +261,7 @@ func TestTrialPictures(t *testing.T) {
 				}
 				return err
 			})
-			same("on trial", waits, true)
+			same("unconfirmed", waits, true)
 			for range 3 {
 				put(t, st, x.change)
 			}
@@ -291,7 +291,7 @@ func TestTrialPictures(t *testing.T) {
 				}
 			}
 			if len(taken) > 0 {
-				is("on trial", taken...)
+				is("unconfirmed", taken...)
 				cut.pass(time.Minute)
 				known := true // what came meanwhile, and concerns it by the old alone, it cannot know
 				for p := range cut.interests.scopes() {

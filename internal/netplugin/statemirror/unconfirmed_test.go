@@ -102,7 +102,7 @@ func end(tr tables.Trial, now *model.Global) func(store.Tx) error {
 	}
 }
 
-// TestTrial: what is on trial is in the picture as soon as it comes, and no longer than
+// TestTrial: what is unconfirmed is in the picture as soon as it comes, and no longer than
 // its time, store or not; then nothing but its end in the store brings it back. What
 // else is written meanwhile is in the picture when the trial is over.
 func TestTrial(t *testing.T) {
@@ -113,7 +113,7 @@ func TestTrial(t *testing.T) {
 	h.has(t, "at first", model.FwdBridge)
 	tr := globalTrial(t, "x", routing())
 	put(t, st, begin(tr))
-	h.has(t, "on trial", model.FwdRouting)
+	h.has(t, "unconfirmed", model.FwdRouting)
 	h.pass(59 * time.Second)
 	h.has(t, "still", model.FwdRouting)
 
@@ -163,7 +163,7 @@ func TestTrialEnds(t *testing.T) {
 	h.has(t, "at first", model.FwdBridge)
 	tr := globalTrial(t, "x", routing())
 	put(t, st, begin(tr))
-	h.has(t, "on trial", model.FwdRouting)
+	h.has(t, "unconfirmed", model.FwdRouting)
 	put(t, st, end(tr, nil))
 	h.has(t, "taken back", model.FwdBridge)
 	put(t, st, begin(globalTrial(t, "y", routing())))
@@ -197,7 +197,7 @@ func TestTrialOfTheAbsent(t *testing.T) {
 					follow(t, h.State)
 					h.has(t, "at first", model.FwdBridge)
 					put(t, st, begin(tr))
-					h.has(t, "on trial", model.FwdRouting)
+					h.has(t, "unconfirmed", model.FwdRouting)
 				})
 			} else {
 				put(t, st, begin(tr))

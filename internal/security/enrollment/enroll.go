@@ -64,13 +64,13 @@ type Config struct {
 	Waits func(why error)
 }
 
-// Joined tells whether a directory has a certificate that Join got.
+// Joined reports whether a directory has a certificate that Join got.
 func Joined(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, stateFile))
 	return err == nil
 }
 
-// ByAccount tells whether a directory has a certificate that was got with an Account.
+// ByAccount reports whether a directory has a certificate that was got with an Account.
 func ByAccount(dir string) bool {
 	s, err := read(dir)
 	return err == nil && s.Token == ""

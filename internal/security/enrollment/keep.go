@@ -130,7 +130,7 @@ func (k *renewer) checkCluster() error {
 	return model.Errorf(model.ErrConflict, "it belongs to another cluster than the authority in %s", k.authority)
 }
 
-// good tells whether a certificate needs no renewal; one that begins later was signed by a
+// good reports whether a certificate needs no renewal; one that begins later was signed by a
 // netmaster whose clock was ahead.
 func good(c *x509.Certificate, now time.Time) bool {
 	return c.NotAfter.Sub(now) >= pki.Soon && !now.Before(c.NotBefore)

@@ -86,7 +86,7 @@ func Parse(s string) (Token, error) {
 	return t, nil
 }
 
-// IsText tells whether s is n letters of a token.
+// IsText reports whether s is n letters of a token.
 func IsText(s string, n int) bool { return len(s) == n && strings.Trim(s, letters) == "" }
 
 // New makes a token of a netmaster's. Members know it by its row alone.

@@ -106,7 +106,7 @@ func Call(ctx context.Context, c *http.Client, method, url string, body io.Reade
 	return errors.New(no.Error)
 }
 
-// IsKind tells whether a member has answered.
+// IsKind reports whether a member has answered.
 func IsKind(err error) bool {
 	return slices.ContainsFunc(Kinds, func(k Kind) bool { return errors.Is(err, k.Kind) })
 }

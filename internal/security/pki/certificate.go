@@ -56,7 +56,7 @@ func (c Certificate) State(now time.Time) string {
 	return "good"
 }
 
-// Due tells whether the certificate is to be renewed: it ends Soon, or has not begun
+// Due reports whether the certificate is to be renewed: it ends Soon, or has not begun
 // (who signed it had a clock that was ahead), its authority was renewed, or its own
 // renewal was interrupted.
 func (c Certificate) Due(now time.Time) bool {
@@ -266,7 +266,7 @@ func (a *Authority) read(name string) (Certificate, error) {
 	return c, nil //nolint:nilerr // a key that cannot be read is what Torn says
 }
 
-// matches tells whether a key in PEM is the one of a certificate.
+// matches reports whether a key in PEM is the one of a certificate.
 func matches(cert *x509.Certificate, text []byte) bool {
 	block, _ := pem.Decode(text)
 	if block == nil {

@@ -41,7 +41,7 @@ func RoleOf(cert *x509.Certificate) (Role, error) {
 	return "", fmt.Errorf("the certificate of %q has no role: its subject needs an OU that is one of %s, as 'netctl pki issue' makes it", cert.Subject.CommonName, join(Roles))
 }
 
-// serves tells whether others connect to who has the role.
+// serves reports whether others connect to who has the role.
 func (r Role) serves() bool { return r == Netmaster || r == Host }
 
 func join(roles []Role) string {

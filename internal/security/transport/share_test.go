@@ -32,7 +32,7 @@ func dialFrom(t *testing.T, from string, to net.Addr) net.Conn {
 	return c
 }
 
-// answered tells whether a connection is served, which is a byte; else it was closed.
+// answered reports whether a connection is served, which is a byte; else it was closed.
 func answered(t *testing.T, c net.Conn) bool {
 	t.Helper()
 	if c == nil {

@@ -47,7 +47,7 @@ func (f *TokenFile) Source() func() string {
 	return f.Show
 }
 
-// Accepts tells whether what was shown is one of the tokens.
+// Accepts reports whether what was shown is one of the tokens.
 func (f *TokenFile) Accepts(shown string) bool {
 	got := sha256.Sum256([]byte(shown)) // so that lengths tell nothing either
 	found := 0

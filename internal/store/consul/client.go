@@ -132,7 +132,7 @@ func (c *Client) Collectors() []prometheus.Collector { return c.requests.Collect
 // tooLarge is how Consul says that a transaction, or a value in one, is.
 var tooLarge = regexp.MustCompile(`Request body(\(\d+ bytes\))? too large|Value for key .* is too large`)
 
-// hasNoLeader tells whether Consul has refused a request because it had no leader to give
+// hasNoLeader reports whether Consul has refused a request because it had no leader to give
 // it to, so that nothing of it was done. Of a transaction that comes as text only.
 func hasNoLeader(err error) bool {
 	return strings.Contains(err.Error(), "No cluster leader") || strings.Contains(err.Error(), "rpc error getting client")

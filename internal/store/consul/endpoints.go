@@ -18,7 +18,7 @@ func ParseEndpoints(endpoints []string) ([]string, error) { return form.Parse(en
 // since the caller names the flag and the value.
 func ParseFlag(endpoints []string) ([]string, error) { return form.ParseFlag(endpoints) }
 
-// IsClusterStore tells whether the value that the documents of 2017 give to
+// IsClusterStore reports whether the value that the documents of 2017 give to
 // --cluster-store names a Consul.
 func IsClusterStore(v string) bool { return strings.HasPrefix(v, "consul://") }
 

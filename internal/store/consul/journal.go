@@ -31,7 +31,7 @@ type entry struct {
 
 func slotKey(n uint64) string { return fmt.Sprintf("%sjournal/%04x", ownPrefix, n%slots) }
 
-// touches tells whether a commit may have changed a key.
+// touches reports whether a commit may have changed a key.
 func (e entry) touches(key string) bool {
 	return slices.Contains(e.Keys, key) || slices.ContainsFunc(e.Trees, func(t string) bool { return strings.HasPrefix(key, t) })
 }

@@ -74,7 +74,7 @@ func (c *Client) grant(ctx context.Context, ttl time.Duration) (lease uint64, mo
 	}
 }
 
-// heartbeat writes a beat over the one before; 0 = that is not there any more.
+// writeHeartbeat writes a beat over the one before; 0 = that is not there any more.
 func (c *Client) writeHeartbeat(ctx context.Context, lease uint64, before store.Revision, b heartbeat) (store.Revision, error) {
 	text, err := json.Marshal(b)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *session) keep(ctx context.Context, ttl time.Duration, began time.Time, 
 	}
 }
 
-// ownPrefix looks whether beat n was written, which had no answer.
+// ownsHeartbeat looks whether beat n was written, which had no answer.
 func (s *session) ownsHeartbeat(ctx context.Context, within time.Duration, n uint64) (store.Revision, bool) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

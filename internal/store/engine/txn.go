@@ -272,7 +272,7 @@ func (t *txn) Require(key string, create store.Revision) {
 	t.fences = append(t.fences, store.Compare{Key: key, Create: create, ByCreate: true})
 }
 
-// writesNothing tells whether there is something to commit.
+// writesNothing reports whether there is something to commit.
 func (t *txn) writesNothing() bool {
 	return len(t.writes) == 0 && len(t.prefixes) == 0 && len(t.touched) == 0
 }

@@ -31,7 +31,7 @@ func (c *Client) refused(err error) error {
 	return nil
 }
 
-// isDenied tells whether etcd's access control has refused something.
+// isDenied reports whether etcd's access control has refused something.
 func isDenied(err error) bool {
 	return is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthFailed)
 }

@@ -22,7 +22,7 @@ func write(ctx context.Context, c *Client, name string) error {
 	return err
 }
 
-// says tells whether an error is one that passes, and has the words.
+// says reports whether an error is one that passes, and has the words.
 func says(t *testing.T, what string, err error, words ...string) {
 	t.Helper()
 	if !errors.Is(err, model.ErrUnavailable) {

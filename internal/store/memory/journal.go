@@ -51,7 +51,7 @@ func place(rev store.Revision, branch string) string {
 	return fmt.Sprintf("%d.%s", rev, branch)
 }
 
-// isMissing tells whether a place is not in the history. The caller holds the lock.
+// isMissing reports whether a place is not in the history. The caller holds the lock.
 func (db *database) isMissing(place string) bool {
 	n, id, _ := strings.Cut(place, ".")
 	rev, err := strconv.ParseInt(n, 10, 64)

@@ -219,7 +219,7 @@ func (h *Hub) write(ctx context.Context, s *stream, send func([]byte) error) err
 	}
 }
 
-// older tells whether the store's history lacks a commit.
+// older reports whether the store's history lacks a commit.
 func (h *Hub) older(ctx context.Context, since string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, freshTime)
 	defer cancel()

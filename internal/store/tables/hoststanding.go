@@ -48,6 +48,6 @@ var HostAbsences = declare(TableSpec[HostAbsenceKey, HostAbsence]{
 	Name:  func(k HostAbsenceKey) string { return hostSegment(k.Host) },
 })
 
-// TooManyAway tells whether so many of the known hosts fell silent that it says more
+// TooManyAway reports whether so many of the known hosts fell silent that it says more
 // about who listens than about them: more than half. Nothing is concluded then.
 func TooManyAway(away, known int) bool { return 2*away > known }

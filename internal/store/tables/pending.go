@@ -42,7 +42,7 @@ var Pendings = declare(TableSpec[PendingKey, Pending]{
 	Name:  func(k PendingKey) string { return store.Segment(string(k)) },
 })
 
-// Locked tells whether a transaction that writes, or with "/" at the end deletes all
+// Locked reports whether a transaction that writes, or with "/" at the end deletes all
 // below, a key stands in the way of the change.
 func (p Pending) Locked(key string) bool {
 	for _, l := range p.Locks {
@@ -63,7 +63,7 @@ type Trial struct {
 	Rows   []TrialRow       `json:"rows"`
 }
 
-// TrialRow is the row that is on trial at a key.
+// TrialRow is the unconfirmed row at a key.
 type TrialRow struct {
 	Key   string          `json:"key"`
 	Value json.RawMessage `json:"value,omitempty"` // as in the store; empty = there is none
@@ -88,7 +88,7 @@ func keyOfTrial(t Trial) TrialKey { return TrialKey{t.Tenant, t.ID} }
 
 func nameOfTrial(k TrialKey) string { return store.Segment(k.ID) }
 
-// TrialsScope holds what is on trial of what is no tenant's.
+// TrialsScope holds the unconfirmed changes of what is no tenant's.
 const TrialsScope = GlobalPrefix + "trials/"
 
 var (
@@ -121,7 +121,7 @@ func TrialsOf(t model.TenantName) *Table[TrialKey, Trial] {
 }
 
 // LockKeys returns the key, or for a policy and its rules the keys and prefixes, that a
-// change of a row locks; none for rows that cannot be changed on trial.
+// change of a row locks; none for rows that no unconfirmed change may change.
 func LockKeys(key any) []string {
 	switch k := key.(type) {
 	case GlobalKey:
@@ -141,7 +141,7 @@ func LockKeys(key any) []string {
 // lockable are the words in keys of what can be locked.
 var lockable = []string{"/config/global", "/networks/", "/groups/", "/policies/", "/rules/", "/replacements/", "/staged/"}
 
-// Lockable tells whether a key, or with "/" at the end one below it, may be locked.
+// Lockable reports whether a key, or with "/" at the end one below it, may be locked.
 func Lockable(key string) bool {
 	if !strings.HasPrefix(key, tenantsPrefix) {
 		return key == Globals.Key(GlobalKey{})

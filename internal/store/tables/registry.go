@@ -52,7 +52,7 @@ type Change struct {
 	Create, Mod store.Revision
 }
 
-// Deleted tells whether the row is gone.
+// Deleted reports whether the row is gone.
 func (c Change) Deleted() bool { return c.Value == nil }
 
 // Decode turns an event of a mirror into typed form. It fails on a row that

@@ -67,7 +67,7 @@ func NewTable[K comparable, V any](spec TableSpec[K, V]) *Table[K, V] {
 	return &Table[K, V]{spec}
 }
 
-// Complete tells whether the declaration has all that the table needs.
+// Complete reports whether the declaration has all that the table needs.
 func (t *Table[K, V]) Complete() bool {
 	s := t.spec
 	return s.Noun != "" && s.Version >= 1 && s.Path != "" && s.Parse != nil && s.KeyOf != nil && s.Scope != nil && s.Name != nil
@@ -81,7 +81,7 @@ type Row[V any] struct {
 	Mod     store.Revision
 }
 
-// Exists tells whether the row was there.
+// Exists reports whether the row was there.
 func (r Row[V]) Exists() bool { return r.Create != 0 }
 
 // Key returns the store key of a row: for Tx.Prefetch and Tx.Require.
@@ -162,7 +162,7 @@ func (t *Table[K, V]) Decode(kv store.KV) (Row[V], error) {
 	return Row[V]{Value: v, Version: version, Create: kv.Create, Mod: kv.Mod}, nil
 }
 
-// old tells whether a version of the record is read by Old.
+// old reports whether a version of the record is read by Old.
 func (t *Table[K, V]) old(version int) bool { return t.spec.Old != nil && version < t.spec.Version }
 
 // Find reads a row into the read set. A missing one is a Row that does not
@@ -288,7 +288,7 @@ func (t *Table[K, V]) touchUnless(quiet bool, tx store.Tx, k K) {
 // of the scope was created, changed or deleted by then.
 func (t *Table[K, V]) List(tx store.Tx, scope string) ([]V, error) { return t.list(tx, scope, 0) }
 
-// Any tells whether a scope has a row, and returns the first, with the same
+// Any reports whether a scope has a row, and returns the first, with the same
 // protection as List.
 func (t *Table[K, V]) Any(tx store.Tx, scope string) (V, bool, error) {
 	rows, err := t.list(tx, scope, 1)

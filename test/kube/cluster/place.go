@@ -167,7 +167,7 @@ func (d *door) pass(in net.Conn) {
 	delete(d.conns, out)
 }
 
-// keep tells whether the door is open; then close ends the connection.
+// keep reports whether the door is open; then close ends the connection.
 func (d *door) keep(c net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

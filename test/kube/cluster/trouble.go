@@ -30,7 +30,7 @@ func (c *Control) Pause(ctx context.Context) error {
 	}
 }
 
-// stopped tells whether no thread of the API server runs.
+// stopped reports whether no thread of the API server runs.
 func (c *Control) stopped() (bool, error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.server.cmd.Process.Pid))
 	if err != nil {

@@ -226,7 +226,7 @@ func (d *demo) makeOthers(ctx context.Context) error {
 	return nil
 }
 
-// reaches tells whether a connection to TCP port 80 of an address begins within a second.
+// reaches reports whether a connection to TCP port 80 of an address begins within a second.
 func (d *demo) reaches(ctx context.Context, who, address string) bool {
 	var err error
 	knock := []string{"nc", "-w", "1", address, "80"}

@@ -105,7 +105,7 @@ func (r *Report) set(result Result) {
 	r.Results[i] = result
 }
 
-// has tells whether the report has a result for a spec.
+// has reports whether the report has a result for a spec.
 func (r *Report) has(spec string) bool {
 	return slices.ContainsFunc(r.Results, func(old Result) bool { return old.Spec == spec })
 }

@@ -103,7 +103,7 @@ func (c *Conn) hello(r io.Reader) error {
 // helloVersions is the type of a hello's element that has a bitmap of versions.
 const helloVersions = 1
 
-// offersVersion tells whether the sender of a hello speaks a version: its bitmap says so, or,
+// offersVersion reports whether the sender of a hello speaks a version: its bitmap says so, or,
 // without one, its own version, which is its highest.
 func offersVersion(m reply, version uint8) bool {
 	for b := m.body; len(b) >= 4; {

@@ -30,7 +30,7 @@ func Datapath() string {
 	return "netdev"
 }
 
-// Kernel tells whether the bridges under test use the kernel's datapath.
+// Kernel reports whether the bridges under test use the kernel's datapath.
 func Kernel() bool { return Datapath() == "system" }
 
 // Patience is how long to wait for what takes at most d on a machine of its own: longer

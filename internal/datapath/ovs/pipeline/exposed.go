@@ -18,7 +18,7 @@ import (
 // and asked by this host.
 const forHost = 4
 
-// servicesOutside tells whether the flows for these clients are there.
+// servicesOutside reports whether the flows for these clients are there.
 func (c Config) servicesOutside() bool { return c.Host != 0 }
 
 func (s Service) outside(c Config) bool { return s.Exposed && c.servicesOutside() }

@@ -280,7 +280,7 @@ func (s Service) clientsOf(l *list, f Frontend, src of.Field, asks []of.Term, ab
 	}
 }
 
-// isOnlyFrontend tells whether fragments without a port can only be for a face.
+// isOnlyFrontend reports whether fragments without a port can only be for a face.
 func (s Service) isOnlyFrontend(f Frontend) bool {
 	if f.Protocol != model.ProtoUDP || len(f.Sources) > 0 || f.isNodePort() || f.Node {
 		return false

@@ -98,5 +98,5 @@ func PolicyStage(table uint8) (out bool, tier int, ok bool) {
 	return false, 0, false
 }
 
-// Commits tells whether a table is where connections are remembered.
+// Commits reports whether a table is where connections are remembered.
 func Commits(table uint8) bool { return Stage(table) == Commit }

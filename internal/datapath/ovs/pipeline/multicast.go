@@ -42,7 +42,7 @@ func OfPort(meter uint32) bool {
 	return meter >= firstMembership && meter < firstMembership+auditMeterCount
 }
 
-// IsMembership tells whether a packet that a flow has sent up is a message about
+// IsMembership reports whether a packet that a flow has sent up is a message about
 // memberships.
 func IsMembership(table uint8, cookie uint64) bool {
 	kind, _, ours := KindOf(cookie)

@@ -40,10 +40,10 @@ var (
 	isNotOwn        = of.Masked(regWay, of.Value{}, of.Uint(wayOwn))
 )
 
-// hasRouted tells whether the flows for native networks are there.
+// hasRouted reports whether the flows for native networks are there.
 func (c Config) hasRouted() bool { return c.Routed && c.Host != 0 }
 
-// routesNetwork tells whether they are for this network.
+// routesNetwork reports whether they are for this network.
 func (c Config) routesNetwork(n *desired.Network) bool { return c.hasRouted() && n.Routed }
 
 // routedBase adds what native networks need whatever networks and machines there are.

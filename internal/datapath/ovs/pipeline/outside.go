@@ -26,7 +26,7 @@ const toRouter = 0xfffe0000
 // answers to clients outside go on, and nothing else.
 const replyPath = 8
 
-// clientsByTunnel tells whether the flows for clients of other hosts are there.
+// clientsByTunnel reports whether the flows for clients of other hosts are there.
 func (c Config) clientsByTunnel() bool { return c.Tunnel != 0 }
 
 var (

@@ -87,7 +87,7 @@ func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
 	return Refusal{V4: [2]uint8{3, 0}, V6: [2]uint8{1, 0}}, true
 }
 
-// IsRouterSolicitation tells whether a packet that a flow has sent up is a question for the
+// IsRouterSolicitation reports whether a packet that a flow has sent up is a question for the
 // router's link address.
 func IsRouterSolicitation(table uint8, cookie uint64) bool {
 	kind, _, ours := KindOf(cookie)

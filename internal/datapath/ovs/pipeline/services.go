@@ -398,5 +398,5 @@ const (
 	RegDomain  = regDomain
 )
 
-// IsService tells whether a value of RegService is a service's number.
+// IsService reports whether a value of RegService is a service's number.
 func IsService(n uint32) bool { return n&serviceBit != 0 }

@@ -29,7 +29,7 @@ type text struct {
 	secret string
 }
 
-// Is tells whether a text claims to be a token of this package.
+// Is reports whether a text claims to be a token of this package.
 func Is(s string) bool { return strings.HasPrefix(s, Prefix) }
 
 // ParseID reads a token's id.

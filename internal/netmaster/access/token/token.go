@@ -199,7 +199,7 @@ func (s *Store) Revoke(ctx context.Context, id ID) error {
 	return err
 }
 
-// Takes tells whether Identify is for a bearer's text.
+// Takes reports whether Identify is for a bearer's text.
 func (s *Store) Takes(shown string) bool { return Is(shown) }
 
 // Identify finds out who shows a token, by the store as it is now: one that was

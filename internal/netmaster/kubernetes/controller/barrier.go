@@ -108,7 +108,7 @@ func (k *PolicySyncer) await(ctx context.Context, moment string, name mirror.Nam
 	}
 }
 
-// podResolution first says where the pod belongs, and then what is behind: so what is not is in
+// resolve first says where the pod belongs, and then what is behind: so what is not is in
 // force there, whatever changes meanwhile.
 func (k *PolicySyncer) resolve(ctx context.Context, name mirror.Name, uid, moment string, turn uint64) (l podResolution, err error) {
 	if l.pod = k.podByUID(name, uid); l.pod == nil {
@@ -214,7 +214,7 @@ func (k *PolicySyncer) notSynced(turn uint64, namespace string) (out []Object) {
 	return append(out, s.ofNamespace(namespace)...)
 }
 
-// policySync is a look by a view.
+// round is a look by a view.
 func (k *PolicySyncer) round(v *control.View) *policySync {
 	p := &policySync{k: k, view: v, cluster: translate.Cluster{Named: map[string]bool{}}}
 	if g, ok := v.Settings.Global(); ok {
@@ -223,7 +223,7 @@ func (k *PolicySyncer) round(v *control.View) *policySync {
 	return p
 }
 
-// namespaceKept tells whether the store has a namespace as it is, and if not whether it
+// namespaceKept reports whether the store has a namespace as it is, and if not whether it
 // could.
 func (p *policySync) namespaceKept(now metav1.Object) (kept, possible bool) {
 	ns, ok := now.(*corev1.Namespace)
@@ -238,7 +238,7 @@ func (p *policySync) namespaceKept(now metav1.Object) (kept, possible bool) {
 	return there && maps.Equal(have.Labels, want.Value().Labels), true
 }
 
-// policyKept tells whether the store has a policy, in all tenants in which it could
+// policyKept reports whether the store has a policy, in all tenants in which it could
 // select pods, as it is, and if not whether it could.
 func (p *policySync) policyKept(o Object, now metav1.Object) (kept, possible bool) {
 	name, in, mean := p.translate(o, now)

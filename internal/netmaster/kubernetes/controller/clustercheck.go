@@ -21,7 +21,7 @@ type ClusterCheckConfig struct {
 	Log   *slog.Logger
 }
 
-// ClusterCheck tells whether an API server is of the cluster that the store follows: two on one
+// ClusterCheck reports whether an API server is of the cluster that the store follows: two on one
 // store would each take away what only the other has. The store follows the first that
 // it meets. Ours is safe for use by several goroutines.
 type ClusterCheck struct {

@@ -26,7 +26,7 @@ type objectBarrier struct {
 	mirrorTurn uint64 // of the kinds synced
 }
 
-// waitingPods is whom an object holds up that the store does not have as it is.
+// podsWaiting is whom an object holds up that the store does not have as it is.
 type podsWaiting int
 
 const (
@@ -97,7 +97,7 @@ func (p *objectSync) waitingPods(now objects.Object) podsWaiting {
 	return allPods
 }
 
-// isAboutGroup tells whether something is a group, or a policy that it has.
+// isAboutGroup reports whether something is a group, or a policy that it has.
 func (p *objectSync) isAboutGroup(k model.Owned, of model.GroupKey) bool {
 	if k.Kind == "endpointGroup" {
 		return k.Key == of.String()

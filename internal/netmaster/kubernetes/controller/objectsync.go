@@ -63,7 +63,7 @@ func (p *objectSync) applyAll(ctx context.Context, order []Object) error {
 	return nil
 }
 
-// isUnreferenced tells whether an object that is to go names what may be about to go too, and
+// isUnreferenced reports whether an object that is to go names what may be about to go too, and
 // so cannot before this one has been made without it.
 func (p *objectSync) isUnreferenced(o Object, now objects.Object) bool {
 	return (o.Kind == objects.Policies || o.Kind == objects.Tenants) && p.ownedBy(objects.Owned(now), now.GetName())
@@ -248,7 +248,7 @@ func (p *objectSync) remove(ctx context.Context, k model.Owned, object string) e
 	return err
 }
 
-// ownedBy tells whether an object has what it stands for.
+// ownedBy reports whether an object has what it stands for.
 func (p *objectSync) ownedBy(k model.Owned, object string) bool {
 	own, _ := p.view.OwnerOf(k)
 	return own != "" && own == object

@@ -205,7 +205,7 @@ func (p *policySync) pod(ctx context.Context, o Object, pod *corev1.Pod) ([]tran
 	return problems, nil
 }
 
-// refuses tells whether an error is about what was asked for.
+// refuses reports whether an error is about what was asked for.
 func refuses(err error) bool {
 	return errors.Is(err, model.ErrNotFound) || errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrInvalid)
 }

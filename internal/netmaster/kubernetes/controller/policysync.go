@@ -137,7 +137,7 @@ func (p *policySync) addTenantPolicies(e model.Endpoint, todo map[Object]struct{
 	}
 }
 
-// isLingering tells whether a tenant that a policy's namespace does not name has the policy
+// isLingering reports whether a tenant that a policy's namespace does not name has the policy
 // all the same: as long as pods are there that came when it did, and for a while after,
 // in which one may still come that was asked for before.
 func (p *policySync) isLingering(o Object, k model.PolicyKey) bool {
@@ -281,7 +281,7 @@ func (p *policySync) policy(ctx context.Context, k model.PolicyKey, want *model.
 	return unfit, err
 }
 
-// same tells whether a row is what a policy is to be, whose rules it sorts.
+// same reports whether a row is what a policy is to be, whose rules it sorts.
 func same(have model.NetworkPolicy, want *model.NetworkPolicy) bool {
 	model.SortRules(want.Rules)
 	return have.Policy.Equal(want.Policy) && slices.EqualFunc(have.Rules, want.Rules, model.PolicyRule.Equal)

@@ -295,7 +295,7 @@ func (p *serviceSync) balance(ctx context.Context, o Object, k model.ClusterServ
 	return got, nil, nil
 }
 
-// settled tells whether a service has all that it wishes for.
+// settled reports whether a service has all that it wishes for.
 func (p *serviceSync) settled(w control.PoolRequest, have []netip.Addr) bool {
 	want := 0
 	for v6, wished := range map[bool]bool{false: w.V4, true: w.V6} {

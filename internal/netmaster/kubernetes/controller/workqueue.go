@@ -114,7 +114,7 @@ func (w *workQueue) due() {
 	w.allSoon = false
 }
 
-// left tells whether something is to be tried again after a while.
+// left reports whether something is to be tried again after a while.
 func (w *workQueue) left() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -92,7 +92,7 @@ func (m *Mirror) Generation(kinds ...string) (turn uint64) {
 	return turn
 }
 
-// Served tells whether the API server had a kind as a resource when it was last asked.
+// Served reports whether the API server had a kind as a resource when it was last asked.
 func (m *Mirror) Served(kind string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -157,7 +157,7 @@ func checked[T model.Validator](v T, err error) (model.Valid[T], error) {
 	return model.Check(v)
 }
 
-// Adopts tells whether an object takes over what users made.
+// Adopts reports whether an object takes over what users made.
 func Adopts(o Object) bool { return o.GetAnnotations()[Adopt] == "true" }
 
 // Reasons of the condition Kept, by the error that keeps an object from being kept.

@@ -135,7 +135,7 @@ func (k *TrustBundle) once(ctx context.Context) error {
 	return model.Errorf(model.ErrUnavailable, "%s keeps being changed by others", at)
 }
 
-// isOtherCluster tells whether the former text has authorities, and none of the next one's.
+// isOtherCluster reports whether the former text has authorities, and none of the next one's.
 func isOtherCluster(former string, next []byte) bool {
 	had, is := certificates([]byte(former)), certificates(next)
 	return len(had) > 0 && !slices.ContainsFunc(had, func(c []byte) bool {

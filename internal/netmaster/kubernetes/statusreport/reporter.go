@@ -139,7 +139,7 @@ func (n *Reporter) Report(o Outcome) {
 	n.bell.Ring()
 }
 
-// isReportable tells whether an outcome has to be told at all.
+// isReportable reports whether an outcome has to be told at all.
 func isReportable(o Outcome) bool {
 	if o.Kept != nil {
 		return needsWrite(o)
@@ -227,7 +227,7 @@ func (n *Reporter) Run(ctx context.Context) error {
 	}
 }
 
-// refused tells whether to ask again is of no use.
+// refused reports whether to ask again is of no use.
 func refused(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
 }

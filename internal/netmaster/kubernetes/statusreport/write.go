@@ -115,7 +115,7 @@ func (n *Reporter) condition(ctx context.Context, o Outcome) error {
 	})
 }
 
-// outdated tells whether a Service's status has not the addresses that it is to have.
+// outdated reports whether a Service's status has not the addresses that it is to have.
 func outdated(o Outcome) bool {
 	s, ok := o.Object.(*corev1.Service)
 	if !ok || o.Balanced == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/objects"
 )
 
-// needsWrite tells whether an object has not the status and the finalizer that it is to have.
+// needsWrite reports whether an object has not the status and the finalizer that it is to have.
 func needsWrite(o Outcome) bool {
 	is, ok := o.Object.(objects.Object)
 	return ok && (waits(is) != o.Kept.Waits || !reflect.DeepEqual(withoutTimes(is.GetStatus()), withoutTimes(o.Kept.Status)))

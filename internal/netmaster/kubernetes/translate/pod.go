@@ -142,7 +142,7 @@ func refused(label, format string, args ...any) error {
 	return Refusal{Label: label, Text: fmt.Sprintf(format, args...)}
 }
 
-// Attached tells whether a pod has an interface of its own: not one on its node's
+// Attached reports whether a pod has an interface of its own: not one on its node's
 // network, and not one that has run.
 func Attached(pod *corev1.Pod) bool {
 	return !pod.Spec.HostNetwork && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed

@@ -41,7 +41,7 @@ func (d parsedRule) rules(k model.PolicyKey) (out []model.PolicyRule) {
 	return out
 }
 
-// namesOfAddresses tells whether it asks for a port's name beside a block of addresses.
+// namesOfAddresses reports whether it asks for a port's name beside a block of addresses.
 func (d parsedRule) namesOfAddresses() bool {
 	return slices.ContainsFunc(d.peers, func(p model.Peer) bool { return p.CIDR.IsValid() }) &&
 		slices.ContainsFunc(d.ports, func(m model.PortMatch) bool { return m.Name != "" })

@@ -32,13 +32,13 @@ type Addressing struct {
 	Given                []netip.Addr   // those of the pool that the service has; sorted
 }
 
-// Balanced tells whether a service is to get load balancer's addresses from the pool.
+// Balanced reports whether a service is to get load balancer's addresses from the pool.
 func (a Addressing) Balanced(in *corev1.Service) bool {
 	class := in.Spec.LoadBalancerClass
 	return a.Pool && in.Spec.Type == corev1.ServiceTypeLoadBalancer && served(in) && (class == nil || *class == PoolClass)
 }
 
-// served tells whether a service is one for the cluster's proxy.
+// served reports whether a service is one for the cluster's proxy.
 func served(in *corev1.Service) bool {
 	_, other := in.Labels[labelProxyName]
 	_, headless := in.Labels[corev1.IsHeadlessService]
@@ -48,7 +48,7 @@ func served(in *corev1.Service) bool {
 	return len(clusterAddrs(in)) > 0 && in.Spec.ClusterIP != corev1.ClusterIPNone
 }
 
-// hinted tells whether a service asks by annotation for hints of zones.
+// hinted reports whether a service asks by annotation for hints of zones.
 func hinted(in *corev1.Service) bool {
 	mode, is := in.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
 	if !is {
@@ -242,7 +242,7 @@ func servicePorts(in *corev1.Service, found *problems) (out []model.ServicePort)
 	return out
 }
 
-// portsName tells whether ports of services and slices may have a name.
+// portsName reports whether ports of services and slices may have a name.
 func portsName(name string) bool {
 	return model.Service{Key: ServiceKey("n", "s").ServiceKey(), Owner: model.OwnerKubernetes, Network: model.ClusterNetworkKey, Ports: []model.ServicePort{{Name: name, Protocol: model.ProtoTCP, Port: 1}}}.Validate() == nil
 }

@@ -14,7 +14,7 @@ import (
 // namespace has for it, so that no file of the other namespace is needed.
 const ifaTargetNetnsID = 10
 
-// Configured tells whether the container's side of a pair has an address other than
+// Configured reports whether the container's side of a pair has an address other than
 // a link-local one, in whatever namespace it is: then somebody has configured it.
 // It is false when there is no such pair.
 func Configured(hostIf string) (bool, error) {

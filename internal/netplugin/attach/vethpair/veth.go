@@ -203,14 +203,14 @@ func Delete(hostIf, alias string) error {
 	return nil
 }
 
-// isPair tells whether an interface is the host side that Create makes with an
+// isPair reports whether an interface is the host side that Create makes with an
 // alias.
 func isPair(l netlink.Link, alias string) bool {
 	a := l.Attrs().Alias
 	return l.Type() == "veth" && (a == "" || a == alias)
 }
 
-// Exists tells whether the host side of a pair is there.
+// Exists reports whether the host side of a pair is there.
 func Exists(hostIf string) (bool, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -281,7 +281,7 @@ func isNoLink(err error) bool {
 	return errors.As(err, &nf) || errors.Is(err, unix.ENODEV)
 }
 
-// ownNetns tells whether a namespace is the one that this thread is in.
+// ownNetns reports whether a namespace is the one that this thread is in.
 func ownNetns(n ns.NetNS) bool {
 	var own, there unix.Stat_t
 	return unix.Stat("/proc/thread-self/ns/net", &own) == nil && unix.Fstat(int(n.Fd()), &there) == nil &&

@@ -169,7 +169,7 @@ func (e *engine) remove(ctx context.Context, id string) error {
 	return e.do(ctx, http.MethodDelete, "/networks/"+url.PathEscape(id), nil, nil)
 }
 
-// swarm tells whether the engine manages a swarm.
+// swarm reports whether the engine manages a swarm.
 func (e *engine) swarm(ctx context.Context) (state string, manager bool, err error) {
 	var out struct {
 		Swarm struct {

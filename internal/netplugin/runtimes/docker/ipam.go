@@ -188,7 +188,7 @@ func (i *ipam) poolOf(ctx context.Context, id string, named bool) (pool, error) 
 	return pl, err
 }
 
-// isUnmade tells whether a pool belongs to a network that is just being created
+// isUnmade reports whether a pool belongs to a network that is just being created
 // without a name: Docker asks for the addresses that it keeps aside before it tells
 // the driver of the network.
 func (i *ipam) isUnmade(id string) bool {

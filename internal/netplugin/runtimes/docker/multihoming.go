@@ -103,7 +103,7 @@ type routers struct {
 	known map[string]bool // endpoints whose sandbox is known
 }
 
-// join tells whether an endpoint brings the route to a router into its sandbox.
+// join reports whether an endpoint brings the route to a router into its sandbox.
 func (r *routers) join(sandbox, endpoint string, router netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

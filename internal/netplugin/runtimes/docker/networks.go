@@ -27,7 +27,7 @@ type binding struct {
 	Want model.Network `json:"want,omitzero"`
 }
 
-// hasPendingName tells whether the name is still to be learnt from the engine.
+// hasPendingName reports whether the name is still to be learnt from the engine.
 func (b binding) hasPendingName() bool { return b.Network.Name == "" }
 
 // networks is the persistent map from Docker's network ids, which differ from
@@ -73,7 +73,7 @@ func (n *networks) get(id string) (binding, bool) {
 	return b, ok
 }
 
-// made tells whether a user has made a Contiv network through Docker, and not removed it.
+// made reports whether a user has made a Contiv network through Docker, and not removed it.
 func (n *networks) made(k model.NetworkKey) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -60,7 +60,7 @@ type Plugin struct {
 
 var nameRE = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*/)*[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9._-]+)?$`)
 
-// ValidName tells whether a plugin may have the name: one word, or repository
+// ValidName reports whether a plugin may have the name: one word, or repository
 // and tag of a managed plugin.
 func ValidName(name string) bool { return nameRE.MatchString(name) }
 

@@ -211,7 +211,7 @@ func (p *Plugin) retryDelete(ctx context.Context, problems map[string]string) {
 	}
 }
 
-// inDocker tells whether a user may just be creating the network through Docker, or
+// inDocker reports whether a user may just be creating the network through Docker, or
 // removing it: the plugin has bound its id, and the engine does not list it yet or any more.
 func (p *Plugin) inDocker(r Ref, bound map[string]binding, ids map[string]bool, now time.Time) bool {
 	for id, b := range bound {
@@ -268,7 +268,7 @@ func labelled(n engineNetwork) (Ref, bool) {
 	return ref, ok && err == nil
 }
 
-// sameSubnet tells whether a Docker network has exactly the subnets of the Contiv
+// sameSubnet reports whether a Docker network has exactly the subnets of the Contiv
 // network; one that a user created may lack the IPv6 subnet.
 func sameSubnet(n engineNetwork, w model.Network) bool {
 	there := map[string]bool{}

@@ -71,7 +71,7 @@ func checkKeys(data []byte) error {
 	return nil
 }
 
-// asksNothing tells whether a value is false or empty.
+// asksNothing reports whether a value is false or empty.
 func asksNothing(v json.RawMessage) bool {
 	return slices.Contains([]string{"", "null", "false", "0", `""`, "[]", "{}"}, string(bytes.Join(bytes.Fields(v), nil)))
 }
