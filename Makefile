@@ -22,14 +22,14 @@ LONGEST = $(if $(filter ./...,$(PKG)),./internal/datapath/ebpf ./internal/datapa
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
 
-.PHONY: help deps build test test-unit test-lab test-matrix test-full test-race check chaos-operator lint fmt mutate vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin clean
+.PHONY: help deps build test test-unit test-lab test-matrix test-full test-race check chaos-operator lint fmt mutate vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin release clean
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install the Debian packages that tests and demo need; start no service
 	@tools/deps.sh
 build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(BINARIES))
+	go build -trimpath -ldflags '$(LDFLAGS)' -o $(or $(OUT),bin)/ $(addprefix ./cmd/,$(BINARIES))
 test: deps ## lint (it vets too), unit and integration tests: all that CI runs but a sample of test-kube; needs root
 	$(MAKE) -Oline -j2 test-unit lint # the longest unit tests mostly wait for the kernel
 	$(MAKE) test-lab
@@ -52,8 +52,7 @@ chaos: deps ## the chaos ledger, docs/reliability.md: ROWS (all; word,word) of F
 lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it); names and phrases
 	nice env $(call tool,golangci-lint) run --allow-parallel-runners $(PKG) && go test -vet=off -run Names ./internal/archtest
 test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel datapath on 6.12, SCTP's sockets on both, in QEMU; minutes with KVM, else an hour
-	@tools/deps.sh kernel
-	tools/test-kernel.sh $(or $(KERNELS),6.1)
+	tools/deps.sh kernel && tools/test-kernel.sh $(or $(KERNELS),6.1)
 	tools/test-kernel.sh -suite ovs 6.12
 test-consul: deps ## the store's tests, and whole clusters, on a Consul that is built first (minutes); needs root
 	tools/test-consul.sh
@@ -86,8 +85,7 @@ bench: bench-cluster bench-datapath ## that, and benchmarks into bench/new.txt, 
 	go test -run '^$$' -bench . -benchmem -count $(or $(COUNT),6) $(PKG) | tee bench/new.txt
 	@if [ -f bench/base.txt ]; then $(call tool,benchstat) bench/base.txt bench/new.txt; fi
 demo: build ## three hosts, two tenants, policies, live; DRIVER=ebpf|ovs|mixed; KEEP=1 leaves it running
-	@tools/deps.sh demo $(DRIVER)
-	bin/contivlab demo $(if $(DRIVER),--driver $(DRIVER)) $(if $(KEEP),--keep)
+	@tools/deps.sh demo $(DRIVER) && bin/contivlab demo $(if $(DRIVER),--driver $(DRIVER)) $(if $(KEEP),--keep)
 demo-docker: build deps ## two Docker engines on two hosts, names, policy, start times; KEEP=1 leaves it running
 	bin/contivlab demo-docker $(if $(KEEP),--keep)
 demo-kube: build deps ## a Kubernetes of two nodes, which is built first (minutes), beside it a Docker container and a bare process under the same policies, and a pod of another tenant; KEEP=1 keeps it until Ctrl-C
@@ -96,5 +94,7 @@ image: build ## bin/contiv-image.tar, an image IMAGE (docker.io/contiv/contiv:2.
 	go run ./packaging/image -bin bin -o bin/contiv-image.tar -name $(or $(IMAGE),docker.io/contiv/contiv:2.0) -time $(BUILDTIME)
 plugin: build ## bin/plugin for `docker plugin create $(PLUGIN)`
 	packaging/docker-plugin/build.sh bin bin/plugin $(PLUGIN)
+release: ## dist/: archives of the programs for amd64 and arm64 with checksums; refuses when a long report, or the checkout, is not of this commit's code
+	tools/release.sh $(VERSION)
 clean: ## remove what was built
-	rm -rf bin bench/new.txt
+	rm -rf bin dist bench/new.txt

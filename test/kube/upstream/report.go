@@ -38,7 +38,7 @@ type Report struct {
 	Suite      string    `json:"suite"`
 	Driver     string    `json:"driver"`
 	Kubernetes string    `json:"kubernetes"`
-	Commit     string    `json:"commit"` // that was checked out when the last run began; "+" if files differed from it
+	Commit     string    `json:"commit"` // that was checked out when the last run began; "+" if covered code differed from it
 	Date       time.Time `json:"date"`   // of the last spec
 	Code       string    `json:"code"`   // Sum of the code that was tried
 	Specs      int       `json:"specs"`  // of the suite: with fewer results it is to go on
@@ -159,9 +159,17 @@ func Sum(root string) (string, error) {
 
 // commit names what is checked out at root.
 func commit(ctx context.Context, root string) string {
-	out, err := exec.CommandContext(ctx, "git", "-C", root, "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+").Output()
-	if err != nil {
-		return "unknown" // not from a checkout
+	git := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", root}, args...)...).Output()
+		return strings.TrimSpace(string(out)), err
 	}
-	return strings.TrimSpace(string(out))
+	head, err := git("rev-parse", "--short=12", "HEAD")
+	changed, changedErr := git(append([]string{"status", "--porcelain", "--"}, covered...)...)
+	switch {
+	case errors.Join(err, changedErr) != nil:
+		return "unknown" // not from a checkout
+	case changed != "":
+		return head + "+"
+	}
+	return head
 }
