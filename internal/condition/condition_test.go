@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,6 +92,30 @@ func TestPageHasNamesThatUsersSee(t *testing.T) {
 		}
 		if headings[anchor] {
 			t.Errorf("%s: #%s is another heading's anchor too", page, anchor)
+		}
+	}
+}
+
+// TestNamesAreFrozen: testdata/names.txt lists each condition with its severity. -update
+// leaves it alone, so that a name is added by hand, and changed or removed knowingly.
+func TestNamesAreFrozen(t *testing.T) {
+	const file = "testdata/names.txt"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frozen, have := strings.Split(strings.TrimSpace(string(data)), "\n"), []string{}
+	for _, c := range All() {
+		have = append(have, fmt.Sprintf("%s %s %s", c.object, c.name, c.severity))
+	}
+	for _, line := range frozen {
+		if !slices.Contains(have, line) {
+			t.Errorf("no condition is %q any more: users' alerts depend on the name and the severity; keep both, or replace the line of %s and say so in the changelog", line, file)
+		}
+	}
+	for _, line := range have {
+		if !slices.Contains(frozen, line) {
+			t.Errorf("condition %q is not in %s: add it, and it keeps its name and severity from then on", line, file)
 		}
 	}
 }
