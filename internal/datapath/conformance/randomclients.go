@@ -86,9 +86,11 @@ func (x *randomServices) check(what string, p reference.Packet) reference.Verdic
 	} else {
 		if v2 = x.bench.Send(x.t, p); v2.Sent != nil {
 			x.bench.ref.Prefer(v2.Sent.Dst)
+		} else if p.Host { // dropped, as clients outside are whose backend is outside
+			x.bench.ref.Prefer(x.externalAddrs()...)
 		}
 		v = x.bench.ref.Send(p)
-		x.bench.ref.Prefer(netip.Addr{})
+		x.bench.ref.Prefer()
 	}
 	x.note("%s: %s form %d damage %d: %s", what, sentText(&p), p.Form, p.Damage, v)
 	if !sameVerdict(x.t, what, p, v, v2) {

@@ -36,6 +36,14 @@ func (x *randomServices) endpointOrBackend(k model.EndpointKey) model.Endpoint {
 	return x.top.Endpoint(k)
 }
 
+// externalAddrs are the addresses of the backends that are no endpoints.
+func (x *randomServices) externalAddrs() (out []netip.Addr) {
+	for _, e := range x.external {
+		out = append(out, e.IPv4, e.IPv6)
+	}
+	return slices.DeleteFunc(out, func(a netip.Addr) bool { return !a.IsValid() })
+}
+
 // fromExternal makes what somebody who is no endpoint sends: by the host's stack.
 func fromExternal(p reference.Packet) reference.Packet {
 	p.Port, p.VTEP, p.Network, p.Uplink, p.VLAN, p.Host, p.DstMAC = "", netip.Addr{}, 0, false, 0, true, desired.RouterMAC

@@ -58,7 +58,7 @@ func testRandomFrontends(t *testing.T, h Harness) {
 		seed = 1
 	}
 	if n == 0 {
-		if n = 4; h.Slow {
+		if n = 8; h.Slow {
 			n = 2
 		}
 	}
@@ -75,6 +75,10 @@ func testRandomFrontends(t *testing.T, h Harness) {
 		}
 		for range 8 {
 			x.change()
+			for _, c := range x.asked[max(0, len(x.asked)-12):] {
+				sent++
+				x.sendClientPacket(c, laterPacket(c.first), "goes on")
+			}
 			for range 20 {
 				sent++
 				if x.packet() {

@@ -43,7 +43,7 @@ type kernel struct {
 	drops   map[string]uint64
 	monitor *monitor // nil without a monitor
 
-	preferred netip.Addr // see Prefer
+	preferred []netip.Addr // see Prefer
 
 	hasIface func(name string) bool
 	refuse   func(object string) error
@@ -89,13 +89,13 @@ func (d *Driver) Restart() *Driver {
 	return &Driver{k: d.k, events: make(chan driver.Event, 16)}
 }
 
-// Prefer has new connections to services go to the backend with an address, wherever
-// it may be chosen, until the next Prefer; with the zero Addr each goes to whom its
-// slot has. So the reference follows a data plane that chooses by a hash of its own.
-func (d *Driver) Prefer(backend netip.Addr) {
+// Prefer has new connections to services go to a backend with one of the addresses,
+// wherever one may be chosen, until the next Prefer; without any each goes to the backend
+// of its slot. So the reference follows a data plane that chooses by a hash of its own.
+func (d *Driver) Prefer(backends ...netip.Addr) {
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()
-	d.k.preferred = backend
+	d.k.preferred = backends
 }
 
 // Apply implements driver.Driver.

@@ -3,6 +3,7 @@ package reference
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
@@ -284,11 +285,8 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 
 // preferredOf is the backend that Prefer has named, where it may be chosen.
 func (k *kernel) preferredOf(s *desired.Service, v6 bool, among desired.TrafficPolicy) (key model.EndpointKey, may bool) {
-	if !k.preferred.IsValid() {
-		return key, false
-	}
 	for e, b := range s.Pool(v6, among) {
-		if b.Addr(v6) == k.preferred {
+		if slices.Contains(k.preferred, b.Addr(v6)) {
 			return e, true
 		}
 	}

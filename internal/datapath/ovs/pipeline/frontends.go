@@ -191,6 +191,9 @@ func (s Service) frontendFlows(l *list, c Config, choose *chooser, self []of.Ter
 				m, priority = append(m, of.EqAddr(dst, f.Addr)), 105
 			}
 			if !s.outside(c) {
+				if f.Node && c.servicesOutside() { // a port of all nodes must not take its place
+					l.drop(NodeFrontends, priority, match(append(slices.Clone(m), origin(fromStack))...), driver.DropNetwork)
+				}
 				m = append(m, origin(fromPort))
 			}
 			l.add(NodeFrontends, priority, match(m...), of.Set(regService, s.Number), goTo(Serve))
