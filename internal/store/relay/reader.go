@@ -84,24 +84,25 @@ func (r *Reader) Run(ctx context.Context) {
 	defer r.oldDials.Wait()
 	defer r.switchHub(nil, nil)
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 2 * time.Second, Jitter: 0.5})
-	left, had := "", false
+	left, lost := "", time.Time{} // lost is when the last hub was; zero = there was none, or it has been logged
 	for ctx.Err() == nil {
 		l, err := r.connect(ctx, left, true)
 		if err != nil {
-			if had && ctx.Err() == nil {
+			// A netmaster that restarts is back before that.
+			if !lost.IsZero() && time.Since(lost) >= r.cfg.Patience && ctx.Err() == nil {
 				r.cfg.Log.Warn("no netmaster passes the cluster's state on: what this host has of it stays as it is", "error", err)
+				lost = time.Time{}
 			}
-			had = false
 			r.switchHub(nil, err)
 			_ = retry.Pause(ctx) // the loop's condition tells
 			continue
 		}
 		retry.Reset()
-		had = true
 		for l != nil {
 			left = l.hub
 			l = r.followHub(ctx, l)
 		}
+		lost = time.Now()
 	}
 }
 
