@@ -101,9 +101,11 @@ func cutOff(t *testing.T, driver string) {
 			})
 		}
 	}
+	var unchanged scraped
 	try := func() {
 		t.Helper()
 		c.netctl("global set --fwd-mode routing --confirm-within 45s")
+		c.alertsFire(unchanged, c.scrapedWhen("the change to wait", map[string]float64{"contiv_changes_pending": 1}), "ContivChangeOnTrial")
 		if out, err := c.Masters.Netctl(t.Context(), "status"); !strings.Contains(out+fmt.Sprint(err), " is unconfirmed: in ") { // whatever else is wrong
 			t.Errorf("nothing says that it is unconfirmed: %v %s", err, out)
 		}
@@ -120,6 +122,7 @@ func cutOff(t *testing.T, driver string) {
 	c.until("h2 to reach netmaster by the gateway", reaches(true))
 	c.hostsAway(0)
 	talks("at first")
+	unchanged = c.scrape()
 	try()
 	if err := h2.RelaunchAgent(); err != nil {
 		t.Fatal(err)
@@ -157,6 +160,7 @@ func cutOff(t *testing.T, driver string) {
 		}
 		return nil
 	})
+	c.alertsFire(unchanged, c.scrape(), "ContivRolledBack")
 	if err := reaches(true)(t.Context()); err != nil {
 		t.Error("it has heard, and is cut off again: ", err)
 	}

@@ -3,6 +3,7 @@
 package slice
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // TestFlowLogFlood has one container open some 10,000 connections a second that a rule
@@ -36,7 +38,7 @@ func flowLogFlood(t *testing.T, driver string) {
 	c.policy("db", "--label", "app=db", "--rule", "in allow app=web log")
 	c.wants("loud d tcp/80", testcluster.OK)
 	c.wants("quiet d tcp/80", testcluster.OK)
-	pid := c.host("h1").Agent().PID
+	pid, calm := c.host("h1").Agent().PID, c.scrape()
 	for _, different := range []bool{false, true} {
 		seen := len(flowLines(t, path))
 		begin, before := time.Now(), processorTime(t, pid)
@@ -98,6 +100,33 @@ func flowLogFlood(t *testing.T, driver string) {
 			t.Errorf("netplugin takes %.0f %% of a processor", 100*used)
 		}
 	}
+	c.alertsFire(calm, c.scrapedWhen("lines to be lost", map[string]float64{"contiv_netplugin_flow_log_lost_total": 1}), "ContivFlowLogLoses")
+	c.spoofs()
+}
+
+// spoofs has a container send packets by another's address, 1,500 and more a minute in the
+// time that is played: an alert fires.
+func (c *cluster) spoofs() {
+	c.t.Helper()
+	play := testenv.Replay{Minutes: 1, Steps: []testenv.Scrape{testenv.Scrape(c.scrape())}}
+	p := c.opening("loud", c.addr("d", "4"), c.mac("d"), model.ProtoTCP)
+	p.Src = c.addr("quiet", "4")
+	for minute := 1; minute < 10; minute++ {
+		var now scraped
+		c.until("forged packets to be counted", func(ctx context.Context) error {
+			if err := c.floodPorts(ctx, "loud", p, 200, 0, false); err != nil { // as many as Open vSwitch takes at once
+				return err
+			}
+			now = c.scrape()
+			if n, _ := now.of(`contiv_netplugin_drops_total reason="spoof"`); n < float64(1500*minute) {
+				return fmt.Errorf("%v are", n)
+			}
+			return nil
+		})
+		play.Steps = append(play.Steps, testenv.Scrape(now))
+	}
+	play.Fires(c.t, len(play.Steps)-1, "ContivSpoofing")
+	play.Run(c.t)
 }
 
 // processorTime is what a process has used of processors, by proc(5).

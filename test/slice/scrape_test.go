@@ -6,24 +6,18 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"math"
 	"net/http"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/testcluster"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // scraped is what Prometheus would have after a scrape of all targets that
 // answer: values by series, with the target's labels job and instance.
-type scraped map[string]float64
-
-var sampleRE = regexp.MustCompile(`(?m)^(contiv_[a-z_]+)(?:\{(.*)\})? (\S+)$`)
+type scraped testenv.Scrape
 
 // scrape reads netmaster's and every netplugin's metrics; who does not answer is
 // left out, as Prometheus does.
@@ -47,16 +41,8 @@ func (c *cluster) scrape() scraped {
 		if err != nil || resp.StatusCode != http.StatusOK {
 			c.t.Errorf("%s: %s: %v\n%s", url, resp.Status, err, text)
 		}
-		for _, m := range sampleRE.FindAllStringSubmatch(string(text), -1) {
-			v, err := strconv.ParseFloat(m[3], 64)
-			if err != nil {
-				c.t.Fatal(m[0], err)
-			}
-			labels := fmt.Sprintf("job=%q,instance=%q", job, instance)
-			if m[2] != "" {
-				labels += "," + m[2]
-			}
-			out[m[1]+"{"+labels+"}"] = v
+		if err := testenv.Scrape(out).Add(job, instance, string(text)); err != nil {
+			c.t.Fatal(err)
 		}
 	}
 	take("netmaster", "master:9999", c.Master, c.Masters.MasterURL())
@@ -108,87 +94,28 @@ func matches(series string, parts []string) bool {
 		!slices.ContainsFunc(parts[1:], func(p string) bool { return !strings.Contains(series, p) })
 }
 
-// with returns a copy in which the matching series have another value.
-func (s scraped) with(t *testing.T, series string, v float64) scraped {
-	t.Helper()
-	out, n := maps.Clone(s), 0
-	for k := range s {
-		if matches(k, strings.Fields(series)) {
-			out[k] = v
-			n++
-		}
-	}
-	if n == 0 {
-		t.Errorf("nothing scraped is %s", series)
-	}
-	return out
-}
-
-// number writes a value as promtool reads it.
-func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-
 // stepMinutes is how long each scrape stands in the time that promtool plays.
 const stepMinutes = 10
 
-// promTest is a test of `promtool test rules`: scrapes that stand for
-// stepMinutes each, with what expressions must answer.
-type promTest struct {
-	steps  []scraped
-	ramps  map[string]float64 // series that grow so much a minute instead
-	checks []string
+// promTest plays scrapes that stand for stepMinutes each.
+type promTest struct{ testenv.Replay }
+
+func newPromTest(steps []scraped) *promTest {
+	p := &promTest{testenv.Replay{Minutes: stepMinutes}}
+	for _, s := range steps {
+		p.Steps = append(p.Steps, testenv.Scrape(s))
+	}
+	return p
 }
 
 // some: an expression has answers in a step, as soon as rates show it.
-func (p *promTest) some(step int, expr string) { p.check(step, 2, expr, true) }
-
-// lasting: an expression has answers at the end of a step, when alerts have waited.
-func (p *promTest) lasting(step int, expr string) { p.check(step, stepMinutes-1, expr, true) }
+func (p *promTest) some(step int, expr string) { p.Check(step, 2, expr, true) }
 
 // none: an expression has no answer at the end of a step.
-func (p *promTest) none(step int, expr string) { p.check(step, stepMinutes-1, expr, false) }
+func (p *promTest) none(step int, expr string) { p.Check(step, stepMinutes-1, expr, false) }
 
-func (p *promTest) check(step, minute int, expr string, some bool) {
-	samples := "[]"
-	if some {
-		expr, samples = "count("+expr+") > bool 0", "[{labels: '{}', value: 1}]"
-	}
-	p.checks = append(p.checks, fmt.Sprintf("      - {expr: %s, eval_time: %dm, exp_samples: %s}\n", quoted(expr), step*stepMinutes+minute, samples))
-}
-
-// quoted is a string of YAML.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
-
-func (p *promTest) yaml(name string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "  - name: %s\n    interval: 1m\n    input_series:\n", name)
-	all := map[string]bool{}
-	for _, s := range p.steps {
-		for k := range s {
-			all[k] = true
-		}
-	}
-	for _, k := range slices.Sorted(maps.Keys(all)) {
-		var values []string
-		was := false
-		for _, s := range p.steps {
-			v, is := s[k]
-			switch {
-			case is && !math.IsNaN(v):
-				values = append(values, fmt.Sprintf("%sx%d", number(v), stepMinutes-1))
-			case was:
-				values = append(values, fmt.Sprintf("stale _x%d", stepMinutes-1))
-			default:
-				values = append(values, fmt.Sprintf("_x%d", stepMinutes))
-			}
-			was = is
-		}
-		for r, by := range p.ramps {
-			if matches(k, strings.Fields(r)) {
-				values = []string{fmt.Sprintf("0+%sx%d", number(by), 3*stepMinutes)}
-			}
-		}
-		fmt.Fprintf(&b, "      - {series: %s, values: '%s'}\n", quoted(k), strings.Join(values, " "))
-	}
-	b.WriteString("    promql_expr_test:\n" + strings.Join(p.checks, ""))
-	return b.String()
+// alertsFire: alerts fire by what was scraped after a fault, and did not before.
+func (c *cluster) alertsFire(before, after scraped, alerts ...string) {
+	c.t.Helper()
+	testenv.AlertsFire(c.t, testenv.Scrape(before), testenv.Scrape(after), alerts...)
 }

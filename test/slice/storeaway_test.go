@@ -98,6 +98,7 @@ func everybodyAway(t *testing.T, driver string) {
 		}
 	}
 	works("at first")
+	before := c.scrape()
 	if err := errors.Join(c.Process("netmaster").Kill(), c.Process("etcd").Kill()); err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +110,7 @@ func everybodyAway(t *testing.T, driver string) {
 		t.Fatal(err)
 	}
 	c.hostsAway(2)
+	c.alertsFire(before, c.scrapedWhen("both hosts to be away", map[string]float64{"contiv_hosts_many_away": 1}), "ContivManyHostsAway")
 	works("all hosts are away")
 	long()
 	works("they are still")
@@ -159,6 +161,7 @@ func TestEvictAfter(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		well := c.scrape()
 		if err := c.host("h2").KillAgent(); err != nil {
 			t.Fatal(err)
 		}
@@ -171,6 +174,8 @@ func TestEvictAfter(t *testing.T) {
 		}
 		counted(30) // of which nothing is lost
 		again := time.Now()
+		counted(50)
+		c.alertsFire(well, c.scrape(), "ContivGraceEnds")
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		if err := testcluster.Until(ctx, "h2's endpoint to be given up", func(ctx context.Context) error {

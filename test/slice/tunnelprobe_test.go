@@ -69,6 +69,7 @@ func hostsTestTheirTunnels(t *testing.T, driver string) {
 		return errors.Join(errs...)
 	}
 	c.until("all tunnels to be tested", well)
+	whole := c.scrape()
 	for _, x := range []struct {
 		name, state, says string
 		rules             []string
@@ -95,6 +96,7 @@ func hostsTestTheirTunnels(t *testing.T, driver string) {
 		if took := time.Since(begun); took > cutTold {
 			t.Errorf("%s: status names them after %v, want %v at most", x.name, took, cutTold)
 		}
+		c.alertsFire(whole, c.scrape(), "ContivTunnels")
 		if x.name == "both directions" { // the cut is known still when a netplugin behind it has begun again
 			if err := errors.Join(h2.Agent().Stop(patience), h2.StartAgent(t.Context())); err != nil {
 				t.Fatal(err)

@@ -4,18 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // TestSpace: a store that is getting full is reported before it is full, and Relieve ends
@@ -75,12 +80,26 @@ func TestNoSnapshot(t *testing.T) {
 	}
 	cfg.Backup = Schedule{Dir: filepath.Join(inTheWay, "snapshots")}
 	a := start(t, cfg)
+	scrape := func() testenv.Scrape {
+		t.Helper()
+		r := prometheus.NewRegistry()
+		r.MustRegister(a.Collectors()...)
+		answer, out := httptest.NewRecorder(), testenv.Scrape{}
+		promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		if err := out.Add("netmaster", "m:9999", answer.Body.String()); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
 	eventually(t, "a member that makes no snapshot says so", func(context.Context) error {
 		if s := a.Health.Problem(); !strings.Contains(s, "no snapshot of the store was made") || !strings.Contains(s, inTheWay) || !strings.Contains(s, "--snapshot-dir") {
 			return fmt.Errorf("it says %q", s)
 		}
 		return nil
 	})
+	failed := scrape()
+	a.Health.began = time.Now().Add(-13 * time.Hour)
+	late := scrape()
 	if err := os.Remove(inTheWay); err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +111,8 @@ func TestNoSnapshot(t *testing.T) {
 		}
 		return nil
 	})
+	testenv.AlertsFire(t, scrape(), failed, "ContivSnapshotFails")
+	testenv.AlertsFire(t, failed, late, "ContivSnapshotOld")
 }
 
 // TestSnapshots: they are made on the schedule, whole and for their owner only, the

@@ -26,6 +26,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/observe"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // saying returns an error unless /healthz and /readyz answer with a status, and
@@ -90,8 +91,10 @@ func TestHealth(t *testing.T) {
 	})
 	defer http.DefaultClient.CloseIdleConnections()
 	b.ready()
+	well := b.scrape()
 	end(time.Now().Add(time.Hour))
 	b.says(http.StatusOK, "certificates")
+	testenv.AlertsFire(t, well, b.scrape(), "ContivCertificateEnds")
 	end(time.Now().Add(-time.Hour))
 	b.says(http.StatusOK, "certificates")
 	end(time.Now().Add(90 * 24 * time.Hour))
@@ -157,6 +160,7 @@ func TestHealth(t *testing.T) {
 		}
 		rename(res.HostIf, "renamed")
 		b.says(http.StatusServiceUnavailable, "ports")
+		testenv.AlertsFire(t, well, b.scrape(), "ContivPortsPending")
 		rename("renamed", res.HostIf)
 		b.says(http.StatusOK)
 	})

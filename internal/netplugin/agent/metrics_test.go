@@ -14,7 +14,19 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
+
+// scrape returns what Prometheus would have of the agent.
+func (b *bed) scrape() testenv.Scrape {
+	b.t.Helper()
+	out := testenv.Scrape{}
+	_, body := do(b.t, http.DefaultClient, http.MethodGet, "http://"+b.agent.RESTAddr().String()+"/metrics", "")
+	if err := out.Add("netplugin", "h:9006", body); err != nil {
+		b.t.Fatal(err)
+	}
+	return out
+}
 
 // TestMetrics: the page of metrics lists what netplugin tells, all and no
 // others; health, lost attachments and problems by kind are among it.
@@ -49,7 +61,7 @@ func TestMetrics(t *testing.T) {
 	if _, err := b.client().Attach(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	key := b.endpoints()[0].Key
+	key, well := b.endpoints()[0].Key, b.scrape()
 	b.master.gone.Store(true) // else the agent has it put back
 	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return nil })
 	for _, w := range []string{
@@ -63,6 +75,7 @@ func TestMetrics(t *testing.T) {
 			return nil
 		})
 	}
+	testenv.AlertsFire(t, well, b.scrape(), "ContivAttachmentsWithoutEndpoint")
 	b.master.gone.Store(false)
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
 		t.Error(err)
