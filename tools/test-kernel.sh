@@ -72,6 +72,7 @@ initramfs() {
       mkdir -p "$root$(dirname "$lib")" && cp -Ln "$lib" "$root$lib"
     done
   done
+  mkdir -p "$root/usr" && ln -s ../sbin "$root/usr/sbin"
   if [[ $suite == ovs ]]; then
     mkdir -p "$root/usr/share" && cp -r /usr/share/openvswitch "$root/usr/share/"
   fi

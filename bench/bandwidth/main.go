@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,17 +19,10 @@ import (
 	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := execute(ctx, os.Args[1:], os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bandwidth:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(stats.Main("bandwidth", execute)) }
 
 // options are what a run is to measure.
 type options struct {
@@ -45,17 +36,16 @@ type options struct {
 	repeat   int            // of each row
 }
 
-func execute(ctx context.Context, args []string, w io.Writer) error {
+func execute(ctx context.Context) error {
 	var o options
-	f := flag.NewFlagSet("bandwidth", flag.ContinueOnError)
-	f.StringVar(&o.driver, "driver", "ebpf", "ebpf, or ovs in user space")
-	f.IntVar(&o.seconds, "seconds", 3, "of each row, after its first second")
-	f.Float64Var(&o.highest, "highest", 1000, "profile, in Mbit/s: those beyond it are left out")
-	f.IntVar(&o.fairness, "fairness", 10, "seconds over which eight streams are compared; 0 = not")
-	f.IntVar(&o.pairs, "pairs", 4, "pairs of figures of endpoints without a profile; 0 = none")
-	f.IntVar(&o.repeat, "repeat", 1, "times that each row is measured")
+	flag.StringVar(&o.driver, "driver", testcluster.DriverEBPF, "ebpf, or ovs in user space")
+	flag.IntVar(&o.seconds, "seconds", 3, "of each row, after its first second")
+	flag.Float64Var(&o.highest, "highest", 1000, "profile, in Mbit/s: those beyond it are left out")
+	flag.IntVar(&o.fairness, "fairness", 10, "seconds over which eight streams are compared; 0 = not")
+	flag.IntVar(&o.pairs, "pairs", 4, "pairs of figures of endpoints without a profile; 0 = none")
+	flag.IntVar(&o.repeat, "repeat", 1, "times that each row is measured")
 	o.profiles = []float64{1, 10, 100, 1000}
-	f.Func("profiles", "Mbit/s, with commas between; 1,10,100,1000 if left out", func(s string) error {
+	flag.Func("profiles", "Mbit/s, with commas between; 1,10,100,1000 if left out", func(s string) error {
 		o.profiles = nil
 		for x := range strings.SplitSeq(s, ",") {
 			mbit, err := strconv.ParseFloat(x, 64)
@@ -67,26 +57,32 @@ func execute(ctx context.Context, args []string, w io.Writer) error {
 		return nil
 	})
 	o.rows = regexp.MustCompile("")
-	f.Func("rows", "regular expression of the rows to measure, such as '^10 Mbit/s sends cubic, 8'", func(s string) (err error) {
+	flag.Func("rows", "regular expression of the rows to measure, such as '^10 Mbit/s sends cubic, 8'", func(s string) (err error) {
 		o.rows, err = regexp.Compile(s)
 		return err
 	})
-	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
-		return err
-	}
+	flag.Parse()
 	switch {
-	case o.driver != rig.EBPF && o.driver != rig.OVS:
+	case o.driver != testcluster.DriverEBPF && o.driver != testcluster.DriverOVS:
 		return errors.New("-driver is ebpf or ovs")
 	case o.seconds < 1 || o.repeat < 1:
 		return errors.New("-seconds and -repeat are at least 1")
 	}
-	return measure(ctx, w, o)
+	return measure(ctx, os.Stdout, o)
 }
 
 // host is the host that is measured.
-type host struct{ *rig.Rig }
+type host struct{ *rig.Host }
+
+// rate gives a container a rate, or takes it away (nil).
+func (r host) rate(ctx context.Context, i int, rate *desired.Rate) error {
+	port := rig.Port(rig.Address(i))
+	r.State.Bandwidth = r.State.Bandwidth.Delete(port)
+	if rate != nil {
+		r.State.Bandwidth = r.State.Bandwidth.Set(port, rate)
+	}
+	return r.Apply(ctx)
+}
 
 // runs are TCP's: bbr, which paces itself and so hides much, is beside the others.
 var runs = []struct {
@@ -123,13 +119,13 @@ func (o options) wanted(mbit float64, way string) (out []want) {
 // Directions, as rows name them.
 const sends, receives = "sends", "receives"
 
-func measure(ctx context.Context, w io.Writer, o options) error {
-	made, err := rig.New(ctx, o.driver, 4)
+func measure(ctx context.Context, w io.Writer, o options) (err error) {
+	made, err := rig.One(ctx, "bandwidth", o.driver, 4)
 	if err != nil {
 		return err
 	}
 	r := host{made}
-	defer r.Close()
+	defer func() { err = errors.Join(err, r.Close()) }()
 	fmt.Fprint(w, "| profile | direction | traffic | lowest and highest second, % of the profile | round trip of a probe beside it, median / p99 / highest, ms | probes lost | a stream's share, lowest and highest, %, and Jain's index | |\n|---|---|---|---|---|---|---|---|\n")
 	for _, mbit := range o.profiles {
 		if mbit > o.highest {
@@ -170,7 +166,7 @@ func one(ctx context.Context, w io.Writer, r host, at int, rate desired.Rate, x 
 	if err := bare(); err != nil {
 		return err
 	}
-	if err := r.Rate(ctx, at, &rate); err != nil {
+	if err := r.rate(ctx, at, &rate); err != nil {
 		return err
 	}
 	var res result
@@ -180,7 +176,7 @@ func one(ctx context.Context, w io.Writer, r host, at int, rate desired.Rate, x 
 	} else {
 		res, err = r.udp(ctx, 0, 1, x.mbit, x.seconds)
 	}
-	if err = errors.Join(err, r.Rate(ctx, at, nil)); err != nil {
+	if err = errors.Join(err, r.rate(ctx, at, nil)); err != nil {
 		return err
 	}
 	if err := bare(); err != nil {
@@ -217,7 +213,7 @@ func unlimited(ctx context.Context, w io.Writer, r host, pairs int) error {
 			for j := range states {
 				at := (i + j) % 2 // who is first takes turns
 				for c := range 2 {
-					if err := r.Rate(ctx, c, states[at]); err != nil {
+					if err := r.rate(ctx, c, states[at]); err != nil {
 						return err
 					}
 				}
@@ -237,7 +233,7 @@ func unlimited(ctx context.Context, w io.Writer, r host, pairs int) error {
 		pair(w, "round trip without traffic, µs", waits)
 	}
 	for c := range 2 {
-		if err := r.Rate(ctx, c, nil); err != nil {
+		if err := r.rate(ctx, c, nil); err != nil {
 			return err
 		}
 	}
@@ -268,7 +264,7 @@ func together(ctx context.Context, w io.Writer, r host, o options) error {
 	}
 	for range o.repeat {
 		for i, x := range rows {
-			if err := r.Rate(ctx, 2*i, &desired.Rate{Send: desired.Limit{Bits: uint64(x.mbit * 1e6)}}); err != nil {
+			if err := r.rate(ctx, 2*i, &desired.Rate{Send: desired.Limit{Bits: uint64(x.mbit * 1e6)}}); err != nil {
 				return err
 			}
 		}
@@ -284,7 +280,7 @@ func together(ctx context.Context, w io.Writer, r host, o options) error {
 			return err
 		}
 		for i := range rows {
-			if err := r.Rate(ctx, 2*i, nil); err != nil {
+			if err := r.rate(ctx, 2*i, nil); err != nil {
 				return err
 			}
 		}

@@ -91,7 +91,7 @@ func (r host) tcp(ctx context.Context, from, to, streams int, control string, se
 	defer wg.Wait()
 	defer cancel()
 	var ln net.Listener
-	if err := rig.Within(r.Containers[to], func() (err error) {
+	if err := r.Containers[to].Do(func() (err error) {
 		ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp4", ":0")
 		return err
 	}); err != nil {
@@ -124,7 +124,7 @@ func (r host) tcp(ctx context.Context, from, to, streams int, control string, se
 	at := fmt.Sprintf("%s:%d", rig.Address(to), ln.Addr().(*net.TCPAddr).Port)
 	for range streams {
 		var conn net.Conn
-		if err := rig.Within(r.Containers[from], func() (err error) {
+		if err := r.Containers[from].Do(func() (err error) {
 			conn, err = dialer.DialContext(ctx, "tcp4", at)
 			return err
 		}); err != nil {
@@ -154,7 +154,7 @@ func (r host) tcp(ctx context.Context, from, to, streams int, control string, se
 // bytes of the datagrams that arrive to arrived.
 func (r host) probe(ctx context.Context, from, to int, last time.Duration, arrived *atomic.Uint64) (out result) {
 	var in, conn *net.UDPConn
-	err := rig.Within(r.Containers[to], func() (err error) {
+	err := r.Containers[to].Do(func() (err error) {
 		in, err = net.ListenUDP("udp4", &net.UDPAddr{})
 		return err
 	})
@@ -162,7 +162,7 @@ func (r host) probe(ctx context.Context, from, to int, last time.Duration, arriv
 		return out
 	}
 	defer func() { _ = in.Close() }() // a measurement is over
-	err = rig.Within(r.Containers[from], func() (err error) {
+	err = r.Containers[from].Do(func() (err error) {
 		conn, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: rig.Address(to).AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port})
 		return err
 	})
@@ -224,7 +224,7 @@ func (r host) udp(ctx context.Context, from, to int, mbit float64, seconds int) 
 	defer wg.Wait()
 	defer cancel()
 	var in, conn *net.UDPConn
-	if err := rig.Within(r.Containers[to], func() (err error) {
+	if err := r.Containers[to].Do(func() (err error) {
 		if in, err = net.ListenUDP("udp4", &net.UDPAddr{}); err == nil {
 			err = in.SetReadBuffer(8 << 20)
 		}
@@ -233,7 +233,7 @@ func (r host) udp(ctx context.Context, from, to int, mbit float64, seconds int) 
 		return result{}, err
 	}
 	defer func() { _ = in.Close() }() // a measurement is over
-	if err := rig.Within(r.Containers[from], func() (err error) {
+	if err := r.Containers[from].Do(func() (err error) {
 		conn, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: rig.Address(to).AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port})
 		return err
 	}); err != nil {

@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"strconv"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
-	"github.com/contiv/netplugin/v2/internal/datapath/driver"
-	"github.com/contiv/netplugin/v2/internal/datapath/ovs"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
@@ -37,17 +33,14 @@ func (b *bench) changeAt(ctx context.Context, n int) (err error) {
 		return err
 	}
 	h := l.Hosts()[0]
-	log := slog.New(slog.DiscardHandler)
-	sw, err := ovs.New(ctx, ovs.Config{OVSDB: h.DB(), RunDir: h.RunDir(), Datapath: l.Config().Datapath, VTEP: h.Address, Log: log})
+	sw, err := rig.Open(ctx, l, h)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, sw.Close()) }()
 
 	w := newPopulation(h.Address)
-	if err := h.NS.Do(func() error {
-		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: compile.IfName(w.local.Key)}, PeerName: "peer"})
-	}); err != nil {
+	if err := rig.IP(ctx, h.NS, "link add "+compile.IfName(w.local.Key)+" up type veth peer name peer", "link set peer up"); err != nil {
 		return err
 	}
 	for i := range n {
@@ -59,12 +52,13 @@ func (b *bench) changeAt(ctx context.Context, n int) (err error) {
 		start := time.Now()
 		pic, _ := w.c.Compile(rev)
 		compiled = time.Since(start)
-		start = time.Now()
-		rep, err := sw.Apply(ctx, pic)
-		if err == nil {
-			err = failed(rep)
-		}
-		return compiled, time.Since(start), err
+		err = h.NS.Do(func() error {
+			start := time.Now()
+			rep, err := sw.Apply(ctx, pic)
+			applied = time.Since(start)
+			return errors.Join(err, rig.Failed(rep))
+		})
+		return compiled, applied, err
 	}
 	_, first, err := apply()
 	if err != nil {
@@ -89,20 +83,6 @@ func (b *bench) changeAt(ctx context.Context, n int) (err error) {
 		cells = append(cells, us(percentile(d, .5)), us(percentile(d, .99)))
 	}
 	b.report.row(append(cells, ms(first))...)
-	return nil
-}
-
-// failed returns an error when a report says that something is not as wanted:
-// a number for it would mean nothing.
-func failed(r driver.Report) error {
-	for _, p := range r.Problems {
-		return fmt.Errorf("%s: %w", p.Object, p.Err)
-	}
-	for name, p := range r.Ports.All() {
-		if p.Err != nil {
-			return fmt.Errorf("port %s: %w", name, p.Err)
-		}
-	}
 	return nil
 }
 

@@ -2,23 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
-
-// stock is where Debian's containernetworking-plugins puts the stock plugins.
-const stock = "/usr/lib/cni"
 
 // rounds of 8 in parallel, of both plugins in turn: what else the machine does
 // moves the median of one round of 40 by a third.
@@ -33,20 +28,15 @@ type verbs struct {
 // cni measures CNI ADD and DEL of contivk8s and of the stock bridge plugin with
 // host-local addresses, in the same run, on the same simulated host.
 func (b *bench) cni(ctx context.Context) error {
-	if _, err := os.Stat(filepath.Join(stock, "bridge")); err != nil {
-		return fmt.Errorf("the stock plugins are missing: apt-get install containernetworking-plugins: %w", err)
-	}
 	l, err := b.lab(ctx, testcluster.Config{Name: "benchcni", Hosts: 1})
 	if err != nil {
 		return err
 	}
-	for _, line := range []string{
+	if err := rig.Netctl(ctx, l,
 		"tenant create t", "network create -t t -e vxlan -s 10.1.0.0/16 --subnetv6 fd00:1::/64 net", "policy create -t t p",
 		"policy rule-add -t t -d in -p 10 -l tcp -P 80 -j allow p 1", "policy rule-add -t t -d in -p 1 -j deny p 2", "group create -t t -p p net g",
-	} {
-		if _, err := l.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
-			return err
-		}
+	); err != nil {
+		return err
 	}
 	n := b.n(160)
 	for i := range n {
@@ -125,20 +115,11 @@ func latencies(ctx context.Context, parallel, n int, f func(context.Context, int
 
 // stockBridge sets up the stock bridge plugin on the host.
 func stockBridge(l *testcluster.Lab, h *testcluster.Host) (verbs, error) {
-	conf, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "stock", "plugins": []any{map[string]any{
-		"type": "bridge", "bridge": "stock0", "isGateway": true,
-		"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(h.Dir, "host-local"), "ranges": [][]map[string]string{
-			{{"subnet": "10.99.0.0/16"}}, {{"subnet": "fd00:99::/64"}},
-		}},
-	}}})
+	list, err := rig.StockBridge(h, "10.99.0.0/16", "fd00:99::/64")
 	if err != nil {
 		return verbs{}, err
 	}
-	list, err := libcni.ConfListFromBytes(conf)
-	if err != nil {
-		return verbs{}, err
-	}
-	c := libcni.NewCNIConfigWithCacheDir([]string{stock}, filepath.Join(h.Dir, "stock-cache"), testcluster.NewNSExec(h.NS))
+	c := libcni.NewCNIConfigWithCacheDir([]string{rig.Stock}, filepath.Join(h.Dir, "stock-cache"), testcluster.NewNSExec(h.NS))
 	rt := func(i int) (*libcni.RuntimeConf, error) {
 		ns, err := l.Space(fmt.Sprintf("b%d", i))
 		if err != nil {

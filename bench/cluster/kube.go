@@ -43,7 +43,7 @@ func (b *bench) follow(ctx context.Context, name, driver string) (*followed, err
 	if err != nil {
 		return nil, err
 	}
-	b.onClose(c.Close)
+	b.OnClose(c.Close)
 	f := &followed{l, client}
 	if err := errors.Join(l.Store.StartEtcd(ctx), l.Masters.StartMaster(ctx)); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (b *bench) drivers() []string {
 func (b *bench) tempDir() (string, error) {
 	dir, err := os.MkdirTemp("", "contiv-bench-")
 	if err == nil {
-		b.onClose(func() error { return os.RemoveAll(dir) })
+		b.OnClose(func() error { return os.RemoveAll(dir) })
 	}
 	return dir, err
 }

@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"runtime"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
-	"github.com/contiv/netplugin/v2/internal/datapath/ebpf"
-	"github.com/contiv/netplugin/v2/internal/datapath/ovs"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -50,7 +46,7 @@ func (h *labelHost) apply(ctx context.Context) (t taken, err error) {
 			err = errors.Join(err, errors.New(p.String()))
 		}
 		if err == nil {
-			err = failed(rep)
+			err = rig.Failed(rep)
 		}
 		return err
 	})
@@ -81,11 +77,11 @@ func (b *bench) labelsOn(ctx context.Context, l *testcluster.Lab, name string) (
 	var hosts [len(labelSizes)]*labelHost
 	for i, policies := range labelSizes {
 		h := &labelHost{labelled: newLabelled(policies, l.Hosts()[i].Address), host: l.Hosts()[i]}
-		if h.drv, err = openDriver(ctx, l, h.host, name); err != nil {
+		if h.drv, err = rig.Open(ctx, l, h.host); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, h.drv.Close()) }()
-		if err := h.interfaces(); err != nil {
+		if err := h.interfaces(ctx); err != nil {
 			return nil, err
 		}
 		first, err := h.apply(ctx)
@@ -174,40 +170,17 @@ func (b *bench) takeTurns(ctx context.Context, hosts [len(labelSizes)]*labelHost
 	return found, nil
 }
 
-func openDriver(ctx context.Context, l *testcluster.Lab, h *testcluster.Host, name string) (drv driver.Driver, err error) {
-	log := slog.New(slog.DiscardHandler)
-	return drv, h.NS.Do(func() error {
-		if name == testcluster.DriverEBPF {
-			drv, err = ebpf.New(ctx, ebpf.Config{PinDir: h.PinDir(), Log: log})
-		} else {
-			drv, err = ovs.New(ctx, ovs.Config{OVSDB: h.DB(), RunDir: h.RunDir(), Datapath: l.Config().Datapath, VTEP: h.Address, Log: log})
-		}
-		return err
-	})
-}
-
 // interfaces makes the interfaces of all endpoints that are, or will be, on this host.
-func (h *labelHost) interfaces() error {
-	return h.host.NS.Do(func() error {
-		for i := range locals + 1 {
-			e := h.endpoint(i, 0)
-			if i == locals {
-				e = h.extra(true, 0)
-			}
-			name := compile.IfName(e.Key)
-			if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: fmt.Sprint("peer", i)}); err != nil {
-				return fmt.Errorf("add link %s: %w", name, err)
-			}
-			for _, n := range []string{fmt.Sprint("peer", i), name} {
-				link, err := netlink.LinkByName(n)
-				if err == nil {
-					err = netlink.LinkSetUp(link)
-				}
-				if err != nil {
-					return fmt.Errorf("set link %s up: %w", n, err)
-				}
-			}
+func (h *labelHost) interfaces(ctx context.Context) error {
+	for i := range locals + 1 {
+		e := h.endpoint(i, 0)
+		if i == locals {
+			e = h.extra(true, 0)
 		}
-		return nil
-	})
+		peer := fmt.Sprint("peer", i)
+		if err := rig.IP(ctx, h.host.NS, "link add "+compile.IfName(e.Key)+" up type veth peer name "+peer, "link set "+peer+" up"); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -6,50 +6,38 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // bench is one run.
 type bench struct {
-	bin    string
-	quick  bool // a twentieth of the work, to see that it runs
-	driver string
-	given  bool // driver was said
-	report *report
-	closed []func() error // of the section that runs
+	bin         string
+	quick       bool // a twentieth of the work, to see that it runs
+	driver      string
+	given       bool // driver was said
+	report      *report
+	rig.Cleanup // of the section that runs
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(stats.Main("bench", run)) }
 
 // sections in their order.
-var sections = []struct {
-	name string
-	run  func(*bench, context.Context) error
-}{
-	{"api", (*bench).api},
-	{"rule", (*bench).rule},
-	{"onerule", (*bench).oneRule},
-	{"cni", (*bench).cni},
-	{"change", (*bench).change},
-	{"labels", (*bench).labels},
-	{"pods", (*bench).pods},
-	{"podstart", (*bench).podStart},
-	{"podpolicy", (*bench).podPolicy},
+var sections = []stats.Section[*bench]{
+	{Name: "api", Run: (*bench).api},
+	{Name: "rule", Run: (*bench).rule},
+	{Name: "onerule", Run: (*bench).oneRule},
+	{Name: "cni", Run: (*bench).cni},
+	{Name: "change", Run: (*bench).change},
+	{Name: "labels", Run: (*bench).labels},
+	{Name: "pods", Run: (*bench).pods},
+	{Name: "podstart", Run: (*bench).podStart},
+	{Name: "podpolicy", Run: (*bench).podPolicy},
 }
 
 func run(ctx context.Context) (err error) {
@@ -63,35 +51,26 @@ func run(ctx context.Context) (err error) {
 	if *bare != "" {
 		return serveBare(ctx, *bare)
 	}
-	b := &bench{bin: *bin, quick: *quick, driver: *driver}
+	b := &bench{quick: *quick, driver: *driver}
 	flag.Visit(func(f *flag.Flag) { b.given = b.given || f.Name == "driver" })
-	if b.bin == "" {
-		dir, err := os.MkdirTemp("", "contiv-bench-")
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-		b.bin = dir
-		if err := testcluster.Build(ctx, ".", dir); err != nil {
-			return err
-		}
+	programs, remove, err := rig.Programs(ctx, *bin)
+	if err != nil {
+		return err
 	}
-	wanted := strings.Split(*only, ",")
-	for _, s := range sections {
-		if !slices.Contains(wanted, s.name) {
-			continue
-		}
-		b.report = newReport(ctx, s.name)
-		err := s.run(b, ctx)
-		if err := errors.Join(err, b.close()); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+	defer func() { err = errors.Join(err, remove()) }()
+	b.bin = programs
+	for _, s := range stats.Named(sections, *only) {
+		b.report = newReport(ctx, s.Name)
+		err := s.Run(b, ctx)
+		if err := errors.Join(err, b.Close()); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 		fmt.Print(b.report.text.String())
 		if *out != "" {
 			if err := os.MkdirAll(*out, 0o755); err != nil {
 				return err
 			}
-			if err := os.WriteFile(filepath.Join(*out, s.name+".md"), []byte(b.report.text.String()), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(*out, s.Name+".md"), []byte(b.report.text.String()), 0o644); err != nil {
 				return err
 			}
 		}
@@ -124,20 +103,9 @@ func (b *bench) lab(ctx context.Context, cfg testcluster.Config) (*testcluster.L
 	}
 	l, err := testcluster.Up(ctx, cfg)
 	if err == nil {
-		b.onClose(l.Down)
+		b.OnClose(l.Down)
 	}
 	return l, err
-}
-
-func (b *bench) onClose(f func() error) { b.closed = append(b.closed, f) }
-
-// close takes away what was built so far, last things first.
-func (b *bench) close() (err error) {
-	for _, f := range slices.Backward(b.closed) {
-		err = errors.Join(err, f())
-	}
-	b.closed = nil
-	return err
 }
 
 // percentile returns the duration below which the part q of all lies, nearest rank.

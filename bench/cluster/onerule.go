@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
@@ -47,7 +47,7 @@ func (b *bench) oneRule(ctx context.Context) error {
 	var missed []string
 	for _, driver := range b.drivers() {
 		some, err := b.oneRuleOn(ctx, driver)
-		if err := errors.Join(err, b.close()); err != nil {
+		if err := errors.Join(err, b.Close()); err != nil {
 			return fmt.Errorf("driver %s: %w", driver, err)
 		}
 		missed = append(missed, some...)
@@ -66,10 +66,8 @@ func (b *bench) oneRuleOn(ctx context.Context, driver string) (missed []string, 
 		return nil, err
 	}
 	defer c.Close()
-	for _, line := range []string{"tenant create t", "network create -t t -e vxlan -s 10.1.1.0/24 net", "group create -t t net clients", "group create -t t net small", "group create -t t net large"} {
-		if _, err := l.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
-			return nil, err
-		}
+	if err := rig.Netctl(ctx, l, "tenant create t", "network create -t t -e vxlan -s 10.1.1.0/24 net", "group create -t t net clients", "group create -t t net small", "group create -t t net large"); err != nil {
+		return nil, err
 	}
 	groups := [2]string{"small", "large"}
 	var to [2]netip.AddrPort

@@ -27,7 +27,7 @@ func (b *bench) podPolicy(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", driver, err)
 		}
 		misses = append(misses, m...)
-		if err := b.close(); err != nil {
+		if err := b.Close(); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
@@ -33,7 +33,7 @@ func (b *bench) pods(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", driver, err)
 		}
 		misses = append(misses, m...)
-		if err := b.close(); err != nil {
+		if err := b.Close(); err != nil {
 			return err
 		}
 	}
@@ -148,9 +148,9 @@ func (f *followed) addStock(ctx context.Context, i int) ([]time.Duration, error)
 			return nil, err
 		}
 	}
-	return f.atOnce(ctx, []string{stock}, func(k int) (*libcni.NetworkConfigList, *libcni.RuntimeConf, error) {
+	return f.atOnce(ctx, []string{rig.Stock}, func(k int) (*libcni.NetworkConfigList, *libcni.RuntimeConf, error) {
 		h := f.lab.Hosts()[k%2]
-		list, err := stockList(filepath.Join(h.Dir, "host-local"))
+		list, err := rig.StockBridge(h, stockSubnet.String())
 		return list, f.runtime(fmt.Sprintf("s%d", i*burst+k), nil), err
 	})
 }
@@ -161,19 +161,6 @@ func (f *followed) runtime(name string, args [][2]string) *libcni.RuntimeConf {
 		return nil
 	}
 	return &libcni.RuntimeConf{ContainerID: "bench-" + name, NetNS: ns.Path(), IfName: "eth0", Args: args}
-}
-
-// stockList is the stock bridge plugin with host-local addresses, of IPv4 as the pods of
-// default-net have them, without what would cost it more: masquerading, ports.
-func stockList(dataDir string) (*libcni.NetworkConfigList, error) {
-	conf, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "stock", "plugins": []any{map[string]any{
-		"type": "bridge", "bridge": "stock0", "isGateway": true,
-		"ipam": map[string]any{"type": "host-local", "dataDir": dataDir, "ranges": [][]map[string]string{{{"subnet": "10.99.0.0/16"}}}},
-	}}})
-	if err != nil {
-		return nil, err
-	}
-	return libcni.ConfListFromBytes(conf)
 }
 
 // atOnce runs ADD for a burst, all at once, each on the host of its turn, and returns

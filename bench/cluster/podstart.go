@@ -14,11 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
-// stockSubnet is where the stock plugin's addresses are from.
+// stockSubnet has the stock plugin's addresses, of IPv4 as the pods of default-net have them.
 var stockSubnet = netip.MustParsePrefix("10.99.0.0/16")
 
 // podStart measures how long pods take to run, from the API server's answer to their
@@ -33,10 +34,10 @@ func (b *bench) podStart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.onClose(n.Close)
+	b.OnClose(n.Close)
 	for _, h := range n.Lab.Hosts() {
 		for _, p := range []string{"bridge", "host-local"} {
-			if err := os.Symlink(filepath.Join(stock, p), filepath.Join(h.Dir, "plugins", p)); err != nil {
+			if err := os.Symlink(filepath.Join(rig.Stock, p), filepath.Join(h.Dir, "plugins", p)); err != nil {
 				return err
 			}
 		}
@@ -85,7 +86,7 @@ func useStock(h *testcluster.Host, yes bool) error {
 		}
 		return nil
 	}
-	list, err := stockList(filepath.Join(h.Dir, "host-local"))
+	list, err := rig.StockBridge(h, stockSubnet.String())
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"runtime"
 	"strings"
-	"time"
 
 	"github.com/contiv/netplugin/v2/bench/stats"
 )
@@ -17,25 +14,15 @@ type report struct{ text strings.Builder }
 // newReport begins a report with what ran where and when.
 func newReport(ctx context.Context, section string) *report {
 	r := &report{}
-	fmt.Fprintf(&r.text, "# %s\n\n", section)
-	fmt.Fprintf(&r.text, "- date: %s, commit %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), stats.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"))
-	fmt.Fprintf(&r.text, "- machine: %s, %d cores, kernel %s, %s\n", stats.Processor(), runtime.NumCPU(), stats.Output(ctx, "uname", "-r"), runtime.Version())
-	fmt.Fprintf(&r.text, "- with: %s; %s\n", firstLine(stats.Output(ctx, "etcd", "--version")), firstLine(stats.Output(ctx, "ovs-vswitchd", "--version")))
-	fmt.Fprintf(&r.text, "- command: `go run ./bench/cluster %s`\n", strings.Join(os.Args[1:], " "))
-	fmt.Fprintf(&r.text, "- load of the machine before (1, 5, 15 min): %s\n", stats.Load())
+	r.text.WriteString(stats.NewRun(ctx, section, "cluster").Text(firstLine(stats.Output(ctx, "etcd", "--version")) + "; " + firstLine(stats.Output(ctx, "ovs-vswitchd", "--version"))))
 	return r
 }
 
-func (r *report) table(title string, header ...string) {
-	fmt.Fprintf(&r.text, "\n%s\n\n| %s |\n|%s\n", title, strings.Join(header, " | "), strings.Repeat("---|", len(header)))
+func (r *report) table(title string, columns ...string) {
+	fmt.Fprintf(&r.text, "\n%s\n\n%s", title, stats.Header(columns...))
 }
 
-func (r *report) row(cells ...any) {
-	for _, c := range cells {
-		fmt.Fprintf(&r.text, "| %v ", c)
-	}
-	fmt.Fprintln(&r.text, "|")
-}
+func (r *report) row(cells ...any) { r.text.WriteString(stats.Row(cells...)) }
 
 // misses says below a table which of its figures are not what was wanted.
 func (r *report) misses(what []string) {

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -22,13 +22,11 @@ func (b *bench) rule(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, line := range []string{
+	if err := rig.Netctl(ctx, l,
 		"tenant create t", "network create -t t -e vxlan -s 10.1.1.0/24 net", "policy create -t t p",
 		"group create -t t net clients", "group create -t t -p p net servers",
-	} {
-		if _, err := l.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
-			return err
-		}
+	); err != nil {
+		return err
 	}
 	var addr netip.Addr
 	for _, s := range []testcluster.ContainerSpec{{Name: "c", Host: "h1", Group: "clients"}, {Name: "s", Host: "h2", Group: "servers"}} {

@@ -4,5 +4,5 @@
 // paths that it compares are measured in one run, in turn, by the same code on the same
 // processors. It changes nothing outside its own namespaces, and removes what it built,
 // also when interrupted. `make bench-datapath` runs it; bench/README.md lists its sections.
-// Start with run.
+// Start with execute.
 package main

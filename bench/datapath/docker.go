@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -24,8 +25,8 @@ exec sleep 86400`
 
 // docker is two namespaces on the bridge of a Docker engine of its own, with
 // the engine's iptables rules: what its containers' packets meet.
-func (r *rig) docker(ctx context.Context) (path, error) {
-	h, err := r.space()
+func (r testbed) docker(ctx context.Context) (path, error) {
+	h, err := r.Namespace()
 	if err == nil {
 		err = r.engine(ctx, h)
 	}
@@ -36,7 +37,7 @@ func (r *rig) docker(ctx context.Context) (path, error) {
 }
 
 // engine starts a Docker engine on a host, in a mount namespace of its own.
-func (r *rig) engine(ctx context.Context, h *testcluster.Namespace) error {
+func (r testbed) engine(ctx context.Context, h *testcluster.Namespace) error {
 	box := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "sh", "-c", boxScript)
 	out, err := box.StdoutPipe()
 	if err == nil {
@@ -45,7 +46,7 @@ func (r *rig) engine(ctx context.Context, h *testcluster.Namespace) error {
 	if err != nil {
 		return err
 	}
-	r.onClose(func() error {
+	r.OnClose(func() error {
 		_ = box.Process.Kill() // it may have ended
 		_ = box.Wait()         // it was killed
 		return nil
@@ -53,10 +54,10 @@ func (r *rig) engine(ctx context.Context, h *testcluster.Namespace) error {
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		return fmt.Errorf("mount namespace of the Docker engine: %w", err)
 	}
-	dir := filepath.Join(r.dir, "docker")
+	dir := filepath.Join(r.Lab.Config().Dir, "docker")
 	cmd := h.Command(ctx, "nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", box.Process.Pid), "/usr/sbin/dockerd",
 		"--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "x"), "--pidfile", filepath.Join(dir, "pid"),
-		"-H", "unix://"+filepath.Join(dir, "docker.sock"), "--bip", "10.8.4.254/24", "--mtu", mtu)
+		"-H", "unix://"+filepath.Join(dir, "docker.sock"), "--bip", "10.8.4.254/24", "--mtu", rig.MTU)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
@@ -74,7 +75,7 @@ func (r *rig) engine(ctx context.Context, h *testcluster.Namespace) error {
 	}
 	done := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(done) }() // how it ended is in its log
-	r.onClose(func() error {
+	r.OnClose(func() error {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		<-done
 		return nil
@@ -87,7 +88,7 @@ func (r *rig) engine(ctx context.Context, h *testcluster.Namespace) error {
 			return errors.New("it has ended")
 		default:
 		}
-		return run(ctx, "/usr/bin/docker", "-H", "unix://"+filepath.Join(dir, "docker.sock"), "version")
+		return rig.Run(ctx, "/usr/bin/docker", "-H", "unix://"+filepath.Join(dir, "docker.sock"), "version")
 	})
 	if err != nil {
 		text, _ := os.ReadFile(filepath.Join(dir, "log"))

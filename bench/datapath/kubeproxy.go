@@ -13,6 +13,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -23,7 +24,7 @@ func pod(i int) netip.Addr       { return netip.AddrFrom4([4]byte{10, 8, 6, byte
 
 // kubeProxies makes hosts that translate as kube-proxy does, by iptables and by
 // nftables, for few services and for many, and one that only routes.
-func (r *rig) kubeProxies(ctx context.Context, many int) (paths []path, err error) {
+func (r testbed) kubeProxies(ctx context.Context, many int) (paths []path, err error) {
 	p, _, err := r.pods(ctx)
 	p.name, p.addr = "kernel routes, the provider itself", pod(2)
 	if err != nil {
@@ -50,8 +51,8 @@ func (r *rig) kubeProxies(ctx context.Context, many int) (paths []path, err erro
 }
 
 // pods makes a host with pods.
-func (r *rig) pods(ctx context.Context) (p path, h *testcluster.Namespace, err error) {
-	if h, err = r.space(); err != nil {
+func (r testbed) pods(ctx context.Context) (p path, h *testcluster.Namespace, err error) {
+	if h, err = r.Namespace(); err != nil {
 		return p, nil, err
 	}
 	p, err = r.podsOf(ctx, h)
@@ -61,9 +62,9 @@ func (r *rig) pods(ctx context.Context) (p path, h *testcluster.Namespace, err e
 // podsOf makes a client and providers, each on a veth pair that its host routes to.
 // Neighbours are permanent: the kernel has one table for all namespaces, which 1,000
 // providers of other rows may have filled.
-func (r *rig) podsOf(ctx context.Context, h *testcluster.Namespace) (p path, err error) {
+func (r testbed) podsOf(ctx context.Context, h *testcluster.Namespace) (p path, err error) {
 	const router, lladdr, all = "10.8.255.254", "02:00:5e:00:00:01", "10.8.6.0/24"
-	err = errors.Join(ip(ctx, h, "link set lo up"), h.Do(func() error {
+	err = errors.Join(rig.IP(ctx, h, "link set lo up"), h.Do(func() error {
 		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
 	}))
 	if err != nil {
@@ -71,13 +72,13 @@ func (r *rig) podsOf(ctx context.Context, h *testcluster.Namespace) (p path, err
 	}
 	for i := range fewProviders + 1 {
 		name := fmt.Sprintf("p%d", i)
-		ns, err := r.container(ctx, h, name, pod(i+1), macOf(pod(i+1)))
+		ns, err := r.Container(ctx, h, name, pod(i+1))
 		if err == nil {
 			at := pod(i + 1)
 			err = errors.Join(
-				ip(ctx, h, "link set "+name+" address "+lladdr, "route add "+at.String()+"/32 dev "+name,
-					fmt.Sprintf("neigh replace %s lladdr %s dev %s nud permanent", at, macOf(at), name)),
-				ip(ctx, ns, "neigh replace "+router+" lladdr "+lladdr+" dev eth0 nud permanent",
+				rig.IP(ctx, h, "link set "+name+" address "+lladdr, "route add "+at.String()+"/32 dev "+name,
+					fmt.Sprintf("neigh replace %s lladdr %s dev %s nud permanent", at, rig.MAC(at), name)),
+				rig.IP(ctx, ns, "neigh replace "+router+" lladdr "+lladdr+" dev eth0 nud permanent",
 					"route add default via "+router, "route add "+all+" via "+router))
 		}
 		if err != nil {

@@ -29,7 +29,7 @@ const manyClusterServices, backendsOfEach = 5000, 3
 // it, and hosts with a kube-proxy each, in its modes; on each of them pods with the same
 // addresses, which are behind the same services.
 type kubeRig struct {
-	*rig
+	testbed
 	client   *kubernetes.Clientset
 	config   string
 	services int
@@ -53,34 +53,17 @@ func (s *side) who() string {
 	return "kube-proxy by " + s.mode
 }
 
-// buildKube makes everything but the services and the service proxies.
-func (b *bench) buildKube(ctx context.Context, r *rig) (k *kubeRig, err error) {
-	k = &kubeRig{rig: r}
-	if r.dir, err = os.MkdirTemp("", "contiv-bench-"); err != nil {
-		return nil, err
-	}
-	r.onClose(func() error { return os.RemoveAll(r.dir) })
-	bin := filepath.Join(r.dir, "bin")
-	if err := testcluster.Build(ctx, ".", bin); err != nil {
-		return nil, err
-	}
-	subnet := netip.PrefixFrom(pod(0), 16).Masked()
-	k.config = filepath.Join(r.dir, "kubeconfig")
-	if r.lab, err = testcluster.Up(ctx, testcluster.Config{
-		Name: "bdp9", Hosts: 3, Bare: true, BinDir: bin, Driver: testcluster.DriverEBPF,
-		MasterArgs: []string{"--kubeconfig", k.config, "--pod-cidr", subnet.String()},
-	}); err != nil {
-		return nil, err
-	}
-	r.onClose(r.lab.Down)
-	c, client, err := cluster.Beside(ctx, r.lab, r.dir)
+// kube makes everything but the services and the service proxies. The kubeconfig is in dir.
+func (r testbed) kube(ctx context.Context, dir string) (k *kubeRig, err error) {
+	k = &kubeRig{testbed: r, config: filepath.Join(dir, "kubeconfig")}
+	c, client, err := cluster.Beside(ctx, r.Lab, dir)
 	if err != nil {
 		return nil, err
 	}
 	k.client = client
-	r.onClose(c.Close)
+	r.OnClose(c.Close)
 	for i, mode := range []string{"", "iptables", "nftables"} {
-		s := &side{host: r.lab.Hosts()[i], mode: mode}
+		s := &side{host: r.Lab.Hosts()[i], mode: mode}
 		k.sides = append(k.sides, s)
 		if mode != "" {
 			if s.path, err = r.podsOf(ctx, s.host.NS); err != nil {
@@ -91,7 +74,7 @@ func (b *bench) buildKube(ctx context.Context, r *rig) (k *kubeRig, err error) {
 	if err := k.objects(ctx); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(r.lab.Store.StartEtcd(ctx), r.lab.Masters.StartMaster(ctx), k.sides[0].host.StartAgent(ctx)); err != nil {
+	if err := errors.Join(r.Lab.Store.StartEtcd(ctx), r.Lab.Masters.StartMaster(ctx), k.sides[0].host.StartAgent(ctx)); err != nil {
 		return nil, err
 	}
 	return k, k.attach(ctx)
@@ -100,7 +83,7 @@ func (b *bench) buildKube(ctx context.Context, r *rig) (k *kubeRig, err error) {
 // objects makes the nodes, the namespace and its pods.
 func (k *kubeRig) objects(ctx context.Context) error {
 	core := k.client.CoreV1()
-	for _, h := range k.lab.Hosts() {
+	for _, h := range k.Lab.Hosts() {
 		n, err := core.Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.Name}}, metav1.CreateOptions{})
 		if err != nil {
 			return err
@@ -136,12 +119,12 @@ func podName(i int) string { return "p" + strconv.Itoa(i) }
 func (k *kubeRig) attach(ctx context.Context) error {
 	s := k.sides[0]
 	for i, uid := range k.pods {
-		if _, err := k.lab.AddContainer(ctx, testcluster.ContainerSpec{Name: podName(i), Host: s.host.Name, Args: [][2]string{
+		if _, err := k.Lab.AddContainer(ctx, testcluster.ContainerSpec{Name: podName(i), Host: s.host.Name, Args: [][2]string{
 			{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", podName(i)}, {"K8S_POD_UID", uid},
 		}}); err != nil {
 			return err
 		}
-		ns, err := k.lab.Space(podName(i))
+		ns, err := k.Lab.Space(podName(i))
 		switch {
 		case err != nil:
 			return err
@@ -164,7 +147,7 @@ func (k *kubeRig) itself() (path, error) {
 		p.each = append(p.each, pod(i+2))
 	}
 	var err error
-	p.client, err = k.lab.Space(podName(fewProviders + 1))
+	p.client, err = k.Lab.Space(podName(fewProviders + 1))
 	return p, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
@@ -23,12 +25,26 @@ func (b *bench) kubernetes(ctx context.Context) (err error) {
 	if os.Getenv(cluster.Program) == "" {
 		return cluster.ErrNotBuilt
 	}
-	r := &rig{}
-	defer func() { err = errors.Join(err, r.close()) }()
-	k, err := b.buildKube(ctx, r)
+	dir, remove, err := rig.Programs(ctx, "")
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, remove()) }()
+	subnet := netip.PrefixFrom(pod(0), 16).Masked()
+	return b.with(ctx, testcluster.Config{
+		Name: "bdp9", Hosts: 3, BinDir: dir, Driver: testcluster.DriverEBPF,
+		MasterArgs: []string{"--kubeconfig", filepath.Join(dir, "kubeconfig"), "--pod-cidr", subnet.String()},
+	}, func(r testbed) error {
+		k, err := r.kube(ctx, dir)
+		if err != nil {
+			return err
+		}
+		return b.serviceProxies(ctx, k)
+	})
+}
+
+// serviceProxies compares the service proxies, with few services and with many.
+func (b *bench) serviceProxies(ctx context.Context, k *kubeRig) error {
 	var standing, late [][]any
 	for _, n := range []int{fewServices, b.n(manyClusterServices)} {
 		fmt.Fprintf(os.Stderr, "  %d services\n", n)
@@ -67,7 +83,7 @@ func (k *kubeRig) standing(ctx context.Context, n int) (rows [][]any, err error)
 			}
 		}
 	}
-	if err := k.lab.Process("netmaster").Stop(5 * time.Second); err != nil {
+	if err := k.Lab.Process("netmaster").Stop(5 * time.Second); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -79,7 +95,7 @@ func (k *kubeRig) standing(ctx context.Context, n int) (rows [][]any, err error)
 	if err != nil {
 		return nil, err
 	}
-	rss, err := rssAnon(k.lab.Process("netmaster").PID)
+	rss, err := stats.Anonymous(k.Lab.Process("netmaster").PID)
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +105,7 @@ func (k *kubeRig) standing(ctx context.Context, n int) (rows [][]any, err error)
 		sample = append(sample, i*n/50)
 	}
 	for _, s := range k.sides {
-		before, err := kernelMemory()
-		if err != nil {
-			return nil, err
-		}
+		before := kernelMemory()
 		began := time.Now()
 		if err := k.start(s); err != nil {
 			return nil, err
@@ -102,18 +115,14 @@ func (k *kubeRig) standing(ctx context.Context, n int) (rows [][]any, err error)
 			return nil, fmt.Errorf("%s: %w", s.who(), err)
 		}
 		fmt.Fprintf(os.Stderr, "  %s: stand after %v\n", s.who(), last.Sub(began))
-		after, err := kernelMemory()
-		if err != nil {
-			return nil, err
-		}
-		s.kernel += after - before // rules of a former start are replaced
+		s.kernel += kernelMemory() - before // rules of a former start are replaced
 		kernel := s.kernel
 		if s.mode == "" {
 			if kernel, err = mapMemory(s.process().PID); err != nil {
 				return nil, err
 			}
 		}
-		rss, err := rssAnon(s.process().PID)
+		rss, err := stats.Anonymous(s.process().PID)
 		if err != nil {
 			return nil, err
 		}
@@ -127,10 +136,10 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()) }
 // keep starts netmaster, and returns when its store has n services with all backends.
 func (k *kubeRig) keep(ctx context.Context, n int) (time.Duration, error) {
 	began := time.Now()
-	if err := k.lab.Masters.StartMaster(ctx); err != nil {
+	if err := k.Lab.Masters.StartMaster(ctx); err != nil {
 		return 0, err
 	}
-	c, err := k.lab.Masters.API()
+	c, err := k.Lab.Masters.API()
 	if err != nil {
 		return 0, err
 	}
@@ -288,22 +297,11 @@ func (k *kubeRig) oneMore(ctx context.Context, times int) (rows [][]any, err err
 }
 
 // kernelMemory reads what the kernel's own structures take of the machine, in MB (10^6).
-func kernelMemory() (mb float64, err error) {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, err
+func kernelMemory() (mb float64) {
+	for _, field := range []string{"SUnreclaim:", "VmallocUsed:", "Percpu:"} {
+		mb += stats.Field("/proc/meminfo", field) * 1024 / 1e6
 	}
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		if len(f) > 1 && (f[0] == "SUnreclaim:" || f[0] == "VmallocUsed:" || f[0] == "Percpu:") {
-			kb, err := strconv.ParseFloat(f[1], 64)
-			if err != nil {
-				return 0, err
-			}
-			mb += kb * 1024 / 1e6
-		}
-	}
-	return mb, nil
+	return mb
 }
 
 // mapMemory adds up what the kernel says of a process's eBPF maps, in MB (10^6).

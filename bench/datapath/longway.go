@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/contiv/netplugin/v2/bench/stats"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // The sides of the meshes: their flows are too many for a processor's caches, and
@@ -14,7 +15,7 @@ const tenThousand, hundredThousand = 100, 320
 // longWay compares what does not go by the short ways of the eBPF driver, or would not
 // if they were few: connections that begin, and many flows.
 func (b *bench) longWay(ctx context.Context) error {
-	return b.with(ctx, "bdp6", 0, func(r *rig) error {
+	return b.with(ctx, testcluster.Config{Name: "bdp6"}, func(r testbed) error {
 		veth, err := r.barePair(ctx)
 		if err != nil {
 			return err
@@ -28,7 +29,7 @@ func (b *bench) longWay(ctx context.Context) error {
 			return err
 		}
 		for _, h := range hosts {
-			h.policy(open(setOpen))
+			h.Policy(open(setOpen))
 		}
 		ours, err := pairOn(ctx, nameEBPF, hosts[0], hosts[0], 2, setOpen)
 		if err != nil {
@@ -38,7 +39,7 @@ func (b *bench) longWay(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := r.ready(ctx, hosts[:]...); err != nil {
+		if err := r.Ready(ctx, hosts[:]...); err != nil {
 			return err
 		}
 		many := []metric{manyFlows(b.n(tenThousand)), manyFlows(b.n(hundredThousand))}

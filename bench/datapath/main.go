@@ -6,12 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/contiv/netplugin/v2/bench/rig"
+	"github.com/contiv/netplugin/v2/bench/stats"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // bench is one run.
@@ -23,36 +24,27 @@ type bench struct {
 }
 
 // sections in their order.
-var sections = []struct {
-	name string
-	run  func(*bench, context.Context) error
-}{
-	{"onehost", (*bench).oneHost},
-	{"twohosts", (*bench).twoHosts},
-	{"routed", (*bench).routed},
-	{"scale", (*bench).scale},
-	{"longway", (*bench).longWay},
-	{"underlay", (*bench).underlay},
-	{"services", (*bench).services},
-	{"whole", (*bench).whole},
-	{"kubernetes", (*bench).kubernetes},
+var sections = []stats.Section[*bench]{
+	{Name: "onehost", Run: (*bench).oneHost},
+	{Name: "twohosts", Run: (*bench).twoHosts},
+	{Name: "routed", Run: (*bench).routed},
+	{Name: "scale", Run: (*bench).scale},
+	{Name: "longway", Run: (*bench).longWay},
+	{Name: "underlay", Run: (*bench).underlay},
+	{Name: "services", Run: (*bench).services},
+	{Name: "whole", Run: (*bench).whole},
+	{Name: "kubernetes", Run: (*bench).kubernetes},
 }
 
 func main() {
 	runtime.GOMAXPROCS(32) // each thread of a measurement holds one while it waits
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := execute(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	os.Exit(stats.Main("bench", execute))
 }
 
 func execute(ctx context.Context) error {
 	var names []string
 	for _, s := range sections[:len(sections)-1] { // kubernetes needs one that is built: only if it is named
-		names = append(names, s.name)
+		names = append(names, s.Name)
 	}
 	b := &bench{}
 	only := flag.String("only", strings.Join(names, ","), "sections to run, separated by commas; kubernetes needs a Kubernetes: CONTIV_KUBE=$(tools/kube.sh)")
@@ -68,14 +60,11 @@ func execute(ctx context.Context) error {
 	if b.rounds < 5 {
 		return errors.New("-rounds must be at least 5: medians of fewer say nothing")
 	}
-	b.report = newReport(ctx, *as)
-	for _, s := range sections {
-		if !slices.Contains(strings.Split(*only, ","), s.name) {
-			continue
-		}
-		fmt.Fprintln(os.Stderr, s.name)
-		if err := s.run(b, ctx); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+	b.report = &report{Run: stats.NewRun(ctx, *as, "datapath")}
+	for _, s := range stats.Named(sections, *only) {
+		fmt.Fprintln(os.Stderr, s.Name)
+		if err := s.Run(b, ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 	}
 	fmt.Print(b.report.text())
@@ -93,11 +82,11 @@ func (b *bench) n(full int) int {
 	return full
 }
 
-// with builds a rig for a section and takes it away after it.
-func (b *bench) with(ctx context.Context, name string, ovsHosts int, f func(*rig) error) error {
-	r, err := newRig(ctx, name, ovsHosts)
+// with builds a testbed for a section and takes it away after it.
+func (b *bench) with(ctx context.Context, cfg testcluster.Config, f func(testbed) error) error {
+	r, err := rig.New(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(r), r.close())
+	return errors.Join(f(testbed{r}), r.Close())
 }

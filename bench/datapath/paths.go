@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -12,38 +13,54 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// overlay returns the i-th container's address on the overlay, 10.9.0.0/16.
-func overlay(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)}) }
+// cableMTU has room for a tunnel's headers beside rig.MTU.
+const cableMTU = "1550"
+
+// testbed makes the paths that are measured.
+type testbed struct{ *rig.Rig }
 
 func pairOf(net byte) [2]netip.Addr {
 	return [2]netip.Addr{netip.AddrFrom4([4]byte{10, 8, net, 1}), netip.AddrFrom4([4]byte{10, 8, net, 2})}
 }
 
 // barePair is a veth pair between two namespaces and nothing else.
-func (r *rig) barePair(ctx context.Context) (path, error) {
-	a, err := r.space()
+func (r testbed) barePair(ctx context.Context) (path, error) {
+	a, err := r.Namespace()
 	if err != nil {
 		return path{}, err
 	}
-	b, err := r.space()
+	b, err := r.Namespace()
 	if err != nil {
 		return path{}, err
 	}
 	ends := pairOf(1)
-	return path{name: "veth pair", client: a, server: b, addr: ends[1]}, cable(ctx, a, b, "eth0", mtu, ends)
+	return path{name: "veth pair", client: a, server: b, addr: ends[1]}, rig.Cable(ctx, a, b, "eth0", rig.MTU, ends)
+}
+
+// plain keeps the bridges of a namespace out of iptables, as they are on a machine without
+// br_netfilter. Docker's bridge stays in iptables.
+func plain(ns *testcluster.Namespace) error {
+	return ns.Do(func() error {
+		err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("0"), 0o644)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
 }
 
 // bridged is a Linux bridge between two containers of one host.
-func (r *rig) bridged(ctx context.Context) (path, error) {
-	h, err := r.space()
+func (r testbed) bridged(ctx context.Context) (path, error) {
+	h, err := r.Namespace()
 	if err != nil {
 		return path{}, err
 	}
-	if err := errors.Join(plain(h), ip(ctx, h, "link add br0 mtu "+mtu+" type bridge", "link set br0 up")); err != nil {
+	if err := errors.Join(plain(h), rig.IP(ctx, h, "link add br0 mtu "+rig.MTU+" type bridge", "link set br0 up")); err != nil {
 		return path{}, err
 	}
 	return r.plugged(ctx, "Linux bridge", h, "br0", pairOf(2))
@@ -51,15 +68,15 @@ func (r *rig) bridged(ctx context.Context) (path, error) {
 
 // redirected is two containers of one host with a program that hands their packets
 // over and does nothing else: what is left when policy costs nothing.
-func (r *rig) redirected(ctx context.Context) (path, error) {
-	h, err := r.space()
+func (r testbed) redirected(ctx context.Context) (path, error) {
+	h, err := r.Namespace()
 	if err != nil {
 		return path{}, err
 	}
 	ends := pairOf(5)
 	p := path{name: "bpf_redirect_peer alone", addr: ends[1]}
 	for i, ns := range []**testcluster.Namespace{&p.client, &p.server} {
-		if *ns, err = r.container(ctx, h, fmt.Sprintf("p%d", i), ends[i], macOf(ends[i])); err != nil {
+		if *ns, err = r.Container(ctx, h, fmt.Sprintf("p%d", i), ends[i]); err != nil {
 			return p, err
 		}
 	}
@@ -68,7 +85,7 @@ func (r *rig) redirected(ctx context.Context) (path, error) {
 
 // handOver gives what comes from one interface to the peer of another. The program is
 // attached as driver ebpf attaches its own to lasting ports.
-func (r *rig) handOver(from, to string) error {
+func (r testbed) handOver(from, to string) error {
 	a, errA := netlink.LinkByName(from)
 	b, errB := netlink.LinkByName(to)
 	if err := errors.Join(errA, errB); err != nil {
@@ -83,7 +100,7 @@ func (r *rig) handOver(from, to string) error {
 	defer func() { _ = prog.Close() }() // the link or the filter keeps it
 	l, err := link.AttachTCX(link.TCXOptions{Interface: a.Attrs().Index, Program: prog, Attach: ebpf.AttachTCXIngress})
 	if err == nil {
-		r.onClose(l.Close)
+		r.OnClose(l.Close)
 	}
 	if !errors.Is(err, ebpf.ErrNotSupported) {
 		return err
@@ -97,15 +114,11 @@ func (r *rig) handOver(from, to string) error {
 }
 
 // plugged is two containers on a bridge that is there.
-func (r *rig) plugged(ctx context.Context, name string, h *testcluster.Namespace, bridge string, ends [2]netip.Addr) (path, error) {
+func (r testbed) plugged(ctx context.Context, name string, h *testcluster.Namespace, bridge string, ends [2]netip.Addr) (path, error) {
 	p := path{name: name, addr: ends[1]}
 	for i, ns := range []**testcluster.Namespace{&p.client, &p.server} {
 		var err error
-		port := fmt.Sprintf("p%d", i)
-		if *ns, err = r.container(ctx, h, port, ends[i], macOf(ends[i])); err != nil {
-			return p, err
-		}
-		if err := ip(ctx, h, "link set "+port+" master "+bridge); err != nil {
+		if *ns, err = r.Plug(ctx, h, bridge, fmt.Sprintf("p%d", i), ends[i]); err != nil {
 			return p, err
 		}
 	}
@@ -114,7 +127,7 @@ func (r *rig) plugged(ctx context.Context, name string, h *testcluster.Namespace
 
 // vxlan is two containers on bridges of two hosts that the kernel's own VXLAN
 // device joins; the hosts have a cable.
-func (r *rig) vxlan(ctx context.Context, hosts [2]*testcluster.Namespace, vteps [2]netip.Addr) (path, error) {
+func (r testbed) vxlan(ctx context.Context, hosts [2]*testcluster.Namespace, vteps [2]netip.Addr) (path, error) {
 	ends := pairOf(3)
 	p := path{name: "kernel VXLAN device + bridge", addr: ends[1]}
 	for i, ns := range []**testcluster.Namespace{&p.client, &p.server} {
@@ -123,14 +136,11 @@ func (r *rig) vxlan(ctx context.Context, hosts [2]*testcluster.Namespace, vteps 
 		if err != nil {
 			return p, err
 		}
-		err = ip(ctx, h, "link add br0 mtu "+mtu+" type bridge", "link set br0 up",
-			fmt.Sprintf("link add vx0 mtu %s type vxlan id 77 dstport 8472 remote %s local %s", mtu, vteps[1-i], vteps[i]),
+		err = rig.IP(ctx, h, "link add br0 mtu "+rig.MTU+" type bridge", "link set br0 up",
+			fmt.Sprintf("link add vx0 mtu %s type vxlan id 77 dstport 8472 remote %s local %s", rig.MTU, vteps[1-i], vteps[i]),
 			"link set vx0 master br0 up")
 		if err == nil {
-			*ns, err = r.container(ctx, h, "p0", ends[i], macOf(ends[i]))
-		}
-		if err == nil {
-			err = ip(ctx, h, "link set p0 master br0")
+			*ns, err = r.Plug(ctx, h, "br0", "p0", ends[i])
 		}
 		if err != nil {
 			return p, err
@@ -140,31 +150,30 @@ func (r *rig) vxlan(ctx context.Context, hosts [2]*testcluster.Namespace, vteps 
 }
 
 // joined makes two host namespaces with a cable.
-func (r *rig) joined(ctx context.Context) (hosts [2]*testcluster.Namespace, vteps [2]netip.Addr, err error) {
+func (r testbed) joined(ctx context.Context) (hosts [2]*testcluster.Namespace, vteps [2]netip.Addr, err error) {
 	vteps = [2]netip.Addr{netip.MustParseAddr("192.168.7.1"), netip.MustParseAddr("192.168.7.2")}
 	for i := range hosts {
-		if hosts[i], err = r.space(); err != nil {
+		if hosts[i], err = r.Namespace(); err != nil {
 			return hosts, vteps, err
 		}
 	}
-	return hosts, vteps, cable(ctx, hosts[0], hosts[1], "u0", cableMTU, vteps)
+	return hosts, vteps, rig.Cable(ctx, hosts[0], hosts[1], "u0", cableMTU, vteps)
 }
 
 // two makes two hosts with the eBPF driver, on namespaces that have a cable.
-func (r *rig) two(ctx context.Context, spaces [2]*testcluster.Namespace, vteps [2]netip.Addr) (hosts [2]*host, err error) {
+func (r testbed) two(ctx context.Context, spaces [2]*testcluster.Namespace, vteps [2]netip.Addr) (hosts [2]*rig.Host, err error) {
 	for i := range hosts {
-		hosts[i] = newHost(r, spaces[i], vteps[i], vteps[1-i])
-		hosts[i].policy(shape(setTen, 10, one))
-		if err := hosts[i].openEBPF(ctx); err != nil {
+		if hosts[i], err = r.EBPF(ctx, spaces[i], vteps[i], vteps[1-i]); err != nil {
 			return hosts, err
 		}
+		hosts[i].Policy(shape(setTen, 10, one))
 	}
 	return hosts, nil
 }
 
 // besideKernel makes two containers on hosts that the kernel's own VXLAN device joins,
 // and on the same cable two hosts with the eBPF driver.
-func (r *rig) besideKernel(ctx context.Context) (kernel path, hosts [2]*host, err error) {
+func (r testbed) besideKernel(ctx context.Context) (kernel path, hosts [2]*rig.Host, err error) {
 	spaces, vteps, err := r.joined(ctx)
 	if err != nil {
 		return kernel, hosts, err
@@ -177,15 +186,15 @@ func (r *rig) besideKernel(ctx context.Context) (kernel path, hosts [2]*host, er
 }
 
 // pairOn makes two containers, each on a host of its own or both on one.
-func pairOn(ctx context.Context, name string, a, b *host, first int, set desired.PolicySetID) (p path, err error) {
-	p = path{name: name, addr: overlay(first + 1)}
-	if p.client, err = a.add(ctx, overlay(first), set); err != nil {
+func pairOn(ctx context.Context, name string, a, b *rig.Host, first int, set desired.PolicySetID) (p path, err error) {
+	p = path{name: name, addr: rig.Address(first + 1)}
+	if p.client, err = a.Add(ctx, rig.Address(first), set); err != nil {
 		return p, err
 	}
-	if p.server, err = b.add(ctx, overlay(first+1), set); err != nil || a == b {
+	if p.server, err = b.Add(ctx, rig.Address(first+1), set); err != nil || a == b {
 		return p, err
 	}
-	a.remote(overlay(first+1), b.pic.VTEP)
-	b.remote(overlay(first), a.pic.VTEP)
+	a.Remote(rig.Address(first+1), b.State.VTEP)
+	b.Remote(rig.Address(first), a.State.VTEP)
 	return p, nil
 }

@@ -1,28 +1,18 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"time"
 
 	"github.com/contiv/netplugin/v2/bench/stats"
 )
 
 // report is what a run found, for people (text) and programs (JSON).
 type report struct {
-	Name    string   `json:"name"`
-	Date    string   `json:"date"`
-	Commit  string   `json:"commit"`
-	Machine string   `json:"machine"`
-	Kernel  string   `json:"kernel"`
-	Command string   `json:"command"`
-	Load    string   `json:"loadBefore"`
+	stats.Run
 	Tables  []table  `json:"tables"`
 	Targets []target `json:"targets"`
 }
@@ -41,18 +31,6 @@ type target struct {
 	Value  float64 `json:"value"`
 	Limit  float64 `json:"limit"`
 	Holds  bool    `json:"holds"`
-}
-
-func newReport(ctx context.Context, name string) *report {
-	return &report{
-		Name:    name,
-		Date:    time.Now().UTC().Format("2006-01-02 15:04 UTC"),
-		Commit:  stats.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"),
-		Machine: fmt.Sprintf("%s, %d cores", stats.Processor(), runtime.NumCPU()),
-		Kernel:  stats.Output(ctx, "uname", "-r"),
-		Command: "go run ./bench/datapath " + strings.Join(os.Args[1:], " "),
-		Load:    stats.Load(),
-	}
 }
 
 func (r *report) table(title string, columns ...string) *table {
@@ -116,11 +94,10 @@ func (r *report) paths(title string, paths []path, res results, metrics ...metri
 
 func (r *report) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n- date: %s, commit %s\n- machine: %s, kernel %s, %s\n- command: `%s`\n- load of the machine before (1, 5, 15 min): %s\n",
-		r.Name, r.Date, r.Commit, r.Machine, r.Kernel, runtime.Version(), r.Command, r.Load)
+	b.WriteString(r.Text(""))
 	all := append([]table{r.verdicts()}, r.Tables...)
 	for _, t := range all {
-		fmt.Fprintf(&b, "\n%s\n\n| %s |\n|%s\n", t.Title, strings.Join(t.Columns, " | "), strings.Repeat("---|", len(t.Columns)))
+		fmt.Fprintf(&b, "\n%s\n\n%s", t.Title, stats.Header(t.Columns...))
 		for _, row := range t.Rows {
 			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
 		}
@@ -138,14 +115,7 @@ func (r *report) verdicts() table {
 
 // write writes both forms into a directory.
 func (r *report) write(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, r.Name+".json"), append(b, '\n'), 0o644); err != nil {
+	if err := stats.WriteJSON(dir, r.Name, r); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, r.Name+".md"), []byte(r.text()), 0o644)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -15,7 +16,7 @@ const nameWithin, nameRouted = "within one network", "routed"
 // routed compares ways between two networks of a tenant with ways within one network,
 // on one host and across two.
 func (b *bench) routed(ctx context.Context) error {
-	return b.with(ctx, "bdp5", 0, func(r *rig) error {
+	return b.with(ctx, testcluster.Config{Name: "bdp5"}, func(r testbed) error {
 		spaces, vteps, err := r.joined(ctx)
 		if err != nil {
 			return err
@@ -25,7 +26,7 @@ func (b *bench) routed(ctx context.Context) error {
 			return err
 		}
 		for i, h := range hosts {
-			h.join(vteps[1-i])
+			join(h, vteps[1-i])
 		}
 		var paths [2][]path // of one host, of two
 		for i := range twins {
@@ -42,7 +43,7 @@ func (b *bench) routed(ctx context.Context) error {
 				paths[far] = append(paths[far], within, across)
 			}
 		}
-		if err := r.ready(ctx, hosts[:]...); err != nil {
+		if err := r.Ready(ctx, hosts[:]...); err != nil {
 			return err
 		}
 		metrics := []metric{stream1, stream8, latency}
@@ -66,11 +67,11 @@ func (b *bench) routed(ctx context.Context) error {
 	})
 }
 
-// join joins the networks of the host by routing.
-func (h *host) join(peers ...netip.Addr) {
-	for i, id := range []model.NetworkID{network, other} {
+// join joins the networks of a host by routing.
+func join(h *rig.Host, peers ...netip.Addr) {
+	for i, id := range []model.NetworkID{rig.Network, rig.Other} {
 		subnet := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(9 + i)}), 16)
-		h.pic.Networks = h.pic.Networks.Set(id, &desired.Network{
+		h.State.Networks = h.State.Networks.Set(id, &desired.Network{
 			ID: id, Encap: model.EncapVXLAN, Tag: uint32(100 + i), VTEPs: peers, Subnet: subnet, Gateway: gatewayOf(subnet.Addr()), Joined: 1,
 		})
 	}
@@ -83,23 +84,23 @@ func gatewayOf(addr netip.Addr) netip.Addr {
 
 // routedPair makes two containers on two networks, each on a host of its own or
 // both on one.
-func routedPair(ctx context.Context, a, b *host, i int) (p path, err error) {
-	client, far := overlay(i), overlay(i+1).As4()
+func routedPair(ctx context.Context, a, b *rig.Host, i int) (p path, err error) {
+	client, far := rig.Address(i), rig.Address(i+1).As4()
 	far[1]++
 	server := netip.AddrFrom4(far)
 	p = path{name: nameRouted, addr: server}
-	if p.client, err = a.add(ctx, client, setTen); err != nil {
+	if p.client, err = a.Add(ctx, client, setTen); err != nil {
 		return p, err
 	}
-	if p.server, err = b.add(ctx, server, setTen); err != nil {
+	if p.server, err = b.Add(ctx, server, setTen); err != nil {
 		return p, err
 	}
 	if a != b {
-		a.remote(server, b.pic.VTEP)
-		b.remote(client, a.pic.VTEP)
+		a.Remote(server, b.State.VTEP)
+		b.Remote(client, a.State.VTEP)
 	}
 	for addr, ns := range map[netip.Addr]*testcluster.Namespace{client: p.client, server: p.server} {
-		if err := ip(ctx, ns, "route add default via "+gatewayOf(addr).String()); err != nil {
+		if err := rig.IP(ctx, ns, "route add default via "+gatewayOf(addr).String()); err != nil {
 			return p, err
 		}
 	}

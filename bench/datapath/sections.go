@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 const nameEBPF, nameOVS = "driver ebpf", "driver ovs (userspace)"
@@ -17,7 +19,7 @@ const twins = 9
 
 // oneHost compares ways between two containers of one host.
 func (b *bench) oneHost(ctx context.Context) error {
-	return b.with(ctx, "bdp1", 1, func(r *rig) error {
+	return b.with(ctx, testcluster.Config{Name: "bdp1", Hosts: 1, Driver: testcluster.DriverOVS}, func(r testbed) error {
 		var veths, bare, ours [twins]path
 		for i := range veths {
 			var err error
@@ -49,20 +51,16 @@ func (b *bench) oneHost(ctx context.Context) error {
 				return err
 			}
 		}
-		lh := r.lab.Hosts()[0]
-		sw := newHost(r, lh.NS, lh.Address)
-		sw.policy(shape(setTen, 10, one))
-		if err := sw.openOVS(ctx, lh); err != nil {
+		sw, err := r.Host(ctx, r.Lab.Hosts()[0])
+		if err != nil {
 			return err
 		}
+		sw.Policy(shape(setTen, 10, one))
 		theirs, err := pairOn(ctx, nameOVS, sw, sw, 4, setTen)
 		if err != nil {
 			return err
 		}
-		if err := r.completeChecksums(ctx, theirs); err != nil {
-			return err
-		}
-		if err := r.ready(ctx, hosts[0], sw); err != nil {
+		if err := r.Ready(ctx, hosts[0], sw); err != nil {
 			return err
 		}
 		paths := []path{veths[0], bridge, dock, bare[0], ours[0], theirs}
@@ -71,7 +69,7 @@ func (b *bench) oneHost(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.report.paths("Two containers of one host, MTU "+mtu+"; drivers with a policy of ten rules and connection tracking", paths, res, metrics...)
+		b.report.paths("Two containers of one host, MTU "+rig.MTU+"; drivers with a policy of ten rules and connection tracking", paths, res, metrics...)
 		for _, m := range []metric{stream1, stream8} {
 			q := stats.Compare(res.of(nameEBPF, m.name), res.of(veths[0].name, m.name))
 			b.report.atLeast("one host, "+m.name+", ebpf to veth", q.Median, 0.95, q.String())
@@ -82,20 +80,9 @@ func (b *bench) oneHost(ctx context.Context) error {
 	})
 }
 
-// completeChecksums switches the containers' checksum offload off, as netplugin does
-// with the userspace switch.
-func (r *rig) completeChecksums(ctx context.Context, p path) error {
-	for _, ns := range []string{p.client.Name, p.server.Name} {
-		if err := run(ctx, "ip", "netns", "exec", ns, "ethtool", "-K", "eth0", "tx", "off"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // twoHosts compares ways between containers of two hosts.
 func (b *bench) twoHosts(ctx context.Context) error {
-	return b.with(ctx, "bdp2", 2, func(r *rig) error {
+	return b.with(ctx, testcluster.Config{Name: "bdp2", Hosts: 2, Driver: testcluster.DriverOVS}, func(r testbed) error {
 		kernel, hosts, err := r.besideKernel(ctx)
 		if err != nil {
 			return err
@@ -104,24 +91,20 @@ func (b *bench) twoHosts(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var sws [2]*host
+		var sws [2]*rig.Host
 		all := hosts[:]
-		for i, lh := range r.lab.Hosts() {
-			sws[i] = newHost(r, lh.NS, lh.Address, r.lab.Hosts()[1-i].Address)
-			sws[i].policy(shape(setTen, 10, one))
-			if err := sws[i].openOVS(ctx, lh); err != nil {
+		for i, lh := range r.Lab.Hosts() {
+			if sws[i], err = r.Host(ctx, lh, r.Lab.Hosts()[1-i].Address); err != nil {
 				return err
 			}
+			sws[i].Policy(shape(setTen, 10, one))
 			all = append(all, sws[i])
 		}
 		theirs, err := pairOn(ctx, nameOVS, sws[0], sws[1], 4, setTen)
-		if err == nil {
-			err = r.completeChecksums(ctx, theirs)
-		}
 		if err != nil {
 			return err
 		}
-		if err := r.ready(ctx, all...); err != nil {
+		if err := r.Ready(ctx, all...); err != nil {
 			return err
 		}
 		paths := []path{kernel, ours, theirs}
@@ -130,7 +113,7 @@ func (b *bench) twoHosts(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.report.paths("Two containers of two hosts, MTU "+mtu+" in the overlay and "+cableMTU+" between the hosts", paths, res, metrics...)
+		b.report.paths("Two containers of two hosts, MTU "+rig.MTU+" in the overlay and "+cableMTU+" between the hosts", paths, res, metrics...)
 		for _, m := range []metric{stream1, stream8} {
 			q := stats.Compare(res.of(nameEBPF, m.name), res.of(kernel.name, m.name))
 			b.report.atLeast("two hosts, "+m.name+", ebpf to VXLAN with a bridge", q.Median, 1.05, q.String())
@@ -146,8 +129,8 @@ const manyRemotes, manyRules = 10000, 10000
 
 // scale compares 10,000 rules and 10,000 remote endpoints with ten rules.
 func (b *bench) scale(ctx context.Context) error {
-	return b.with(ctx, "bdp3", 0, func(r *rig) error {
-		var pairs [2][2]*host // with little, with much
+	return b.with(ctx, testcluster.Config{Name: "bdp3"}, func(r testbed) error {
+		var pairs [2][2]*rig.Host // with little, with much
 		for i := range pairs {
 			spaces, vteps, err := r.joined(ctx)
 			if err != nil {
@@ -160,19 +143,19 @@ func (b *bench) scale(ctx context.Context) error {
 		little, much := pairs[0], pairs[1]
 		for i, h := range much {
 			for k := range b.n(manyRemotes) {
-				h.remote(overlay(1000+k), much[1-i].pic.VTEP)
+				h.Remote(rig.Address(1000+k), much[1-i].State.VTEP)
 			}
 			n := b.n(manyRules)
-			h.policy(shape(setNested, n, nested))
-			h.policy(shape(setRanges, n, ranged))
-			h.policy(shape(setMixed, n, mixed))
-			h.policy(shape(setLast, n, one))
+			h.Policy(shape(setNested, n, nested))
+			h.Policy(shape(setRanges, n, ranged))
+			h.Policy(shape(setMixed, n, mixed))
+			h.Policy(shape(setLast, n, one))
 		}
 		const ten, none = "ten rules", "no policy"
 		var same, across []path
 		for i, c := range []struct {
 			name string
-			on   [2]*host
+			on   [2]*rig.Host
 			set  desired.PolicySetID
 		}{
 			{ten, little, setTen},
@@ -194,7 +177,7 @@ func (b *bench) scale(ctx context.Context) error {
 				across = append(across, p)
 			}
 		}
-		if err := r.ready(ctx, little[0], little[1], much[0], much[1]); err != nil {
+		if err := r.Ready(ctx, little[0], little[1], much[0], much[1]); err != nil {
 			return err
 		}
 		metrics := []metric{stream1, latency, connect}

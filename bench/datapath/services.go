@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -31,10 +32,10 @@ const (
 // on one host, by how many of both there are, and with what kube-proxy's rules make
 // of the same.
 func (b *bench) services(ctx context.Context) error {
-	return b.with(ctx, "bdp7", 0, func(r *rig) error {
+	return b.with(ctx, testcluster.Config{Name: "bdp7"}, func(r testbed) error {
 		var paths, ours []path
 		var bases []string // of each of ours
-		var hosts []*host
+		var hosts []*rig.Host
 		serving := true
 		for _, n := range []struct{ services, providers int }{
 			{fewServices, fewProviders}, {b.n(manyServices), fewProviders}, {fewServices, b.n(manyProviders)},
@@ -43,20 +44,20 @@ func (b *bench) services(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if serving = h.drv.Capabilities().Services; !serving {
-				h.pic.Services = desired.Map[model.ServiceKey, *desired.Service]{}
+			if serving = h.Driver.Capabilities().Services; !serving {
+				h.State.Services = desired.Map[model.ServiceKey, *desired.Service]{}
 			}
 			if base := baseOf(n.providers); !slices.ContainsFunc(paths, func(p path) bool { return p.name == base }) {
 				// Another client: a service's connection keeps its tuple behind the service
 				// for a while after its end, and who asks the provider by it waits.
-				client, err := h.add(ctx, overlay(3), setTen)
+				client, err := h.Add(ctx, rig.Address(3), setTen)
 				if err != nil {
 					return err
 				}
 				var each []netip.Addr
 				for i, ns := range p.servers {
 					each = append(each, provider(i))
-					if err := errors.Join(knows(client, provider(i), macOf(provider(i))), knows(ns, overlay(3), macOf(overlay(3)))); err != nil {
+					if err := errors.Join(knows(client, provider(i), rig.MAC(provider(i))), knows(ns, rig.Address(3), rig.MAC(rig.Address(3)))); err != nil {
 						return err
 					}
 				}
@@ -70,7 +71,7 @@ func (b *bench) services(ctx context.Context) error {
 			}
 			ours, bases = append(ours, p), append(bases, baseOf(n.providers))
 		}
-		if err := r.ready(ctx, hosts...); err != nil {
+		if err := r.Ready(ctx, hosts...); err != nil {
 			return err
 		}
 		kernels, err := r.kubeProxies(ctx, b.n(manyServices))
@@ -152,8 +153,8 @@ func refused(p path, d time.Duration) (took time.Duration, err error) {
 }
 
 // provider returns the i-th provider's address, virtual the i-th service's.
-func provider(i int) netip.Addr { return overlay(10 + i) }
-func virtual(i int) netip.Addr  { return overlay(100<<8 + i) }
+func provider(i int) netip.Addr { return rig.Address(10 + i) }
+func virtual(i int) netip.Addr  { return rig.Address(100<<8 + i) }
 
 // knows gives a container a permanent neighbour: the kernel has one table of others for
 // all namespaces, with room for 1,024, and where 1,000 providers fill it, their
@@ -172,33 +173,33 @@ func knows(ns *testcluster.Namespace, addr netip.Addr, mac model.MAC) error {
 
 // served makes a host with services and providers; the path leads to the last
 // service, which has all of the providers. Service 0 has none, the others have one.
-func (r *rig) served(ctx context.Context, services, providers int) (*host, path, error) {
+func (r testbed) served(ctx context.Context, services, providers int) (*rig.Host, path, error) {
 	p := path{name: fmt.Sprintf("driver ebpf, one of %d services, %d providers", services, providers), addr: virtual(services)}
 	spaces, vteps, err := r.joined(ctx)
 	if err != nil {
 		return nil, p, err
 	}
-	h := newHost(r, spaces[0], vteps[0])
-	subnet := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9}), 16)
-	h.pic.Networks = h.pic.Networks.Set(network, &desired.Network{ID: network, Encap: model.EncapVXLAN, Tag: 100, Subnet: subnet})
-	h.policy(shape(setTen, 10, one))
-	if err := h.openEBPF(ctx); err != nil {
+	h, err := r.EBPF(ctx, spaces[0], vteps[0])
+	if err != nil {
 		return nil, p, err
 	}
-	if p.client, err = h.add(ctx, overlay(2), setTen); err != nil {
+	subnet := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9}), 16)
+	h.State.Networks = h.State.Networks.Set(rig.Network, &desired.Network{ID: rig.Network, Encap: model.EncapVXLAN, Tag: 100, Subnet: subnet})
+	h.Policy(shape(setTen, 10, one))
+	if p.client, err = h.Add(ctx, rig.Address(2), setTen); err != nil {
 		return nil, p, err
 	}
 	all := desired.Map[model.EndpointKey, *desired.Backend]{}
 	one := func(i int) (model.EndpointKey, *desired.Backend) {
 		key := model.EndpointKey{Network: model.NetworkKey{Tenant: "bench", Name: "net"}, ID: model.EndpointID(fmt.Sprintf("p%d", i))}
-		return key, &desired.Backend{Network: network, IPv4: provider(i), Identity: identity, Local: true}
+		return key, &desired.Backend{Network: rig.Network, IPv4: provider(i), Identity: rig.Identity, Local: true}
 	}
 	for i := range providers {
-		ns, err := h.add(ctx, provider(i), setTen)
+		ns, err := h.Add(ctx, provider(i), setTen)
 		if err != nil {
 			return nil, p, err
 		}
-		if err := knows(ns, overlay(2), macOf(overlay(2))); err != nil {
+		if err := knows(ns, rig.Address(2), rig.MAC(rig.Address(2))); err != nil {
 			return nil, p, err
 		}
 		p.servers = append(p.servers, ns)
@@ -211,7 +212,7 @@ func (r *rig) served(ctx context.Context, services, providers int) (*host, path,
 	}
 	for i := range services + 1 {
 		s := &desired.Service{
-			Key: model.ServiceKey{Tenant: "bench", Name: fmt.Sprintf("s%d", i)}, Network: network, IPv4: virtual(i),
+			Key: model.ServiceKey{Tenant: "bench", Name: fmt.Sprintf("s%d", i)}, Network: rig.Network, IPv4: virtual(i),
 			Ports: []desired.ServicePort{{Protocol: model.ProtoTCP, Port: port, Backend: port}},
 		}
 		switch i {
@@ -222,7 +223,7 @@ func (r *rig) served(ctx context.Context, services, providers int) (*host, path,
 			k, v := one(i % providers)
 			s.Backends = s.Backends.Set(k, v)
 		}
-		h.pic.Services = h.pic.Services.Set(s.Key, s)
+		h.State.Services = h.State.Services.Set(s.Key, s)
 	}
 	return h, p, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -32,7 +33,7 @@ func shape(id desired.PolicySetID, n int, rule func(i int) desired.Rule) *desire
 		t.Rules = t.Rules.Set(r.ID, &r)
 	}
 	last := &desired.Rule{
-		ID: lastRule(id), Action: model.Allow, Identities: desired.IdentitiesOf(identity), Ports: tcp(port, port),
+		ID: lastRule(id), Action: model.Allow, Identities: desired.IdentitiesOf(rig.Identity), Ports: tcp(port, port),
 	}
 	t.Rules = t.Rules.Set(last.ID, last)
 	return &desired.PolicySet{ID: id, Name: fmt.Sprintf("shape %d", id), In: []desired.Tier{t}}
@@ -77,14 +78,14 @@ func nested(i int) desired.Rule {
 // ranged is a rule for a range of ports that overlaps other rules' ranges.
 func ranged(i int) desired.Rule {
 	lo := 6000 + i*3
-	return desired.Rule{Action: alternate(i), Identities: desired.IdentitiesOf(identity), Ports: tcp(lo, lo+5000+i%100)}
+	return desired.Rule{Action: alternate(i), Identities: desired.IdentitiesOf(rig.Identity), Ports: tcp(lo, lo+5000+i%100)}
 }
 
 // mixed is a rule for anybody or for a group, in turn.
 func mixed(i int) desired.Rule {
 	r := desired.Rule{Action: alternate(i / 2), AnyPeer: i%2 == 0, Ports: tcp(6000+i, 6000+i)}
 	if !r.AnyPeer {
-		r.Identities = desired.IdentitiesOf(identity, model.Identity(1000+i))
+		r.Identities = desired.IdentitiesOf(rig.Identity, model.Identity(1000+i))
 	}
 	return r
 }

@@ -21,7 +21,7 @@ const underlayRules = 1000
 // underlay compares ways between two hosts whose underlay has rules with the same ways
 // where it has none: a Docker engine's on both, and a thousand of nftables.
 func (b *bench) underlay(ctx context.Context) error {
-	return b.with(ctx, "bdp8", 0, func(r *rig) error {
+	return b.with(ctx, testcluster.Config{Name: "bdp8"}, func(r testbed) error {
 		var paths []path
 		for _, rules := range []bool{false, true} {
 			kernel, hosts, err := r.besideKernel(ctx)
@@ -32,11 +32,11 @@ func (b *bench) underlay(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := r.ready(ctx, hosts[:]...); err != nil {
+			if err := r.Ready(ctx, hosts[:]...); err != nil {
 				return err
 			}
 			if rules {
-				if err := r.firewalled(ctx, hosts[0].ns, hosts[1].ns); err != nil {
+				if err := r.firewalled(ctx, hosts[0].NS, hosts[1].NS); err != nil {
 					return err
 				}
 				kernel.name, ours.name = kernel.name+ruled, ours.name+ruled
@@ -65,7 +65,7 @@ const ruled = ", rules on the underlay"
 
 // firewalled gives hosts the rules of a Docker engine that runs on the first of them,
 // and a thousand of nftables on what comes in and goes out.
-func (r *rig) firewalled(ctx context.Context, hosts ...*testcluster.Namespace) error {
+func (r testbed) firewalled(ctx context.Context, hosts ...*testcluster.Namespace) error {
 	if err := r.engine(ctx, hosts[0]); err != nil {
 		return err
 	}

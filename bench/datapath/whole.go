@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,28 +16,22 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// stock is where Debian's containernetworking-plugins puts the stock plugins.
-const stock = "/usr/lib/cni"
-
 // whole measures a whole cluster's host on the ebpf driver: CNI ADD beside the
 // stock bridge plugin with host-local, in turn, and what netplugin's memory is
 // with 10,000 endpoints on other hosts.
-func (b *bench) whole(ctx context.Context) error {
-	bin, err := os.MkdirTemp("", "contiv-bench-")
+func (b *bench) whole(ctx context.Context) (err error) {
+	bin, remove, err := rig.Programs(ctx, "")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(bin) }() // programs only
-	fmt.Fprintln(os.Stderr, "  building the programs")
-	if err := testcluster.Build(ctx, ".", bin); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, remove()) }()
 	l, err := testcluster.Up(ctx, testcluster.Config{Name: "bdp4", Hosts: 1, Driver: testcluster.DriverEBPF, BinDir: bin})
 	if err != nil {
 		return err
@@ -47,13 +40,11 @@ func (b *bench) whole(ctx context.Context) error {
 }
 
 func (b *bench) onLab(ctx context.Context, l *testcluster.Lab) error {
-	for _, line := range []string{
+	if err := rig.Netctl(ctx, l,
 		"tenant create t", "network create -t t -e vxlan -s 10.1.0.0/16 --subnetv6 fd00:1::/64 net", "policy create -t t p",
 		"policy rule-add -t t -d in -p 10 -l tcp -P 80 -j allow p 1", "policy rule-add -t t -d in -p 1 -j deny p 2", "group create -t t -p p net g",
-	} {
-		if _, err := l.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
-			return err
-		}
+	); err != nil {
+		return err
 	}
 	if err := b.add(ctx, l); err != nil {
 		return err
@@ -64,10 +55,11 @@ func (b *bench) onLab(ctx context.Context, l *testcluster.Lab) error {
 // add runs ADD of both plugins in turn, each for a container of its own.
 func (b *bench) add(ctx context.Context, l *testcluster.Lab) error {
 	h := l.Hosts()[0]
-	bridge, list, err := stockBridge(h)
+	list, err := rig.StockBridge(h, "10.99.0.0/16", "fd00:99::/64")
 	if err != nil {
 		return err
 	}
+	bridge := libcni.NewCNIConfigWithCacheDir([]string{rig.Stock}, filepath.Join(h.Dir, "stock-cache"), testcluster.NewNSExec(h.NS))
 	var theirs, ours series
 	for i := range b.n(80) {
 		name := "c" + strconv.Itoa(i)
@@ -95,24 +87,6 @@ func (b *bench) add(ctx context.Context, l *testcluster.Lab) error {
 }
 
 func milliseconds(since time.Time) float64 { return float64(time.Since(since).Microseconds()) / 1000 }
-
-// stockBridge is the stock bridge plugin on a host.
-func stockBridge(h *testcluster.Host) (*libcni.CNIConfig, *libcni.NetworkConfigList, error) {
-	if _, err := os.Stat(filepath.Join(stock, "bridge")); err != nil {
-		return nil, nil, fmt.Errorf("the stock plugins are missing: apt-get install containernetworking-plugins: %w", err)
-	}
-	conf, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "stock", "plugins": []any{map[string]any{
-		"type": "bridge", "bridge": "stock0", "isGateway": true,
-		"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(h.Dir, "host-local"), "ranges": [][]map[string]string{
-			{{"subnet": "10.99.0.0/16"}}, {{"subnet": "fd00:99::/64"}},
-		}},
-	}}})
-	if err != nil {
-		return nil, nil, err
-	}
-	list, err := libcni.ConfListFromBytes(conf)
-	return libcni.NewCNIConfigWithCacheDir([]string{stock}, filepath.Join(h.Dir, "stock-cache"), testcluster.NewNSExec(h.NS)), list, err
-}
 
 // memory fills the store with endpoints of other hosts and reads netplugin's
 // anonymous resident memory once its data plane holds them all.
@@ -162,7 +136,7 @@ func (b *bench) memory(ctx context.Context, l *testcluster.Lab) error {
 	}); err != nil {
 		return err
 	}
-	anon, err := rssAnon(h.Agent().PID)
+	anon, err := stats.Anonymous(h.Agent().PID)
 	if err != nil {
 		return err
 	}
@@ -199,19 +173,4 @@ func otherHosts(ctx context.Context, l *testcluster.Lab) (err error) {
 		}
 	}
 	return nil
-}
-
-// rssAnon reads a process's anonymous resident memory from /proc, in MB (10^6).
-func rssAnon(pid int) (float64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			kb, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")), 64)
-			return kb * 1024 / 1e6, err
-		}
-	}
-	return 0, errors.New("the kernel tells no RssAnon")
 }

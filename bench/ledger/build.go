@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/internal/testcluster/docker"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
@@ -18,9 +18,6 @@ import (
 // bridged is the data plane of peers: the Linux bridge of Docker or of CNI's stock plugin,
 // on one host, without policy.
 const bridged = "bridge"
-
-// stock is where Debian's containernetworking-plugins puts the stock plugins.
-const stock = "/usr/lib/cni"
 
 // starter starts the cluster of a row, without intent and containers.
 type starter struct {
@@ -99,7 +96,7 @@ var withKubelet = starter{
 			return testcluster.Config{Driver: driver, Embedded: true}.Missing()
 		}
 		missing := testcluster.Config{Driver: testcluster.DriverEBPF, Bare: true, Embedded: true}.Missing()
-		if _, err := os.Stat(filepath.Join(stock, "bridge")); err != nil {
+		if _, err := os.Stat(filepath.Join(rig.Stock, "bridge")); err != nil {
 			missing = append(missing, "the stock plugins are missing: apt-get install containernetworking-plugins")
 		}
 		return missing
@@ -160,18 +157,15 @@ func kubernetes(ctx context.Context) error {
 
 // useStock has a node attach pods by the stock bridge plugin with host-local addresses.
 func useStock(h *testcluster.Host) error {
-	conf, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "stock", "plugins": []any{map[string]any{
-		"type": "bridge", "bridge": "stock0", "isGateway": true,
-		"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(h.Dir, "host-local"), "ranges": [][]map[string]string{{{"subnet": "10.99.0.0/16"}}}},
-	}}})
+	list, err := rig.StockBridge(h, "10.99.0.0/16")
 	if err != nil {
 		return err
 	}
 	opt := filepath.Join(h.Dir, "node/opt/cni") // which is /opt/cni there
 	for _, p := range []string{"bridge", "host-local"} {
-		if err := os.Symlink(filepath.Join(stock, p), filepath.Join(opt, "bin", p)); err != nil {
+		if err := os.Symlink(filepath.Join(rig.Stock, p), filepath.Join(opt, "bin", p)); err != nil {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(opt, "net.d/10-stock.conflist"), conf, 0o600)
+	return os.WriteFile(filepath.Join(opt, "net.d/10-stock.conflist"), list.Bytes, 0o600)
 }

@@ -6,27 +6,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/bench/stats"
-	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "ledger:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(stats.Main("ledger", run)) }
 
 // options are the flags.
 type options struct {
@@ -74,18 +62,13 @@ func run(ctx context.Context) (err error) {
 	case *onlyPage:
 		return writePage(o.page, o.out)
 	}
-	if o.bin == "" {
-		dir, err := os.MkdirTemp("", "contiv-ledger-")
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-		o.bin = filepath.Join(dir, "bin")
-		if err := testcluster.Build(ctx, ".", o.bin); err != nil {
-			return err
-		}
+	bin, remove, err := rig.Programs(ctx, o.bin)
+	if err != nil {
+		return err
 	}
-	code := stats.Code(ctx, "bench/ledger", "test/kube/cluster")
+	defer func() { err = errors.Join(err, remove()) }()
+	o.bin = bin
+	code := stats.Code(ctx, "bench/ledger", "bench/rig", "test/kube/cluster")
 	var errs []error
 	for _, r := range wanted {
 		if err := o.one(ctx, r, code); err != nil {
@@ -116,16 +99,9 @@ func (o *options) one(ctx context.Context, r row, code string) error {
 		return err
 	}
 	rep.Load[1] = stats.Load()
-	rep.Busy = busy(rep.Load[0], o.busyLoad)
+	rep.Busy = stats.Busy(rep.Load[0], o.busyLoad)
 	fmt.Printf("%s\n", line(r, rep))
-	return errors.Join(rep.write(o.out), writePage(o.page, o.out))
-}
-
-// busy reports whether a load was too high for times to be fair.
-func busy(load string, limit float64) bool {
-	first, _, _ := strings.Cut(load, " ")
-	v, err := strconv.ParseFloat(first, 64)
-	return err != nil || v >= limit
+	return errors.Join(stats.WriteJSON(o.out, rep.Row, rep), writePage(o.page, o.out))
 }
 
 // measure builds the lab, kills for the row's length, and writes down what came of it.

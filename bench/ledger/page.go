@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/contiv/netplugin/v2/bench/stats"
 )
 
 // Between these lines of the page stands what is made of the reports.
@@ -55,8 +57,7 @@ func render(page string, had map[string]report) (string, error) {
 // table is the ledger: what each row wants and found, and what is left behind.
 func table(rows []row, had map[string]report) string {
 	var b strings.Builder
-	b.WriteString("| killed with -9 | data plane | kills | packets lost | longest gap | TCP broken | API refused, longest | ADD, longest | until added | left behind | run |\n")
-	b.WriteString("|" + strings.Repeat("---|", 11) + "\n")
+	b.WriteString(stats.Header("killed with -9", "data plane", "kills", "packets lost", "longest gap", "TCP broken", "API refused, longest", "ADD, longest", "until added", "left behind", "run"))
 	var notes []string
 	for _, r := range rows {
 		rep, ok := had[r.name]

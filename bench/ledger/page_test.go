@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/contiv/netplugin/v2/bench/stats"
 )
 
 const (
@@ -118,7 +120,7 @@ func TestTableSaysWhatWasNotRun(t *testing.T) {
 func TestReportsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	r := &report{Row: "netplugin-ebpf", Commit: "c", traffic: traffic{Sent: 7}, Leaks: []string{}}
-	if err := r.write(dir); err != nil {
+	if err := stats.WriteJSON(dir, r.Row, r); err != nil {
 		t.Fatal(err)
 	}
 	had, err := read(dir)
@@ -150,13 +152,5 @@ func TestNoteKeepsKinds(t *testing.T) {
 	}
 	if len(all) != 2 {
 		t.Errorf("kept %q", all)
-	}
-}
-
-func TestBusy(t *testing.T) {
-	for load, want := range map[string]bool{"3.99 9 9": false, "4.00 1 1": true, "unknown": true} {
-		if busy(load, 4) != want {
-			t.Errorf("load %s is busy: %v, want %v", load, !want, want)
-		}
 	}
 }

@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/contiv/netplugin/v2/bench/stats"
@@ -68,8 +66,8 @@ type attachments struct {
 // begin makes a row's report with what it is about.
 func begin(ctx context.Context, row, code string) *report {
 	return &report{
-		Row: row, Commit: stats.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"), Code: code, Date: time.Now().UTC().Truncate(time.Second),
-		Machine: fmt.Sprintf("%s, %d cores, kernel %s", stats.Processor(), runtime.NumCPU(), stats.Output(ctx, "uname", "-r")),
+		Row: row, Commit: stats.Commit(ctx), Code: code, Date: time.Now().UTC().Truncate(time.Second),
+		Machine: stats.Machine(ctx),
 		Load:    [2]string{stats.Load()}, Leaks: []string{},
 	}
 }
@@ -96,13 +94,4 @@ func read(dir string) (map[string]report, error) {
 		out[r.Row] = r
 	}
 	return out, nil
-}
-
-// write keeps a report in a directory.
-func (r *report) write(dir string) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, r.Row+".json"), append(b, '\n'), 0o644))
 }

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
@@ -83,10 +84,8 @@ func build(ctx context.Context, bin string, r row) (_ *world, err error) {
 			err = errors.Join(err, w.close())
 		}
 	}()
-	for _, line := range w.make {
-		if out, err := w.lab.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
-			return nil, fmt.Errorf("netctl %s: %w: %s", line, err, out)
-		}
+	if err := rig.Netctl(ctx, w.lab, w.make...); err != nil {
+		return nil, err
 	}
 	web, dbs := w.staying()
 	_, from, err := w.begin(ctx, web)

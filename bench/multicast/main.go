@@ -5,33 +5,22 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/net/ipv4"
 
 	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := execute(ctx, os.Args[1:], os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "multicast:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(stats.Main("multicast", execute)) }
 
 const (
 	size = 1000 // bytes of a datagram's payload
@@ -43,64 +32,58 @@ var (
 	group   = netip.AddrFrom4([4]byte{239, 1, 1, 1})
 )
 
-func execute(ctx context.Context, args []string, w io.Writer) error {
-	f := flag.NewFlagSet("multicast", flag.ContinueOnError)
-	rounds := f.Int("rounds", 5, "of each row, of one second for each way")
-	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
-		return err
-	}
+func execute(ctx context.Context) error {
+	rounds := flag.Int("rounds", 5, "of each row, of one second for each way")
+	flag.Parse()
 	if *rounds < 1 {
 		return errors.New("-rounds is at least 1")
 	}
-	bridge, err := newBridge(slices.Max(members) + 1)
-	if err != nil {
-		return err
-	}
-	defer bridge.close()
-	fmt.Fprint(w, "| driver | members | copies a second, to the group | by unicast | the bridge, to the group | of unicast's | of the bridge's |\n|---|---|---|---|---|---|---|\n")
-	for _, name := range []string{rig.EBPF, rig.OVS} {
-		if err := compare(ctx, w, name, bridge, *rounds); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+	fmt.Print("| driver | members | copies a second, to the group | by unicast | the bridge, to the group | of unicast's | of the bridge's |\n|---|---|---|---|---|---|---|\n")
+	for _, driver := range []string{testcluster.DriverEBPF, testcluster.DriverOVS} {
+		if err := compare(ctx, driver, *rounds); err != nil {
+			return fmt.Errorf("%s: %w", driver, err)
 		}
 	}
 	return nil
 }
 
-func compare(ctx context.Context, w io.Writer, name string, bridge *bridge, rounds int) error {
-	r, err := rig.New(ctx, name, slices.Max(members)+1)
+func compare(ctx context.Context, driver string, rounds int) (err error) {
+	r, err := rig.One(ctx, "multicast", driver, slices.Max(members)+1)
 	if err != nil {
 		return err
 	}
-	defer r.Close()
-	for _, sender := range []string{r.Containers[0], bridge.containers[0]} {
-		if err := rig.Run("ip", "-n", sender, "route", "replace", "239.0.0.0/8", "dev", "eth0"); err != nil {
+	defer func() { err = errors.Join(err, r.Close()) }()
+	bridge, err := bridged(ctx, r.Rig, slices.Max(members)+1)
+	if err != nil {
+		return err
+	}
+	for _, sender := range []*testcluster.Namespace{r.Containers[0], bridge[0]} {
+		if err := rig.IP(ctx, sender, "route replace 239.0.0.0/8 dev eth0"); err != nil {
 			return err
 		}
 	}
 	for _, n := range members {
 		var ports []string
 		for i := range n {
-			ports = append(ports, rig.Port(i+1))
+			ports = append(ports, rig.Port(rig.Address(i+1)))
 		}
 		slices.Sort(ports)
-		r.Picture.Groups = desired.Map[desired.GroupKey, *desired.Group]{}.Set(desired.GroupKey{Network: 1, Addr: group}, &desired.Group{Ports: ports})
+		r.State.Groups = desired.Map[desired.GroupKey, *desired.Group]{}.Set(desired.GroupKey{Network: 1, Addr: group}, &desired.Group{Ports: ports})
 		if err := r.Apply(ctx); err != nil {
 			return err
 		}
-		row, err := measure(ctx, [3]way{{r.Containers, true}, {r.Containers, false}, {bridge.containers, true}}, n, rounds)
+		row, err := measure(ctx, [3]way{{r.Containers, true}, {r.Containers, false}, {bridge, true}}, n, rounds)
 		if err != nil {
 			return fmt.Errorf("%d members: %w", n, err)
 		}
-		fmt.Fprintf(w, "| %s | %d | %.0f | %.0f | %.0f | %.2f | %.2f |\n", name, n, stats.Median(row[0]), stats.Median(row[1]), stats.Median(row[2]), stats.Compare(row[0], row[1]).Median, stats.Compare(row[0], row[2]).Median)
+		fmt.Printf("| %s | %d | %.0f | %.0f | %.0f | %.2f | %.2f |\n", driver, n, stats.Median(row[0]), stats.Median(row[1]), stats.Median(row[2]), stats.Compare(row[0], row[1]).Median, stats.Compare(row[0], row[2]).Median)
 	}
 	return nil
 }
 
 // way is how the first of some containers sends to the next n.
 type way struct {
-	containers []string
+	containers []*testcluster.Namespace
 	group      bool // to the group, or to each
 }
 
@@ -167,9 +150,9 @@ func heard(ctx context.Context, w way, n int) error {
 }
 
 // join has containers join the group. The datagrams they receive are not read.
-func join(containers []string) (joined []net.PacketConn, err error) {
+func join(containers []*testcluster.Namespace) (joined []net.PacketConn, err error) {
 	for _, ns := range containers {
-		err := rig.Within(ns, func() error {
+		err := ns.Do(func() error {
 			eth0, err := net.InterfaceByName("eth0")
 			if err != nil {
 				return err
@@ -203,17 +186,12 @@ func (w way) run(ctx context.Context, n int, last time.Duration) (float64, error
 			_ = c.Close()
 		}
 	}()
-	if err := rig.Within(w.containers[0], func() error {
-		for _, to := range targets {
-			c, err := new(net.Dialer).DialContext(ctx, "udp4", netip.AddrPortFrom(to, port).String())
-			if err != nil {
-				return err
-			}
-			conns = append(conns, c)
+	for _, to := range targets {
+		c, err := w.containers[0].Dial(ctx, "udp4", netip.AddrPortFrom(to, port).String())
+		if err != nil {
+			return 0, err
 		}
-		return nil
-	}); err != nil {
-		return 0, err
+		conns = append(conns, c)
 	}
 	before, err := sum(w.containers[1 : n+1])
 	if err != nil {
@@ -243,7 +221,7 @@ func (w way) run(ctx context.Context, n int, last time.Duration) (float64, error
 	}
 }
 
-func sum(containers []string) (n uint64, err error) {
+func sum(containers []*testcluster.Namespace) (n uint64, err error) {
 	all, err := received(containers)
 	for _, each := range all {
 		n += each
@@ -252,74 +230,36 @@ func sum(containers []string) (n uint64, err error) {
 }
 
 // received is how many frames have come to each container's interface.
-func received(containers []string) (out []uint64, err error) {
-	for _, name := range containers {
-		ns, err := netns.GetFromName(name)
-		if err != nil {
+func received(containers []*testcluster.Namespace) (out []uint64, err error) {
+	for _, ns := range containers {
+		if err := ns.Do(func() error {
+			l, err := netlink.LinkByName("eth0")
+			if err == nil {
+				out = append(out, l.Attrs().Statistics.RxPackets)
+			}
+			return err
+		}); err != nil {
 			return nil, err
 		}
-		h, err := netlink.NewHandleAt(ns)
-		_ = ns.Close() // it was opened for reading
-		if err != nil {
-			return nil, err
-		}
-		l, err := h.LinkByName("eth0")
-		h.Close()
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, l.Attrs().Statistics.RxPackets)
 	}
 	return out, nil
 }
 
-// bridge is a host with a Linux bridge that snoops, with containers as a rig has.
-type bridge struct {
-	containers []string
-	clean      []string // namespaces
-}
-
-func newBridge(containers int) (b *bridge, err error) {
-	host := fmt.Sprintf("mc%d-h", os.Getpid())
-	b = &bridge{}
-	defer func(made *bridge) {
+// bridged makes containers on a host with a Linux bridge that snoops.
+func bridged(ctx context.Context, r *rig.Rig, n int) (containers []*testcluster.Namespace, err error) {
+	host, err := r.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	if err := rig.IP(ctx, host, "link add br0 up type bridge mcast_snooping 1 mcast_querier 1 mcast_startup_query_interval 50"); err != nil {
+		return nil, err
+	}
+	for i := range n {
+		ns, err := r.Plug(ctx, host, "br0", rig.Port(rig.Address(i)), rig.Address(i))
 		if err != nil {
-			made.close()
-		}
-	}(b)
-	add := func(ns string) error {
-		b.clean = append(b.clean, ns)
-		return rig.Run("ip", "netns", "add", ns)
-	}
-	if err := add(host); err != nil {
-		return nil, err
-	}
-	if err := rig.Run("ip", "-n", host, "link", "add", "br0", "up", "type", "bridge", "mcast_snooping", "1", "mcast_querier", "1", "mcast_startup_query_interval", "50"); err != nil {
-		return nil, err
-	}
-	for i := range containers {
-		ns := fmt.Sprintf("mc%d-c%d", os.Getpid(), i)
-		b.containers = append(b.containers, ns)
-		if err := add(ns); err != nil {
 			return nil, err
 		}
-		for _, args := range [][]string{
-			{"-n", host, "link", "add", rig.Port(i), "type", "veth", "peer", "name", "eth0", "netns", ns},
-			{"-n", host, "link", "set", rig.Port(i), "up", "master", "br0"},
-			{"-n", ns, "link", "set", "eth0", "up"},
-			{"-n", ns, "link", "set", "lo", "up"},
-			{"-n", ns, "addr", "add", rig.Address(i).String() + "/24", "dev", "eth0"},
-		} {
-			if err := rig.Run(append([]string{"ip"}, args...)...); err != nil {
-				return nil, err
-			}
-		}
+		containers = append(containers, ns)
 	}
-	return b, nil
-}
-
-func (b *bridge) close() {
-	for _, ns := range slices.Backward(b.clean) {
-		_ = rig.Run("ip", "netns", "del", ns)
-	}
+	return containers, nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -16,15 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/bench/stats"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := execute(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "paired:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(stats.Main("paired", execute)) }
 
 func execute(ctx context.Context) (err error) {
 	base := flag.String("base", "", "the older commit, compared with what is checked out")

@@ -1,6 +1,7 @@
-// Package rig is one host with a data plane and containers, for benchmarks that need no
-// cluster: network namespaces with driver ebpf or Open vSwitch in user space. It guarantees
-// that no namespace, process or pinned map is left after Close. It must not run netplugin
-// or netmaster, or change the machine's own network. It is called by the benchmarks
-// bandwidth and multicast. Start with Rig.
+// Package rig is what benchmarks measure on: hosts with a data plane and containers, without
+// a control plane, in the network namespaces of a test cluster. It also builds the programs
+// for benchmarks of whole clusters, and configures the stock bridge plugin beside them. It
+// guarantees that no namespace, process or pinned map is left after Close. It must not run
+// netplugin or netmaster, or change the machine's own network. It is called by the programs
+// in bench. Start with New and One.
 package rig

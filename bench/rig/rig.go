@@ -1,227 +1,202 @@
 package rig
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/vishvananda/netns"
-
-	"github.com/contiv/netplugin/v2/internal/datapath/desired"
-	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/datapath/ebpf"
-	"github.com/contiv/netplugin/v2/internal/datapath/ovs"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// OVS names Open vSwitch, EBPF the other driver.
-const (
-	OVS  = "ovs"
-	EBPF = "ebpf"
-)
+// MTU is the containers' default.
+const MTU = "1450"
 
-// Rig is one host with containers on one VXLAN network, each in a namespace. Close ends it.
-type Rig struct {
-	Containers []string     // their namespaces' names
-	Picture    desired.Host // what Apply makes true
+// Cleanup removes what a benchmark has built.
+type Cleanup struct{ steps []func() error }
 
-	host  string
-	dir   string
-	drv   driver.Driver
-	clean []func()
+// OnClose adds a step.
+func (c *Cleanup) OnClose(step func() error) { c.steps = append(c.steps, step) }
+
+// Close runs the steps, the last one first.
+func (c *Cleanup) Close() error {
+	var errs []error
+	for _, step := range slices.Backward(c.steps) {
+		errs = append(errs, step())
+	}
+	c.steps = nil
+	return errors.Join(errs...)
 }
 
-// Run runs a command.
-func Run(args ...string) error {
-	if out, err := exec.CommandContext(context.Background(), args[0], args[1:]...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
+// Rig is everything that one run builds; Close removes it.
+type Rig struct {
+	Cleanup
+	Lab *testcluster.Lab // its namespaces, and its hosts with switches
+	MTU string           // of containers; "" = MTU
+
+	namespaces int // so far
+	ebpf       []*Host
+}
+
+// New makes a rig with the hosts of a configuration, without a control plane.
+func New(ctx context.Context, cfg testcluster.Config) (*Rig, error) {
+	cfg.Bare = true
+	l, err := testcluster.Up(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	r := &Rig{Lab: l}
+	r.OnClose(l.Down)
+	return r, nil
+}
+
+// One makes a rig of one host with a driver (testcluster.DriverEBPF, or DriverOVS in user
+// space) and containers of one network with an MTU of 1500.
+func One(ctx context.Context, name, driver string, containers int) (h *Host, err error) {
+	r, err := New(ctx, testcluster.Config{Name: name, Hosts: 1, Driver: driver, Datapath: "netdev", Embedded: true})
+	if err != nil {
+		return nil, err
+	}
+	r.MTU = "1500"
+	if h, err = r.Host(ctx, r.Lab.Hosts()[0]); err == nil {
+		for i := 0; i < containers && err == nil; i++ {
+			_, err = h.Add(ctx, Address(i), 0)
+		}
+	}
+	if err == nil {
+		err = r.Ready(ctx, h)
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return h, nil
+}
+
+// Run runs a command; its error has the command's output.
+func Run(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }
 
-// Address is container i's address.
-func Address(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}) }
-
-// Port is the host's side of container i's pair.
-func Port(i int) string { return "cvbw" + strconv.Itoa(i) }
-
-// Host is the host's namespace.
-func (r *Rig) Host() string { return r.host }
-
-// Within runs a function on a thread of a namespace, which ends with it.
-func Within(ns string, do func() error) error {
-	errs := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked
-		h, err := netns.GetFromName(ns)
-		if err == nil {
-			err = netns.Set(h)
-			_ = h.Close()
-		}
-		if err == nil {
-			err = do()
-		}
-		errs <- err
-	}()
-	return <-errs
-}
-
-// New makes a host with a driver, EBPF or OVS, and its containers.
-func New(ctx context.Context, name string, containers int) (r *Rig, err error) {
-	r = &Rig{host: fmt.Sprintf("bw%d-h", os.Getpid()), dir: filepath.Join(os.TempDir(), fmt.Sprintf("bw%d", os.Getpid()))}
-	defer func(made *Rig) {
-		if err != nil {
-			made.Close()
-		}
-	}(r)
-	add := func(ns string) error {
-		r.clean = append(r.clean, func() { _ = Run("ip", "netns", "del", ns) })
-		return Run("ip", "netns", "add", ns)
-	}
-	if err := add(r.host); err != nil {
-		return nil, err
-	}
-	r.Picture = desired.Host{Name: "h1", VTEP: netip.MustParseAddr("10.8.0.1"), ArpMode: model.ArpProxy, Revision: 1}
-	r.Picture.Networks = r.Picture.Networks.Set(1, &desired.Network{ID: 1, Encap: model.EncapVXLAN, Tag: 100})
-	if err := Run("ip", "-n", r.host, "link", "add", "u0", "type", "veth", "peer", "name", "u1"); err != nil {
-		return nil, err
-	}
-	if err := Run("ip", "-n", r.host, "addr", "add", "10.8.0.1/24", "dev", "u0"); err != nil {
-		return nil, err
-	}
-	for i := range containers {
-		ns := fmt.Sprintf("bw%d-c%d", os.Getpid(), i)
-		r.Containers = append(r.Containers, ns)
-		if err := add(ns); err != nil {
-			return nil, err
-		}
-		mac := model.MAC{2, 9, 0, 0, 0, byte(i + 1)}
-		for _, args := range [][]string{
-			{"-n", r.host, "link", "add", Port(i), "type", "veth", "peer", "name", "eth0", "address", mac.String(), "netns", ns},
-			{"-n", r.host, "link", "set", Port(i), "up"},
-			{"-n", ns, "link", "set", "eth0", "up"},
-			{"-n", ns, "link", "set", "lo", "up"},
-			{"-n", ns, "addr", "add", Address(i).String() + "/24", "dev", "eth0"},
-			{"netns", "exec", ns, "ethtool", "-K", "eth0", "tx", map[bool]string{true: "off", false: "on"}[name == OVS]}, // as netplugin does
-		} {
-			if err := Run(append([]string{"ip"}, args...)...); err != nil {
-				return nil, err
-			}
-		}
-		r.Picture.Ports = r.Picture.Ports.Set(Port(i), &desired.Port{IfName: Port(i), Network: 1, MAC: mac, IPv4: Address(i), Identity: 300})
-	}
-	r.clean = append(r.clean, func() { _ = os.RemoveAll(r.dir) })
-	if err := os.Mkdir(r.dir, 0o700); err != nil {
-		return nil, err
-	}
-	open := r.openEBPF
-	if name == OVS {
-		open = r.openOVS
-	}
-	if err := open(ctx); err != nil {
-		return nil, err
-	}
-	return r, r.Apply(ctx)
-}
-
-func (r *Rig) openEBPF(ctx context.Context) error {
-	r.clean = append(r.clean, func() { _ = Run("umount", r.dir) })
-	if err := Run("mount", "-t", "bpf", "bpf", r.dir); err != nil {
-		return err
-	}
-	return Within(r.host, func() (err error) { // the driver's own threads stay in the namespace
-		r.drv, err = ebpf.New(ctx, ebpf.Config{PinDir: filepath.Join(r.dir, "driver"), Log: slog.New(slog.DiscardHandler)})
-		return err
-	})
-}
-
-// openOVS starts a switch of the datapath in user space.
-func (r *Rig) openOVS(ctx context.Context) error {
-	at := func(name string) string { return filepath.Join(r.dir, name) }
-	db := "unix:" + at("db.sock")
-	if err := Run("ovsdb-tool", "create", at("conf.db"), "/usr/share/openvswitch/vswitch.ovsschema"); err != nil {
-		return err
-	}
-	for _, args := range [][]string{
-		{"ovsdb-server", at("conf.db"), "--remote=p" + db, "--unixctl=" + at("db.ctl")},
-		{"ovs-vsctl", "--db=" + db, "--no-wait", "init"},
-		{"ovs-vswitchd", db, "--unixctl=" + at("vswitchd.ctl")},
-	} {
-		cmd := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", r.host}, args...)...)
-		cmd.Env = append(os.Environ(), "OVS_RUNDIR="+r.dir, "OVS_DBDIR="+r.dir, "OVS_LOGDIR="+r.dir, "OVS_SYSCONFDIR="+r.dir)
-		if args[0] == "ovs-vsctl" {
-			if out, err := cmd.CombinedOutput(); err != nil {
-				return fmt.Errorf("%s: %w: %s", args[0], err, out)
-			}
-			continue
-		}
-		if err := cmd.Start(); err != nil {
-			return fmt.Errorf("%s: %w", args[0], err)
-		}
-		r.clean = append(r.clean, func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		if err := listens(ctx, map[string]string{"ovsdb-server": at("db.sock"), "ovs-vswitchd": at("vswitchd.ctl")}[args[0]]); err != nil {
+// IP runs lines of iproute2 inside a namespace.
+func IP(ctx context.Context, ns *testcluster.Namespace, lines ...string) error {
+	for _, line := range lines {
+		if err := Run(ctx, append([]string{"ip", "-n", ns.Name}, strings.Fields(line)...)...); err != nil {
 			return err
 		}
 	}
-	return Within(r.host, func() (err error) {
-		r.drv, err = ovs.New(ctx, ovs.Config{OVSDB: db, RunDir: r.dir, Datapath: "netdev", Log: slog.New(slog.DiscardHandler)})
-		return err
+	return nil
+}
+
+// Namespace makes a namespace without IPv6, so that it has no packets but the benchmark's.
+func (r *Rig) Namespace() (*testcluster.Namespace, error) {
+	r.namespaces++
+	ns, err := r.Lab.AddNamespace("n" + strconv.Itoa(r.namespaces))
+	if err != nil {
+		return nil, err
+	}
+	return ns, ns.Do(func() error {
+		var errs []error
+		for _, which := range []string{"all", "default"} {
+			errs = append(errs, os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0o644))
+		}
+		return errors.Join(errs...)
 	})
 }
 
-// listens waits until somebody answers at a socket.
-func listens(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+// Container makes a namespace with one end of a veth pair, whose other end is in host.
+func (r *Rig) Container(ctx context.Context, host *testcluster.Namespace, ifname string, addr netip.Addr) (*testcluster.Namespace, error) {
+	ns, err := r.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	mtu := cmp.Or(r.MTU, MTU)
+	return ns, errors.Join(
+		IP(ctx, host, fmt.Sprintf("link add %s mtu %s type veth peer name eth0 mtu %s address %s netns %s", ifname, mtu, mtu, MAC(addr), ns.Name), "link set "+ifname+" up"),
+		IP(ctx, ns, "addr add "+addr.String()+"/16 dev eth0", "link set eth0 up"))
+}
+
+// Plug makes a container on a bridge.
+func (r *Rig) Plug(ctx context.Context, host *testcluster.Namespace, bridge, port string, addr netip.Addr) (*testcluster.Namespace, error) {
+	ns, err := r.Container(ctx, host, port, addr)
+	if err == nil {
+		err = IP(ctx, host, "link set "+port+" master "+bridge)
+	}
+	return ns, err
+}
+
+// Cable joins two namespaces.
+func Cable(ctx context.Context, a, b *testcluster.Namespace, name, mtu string, addrs [2]netip.Addr) error {
+	if err := IP(ctx, a, fmt.Sprintf("link add %s mtu %s type veth peer name %s mtu %s netns %s", name, mtu, name, mtu, b.Name)); err != nil {
+		return err
+	}
+	for i, ns := range []*testcluster.Namespace{a, b} {
+		if err := IP(ctx, ns, "link set "+name+" up", "addr add "+addrs[i].String()+"/24 dev "+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Address returns the i-th container's address on Network, 10.9.0.0/16.
+func Address(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 9, byte((i + 1) >> 8), byte(i + 1)})
+}
+
+// MAC returns the MAC address of the container with an address.
+func MAC(addr netip.Addr) model.MAC {
+	b := addr.As4()
+	return model.MAC{2, 5, b[0], b[1], b[2], b[3]}
+}
+
+// Ready applies the desired states of hosts, and waits until their ports last.
+func (r *Rig) Ready(ctx context.Context, hosts ...*Host) error {
+	for _, h := range hosts {
+		if err := h.Apply(ctx); err != nil {
+			return err
+		}
+	}
+	return r.lasting(ctx)
+}
+
+// lasting waits until every port of driver ebpf is a lasting one: until its link is
+// pinned. A kernel without TCX has no links, and nothing is waited for.
+func (r *Rig) lasting(ctx context.Context) error {
+	limit := time.Minute
+	for _, h := range r.ebpf {
+		limit += time.Duration(h.State.Ports.Len()) * 250 * time.Millisecond // the driver takes 100 ms between two
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for {
-		c, err := new(net.Dialer).DialContext(ctx, "unix", path)
-		if err == nil {
-			return c.Close()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for _, h := range r.ebpf {
+		pinned := func(ifname string) bool {
+			_, err := os.Stat(filepath.Join(h.pins, "links", ifname+":in"))
+			return err == nil
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", path, err)
-		case <-time.After(10 * time.Millisecond):
+		for name := range h.State.Ports.All() {
+			for pinned(ebpf.DefaultDevice) && !pinned(name) {
+				select {
+				case <-ctx.Done():
+					return fmt.Errorf("port %s has no link yet: %w", name, ctx.Err())
+				case <-tick.C:
+				}
+			}
 		}
 	}
-}
-
-// Rate gives a container a rate, or takes it away (nil).
-func (r *Rig) Rate(ctx context.Context, i int, rate *desired.Rate) error {
-	r.Picture.Bandwidth = r.Picture.Bandwidth.Delete(Port(i))
-	if rate != nil {
-		r.Picture.Bandwidth = r.Picture.Bandwidth.Set(Port(i), rate)
-	}
-	return r.Apply(ctx)
-}
-
-// Apply makes the picture true; a problem is an error.
-func (r *Rig) Apply(ctx context.Context) error {
-	return Within(r.host, func() error {
-		rep, err := r.drv.Apply(ctx, r.Picture)
-		if err == nil && len(rep.Problems) > 0 {
-			err = fmt.Errorf("problems: %v", rep.Problems)
-		}
-		return err
-	})
-}
-
-// Close ends the driver and removes all that New made.
-func (r *Rig) Close() {
-	if r.drv != nil {
-		_ = r.drv.Close()
-	}
-	for _, undo := range slices.Backward(r.clean) {
-		undo()
-	}
+	return nil
 }

@@ -7,25 +7,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "scale:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(stats.Main("scale", run)) }
 
 // row is one measurement.
 type row struct {
@@ -135,18 +126,12 @@ func run(ctx context.Context) (err error) {
 	if *list {
 		return nil
 	}
-	if o.bin == "" {
-		dir, err := os.MkdirTemp("", "contiv-scale-")
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-		o.bin = filepath.Join(dir, "bin")
-		fmt.Fprintln(os.Stderr, "building the programs")
-		if err := testcluster.Build(ctx, ".", o.bin); err != nil {
-			return err
-		}
+	bin, remove, err := rig.Programs(ctx, o.bin)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, remove()) }()
+	o.bin = bin
 	var reports []*report
 	var errs []error
 	for _, r := range wanted {

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -58,10 +57,10 @@ func (o *options) one(ctx context.Context, r row) (rep *report, err error) {
 		return nil, err
 	}
 	rep.Load[1] = stats.Load()
-	rep.Busy = busy(rep.Load[0], o.busyLoad)
+	rep.Busy = stats.Busy(rep.Load[0], o.busyLoad)
 	rep.Whole = time.Since(begun).Seconds()
 	if o.out != "" {
-		if err := rep.write(filepath.Join(o.out, "scale")); err != nil {
+		if err := stats.WriteJSON(filepath.Join(o.out, "scale"), rep.Row, rep); err != nil {
 			return nil, err
 		}
 	}
@@ -119,7 +118,9 @@ func (o *options) measure(ctx context.Context, r row, l *testcluster.Lab, dir st
 	rep.Memory = map[string]float64{}
 	for name, pid := range pids {
 		if name != "load" {
-			rep.Memory[name] = rssAnon(pid)
+			if rep.Memory[name], err = stats.Anonymous(pid); err != nil {
+				return err
+			}
 		}
 	}
 	fmt.Fprintln(os.Stderr, "  waiting for the last changes, and collecting the heap")
@@ -251,27 +252,7 @@ func switches(pid int) (n int64) {
 		return 0
 	}
 	for _, f := range files {
-		n += int64(status(f, "voluntary_ctxt_switches:"))
+		n += int64(stats.Field(f, "voluntary_ctxt_switches:"))
 	}
 	return n
-}
-
-// rssAnon is a process's anonymous resident memory, in MB (10^6).
-func rssAnon(pid int) float64 {
-	return status(fmt.Sprintf("/proc/%d/status", pid), "RssAnon:") * 1024 / 1e6
-}
-
-// status reads a line of a file as proc(5) has it; 0 if it is not there.
-func status(file, field string) float64 {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, field); ok {
-			n, _ := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")), 64) // the kernel writes numbers
-			return n
-		}
-	}
-	return 0
 }

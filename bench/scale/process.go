@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/bench/stats"
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 )
 
@@ -58,7 +59,7 @@ const patience = 30 * time.Minute
 
 // simulate runs agents until its input ends.
 func simulate(ctx context.Context, o orders, in io.Reader, out io.Writer) error {
-	debug.SetMemoryLimit(int64(status("/proc/meminfo", "MemTotal:") * 1024 * 3 / 4)) // before the machine swaps, or kills, it collects more often
+	debug.SetMemoryLimit(int64(stats.Field("/proc/meminfo", "MemTotal:") * 1024 * 3 / 4)) // before the machine swaps, or kills, it collects more often
 	before := heap()
 	s := &shared{news: newNews(), relay: o.Relay}
 	agents, err := s.beginAll(ctx, o)

@@ -2,14 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,10 +79,10 @@ func (r reading) rates(agents, changes int) rates {
 // begin makes a row's report with what it is about.
 func begin(ctx context.Context, r row) *report {
 	return &report{
-		Row: r.name, Sizes: r.sizes, First: r.first, Commit: stats.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"),
+		Row: r.name, Sizes: r.sizes, First: r.first, Commit: stats.Commit(ctx),
 		Dirty:   stats.Output(ctx, "git", "status", "--porcelain", "--", "api", "cmd", "internal", "bench/scale", "go.mod") != "",
 		Date:    time.Now().UTC().Truncate(time.Second),
-		Machine: fmt.Sprintf("%s, %d cores, kernel %s", stats.Processor(), runtime.NumCPU(), stats.Output(ctx, "uname", "-r")),
+		Machine: stats.Machine(ctx),
 		Load:    [2]string{stats.Load()},
 	}
 }
@@ -98,22 +93,6 @@ func (r *report) agents() int {
 		return 1
 	}
 	return r.Sizes.Agents
-}
-
-// busy reports whether a load was too high for times to be fair.
-func busy(load string, limit float64) bool {
-	first, _, _ := strings.Cut(load, " ")
-	v, err := strconv.ParseFloat(first, 64)
-	return err != nil || v >= limit
-}
-
-// write keeps a report in a directory.
-func (r *report) write(dir string) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, r.Row+".json"), append(b, '\n'), 0o644))
 }
 
 // wish is what is wanted of a figure, at most.
@@ -153,10 +132,9 @@ func printTable(out io.Writer, all []*report) {
 		return
 	}
 	table := func(header string, cells func(*report) []any) {
-		columns := strings.Count(header, "|") + 1
-		fmt.Fprintf(out, "\n| %s |\n|%s\n", header, strings.Repeat("---|", columns))
+		fmt.Fprint(out, "\n", stats.Header(strings.Split(header, " | ")...))
 		for _, r := range all {
-			fmt.Fprintf(out, "| %s |"+strings.Repeat(" %v |", columns-1)+"\n", append([]any{r.Row}, cells(r)...)...)
+			fmt.Fprint(out, stats.Row(append([]any{r.Row}, cells(r)...)...))
 		}
 	}
 	num := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }

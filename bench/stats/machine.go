@@ -69,3 +69,27 @@ func UsedBy(pid int) time.Duration {
 	system, _ := strconv.ParseInt(f[12], 10, 64)
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
+
+// Field returns the number in a line of a file as proc(5) has it; 0 if it is not there.
+func Field(file, field string) float64 {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, field); ok {
+			n, _ := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")), 64) // the kernel writes numbers
+			return n
+		}
+	}
+	return 0
+}
+
+// Anonymous returns a process's anonymous resident memory, in MB (10^6).
+func Anonymous(pid int) (float64, error) {
+	kb := Field(fmt.Sprintf("/proc/%d/status", pid), "RssAnon:")
+	if kb == 0 {
+		return 0, fmt.Errorf("the kernel reports no anonymous memory of process %d", pid)
+	}
+	return kb * 1024 / 1e6, nil
+}
