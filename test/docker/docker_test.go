@@ -4,6 +4,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 	dockerlab "github.com/contiv/netplugin/v2/internal/testcluster/docker"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 var environment = testcluster.EnvironmentFlag()
@@ -320,6 +322,19 @@ func networkLife(b *bed) {
 			e.networksAre(all...)
 		}
 	}
+	// Docker has a network of this name itself, so that it lacks Contiv's: an alert fires.
+	matching := one.scrape()
+	b.netctl("net create --subnet 10.21.4.0/28 host")
+	var differing testenv.Scrape
+	one.until("the missing network to be a problem", 20*time.Second, func() error {
+		differing = one.scrape()
+		if differing[`contiv_netplugin_problems{job="netplugin",instance="`+one.host.Name+`:9006",kind="Docker networks"}`] == 0 {
+			return errors.New("it is none")
+		}
+		return nil
+	})
+	testenv.AlertsFire(b.t, matching, differing, "ContivProblems")
+	b.netctl("net rm host")
 	// A Contiv network goes: so do Docker's, and it may come back otherwise.
 	b.netctl("net rm lone")
 	for _, e := range b.e {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 	dockerlab "github.com/contiv/netplugin/v2/internal/testcluster/docker"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 // engine is a dockerd on a simulated host; what fails ends the test t.
@@ -158,4 +159,14 @@ func (e *engine) until(what string, limit time.Duration, f func() error) {
 	if err := testcluster.Until(ctx, what, func(context.Context) error { return f() }); err != nil {
 		e.t.Fatal(err)
 	}
+}
+
+// scrape returns what Prometheus would have of the host's netplugin.
+func (e *engine) scrape() testenv.Scrape {
+	e.t.Helper()
+	out := testenv.Scrape{}
+	text, err := e.host.Run(e.t.Context(), "curl", "-s", "http://127.0.0.1:9006/metrics")
+	e.must(err)
+	e.must(out.Add("netplugin", e.host.Name+":9006", text))
+	return out
 }
