@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -281,11 +282,7 @@ func (k *kubeRig) oneMore(ctx context.Context, times int) (rows [][]any, err err
 				}
 			}
 		}
-		most := took[0]
-		for _, v := range took {
-			most = max(most, v)
-		}
-		rows = append(rows, []any{s.who(), there, times, fmt.Sprintf("%.1f", stats.Median(took)), fmt.Sprintf("%.1f", most)})
+		rows = append(rows, []any{s.who(), there, times, fmt.Sprintf("%.1f", stats.Median(took)), fmt.Sprintf("%.1f", slices.Max(took))})
 		// The others catch up before the next is measured.
 		for _, other := range k.sides {
 			if _, err := k.answers(ctx, other, k.services-1); err != nil {
