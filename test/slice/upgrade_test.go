@@ -51,7 +51,7 @@ func TestUpgrade(t *testing.T) {
 		stores["consul"] = func(*testcluster.Config) {}
 	}
 	t.Run("flags", func(t *testing.T) {
-		for program, gone := range map[string][]string{"netmaster": {"--services"}, "netplugin": nil} {
+		for program, gone := range map[string][]string{"netmaster": {"--services"}, "netplugin": {"--mirror-from"}} {
 			if refused := refusedFlags(t, filepath.Join(old, program), filepath.Join(bin, program)); !slices.Equal(refused, gone) {
 				t.Errorf("%s does not take flags of %s any more: %v; docs/user/upgrade.md names %v", program, upgradedFrom, refused, gone)
 			}
