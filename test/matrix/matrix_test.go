@@ -63,8 +63,8 @@ func (b *bed) scenario(ctx context.Context) error {
 		{"a change of labels", b.labelChange},
 		{"a cut cable", b.cutCable},
 		{"a change of the MTU", b.mtuChange},
-		{"a move", b.move},
-		{"a change of policy", b.change},
+		{"a move", b.underTraffic(b.move)},
+		{"a change of policy", b.underTraffic(b.change)},
 		{"detaching", b.detachAll},
 	}
 	for _, s := range steps {
@@ -180,6 +180,11 @@ func (b *bed) traffic(ctx context.Context, do func(context.Context) error) error
 		err = errors.Join(err, fmt.Errorf("c1 to c2 meanwhile: %s", got))
 	}
 	return err
+}
+
+// underTraffic makes a step one that goes on under traffic.
+func (b *bed) underTraffic(do func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error { return b.traffic(ctx, do) }
 }
 
 func (b *bed) restarts(ctx context.Context) error {

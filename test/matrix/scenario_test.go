@@ -226,23 +226,37 @@ func (b *bed) serviceAddress(ctx context.Context, is6 bool) (netip.Addr, error) 
 	return netip.ParseAddr(text)
 }
 
-// resolves asks the host's name server, by a server outside, for a name.
+// resolves asks the host's name server, by a server outside, for a name's addresses of the
+// families that the row has.
 func (b *bed) resolves(ctx context.Context, from *workload, name string) error {
+	types := []uint16{dns.TypeA}
+	if b.row[dimFamily] == Dual {
+		types = append(types, dns.TypeAAAA)
+	}
 	return testcluster.Until(ctx, from.name+" to resolve "+name, func(ctx context.Context) error {
-		var conn net.Conn
-		if err := from.ns.Do(func() (err error) {
-			conn, err = new(net.Dialer).DialContext(ctx, "udp", "10.99.99.99:53")
-			return err
-		}); err != nil {
-			return err
+		for _, typ := range types {
+			if err := asksFor(ctx, from, name, typ); err != nil {
+				return err
+			}
 		}
-		c := dns.Client{Timeout: time.Second}
-		reply, _, err := c.ExchangeWithConnContext(ctx, new(dns.Msg).SetQuestion(name+".", dns.TypeA), &dns.Conn{Conn: conn})
-		if err = errors.Join(err, conn.Close()); err == nil && len(reply.Answer) == 0 {
-			err = fmt.Errorf("the answer is %s", dns.RcodeToString[reply.Rcode])
-		}
-		return err
+		return nil
 	})
+}
+
+func asksFor(ctx context.Context, from *workload, name string, typ uint16) error {
+	var conn net.Conn
+	if err := from.ns.Do(func() (err error) {
+		conn, err = new(net.Dialer).DialContext(ctx, "udp", "10.99.99.99:53")
+		return err
+	}); err != nil {
+		return err
+	}
+	c := dns.Client{Timeout: time.Second}
+	reply, _, err := c.ExchangeWithConnContext(ctx, new(dns.Msg).SetQuestion(name+".", typ), &dns.Conn{Conn: conn})
+	if err = errors.Join(err, conn.Close()); err == nil && len(reply.Answer) == 0 {
+		err = fmt.Errorf("the answer of type %s is %s", dns.TypeToString[typ], dns.RcodeToString[reply.Rcode])
+	}
+	return err
 }
 
 // agrees compares what the cluster says of itself with what probes have seen: all is well.
