@@ -61,9 +61,10 @@ func TestAlertsOfNetmasters(t *testing.T) {
 	testenv.AlertsFire(t, well, scraped(t, a), "ContivNetmasterSilent")
 
 	for i := 0; value("contiv_store_size_bytes") < 0.85*quota; i++ {
-		if _, err := etcd.Put(t.Context(), "fill/"+strconv.Itoa(i), strings.Repeat("x", 256<<10)); err != nil {
+		if _, err := etcd.Put(t.Context(), "fill/"+strconv.Itoa(i), strings.Repeat("x", 64<<10)); err != nil {
 			t.Fatal(err)
 		}
+		server.Etcd().Backend().ForceCommit() // the size is of what was committed
 	}
 	testenv.AlertsFire(t, well, scraped(t, a), "ContivStoreFills")
 
