@@ -141,6 +141,9 @@ func TestStrangeCertificates(t *testing.T) {
 			t.Errorf("%v: %+v", c.Subject, id)
 		}
 	}
+	if _, err := ofCertificate(leaf(nil, "a")); err == nil || !strings.Contains(err.Error(), "has no role: its subject needs an OU") {
+		t.Errorf("a certificate without a role: %v", err)
+	}
 	if id, err := ofCertificate(leaf([]string{"x", "host"}, "a")); err != nil || id.Grants[0].Role != Host {
 		t.Errorf("%+v, %v", id, err)
 	}
@@ -158,6 +161,25 @@ func TestHeaders(t *testing.T) {
 	if httpguard.RefusalOf(err).Status != http.StatusUnauthorized || !strings.Contains(httpguard.RefusalOf(err).Text, "one header Authorization, not 2") || id.How != "" {
 		t.Errorf("two tokens: %v %v", id, err)
 	}
+	// Neither a token of another scheme or kind counts, nor a connection without certificates.
+	for authorization, want := range map[string]string{
+		"Basic is-root": "must be: Bearer TOKEN", "is-root": "must be: Bearer TOKEN", "Bearer root": "of no kind that this netmaster knows", "": "show a certificate",
+	} {
+		for _, state := range []*tls.ConnectionState{nil, {}, {VerifiedChains: [][]*x509.Certificate{{}}}} {
+			r.Header = http.Header{}
+			if authorization != "" {
+				r.Header.Set("Authorization", authorization)
+			}
+			r.TLS = state
+			if id, err := Identify(r, []Bearer{everybody}); err == nil || id.Grants != nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v %v, want %s", authorization, id, err, want)
+			}
+		}
+	}
+	r.Header.Set("Authorization", "bearer is-root")
+	if id, err := Identify(r, []Bearer{everybody}); err != nil || id.Name != "root" {
+		t.Errorf("a scheme in lower case: %v %v", id, err)
+	}
 }
 
 // TestGrants: a grant names tenants where its role is one of tenants, and only there.
@@ -166,9 +188,24 @@ func TestGrants(t *testing.T) {
 	for _, role := range append([]Role{"", "root"}, Roles...) {
 		for n, names := range map[int][]string{0: nil, 1: {"blue"}, MaxTenants: many[1:], MaxTenants + 1: many, -1: {"blue", "no:name"}} {
 			want := slices.Contains(Roles, role) && (role == TenantAdmin && n > 0 && n <= MaxTenants || role != TenantAdmin && n == 0)
-			if err := (Grant{Role: role, Tenants: names}).Check(); (err == nil) != want {
+			err := (Grant{Role: role, Tenants: names}).Check()
+			if (err == nil) != want {
 				t.Errorf("role %q of %d tenants: %v", role, n, err)
 			}
+			if !slices.Contains(Roles, role) && !strings.Contains(err.Error(), "cluster-admin, viewer, tenant-admin, netmaster, host") {
+				t.Errorf("role %q: %v names not all roles", role, err)
+			}
 		}
+	}
+}
+
+// A shared token is a cluster admin's only while the file has it, even if it was taken before.
+func TestSharedTokensAreCheckedAgain(t *testing.T) {
+	s := SharedTokens(func(token string) bool { return token == "good" })
+	if id, err := s.Identify(t.Context(), "good"); err != nil || !id.HasRole(ClusterAdmin) {
+		t.Errorf("a token of the file: %+v, %v", id, err)
+	}
+	if id, err := s.Identify(t.Context(), "gone"); err == nil || id.Grants != nil {
+		t.Errorf("a token that the file has no more: %+v, %v", id, err)
 	}
 }
