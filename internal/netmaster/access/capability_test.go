@@ -171,7 +171,7 @@ func TestCapabilitiesOfOwnersNeedResources(t *testing.T) {
 		if want := c == OwnTenants || c == OwnHost; c.NeedsResource() != want {
 			t.Errorf("%b: %v, want %v", c, !want, want)
 		}
-		if c != OwnHost && !(c|OwnTenants).NeedsResource() {
+		if c != OwnHost && !(c | OwnTenants).NeedsResource() {
 			t.Errorf("%b with tenants needs no resource", c)
 		}
 	}

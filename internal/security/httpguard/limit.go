@@ -67,9 +67,7 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 			TooLarge(l.cfg.Body).Write(w, r)
 			return
 		}
-		if r.Body != nil {
-			r.Body = http.MaxBytesReader(w, r.Body, l.cfg.Body)
-		}
+		r.Body = http.MaxBytesReader(w, r.Body, l.cfg.Body)
 		next.ServeHTTP(w, r)
 	})
 }

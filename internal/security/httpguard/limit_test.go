@@ -141,6 +141,41 @@ func TestForget(t *testing.T) {
 	}
 }
 
+// A client that is being answered is not forgotten, however long that takes: its limit of
+// running requests would be gone. Others behind it in the list are.
+func TestForgetSkipsClientsThatAreAnswered(t *testing.T) {
+	const room = 17 // one more than are looked at
+	tab := newTable(Limits{Rate: 1, Burst: 2, Clients: room, Running: 1}.defaults())
+	now := time.Unix(1_000_000, 0)
+	key := func(n int) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), 32) }
+	var ends []func()
+	for n := range room {
+		done, no := tab.begin(key(n), now)
+		if no != nil {
+			t.Fatal(no)
+		}
+		ends = append(ends, done)
+	}
+	now = now.Add(time.Minute)
+	if _, no := tab.begin(key(room), now); no != nil || len(tab.clients) != room || tab.clients[key(room)] != nil {
+		t.Errorf("a client more than there is room for: %v, %d clients", no, len(tab.clients))
+	}
+	ends[3]()
+	if _, no := tab.begin(key(room+1), now); no != nil || tab.clients[key(room+1)] == nil || tab.clients[key(3)] != nil {
+		t.Errorf("a client in place of one that is idle: %v", no)
+	}
+	if _, no := tab.begin(key(0), now); no == nil || no.Status != http.StatusTooManyRequests {
+		t.Errorf("a second request of a client that is being answered: %v", no)
+	}
+}
+
+func TestDefaultsOfLimits(t *testing.T) {
+	c := Limits{Burst: 7}.defaults()
+	if c.Body != 16<<20 || c.Rate != 200 || c.Burst != 7 || c.Running != 64 || c.RunningAll != 1024 || c.Clients != 10_000 || c.Streams != nil {
+		t.Errorf("%+v", c)
+	}
+}
+
 // TestRunning: so many requests are answered at a time, of one client and of all,
 // and one that ends, or breaks down, makes room.
 func TestRunning(t *testing.T) {
@@ -203,6 +238,12 @@ func TestBody(t *testing.T) {
 	stream := NewLimiter(Limits{Body: 10, Streams: func(r *http.Request) bool { return r.URL.Path == "/" }}).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, err = io.ReadAll(r.Body) }))
 	if w := ask(t, stream, "10.0.0.1:1", strings.NewReader("12345678901")); w.Code != 200 || err != nil || len(got) != 11 {
 		t.Errorf("a stream: %d %v, read %q", w.Code, err, got)
+	}
+	got = nil
+	other := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/other", strings.NewReader("12345678901"))
+	w := httptest.NewRecorder()
+	if stream.ServeHTTP(w, other); w.Code != 413 || got != nil {
+		t.Errorf("another path than the stream's: %d, read %q", w.Code, got)
 	}
 	if ask(t, h, "10.0.0.1:1", bytes.NewReader([]byte("1234567890"))); err != nil || string(got) != "1234567890" {
 		t.Errorf("of the limit: %v, read %q", err, got)

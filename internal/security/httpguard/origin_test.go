@@ -18,6 +18,7 @@ func TestForeignPagesAreRefused(t *testing.T) {
 		{"POST", "127.0.0.1:9090", "", 204},
 		{"POST", "[::1]", "", 204},
 		{"POST", "localhost:9090", "", 204},
+		{"POST", "app.localhost:9090", "", 204},
 		{"POST", "H1.rack.example.:9090", "", 204},
 		{"POST", "h2.rack.example", "", 403},
 		{"GET", "evil.example:9090", "", 403},
@@ -56,5 +57,22 @@ func TestNothingFollowsChunks(t *testing.T) {
 		if got := w.Header().Get("Connection"); got != want {
 			t.Errorf("%s: Connection %q, want %q", path, got, want)
 		}
+	}
+}
+
+// A listener without names of its own is reached by address, and refuses in its own way.
+func TestOriginsOfListenersWithoutNames(t *testing.T) {
+	none := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://h1.example/", strings.NewReader("x"))
+	r.TransferEncoding = []string{"chunked"}
+	w := httptest.NewRecorder()
+	CheckOrigin(OriginConfig{}, none).ServeHTTP(w, r)
+	if w.Code != http.StatusForbidden || !strings.HasSuffix(w.Body.String(), "; ask by address\n") || w.Header().Get("Connection") != "close" {
+		t.Errorf("a name: %d %s", w.Code, w.Body)
+	}
+	w = httptest.NewRecorder()
+	CheckOrigin(OriginConfig{Refuse: func(w http.ResponseWriter, _ *http.Request, _ string) { w.WriteHeader(http.StatusTeapot) }}, none).ServeHTTP(w, r)
+	if w.Code != http.StatusTeapot {
+		t.Errorf("a refusal of its own: %d %s", w.Code, w.Body)
 	}
 }

@@ -75,9 +75,7 @@ func (t *table) find(key netip.Prefix, now time.Time) *client {
 	}
 	// It may have used the shared entry before, and must not get a full bucket.
 	c := t.newClient(key)
-	if spent := int(math.Ceil(float64(t.cfg.Burst) - t.others.bucket.TokensAt(now))); spent > 0 {
-		c.bucket.AllowN(now, spent)
-	}
+	c.bucket.AllowN(now, int(math.Ceil(float64(t.cfg.Burst)-t.others.bucket.TokensAt(now))))
 	t.clients[key] = t.order.PushFront(c)
 	return c
 }

@@ -106,7 +106,7 @@ func CheckAddress(a string) error {
 	if err != nil || host == "" || port == "" || port == "0" {
 		return model.Errorf(model.ErrInvalid, "%q: must be host:port", a)
 	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+	if ip := net.ParseIP(host); ip.IsUnspecified() {
 		return model.Errorf(model.ErrInvalid, "%q: must be an address by which the other hosts reach this one", a)
 	}
 	return nil

@@ -114,17 +114,12 @@ func explain(data []byte, err error) error {
 func Field(data []byte, path string) json.RawMessage {
 	for name := range strings.SplitSeq(path, ".") {
 		var object map[string]json.RawMessage
-		if json.NewDecoder(bytes.NewReader(data)).Decode(&object) != nil {
-			return nil
-		}
+		_ = json.NewDecoder(bytes.NewReader(data)).Decode(&object) // other values have no fields
 		raw, ok := object[name]
 		for k, v := range object {
 			if !ok && strings.EqualFold(k, name) {
-				raw, ok = v, true
+				raw = v
 			}
-		}
-		if !ok {
-			return nil
 		}
 		data = raw
 	}

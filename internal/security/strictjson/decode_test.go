@@ -20,16 +20,19 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{not json`, `body: is not valid JSON: invalid character 'n' looking for beginning of object key string at byte 2`},
 		{`{"tenantName":"x"`, `body: is not valid JSON: it ends too early, after 17 bytes`},
 		{`[]`, `body: must be a JSON object, not an array`},
+		{`[1`, `body: is not valid JSON: it ends too early, after 2 bytes`},
 		{`"x"`, `body: must be a JSON object, not a string`},
 		{`null`, `body: must be a JSON object, not null`},
 		{`17`, `body: must be a JSON object, not a number`},
 		{`true`, `body: must be a JSON object, not a boolean`},
+		{`false`, `body: must be a JSON object, not a boolean`},
 		{`{"tenantName":"x"} trailing`, `body: must end after the JSON object, but "trailing" follows`},
 		{`{"tenantName":"x"}{}`, `body: must end after the JSON object, but "{}" follows`},
 		{`{"tenantName":5}`, `tenantName "5": must be a string, not a number`},
 		{`{"pktTag":"5"}`, `pktTag "\"5\"": must be a whole number, not a string`},
 		{`{"pktTag":1.5}`, `pktTag "1.5": must be a whole number of reasonable size`},
 		{`{"pktTag":99999999999999999999}`, `pktTag "99999999999999999999": must be a whole number of reasonable size`},
+		{`{"subnet":[]}`, `subnet "[]": must be a string, not an array`},
 		{`{"subnet":{}}`, `subnet "{}": must be a string, not an object`},
 		{`{"link-sets":7}`, `link-sets "7": must be an object, not a number`},
 		{`{"tenantName":"x","bogus":1}`, `field "bogus": there is no such field`},
@@ -104,6 +107,26 @@ func TestFieldIsFoundInAnyCase(t *testing.T) {
 	for path, want := range map[string]string{"a": "1", "A": "2", "b.c": "3", "B.C": "3", "none": "", "b.none": "", "b.c.d": ""} {
 		if got := string(Field([]byte(`{"a":1,"A": 2 ,"b":{"c":3}}`), path)); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}
+
+// Below the elements of an array no text of the field is found, and its kind is named.
+func TestDecodeRefusesFieldsOfElements(t *testing.T) {
+	var o struct {
+		All []struct {
+			S string
+			U uint
+			L []string
+			B bool
+		}
+	}
+	for field, want := range map[string]string{
+		`"S":5`: "All.S: must be a string, not a number", `"S":[]`: "All.S: must be a string, not an array", `"S":{}`: "All.S: must be a string, not an object", `"S":true`: "All.S: must be a string, not a boolean",
+		`"U":"x"`: "All.U: must be a whole number, not a string", `"L":"x"`: "All.L: must be an array, not a string", `"B":"x"`: "All.B: must be true or false, not a string",
+	} {
+		if err := Decode([]byte(`{"All":[{`+field+`}]}`), &o); err == nil || err.Error() != "body: "+want {
+			t.Errorf("%s: %v, want body: %s", field, err, want)
 		}
 	}
 }

@@ -38,6 +38,12 @@ func TestEarlierTokenIsBoundToItsTenants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if id, err := s.Identify(t.Context(), secret); err != nil || !slices.Equal(id.Grants[0].Tenants, []string{"red"}) {
+			t.Errorf("bound by %s, one of its tenants does not exist: %+v, %v", by, id, err)
+		}
+		if all, err := s.List(t.Context()); err != nil || len(all) != 1 || !slices.Equal(all[0].Gone, []string{"blue"}) {
+			t.Errorf("bound by %s, one of its tenants does not exist: %+v, %v", by, all, err)
+		}
 		setTenant(t, mem, "blue", true)
 		if id, err := s.Identify(t.Context(), secret); err != nil || !slices.Equal(id.Grants[0].Tenants, []string{"red"}) {
 			t.Errorf("bound by %s: %+v, %v", by, id, err)

@@ -262,7 +262,7 @@ func (s *Store) RecordTenants(ctx context.Context) error {
 	for _, kv := range kvs {
 		row, bad := records.Decode(kv)
 		if r := row.Value; bad == nil && r.Grant.Role == access.TenantAdmin && len(r.Since) == 0 {
-			if _, bad := s.recordTenants(ctx, r.ID); bad != nil && !errors.Is(bad, model.ErrNotFound) {
+			if _, bad := s.recordTenants(ctx, r.ID); !errors.Is(bad, model.ErrNotFound) {
 				err = errors.Join(err, bad)
 			}
 		}
@@ -277,13 +277,8 @@ func (s *Store) recordTenants(ctx context.Context, id ID) (r Record, err error) 
 		if r, err = records.Get(tx, id); err != nil || len(r.Since) > 0 {
 			return err
 		}
-		now, err := tenantsSince(tx, r.Grant.Tenants)
-		if err != nil {
+		if r.Since, err = tenantsSince(tx, r.Grant.Tenants); err != nil {
 			return err
-		}
-		r.Since = map[string]store.Revision{}
-		for _, name := range r.Grant.Tenants {
-			r.Since[name] = now[name]
 		}
 		return records.Put(tx, r)
 	})
@@ -305,8 +300,7 @@ func (s *Store) validTenants(ctx context.Context, r Record) (tenants []string, e
 	return tenants, err
 }
 
-// tenantsSince returns the revisions of tenants' creations; one that does not exist is
-// left out.
+// tenantsSince returns the revisions of tenants' creations; one that does not exist has 0.
 func tenantsSince(tx store.Tx, names []string) (map[string]store.Revision, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -324,9 +318,7 @@ func tenantsSince(tx store.Tx, names []string) (map[string]store.Revision, error
 		if err != nil {
 			return nil, err
 		}
-		if row.Exists() {
-			out[name] = row.Create
-		}
+		out[name] = row.Create
 	}
 	return out, nil
 }

@@ -331,6 +331,19 @@ func TestBadWishes(t *testing.T) {
 	if list, err := s.List(t.Context()); err != nil || len(list) > 0 {
 		t.Error(list, err)
 	}
+	for _, w := range []TokenRequest{{strings.Repeat("x", maxName), viewer, time.Second, ""}, {"x", viewer, MaxLife, ""}} {
+		if _, _, err := s.Create(t.Context(), w); err != nil {
+			t.Errorf("a name of %d bytes for %v: %v", len(w.Name), w.Life, err)
+		}
+	}
+}
+
+func TestIDsOfTokens(t *testing.T) {
+	for text, want := range map[string]bool{"ABCDEFGH27": true, "ABCDEFGH2": false, "ABCDEFGH277": false, "ABCDEFGH21": false, "aBCDEFGH27": false, "": false} {
+		if id, err := ParseID(text); (err == nil) != want || want != (id == ID(text) && text != "") {
+			t.Errorf("%q: %q, %v, want %v", text, id, err, want)
+		}
+	}
 }
 
 // TestFull: there are at most MaxTokens; long expired ones make room for new ones.
@@ -400,8 +413,14 @@ func TestStoreAway(t *testing.T) {
 		"of a later version": encode(t, 2, row.Value), "with half a hash": encode(t, 1, short), "without a hash": encode(t, 1, none), "of rubbish": []byte("rubbish"),
 	} {
 		put(t, mem, records.Key(made.ID), spoilt)
-		if id, err := s.Identify(t.Context(), secret); err == nil || id.Grants != nil {
+		id, err := s.Identify(t.Context(), secret)
+		if err == nil || id.Grants != nil {
 			t.Errorf("a record %s: %+v", what, id)
+		}
+		if what == "of rubbish" {
+			if _, unread := s.List(t.Context()); refused(err) != 0 || unread == nil {
+				t.Errorf("a record %s is called a wrong token: %v; or is left out of a list: %v", what, err, unread)
+			}
 		}
 	}
 	put(t, mem, records.Key(made.ID), encode(t, 1, row.Value))
