@@ -56,7 +56,7 @@ func (k *keySet) verifySignature(ctx context.Context, jwt string) ([]byte, error
 		algs[i] = jose.SignatureAlgorithm(a)
 	}
 	signed, err := jose.ParseSignedCompact(jwt, algs)
-	if err != nil || len(signed.Signatures) != 1 {
+	if err != nil { // else it has one signature
 		return nil, errBadSignature
 	}
 	id := signed.Signatures[0].Protected.KeyID
@@ -87,7 +87,7 @@ func verify(signed *jose.JSONWebSignature, id string, keys []jose.JSONWebKey) (p
 		if id != "" && key.KeyID != id {
 			continue
 		}
-		named = named || id != ""
+		named = id != ""
 		if alg := signed.Signatures[0].Protected.Algorithm; key.Algorithm != "" && key.Algorithm != alg {
 			continue
 		}

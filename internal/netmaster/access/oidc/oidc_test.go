@@ -218,6 +218,7 @@ func TestIdentity(t *testing.T) {
 		"of one as text": {map[string]any{"groups": "blue"}, []access.Grant{blue}},
 		"of none":        {map[string]any{"groups": nil}, nil},
 		"of others":      {map[string]any{"groups": []string{"Admins", "admins "}}, nil},
+		"of this client": {map[string]any{"azp": clientID, "email_verified": false}, []access.Grant{admin}},
 		"two audiences":  {map[string]any{"aud": []string{"x", clientID}, "groups": "see"}, []access.Grant{see}},
 	} {
 		id := want(t, v, p.token(tc.change), http.StatusOK, "")
@@ -236,6 +237,8 @@ func TestIdentity(t *testing.T) {
 	want(t, byEmail, p.token(map[string]any{"email_verified": false}), 401, "not verified the email")
 	want(t, byEmail, p.token(map[string]any{"email_verified": nil}), 401, "not verified the email")
 	want(t, byEmail, p.token(map[string]any{"email": nil}), 401, `no claim "email"`)
+	want(t, byEmail, p.token(map[string]any{"email": ""}), 401, `no claim "email"`)
+	want(t, byEmail, p.token(map[string]any{"sub": nil}), 401, `no claim "sub"`)
 }
 
 func TestRefused(t *testing.T) {
@@ -277,8 +280,13 @@ func TestRefused(t *testing.T) {
 	}
 	weak, encrypts := jose.JSONWebKey{Key: short, KeyID: "weak", Use: "sig"}, newKey(t, "encrypts")
 	encrypts.Use = "enc"
-	p.set(func() { p.keys = append(p.keys, weak.Public(), encrypts.Public()) })
+	other, open := newKey(t, "other"), newKey(t, "open")
+	p.set(func() {
+		p.keys = append(p.keys, weak.Public(), encrypts.Public(), other.Public(), open.Public())
+		p.keys[3].Algorithm, p.keys[4].Algorithm = string(jose.ES384), ""
+	})
 	v = p.verifier(nil)
+	want(t, v, p.sign(jose.ES256, open, p.claims(nil)), http.StatusOK, "")
 	want(t, v, typed("JWT"), http.StatusOK, "")
 	damaged := good[:len(good)-8] + strings.Map(func(r rune) rune {
 		if r == 'A' {
@@ -303,6 +311,7 @@ func TestRefused(t *testing.T) {
 		"a logout event":        {p.token(map[string]any{"events": map[string]any{logoutEvent: map[string]any{}}}), "logout token"},
 		"without a near end":    {p.token(map[string]any{"exp": int64(1e18)}), "366 days"},
 		"with a key to encrypt": {p.sign(jose.ES256, encrypts, p.claims(nil)), "not signed with a key of its issuer"},
+		"of another algorithm":  {p.sign(jose.ES256, other, p.claims(nil)), "not signed with a key of its issuer"},
 		"with a short key":      {p.sign(jose.RS256, weak, p.claims(nil)), "not signed with a key of its issuer"},
 		"damaged":               {damaged, "not signed with a key of its issuer"},
 		"of a strange user":     {p.token(map[string]any{"sub": 7}), "not accepted"},

@@ -77,8 +77,7 @@ func (c Cluster) ClusterNetworkPolicy(t model.TenantName, in *policyv1alpha2.Clu
 			list = append(list, d.rules(p.Key)...)
 		}
 		switch {
-		case len(rules) == 0:
-			continue
+		case len(rules) == 0: // there is nothing to close
 		case level >= levels:
 			found.add("spec."+map[model.Direction]string{model.In: "ingress", model.Out: "egress"}[rules[0].direction], "changes between actions %d times, at most %d can be had: everything is denied", level, levels-1)
 			fallthrough
@@ -165,7 +164,6 @@ func (c Cluster) decide(t model.TenantName, r clusterRule, found *problems) pars
 	case policyv1alpha2.ClusterNetworkPolicyRuleActionPass:
 		d.action = model.Pass
 	default:
-		d.action = model.Deny
 		bad(".action", fmt.Sprintf("%q is not known", r.action))
 	}
 	if len(r.peers) == 0 {

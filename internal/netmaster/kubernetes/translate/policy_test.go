@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -65,34 +66,48 @@ func TestNetworkPolicyClosed(t *testing.T) {
 	block := func(cidr string, except ...string) networkingv1.NetworkPolicyPeer {
 		return networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: cidr, Except: except}}
 	}
-	web, zero, last := intstr.FromString("web"), intstr.FromInt32(0), int32(90)
+	web, zero, eighty, last := intstr.FromString("web"), intstr.FromInt32(0), intstr.FromInt32(80), int32(90)
+	highest, beyond, icmp := intstr.FromInt32(65535), intstr.FromInt32(65536), corev1.Protocol("ICMP")
 	isolated := mine + " in:deny out:"
 	for name, tc := range map[string]struct {
 		spec    networkingv1.NetworkPolicySpec
 		want    string
 		problem string // a part of the only one
 	}{
-		"nothing said":   {networkingv1.NetworkPolicySpec{}, isolated, ""},
-		"egress alone":   {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Egress"}}, mine + " in: out:deny", ""},
-		"unknown type":   {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Sideways"}}, mine + " in:deny out:deny", `spec.policyTypes[0]: "Sideways"`},
-		"selects nobody": {networkingv1.NetworkPolicySpec{PodSelector: *never()}, "none", ""},
-		"filtered label": {networkingv1.NetworkPolicySpec{PodSelector: *on("hidden"), Ingress: []networkingv1.NetworkPolicyIngressRule{{}}}, isolated, `spec.podSelector: label "hidden"`},
-		"no such label":  {networkingv1.NetworkPolicySpec{PodSelector: *on("a b")}, isolated, `spec.podSelector: "a b" must be a label`},
-		"anybody":        {from(), isolated + "\nin-0 1 allow anybody []", ""},
-		"filtered peer":  {from(networkingv1.NetworkPolicyPeer{PodSelector: on("hidden")}), isolated, "spec.ingress[0].from[0]: label"},
-		"peer is nobody": {from(networkingv1.NetworkPolicyPeer{PodSelector: never()}), isolated, ""},
-		"empty peer":     {from(networkingv1.NetworkPolicyPeer{}), isolated, "spec.ingress[0].from[0]: must be"},
-		"two kinds":      {from(networkingv1.NetworkPolicyPeer{PodSelector: on("a"), IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0"}}), isolated, "spec.ingress[0].from[0]: must be"},
-		"all namespaces": {from(networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}), isolated + "\nin-0 1 allow default: in namespaces kubernetes.io/metadata.name []", ""},
-		"own namespace":  {from(networkingv1.NetworkPolicyPeer{PodSelector: on("a")}), isolated + "\nin-0 1 allow default: !a in namespaces kubernetes.io/metadata.name=ns []", ""},
-		"block":          {from(block("10.0.0.1/8", "10.1.0.0/16", "11.0.0.0/16")), isolated + "\nin-0 1 allow 10.0.0.0/8 [10.1.0.0/16] []", ""},
-		"excepted whole": {from(block("10.0.0.0/8", "10.0.0.0/7")), isolated, ""},
-		"no block":       {from(block("10.0.0.0")), isolated, `spec.ingress[0].from[0]: "10.0.0.0" is no CIDR`},
-		"mapped block":   {from(block("::ffff:10.0.0.0/104")), isolated, "is no CIDR"},
-		"port 0":         {port(func(p *networkingv1.NetworkPolicyPort) { p.Port = &zero }), isolated, "spec.ingress[0].ports[0]: is no port"},
-		"name to number": {port(func(p *networkingv1.NetworkPolicyPort) { p.Port, p.EndPort = &web, &last }), isolated, "spec.ingress[0].ports[0]: is no port"},
-		"end alone":      {port(func(p *networkingv1.NetworkPolicyPort) { p.EndPort = &last }), isolated, "spec.ingress[0].ports[0]: is no port"},
-		"all of TCP":     {port(func(*networkingv1.NetworkPolicyPort) {}), isolated + "\nin-0 1 allow anybody [{tcp 0 65535 }]", ""},
+		"nothing said":             {networkingv1.NetworkPolicySpec{}, isolated, ""},
+		"egress alone":             {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Egress"}}, mine + " in: out:deny", ""},
+		"unknown type":             {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Sideways"}}, mine + " in:deny out:deny", `spec.policyTypes[0]: "Sideways"`},
+		"selects nobody":           {networkingv1.NetworkPolicySpec{PodSelector: *never()}, "none", ""},
+		"filtered label":           {networkingv1.NetworkPolicySpec{PodSelector: *on("hidden"), Ingress: []networkingv1.NetworkPolicyIngressRule{{}}}, isolated, `spec.podSelector: label "hidden"`},
+		"no such label":            {networkingv1.NetworkPolicySpec{PodSelector: *on("a b")}, isolated, `spec.podSelector: "a b" must be a label`},
+		"anybody":                  {from(), isolated + "\nin-0 1 allow anybody []", ""},
+		"filtered peer":            {from(networkingv1.NetworkPolicyPeer{PodSelector: on("hidden")}), isolated, "spec.ingress[0].from[0]: label"},
+		"peer is nobody":           {from(networkingv1.NetworkPolicyPeer{PodSelector: never()}), isolated, ""},
+		"empty peer":               {from(networkingv1.NetworkPolicyPeer{}), isolated, "spec.ingress[0].from[0]: must be"},
+		"two kinds":                {from(networkingv1.NetworkPolicyPeer{PodSelector: on("a"), IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0"}}), isolated, "spec.ingress[0].from[0]: must be"},
+		"two kinds, of namespaces": {from(networkingv1.NetworkPolicyPeer{NamespaceSelector: on("a"), IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0"}}), isolated, "spec.ingress[0].from[0]: must be"},
+		"all namespaces":           {from(networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}), isolated + "\nin-0 1 allow default: in namespaces kubernetes.io/metadata.name []", ""},
+		"own namespace":            {from(networkingv1.NetworkPolicyPeer{PodSelector: on("a")}), isolated + "\nin-0 1 allow default: !a in namespaces kubernetes.io/metadata.name=ns []", ""},
+		"block":                    {from(block("10.0.0.1/8", "10.1.0.0/16", "11.0.0.0/16")), isolated + "\nin-0 1 allow 10.0.0.0/8 [10.1.0.0/16] []", ""},
+		"excepted whole":           {from(block("10.0.0.0/8", "10.0.0.0/7")), isolated, ""},
+		"excepted equal":           {from(block("10.0.0.0/8", "10.0.0.0/8")), isolated, ""},
+		"excepted begin":           {from(block("10.0.0.0/8", "10.0.0.0/16", "11.0.0.0/8", "12.0.0.0/7")), isolated + "\nin-0 1 allow 10.0.0.0/8 [10.0.0.0/16] []", ""},
+		"no exception":             {from(block("10.0.0.0/8", "10")), isolated, `spec.ingress[0].from[0]: "10" is no CIDR`},
+		"no block":                 {from(block("10.0.0.0")), isolated, `spec.ingress[0].from[0]: "10.0.0.0" is no CIDR`},
+		"mapped block":             {from(block("::ffff:10.0.0.0/104")), isolated, "is no CIDR"},
+		"port 0":                   {port(func(p *networkingv1.NetworkPolicyPort) { p.Port = &zero }), isolated, "spec.ingress[0].ports[0]: is no port"},
+		"name to number":           {port(func(p *networkingv1.NetworkPolicyPort) { p.Port, p.EndPort = &web, &last }), isolated, "spec.ingress[0].ports[0]: is no port"},
+		"port 65536":               {port(func(p *networkingv1.NetworkPolicyPort) { p.Port = &beyond }), isolated, "spec.ingress[0].ports[0]: is no port"},
+		"port 65535":               {port(func(p *networkingv1.NetworkPolicyPort) { p.Port = &highest }), isolated + "\nin-0 1 allow anybody [{tcp 65535 65535 }]", ""},
+		"range":                    {port(func(p *networkingv1.NetworkPolicyPort) { p.Port, p.EndPort = &eighty, &last }), isolated + "\nin-0 1 allow anybody [{tcp 80 90 }]", ""},
+		"range of none":            {port(func(p *networkingv1.NetworkPolicyPort) { p.Port, p.EndPort = &highest, &last }), isolated, "spec.ingress[0].ports[0]: is no port"},
+		"ICMP":                     {port(func(p *networkingv1.NetworkPolicyPort) { p.Protocol, p.Port = &icmp, &eighty }), isolated, "spec.ingress[0].ports[0]: is no port"},
+		"two ports": {
+			networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: &zero}, {Port: &eighty}}}}},
+			isolated + "\nin-0 1 allow anybody [{tcp 80 80 }]", "spec.ingress[0].ports[0]: is no port",
+		},
+		"end alone":  {port(func(p *networkingv1.NetworkPolicyPort) { p.EndPort = &last }), isolated, "spec.ingress[0].ports[0]: is no port"},
+		"all of TCP": {port(func(*networkingv1.NetworkPolicyPort) {}), isolated + "\nin-0 1 allow anybody [{tcp 0 65535 }]", ""},
 		"names of a block": {
 			networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Egress"}, Egress: []networkingv1.NetworkPolicyEgressRule{{
 				To: []networkingv1.NetworkPolicyPeer{block("10.0.0.0/8")}, Ports: []networkingv1.NetworkPolicyPort{{Port: &web}},
@@ -150,9 +165,12 @@ func TestClusterNetworkPolicyClosed(t *testing.T) {
 		"accept unknown":     {to("Accept", any, peer{}), "none", "spec.egress[0].to[1]: must be exactly one"},
 		"deny unknown":       {to("Deny", any, peer{}), all + denied, "spec.egress[0].to[1]: must be exactly one"},
 		"pass unknown":       {to("Pass", peer{}), all + denied, "spec.egress[0].to[0]: must be exactly one"},
-		"accept nodes":       {to("Accept", peer{Nodes: &metav1.LabelSelector{}}), "none", "experimental"},
-		"deny nodes":         {to("Deny", peer{Nodes: &metav1.LabelSelector{}}), all + denied, "experimental"},
+		"accept nodes":       {to("Accept", peer{Nodes: &metav1.LabelSelector{}}), "none", "experimental, cannot be had: by this rule nothing is accepted"},
+		"deny nodes":         {to("Deny", peer{Nodes: &metav1.LabelSelector{}}), all + denied, "experimental, cannot be had: by this rule everything is denied"},
 		"accept domains":     {to("Accept", peer{DomainNames: []policyv1alpha2.DomainName{"a.b"}}), "none", "experimental"},
+		"two kinds":          {to("Deny", peer{Namespaces: on("a"), Pods: &policyv1alpha2.NamespacedPod{}}), all + denied, "must be exactly one"},
+		"networks of pods":   {to("Deny", peer{Networks: []policyv1alpha2.CIDR{"10.0.0.0/8"}, Pods: &policyv1alpha2.NamespacedPod{}}), all + denied, "must be exactly one"},
+		"nets of namespaces": {to("Deny", peer{Networks: []policyv1alpha2.CIDR{"10.0.0.0/8"}, Namespaces: on("a")}), all + denied, "must be exactly one"},
 		"no peers":           {to("Deny"), all + denied, "spec.egress[0].to: must not be empty"},
 		"nobody":             {to("Deny", peer{Namespaces: never()}), "none", ""},
 		"bad network":        {to("Deny", peer{Networks: []policyv1alpha2.CIDR{"10"}}), all + denied, "is no CIDR"},
@@ -160,6 +178,7 @@ func TestClusterNetworkPolicyClosed(t *testing.T) {
 		"unknown action":     {to("Shout", any), all + denied, `spec.egress[0].action: "Shout"`},
 		"unknown protocol":   {protocol("Deny", any, policyv1alpha2.ClusterNetworkPolicyProtocol{}), all + denied, "spec.egress[0].protocols[0]"},
 		"unknown port":       {protocol("Accept", any, policyv1alpha2.ClusterNetworkPolicyProtocol{TCP: &policyv1alpha2.ClusterNetworkPolicyProtocolTCP{DestinationPort: &policyv1alpha2.Port{}}}), "none", "spec.egress[0].protocols[0]"},
+		"port and range":     {protocol("Accept", any, policyv1alpha2.ClusterNetworkPolicyProtocol{TCP: &policyv1alpha2.ClusterNetworkPolicyProtocolTCP{DestinationPort: &policyv1alpha2.Port{Number: 80, Range: &policyv1alpha2.PortRange{Start: 80, End: 90}}}}), "none", "spec.egress[0].protocols[0]"},
 		"names of addresses": {protocol("Deny", peer{Networks: []policyv1alpha2.CIDR{"::/0"}}, policyv1alpha2.ClusterNetworkPolicyProtocol{DestinationNamedPort: "web"}), all + denied, "no names"},
 		"unknown tier":       {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Tier = "Cloud" }), "none", "spec.tier"},
 		"unknown subject": {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) {
@@ -168,8 +187,14 @@ func TestClusterNetworkPolicyClosed(t *testing.T) {
 		"filtered subject": {with(to("Accept", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) {
 			s.Subject = policyv1alpha2.ClusterNetworkPolicySubject{Pods: &policyv1alpha2.NamespacedPod{NamespaceSelector: *on("x"), PodSelector: *on("hidden")}}
 		}), "default: in namespaces !x in: out:" + denied, `spec.subject: label "hidden"`},
-		"nobody's": {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Subject.Namespaces = never() }), "none", ""},
-		"priority": {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Priority = 2000 }), all + "\nout-0 20 deny default: in namespaces kubernetes.io/metadata.name []", "spec.priority"},
+		"wrong namespaces": {with(to("Accept", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Subject.Namespaces = on("a b") }), all + denied, "spec.subject: "},
+		"pods of wrong namespaces": {with(to("Accept", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) {
+			s.Subject = policyv1alpha2.ClusterNetworkPolicySubject{Pods: &policyv1alpha2.NamespacedPod{NamespaceSelector: *on("a b"), PodSelector: *on("x")}}
+		}), all + denied, "spec.subject: "},
+		"two subjects": {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Subject.Pods = &policyv1alpha2.NamespacedPod{} }), "none", "spec.subject: is not known"},
+		"nobody's":     {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Subject.Namespaces = never() }), "none", ""},
+		"priority":     {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Priority = 2000 }), all + "\nout-0 20 deny default: in namespaces kubernetes.io/metadata.name []", "spec.priority"},
+		"negative":     {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Priority = -1 }), all + "\nout-0 100 deny default: in namespaces kubernetes.io/metadata.name []", "spec.priority"},
 	} {
 		p := &policyv1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: tc.spec}
 		got, found := filtered.ClusterNetworkPolicy(tenant, p)
@@ -240,6 +265,53 @@ func TestParts(t *testing.T) {
 	}
 	if len(got.Rules) != 9 || len(pairs) != 150*150 {
 		t.Errorf("%d rules of %d pairs, want 9 of 22500", len(got.Rules), len(pairs))
+	}
+}
+
+// Beyond the bounds of rules and exceptions nothing is allowed.
+func TestBoundsOfNetworkPolicies(t *testing.T) {
+	block := networkingv1.IPBlock{CIDR: "10.0.0.0/8"}
+	p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns"}}
+	p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &block}}}}
+	for n := range model.MaxRuleExcept {
+		block.Except = append(block.Except, fmt.Sprintf("10.%d.%d.0/24", n/256, n%256))
+	}
+	if got, found := (Cluster{}).NetworkPolicy(tenant, p); len(got.Rules) != 1 || found != nil {
+		t.Errorf("%d exceptions: %d rules, %v", model.MaxRuleExcept, len(got.Rules), found)
+	}
+	block.Except = append(block.Except, "10.255.255.0/24")
+	if got, found := (Cluster{}).NetworkPolicy(tenant, p); got.Rules != nil || len(found) != 1 || !strings.Contains(found[0].String(), "it allows nobody") {
+		t.Errorf("one exception more: %d rules, %v", len(got.Rules), found)
+	}
+	p.Spec.Ingress = make([]networkingv1.NetworkPolicyIngressRule, model.MaxNetworkPolicyRules)
+	if got, found := (Cluster{}).NetworkPolicy(tenant, p); len(got.Rules) != model.MaxNetworkPolicyRules || found != nil {
+		t.Errorf("%d rules: %d, %v", model.MaxNetworkPolicyRules, len(got.Rules), found)
+	}
+	p.Spec.Ingress = append(p.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{})
+	if got, found := (Cluster{}).NetworkPolicy(tenant, p); got.Rules != nil || len(found) != 1 || !strings.Contains(found[0].String(), "nothing is allowed") {
+		t.Errorf("one rule more: %d, %v", len(got.Rules), found)
+	}
+}
+
+func TestSelectorsNameTheirLabels(t *testing.T) {
+	named := map[string]bool{}
+	labels := map[string]string{}
+	var want []string
+	for c := 'a'; c < 'k'; c++ {
+		labels[string(c)] = "x"
+		want = append(want, string(c))
+	}
+	p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns"}, Spec: networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: labels}}}
+	got, _ := Cluster{Named: named}.NetworkPolicy(tenant, p)
+	var order []string
+	for _, r := range got.Policy.Applies.MatchExpressions {
+		order = append(order, r.Key)
+		if !named[r.Key] {
+			t.Errorf("label %s is not named", r.Key)
+		}
+	}
+	if !slices.Equal(order, want) {
+		t.Errorf("%v, want %v", order, want)
 	}
 }
 

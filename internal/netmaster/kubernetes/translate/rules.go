@@ -23,9 +23,6 @@ type parsedRule struct {
 // rules cuts it into rules of a policy that hold as much as one may: each part of the
 // peers with each part of the ports. They decide together, as one.
 func (d parsedRule) rules(k model.PolicyKey) (out []model.PolicyRule) {
-	if !d.anyPeer && len(d.peers) == 0 || !d.anyPort && len(d.ports) == 0 {
-		return nil
-	}
 	for _, peers := range parts(d.anyPeer, d.peers, model.MaxRulePeers) {
 		for _, ports := range parts(d.anyPort, d.ports, model.MaxRulePorts) {
 			id := d.id
