@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,45 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
+
+// The half that is left goes on when the other is closed, and the address is free after both.
+func TestListenBothClosesWithItsSecondHalf(t *testing.T) {
+	secure, plain, err := ListenBoth(t.Context(), "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS13}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // closing again is not closing the other
+		if err := secure.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	go func() {
+		if conn, err := plain.Accept(); err == nil {
+			_, _ = conn.Write([]byte("!"))
+			_ = conn.Close()
+		}
+	}()
+	conn, err := net.Dial("tcp", plain.Addr().String()) //nolint:noctx // of this machine
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := conn.Write([]byte("GET /")); err != nil {
+		t.Error(err)
+	}
+	if got, err := io.ReadAll(conn); string(got) != "!" {
+		t.Errorf("the other half answers %q, %v", got, err)
+	}
+	_ = conn.Close()
+	if err := plain.Close(); err != nil {
+		t.Error(err)
+	}
+	again, err := net.Listen("tcp", plain.Addr().String()) //nolint:noctx // of this machine
+	if err != nil {
+		t.Fatalf("the address is taken still: %v", err)
+	}
+	_ = again.Close()
+}
 
 // TestListenBoth: at one address who speaks TLS is known by a certificate, and who does
 // not is served too, while a third says nothing at all.

@@ -197,7 +197,7 @@ func (d *Directory) refresh() {
 		text = append(text, string(b))
 	}
 	whole := strings.Join(text, "\x00")
-	if d.cert != nil && whole == d.text {
+	if whole == d.text {
 		d.failed = nil
 		return
 	}

@@ -21,7 +21,6 @@ type TokenFile struct {
 
 	mu        sync.Mutex
 	checkedAt time.Time
-	text      string
 	tokens    []string
 	failed    error
 }
@@ -82,10 +81,6 @@ func (f *TokenFile) current() []string {
 func (f *TokenFile) refresh() {
 	f.checkedAt = f.now()
 	text, err := os.ReadFile(f.path)
-	if err == nil && f.tokens != nil && string(text) == f.text {
-		f.failed = nil
-		return
-	}
 	var tokens []string
 	if err == nil {
 		tokens, err = parseTokens(string(text))
@@ -94,7 +89,7 @@ func (f *TokenFile) refresh() {
 		f.failed = fmt.Errorf("tokens of %s: %w", f.path, err)
 		return
 	}
-	f.text, f.tokens, f.failed = string(text), tokens, nil
+	f.tokens, f.failed = tokens, nil
 }
 
 // parseTokens reads a token a line; empty lines are none.

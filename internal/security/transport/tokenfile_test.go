@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,14 @@ func TestFollow(t *testing.T) {
 		t.Error("the file was read again at once")
 	}
 	now = now.Add(cacheTime)
+	if f.Show() != second {
+		t.Error("the file is not read again")
+	}
+	write(t, path, first)
+	if now = now.Add(cacheTime - 1); f.Show() != second {
+		t.Error("the file was read again at once, the second time")
+	}
+	write(t, path, second)
 	if f.Show() != second || f.Accepts(first) || !f.Accepts(second) || f.Err() != nil {
 		t.Errorf("a second later it shows %q, error %v", f.Show(), f.Err())
 	}
@@ -59,6 +68,9 @@ func TestFollow(t *testing.T) {
 		if f.Show() != second || !f.Accepts(second) || f.Err() == nil || !strings.Contains(f.Err().Error(), path) {
 			t.Errorf("a file that cannot be used: it shows %q, error %v", f.Show(), f.Err())
 		}
+	}
+	if err := f.Err(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is gone: %v", err)
 	}
 	for _, text := range []string{second, first} { // as it was, and another
 		write(t, path, "short")

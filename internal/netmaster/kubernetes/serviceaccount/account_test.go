@@ -42,12 +42,18 @@ type apiServer struct {
 	pods     []corev1.Pod
 	heedless bool
 	refuses  string // path that is forbidden
+	unknown  bool   // to it: netmaster is not who it says, which it answers in place of that
 	asked    int
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.asked++
 	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Path == s.refuses && s.unknown {
+		w.WriteHeader(http.StatusUnauthorized)
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonUnauthorized, Code: http.StatusUnauthorized, Message: "no credentials"})
+		return
+	}
 	if r.URL.Path == s.refuses {
 		w.WriteHeader(http.StatusForbidden)
 		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: "no right"})
@@ -121,6 +127,9 @@ func TestHost(t *testing.T) {
 		{"where nobody looks at audiences", known{audiences: []string{"x"}, user: ours, extra: bound("node1")}, func(s *apiServer) { s.heedless = true }, "", model.ErrInvalid, "does not confirm the token's audience"},
 		{"that has ended", known{audiences: mine, user: ours, extra: bound("node1"), ended: true}, nil, "", model.ErrInvalid, "has expired"},
 		{"of no pod", known{audiences: mine, user: ours, extra: map[string]authenticationv1.ExtraValue{nodeName: {"node1"}}}, nil, "", model.ErrInvalid, "not bound to a pod"},
+		{"of a pod without a name", known{audiences: mine, user: ours, extra: map[string]authenticationv1.ExtraValue{nodeName: {"node1"}, podUID: {"u1"}}}, nil, "", model.ErrInvalid, "not bound to a pod"},
+		{"of a pod without a uid", known{audiences: mine, user: ours, extra: map[string]authenticationv1.ExtraValue{nodeName: {"node1"}, podName: {"netplugin-x"}}}, nil, "", model.ErrInvalid, "not bound to a pod"},
+		{"without credentials to ask", known{audiences: mine, user: ours, extra: bound("node1")}, func(s *apiServer) { s.refuses, s.unknown = "/apis/authentication.k8s.io/v1/tokenreviews", true }, "", model.ErrUnavailable, "create tokenreviews"},
 		{"without the right to ask", known{audiences: mine, user: ours, extra: bound("node1")}, func(s *apiServer) { s.refuses = "/apis/authentication.k8s.io/v1/tokenreviews" }, "", model.ErrUnavailable, "create tokenreviews"},
 		{"without the right to list", known{audiences: mine, user: ours, extra: bound("")}, func(s *apiServer) { s.refuses = "/api/v1/namespaces/kube-system/pods" }, "", model.ErrUnavailable, "list pods"},
 	} {
@@ -161,8 +170,14 @@ func TestNobodyAsked(t *testing.T) {
 	if _, _, err := j.Host(t.Context(), "a.b.c"); !errors.Is(err, model.ErrInvalid) || s.asked != 1 {
 		t.Errorf("one that nobody knows: %v, asked %d times", err, s.asked)
 	}
+	if _, _, err := j.Host(t.Context(), "a.b."+strings.Repeat("c", maxToken-4)); !errors.Is(err, model.ErrInvalid) || s.asked != 2 {
+		t.Errorf("one of the longest: %v, asked %d times", err, s.asked)
+	}
+	if j, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: "/none"}}, "kube-system", "contiv-netplugin"); err == nil || j != nil {
+		t.Errorf("with an authority that cannot be read: %v, %v", j, err)
+	}
 	server.Close()
-	if _, _, err := j.Host(t.Context(), "a.secret.c"); !errors.Is(err, model.ErrUnavailable) || strings.Contains(err.Error(), "secret") {
+	if _, _, err := j.Host(t.Context(), "a.secret.c"); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "cannot review the token") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("with the API server away: %v", err)
 	}
 }
