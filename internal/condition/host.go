@@ -99,7 +99,7 @@ var (
 	HostContainers = host(row{
 		name: "containers", severity: api.SeverityNotice, check: api.CheckDataPlane,
 		means:  "A container has deleted its interface, set it down or renamed it, or has changed its address, MAC or default route; or it has ended without being detached. netplugin looks at each container within a minute or so. It is the container's own state, and not the host's.",
-		remedy: "restart the container, if it was not meant to do so; if it has ended, have its runtime delete it, or release it with POST /debug/reclaimEndpoint/CONTAINER of netplugin's inspection",
+		remedy: "restart the container, if it was not meant to do so (a process: repeat 'netctl attach'); if it has ended, have its runtime delete it, or release it with POST /debug/reclaimEndpoint/CONTAINER of netplugin's inspection",
 	})
 	HostNotes = host(row{
 		name: "remarks", severity: api.SeverityNotice, check: api.CheckDataPlane,

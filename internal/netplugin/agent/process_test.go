@@ -3,15 +3,19 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
 )
 
 // TestProcess: a process is attached as a container is. A repeated request with other
@@ -122,4 +126,48 @@ func TestProcess(t *testing.T) {
 		return nil
 	})
 	b.nothingLeft()
+}
+
+// TestProcessWithoutInterface: a process whose interface was deleted stays attached, as a notice, while
+// its namespace is there.
+func TestProcessWithoutInterface(t *testing.T) {
+	b := newBed(t, often)
+	defer http.DefaultClient.CloseIdleConnections()
+	b.ready()
+	stays, ends := newSandbox(t), newSandbox(t)
+	keys := map[*sandbox]attach.Key{stays: {Container: "netns-1", IfName: "eth0"}, ends: {Container: "netns-2", IfName: "eth0"}}
+	for s, k := range keys {
+		r := request("", s)
+		r.Key, r.Source, r.Config = k, attach.SourceProcess, ""
+		if _, err := b.client().Attach(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := netlink.NewHandleAt(netns.NsHandle(stays.file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	link, err := h.LinkByName("eth0")
+	if err == nil {
+		err = h.LinkDel(link)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends.close()
+	b.eventually("netplugin has looked at both, in the order of their keys", func() error {
+		if _, ok := b.agent.Attachments.Entry(keys[ends]); ok {
+			return errors.New("the one that ended is in the journal")
+		}
+		return nil
+	})
+	if e, ok := b.agent.Attachments.Entry(keys[stays]); !ok || e.State != attachment.StateDone {
+		t.Errorf("the process without an interface: in the journal %v, %q", ok, e.State)
+	}
+	if list := b.endpoints(); len(list) != 1 {
+		t.Errorf("the endpoints are %v", list)
+	}
+	b.agent.kick("test")
+	b.says(http.StatusOK, "containers")
 }

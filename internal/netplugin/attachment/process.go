@@ -3,12 +3,11 @@ package attachment
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"maps"
 	"net/netip"
-	"os"
 	"slices"
 
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
 )
@@ -38,11 +37,11 @@ func (a *attacher) followProcess(ctx context.Context, e Entry, r attach.Request)
 }
 
 // releaseEnded releases the attachments whose namespaces are gone, and their interfaces
-// with them: of bare processes, whom no runtime deletes, and of containers whose runtime
-// did not.
+// with them: of bare processes, which no runtime deletes, and of containers whose runtime
+// did not. A namespace that has lost only its interface stays attached.
 func (a *releaser) releaseEnded(ctx context.Context) {
 	for _, e := range a.journal.all() {
-		if e.State != StateDone || e.Request.Source != attach.SourceProcess && !isGoneNetns(e.Request.Netns) {
+		if e.State != StateDone || !isGoneNetns(e.Request.Netns) {
 			continue
 		}
 		if err := a.releaseIfEnded(ctx, e); err != nil {
@@ -51,13 +50,14 @@ func (a *releaser) releaseEnded(ctx context.Context) {
 	}
 }
 
-// isGoneNetns reports whether a namespace was named and its file is not there.
+// isGoneNetns reports whether a namespace was named and its path leads to none of a container
+// any more: another process, which has the host's, may have the number of one that ended.
 func isGoneNetns(path string) bool {
 	if path == "" {
 		return false
 	}
-	_, err := os.Stat(path)
-	return errors.Is(err, fs.ErrNotExist)
+	err := vethpair.CheckNetns(path)
+	return errors.Is(err, model.ErrNotFound) || errors.Is(err, model.ErrInvalid)
 }
 
 func (a *releaser) releaseIfEnded(ctx context.Context, e Entry) error {

@@ -59,13 +59,10 @@ func Create(p Pair) (model.MAC, error) {
 	var peer any // namespace of the container side; nil = this one
 	if p.Netns != "" {
 		var err error
-		if target, err = openNetns(p.Netns); err != nil {
+		if target, err = openContainerNetns(p.Netns); err != nil {
 			return model.MAC{}, err
 		}
 		defer func() { _ = target.Close() }() // open for reading
-		if ownNetns(target) {
-			return model.MAC{}, model.InvalidField("netns", p.Netns, "is the host's own network namespace, and an interface there would be the host's; name the container's or process's namespace")
-		}
 		peer = netlink.NsFd(int(target.Fd()))
 	}
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -288,6 +285,25 @@ func ownNetns(n ns.NetNS) bool {
 		own.Dev == there.Dev && own.Ino == there.Ino
 }
 
+// CheckNetns fails with model.ErrNotFound where nothing is at a path, and with
+// model.ErrInvalid where it is no network namespace, or the host's own.
+func CheckNetns(path string) error {
+	n, err := openContainerNetns(path)
+	if err == nil {
+		_ = n.Close() // nothing was read
+	}
+	return err
+}
+
+func openContainerNetns(path string) (ns.NetNS, error) {
+	n, err := openNetns(path)
+	if err == nil && ownNetns(n) {
+		_ = n.Close() // nothing was read
+		return nil, model.InvalidField("netns", path, "is the host's own network namespace, and an interface there would be the host's; name the container's or process's namespace")
+	}
+	return n, err
+}
+
 func openNetns(path string) (ns.NetNS, error) {
 	if path == "" {
 		return nil, model.InvalidField("netns", path, "must be the path of the container's network namespace")
@@ -302,6 +318,10 @@ func openNetns(path string) (ns.NetNS, error) {
 		return nil, model.InvalidField("netns", path, "must be a network namespace")
 	case err != nil:
 		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
+	}
+	if kind, err := unix.IoctlRetInt(int(n.Fd()), unix.NS_GET_NSTYPE); err != nil || kind != unix.CLONE_NEWNET {
+		_ = n.Close() // nothing was read
+		return nil, model.InvalidField("netns", path, "must be a network namespace")
 	}
 	return n, nil
 }
