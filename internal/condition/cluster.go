@@ -29,7 +29,7 @@ var (
 	StoreMembers = cluster(row{
 		name: "store-members", severity: api.SeverityWarning, check: api.CheckStore,
 		means:  "The embedded store bears fewer failures than it could, has no recent snapshot, or has an authority that ends.",
-		remedy: "as it says; 'netctl cluster members' shows the members",
+		remedy: "'netctl cluster members' shows the members",
 	})
 	HostAway = cluster(row{
 		name: "host-away", severity: api.SeverityError, check: api.CheckHosts,
@@ -58,7 +58,7 @@ var (
 	})
 	HostNoHeartbeat = cluster(row{
 		name: "host-no-answer", severity: api.SeverityWarning, check: api.CheckHosts,
-		means:  "A host is alive and has not answered the doctor.",
+		means:  "A host is alive and has not answered the doctor, or the doctor could not ask the hosts.",
 		remedy: "ask again; then look into the log of netplugin there: it is very busy, cannot reach this netmaster, or follows the store too late",
 	})
 	HostDrains = cluster(row{

@@ -123,6 +123,6 @@ var (
 	HostUnknown = host(row{
 		name: "unknown", severity: api.SeverityError, check: api.CheckDataPlane,
 		means:  "The host reports a condition that this netmaster does not know, as the host's netplugin is newer. The finding has the condition's own name and severity.",
-		remedy: "as it says; finish the upgrade of the netmasters",
+		remedy: "finish the upgrade of the netmasters",
 	})
 )

@@ -85,22 +85,11 @@ func withLongTimeout(r *request) (context.Context, context.CancelFunc) {
 
 // diagnose looks at all but the store's contents, which somebody has looked at.
 func (s *diagnosis) diagnose(ctx context.Context, a control.Actor, owners []control.OwnerFinding, repaired []control.Repaired) (api.Diagnosis, error) {
-	none := api.Diagnosis{}
-	v, err := s.control.View(ctx)
+	facts, err := s.gather(ctx, a)
 	if err != nil {
-		return none, err
+		return api.Diagnosis{}, err
 	}
-	hosts, err := s.control.Hosts.List(ctx, a)
-	if err != nil {
-		return none, err
-	}
-	facts := facts{now: time.Now(), heard: s.lastStatusTimes(), stores: s.cluster.Stores(ctx), fabric: v.Settings.AciFabric(), most: fabricFindings}
-	for _, h := range hosts {
-		facts.hosts = append(facts.hosts, s.hosts.hostToAPI(h, facts.now))
-	}
-	if facts.masters, err = s.cluster.Masters(ctx); err != nil {
-		return none, err
-	}
+	facts.most = fabricFindings
 	s.askMasters(ctx, &facts)
 	alive := 0
 	for _, h := range facts.hosts {
@@ -108,30 +97,26 @@ func (s *diagnosis) diagnose(ctx context.Context, a control.Actor, owners []cont
 			alive++
 		}
 	}
-	if facts.inspections, err = s.streams.askHosts(ctx, a, alive); err != nil {
-		return none, err
-	}
+	var unasked error
+	facts.inspections, unasked = s.streams.askHosts(ctx, a, alive)
+	facts.asksHosts = s.address != "" && unasked == nil
 	if s.hostKeys != nil { // after the answers: a host may have got another one meanwhile
 		if facts.keys, err = s.hostKeys(ctx); err != nil {
-			return none, err
+			return api.Diagnosis{}, err
 		}
 	}
-	facts.asksHosts = s.address != ""
 	facts.inspections.mu.Lock() // a late host may still write
 	defer facts.inspections.mu.Unlock()
-	vlans, vnis := v.Addresses.TagPools()
-	facts.pools = append(facts.pools, poolToAPI("vlans", vlans), poolToAPI("vnis", vnis))
-	for _, p := range v.Addresses.AddressPools() {
-		if p.Share() < nearlyFull || len(facts.pools) == fewPools {
-			break
-		}
-		facts.pools = append(facts.pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
-	}
-	out := api.Diagnosis{Version: s.version.Version, Hosts: len(hosts), Answered: len(facts.inspections.of), Findings: []api.Finding{}}
+	out := api.Diagnosis{Version: s.version.Version, Hosts: len(facts.hosts), Answered: len(facts.inspections.of), Findings: []api.Finding{}}
 	out.Findings = append(out.Findings, ownerFindings(owners, repaired)...)
 	out.Findings = append(out.Findings, facts.judge()...)
 	out.Findings = append(out.Findings, s.judgeHealth(ctx, facts.hosts)...)
-	out.Findings = append(out.Findings, s.judgeView(v, hosts)...)
+	out.Findings = append(out.Findings, s.judgeView(facts.view, facts.known)...)
+	if unasked != nil { // asking is a write, which a full store refuses
+		f := condition.HostNoHeartbeat.Finding("cluster", "hosts were not asked, and are judged by their last reports: "+unasked.Error())
+		f.Remedy = "see to what the message names, then ask again"
+		out.Findings = append(out.Findings, f)
+	}
 	sortFindings(out.Findings)
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/json"
 	"net/netip"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
@@ -63,6 +65,82 @@ func TestDoctor(t *testing.T) {
 	}
 	if status, _ := f.do("POST", "/api/v1/doctor/repair", `[]`); status != 400 {
 		t.Errorf("a body that is no object: %d", status)
+	}
+}
+
+// troubled is a cluster without a leader, whose netmaster has a full disk.
+type troubled struct{ fullDisk }
+
+func (troubled) Masters(context.Context) ([]api.Master, error) {
+	return []api.Master{{Address: "10.0.0.9:9999", Role: "follower", Version: "2.0"}}, nil
+}
+
+// TestDoctorFindsWhatStatusShows: each condition that the status shows of the cluster, of
+// hosts and of netmasters is a finding of the doctor, as bad and about the same object.
+func TestDoctorFindsWhatStatusShows(t *testing.T) {
+	f := serveWith(t, func(c *Config) {
+		c.Cluster, c.Members = troubled{fullDisk{c.Cluster.(testCluster)}}, &testMembers{}
+	})
+	f.populate()
+	f.alive("h1")
+	f.addHosts("gone", "gone2")
+	st := tables.HostStatus{
+		Host: "h1", Driver: "ebpf", Version: "1.9", Updated: time.Now().Add(-time.Hour).UTC().Format(time.RFC3339), Attachments: 4, Ready: true,
+		Conditions: []tables.HostCondition{{Name: "ports", Message: "not programmed"}}, Tables: map[string]tables.TableFill{"conns": {Entries: 95, Capacity: 100}},
+	}
+	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error { return tables.HostStatuses.Put(tx, st) }); err != nil {
+		t.Fatal(err)
+	}
+	s, err := f.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := f.Doctor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]bool{}
+	for _, x := range s.Findings {
+		shown[x.Object+" "+x.Name] = true
+		if !slices.ContainsFunc(d.Findings, func(y api.Finding) bool {
+			return y.Object == x.Object && y.Name == x.Name && y.Where == x.Where && y.Severity == x.Severity
+		}) {
+			t.Errorf("the doctor does not find what the status shows: %+v", x)
+		}
+	}
+	for _, c := range []*condition.Condition{
+		condition.NoLeader, condition.StoreServer, condition.StoreAlarm, condition.StoreMembers, condition.MasterDisk,
+		condition.HostAway, condition.HostsAway, condition.HostPorts, condition.HostEndpoints, condition.TableFills, condition.PoolFills,
+	} {
+		if !shown[string(c.Object())+" "+c.Name()] {
+			t.Errorf("the status does not show %s %s: %+v", c.Object(), c.Name(), s.Findings)
+		}
+	}
+}
+
+// TestDoctorOfFullStore: a store that takes no writes does not keep the doctor from looking:
+// it says that hosts were not asked, and judges them by their last reports.
+func TestDoctorOfFullStore(t *testing.T) {
+	f := serveWith(t, func(c *Config) { c.Address = "10.0.0.9:9999" })
+	f.alive("h1")
+	st := tables.HostStatus{Host: "h1", Driver: "ebpf", Updated: time.Now().UTC().Format(time.RFC3339), Conditions: []tables.HostCondition{{Name: "ports", Message: "not programmed"}}}
+	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error { return tables.HostStatuses.Put(tx, st) }); err != nil {
+		t.Fatal(err)
+	}
+	f.mem.Full(true)
+	d, err := f.Doctor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"cluster host-no-answer warning hosts were not asked", "host h1 ports error ports: not programmed"} {
+		if !slices.ContainsFunc(d.Findings, func(x api.Finding) bool {
+			return strings.HasPrefix(strings.Join([]string{x.Where, x.Name, x.Severity, x.Text}, " "), want)
+		}) {
+			t.Errorf("the doctor does not find %q: %+v", want, d.Findings)
+		}
+	}
+	if d.Hosts != 1 || d.Answered != 0 {
+		t.Errorf("%d of %d hosts answered", d.Answered, d.Hosts)
 	}
 }
 

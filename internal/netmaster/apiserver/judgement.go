@@ -13,9 +13,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 )
 
-// facts are what status and doctor judge, beside the store's contents.
+// facts are what status and doctor judge.
 type facts struct {
 	now      time.Time
+	view     *control.View
+	known    []control.HostState
 	masters  []api.Master
 	machines map[string]api.Machine // of netmasters, by address; silent ones are in unheard
 	// masterClockOffsets is how far the clocks are ahead of the reporting netmasters.
@@ -26,6 +28,7 @@ type facts struct {
 	inspections        *hostInspections                  // what hosts have told of themselves for this
 	asksHosts          bool                              // whether they were asked
 	stores             []api.StoreServer
+	warnings           []string // of the embedded store's members
 	hosts              []api.Host
 	pools              []api.Pool
 	fabric             control.AciFabric
@@ -52,6 +55,9 @@ func (f facts) judgeCluster() (out []api.Finding) {
 		out = append(out, condition.NoLeader.Finding("cluster", "no netmaster leads: nothing is cleaned up, and hosts that go are not reported"))
 	}
 	out = append(out, f.judgeStores()...)
+	for _, text := range f.warnings {
+		out = append(out, condition.StoreMembers.Finding("cluster", text))
+	}
 	out = append(out, f.judgeFabric()...)
 	for _, h := range f.hosts {
 		out = append(out, f.judgeHost(h)...)

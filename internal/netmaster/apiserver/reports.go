@@ -147,7 +147,7 @@ func (t *hostInspections) note(host string, i api.HostInspection, older bool) {
 }
 
 // askHosts asks all hosts for reports, and waits for the live ones, but no longer than
-// inspectionAnswer.
+// inspectionAnswer. The inspections are never nil.
 func (s *streams) askHosts(ctx context.Context, a control.Actor, alive int) (*hostInspections, error) {
 	t := &hostInspections{of: map[string]api.HostInspection{}, older: map[string]bool{}, keys: map[string][][]byte{}, ahead: map[string]time.Duration{}, want: alive, all: make(chan struct{})}
 	if alive == 0 || s.address == "" { // hosts would not know whom to tell
@@ -174,7 +174,7 @@ func (s *streams) askHosts(ctx context.Context, a control.Actor, alive int) (*ho
 		},
 	})
 	if err != nil {
-		return nil, err
+		return t, err
 	}
 	defer stop()
 	select {

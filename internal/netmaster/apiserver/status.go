@@ -65,52 +65,58 @@ func (s *diagnosis) clusterStatus(ctx context.Context, a control.Actor) (o api.C
 	if a.Scope().Limited() {
 		return s.tenantStatus(ctx, a)
 	}
-	// The servers are asked first, within 2 s: reading what is in a store that is
-	// away fails too, but later than people wait.
-	stores := s.cluster.Stores(ctx)
-	if len(stores) > 0 && !slices.ContainsFunc(stores, func(x api.StoreServer) bool { return x.Error == "" }) {
-		return o, model.Errorf(model.ErrUnavailable, "no server of the store answers: %s: %s; hosts keep their desired state, and nothing can be changed", stores[0].Address, stores[0].Error)
-	}
-	hosts, err := s.control.Hosts.List(ctx, a)
+	f, err := s.gather(ctx, a)
 	if err != nil {
 		return o, err
 	}
-	v, err := s.control.View(ctx)
-	if err != nil {
-		return o, err
-	}
-	o = api.ClusterStatus{Version: s.version.Version, Revision: int64(v.Revision()), Hosts: []api.Host{}, Pools: []api.Pool{}}
-	if o.Masters, err = s.cluster.Masters(ctx); err != nil {
-		return o, err
-	}
-	o.Stores = stores
-	servers, warnings := s.members.storeMembers(ctx)
-	if len(servers) > 0 {
-		o.Stores = servers
-	}
-	now := time.Now()
-	for _, h := range hosts {
-		o.Hosts = append(o.Hosts, s.hosts.hostToAPI(h, now))
+	o = api.ClusterStatus{Version: s.version.Version, Revision: int64(f.view.Revision()), Masters: f.masters, Stores: f.stores, Hosts: f.hosts, Pools: f.pools}
+	for _, h := range f.hosts {
 		o.Endpoints += h.Endpoints
 	}
-	vlans, vnis := v.Addresses.TagPools()
-	o.Pools = append(o.Pools, poolToAPI("vlans", vlans), poolToAPI("vnis", vnis))
-	for _, p := range v.Addresses.AddressPools() {
-		if p.Share() < nearlyFull || len(o.Pools) == fewPools {
-			break
-		}
-		o.Pools = append(o.Pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
-	}
-	f := facts{now: now, heard: s.lastStatusTimes(), masters: o.Masters, stores: o.Stores, hosts: o.Hosts, pools: o.Pools, fabric: v.Settings.AciFabric()}
 	found := f.judgeCluster()
 	found = append(found, f.judgeCertificates(s.ownName(), s.machine().Certificates)...)
-	for _, text := range warnings {
-		found = append(found, condition.StoreMembers.Finding("cluster", text))
-	}
-	found = append(found, s.judgeHealth(ctx, o.Hosts)...)
-	found = append(found, s.judgeView(v, hosts)...)
+	found = append(found, s.judgeHealth(ctx, f.hosts)...)
+	found = append(found, s.judgeView(f.view, f.known)...)
 	addFindings(&o, found)
 	return o, nil
+}
+
+// gather collects the facts that status and doctor judge alike: what a netmaster knows
+// without asking hosts and other netmasters.
+func (s *diagnosis) gather(ctx context.Context, a control.Actor) (f facts, err error) {
+	// The servers are asked first, within 2 s: reading what is in a store that is
+	// away fails too, but later than people wait.
+	f.stores = s.cluster.Stores(ctx)
+	if len(f.stores) > 0 && !slices.ContainsFunc(f.stores, func(x api.StoreServer) bool { return x.Error == "" }) {
+		return f, model.Errorf(model.ErrUnavailable, "no server of the store answers: %s: %s; hosts keep their desired state, and nothing can be changed", f.stores[0].Address, f.stores[0].Error)
+	}
+	if f.known, err = s.control.Hosts.List(ctx, a); err != nil {
+		return f, err
+	}
+	if f.view, err = s.control.View(ctx); err != nil {
+		return f, err
+	}
+	if f.masters, err = s.cluster.Masters(ctx); err != nil {
+		return f, err
+	}
+	servers, warnings := s.members.storeMembers(ctx)
+	if len(servers) > 0 {
+		f.stores = servers
+	}
+	f.warnings, f.now, f.heard, f.fabric = warnings, time.Now(), s.lastStatusTimes(), f.view.Settings.AciFabric()
+	f.hosts = []api.Host{}
+	for _, h := range f.known {
+		f.hosts = append(f.hosts, s.hosts.hostToAPI(h, f.now))
+	}
+	vlans, vnis := f.view.Addresses.TagPools()
+	f.pools = append(f.pools, poolToAPI("vlans", vlans), poolToAPI("vnis", vnis))
+	for _, p := range f.view.Addresses.AddressPools() {
+		if p.Share() < nearlyFull || len(f.pools) == fewPools {
+			break
+		}
+		f.pools = append(f.pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
+	}
+	return f, nil
 }
 
 // judgeView says what is wrong with what the store has.

@@ -35,6 +35,7 @@ type Store struct {
 type faults struct {
 	conflicts   int
 	unavailable bool
+	full        bool
 	paused      bool
 	slow        time.Duration // more for each request
 	dropped     int           // how often mirrors were disconnected
@@ -79,6 +80,9 @@ func (m *Store) Conflict(n int) { m.fault(func(f *faults) { f.conflicts = n }) }
 
 // Unavailable makes this connection fail (true) or work again (false).
 func (m *Store) Unavailable(away bool) { m.fault(func(f *faults) { f.unavailable = away }) }
+
+// Full makes writes through this connection fail (true), as of a store without space.
+func (m *Store) Full(full bool) { m.fault(func(f *faults) { f.full = full }) }
 
 // Slow has each request through this connection take so much longer.
 func (m *Store) Slow(d time.Duration) { m.fault(func(f *faults) { f.slow = d }) }
@@ -294,11 +298,14 @@ func (m *Store) Commit(ctx context.Context, c store.Commit) (store.Outcome, erro
 		return store.Outcome{}, model.Errorf(store.ErrTooLarge, "the in-memory store takes %d bytes, not %d", m.can.Bytes, n)
 	}
 	m.mu.Lock()
-	conflict := m.faults.conflicts > 0
+	full, conflict := m.faults.full, m.faults.conflicts > 0
 	if conflict {
 		m.faults.conflicts--
 	}
 	m.mu.Unlock()
+	if full {
+		return store.Outcome{}, model.Errorf(model.ErrUnavailable, "the in-memory store is full and takes no writes")
+	}
 	return m.db.commit(c, conflict)
 }
 
