@@ -76,7 +76,14 @@ func (u *usecase) put(ctx context.Context, ch Change) (object any, err error) {
 	cl.commits = true
 	rev, err := u.update(ctx, ch.what, func(tx store.Tx) error {
 		cl.rewind()
+		waiting, err := unconfirmedFor(tx, steps)
+		if err != nil {
+			return err
+		}
 		for _, s := range steps {
+			if err := waiting.check(s.key); err != nil {
+				return err
+			}
 			if err := s.do(ctx, tx, cl); err != nil {
 				return err
 			}
@@ -84,7 +91,6 @@ func (u *usecase) put(ctx context.Context, ch Change) (object any, err error) {
 		if _, err := c.fitAll(steps); err != nil {
 			return err
 		}
-		var err error
 		object, _, err = ch.read(tx)
 		return err
 	})
@@ -332,10 +338,17 @@ func tryAll(ctx context.Context, tx store.Tx, cl *allocator, steps []step, out [
 	if err := tx.Prefetch(slices.Compact(keys)...); err != nil { // one round trip, not one a step
 		return err
 	}
+	waiting, err := unconfirmedFor(tx, steps)
+	if err != nil {
+		return err
+	}
 	seen := make([]bool, len(out))
 	var failed ChangeErrors
 	for _, s := range steps {
-		err := s.try(ctx, tx, cl, out, seen)
+		err := waiting.check(s.key)
+		if err == nil {
+			err = s.try(ctx, tx, cl, out, seen)
+		}
 		if err == nil {
 			continue
 		}

@@ -45,6 +45,9 @@ func (st *Settings) DeleteGlobal() Deletion {
 	const what = "delete global"
 	return Deletion{what: what, do: func(ctx context.Context, u *usecase) error {
 		_, err := u.update(ctx, what, func(tx store.Tx) error {
+			if err := checkUnlocked(tx, []string{tables.Globals.Key(tables.GlobalKey{})}, ""); err != nil { // also where nothing is written
+				return err
+			}
 			old, err := tables.Globals.Get(tx, tables.GlobalKey{})
 			if err != nil {
 				return err

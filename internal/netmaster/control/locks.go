@@ -64,16 +64,53 @@ func checkUnlocked(tx store.Tx, keys []string, own string) error {
 			return err
 		}
 	}
-	kvs, err := tx.Range(tables.PendingScope, 0)
+	all, err := unconfirmed(tx, own)
 	if err != nil {
 		return err
+	}
+	for _, key := range keys {
+		if err := all.check(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pendings are changes that wait to be confirmed.
+type pendings []tables.Pending
+
+// unconfirmed reads all changes that wait but own.
+func unconfirmed(tx store.Tx, own string) (all pendings, err error) {
+	kvs, err := tx.Range(tables.PendingScope, 0)
+	if err != nil {
+		return nil, err
 	}
 	for _, kv := range kvs {
 		row, err := tables.Pendings.Decode(kv)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if p := row.Value; p.ID != own && slices.ContainsFunc(keys, p.Locked) {
+		if row.Value.ID != own {
+			all = append(all, row.Value)
+		}
+	}
+	return all, nil
+}
+
+// unconfirmedFor reads the changes that can have locked the objects of steps. Steps are
+// checked by object too: one to the stored values writes nothing, but hosts have others.
+// The change that is being confirmed is not among them: its transaction has deleted it.
+func unconfirmedFor(tx store.Tx, steps []step) (pendings, error) {
+	if !slices.ContainsFunc(steps, func(s step) bool { return tables.Lockable(s.key) }) {
+		return nil, nil
+	}
+	return unconfirmed(tx, "")
+}
+
+// check refuses a key that one of them has locked.
+func (all pendings) check(key string) error {
+	for _, p := range all {
+		if p.Locked(key) {
 			return model.Errorf(model.ErrConflict, "change %s of the same object is unconfirmed: confirm it (netctl confirm %s) or revert it (netctl revert %s) first", p.ID, p.ID, p.ID)
 		}
 	}

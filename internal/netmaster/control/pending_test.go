@@ -269,3 +269,56 @@ func TestConfirmRefused(t *testing.T) {
 		t.Error("it waits no more")
 	}
 }
+
+// TestStoredWriteOnTrial: a write of what is stored is refused too while hosts try something
+// else: by itself, in a list, in a dry run, and as another trial.
+func TestStoredWriteOnTrial(t *testing.T) {
+	ruled := func(c *harness, priority int) Change {
+		r := with(networkRule("np", "1"), func(r *model.PolicyRule) { r.Priority = priority })
+		return c.Policies.ReplaceNetworkPolicy(valid(model.NetworkPolicy{Policy: networkPolicy("np"), Rules: []model.PolicyRule{r}}))
+	}
+	firstRule := func(c *harness) Change { return c.Policies.ChangeRule(valid(rule("p", "1"))) }
+	secondRule := func(c *harness) Change { return c.Policies.ChangeRule(valid(rule("p", "2"))) }
+	for name, test := range map[string]struct{ stored, tried func(*harness) Change }{
+		"settings": {
+			func(c *harness) Change { return c.Settings.ChangeGlobal(valid(model.Global{FwdMode: model.FwdBridge})) },
+			func(c *harness) Change { return c.Settings.ChangeGlobal(valid(routed())) },
+		},
+		"group": {
+			func(c *harness) Change { return c.Tenants.ChangeGroup(valid(group("g", "n")), false) },
+			func(c *harness) Change { return c.Tenants.ChangeGroup(valid(group("g", "n", "p")), false) },
+		},
+		"policy":         {func(c *harness) Change { return c.Policies.ChangePolicy(valid(policy("p"))) }, secondRule},
+		"rule":           {firstRule, secondRule},
+		"network policy": {func(c *harness) Change { return ruled(c, 1) }, func(c *harness) Change { return ruled(c, 2) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := confirming(t)
+			ctx := testContext(t)
+			c.ok(err2(c.Put(ctx, Admin(), ruled(c, 1))))
+			c.ok(err2(c.Put(ctx, Admin(), test.stored(c)))) // it is what is stored
+			w, err := c.onTrial(test.tried(c))
+			c.ok(err)
+			list := []Change{c.Networks.ChangeNetwork(valid(network("n", "10.1.0.0/24"))), test.stored(c)}
+			for what, do := range map[string]func() error{
+				"put":   func() error { return err2(c.Put(ctx, Admin(), test.stored(c))) },
+				"trial": func() error { _, err := c.onTrial(test.stored(c)); return err },
+				"apply": func() error { _, _, _, err := c.Apply(ctx, Admin(), list, false, nil); return err },
+				"dry":   func() error { _, _, _, err := c.Apply(ctx, Admin(), list, true, nil); return err },
+			} {
+				c.refused(model.ErrConflict, w.ID, do)
+				if e, ok := errors.AsType[*ChangeError](do()); what == "apply" && (!ok || e.Index != 1) {
+					t.Errorf("%s does not say which object of the list", what)
+				}
+			}
+			_, _, _, err = c.Apply(ctx, Admin(), list[:1], false, nil)
+			c.ok(err)
+			c.ok(c.confirm(w.ID, test.tried(c)))
+		})
+	}
+	c := newCluster(t)
+	c.confirmingHost("h1", true)
+	w, err := c.onTrial(c.Settings.ChangeGlobal(valid(routed())))
+	c.ok(err)
+	c.refused(model.ErrConflict, w.ID, func() error { return c.remove(tables.GlobalKey{}) })
+}
