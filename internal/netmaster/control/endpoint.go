@@ -72,7 +72,8 @@ func (es *Endpoints) ChangeEndpoint(valid model.Valid[model.Endpoint]) Change {
 	return ch
 }
 
-// createEndpoint returns a row without revisions for a new endpoint.
+// createEndpoint returns a row without revisions for a new endpoint. What is allocated to its ID
+// already is its own: an endpoint whose record alone was deleted comes back with it.
 func (es *Endpoints) createEndpoint(ctx context.Context, tx store.Tx, cl *allocator, want model.Endpoint) (none tables.Row[model.Endpoint], err error) {
 	if err := tx.Prefetch(es.endpointKeys(cl, want)...); err != nil {
 		return none, err
@@ -116,7 +117,7 @@ func (es *Endpoints) createEndpoint(ctx context.Context, tx store.Tx, cl *alloca
 	if e.Group != "" {
 		t := tables.TargetGroup(model.GroupKey{Tenant: n.Key.Tenant, Name: e.Group})
 		ref := tables.Reference{RefKey: tables.RefKey{Target: t, Kind: "endpoint", From: e.Key.String()}}
-		if err := tables.References.Create(tx, ref); err != nil {
+		if err := tables.References.Put(tx, ref); err != nil {
 			return none, err
 		}
 	}
@@ -224,8 +225,8 @@ func identityOf(e model.Endpoint, labels map[string]string) (of model.IdentityRe
 }
 
 // takeAddr gives an endpoint, or a service, its address of one family, if the
-// network has the family: the preferred one, which may be reserved for its
-// host, or a free one.
+// network has the family: the preferred one, which may be its own or reserved for
+// its host, or a free one.
 func (cl *allocator) takeAddr(ctx context.Context, tx store.Tx, n model.Network, pools map[model.GroupName]model.AddrRange,
 	owner tables.Address, host model.HostName, pod, field string, subnet netip.Prefix, want netip.Addr, v6 bool,
 ) (netip.Addr, error) {
@@ -239,6 +240,9 @@ func (cl *allocator) takeAddr(ctx context.Context, tx store.Tx, n model.Network,
 			return want, tables.Addresses.Create(tx, owner)
 		}
 		r := row.Value.Reservation
+		if r == nil && owner.Endpoint != "" && row.Value.Endpoint == owner.Endpoint {
+			return want, tables.Addresses.Put(tx, owner)
+		}
 		if r == nil || !cl.c.view.Addresses.expired(row.Value) && (r.Host != "" && r.Host != host && !r.AnyHost || r.Pod != "" && r.Pod != pod) {
 			return want, model.Errorf(model.ErrConflict, "%s %q: %s", field, want, ownerText(row.Value))
 		}
@@ -269,8 +273,8 @@ func takeHashed(tx store.Tx, e model.Endpoint) (model.MAC, error) {
 		if err != nil {
 			return mac, err
 		}
-		if !row.Exists() {
-			return mac, tables.ChosenMACs.Create(tx, owner)
+		if !row.Exists() || row.Value.Endpoint == e.Key.ID {
+			return mac, tables.ChosenMACs.Put(tx, owner)
 		}
 	}
 	return model.MAC{}, model.Errorf(model.ErrConflict, "endpoint %q: %d MACs derived from its address are in use; give it a MAC", e.Key.ID, maxHashes)
@@ -296,10 +300,10 @@ func takeMAC(tx store.Tx, e model.Endpoint) (model.MAC, error) {
 	if err != nil {
 		return made, err
 	}
-	if row.Exists() {
+	if row.Exists() && row.Value.Endpoint != e.Key.ID {
 		return made, model.Errorf(model.ErrConflict, "MacAddress %q: in use by endpoint %q", e.MAC, row.Value.Endpoint)
 	}
-	return e.MAC, tables.ChosenMACs.Create(tx, owner)
+	return e.MAC, tables.ChosenMACs.Put(tx, owner)
 }
 
 // DeleteEndpoint deletes an endpoint, frees its addresses, and returns what it

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -88,6 +90,28 @@ func TestOwnersOfAll(t *testing.T) {
 		}
 	}
 	checkInvariants(t, c)
+}
+
+// TestEndpointRecordComesBack: an endpoint whose record alone was deleted is created again with all that
+// is allocated to it, and no other endpoint gets any of that.
+func TestEndpointRecordComesBack(t *testing.T) {
+	c := ownedCluster(t)
+	mac := model.MAC{0x0a, 1, 2, 3, 4, 5}
+	for _, e := range append(c.Current().Endpoints.List("default"), c.Current().Endpoints.List("blue")...) {
+		before := c.dump()
+		c.raw(func(tx store.Tx) { tables.Endpoints.Delete(tx, e.Key) })
+		for _, taken := range []model.Endpoint{
+			endpoint("n1", "thief", func(o *model.Endpoint) { o.Key.Network, o.IPv4, o.IPv6 = e.Key.Network, e.IPv4, e.IPv6 }),
+			endpoint("n1", "thief", func(o *model.Endpoint) { o.MAC = mac }),
+		} {
+			c.refused(model.ErrConflict, "", func() error { return c.try(taken) })
+		}
+		got, _, err := c.Endpoints.CreateEndpoint(testContext(t), Admin(), valid(e))
+		if diff := cmp.Diff(before, c.dump()); diff != "" || err != nil || got.MAC != e.MAC {
+			t.Errorf("%s came back with MAC %s (was %s): %v %s", e.Key, got.MAC, e.MAC, err, diff)
+		}
+	}
+	checkOwners(t, c)
 }
 
 // Addresses of Kubernetes' services are Kubernetes' own: no allocation is missed.
