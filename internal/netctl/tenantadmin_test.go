@@ -62,14 +62,14 @@ func TestTenantAdminIsShownWhatItsTenantHas(t *testing.T) {
 		"get networks -a -o name": {ExitOK, "blue:net\n", ""},
 		"get endpoints -t blue":   {ExitOK, "", ""},
 		"endpoint ls -t blue":     {ExitOK, "Tenant", ""},
-		"endpoint ls -t red":      {ExitFailure, "", "'netctl endpoint ls' is refused: anna (token, tenant-admin of blue) has no right to this: it is not about blue alone"},
+		"endpoint ls -t red":      {ExitFailure, "", "'netctl endpoint ls' is refused: not found, or not of blue alone: anna (token, tenant-admin of blue) has no right to what others have"},
 		"endpoint ls":             {ExitOK, "Tenant", ""}, // of its tenants
 		"endpoint ls --network n": {ExitNotFound, "", `network "n" does not exist`},
 		"status":                  {ExitOK, "endpoints of blue 0", ""},
 		"host ls":                 {ExitOK, "Host", ""},
 		"monitor --from crypt":    {ExitNotFound, "", `endpoint group "crypt" does not exist in any tenant`},
 		"doctor":                  {ExitFailure, "", "'netctl doctor' is refused: anna (token, tenant-admin of blue) has no right to this; it needs the role cluster-admin or viewer"},
-		"network ls -t red":       {ExitFailure, "", "'netctl network ls' is refused: anna"},
+		"network ls -t red":       {ExitFailure, "", "'netctl network ls' is refused: not found, or not of blue alone: anna"},
 		"tenant create --help":    {ExitOK, "", ""},
 		"tenant create green":     {ExitFailure, "", "'netctl tenant create' is refused: anna (token, tenant-admin of blue) has no right to this; it needs the role cluster-admin"},
 		"export --tenant red":     {ExitFailure, "", "'netctl export' is refused"},
@@ -136,7 +136,7 @@ func TestTenantAdminDeletesAllOfAListOrNothing(t *testing.T) {
 		}
 	}
 	for _, flags := range [][]string{nil, {"--dry-run"}} {
-		says(t, as("anna", append([]string{"delete", "-f", both}, flags...)...), ExitFailure, "", "nothing is deleted: ", "anna (token, tenant-admin of blue) has no right to this")
+		says(t, as("anna", append([]string{"delete", "-f", both}, flags...)...), ExitFailure, "", "nothing is deleted: ", "anna (token, tenant-admin of blue) has no right to what others have")
 	}
 	says(t, as("root", "policy", "ls", "--all", "-q"), ExitOK, "blue:p\nred:p\n")
 	own := documentsOf(t, "{kind: tenant, tenantName: default}\n---\n{kind: policy, tenantName: blue, policyName: p}\n")

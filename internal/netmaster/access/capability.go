@@ -125,7 +125,15 @@ func (i Identity) Authorize(c Capability, r Resource) (Role, error) {
 		}
 		why = append(why, no)
 	}
+	if len(why) == 1 && why[0] == i.notFoundText() { // most often a name that was mistyped
+		return "", httpguard.Forbidden("%s: %s has no right to what others have; that needs the role %s", why[0], i, i.rolesText(c))
+	}
 	return "", httpguard.Forbidden("%s has no right to this: %s; it needs the role %s", i, strings.Join(why, "; "), i.rolesText(c))
+}
+
+// notFoundText is the one answer to a tenant admin for what does not exist and for what others have.
+func (i Identity) notFoundText() string {
+	return "not found, or not of " + strings.Join(i.Tenants(), ", ") + " alone"
 }
 
 // notOwnTenants says why a Resource is not of the admin's tenants alone; empty = it is.
@@ -137,7 +145,7 @@ func (i Identity) notOwnTenants(r Resource) string {
 	case r.Hint != "":
 		return r.Hint
 	}
-	return "it is not about " + strings.Join(mine, ", ") + " alone" // whose it is, is not told
+	return i.notFoundText()
 }
 
 // notOwnHost says why a Resource is not of the agent's host alone; empty = it is.
