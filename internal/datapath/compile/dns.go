@@ -59,6 +59,9 @@ func containerName(e *model.Endpoint) string {
 // 2.3.4: 255 octets in all).
 const maxDNSName = 180
 
+// IsDNSName reports whether the name server serves a container's name.
+func IsDNSName(s string) bool { return dnsName(s) != "" }
+
 // dnsName returns a name as queries have it, in lower case; empty when it
 // cannot be written as one without escapes.
 func dnsName(s string) string {

@@ -31,6 +31,8 @@ func TestEndpointPlace(t *testing.T) {
 	} {
 		if got, text := f.do("POST", "/plugin/network", body); got != want {
 			t.Errorf("%s: %d %s, want %d", body, got, text, want)
+		} else if strings.Contains(body, "red") && !strings.Contains(text, `tenant "red" does not exist`) {
+			t.Errorf("%s: %s, want the tenant named", body, text)
 		}
 	}
 }

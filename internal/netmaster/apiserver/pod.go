@@ -62,7 +62,11 @@ func (s *endpointHandlers) placeEndpoint(w http.ResponseWriter, r *request) (any
 	if err != nil {
 		return nil, err
 	}
-	n, err := v.Groups.Place(model.GroupKey{Tenant: model.TenantName(p.TenantName), Name: model.GroupName(p.ServiceName)}, model.NetworkName(p.NetworkName), v.Networks)
+	t := model.TenantName(p.TenantName)
+	if _, ok := v.Tenants.Get(t); !ok {
+		return nil, model.Errorf(model.ErrNotFound, "tenant %q does not exist", t)
+	}
+	n, err := v.Groups.Place(model.GroupKey{Tenant: t, Name: model.GroupName(p.ServiceName)}, model.NetworkName(p.NetworkName), v.Networks)
 	p.NetworkName = string(n)
 	return p, err
 }

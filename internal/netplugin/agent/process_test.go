@@ -89,10 +89,28 @@ func TestProcess(t *testing.T) {
 			t.Errorf("after a refusal it is %+v", e)
 		}
 	}
-	own := r
-	own.Addresses, own.Netns, own.Key = nil, "/proc/thread-self/ns/net", attach.PIDKey(1, "eth0")
-	if _, err := b.client().Attach(t.Context(), own); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), "the host's own network namespace") {
-		t.Errorf("the host's own namespace: %v", err)
+	before, _ := asked()
+	for _, tc := range []struct {
+		netns, ifName, name string
+		kind                error
+		says                string
+	}{
+		{"/proc/thread-self/ns/net", "eth0", "web", model.ErrInvalid, "the host's own network namespace"},
+		{"/run/netns/nosuch", "eth0", "web", model.ErrNotFound, "/run/netns/nosuch: it does not exist"},
+		{"/etc/passwd", "eth0", "web", model.ErrInvalid, "must be a network namespace"},
+		{"/proc/self/ns/user", "eth0", "web", model.ErrInvalid, "must be a network namespace"},
+		{"/proc/self/status", "eth0", "web", model.ErrInvalid, "must be a network namespace"},
+		{s.path, "averyveryverylongname", "web", model.ErrInvalid, `ifname "averyveryverylongname": must be`},
+		{s.path, "eth0", "bad name", model.ErrInvalid, `name "bad name": must be`},
+	} {
+		wrong := r
+		wrong.Addresses, wrong.Netns, wrong.Name, wrong.Key = nil, tc.netns, tc.name, attach.PIDKey(1, tc.ifName)
+		if _, err := b.client().Attach(t.Context(), wrong); !errors.Is(err, tc.kind) || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+	if n, _ := asked(); n != before {
+		t.Errorf("endpoints were asked for of what cannot be attached: %d", n-before)
 	}
 
 	// Living ones stay; one that ended without a request is released.

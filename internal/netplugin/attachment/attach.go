@@ -54,6 +54,12 @@ func (a *attacher) Attach(ctx context.Context, r attach.Request) (attach.Result,
 
 func (a *attacher) attach(ctx context.Context, r attach.Request) (attach.Result, error) {
 	t, err := parseTarget(r)
+	if err == nil && r.Netns != "" { // before an endpoint is asked for, so that what is wrong is named
+		err = vethpair.CheckNetns(r.Netns)
+	}
+	if err == nil && r.Source == attach.SourceProcess && r.Name != "" && !compile.IsDNSName(r.Name) {
+		err = model.InvalidField("name", r.Name, "must be a name that the name server serves: letters, digits, -, _ and dots, at most 63 characters between dots; give another --name")
+	}
 	if err != nil {
 		return attach.Result{}, err
 	}
@@ -99,11 +105,11 @@ func (a *attacher) attach(ctx context.Context, r attach.Request) (attach.Result,
 func parseTarget(r attach.Request) (target, error) {
 	var t target
 	var err error
-	if r.Container == "" || r.IfName == "" || len(r.IfName) > 15 {
-		return t, model.InvalidField("container and ifname", r.Key, "must not be empty, the interface's name at most 15 bytes")
+	if r.Container == "" {
+		return t, model.InvalidField("container", r.Container, "must not be empty")
 	}
 	if !isInterfaceName(r.IfName) {
-		return t, model.InvalidField("ifname", r.IfName, "must be a name that Linux gives an interface: neither . nor .. and without /, :, % and spaces")
+		return t, model.InvalidField("ifname", r.IfName, "must be a name that Linux gives an interface: 1 to 15 bytes, neither . nor .. and without /, :, % and spaces")
 	}
 	if r.OnHost != (r.Source == attach.SourceInfra) || r.OnHost != isInfra(r.Key) {
 		return t, model.InvalidField("onHost", r.OnHost, "is for infra networks, to which netplugin attaches the host itself")
@@ -147,7 +153,7 @@ func parseTarget(r attach.Request) (target, error) {
 // isInterfaceName reports whether Linux gives an interface this name (dev_valid_name in its
 // net/core/dev.c; % would have it choose a number).
 func isInterfaceName(name string) bool {
-	return name != "." && name != ".." && !strings.ContainsFunc(name, func(c rune) bool {
+	return name != "" && len(name) <= 15 && name != "." && name != ".." && !strings.ContainsFunc(name, func(c rune) bool {
 		return c == '/' || c == ':' || c == '%' || unicode.IsSpace(c)
 	})
 }
