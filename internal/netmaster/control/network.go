@@ -35,7 +35,7 @@ func lessNetwork(a, b model.NetworkKey) int {
 // ChangeNetwork creates a network: it takes its name and subnets, a tag of its
 // encapsulation from the global ranges, a network id and an identity. Tag, ID
 // and Identity of n are ignored. An existing network with equal fields stays as
-// it is; with others it is model.ErrConflict, since networks are immutable.
+// it is, and so with no ReqTag; with others it is model.ErrConflict, since networks are immutable.
 func (ns *Networks) ChangeNetwork(valid model.Valid[model.Network]) Change {
 	n := valid.Value()
 	n.Tag, n.ID, n.Identity, n.ByTenant, n.Allowed = 0, 0, 0, false, false
@@ -147,8 +147,8 @@ func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *allocator, 
 
 // sameNetwork checks that a request for an existing network asks for what is there.
 func sameNetwork(old, n model.Network) (err error) {
-	if n.ReqTag == old.Tag {
-		n.ReqTag = old.ReqTag // a client that puts back what it got
+	if n.ReqTag == 0 || n.ReqTag == old.Tag {
+		n.ReqTag = old.ReqTag // 0: any tag; else a client that puts back what it got
 	}
 	for _, f := range []struct {
 		name     string

@@ -182,7 +182,8 @@ func TestPutAgain(t *testing.T) {
 	c.put(
 		model.Global{}, model.DefaultGlobal(), model.Tenant{Name: "blue"}, model.Tenant{Name: "default"},
 		with(network("v1", "10.1.1.0/24"), func(n *model.Network) { n.Gateway = addr("10.1.1.254") }),
-		with(network("v1", "10.1.1.0/24"), func(n *model.Network) { n.Gateway, n.ReqTag = addr("10.1.1.254"), 1 }), // what a GET shows
+		with(network("v1", "10.1.1.0/24"), func(n *model.Network) { n.Gateway, n.ReqTag = addr("10.1.1.254"), 1 }),            // what a GET shows
+		with(network("v2", "10.1.2.0/24"), func(n *model.Network) { n.Gateway, n.Encap = addr("10.1.2.1"), model.EncapVLAN }), // any tag
 		network("blue:v1", "10.1.1.0/24"), policy("p1"), group("web", "v1", "p1"), group("pool", "v2"),
 		rule("p1", "1"), endpoint("v1", "c1", inGroup("web")), endpoint("v1", "c1", inGroup("web"), withIP("10.1.1.1")),
 	)

@@ -278,7 +278,7 @@ func TestObjectsAdoptOther(t *testing.T) {
 	l.start(l.objects.Run)
 	l.lead(l.leader())
 	l.tenant("users")
-	valid, err := model.Check(model.Network{Key: model.NetworkKey{Tenant: "users", Name: "n"}, Type: model.NetworkData, Encap: model.EncapVXLAN, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
+	valid, err := model.Check(model.Network{Key: model.NetworkKey{Tenant: "users", Name: "n"}, Type: model.NetworkData, Encap: model.EncapVXLAN, ReqTag: 7, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
 	if err == nil {
 		_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.Networks.ChangeNetwork(valid))
 	}
@@ -288,7 +288,7 @@ func TestObjectsAdoptOther(t *testing.T) {
 	l.add(objects.Networks, "n", `{"tenantName":"users","encap":"vxlan","subnet":"10.2.0.0/16"}`, adopting)
 	l.said("networks n", "False Refused user waits=false", "not taken over", "10.1.0.0/16")
 	l.of[objects.Networks].Delete(l.object(objects.Networks, "n", `{}`))
-	l.add(objects.Networks, "n", `{"tenantName":"users","encap":"vxlan","subnet":"10.1.0.0/16"}`, adopting)
+	l.add(objects.Networks, "n", `{"tenantName":"users","encap":"vxlan","subnet":"10.1.0.0/16"}`, adopting) // any pktTag
 	l.said("networks n", kept)
 }
 

@@ -29,7 +29,7 @@ func sameNetwork(v *control.View, want model.Network, object string) bool {
 	if !there {
 		return false
 	}
-	if want.ReqTag == have.Tag {
+	if want.ReqTag == 0 || want.ReqTag == have.Tag {
 		want.ReqTag = have.ReqTag
 	}
 	want.Tag, want.ID, want.Identity, want.RawSubnet, want.RawSubnet6 = have.Tag, have.ID, have.Identity, have.RawSubnet, have.RawSubnet6
