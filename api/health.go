@@ -62,7 +62,7 @@ func (h Health) String() string {
 }
 
 // ServeHTTP answers 200 when ready, else 503: as text, or as JSON for a request
-// that accepts it or has ?format=json.
+// that accepts it or has ?format=json. Another format is refused with 400.
 func (h Health) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve(w, r, h.Ready) }
 
 // ServeHealthy is ServeHTTP that answers 200 only when nothing is cut off either.
@@ -73,7 +73,12 @@ func (h Health) serve(w http.ResponseWriter, r *http.Request, ok bool) {
 	if !ok {
 		status = http.StatusServiceUnavailable
 	}
-	if strings.Contains(r.Header.Get("Accept"), "application/json") || r.URL.Query().Get("format") == "json" {
+	format := r.URL.Query().Get("format")
+	if format != "" && format != "json" {
+		http.Error(w, fmt.Sprintf("format %q: must be json", format), http.StatusBadRequest)
+		return
+	}
+	if strings.Contains(r.Header.Get("Accept"), "application/json") || format == "json" {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(h) // who does not listen any more needs no answer

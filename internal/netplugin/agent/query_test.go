@@ -52,6 +52,11 @@ func TestUnknownQueryParametersAreRefused(t *testing.T) {
 	if n := len(b.agent.Attachments.Entries()); n != 1 {
 		t.Errorf("%d attachments are left", n)
 	}
+	for _, path := range []string{"/readyz", "/healthz"} {
+		if status, body := do(t, http.DefaultClient, "GET", base+path+"?format=xml", ""); status != 400 || !strings.Contains(body, `format "xml": must be json`) {
+			t.Errorf("%s in an unknown format: %d %s", path, status, body)
+		}
+	}
 	if status, body := do(t, socket, "POST", "http://x"+attach.PathDetach, one); status != 200 {
 		t.Errorf("detach: %d %s", status, body)
 	}
