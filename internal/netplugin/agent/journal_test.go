@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -249,6 +250,33 @@ func TestJournalRemoved(t *testing.T) {
 		}
 	}
 	b.nothingLeft()
+}
+
+// TestStateDirectoryCleared: a host whose state directory somebody clears is ready, and
+// attaches containers.
+func TestStateDirectoryCleared(t *testing.T) {
+	b := newBed(t)
+	defer http.DefaultClient.CloseIdleConnections()
+	b.ready()
+	files, err := filepath.Glob(filepath.Join(b.cfg.StateDir, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("the state directory has %v, %v", files, err)
+	}
+	for _, f := range files {
+		if err := os.RemoveAll(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.saying(http.StatusOK); err != nil {
+		t.Error(err)
+	}
+	r := request("c1", newSandbox(t))
+	if _, err := b.client().Attach(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestOrphanedEndpointIsReleased: an endpoint that netmaster makes after the attachment was

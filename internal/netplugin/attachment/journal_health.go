@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -28,10 +29,17 @@ func isReadOnlyOrFull(err error) bool {
 }
 
 // freeSpace returns the bytes free in the journal's file system, none when it
-// takes no more files, and whether it may be written at all.
+// takes no more files, and whether it may be written at all. While the journal's directory
+// is removed, the file system is the one in which it will be made again.
 func (j *journal) freeSpace() (free uint64, writable bool, err error) {
 	var st unix.Statfs_t
-	if err := unix.Statfs(j.dir, &st); err != nil {
+	dir := j.dir
+	err = unix.Statfs(dir, &st)
+	for errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+		err = unix.Statfs(dir, &st)
+	}
+	if err != nil {
 		return 0, false, fmt.Errorf("check the file system of %s: %w", j.dir, err)
 	}
 	blocks := st.Bavail
@@ -77,7 +85,7 @@ func (j *journal) probe() error {
 func (j *journal) unsavedEntries() []attach.Key {
 	free, writable, err := j.freeSpace()
 	switch {
-	case errors.Is(err, os.ErrNotExist):
+	case isRemoved(j.dir):
 		j.log.Error("the journal's directory was removed while netplugin runs; it is written again", "journal", j.dir)
 		if os.MkdirAll(j.dir, 0o700) != nil {
 			return nil
