@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -65,6 +68,45 @@ func TestStatusTellsHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("ready again", func(s *tables.HostStatus) bool { return s.Ready && s.Attachments == 0 })
+}
+
+// waitingPlane is a data plane that programs nothing before it is released.
+type waitingPlane struct {
+	driver.Driver
+	released chan struct{}
+}
+
+func (d waitingPlane) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
+	select {
+	case <-d.released:
+	case <-ctx.Done():
+		return driver.Report{}, ctx.Err()
+	}
+	return d.Driver.Apply(ctx, want)
+}
+
+// TestStatusTellsEndOfStart: a host that has said that it cannot attach containers yet says
+// at once that it can, however long its status else waits.
+func TestStatusTellsEndOfStart(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	b.cfg.StatusEvery = time.Hour
+	b.put(func(tx store.Tx) error { tables.HostStatuses.Delete(tx, testHost); return nil })
+	d := waitingPlane{b.fake.Restart(), make(chan struct{})}
+	b.startWith(d)
+	says := func(ready bool) {
+		t.Helper()
+		b.eventually(fmt.Sprint("the status says ready: ", ready), func() error {
+			s, _, err := b.hostStatus()
+			if err == nil && s.Ready != ready {
+				err = fmt.Errorf("status %+v", s)
+			}
+			return err
+		})
+	}
+	says(false)
+	close(d.released)
+	says(true)
 }
 
 // TestStatusMasterComes: a netmaster that was not there when the host began is

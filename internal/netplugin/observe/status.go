@@ -11,9 +11,10 @@ import (
 )
 
 // status writes what the agent observes to the store: when it has changed, at most
-// every Config.StatusEvery, and else every Config.StatusBeat, which keeps the
-// host's last word young. So an idle host costs the store one write of some 1,000
-// bytes a minute, beside the renewals of its registration's lease.
+// every Config.StatusEvery (at once when the host has become ready), and else every
+// Config.StatusBeat, which keeps the host's last word young. So an idle host costs the
+// store one write of some 1,000 bytes a minute, beside the renewals of its
+// registration's lease.
 type status struct {
 	a       *Observer
 	dirty   waiting.Bell // what is observed may have changed
@@ -70,10 +71,33 @@ func (s *status) run(ctx context.Context) {
 				s.request()
 			}
 		}
-		if waiting.Pause(ctx, s.a.cfg.StatusEvery) != nil {
+		if s.pause(ctx, now.Ready, master) != nil {
 			return
 		}
 	}
+}
+
+// pause waits for Config.StatusEvery, or until a host that was not ready is: without the
+// report, a host that has just started looks broken.
+func (s *status) pause(ctx context.Context, ready bool, master error) error {
+	end := time.NewTimer(s.a.cfg.StatusEvery)
+	defer end.Stop()
+	changed := false
+	for over := false; !over; {
+		select {
+		case <-s.dirty:
+			changed = true
+			over = !ready && s.a.Status(ctx, master).Ready
+		case <-end.C:
+			over = true
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if changed {
+		s.request()
+	}
+	return nil
 }
 
 // sameStatus leaves out what changes all the time, and would make every host
