@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
@@ -13,7 +12,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +24,9 @@ import (
 //go:embed equivalent.txt
 var equivalent string
 
+// maxMemory is what each command can write to: some mutants append for ever.
+const maxMemory = 8 << 30
+
 func main() {
 	var o options
 	flag.StringVar(&o.base, "base", "", "mutate the lines that changed since this commit; empty = all lines")
@@ -36,6 +37,7 @@ func main() {
 	flag.DurationVar(&o.length, "for", 0, "end after this time, between two mutants; 0 = when all are tried")
 	flag.Parse()
 	o.tests = strings.Fields(*tests)
+	_ = syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: maxMemory, Max: maxMemory}) // it fails where less is allowed
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o, flag.Args())
 	stop()
@@ -76,9 +78,9 @@ func run(ctx context.Context, o options, packages []string) error {
 	}()
 	var judges []*judge
 	if o.decisions {
-		judges, err = judgesOfDecisions(tree, files)
+		judges, err = judgesOfDecisions(tree)
 	} else {
-		judges, err = judgesOf(ctx, tree, files, packages, o)
+		judges, err = judgesOf(ctx, tree, packages, o.tests)
 	}
 	if err != nil {
 		return err
@@ -86,7 +88,7 @@ func run(ctx context.Context, o options, packages []string) error {
 	var sum outcome
 	until := time.Now().Add(o.length)
 	for _, j := range judges {
-		j.tree, j.base, j.report = tree, o.base, rep
+		j.tree, j.base, j.only, j.report = tree, o.base, files, rep
 		if j.over = func() bool { return o.length > 0 && time.Now().After(until) }; j.over() {
 			break
 		}
@@ -105,7 +107,7 @@ func run(ctx context.Context, o options, packages []string) error {
 }
 
 // judgesOf returns a judge of each package.
-func judgesOf(ctx context.Context, tree string, files *regexp.Regexp, packages []string, o options) (all []*judge, err error) {
+func judgesOf(ctx context.Context, tree string, packages, tests []string) (all []*judge, err error) {
 	out, err := command(ctx, tree, "go", append([]string{"list", "-f", "{{.Dir}}"}, packages...)...)
 	if err != nil {
 		return nil, err
@@ -114,195 +116,13 @@ func judgesOf(ctx context.Context, tree string, files *regexp.Regexp, packages [
 		if dir, err = filepath.Rel(tree, dir); err != nil {
 			return nil, err
 		}
-		j := &judge{dir: dir, only: files, tests: o.tests}
-		if len(o.tests) == 0 {
+		j := &judge{dir: dir, tests: tests}
+		if len(tests) == 0 {
 			j.tests = []string{"./" + dir}
 		}
 		all = append(all, j)
 	}
 	return all, nil
-}
-
-// outcome counts mutants.
-type outcome struct{ total, killed, broken, listed, hung, survived int }
-
-// judge runs the tests of the mutants of one package's files.
-type judge struct {
-	tree, dir string
-	base      string
-	only      *regexp.Regexp // files
-	tests     []string       // packages
-	flags     []string       // of go test
-	report    *report
-	over      func() bool // the time of this part
-
-	limit   time.Duration // of the tests of a mutant
-	pending []string      // keys of killed mutants; the environment may have been broken already
-}
-
-func (j *judge) all(ctx context.Context, sum *outcome) error {
-	mutants, err := j.mutants(ctx)
-	if err != nil || len(mutants) == 0 {
-		return err
-	}
-	switch { // -short leaves out the kernel's data planes
-	case slices.ContainsFunc(mutants, mutant.inC):
-		j.flags = append(j.flags, "-count=1") // nothing tells go that the object has changed
-	case j.flags == nil:
-		j.flags = []string{"-short"}
-	}
-	for n, m := range mutants {
-		src, err := os.ReadFile(filepath.Join(j.tree, m.file))
-		if err != nil {
-			return err
-		}
-		key := keyOf(m, src)
-		sum.total++
-		switch {
-		case strings.Contains(equivalent, m.name(src)+"\t"):
-			sum.listed++
-			continue
-		case j.report.verdicts[key] == killed:
-			sum.killed++
-			continue
-		case j.report.verdicts[key] == broken:
-			sum.broken++
-			continue
-		}
-		if j.limit == 0 {
-			fmt.Printf("%s: %d mutants; first the tests without any\n", cmp.Or(j.file(mutants), j.dir), len(mutants))
-			if err := j.measure(ctx); err != nil {
-				return err
-			}
-		}
-		what, err := j.try(ctx, m, src)
-		if err != nil {
-			return err
-		}
-		switch what {
-		case killed:
-			sum.killed++
-			if j.pending = append(j.pending, key); len(j.pending) < checkedAfter {
-				continue
-			}
-			err = j.confirm(ctx)
-		case broken:
-			sum.broken++
-			err = j.report.put(what, key)
-		case hung:
-			sum.hung++
-			fmt.Printf("[%d/%d] hung, which no test noticed, line %d: %s\n", n+1, len(mutants), m.line, m.name(src))
-			err = j.report.put(what, key)
-		case survived:
-			sum.survived++
-			fmt.Printf("[%d/%d] survived, line %d: %s\n", n+1, len(mutants), m.line, m.name(src))
-			err = j.report.put(what, key)
-		}
-		if err != nil {
-			return err
-		}
-		if j.over() {
-			break
-		}
-	}
-	return j.confirm(ctx)
-}
-
-// file is the only file of mutants, empty if there are several.
-func (j *judge) file(mutants []mutant) string {
-	if slices.ContainsFunc(mutants, func(m mutant) bool { return m.file != mutants[0].file }) {
-		return ""
-	}
-	return mutants[0].file
-}
-
-// measure runs the tests without a mutant, and has those of mutants end some time later than
-// these.
-func (j *judge) measure(ctx context.Context) error {
-	begin := time.Now()
-	j.limit = 20 * time.Minute
-	if out, err := j.test(ctx); err != nil {
-		return fmt.Errorf("the tests fail without a mutant: %w\n%s", err, out)
-	}
-	j.limit = 3*time.Since(begin) + 30*time.Second
-	return nil
-}
-
-// checkedAfter is how many mutants may be killed until the tests run without one.
-const checkedAfter = 25
-
-// confirm reports the mutants that were killed, if the tests still pass without one. It is an
-// error if they do not: then something else killed them.
-func (j *judge) confirm(ctx context.Context) error {
-	if len(j.pending) == 0 {
-		return ctx.Err()
-	}
-	if out, err := j.test(ctx); err != nil {
-		return fmt.Errorf("the tests fail without a mutant now: the last %d that were killed do not count: %w\n%s", len(j.pending), err, out)
-	}
-	err := j.report.put(killed, j.pending...)
-	j.pending = nil
-	return err
-}
-
-// mutants returns those of the package's files.
-func (j *judge) mutants(ctx context.Context) (all []mutant, err error) {
-	out, err := command(ctx, j.tree, "git", "ls-files", j.dir+"/*.go", j.dir+"/*.c", j.dir+"/*.h")
-	if err != nil {
-		return nil, err
-	}
-	for file := range strings.FieldsSeq(string(out)) {
-		inGo := strings.HasSuffix(file, ".go")
-		if strings.HasSuffix(file, "_test.go") || inGo && filepath.Dir(file) != j.dir || !j.only.MatchString(file) {
-			continue
-		}
-		src, err := os.ReadFile(filepath.Join(j.tree, file))
-		if err != nil {
-			return nil, err
-		}
-		lines, err := changed(ctx, j.tree, j.base, file)
-		if err != nil {
-			return nil, err
-		}
-		found, err := mutantsOf(file, src)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range found {
-			if j.base == "" || lines[m.line] {
-				all = append(all, m)
-			}
-		}
-	}
-	return all, nil
-}
-
-// try runs the tests with a mutant, and puts the file back.
-func (j *judge) try(ctx context.Context, m mutant, src []byte) (verdict, error) {
-	path := filepath.Join(j.tree, m.file)
-	changed := bytes.Join([][]byte{src[:m.begin], []byte(m.text), src[m.end:]}, nil)
-	if err := os.WriteFile(path, changed, 0o644); err != nil {
-		return "", err
-	}
-	defer func() {
-		_, _ = command(context.WithoutCancel(ctx), j.tree, "git", "checkout", "-q", "--", j.dir)
-	}()
-	if m.inC() {
-		if _, err := command(ctx, j.tree, "go", "generate", "./"+j.dir); err != nil {
-			return broken, ctx.Err()
-		}
-	} else if _, err := command(ctx, j.tree, "go", "build", "./"+j.dir); err != nil {
-		return broken, ctx.Err()
-	}
-	if out, err := j.test(ctx); err != nil {
-		return verdictOf(out), ctx.Err()
-	}
-	return survived, ctx.Err()
-}
-
-func (j *judge) test(ctx context.Context) ([]byte, error) {
-	args := append([]string{"test", "-failfast", "-vet=off", "-timeout", j.limit.String()}, j.flags...)
-	return command(ctx, j.tree, "go", append(args, j.tests...)...)
 }
 
 var hunk = regexp.MustCompile(`(?m)^@@ -\S+ \+(\d+)(?:,(\d+))? @@`)
@@ -326,7 +146,7 @@ func changed(ctx context.Context, tree, base, file string) (map[int]bool, error)
 
 func command(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.WaitDelay = dir, 10*time.Second // children of a test that is gone keep its output open
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)

@@ -19,6 +19,7 @@ type mutant struct {
 	begin, end int    // the bytes that are replaced
 	text       string // by what
 	was        string // the original line, trimmed, with its number among equal ones
+	joined     bool   // it can be built with others, in a copy of its function
 }
 
 // name tells mutants apart for as long as their line stays as it is.
@@ -47,7 +48,11 @@ func goMutants(file string, src []byte) ([]mutant, error) {
 	var out []mutant
 	add := func(begin, end token.Pos, text string) {
 		at := fset.Position(begin)
-		out = append(out, mutant{file: file, line: at.Line, begin: at.Offset, end: fset.Position(end).Offset, text: text, was: lineAt(src, at.Offset)})
+		joined := slices.ContainsFunc(f.Decls, func(d ast.Decl) bool {
+			fn, ok := joinable(d)
+			return ok && fn.Body.Lbrace < begin && end <= fn.Body.Rbrace
+		})
+		out = append(out, mutant{file: file, line: at.Line, begin: at.Offset, end: fset.Position(end).Offset, text: text, was: lineAt(src, at.Offset), joined: joined})
 	}
 	source := func(n ast.Node) string {
 		return string(src[fset.Position(n.Pos()).Offset:fset.Position(n.End()).Offset])

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -27,11 +26,8 @@ const (
 
 // verdictOf tells what output of tests that failed says of their mutant.
 func verdictOf(out []byte) verdict {
-	switch {
-	case bytes.Contains(out, []byte("panic: test timed out after")):
+	if bytes.Contains(out, []byte("panic: test timed out after")) {
 		return hung
-	case bytes.Contains(out, []byte("[build failed]")), bytes.Contains(out, []byte("[setup failed]")):
-		return broken
 	}
 	return killed
 }
@@ -91,8 +87,9 @@ func (r *report) put(v verdict, keys ...string) error {
 //go:embed decisions.txt
 var decisions string
 
-// judgesOfDecisions returns a judge of each file of decisions.txt.
-func judgesOfDecisions(tree string, files *regexp.Regexp) (all []*judge, err error) {
+// judgesOfDecisions returns judges of the files of decisions.txt: one for all files of a package
+// that have the same tests.
+func judgesOfDecisions(tree string) (all []*judge, err error) {
 	for l := range strings.Lines(decisions) {
 		l = strings.TrimSuffix(l, "\n")
 		if l == "" || strings.HasPrefix(l, "#") {
@@ -105,14 +102,22 @@ func judgesOfDecisions(tree string, files *regexp.Regexp) (all []*judge, err err
 		if _, err := os.Stat(filepath.Join(tree, parts[0])); err != nil {
 			return nil, fmt.Errorf("decisions.txt: %w", err)
 		}
-		if !files.MatchString(parts[0]) {
-			continue
-		}
 		dir := filepath.Dir(parts[0])
 		if !strings.HasSuffix(parts[0], ".go") { // the package has its programs below it
 			dir = filepath.Dir(dir)
 		}
-		all = append(all, &judge{dir: dir, only: regexp.MustCompile("^" + regexp.QuoteMeta(parts[0]) + "$"), tests: strings.Fields(parts[1]), flags: strings.Fields(parts[2])})
+		j := &judge{dir: dir, tests: strings.Fields(parts[1]), flags: strings.Fields(parts[2])}
+		if at := slices.IndexFunc(all, j.alike); at >= 0 {
+			j = all[at]
+		} else {
+			all = append(all, j)
+		}
+		j.files = append(j.files, parts[0])
 	}
 	return all, nil
+}
+
+// alike reports whether a judge builds and runs the same tests.
+func (j *judge) alike(o *judge) bool {
+	return j.dir == o.dir && slices.Equal(j.tests, o.tests) && slices.Equal(j.flags, o.flags)
 }
