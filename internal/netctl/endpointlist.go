@@ -83,7 +83,11 @@ var endpoints = register(objectKind{
 		header: []string{"Tenant", "Network", "Group", "Address", "Host", "Name", "Endpoint"},
 		row: func(e api.EndpointOper) []string {
 			tenant, network, _ := cutKey(e.Key)
-			return []string{tenant, network, e.ServiceName, strings.TrimSpace(strings.Join(e.IPAddress, " ")), e.HomingHost, e.ContainerName, e.EndpointID}
+			name := e.ContainerName
+			if name == e.ContainerID { // the id stands in for a name that is not known; no name server answers it
+				name = ""
+			}
+			return []string{tenant, network, e.ServiceName, strings.TrimSpace(strings.Join(e.IPAddress, " ")), e.HomingHost, name, e.EndpointID}
 		},
 		wideHeader: []string{"MAC address", "Container", "Interface", "Health", "Drains", "Labels"},
 		wideRow: func(e api.EndpointOper) []string {

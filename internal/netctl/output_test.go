@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
 )
 
 // Labels and names come from containers' images and runtimes. What steers a terminal
@@ -76,4 +79,14 @@ func quoted(t *testing.T, s string) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// TestEndpointWithoutName: the id of a container, which stands in for a name that is not known, is no name.
+func TestEndpointWithoutName(t *testing.T) {
+	for name, want := range map[string]string{"web1": "web1", "c1": ""} {
+		row := endpoints.row(api.EndpointOper{Key: "blue:net:e1", ContainerName: name, ContainerID: "c1"})
+		if got := row[slices.Index(endpoints.header, "Name")]; got != want {
+			t.Errorf("container c1 of the name %q is shown as %q, want %q", name, got, want)
+		}
+	}
 }
