@@ -304,6 +304,14 @@ func TestKeep(t *testing.T) {
 			t.Errorf("contivlab %s: %v, want %q in:\n%s", tc.args, err, tc.want, out)
 		}
 	}
+	for _, what := range []string{"h1", "master"} {
+		if out, err := contivlab(t.Context(), "restart", what).CombinedOutput(); err != nil {
+			t.Errorf("contivlab restart %s: %v\n%s", what, err, out)
+		}
+	}
+	if out, err := contivlab(t.Context(), "status").CombinedOutput(); err != nil || strings.Contains(string(out), "ended") {
+		t.Errorf("after restarts: %v\n%s", err, out)
+	}
 	shell := contivlab(t.Context(), "shell", "h1")
 	shell.Stdin = strings.NewReader("ip -br link; netctl tenant ls; exit\n")
 	if out, err := shell.CombinedOutput(); err != nil || !strings.Contains(string(out), "contivVxlan0") || !strings.Contains(string(out), "blue") {

@@ -53,7 +53,7 @@ func commands() (*flags.Set, []*command) {
 	top := &flags.Set{}
 	labFlag(top, &name)
 	return top, []*command{
-		upCommand(&name), downCommand(&name), statusCommand(&name), shellCommand(&name), execCommand(&name), netctlCommand(&name),
+		upCommand(&name), downCommand(&name), statusCommand(&name), restartCommand(&name), shellCommand(&name), execCommand(&name), netctlCommand(&name),
 		probeCommand(&name), matrixCommand(&name), demoCommand(&name), demoDockerCommand(top, &name), serveCommand(&name),
 	}
 }
@@ -213,6 +213,24 @@ func runForeground(cmd *exec.Cmd, start func() error) error {
 			_ = cmd.Process.Signal(s) // it may have ended
 		}
 	}
+}
+
+func restartCommand(name *string) *command {
+	return newCommand("restart", "Kill netplugin of a host, or netmaster (master), and start it again", name, func(ctx context.Context, args []string) error {
+		return open(*name, func(l *testcluster.Lab) error {
+			if args[0] == "master" {
+				if err := l.Process("netmaster").Kill(); err != nil {
+					return err
+				}
+				return l.Masters.StartReplica(ctx, 1)
+			}
+			h, err := l.Host(args[0])
+			if err != nil {
+				return err
+			}
+			return h.RestartAgent(ctx)
+		})
+	}).takes("HOST|master", 1, 1)
 }
 
 func shellCommand(name *string) *command {
