@@ -89,9 +89,14 @@ func (es *Endpoints) createEndpoint(ctx context.Context, tx store.Tx, cl *alloca
 		return none, err
 	}
 	n, pools, err := networkForAddress(tx, want.Key.Network, want.Group)
-	if errors.Is(err, model.ErrNotFound) && want.Group != "" { // the network may be a guess, for want of the group
-		if _, missing := tables.Groups.Get(tx, model.GroupKey{Tenant: want.Key.Network.Tenant, Name: want.Group}); missing != nil {
+	if errors.Is(err, model.ErrNotFound) { // the network may be a guess, for want of the tenant or the group
+		if _, missing := tables.Tenants.Get(tx, want.Key.Network.Tenant); missing != nil {
 			return none, missing
+		}
+		if want.Group != "" {
+			if _, missing := tables.Groups.Get(tx, model.GroupKey{Tenant: want.Key.Network.Tenant, Name: want.Group}); missing != nil {
+				return none, missing
+			}
 		}
 	}
 	if err == nil && n.Type == model.NetworkInfra && want.OfHost() {

@@ -108,7 +108,8 @@ func TestRefused(t *testing.T) {
 		{name: "rule with port alone", kind: model.ErrInvalid, part: "port", put: rule("p1", "2", func(r *model.Rule) { r.Port = 80 })},
 		{name: "delete unknown rule", kind: model.ErrNotFound, part: "p1:99", del: model.RuleKey{Tenant: "default", Policy: "p1", Rule: "99"}},
 		// endpoints
-		{name: "endpoint in unknown tenant", kind: model.ErrNotFound, part: "nosuch:v1", put: endpoint("nosuch:v1", "c")},
+		{name: "endpoint in unknown tenant", kind: model.ErrNotFound, part: `tenant "nosuch" does not exist`, put: endpoint("nosuch:v1", "c")},
+		{name: "endpoint in unknown tenant's group", kind: model.ErrNotFound, part: `tenant "nosuch" does not exist`, put: endpoint("nosuch:v1", "c", inGroup("web"))},
 		{name: "endpoint in unknown group", kind: model.ErrNotFound, part: "nosuch", put: endpoint("v1", "c", inGroup("nosuch"))},
 		{name: "endpoint in group of another network", kind: model.ErrConflict, part: `on network "v1"`, put: endpoint("v2", "c", inGroup("web"))},
 		{name: "endpoint without id", kind: model.ErrInvalid, part: "EndpointID", put: endpoint("v1", "")},
