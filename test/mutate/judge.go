@@ -128,7 +128,7 @@ func (j *judge) tryJoined(ctx context.Context, mutants map[int]mutant, sum *outc
 			delete(mutants, n)
 		}
 	}
-	return j.try(ctx, mutants, sum, func(n int) (verdict, error) { return j.test(ctx, n) })
+	return j.try(ctx, mutants, sum, func(n int) (verdict, error) { return j.test(ctx, mutants[n].file, n) })
 }
 
 // write writes the files of the package with mutants in them.
@@ -171,7 +171,7 @@ func (j *judge) tryAlone(ctx context.Context, mutants map[int]mutant, sum *outco
 		if err := j.build(ctx); err != nil {
 			return broken, ctx.Err()
 		}
-		return j.test(ctx, 0)
+		return j.test(ctx, m.file, 0)
 	})
 }
 
@@ -264,8 +264,15 @@ func (j *judge) build(ctx context.Context) error {
 	return nil
 }
 
-// test returns what the tests say of a mutant.
-func (j *judge) test(ctx context.Context, n int) (verdict, error) {
+// test returns what the tests say of a mutant: first those beside its file, which kill most.
+func (j *judge) test(ctx context.Context, file string, n int) (verdict, error) {
+	for _, b := range j.binaries {
+		if own := j.ownTests(file); own != "" && b.dir == filepath.Join(j.tree, j.dir) {
+			if out, err := j.run(ctx, b, n, "-test.run", own); err != nil {
+				return verdictOf(out), ctx.Err()
+			}
+		}
+	}
 	for _, b := range j.binaries {
 		if out, err := j.run(ctx, b, n); err != nil {
 			return verdictOf(out), ctx.Err()
@@ -274,16 +281,32 @@ func (j *judge) test(ctx context.Context, n int) (verdict, error) {
 	return survived, ctx.Err()
 }
 
+var testName = regexp.MustCompile(`(?m)^func (Test\w+)\(t `)
+
+// ownTests is an expression for the tests of FILE_test.go; empty = there are none, or the judge
+// has its own expression.
+func (j *judge) ownTests(file string) string {
+	text, _ := os.ReadFile(filepath.Join(j.tree, strings.TrimSuffix(file, ".go")+"_test.go")) // not each file has one
+	var names []string
+	for _, m := range testName.FindAllSubmatch(text, -1) {
+		names = append(names, string(m[1]))
+	}
+	if len(names) == 0 || slices.Contains(j.flags, "-run") {
+		return ""
+	}
+	return "^(" + strings.Join(names, "|") + ")$"
+}
+
 // run runs the tests of a package as go test does.
-func (j *judge) run(ctx context.Context, b binary, n int) ([]byte, error) {
-	args := []string{"-test.failfast", "-test.paniconexit0", "-test.timeout=" + j.limit.String()}
+func (j *judge) run(ctx context.Context, b binary, n int, flags ...string) ([]byte, error) {
+	args := append([]string{"MUTANT=" + strconv.Itoa(n), b.path, "-test.failfast", "-test.paniconexit0", "-test.timeout=" + j.limit.String()}, flags...)
 	for _, f := range j.flags {
 		if name, ok := strings.CutPrefix(f, "-"); ok {
 			f = "-test." + name
 		}
 		args = append(args, f)
 	}
-	return command(ctx, b.dir, "env", append([]string{"MUTANT=" + strconv.Itoa(n), b.path}, args...)...)
+	return command(ctx, b.dir, "env", args...)
 }
 
 // mutants returns those of the package's files.
