@@ -108,6 +108,18 @@ func TestBodiesLeft(t *testing.T) {
 	}
 }
 
+// Without authentication all clients are one, and bodies are not counted.
+func TestBodiesWithoutAuthentication(t *testing.T) {
+	f := startAsking(t, func(c *Config) { c.Authenticate = nil })
+	f.s.router.bodies.all = maxAllBodies
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/api/v1/apply", strings.NewReader(`{"objects":[]}`))
+	r.ContentLength = -1
+	w := httptest.NewRecorder()
+	if f.h.ServeHTTP(w, r); w.Code != http.StatusOK {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
 // A list of very many objects is refused before they are looked at.
 func TestLongList(t *testing.T) {
 	f := startAsking(t, nil)

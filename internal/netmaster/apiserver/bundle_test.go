@@ -4,9 +4,25 @@ import (
 	"archive/tar"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
+
+// TestServedForClientByMethodAndPath: a request that the server makes itself finds no route of
+// another method or path.
+func TestServedForClientByMethodAndPath(t *testing.T) {
+	f := startAsking(t, nil)
+	for ask, want := range map[string]int{"GET /api/v1/status": 200, "POST /api/v1/status": 404, "GET /api/v1/nothing": 404} {
+		method, path, _ := strings.Cut(ask, " ")
+		w := httptest.NewRecorder()
+		f.s.router.serveFor(everybody["root"], path).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", ask, w.Code, want)
+		}
+	}
+}
 
 // TestBundleIsPackedForItsClient: what a netmaster packs of itself it reads for the client
 // that asks, whom the server knows already.

@@ -211,3 +211,15 @@ func TestConnectionClosesBeforeItsCertificateExpires(t *testing.T) {
 		}
 	}
 }
+
+// TestShortRequestIsIdentifiedOnce: only streams have their clients identified again.
+func TestShortRequestIsIdentifiedOnce(t *testing.T) {
+	var asked atomic.Int64
+	f := startAsking(t, func(c *Config) {
+		known := c.Authenticate
+		c.Authenticate = func(r *http.Request) (access.Identity, error) { asked.Add(1); return known(r) }
+	})
+	if w := f.ask("root", http.MethodGet, "/api/v1/tenants", ""); w.Code != http.StatusOK || asked.Load() != 1 {
+		t.Errorf("%d %s, identified %d times", w.Code, w.Body, asked.Load())
+	}
+}

@@ -4,12 +4,21 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
+
+// countingAgent counts how often it is to apply soon.
+type countingAgent struct {
+	fakeAgent
+	soon int
+}
+
+func (a *countingAgent) Soon(string) { a.soon++ }
 
 // TestDeletedServiceRefusesForAWhile deletes services whose addresses have no owner
 // afterwards, another service, or an endpoint.
@@ -36,6 +45,11 @@ func TestDeletedServiceRefusesForAWhile(t *testing.T) {
 	}
 	has := func(when string, want map[string]int) {
 		t.Helper()
+		for name := range x.services.closed {
+			if ports, there := want[name.Name]; !there || ports > 0 {
+				t.Errorf("%s: %s is remembered as closed", when, name)
+			}
+		}
 		pic, _ := x.comp.Compile(1)
 		if pic.Services.Len() != len(want) {
 			t.Errorf("%s: %d services, want %d", when, pic.Services.Len(), len(want))
@@ -69,8 +83,20 @@ func TestDeletedServiceRefusesForAWhile(t *testing.T) {
 	e.IPv4 = service("d", 103).Addrs[0]
 	deliver(x.single, row(t, tables.Endpoints, e, rev))
 	has("with an endpoint at its address", map[string]int{"a": 0, "after": 1, "before": 1})
+	deliver(x.rest, row(t, tables.LoadBalancers, service("a", 104), rev))
+	has("made again with another address", map[string]int{"a": 1, "after": 1, "before": 1})
+	deliver(x.rest, gone("after"))
+	agent := &countingAgent{}
+	x.services.Agent = agent
+	x.services.forgetClosed(time.Hour)
+	has("soon after", map[string]int{"a": 1, "after": 0, "before": 1})
 	x.services.forgetClosed(0)
-	has("later", map[string]int{"after": 1, "before": 1})
+	has("later", map[string]int{"a": 1, "before": 1})
+	if agent.soon != 1 {
+		t.Errorf("the agent is to apply %d times", agent.soon)
+	}
+	x.services.close(service("a", 0).Key, false)
+	has("missing in a list", map[string]int{"before": 1})
 }
 
 // TestDeletedServiceOfKubernetesRefusesForAWhile: likewise, until the address is another
@@ -89,14 +115,17 @@ func TestDeletedServiceOfKubernetesRefusesForAWhile(t *testing.T) {
 			Balanced: []netip.Addr{netip.MustParseAddr("203.0.113.7")},
 		}
 	}
+	enter := func(ch tables.Change) {
+		x.mirrors.live = true
+		defer func() { x.mirrors.live = false }()
+		x.input.enter(global, ch)
+	}
 	change := func(name string, there bool) {
 		ch := tables.Change{Key: tables.ClusterServices.KeyOf(service(name))}
 		if there {
 			ch.Value = service(name)
 		}
-		x.mirrors.live = true
-		defer func() { x.mirrors.live = false }()
-		x.input.enter(global, ch)
+		enter(ch)
 	}
 	has := func(when string, want map[string]bool) {
 		t.Helper()
@@ -121,4 +150,16 @@ func TestDeletedServiceOfKubernetesRefusesForAWhile(t *testing.T) {
 	has("that is deleted too", map[string]bool{"after": false})
 	x.services.forgetClosed(0)
 	has("later", map[string]bool{})
+
+	// Another service gets one of two addresses: the other one still refuses.
+	change("web", true)
+	change("web", false)
+	other := service("other")
+	other.Addrs = []netip.Addr{netip.MustParseAddr("10.96.0.11")}
+	enter(tables.Change{Key: tables.ClusterServices.KeyOf(other), Value: other})
+	pic, _ := x.comp.Compile(1)
+	web, _ := pic.Services.Get(service("web").Key)
+	if left := x.services.closed[web.Key].addrs; web.IPv4 != service("").Addrs[0] || len(web.Frontends) > 0 || !slices.Equal(left, service("").Addrs) {
+		t.Errorf("with another service at one address: %v are remembered, and the service is %+v", left, web)
+	}
 }

@@ -26,23 +26,22 @@ type Account struct {
 // joinByAccount gets a certificate, unless the directory has a valid one of this host and
 // this cluster. While no server answers it tries again, until ctx ends.
 func joinByAccount(ctx context.Context, cfg Config) error {
-	known, err := authoritiesOf(cfg.Account.Authority)
-	if err != nil {
-		return err
-	}
-	had, err := read(cfg.Dir)
-	if err == nil && had.Name == cfg.Name && slices.Contains(known, had.Members) {
+	known, _ := authoritiesOf(cfg.Account.Authority) // requestByAccount returns its error
+	if had, _ := read(cfg.Dir); had.Name == cfg.Name && slices.Contains(known, had.Members) {
 		if d, err := transport.OpenDirectory(cfg.Dir); err == nil && time.Now().Before(d.Leaf().NotAfter) {
 			return nil
 		}
 	}
 	for told := (time.Time{}); ; {
 		err := requestByAccount(ctx, cfg)
-		if err != nil && cfg.Waits != nil && errors.Is(err, model.ErrUnavailable) && time.Since(told) >= logInterval {
+		if !errors.Is(err, model.ErrUnavailable) {
+			return err
+		}
+		if cfg.Waits != nil && time.Since(told) >= logInterval {
 			cfg.Waits(err)
 			told = time.Now()
 		}
-		if err == nil || !errors.Is(err, model.ErrUnavailable) || waitRetry(ctx) != nil {
+		if waitRetry(ctx) != nil {
 			return err
 		}
 	}
@@ -67,11 +66,10 @@ func requestByAccount(ctx context.Context, cfg Config) error {
 		return err
 	}
 	doors := slices.Clone(cfg.Servers)
-	if had, err := read(cfg.Dir); err == nil { // the learnt ones
-		for _, d := range had.Servers {
-			if !slices.Contains(doors, d) {
-				doors = append(doors, d)
-			}
+	had, _ := read(cfg.Dir) // none, where none joined
+	for _, d := range had.Servers {
+		if !slices.Contains(doors, d) {
+			doors = append(doors, d)
 		}
 	}
 	q := jointoken.HostRequest{Account: strings.TrimSpace(string(token)), Name: cfg.Name, CSR: csr}

@@ -67,9 +67,11 @@ func TestAccount(t *testing.T) {
 	file := filepath.Join(tmp, "token")
 	var asked atomic.Int64
 	m, door := vouching(t, func(_ context.Context, token string) (host, by string, err error) {
-		switch asked.Add(1); token {
+		switch n := asked.Add(1); token {
 		case "early":
-			write(t, file, "good\n") // the kubelet has a newer one
+			if n == 2 {
+				write(t, file, "good\n") // the kubelet has a newer one
+			}
 			return "", "", model.Errorf(model.ErrUnavailable, "the API server is away")
 		case "good":
 			return "host1", "pod x", nil
@@ -99,14 +101,15 @@ func TestAccount(t *testing.T) {
 	write(t, file, "early\n")
 	var waits []string
 	cfg.Waits = func(why error) { waits = append(waits, why.Error()) }
-	if err := Join(ctx, cfg); err != nil || asked.Load() != 2 || len(waits) != 1 || !strings.Contains(waits[0], "the API server is away") {
+	if err := Join(ctx, cfg); err != nil || asked.Load() != 3 || len(waits) != 1 || !strings.Contains(waits[0], "the API server is away") {
 		t.Fatalf("%v, asked %d times, waited because of %q", err, asked.Load(), waits)
 	}
 	first := serial()
-	if err := Join(ctx, cfg); err != nil || asked.Load() != 2 || serial() != first {
+	if err := Join(ctx, cfg); err != nil || asked.Load() != 3 || serial() != first {
 		t.Errorf("it asks though it has a good one: %v", err)
 	}
 	refused(t, "for another host", Join(ctx, with(func(c *Config) { c.Name = "host2" })), "pod x on the node host1, and this is the host host2", "--host host1")
+	refused(t, "for another host, with the certificate of this one", Join(ctx, with(func(c *Config) { c.Dir, c.Name = copyDir(t, cfg.Dir), "host2" })), "this is the host host2")
 	write(t, file, "bad")
 	refused(t, "a bad one", Join(ctx, with(func(*Config) {})), "of somebody else")
 	if _, err := os.Stat(filepath.Join(cfg.Dir, nextFile)); !errors.Is(err, os.ErrNotExist) {
@@ -122,6 +125,9 @@ func TestAccount(t *testing.T) {
 	refused(t, "where none are taken", Join(ctx, with(func(c *Config) { c.Servers = []string{elsewhere}; c.Account.Authority = authority(other) })), "--enroll-service-account", "netctl cluster token --host host1")
 	write(t, filepath.Join(tmp, "none"), "x")
 	refused(t, "no authority", Join(ctx, with(func(c *Config) { c.Account.Authority = filepath.Join(tmp, "none") })), "has no authority")
+	if len(waits) != 1 {
+		t.Errorf("it does not wait where it is refused, and says so: %q", waits)
+	}
 
 	// Its next certificates it gets by the former ones.
 	var out bytes.Buffer
@@ -184,6 +190,24 @@ func TestAccount(t *testing.T) {
 		if doors, err := Servers(dir); err != nil || doors[0] != at {
 			t.Errorf("it is still of the former cluster: %v, %v", doors, err)
 		}
+	}
+}
+
+// TestAccountAsksEachServerOnce: the servers of the command line, then learnt ones. Waits may
+// be missing.
+func TestAccountAsksEachServerOnce(t *testing.T) {
+	tmp := t.TempDir()
+	if _, err := pki.Init(filepath.Join(tmp, "pki")); err != nil {
+		t.Fatal(err)
+	}
+	given, learnt := storetest.FreePort(t), storetest.FreePort(t)
+	writeState(t, tmp, state{Name: "host1", Servers: []string{given, learnt}})
+	write(t, filepath.Join(tmp, "token"), "x")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := Join(ctx, Config{Dir: tmp, Name: "host1", Servers: []string{given}, Account: Account{TokenFile: filepath.Join(tmp, "token"), Authority: filepath.Join(tmp, "pki", pki.BundleFile)}})
+	if !errors.Is(err, model.ErrUnavailable) || strings.Count(err.Error(), given+" does not answer") != 1 || strings.Count(err.Error(), learnt+" does not answer") != 1 {
+		t.Errorf("it fails with %v", err)
 	}
 }
 

@@ -110,7 +110,7 @@ func Join(ctx context.Context, cfg Config) error {
 	case t.Host != cfg.Name:
 		return model.Errorf(model.ErrInvalid, "the token is for the host %s, and this is %s: %s, or give --host %s", t.Host, cfg.Name, how, t.Host)
 	}
-	if had, err := read(cfg.Dir); err == nil && had.Token == t.ID {
+	if had, _ := read(cfg.Dir); had.Token == t.ID {
 		return nil // a unit's file has it still
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
@@ -189,7 +189,7 @@ func read(dir string) (state, error) {
 		err = json.Unmarshal(b, &s)
 	}
 	if err != nil {
-		return s, fmt.Errorf("read how this host joined: %w", err)
+		return state{}, fmt.Errorf("read how this host joined: %w", err)
 	}
 	return s, nil
 }
