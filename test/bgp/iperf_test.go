@@ -109,7 +109,7 @@ func (h *host) streams(containers map[string]netip.Addr) (end func()) {
 			h.Fatal(err)
 		}
 		for _, udp := range []bool{false, true} {
-			args := []string{"-t", seconds, "-b", *streamRate}
+			args := []string{"-t", seconds, "-b", *streamRate, "-l", "8K"}
 			if udp {
 				args = []string{"-t", seconds, "-u", "-b", "1M", "-l", "1000"}
 			}
