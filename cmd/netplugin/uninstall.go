@@ -99,8 +99,8 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		say("the router's address, routes and nftables tables of BGP")
 	}
 	had := hoststack.Present()
-	problems := hoststack.New(slog.New(slog.DiscardHandler), false, nil).Apply(ctx, hoststack.Config{}, true)
-	if err := hoststack.NewFrontends(slog.New(slog.DiscardHandler)).Apply(ctx, hoststack.InterfaceConfig{}, true); err != nil {
+	problems := hoststack.New(slog.New(slog.DiscardHandler), false, nil, hoststack.NoRepairs).Apply(ctx, hoststack.Config{}, true)
+	if err := hoststack.NewFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs).Apply(ctx, hoststack.InterfaceConfig{}, true); err != nil {
 		problems["services of Kubernetes from this host"] = err
 	}
 	for _, object := range slices.Sorted(maps.Keys(problems)) {

@@ -93,7 +93,7 @@ var (
 	})
 	HostDrift = host(row{
 		name: "drift", severity: api.SeverityWarning, check: api.CheckDataPlane,
-		means:  "Flows, ports, programs, maps or devices of the data plane were changed from outside within the last hour. netplugin has restored them.",
+		means:  "Flows, ports, programs, maps or devices of the data plane, or the nftables rules that belong to it, were changed from outside within the last hour. netplugin has restored them.",
 		remedy: "find out who changes it: the log of netplugin there says what was changed, and when",
 	})
 	HostContainers = host(row{

@@ -25,6 +25,7 @@ const (
 	DriftEntry   = "entry"   // of a map
 	DriftFlow    = "flow"    // of a switch
 	DriftPort    = "port"    // of a switch, or its bridge
+	DriftRules   = "rules"   // of nftables, which the host's stack needs for the data plane
 )
 
 // Drift counts repairs, and logs each. Its methods may be called from several
@@ -63,16 +64,16 @@ func (d *Drift) Add(log *slog.Logger, what, object string, n int) {
 	log.Warn("repaired a change that was not made by Contiv", "what", what, "object", object, "count", n)
 }
 
-// DriftRepairs implements Drifting.
+// DriftRepairs implements DriftReporter.
 func (d *Drift) DriftRepairs() map[string]uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := map[string]uint64{DriftDevice: 0, DriftProgram: 0, DriftPin: 0, DriftEntry: 0, DriftFlow: 0, DriftPort: 0}
+	out := map[string]uint64{DriftDevice: 0, DriftProgram: 0, DriftPin: 0, DriftEntry: 0, DriftFlow: 0, DriftPort: 0, DriftRules: 0}
 	maps.Copy(out, d.n)
 	return out
 }
 
-// RecentDrift implements Drifting.
+// RecentDrift implements DriftReporter.
 func (d *Drift) RecentDrift(since time.Time) (names []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,4 +84,26 @@ func (d *Drift) RecentDrift(since time.Time) (names []string) {
 		names = append(names, r.name)
 	}
 	return names
+}
+
+// DriftReporters are several that report as one.
+type DriftReporters []DriftReporter
+
+// DriftRepairs implements DriftReporter.
+func (rs DriftReporters) DriftRepairs() map[string]uint64 {
+	out := map[string]uint64{}
+	for _, r := range rs {
+		for what, n := range r.DriftRepairs() {
+			out[what] += n
+		}
+	}
+	return out
+}
+
+// RecentDrift implements DriftReporter; the newest are first of each reporter.
+func (rs DriftReporters) RecentDrift(since time.Time) (names []string) {
+	for _, r := range rs {
+		names = append(names, r.RecentDrift(since)...)
+	}
+	return names[:min(len(names), driftReported)]
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -77,6 +78,9 @@ func (d *devices) putHostSide(run *applyRun, s *settings) {
 		return
 	}
 	d.noteDeviceRestored(w.Interface, old.Host, uint32(index), attached)
+	if made && old.Host == uint32(index) {
+		d.repairs.note(driver.DriftDevice, w.Interface, 1)
+	}
 	d.att.wanted[w.Interface] = true
 	s.Host, s.HostIP = uint32(index), ipv4Word(w.Addr)
 	s.PrivateNet, s.PrivateMask = ipv4Word(w.Subnet.Addr()), maskWord(w.Subnet)

@@ -227,13 +227,14 @@ func TestBridgeDrift(t *testing.T) {
 		{"forwards by itself", []string{"set-fail-mode", "contivBr", "standalone"}, []string{"get", "bridge", "contivBr", "fail_mode"}, "secure"},
 		{"settings gone", []string{"clear", "bridge", "contivBr", "other_config"}, []string{"--if-exists", "get", "bridge", "contivBr", "other_config:disable-in-band"}, `"true"`},
 		{"mark gone", []string{"clear", "bridge", "contivBr", "external_ids"}, []string{"get", "bridge", "contivBr", "external_ids"}, "{contiv=bridge}"},
+		{"a controller", []string{"set-controller", "contivBr", "tcp:127.0.0.1:9"}, []string{"get-controller", "contivBr"}, ""},
 		{"other versions", []string{"set", "bridge", "contivBr", "protocols=OpenFlow10,OpenFlow13"}, []string{"get", "bridge", "contivBr", "protocols"}, "[OpenFlow10, OpenFlow13, OpenFlow14, OpenFlow15]"},
 	} {
 		func() {
 			drv.mu.Lock() // as one does who waits for a switch that does not answer
 			defer drv.mu.Unlock()
 			r.Vsctl(x.do...)
-			var have string
+			have := "not read yet"
 			for deadline := time.Now().Add(20 * time.Second); have != x.wanted; have = strings.TrimSpace(r.Vsctl(x.get...)) {
 				if time.Now().After(deadline) {
 					t.Fatalf("%s: it is %s, not %s", x.name, have, x.wanted)

@@ -74,7 +74,7 @@ func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*data
 	// off at the first update of a column that the types in rows.go do not have.
 	root, br, port, ifc := &rootRow{}, &bridgeRow{}, &portRow{}, &interfaceRow{}
 	_, err = c.Monitor(ctx, c.NewMonitor(client.WithTable(root, &root.Bridges, &root.NextCfg, &root.CurCfg),
-		client.WithTable(br, &br.Name, &br.Ports, &br.FailMode, &br.DatapathType, &br.Protocols, &br.OtherConfig, &br.ExternalIDs),
+		client.WithTable(br, &br.Name, &br.Ports, &br.FailMode, &br.DatapathType, &br.Protocols, &br.Controller, &br.OtherConfig, &br.ExternalIDs),
 		client.WithTable(port, &port.Name, &port.Interfaces, &port.ExternalIDs),
 		client.WithTable(ifc, &ifc.Name, &ifc.Type, &ifc.Options, &ifc.ExternalIDs, &ifc.OfPort, &ifc.MAC, &ifc.Error, &ifc.LinkState, &ifc.AdminState, &ifc.IfIndex)))
 	if err != nil {
@@ -286,7 +286,7 @@ func (d *database) updateBridge(ctx context.Context, have *bridgeRow, want bridg
 	if !changed {
 		return false, nil
 	}
-	ops, err := d.c.Where(&row).Update(&row, &row.OtherConfig, &row.ExternalIDs, &row.FailMode, &row.DatapathType, &row.Protocols)
+	ops, err := d.c.Where(&row).Update(&row, &row.OtherConfig, &row.ExternalIDs, &row.FailMode, &row.DatapathType, &row.Protocols, &row.Controller)
 	if err == nil {
 		err = d.transact(ctx, ops)
 	}
@@ -322,6 +322,9 @@ func corrected(have *bridgeRow, want bridgeRow) (bridgeRow, bool) {
 	}
 	if row.DatapathType != want.DatapathType {
 		row.DatapathType, changed = want.DatapathType, true
+	}
+	if len(row.Controller) > 0 { // it would have flows of its own there
+		row.Controller, changed = []string{}, true
 	}
 	for _, v := range versions {
 		if len(row.Protocols) > 0 && !slices.Contains(row.Protocols, v) { // none named are all

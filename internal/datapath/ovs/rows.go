@@ -24,6 +24,7 @@ type (
 		FailMode     *string           `ovsdb:"fail_mode"`
 		DatapathType string            `ovsdb:"datapath_type"`
 		Protocols    []string          `ovsdb:"protocols"`
+		Controller   []string          `ovsdb:"controller"`
 		OtherConfig  map[string]string `ovsdb:"other_config"`
 		ExternalIDs  map[string]string `ovsdb:"external_ids"`
 	}

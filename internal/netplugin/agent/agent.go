@@ -117,13 +117,14 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		tunnels: newTunnelProber(cfg, a.can.TunnelProber, a.mirror, func() { a.Observer.RequestStatus() }),
 	}
 	a.listener = newListener(cfg, a.can.Memberships, a.kick)
+	repairs := &hostRepairs{log: cfg.Log}
 	a.mirror.way = hostsync.NewEgress(a.mirror.cluster, a.mirror.control, hostsync.EgressConfig{
 		Able: a.can.Egress, Able6: a.can.Egress6 && hostsync.HasIPv6(), Services: a.can.Egress && a.can.ExternalServices, Frontends: a.can.Frontends, RoutedNetworks: a.can.RoutedNetworks, ExternalBackends: a.can.ExternalBackends,
 		IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort, Underlay: &a.mirror.underlay,
 		Listen: func(ctx context.Context, addr string) (net.Listener, error) {
 			return transport.Listen(ctx, addr, nil, cfg.Log)
 		}, // load balancers know no certificates
-		Answer: a.l2.answers.Want,
+		Answer: a.l2.answers.Want, Repairs: repairs,
 	})
 	if a.mirror.way.Services { // this host leads to them, whatever runs here
 		a.mirror.cluster.RequireTenant(model.DefaultTenant)
@@ -157,9 +158,13 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.dataPlane.retry = time.AfterFunc(time.Hour, func() { a.kick("policies that wait") })
 	a.dataPlane.retry.Stop()
 	a.names = newNameServer(cfg, a.mirror.way.SetNameServer)
+	can := a.can
+	if can.Drifting != nil {
+		can.Drifting = driver.DriftReporters{can.Drifting, repairs}
+	}
 	a.Observer, err = observe.New(observe.Config{
 		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
-		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: from, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog, Support: cfg.Support,
+		Log: cfg.Log, Driver: cfg.Driver, Can: can, Store: from, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog, Support: cfg.Support,
 		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.l2.getL2Announcements, "GET /inspect/bgp": a.bgp.getBGP, "GET /inspect/mirror": a.mirror.getMirroring},
 		Metrics: slices.Concat(a.names.metrics(), a.l2.metrics(), a.mirror.mirrorMetrics(), a.probers.peerMetrics(), []prometheus.Collector{a.bgp.fabric.Collector(), members{a.listener}, a.probers.tunnels}, cfg.Metrics),
 		Cluster: a.mirror.cluster, Control: a.mirror.control, Egress: a.mirror.way, Underlay: &a.mirror.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Attachments, Agent: agentPort{a},

@@ -33,7 +33,7 @@ func TestWhatOthersTakeFromRoutingIsPutBackAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	listens, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		ended <- hoststack.New(slog.New(slog.DiscardHandler), false, nil).Watch(ctx, hoststack.Watching{
+		ended <- hoststack.New(slog.New(slog.DiscardHandler), false, nil, hoststack.NoRepairs).Watch(ctx, hoststack.Watching{
 			Changed: func() {
 				select {
 				case listens <- struct{}{}:

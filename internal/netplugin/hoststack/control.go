@@ -44,7 +44,7 @@ func (s *Stack) ensureControl(want Config) error {
 	k.Targets = slices.Compact(k.Targets)
 	return ensureTable(nftables.TableFamilyINet, controlSets(k), controlChains(want.Private.Interface),
 		[]any{"layout 1", want.Private.Interface, k}, func() {
-			s.replaced()
+			s.repaired.Rules("inet " + TableName)
 			s.refused.remember()
 		})
 }

@@ -145,7 +145,7 @@ func TestFirewalls(t *testing.T) {
 func TestFirewallIsWatched(t *testing.T) {
 	s := newSite(t)
 	var log bytes.Buffer
-	s.stack = New(slog.New(slog.NewTextHandler(&log, nil)), true, nil)
+	s.stack = New(slog.New(slog.NewTextHandler(&log, nil)), true, nil, NoRepairs)
 	iptables := func(line string) string {
 		return run(t, append([]string{"ip", "netns", "exec", s.host, "iptables-nft"}, strings.Fields(line)...)...)
 	}

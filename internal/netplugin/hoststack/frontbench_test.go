@@ -24,7 +24,7 @@ type crowd struct {
 
 func newCrowd(b *testing.B, n int, affinity time.Duration) *crowd {
 	b.Helper()
-	c := &crowd{newSite(b), NewFrontends(slog.New(slog.DiscardHandler)), affinity}
+	c := &crowd{newSite(b), NewFrontends(slog.New(slog.DiscardHandler), NoRepairs), affinity}
 	for i := range n {
 		c.set(i, 2)
 	}

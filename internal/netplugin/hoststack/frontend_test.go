@@ -41,7 +41,7 @@ func BenchmarkForgetStale(b *testing.B) {
 		stale int
 	}{{"one", 1}, {"many", maxStaleLookups + 1}} {
 		b.Run(x.name, func(b *testing.B) {
-			f := NewFrontends(slog.New(slog.DiscardHandler))
+			f := NewFrontends(slog.New(slog.DiscardHandler), NoRepairs)
 			if err := in(b, s.host, func() error {
 				for b.Loop() {
 					for i := range x.stale {

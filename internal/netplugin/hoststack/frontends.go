@@ -74,6 +74,7 @@ func CompareTargets(a, b Target) int { return a.Compare(b.AddrPort) }
 // mark, so that it is judged. One goroutine at a time may use it.
 type Frontends struct {
 	log       *slog.Logger
+	repairs   Repairs
 	frontends map[FrontendAddr]*Frontend
 	nodes     map[netip.Addr]bool
 	machines  map[netip.Addr]bool
@@ -84,10 +85,11 @@ type Frontends struct {
 	seen      bool                  // the places that an earlier process led are in stale
 }
 
-// NewFrontends returns Frontends that know nothing.
-func NewFrontends(log *slog.Logger) *Frontends {
+// NewFrontends returns Frontends that know nothing. repairs hears of what
+// they put back.
+func NewFrontends(log *slog.Logger, repairs Repairs) *Frontends {
 	return &Frontends{
-		log: log, frontends: map[FrontendAddr]*Frontend{}, nodes: map[netip.Addr]bool{}, machines: map[netip.Addr]bool{}, stale: map[FrontendAddr]bool{},
+		log: log, repairs: repairs, frontends: map[FrontendAddr]*Frontend{}, nodes: map[netip.Addr]bool{}, machines: map[netip.Addr]bool{}, stale: map[FrontendAddr]bool{},
 		six: [2]*frontendTable{newFrontendTable(nftables.TableFamilyIPv4), newFrontendTable(nftables.TableFamilyIPv6)},
 	}
 }
@@ -195,7 +197,7 @@ func (s *Frontends) apply(ctx context.Context, at InterfaceConfig, look bool) er
 				return err
 			}
 			if changed && !first {
-				s.log.Warn("the nftables rules of services were changed from outside; they are restored", "table", ServicesTable)
+				s.repairs.Rules(familyName(t.table.Family) + " " + ServicesTable)
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func eachServed(t *testing.T, test func(*testing.T, *served)) {
 	t.Helper()
 	for _, six := range []bool{false, true} {
 		t.Run(map[bool]string{false: "IPv4", true: "IPv6"}[six], func(t *testing.T) {
-			s := &served{site: newSite6(t), frontends: NewFrontends(slog.New(slog.DiscardHandler))}
+			s := &served{site: newSite6(t), frontends: NewFrontends(slog.New(slog.DiscardHandler), NoRepairs)}
 			s.pods, s.far, s.near, s.vip = [2]netip.Addr{netip.MustParseAddr("10.244.0.5"), netip.MustParseAddr("10.244.0.6")}, far, near, netip.MustParseAddr("10.96.0.10")
 			if six {
 				s.pods, s.far, s.near, s.vip = [2]netip.Addr{netip.MustParseAddr("fd00:244::5"), netip.MustParseAddr("fd00:244::6")}, far6, near6, netip.MustParseAddr("fd00:96::10")
@@ -169,7 +169,7 @@ func TestClientsReachBackendsByFrontends(t *testing.T) {
 		// What is there is not written again, and what somebody takes away comes back.
 		made := s.handles()
 		s.leadLooking(true)
-		again := NewFrontends(slog.New(slog.DiscardHandler))
+		again := NewFrontends(slog.New(slog.DiscardHandler), NoRepairs)
 		for at, f := range s.frontends.frontends {
 			again.Set(at, f)
 		}
@@ -322,7 +322,7 @@ func TestFrontendsSpreadConnectionsAndKeepAffinity(t *testing.T) {
 			t.Errorf("the client was with %s and is with %s", second, again)
 		}
 		former := s.frontends
-		s.frontends = NewFrontends(slog.New(slog.DiscardHandler))
+		s.frontends = NewFrontends(slog.New(slog.DiscardHandler), NoRepairs)
 		for at, f := range former.frontends {
 			s.frontends.Set(at, f)
 		}
@@ -424,7 +424,7 @@ func TestUDPClientMovesOnceItsBackendIsGone(t *testing.T) {
 		arrives("back", a)
 		// The frontend goes while no stack runs that could see it, with others or alone.
 		for _, others := range []bool{true, false} {
-			s.frontends = NewFrontends(slog.New(slog.DiscardHandler))
+			s.frontends = NewFrontends(slog.New(slog.DiscardHandler), NoRepairs)
 			if others {
 				s.frontends.Set(FrontendAddr{s.vip, model.ProtoUDP, 81}, frontendOf(s.pod(0)))
 			}

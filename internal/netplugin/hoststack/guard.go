@@ -34,6 +34,7 @@ const GuardTable = "contiv-guard"
 // One goroutine at a time may use it.
 type Guard struct {
 	log     *slog.Logger
+	repairs Repairs
 	most    int // 0 = as the kernel says
 	looked  bool
 	lost    atomic.Bool // somebody has taken something from GuardTable
@@ -42,9 +43,10 @@ type Guard struct {
 	bans    []clientBan // as the kernel has them
 }
 
-// NewGuard returns a guard that has not looked yet.
-func NewGuard(log *slog.Logger) *Guard {
-	return &Guard{log: log, sources: sourceLimits{share: portsOfOne, now: time.Now}}
+// NewGuard returns a guard that has not looked yet. repairs hears of what it
+// puts back.
+func NewGuard(log *slog.Logger, repairs Repairs) *Guard {
+	return &Guard{log: log, repairs: repairs, sources: sourceLimits{share: portsOfOne, now: time.Now}}
 }
 
 // NoteTableLost has the next Look put back GuardTable. Any goroutine may call it.
@@ -58,7 +60,7 @@ const forgetAtOnce = 1 << 14
 // the host knows by their own addresses.
 func (g *Guard) Check(ctx context.Context, p *desired.HostNAT, natives []netip.Prefix) error {
 	if g.lost.Swap(false) && len(g.bans) > 0 {
-		g.log.Warn("the nftables rules that protect the host's connection tracking were changed from outside; they are restored")
+		g.repairs.Rules(GuardTable)
 		g.looked = false
 	}
 	held, most, err := g.connectionRoom()

@@ -43,7 +43,7 @@ func guardsTracking(t *testing.T, s *site, web, other, far netip.Addr) {
 	}()
 	const long, short = 10 * time.Second, 300 * time.Millisecond
 	var log bytes.Buffer
-	g := NewGuard(slog.New(slog.NewTextHandler(&log, nil)))
+	g := NewGuard(slog.New(slog.NewTextHandler(&log, nil)), NoRepairs)
 	g.most = 100
 	look := func() {
 		t.Helper()
@@ -104,7 +104,7 @@ func guardsTracking(t *testing.T, s *site, web, other, far netip.Addr) {
 	// What a process that died left behind goes with the next one's first look.
 	g.banned, g.looked = nil, false
 	inside(s.host, func() error { return g.setBans(s.want.Private, []netip.Addr{web}) })
-	g = NewGuard(slog.New(slog.DiscardHandler))
+	g = NewGuard(slog.New(slog.DiscardHandler), NoRepairs)
 	look()
 	if guarded() {
 		t.Error("a new guard leaves an old one's table")

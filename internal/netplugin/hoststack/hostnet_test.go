@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -75,6 +74,7 @@ type site struct {
 	t                   testing.TB
 	host, conts, beyond string
 	stack               *Stack
+	repairs             *repairs
 	want                Config
 }
 
@@ -133,9 +133,6 @@ func (s *site) wireContainers() {
 	run(s.t, "ip", "-n", s.conts, "addr", "add", other.String()+"/32", "dev", "c0")
 	run(s.t, "ip", "-n", s.conts, "route", "add", "default", "dev", "c0", "src", web.String())
 }
-
-// restart begins with a stack that knows nothing.
-func (s *site) restart(forward bool) { s.stack = New(slog.New(slog.DiscardHandler), forward, nil) }
 
 func (s *site) apply() map[string]error { return s.applyLooking(true) }
 

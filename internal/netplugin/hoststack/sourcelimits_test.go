@@ -38,7 +38,7 @@ func sharesPorts(t *testing.T, s *site, web, other, far netip.Addr) {
 	const long, short = 10 * time.Second, 300 * time.Millisecond
 	var log bytes.Buffer
 	clock := time.Now()
-	g := NewGuard(slog.New(slog.NewTextHandler(&log, nil)))
+	g := NewGuard(slog.New(slog.NewTextHandler(&log, nil)), NoRepairs)
 	g.sources.share, g.sources.now = 50, func() time.Time { return clock }
 	look := func() {
 		t.Helper()

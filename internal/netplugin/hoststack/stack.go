@@ -77,15 +77,17 @@ type Stack struct {
 	device    atomic.Uint32 // the same, for Watch
 	problems  map[string]error
 	source6   netip.Addr // as Want.source6, at last
-	replaced  func()     // called before a table is replaced
+	repairs   Repairs
+	repaired  Repairs // what is put back now: repairs, or nothing while the wish changes
 	refused   refused
 	firewall  firewall
 	changes   *hostchanges.History // of routes to services and native networks; nil = none are noted
 }
 
-// New returns the stack. forward lets it switch IP forwarding on.
-func New(log *slog.Logger, forward bool, changes *hostchanges.History) *Stack {
-	return &Stack{log: log, forward: forward, changes: changes}
+// New returns the stack. forward lets it switch IP forwarding on. repairs hears
+// of what others have changed and is put back.
+func New(log *slog.Logger, forward bool, changes *hostchanges.History, repairs Repairs) *Stack {
+	return &Stack{log: log, forward: forward, changes: changes, repairs: repairs}
 }
 
 // Source6 is the IPv6 address by which this host speaks to services and native networks;
@@ -116,11 +118,8 @@ func (s *Stack) Apply(ctx context.Context, want Config, look bool) map[string]er
 		})
 		return s.problems
 	}
-	s.replaced = func() {}
-	if same {
-		s.replaced = func() {
-			s.log.Warn("the nftables rules of egress, or those that protect the control plane from containers, were changed from outside; they are restored")
-		}
+	if s.repaired = NoRepairs; same {
+		s.repaired = s.repairs
 	}
 	s.problems = map[string]error{}
 	note := func(object string, err error) {
@@ -194,18 +193,19 @@ func (s *Stack) ensureLink(want Config) error {
 		if err := errors.Join(h.LinkSetARPOff(link), h.LinkSetUp(link)); err != nil {
 			return err
 		}
+		s.repaired.Device(p.Interface)
 	}
 	if p.Subnet6.IsValid() {
-		if err := ensureAddr(h, link, p.Addr6, p.Subnet6, want.MTU); err != nil {
+		if err := s.ensureAddr(h, link, p.Addr6, p.Subnet6, want.MTU); err != nil {
 			return err
 		}
 	}
-	return ensureAddr(h, link, p.Addr, p.Subnet, want.MTU)
+	return s.ensureAddr(h, link, p.Addr, p.Subnet, want.MTU)
 }
 
 // ensureAddr gives the host's interface its address of one family, alone, and its
 // route.
-func ensureAddr(h *netlink.Handle, link netlink.Link, a netip.Addr, subnet netip.Prefix, mtu int) error {
+func (s *Stack) ensureAddr(h *netlink.Handle, link netlink.Link, a netip.Addr, subnet netip.Prefix, mtu int) error {
 	family, flags := netlink.FAMILY_V4, unix.IFA_F_NOPREFIXROUTE
 	if a.Is6() {
 		family, flags = netlink.FAMILY_V6, unix.IFA_F_NOPREFIXROUTE|unix.IFA_F_NODAD
@@ -217,8 +217,11 @@ func ensureAddr(h *netlink.Handle, link netlink.Link, a netip.Addr, subnet netip
 	}
 	if i := slices.IndexFunc(have, func(o netlink.Addr) bool { return o.IPNet.String() == own.IPNet.String() }); i >= 0 {
 		have = slices.Delete(have, i, i+1)
-	} else if err := h.AddrReplace(link, own); err != nil {
-		return fmt.Errorf("add address %s: %w", own.IPNet, err)
+	} else {
+		if err := h.AddrReplace(link, own); err != nil {
+			return fmt.Errorf("add address %s: %w", own.IPNet, err)
+		}
+		s.repaired.Device(link.Attrs().Name)
 	}
 	for _, a := range have {
 		if err := h.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {

@@ -105,7 +105,9 @@ func (s *Stack) ensureTable(want Config) (err error) {
 		}
 		p := want.Private
 		from := []any{"layout 15", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.routed, w.exposed}
-		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, s.replaced))
+		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, func() {
+			s.repaired.Rules(familyName(w.family) + " " + TableName)
+		}))
 	}
 	return err
 }
@@ -175,6 +177,11 @@ func ensureTable(family nftables.TableFamily, sets []set, chains []chain, madeFr
 		return fmt.Errorf("write table %s of nftables: %w", TableName, err)
 	}
 	return nil
+}
+
+// familyName is a family as nft names it.
+func familyName(f nftables.TableFamily) string {
+	return map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6", nftables.TableFamilyINet: "inet"}[f]
 }
 
 func markOf(madeFrom any) (string, error) {

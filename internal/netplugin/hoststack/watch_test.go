@@ -71,31 +71,35 @@ func TestWatch(t *testing.T) {
 	}
 	inet := &nftables.Table{Family: nftables.TableFamilyINet, Name: TableName}
 	for _, x := range []struct {
-		name string
-		do   func()
+		name  string
+		drift string // what is reported; empty = nothing
+		do    func()
 	}{
-		{"the table of egress deleted", tables(func(c *nftables.Conn) {
+		{"the table of egress deleted", "rules ip " + TableName, tables(func(c *nftables.Conn) {
 			c.DelTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: TableName})
 		})},
-		{"a chain emptied", tables(func(c *nftables.Conn) { c.FlushChain(&nftables.Chain{Table: inet, Name: "input"}) })},
-		{"a set emptied", tables(func(c *nftables.Conn) {
+		{"a chain emptied", "rules inet " + TableName, tables(func(c *nftables.Conn) { c.FlushChain(&nftables.Chain{Table: inet, Name: "input"}) })},
+		{"a set emptied", "rules inet " + TableName, tables(func(c *nftables.Conn) {
 			c.FlushSet(&nftables.Set{Table: inet, Name: setPorts, KeyType: nftables.TypeInetService})
 		})},
-		{"the address deleted", func() {
+		{"the address deleted", "device " + desired.HostInterface, func() {
 			run(t, "ip", "-n", s.host, "addr", "del", s.want.Private.Addr.String()+"/16", "dev", desired.HostInterface)
 		}},
-		{"the route deleted", func() { run(t, "ip", "-n", s.host, "route", "del", "172.19.0.0/16", "dev", desired.HostInterface) }},
-		{"forwarding switched off", func() {
+		{"the route deleted", "", func() { run(t, "ip", "-n", s.host, "route", "del", "172.19.0.0/16", "dev", desired.HostInterface) }},
+		{"forwarding switched off", "", func() {
 			if err := in(t, s.host, func() error { return writeSysctl("net/ipv4/ip_forward", "0") }); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"the interface set down", func() { run(t, "ip", "-n", s.host, "link", "set", desired.HostInterface, "down") }},
+		{"the interface set down", "device " + desired.HostInterface, func() { run(t, "ip", "-n", s.host, "link", "set", desired.HostInterface, "down") }},
 	} {
 		x.do()
-		now := ""
-		for deadline := time.Now().Add(time.Minute); now != before && time.Now().Before(deadline); {
-			now = s.state()
+		now, reported := "", x.drift == ""
+		for deadline := time.Now().Add(time.Minute); (now != before || !reported) && time.Now().Before(deadline); {
+			now, reported = s.state(), reported || s.repairs.take(x.drift)
+		}
+		if !reported {
+			t.Errorf("%s: %q is not reported as drift", x.name, x.drift)
 		}
 		if now != before {
 			t.Errorf("%s: at the end the stack has\n%s\nand had\n%s", x.name, now, before)

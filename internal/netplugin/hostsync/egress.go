@@ -52,7 +52,8 @@ type EgressConfig struct {
 	VXLANPort        int
 	Underlay         *Underlay
 	// Listen listens on TCP at an address, for health check ports.
-	Listen func(ctx context.Context, addr string) (net.Listener, error)
+	Listen  func(ctx context.Context, addr string) (net.Listener, error)
+	Repairs hoststack.Repairs // what others have changed in the host's stack, and is put back
 	// Answer gets the load balancers' addresses for which this host could answer its
 	// neighbours.
 	Answer func([]netip.Addr)
@@ -74,8 +75,8 @@ func NewEgress(c *statemirror.State, control *statemirror.ControlPlane, cfg Egre
 	}
 	return &Egress{
 		Addresses:    newPrivateAddresses(c.Log, c.Settings, c.HostInput, cfg),
-		EgressConfig: cfg, config: &c.Config, control: control, net: hoststack.New(c.Log, cfg.IPForward, c.HostChanges), guard: hoststack.NewGuard(c.Log),
-		fronts: newFrontends(c.Log, uint16(cfg.VXLANPort)), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Agent.Kick("health check port") }),
+		EgressConfig: cfg, config: &c.Config, control: control, net: hoststack.New(c.Log, cfg.IPForward, c.HostChanges, cfg.Repairs), guard: hoststack.NewGuard(c.Log, cfg.Repairs),
+		fronts: newFrontends(c.Log, cfg.Repairs, uint16(cfg.VXLANPort)), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Agent.Kick("health check port") }),
 	}
 }
 

@@ -42,10 +42,10 @@ type frontends struct {
 const frontsObject = "services of Kubernetes from this host"
 
 // newFrontends gets the UDP port of the hosts' tunnels.
-func newFrontends(log *slog.Logger, tunnel uint16) *frontends {
+func newFrontends(log *slog.Logger, repairs hoststack.Repairs, tunnel uint16) *frontends {
 	return &frontends{
 		closed: controlPlanePorts{tunnel: tunnel},
-		out:    hoststack.NewFrontends(log), claims: map[hoststack.FrontendAddr]map[model.ServiceKey]*hoststack.Frontend{}, ours: map[model.ServiceKey][]hoststack.FrontendAddr{},
+		out:    hoststack.NewFrontends(log, repairs), claims: map[hoststack.FrontendAddr]map[model.ServiceKey]*hoststack.Frontend{}, ours: map[model.ServiceKey][]hoststack.FrontendAddr{},
 		bypassed: map[model.ServiceKey]bool{}, foreign: map[model.ServiceKey]bool{}, notExposed: map[model.ServiceKey]bool{}, taken: map[model.ServiceKey]bool{},
 	}
 }
