@@ -149,7 +149,11 @@ var lessSevere = map[string]string{api.SeverityWarning: "Warning", api.SeverityN
 
 func hostRow(h api.Host) []string {
 	state := h.State
-	if h.State == api.HostAlive && !h.Ready {
+	switch {
+	case h.State != api.HostAlive || h.Ready:
+	case h.Age < 0: // as soon after a restore: status has a notice of it
+		state = "no report yet"
+	default:
 		state = "not ready"
 	}
 	if h.State == api.HostAway && h.AwaySeconds > 0 {

@@ -28,13 +28,14 @@ func TestStatusTimeout(t *testing.T) {
 	}
 }
 
-// TestHostRow: the state of a host says for how long it is away, that a change waits there
-// and that it went back from one.
+// TestHostRow: the state of a host says for how long it is away, that it has not reported
+// yet, that a change waits there and that it went back from one.
 func TestHostRow(t *testing.T) {
 	trial := []api.Condition{{Name: "others", Severity: "notice"}, {Name: "unconfirmed", Severity: "notice"}}
 	for want, h := range map[string]api.Host{
 		"away":                              {State: api.HostAway},
 		"away for 12m0s":                    {State: api.HostAway, AwaySeconds: 720},
+		"no report yet":                     {State: api.HostAlive, Age: -1},
 		"alive, unconfirmed change":         {State: api.HostAlive, Ready: true, Conditions: trial},
 		"not ready, rolled back":            {State: api.HostAlive, Conditions: []api.Condition{{Name: "rolled-back"}}},
 		"alive, unconfirmed change, drains": {State: api.HostAlive, Ready: true, Conditions: trial, Draining: true},

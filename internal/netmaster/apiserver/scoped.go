@@ -92,6 +92,8 @@ func (s *diagnosis) tenantStatus(ctx context.Context, a control.Actor) (o api.Cl
 		switch {
 		case seen.State == api.HostAway:
 			add(condition.HostAway, "host "+seen.Name, "ask a cluster administrator", "it is away, and %d of your endpoints are there", seen.Endpoints)
+		case seen.Age < 0:
+			add(condition.HostUnreported, "host "+seen.Name, "wait a minute; then ask a cluster administrator", "it is alive and has not reported its status yet")
 		case !seen.Ready:
 			add(condition.HostUnready, "host "+seen.Name, "ask a cluster administrator, who can see why", "it is not ready: %d of your endpoints are there, and not all may have their networks or policies", seen.Endpoints)
 		case seen.Draining:

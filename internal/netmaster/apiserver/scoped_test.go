@@ -2,6 +2,8 @@ package apiserver
 
 import (
 	"encoding/json"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
 // A tenant admin's monitor shows the packets of its tenant's containers, and of other
@@ -67,5 +71,27 @@ func TestMonitorShowsATenantAdminOnlyItsTenant(t *testing.T) {
 	}
 	if e, shown := (flowScope{}).show(api.FlowEvent{Event: api.FlowNote, Text: "x"}); !shown || e.Text != "x" {
 		t.Error("a viewer's monitor is limited")
+	}
+}
+
+// TestTenantStatusOfHostWithoutReport: a host that has not reported yet, as after a restore, is
+// a notice to a tenant admin as it is to others, and not called broken.
+func TestTenantStatusOfHostWithoutReport(t *testing.T) {
+	f := serve(t, 0)
+	f.populate()
+	reg, err := cluster.Register(t.Context(), f.mem, cluster.Service{ServiceName: cluster.ServiceAgent, HostAddr: "10.0.0.1", Port: 4789, Hostname: "host1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reg.Close() }()
+	s, err := newServer(Config{Log: slog.New(slog.DiscardHandler), Control: f.ctrl, Cluster: testCluster{f.ctrl}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []control.Actor{control.Admin(), control.TenantAdmin("blue")} {
+		o, err := s.diagnosis.clusterStatus(t.Context(), a)
+		if err != nil || !o.Well || !slices.ContainsFunc(o.Findings, func(x api.Finding) bool { return x.Name == condition.HostUnreported.Name() && x.Where == "host host1" }) {
+			t.Errorf("%v: %+v, %v", a.Scope().Names(), o, err)
+		}
 	}
 }

@@ -187,7 +187,7 @@ func TestStatusClockSet(t *testing.T) {
 // TestStatusAfterEmptyStore: a host with nothing to put back has its last word in
 // a store that lost everything as soon as it has its record there.
 func TestStatusAfterEmptyStore(t *testing.T) {
-	b := newBed(t, func(c *Config) { c.StatusLook, c.StatusBeat = 5*time.Millisecond, time.Hour })
+	b := newBed(t, func(c *Config) { c.StatusEvery, c.StatusLook, c.StatusBeat = time.Hour, 5*time.Millisecond, time.Hour })
 	b.ready()
 	b.eventually("ready, which is all that there is to say", func() error {
 		s, _, err := b.hostStatus()

@@ -77,8 +77,8 @@ func (s *status) run(ctx context.Context) {
 	}
 }
 
-// pause waits for Config.StatusEvery, or until a host that was not ready is: without the
-// report, a host that has just started looks broken.
+// pause waits for Config.StatusEvery, or until a host that was not ready is, or the status
+// may be gone: without the report, a host that has just started looks broken.
 func (s *status) pause(ctx context.Context, ready bool, master error) error {
 	end := time.NewTimer(s.a.cfg.StatusEvery)
 	defer end.Stop()
@@ -88,6 +88,9 @@ func (s *status) pause(ctx context.Context, ready bool, master error) error {
 		case <-s.dirty:
 			changed = true
 			over = !ready && s.a.Status(ctx, master).Ready
+		case <-s.rewrite: // waits for nothing
+			s.rewrite.Ring()
+			return nil
 		case <-end.C:
 			over = true
 		case <-ctx.Done():
