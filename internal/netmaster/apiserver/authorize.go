@@ -97,9 +97,7 @@ func (s *router) serveTo(rt *route, w http.ResponseWriter, hr *http.Request, ide
 	}()
 	switch {
 	case err != nil:
-		if rt.verb == verbReport {
-			r.refused = err.Error()
-		}
+		r.refused = err.Error()
 		s.refuse(sw, r.Request, err)
 	case rt.limit == 0:
 		_, _ = do() // it has answered

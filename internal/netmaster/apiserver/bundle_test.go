@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
 )
 
 // TestServedForClientByMethodAndPath: a request that the server makes itself finds no route of
@@ -29,7 +31,11 @@ func TestServedForClientByMethodAndPath(t *testing.T) {
 func TestBundleIsPackedForItsClient(t *testing.T) {
 	f := startAsking(t, nil)
 	f.must(403, "viewer", "GET", "/api/v1/bundle", "")
+	f.rec.take()
 	packed := tar.NewReader(strings.NewReader(f.must(200, "root", "GET", "/api/v1/bundle", "")))
+	if recorded := f.rec.take(); len(recorded) != 1 || recorded[0].Status != http.StatusOK || recorded[0].Result != audit.Done {
+		t.Errorf("recorded is %+v", recorded)
+	}
 	names := map[string]bool{}
 	for {
 		h, err := packed.Next()

@@ -344,7 +344,8 @@ func TestRoutes(t *testing.T) {
 	if got := f.must("DELETE", "/api/v1/rules/blue:p:1", ""); got != "\"blue:p:1\"\n" {
 		t.Errorf("DELETE: %q", got)
 	}
-	if got := f.must("GET", "/metrics", ""); !strings.Contains(got, `contiv_netmaster_http_requests_total{code="200",method="POST",route="/plugin/createEndpoint"} 3`) {
+	if got := f.must("GET", "/metrics", ""); !strings.Contains(got, `contiv_netmaster_http_requests_total{code="200",method="POST",route="/plugin/createEndpoint"} 3`) ||
+		!strings.Contains(got, `contiv_netmaster_http_request_duration_seconds_count{method="POST",route="/plugin/createEndpoint"} 3`) {
 		t.Errorf("metrics lack the endpoints' creation:\n%s", got)
 	}
 	for ct, want := range map[string]int{"application/json": 200, "application/json; charset=utf-8": 200, "application/json; charset=US-ASCII": 200, "": 200, "application/x-www-form-urlencoded": 200, "text/xml": 415, "application/json; charset=utf-16": 415} {

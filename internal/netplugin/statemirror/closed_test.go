@@ -12,13 +12,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// countingAgent counts how often it is to apply soon.
+// countingAgent counts how often it is to apply soon, and what it has lost.
 type countingAgent struct {
 	fakeAgent
-	soon int
+	soon, lost int
 }
 
 func (a *countingAgent) Soon(string) { a.soon++ }
+func (a *countingAgent) OnLost()     { a.lost++ }
 
 // TestDeletedServiceRefusesForAWhile deletes services whose addresses have no owner
 // afterwards, another service, or an endpoint.

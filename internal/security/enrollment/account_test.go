@@ -211,6 +211,29 @@ func TestAccountAsksEachServerOnce(t *testing.T) {
 	}
 }
 
+// TestAccountNeedsItsFiles: what cannot be read or written is an error at once.
+func TestAccountNeedsItsFiles(t *testing.T) {
+	tmp := t.TempDir()
+	if _, err := pki.Init(filepath.Join(tmp, "pki")); err != nil {
+		t.Fatal(err)
+	}
+	file, known := filepath.Join(tmp, "token"), filepath.Join(tmp, "pki", pki.BundleFile)
+	write(t, file, "x")
+	taken := filepath.Join(tmp, "taken")
+	if err := os.MkdirAll(filepath.Join(taken, nextFile, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for want, cfg := range map[string]Config{
+		"read the netmasters' authority":        {Dir: tmp, Account: Account{TokenFile: file, Authority: filepath.Join(tmp, "none")}},
+		"read the token of the service account": {Dir: tmp, Account: Account{TokenFile: filepath.Join(tmp, "none"), Authority: known}},
+		"save the host's certificate":           {Dir: filepath.Join(file, "x"), Account: Account{TokenFile: file, Authority: known}},
+		"save the host's key":                   {Dir: taken, Account: Account{TokenFile: file, Authority: known}},
+	} {
+		cfg.Name = "host1"
+		refused(t, want, Join(t.Context(), cfg), want)
+	}
+}
+
 // TestUnknownClientsDoNotDelayHosts: who floods the door with tokens of no service account, which Kubernetes is
 // asked about for as long as that takes, keeps no other address's pod from its certificate,
 // and from all addresses no host that has a token of the cluster's, or a certificate.
