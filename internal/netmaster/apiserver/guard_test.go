@@ -69,6 +69,26 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+// TestReadsAndDeletionsOfAnyContentType: they have no body whose type could matter.
+func TestReadsAndDeletionsOfAnyContentType(t *testing.T) {
+	f := serve(t, 0)
+	f.must("PUT", "/api/v1/tenants/blue", `{"tenantName":"blue"}`)
+	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+		req, err := http.NewRequestWithContext(t.Context(), method, f.url+"/api/v1/tenants/blue", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "text/plain")
+		resp, err := f.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d", method, resp.StatusCode)
+		}
+	}
+}
+
 // TestSmuggled: after a request with a length and chunks nothing else on the
 // connection is taken for a request.
 func TestSmuggled(t *testing.T) {

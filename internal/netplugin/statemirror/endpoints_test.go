@@ -1,6 +1,7 @@
 package statemirror
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -81,6 +82,10 @@ func TestForgottenEndpoints(t *testing.T) {
 	there, gone, unread := testEndpoint.Key, testEndpoint.Key, testEndpoint.Key
 	gone.ID, unread.ID, unread.Network.Name = "gone", "unread", "unread"
 	all := []model.EndpointKey{there, gone, unread}
+	for i := range 20 { // they are in any order
+		gone.ID = model.EndpointID(fmt.Sprintf("gone%d", i))
+		all = append(all, gone)
+	}
 	for _, k := range all {
 		e.Forget(k)
 	}
@@ -130,6 +135,9 @@ func TestForgottenEndpoints(t *testing.T) {
 	x.single.ready = false
 	e.dropForgotten(later.Add(2*LateGrace), 0)
 	hidden("in a mirror that is not read")
+	e.Hide(there)
+	e.Reveal(there)
+	hidden("revealed")
 }
 
 // TestEndpointsOfMirrors: what a mirror that is read does not have is missing; what is not
@@ -185,4 +193,19 @@ func TestPendingEndpoints(t *testing.T) {
 	x.endpoint(next.Identity+1, 21)
 	e.releaseRead()
 	x.port("all is read", next.Identity+1)
+}
+
+// TestIdentitiesWithoutRecord: identities beside the range of endpoints' have no record to
+// wait for.
+func TestIdentitiesWithoutRecord(t *testing.T) {
+	x := newByHand(t)
+	for id, waits := range map[model.Identity]bool{
+		model.IdentityFirst - 1: false, model.IdentityFirst: true, model.IdentityLast: true, model.IdentityLast + 1: false,
+	} {
+		e := withIdentity(id)
+		e.Key.Network.Tenant = "red"
+		if got := x.Endpoints.awaits(endpointRow{e, 20}); (got != "") != waits {
+			t.Errorf("identity %d waits for %q", id, got)
+		}
+	}
 }

@@ -219,12 +219,15 @@ func TestAccountNeedsItsFiles(t *testing.T) {
 	}
 	file, known := filepath.Join(tmp, "token"), filepath.Join(tmp, "pki", pki.BundleFile)
 	write(t, file, "x")
+	odd := filepath.Join(tmp, "odd")
+	write(t, odd, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 	taken := filepath.Join(tmp, "taken")
 	if err := os.MkdirAll(filepath.Join(taken, nextFile, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for want, cfg := range map[string]Config{
 		"read the netmasters' authority":        {Dir: tmp, Account: Account{TokenFile: file, Authority: filepath.Join(tmp, "none")}},
+		"has no authority":                      {Dir: tmp, Account: Account{TokenFile: file, Authority: odd}},
 		"read the token of the service account": {Dir: tmp, Account: Account{TokenFile: filepath.Join(tmp, "none"), Authority: known}},
 		"save the host's certificate":           {Dir: filepath.Join(file, "x"), Account: Account{TokenFile: file, Authority: known}},
 		"save the host's key":                   {Dir: taken, Account: Account{TokenFile: file, Authority: known}},

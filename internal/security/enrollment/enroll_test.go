@@ -315,3 +315,16 @@ func TestForget(t *testing.T) {
 		}
 	}
 }
+
+// TestByAccount: a host that joined without a token of the cluster did by its account.
+func TestByAccount(t *testing.T) {
+	dir := t.TempDir()
+	if ByAccount(dir) {
+		t.Error("nothing joined")
+	}
+	for token, want := range map[string]bool{"": true, "abcdefghij": false} {
+		if writeState(t, dir, state{Name: "host1", Token: token}); ByAccount(dir) != want {
+			t.Errorf("with the token %q: %v", token, !want)
+		}
+	}
+}
