@@ -58,6 +58,9 @@ func newAciGwInfo(base common) *command {
 
 func runAciGwInfo(ctx context.Context, client *api.Client, o *aciGwOptions) error {
 	list, err := client.AciGws().List(ctx)
+	if err == nil && len(list) == 0 {
+		_, err = client.AciGws().Get(ctx, aciGwKey) // says that there is none, as of every other object
+	}
 	if err != nil {
 		return err
 	}

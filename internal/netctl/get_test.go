@@ -39,6 +39,16 @@ func TestGet(t *testing.T) {
 	}
 }
 
+// TestNoGateway: a cluster without a gateway to ACI says so, whatever command asks.
+func TestNoGateway(t *testing.T) {
+	url := startNetmaster(t)
+	for _, line := range []string{"aci-gw info", "aci-gw info --json", "aci-gw inspect", "get aci-gw"} {
+		if got := netctl(t, url, strings.Fields(line)...); got.code != ExitNotFound || !strings.Contains(got.errOut, "does not exist") {
+			t.Errorf("%s: %+v", line, got)
+		}
+	}
+}
+
 // lines is a Writer that tells when a line has come.
 type lines struct {
 	mu  sync.Mutex
