@@ -199,3 +199,25 @@ func TestMisspeltLabelIsQuestioned(t *testing.T) {
 		t.Errorf("a label that an endpoint has: %s", got.errOut)
 	}
 }
+
+// TestPolicyOfOtherKind: commands of group policies say what a network policy is, and the
+// other way round.
+func TestPolicyOfOtherKind(t *testing.T) {
+	url := startNetmaster(t)
+	for _, line := range []string{"network-policy create --default-in deny np", "policy create p"} {
+		if got := netctl(t, url, strings.Fields(line)...); got.code != ExitOK {
+			t.Fatalf("%s: %+v", line, got)
+		}
+	}
+	for line, want := range map[string]string{
+		"policy rule-ls np":        `policy "default:np" is a network policy: look at it as one ('netctl network-policy inspect')`,
+		"policy inspect np":        `policy "default:np" is a network policy: look at it as one ('netctl network-policy inspect')`,
+		"get policy np":            `policy "default:np" is a network policy: look at it as one ('netctl network-policy inspect')`,
+		"network-policy inspect p": `policy "default:p" is no network policy: look at it as a group policy ('netctl policy inspect')`,
+		"policy inspect none":      `policy "default:none" does not exist`,
+	} {
+		if got := netctl(t, url, strings.Fields(line)...); got.code != ExitNotFound || got.errOut != "netctl: "+want+"\n" {
+			t.Errorf("%s: %+v", line, got)
+		}
+	}
+}

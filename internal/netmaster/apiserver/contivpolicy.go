@@ -10,6 +10,12 @@ import (
 var _ = register(kindSpec[api.Policy, model.PolicyKey, model.ContivPolicy]{
 	collection: "policys", name: "policy", access: ofTenants,
 	key: model.ParsePolicyKey, list: listIn(viewPolicies, (*control.PolicyView).ListContiv), get: getIn(viewPolicies, (*control.PolicyView).GetContiv),
+	missing: func(v *control.View, k model.PolicyKey) error {
+		if _, there := v.Policies.NetworkPolicy(k); there {
+			return model.Errorf(model.ErrNotFound, "policy %q is a network policy: look at it as one ('netctl network-policy inspect')", k)
+		}
+		return nil
+	},
 	parse: apiconv.Policy, render: policyToAPI, linked: policyView,
 	change: changeAsIs(policyUseCases, (*control.Policies).ChangePolicy), delete: byKey(control.DeletePolicy),
 	oper: api.PolicyOper{}, inspect: func(_ *serverContext, v *control.View, p model.ContivPolicy) any { return policyOper(v, p) },

@@ -30,6 +30,8 @@ type kindSpec[A api.Object, K any, M model.Validator] struct {
 	key  func(string) (K, error)
 	list func(*control.View, model.TenantName) []M // of one tenant, or of all ("")
 	get  func(*control.View, K) (M, bool)
+	// missing says more of an object that is not there than that; it, and what it returns, may be nil.
+	missing func(*control.View, K) error
 
 	parse  func(A) (M, error)       // the result need not be valid: that is checked afterwards
 	render func(M) A                // without what others link to it
@@ -169,10 +171,15 @@ func (r kindSpec[A, K, M]) find(v *control.View, key string) (m M, err error) {
 		return m, notFound(r.name, key)
 	}
 	m, ok := r.get(v, k)
-	if !ok {
-		return m, notFound(r.name, key)
+	if ok {
+		return m, nil
 	}
-	return m, nil
+	if r.missing != nil {
+		if err := r.missing(v, k); err != nil {
+			return m, err
+		}
+	}
+	return m, notFound(r.name, key)
 }
 
 func (r kindSpec[A, K, M]) one(v *control.View, key string) (any, error) {

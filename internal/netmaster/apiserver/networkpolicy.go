@@ -20,6 +20,12 @@ const (
 var _ = register(kindSpec[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
 	collection: "networkPolicys", name: "networkPolicy", access: ofTenants, strict: strictPolicy, body: MaxApplyBody,
 	key: model.ParsePolicyKey, list: listIn(viewPolicies, (*control.PolicyView).NetworkPolicies), get: getIn(viewPolicies, (*control.PolicyView).NetworkPolicy),
+	missing: func(v *control.View, k model.PolicyKey) error {
+		if _, there := v.Policies.GetContiv(k); there {
+			return model.Errorf(model.ErrNotFound, "policy %q is no network policy: look at it as a group policy ('netctl policy inspect')", k)
+		}
+		return nil
+	},
 	parse: networkPolicyFromAPI, render: networkPolicyToAPI,
 	change: changeAsIs(policyUseCases, (*control.Policies).ReplaceNetworkPolicy),
 	delete: func(_ *control.Controller, k model.PolicyKey) control.Deletion {
