@@ -1,6 +1,8 @@
 package netctl
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -49,5 +51,37 @@ func TestDocumentsAfterRestore(t *testing.T) {
 		if got.code != ExitOK || strings.Count(got.out, "\n") != strings.Count(got.out, "Unchanged: ") {
 			t.Errorf("%s: %+v", what, got)
 		}
+	}
+}
+
+// TestFaultsOfAllDocuments: what netctl finds wrong with one document hides no fault of
+// another, nor of another file.
+func TestFaultsOfAllDocuments(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.yaml": "kind: netwrk\n---\nkind: tenant\ntenantName: a\n---\nkind: rule\nport: 0443\n---\n[1, {kind: tenants}]\n---\n}\n",
+		"b.yaml": "tenantName: b\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := netctl(t, "", "apply", "-f", dir)
+	var lines []string
+	for line := range strings.Lines(got.errOut) {
+		lines = append(lines, line)
+	}
+	want := []string{`document 1: line 1: unknown kind "netwrk"`, `document 3: line 7: number "0443"`, "document 4: line 9: must be an object", "document 5: ", `b.yaml: document 1: line 1: field "kind"`}
+	if got.code != ExitFailure || len(lines) != len(want) {
+		t.Fatalf("%+v", got)
+	}
+	for i, part := range want {
+		if !strings.Contains(lines[i], part) {
+			t.Errorf("line %d is %q, want %q", i, lines[i], part)
+		}
+	}
+	many := strings.Repeat("---\nkind: netwrk\n", maxFaults+1)
+	if got := netctlIn(t, many, "", "apply", "-f", "-"); strings.Count(got.errOut, "netwrk") != maxFaults {
+		t.Errorf("%d of many faults are reported", strings.Count(got.errOut, "netwrk"))
 	}
 }

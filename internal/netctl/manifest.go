@@ -42,6 +42,7 @@ func (d document) errorf(format string, args ...any) error {
 // standard input ("-").
 func readDocuments(stdin io.Reader, paths []string) ([]document, error) {
 	var all []document
+	var faults []error // of all files
 	for _, path := range paths {
 		files, err := filesOf(path)
 		if err != nil {
@@ -50,10 +51,13 @@ func readDocuments(stdin io.Reader, paths []string) ([]document, error) {
 		for _, file := range files {
 			docs, err := readFile(stdin, file)
 			if err != nil {
-				return nil, err
+				faults = append(faults, err)
 			}
 			all = append(all, docs...)
 		}
+	}
+	if faults != nil {
+		return nil, errors.Join(faults...)
 	}
 	if len(all) == 0 { // an export that failed at the other end of a pipe, a file that was cut
 		return nil, fmt.Errorf("%s: has no documents: there is nothing to do", strings.Join(paths, ", "))
@@ -126,10 +130,14 @@ func readFile(stdin io.Reader, path string) ([]document, error) {
 	return docs, errors.Join(err, f.Close())
 }
 
+// maxFaults is the largest number of faults that is reported for a file; netmaster reports as many for a list.
+const maxFaults = 100
+
 // parseDocuments reads YAML (of which JSON is a part) from r; empty documents
-// count but hold nothing.
+// count but hold nothing. Its error has the first fault of each document.
 func parseDocuments(file string, r io.Reader) ([]document, error) {
 	var docs []document
+	var faults []error
 	dec := yaml.NewDecoder(r)
 	for number := 1; ; number++ {
 		d := document{file: file, number: number}
@@ -137,9 +145,9 @@ func parseDocuments(file string, r io.Reader) ([]document, error) {
 		err := dec.Decode(&n)
 		switch {
 		case errors.Is(err, io.EOF):
-			return docs, nil
-		case err != nil:
-			return nil, d.errorf("%s", strings.TrimPrefix(err.Error(), "yaml: "))
+			return docs, errors.Join(faults...)
+		case err != nil: // what follows cannot be read
+			return nil, errors.Join(append(faults, d.errorf("%s", strings.TrimPrefix(err.Error(), "yaml: ")))...)
 		case n.Kind != yaml.DocumentNode || len(n.Content) != 1 || n.Content[0].Tag == "!!null":
 			continue
 		}
@@ -150,7 +158,10 @@ func parseDocuments(file string, r io.Reader) ([]document, error) {
 		for _, root := range roots {
 			d := d // documents of a list have its number
 			if err := d.parse(root); err != nil {
-				return nil, err
+				if faults = append(faults, err); len(faults) == maxFaults {
+					return nil, errors.Join(faults...)
+				}
+				continue
 			}
 			docs = append(docs, d)
 		}

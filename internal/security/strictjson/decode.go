@@ -99,7 +99,9 @@ func explain(data []byte, err error) error {
 		default:
 			want += ", not " + jsonKind(raw)
 		}
-		return model.InvalidField(lastPart(wrong.Field), string(raw), want)
+		shown := string(raw)
+		_ = json.Unmarshal(raw, &shown) // a string is shown without its quotes
+		return model.InvalidField(lastPart(wrong.Field), shown, want)
 	case errors.As(err, &syntax):
 		return BadBody("is not valid JSON: %s at byte %d", syntax, syntax.Offset)
 	case errors.Is(err, io.ErrUnexpectedEOF):

@@ -29,7 +29,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"tenantName":"x"} trailing`, `body: must end after the JSON object, but "trailing" follows`},
 		{`{"tenantName":"x"}{}`, `body: must end after the JSON object, but "{}" follows`},
 		{`{"tenantName":5}`, `tenantName "5": must be a string, not a number`},
-		{`{"pktTag":"5"}`, `pktTag "\"5\"": must be a whole number, not a string`},
+		{`{"pktTag":"5"}`, `pktTag "5": must be a whole number, not a string`},
 		{`{"pktTag":1.5}`, `pktTag "1.5": must be a whole number of reasonable size`},
 		{`{"pktTag":99999999999999999999}`, `pktTag "99999999999999999999": must be a whole number of reasonable size`},
 		{`{"subnet":[]}`, `subnet "[]": must be a string, not an array`},
