@@ -2,7 +2,9 @@ package ebpf
 
 import (
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -19,7 +21,7 @@ func TestTablesTellTheirFill(t *testing.T) {
 	told := func(when string) {
 		t.Helper()
 		got := r.drv.Tables()
-		want := append(sizable(), "translations", "counted", "queues") // the first's size follows from others', the rest are fixed
+		want := append(sizable(), fixedTables...)
 		if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, slices.Sorted(slices.Values(want))) {
 			t.Errorf("%s: tables %v, want %v", when, names, want)
 		}
@@ -48,6 +50,37 @@ func TestTablesTellTheirFill(t *testing.T) {
 	again := r.open(t)
 	defer again.Close()
 	told("after a restart")
+}
+
+// fixedTables are the maps that can be full and whose size cannot be chosen: the first's
+// follows from others', the rest are fixed.
+var fixedTables = []string{"translations", "counted", "queues"}
+
+// TestTablesAreDocumented: netplugin.md describes each map that can be full, and no other, and says
+// which sizes cannot be chosen.
+func TestTablesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/user/netplugin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| map | entries | holds |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var got, fixed []string
+	for line := range strings.Lines(table) {
+		if names, entries, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | "); ok {
+			all := strings.Split(strings.ReplaceAll(names, "`", ""), ", ")
+			if got = append(got, all...); strings.Contains(entries, "not to be chosen") {
+				fixed = append(fixed, all...)
+			}
+		}
+	}
+	slices.Sort(got)
+	if want := slices.Sorted(slices.Values(append(sizable(), fixedTables...))); !slices.Equal(got, want) {
+		t.Errorf("described are\n%v, there are\n%v", got, want)
+	}
+	if !slices.Equal(slices.Sorted(slices.Values(fixed)), slices.Sorted(slices.Values(fixedTables))) {
+		t.Errorf("described as fixed are %v, there are %v", fixed, fixedTables)
+	}
 }
 
 // TestSizesOfTables: what the error of a full table advises, --ebpf-map-sizes,
