@@ -57,7 +57,7 @@ test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel
 test-consul: deps ## the store's tests, and whole clusters, on a Consul that is built first (minutes); needs root
 	tools/test-consul.sh
 test-cluster: deps ## three netmasters and five agents under faults: OPS (4000) requests by SEED (1) on STORE=embedded|etcd|disk (an etcd whose disk fails)|consul|consul3 (three servers)|members (netmasters' own, some lost for good, the disk of one fails), netmasters as MASTERS=inside|program (processes whose clocks are set), judged; or MOVES=20: how soon another netmaster leads, on etcd, consul, consul3, members; needs root
-	$(if $(filter consul%,$(STORE)),CONTIV_CONSUL=$$(go tool -modfile=tools/consul/go.mod -n consul) )go test -timeout 4h -count=1 -v -tags integration ./test/cluster -run '^Test($(if $(MOVES),Moves,Cluster|Disk|MemberDisk|Clock))$$' -args -moves $(or $(MOVES),0) -plan $(or $(SEED),1) -ops $(or $(OPS),4000) -store $(or $(STORE),embedded) -masters $(or $(MASTERS),inside)
+	$(if $(filter consul%,$(STORE)),CONTIV_CONSUL=$$(go tool -modfile=tools/consul/go.mod -n consul) )go test -timeout 4h -count=1 -v -tags integration ./test/cluster -run '^Test($(if $(filter-out 0,$(MOVES)),Moves,Cluster|Disk|MemberDisk|Clock))$$' -args -moves $(or $(MOVES),0) -plan $(or $(SEED),1) -ops $(or $(OPS),4000) -store $(or $(STORE),embedded) -masters $(or $(MASTERS),inside)
 test-compose: deps ## Compose files on a plain and a secure cluster with Compose 1.29 and v2, which is built first (minutes); needs root
 	CONTIV_COMPOSE=$$(go tool -modfile=tools/compose/go.mod -n github.com/docker/compose/v2/cmd) go test -timeout 10m -count=1 -v -tags integration ./test/docker -run '^(TestDockerOnSecureCluster|TestComposeFiles)$$'
 test-bgp: ## the BGP speaker, and netplugins with it, with FRR and BIRD in namespaces; needs root
@@ -69,7 +69,7 @@ check: ## vet, lint and -short tests of what changed since BASE (main), or of PK
 fmt: ## format with gofumpt and gci
 	$(call tool,golangci-lint) fmt $(PKG)
 mutate: ## change the lines of PKG that changed since BASE (empty: all) one by one, and run the tests of PKG, or TESTS="./x ./y": prints the changes that no test fails on; DECISIONS=1: the files of test/mutate/decisions.txt (that fit ONLY), each run going on for FOR (1h) where test/mutate/report.tsv ends; needs root
-	nice go run ./test/mutate -only "$(or $(ONLY),.)" $(if $(DECISIONS),-decisions -report test/mutate/report.tsv -for $(or $(FOR),1h),-base "$(BASE)" -tests "$(TESTS)" $(PKG))
+	nice go run ./test/mutate -only "$(or $(ONLY),.)" $(if $(filter-out 0,$(DECISIONS)),-decisions -report test/mutate/report.tsv -for $(or $(FOR),1h),-base "$(BASE)" -tests "$(TESTS)" $(PKG))
 vulncheck: ## known vulnerabilities in what the binaries call; needs network
 	$(call tool,govulncheck) ./cmd/...
 generate: ## rewrite generated files and goldens; `git diff` then shows the drift
@@ -85,11 +85,11 @@ bench: bench-cluster bench-datapath ## that, and benchmarks into bench/new.txt, 
 	go test -run '^$$' -bench . -benchmem -count $(or $(COUNT),6) $(PKG) | tee bench/new.txt
 	@if [ -f bench/base.txt ]; then $(call tool,benchstat) bench/base.txt bench/new.txt; fi
 demo: build ## three hosts, two tenants, policies, live; DRIVER=ebpf|ovs|mixed; KEEP=1 leaves it running
-	@tools/deps.sh demo $(DRIVER) && bin/contivlab demo $(if $(DRIVER),--driver $(DRIVER)) $(if $(KEEP),--keep)
+	@tools/deps.sh demo $(DRIVER) && bin/contivlab demo $(if $(DRIVER),--driver $(DRIVER)) $(if $(filter-out 0,$(KEEP)),--keep)
 demo-docker: build deps ## two Docker engines on two hosts, names, policy, start times; KEEP=1 leaves it running
-	bin/contivlab demo-docker $(if $(KEEP),--keep)
+	bin/contivlab demo-docker $(if $(filter-out 0,$(KEEP)),--keep)
 demo-kube: build deps ## a Kubernetes of two nodes, which is built first (minutes), beside it a Docker container and a bare process under the same policies, and a pod of another tenant; KEEP=1 keeps it until Ctrl-C
-	CONTIV_KUBE=$${CONTIV_KUBE:-$$(tools/kube.sh -nodes)} go run ./test/kube/demo -bin bin $(if $(KEEP),-keep)
+	CONTIV_KUBE=$${CONTIV_KUBE:-$$(tools/kube.sh -nodes)} go run ./test/kube/demo -bin bin $(if $(filter-out 0,$(KEEP)),-keep)
 image: build ## bin/contiv-image.tar, an image IMAGE (docker.io/contiv/contiv:2.0) of the programs alone
 	go run ./packaging/image -bin bin -o bin/contiv-image.tar -name $(or $(IMAGE),docker.io/contiv/contiv:2.0) -time $(BUILDTIME)
 plugin: build ## bin/plugin for `docker plugin create $(PLUGIN)`
