@@ -52,7 +52,7 @@ func inFlags(s *flags.Set, object any, err error) error {
 	text := err.Error()
 	for _, d := range s.Flags {
 		if field := cmp.Or(d.Field, fields[d.To]); field != "" {
-			said := regexp.MustCompile(`(^|: )` + regexp.QuoteMeta(field) + `(\[\d+\])?( "(?:[^"\\]|\\.)*")?:`)
+			said := regexp.MustCompile(`(^|[:;] )` + regexp.QuoteMeta(field) + `(\[\d+\])?( "(?:[^"\\]|\\.)*")?:`)
 			text = said.ReplaceAllString(text, "${1}--"+d.Names[0]+"$2$3:")
 		}
 	}

@@ -187,6 +187,28 @@ func TestErrorsNameFlags(t *testing.T) {
 	}
 }
 
+// TestEachFaultNamesItsFlag: of several faults in one sentence each names its flag.
+func TestEachFaultNamesItsFlag(t *testing.T) {
+	url := startNetmaster(t)
+	for _, line := range []string{"policy create p", "policy rule-add p r", "network create -s 10.1.1.0/24 n"} {
+		if got := netctl(t, url, strings.Fields(line)...); got.code != ExitOK {
+			t.Fatalf("%s: %+v", line, got)
+		}
+	}
+	for line, want := range map[string][]string{
+		"policy rule-add --protocol tcp --port 80 --from-ip-address 10.1.1.0/24 p r": {`--protocol "tcp": `, `; --port "80": `, `; --from-ip-address "10.1.1.0/24": `},
+		"network create -s 10.2.0.0/16 -g 10.2.0.1 n":                                {`--subnet "10.2.0.0/16": `, `; --gateway "10.2.0.1": `},
+		"network-policy create np":                                                   {`--rule "": must not be empty`},
+	} {
+		got := netctl(t, url, strings.Fields(line)...)
+		for _, part := range want {
+			if !strings.Contains(got.errOut, part) {
+				t.Errorf("netctl %s: %+v, want %s", line, got, part)
+			}
+		}
+	}
+}
+
 // A document that leaves empty which object it is of is refused by apply, diff and delete,
 // with the field's name, and changes nothing.
 func TestDocumentsWithoutANameAreRefused(t *testing.T) {

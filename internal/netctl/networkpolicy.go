@@ -104,7 +104,7 @@ func newNetworkPolicyCreate(base common) *command {
 	c.flags.String(&p.DefaultIn, "default-in", "allow|deny|pass", "")
 	c.flags.String(&p.DefaultOut, "default-out", "allow|deny|pass", "")
 	c.flags.Texts(&o.rules, "rule, r", "RULE", "DIRECTION ACTION [PEER...] [PROTOCOL[/PORTS]...] [priority=N] [log] in quotes; a peer is labels (app=web,tier=front), group:NAME, network:NAME, or an address or CIDR (!CIDR after it excludes a part); none: any peer")
-	for name, field := range map[string]string{"network": "applies.network", "group": "applies.group", "label": "applies.matchLabels"} {
+	for name, field := range map[string]string{"network": "applies.network", "group": "applies.group", "label": "applies.matchLabels", "rule": "rules"} {
 		c.flags.Lookup(name).Field = field
 	}
 	o.changeFlags(&c.flags, "json, j", "print the policy as stored, as JSON")
@@ -137,7 +137,7 @@ func runNetworkPolicyCreate(ctx context.Context, o *networkPolicyOptions) error 
 	return inRules(o.rules, put(ctx, &o.common, networkPolicies, p.NetworkPolicyName, *p))
 }
 
-var ruleField = regexp.MustCompile(`(^|: )rules\[(\d+)\]\.(?:(?:ports|peers)\[\d+\]\.)?`)
+var ruleField = regexp.MustCompile(`(^|[:;] )rules\[(\d+)\]\.(?:(?:ports|peers)\[\d+\]\.)?`)
 
 // inRules names the text of --rule in netmaster's sentence about a rule's field.
 func inRules(texts []string, err error) error {
