@@ -329,7 +329,7 @@ func TestTenantAdminSeesOnlyItsTenant(t *testing.T) {
 	if diff := cmp.Diff(want, hosts); diff != "" {
 		t.Errorf("red's hosts (-want +got):\n%s", diff)
 	}
-	if got := s.must(200, nobody, "GET", "/api/v1/status", "", red); !strings.Contains(got, "addresses of red:vault") || !strings.Contains(got, "host h3 is not ready: 1 of your endpoints are there") || !strings.Contains(got, `"endpoints":2`) {
+	if got := s.must(200, nobody, "GET", "/api/v1/status", "", red); !strings.Contains(got, "addresses of red:vault") || !strings.Contains(got, "host h3 is alive and has not reported its status yet") || !strings.Contains(got, `"endpoints":2`) {
 		t.Errorf("red's status: %s", got)
 	}
 	s.must(404, nobody, "GET", "/api/v1/hosts/h2", "", red)

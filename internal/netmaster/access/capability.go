@@ -133,7 +133,7 @@ func (i Identity) Authorize(c Capability, r Resource) (Role, error) {
 
 // notFoundText is the one answer to a tenant admin for what does not exist and for what others have.
 func (i Identity) notFoundText() string {
-	return "not found, or not of " + strings.Join(i.Tenants(), ", ") + " alone"
+	return "not found in tenant " + strings.Join(i.Tenants(), ", ")
 }
 
 // notOwnTenants says why a Resource is not of the admin's tenants alone; empty = it is.

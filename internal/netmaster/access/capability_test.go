@@ -127,7 +127,7 @@ func TestReasonsOfRefusals(t *testing.T) {
 		{"viewer", OwnTenants | AnyHost, Resource{}, "viewer (people, viewer) has no right to this; it needs the role cluster-admin or tenant-admin of its tenant"},
 		{"viewer", WithinScope | Peer, Resource{}, "viewer (people, viewer) has no right to this; it needs the role cluster-admin or tenant-admin"},
 		{"blue", View | OwnHost, Resource{}, "blue (people, tenant-admin of blue) has no right to this; it needs the role cluster-admin or viewer"},
-		{"blue", View | OwnTenants, foreign, "not found, or not of blue alone: blue (people, tenant-admin of blue) has no right to what others have; that needs the role cluster-admin, viewer or tenant-admin of its tenant"},
+		{"blue", View | OwnTenants, foreign, "not found in tenant blue: blue (people, tenant-admin of blue) has no right to what others have; that needs the role cluster-admin, viewer or tenant-admin of its tenant"},
 		{"blue", OwnTenants, hinted, "blue (people, tenant-admin of blue) has no right to this: ask for blue's; it needs the role cluster-admin or tenant-admin of its tenant"},
 		{"h1", Peer, Resource{}, "h1 (people, host) has no right to this; it needs the role cluster-admin or netmaster"},
 		{"h1", OwnHost, foreign, `h1 (people, host) has no right to this: it is about host "h2", and an agent may change what its own host has; it needs the role cluster-admin or host that has it`},

@@ -222,12 +222,12 @@ func TestSentences(t *testing.T) {
 	for _, tc := range []struct{ who, method, path, body, want string }{
 		{"", "GET", "/api/v1/networks", "", "who asks is not known: show a certificate"},
 		{"viewer", "DELETE", "/api/v1/networks/blue:net", "", "viewer (people, viewer) has no right to this; it needs the role cluster-admin or tenant-admin of its tenant"},
-		{"blue", "DELETE", "/api/v1/networks/red:net", "", "not found, or not of blue alone: blue (people, tenant-admin of blue) has no right to what others have; that needs the role cluster-admin or tenant-admin of its tenant"},
+		{"blue", "DELETE", "/api/v1/networks/red:net", "", "not found in tenant blue: blue (people, tenant-admin of blue) has no right to what others have; that needs the role cluster-admin or tenant-admin of its tenant"},
 		{"blue", "GET", "/api/v1/endpoints", "", "choose one tenant's: netctl endpoint ls --tenant NAME; it needs"},
-		{"blue", "GET", "/api/v1/endpoints?tenant=red", "", "not found, or not of blue alone: "},
-		{"blue", "GET", "/api/v1/inspect/endpoints/e2", "", "not found, or not of blue alone: "},
-		{"blue", "GET", "/api/v1/inspect/endpoints/none", "", "not found, or not of blue alone: "},         // as if it were another's
-		{"both", "POST", "/api/v1/endpoints/shared/drain", "", "not found, or not of green, blue alone: "}, // it sees all: which one is meant?
+		{"blue", "GET", "/api/v1/endpoints?tenant=red", "", "not found in tenant blue: "},
+		{"blue", "GET", "/api/v1/inspect/endpoints/e2", "", "not found in tenant blue: "},
+		{"blue", "GET", "/api/v1/inspect/endpoints/none", "", "not found in tenant blue: "},         // as if it were another's
+		{"both", "POST", "/api/v1/endpoints/shared/drain", "", "not found in tenant green, blue: "}, // it sees all: which one is meant?
 		{"h1", "POST", "/plugin/host", `{"host":"h2"}`, `it is about host "h2", and an agent may change what its own host has; it needs the role cluster-admin or host that has it`},
 		{"h1", "GET", "/api/v1/endpoints?tenant=blue", "", `it is about host "", and an agent may change what its own host has`},
 		{"h1", "POST", "/plugin/releaseAddress", `{"NetworkID":"net.blue","IPv4Address":"10.0.0.3"}`, `it is about host ""`},
