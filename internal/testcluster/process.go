@@ -125,7 +125,7 @@ func startTime(pid int) (uint64, error) {
 	if len(f) < 20 {
 		return 0, fmt.Errorf("read start time of process %d: short stat line", pid)
 	}
-	if f[0] == "Z" {
+	if threads := f[17]; f[0] == "Z" && (threads == "0" || threads == "1") { // with more, files and locks are still held
 		return 0, os.ErrNotExist
 	}
 	return strconv.ParseUint(f[19], 10, 64)
