@@ -78,8 +78,10 @@ func (troubled) Masters(context.Context) ([]api.Master, error) {
 // TestDoctorFindsWhatStatusShows: each condition that the status shows of the cluster, of
 // hosts and of netmasters is a finding of the doctor, as bad and about the same object.
 func TestDoctorFindsWhatStatusShows(t *testing.T) {
+	var watch *liveness.Watch
 	f := serveWith(t, func(c *Config) {
 		c.Cluster, c.Members = troubled{fullDisk{c.Cluster.(testCluster)}}, &testMembers{}
+		watch = c.Watch
 	})
 	f.populate()
 	f.alive("h1")
@@ -88,8 +90,15 @@ func TestDoctorFindsWhatStatusShows(t *testing.T) {
 		Host: "h1", Driver: "ebpf", Version: "1.9", Updated: time.Now().Add(-time.Hour).UTC().Format(time.RFC3339), Attachments: 4, Ready: true,
 		Conditions: []tables.HostCondition{{Name: "ports", Message: "not programmed"}}, Tables: map[string]tables.TableFill{"conns": {Entries: 95, Capacity: 100}},
 	}
+	written := time.Now()
 	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error { return tables.HostStatuses.Put(tx, st) }); err != nil {
 		t.Fatal(err)
+	}
+	for !watch.StatusArrivals()["h1"].At.After(written) { // by which both judge
+		if time.Since(written) > patience {
+			t.Fatal("the host's report is not heard")
+		}
+		<-time.After(time.Millisecond)
 	}
 	s, err := f.Status(t.Context())
 	if err != nil {
