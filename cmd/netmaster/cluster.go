@@ -17,7 +17,7 @@ import (
 // startMember starts the embedded store: alone, as a new member of another netmaster's
 // cluster, or as the member that the data directory has.
 func startMember(ctx context.Context, o options, log *slog.Logger) (*membership.Member, error) {
-	if membership.IsEmpty(o.dataDir) && o.joining.token == "" {
+	if membership.IsEmpty(o.dataDir) && o.joining.token == "" && o.joining.pods.account == "" {
 		log.Warn("the data directory has no store: a NEW CLUSTER begins in it; if there was a cluster, stop and give its --data-dir, or restore a backup with --restore; hosts keep their desired state meanwhile",
 			"data", o.dataDir)
 	}
@@ -25,6 +25,9 @@ func startMember(ctx context.Context, o options, log *slog.Logger) (*membership.
 	cfg.Logger = log
 	var err error
 	if cfg.TokenReviewer, err = o.tokenReviewer(); err != nil {
+		return nil, err
+	}
+	if cfg.Forming, err = o.forming(log); err != nil {
 		return nil, err
 	}
 	return membership.Start(ctx, cfg)

@@ -9,21 +9,29 @@ import (
 	"testing"
 )
 
-// TestEnrollServiceAccount: netmaster asks the API server of --kubeconfig whose a token
-// is, for that service account; without the flag it takes none, and the flag is refused
-// where it cannot do anything.
-func TestEnrollServiceAccount(t *testing.T) {
+// reviews returns the kubeconfig of an API server that says of every token that it is
+// ns1/plugin's, of a pod on node1.
+func reviews(t *testing.T) (file string) {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{"authenticated":true,"audiences":["contiv"],"user":{"username":"system:serviceaccount:ns1:plugin",` +
 			`"extra":{"authentication.kubernetes.io/pod-name":["p"],"authentication.kubernetes.io/pod-uid":["u"],"authentication.kubernetes.io/node-name":["node1"]}}}}`))
 	}))
-	defer server.Close()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
+	t.Cleanup(server.Close)
+	file = filepath.Join(t.TempDir(), "kubeconfig")
 	text := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+// TestEnrollServiceAccount: netmaster asks the API server of --kubeconfig whose a token
+// is, for that service account; without the flag it takes none, and the flag is refused
+// where it cannot do anything.
+func TestEnrollServiceAccount(t *testing.T) {
+	file := reviews(t)
 	base := []string{"--secure", "--internal-address", "10.9.9.1:9999", "--kubeconfig", file}
 	for account, want := range map[string]string{"ns1/plugin": "", "ns1/other": `belongs to "system:serviceaccount:ns1:plugin"`} {
 		o, err := parse(t, nil, append(base, "--enroll-service-account", account)...)

@@ -27,12 +27,13 @@ type clusterOptions struct {
 	every                  string
 	keep                   int
 	recover                bool
+	pods                   podMembers
 	spare                  bool // no flag has asked for the ports
 	schedule               membership.Schedule
 }
 
 func (j *clusterOptions) register(fs *flags.Set) {
-	fs.Strings(&j.join, "join", "addresses", "make this netmaster a member of the cluster that another one has begun: where that listens for new members (its --join-listen), comma-separated; needs --token, and a data directory that is empty. A member that starts again needs neither")
+	fs.Strings(&j.join, "join", "addresses", "make this netmaster a member of the cluster that another one has begun: where that listens for new members (its --join-listen), comma-separated; needs --token, or in Kubernetes --member-service-account, and a data directory that is empty. A member that starts again needs neither")
 	fs.String(&j.token, "token", "token", "what lets this netmaster join, once, as 'netctl cluster token' prints it on a member; who may list processes sees flags, and not the environment").Must(notEmpty)
 	fs.String(&j.memberName, "member-name", "name", "this netmaster's name among the members of the embedded store's cluster, which it keeps").Must(notEmpty).Else("the host's")
 	fs.String(&j.peerListen, "peer-listen", "ip:port", "where the embedded etcd listens for the other members, who show certificates that the cluster makes itself; none = this netmaster stays alone").Must(noneOr(checkIPPort)).Else("<ip of --internal-address>:" + peerPort)
@@ -48,6 +49,7 @@ func (j *clusterOptions) register(fs *flags.Set) {
 		return nil
 	})
 	fs.IntWithin(&j.keep, "snapshot-keep", "number", "how many snapshots are kept; the oldest go", 1, 10000)
+	j.pods.register(fs)
 	fs.Bool(&j.recover, "recover", "make a cluster of this data directory's member alone, because most of the other members are lost for good, and end; no netmaster may run on it, and the lost ones must not come back")
 }
 
@@ -55,12 +57,12 @@ func (j *clusterOptions) register(fs *flags.Set) {
 const noSnapshots = "none"
 
 // joinFlags are the flags that only the embedded store has.
-var joinFlags = []string{"join", "token", "member-name", "peer-listen", "join-listen", "peer-address", "join-address", "snapshot-dir", "snapshot-every", "snapshot-keep", "recover"}
+var joinFlags = []string{"join", "token", "member-name", "peer-listen", "join-listen", "peer-address", "join-address", "snapshot-dir", "snapshot-every", "snapshot-keep", "recover", "member-service-account", "join-token-file"}
 
 // finish fills in the addresses: own is this host's, by which others reach it.
 func (j *clusterOptions) finish(fs *flags.Set, own string) error {
 	switch {
-	case len(j.join) > 0 && j.token == "":
+	case len(j.join) > 0 && j.token == "" && j.pods.account == "":
 		return flags.Usagef("%s needs a token: make one on a member with 'netctl cluster token' and give it with --token", fs.Given("join"))
 	case j.recover && len(j.join) > 0:
 		return flags.Usagef("%s makes a cluster of what this directory has, and %s would join another; give one", fs.Given("recover"), fs.Given("join"))
@@ -144,9 +146,13 @@ func (o *options) member() membership.Config {
 	if o.plainStore != "" {
 		plain = []string{o.plainStore}
 	}
+	name := j.memberName
+	if j.pods.account != "" { // it is the name of a new directory
+		name = ""
+	}
 	return membership.Config{
-		Plain: plain, Dir: o.dataDir, Name: j.memberName, Client: o.etcdListen, TLS: o.tls.StoreServer, Backup: j.schedule.In(o.dataDir),
+		Plain: plain, Dir: o.dataDir, Name: name, Client: o.etcdListen, TLS: o.tls.StoreServer, Backup: j.schedule.In(o.dataDir),
 		Peer: j.peer, PeerListen: j.peerListen, EnrollmentAddress: j.enrollmentListen, EnrollmentListen: j.joinListen, Spare: j.spare,
-		Addresses: j.join, Token: j.token, Secure: o.secureNames(),
+		Addresses: j.addresses(), Token: j.token, Secure: o.secureNames(),
 	}
 }

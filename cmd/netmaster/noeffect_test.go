@@ -76,6 +76,8 @@ var flagEffects = map[string]archtest.Effect{
 	"syslog-format":      archtest.By("TestSyslog").GivenBy("TestFlagSetsItsOption"),
 
 	"enroll-service-account": archtest.By("TestEnrollServiceAccount"),
+	"member-service-account": archtest.By("TestMemberServiceAccount"),
+	"join-token-file":        archtest.By("TestMemberServiceAccount"),
 }
 
 // TestEveryFlagHasEffect: each flag does something, by a test, or its help text

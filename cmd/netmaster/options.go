@@ -229,6 +229,9 @@ func (o *options) finish(ctx context.Context, fs *flags.Set) error {
 	}
 	o.tls = o.certs.Config()
 	o.secureListeners()
+	if err := o.joining.pods.finish(fs, o); err != nil {
+		return err
+	}
 	if err := o.joining.finish(fs, host); err != nil {
 		return err
 	}

@@ -84,6 +84,10 @@ func (r *rights) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1"}}`)
 		return
 	}
+	if len(rest) > 1 && rest[1] == serviceaccount.FounderLease {
+		_, _ = io.WriteString(w, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"resourceVersion":"1"}}`)
+		return
+	}
 	items := ""
 	if req.URL.Query().Get("fieldSelector") == "metadata.name=kube-system" { // which cluster it is of
 		items = `{"metadata":{"name":"kube-system","uid":"3"}}`
@@ -131,10 +135,18 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.joining = clusterOptions{join: []string{"10.9.9.1:9005"}, enrollmentListen: "10.9.9.1:9005", memberName: "node1", pods: podMembers{account: "kube-system/contiv-netmaster"}}
+	form, err := o.forming(log)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
+	if recorded, err := form.Await(ctx); err != nil || recorded != nil {
+		t.Errorf("there is no cluster, and netmaster learns of %q, %v", recorded, err)
+	}
 	running.Go(func() { _ = ctrl.Run(ctx) }) // it ends with ctx
 	running.Go(func() { _ = k.run(ctx) })    // likewise
 	if _, _, err := vouch(ctx, "a.b.c"); err == nil {

@@ -21,9 +21,11 @@ import (
 // request is what a new member asks with, again until it is answered: it may be
 // asked of any member, and of several.
 type request struct {
-	ID                string `json:"id"`     // of the token
-	Secret            string `json:"secret"` // of the token
-	Dir               string `json:"dir"`    // whose identity the token is spent on
+	ID     string `json:"id,omitempty"`     // of the token
+	Secret string `json:"secret,omitempty"` // of the token
+	// Account is the token of a Kubernetes service account, in place of the two above.
+	Account           string `json:"account,omitempty"`
+	Dir               string `json:"dir"` // whose identity the token is spent on
 	Name              string `json:"name"`
 	Peer              string `json:"peer"` // host:port
 	EnrollmentAddress string `json:"door"` // host:port
@@ -51,8 +53,15 @@ func (m *Enrolment) admitMember(ctx context.Context, q request) (answer, error) 
 	case q.Secure && m.authorities.clients.Load() == nil:
 		return answer{}, model.Errorf(model.ErrUnavailable, "this netmaster does not have the client authority yet: try again in a minute")
 	}
+	spend := m.spend
+	if q.Account != "" {
+		if err := m.review(ctx, q); err != nil {
+			return answer{}, err
+		}
+		spend = m.replaceMember
+	}
 	for range attempts {
-		mine, err := m.spend(ctx, q)
+		mine, err := spend(ctx, q)
 		if err != nil {
 			return answer{}, err
 		}

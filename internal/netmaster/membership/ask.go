@@ -40,12 +40,13 @@ func joinByToken(ctx context.Context, d *directory, cfg Config, t Token) (answer
 	pool := transport.Pool(jointoken.Pinned(t.Authority), 1, dialTime)
 	defer pool.CloseIdleConnections()
 	c := &http.Client{Transport: pool, Timeout: doorTime + dialTime}
-	body, err := json.Marshal(request{ID: t.ID, Secret: t.Secret, Dir: d.ID, Name: d.Name, Peer: d.Peer, EnrollmentAddress: cfg.EnrollmentAddress, Secure: cfg.Secure != nil})
-	if err != nil {
-		return answer{}, err
-	}
+	q := request{ID: t.ID, Secret: t.Secret, Dir: d.ID, Name: d.Name, Peer: d.Peer, EnrollmentAddress: cfg.EnrollmentAddress, Secure: cfg.Secure != nil}
 	told := ""
 	for silent := 0; ; {
+		body, err := q.encode(cfg.Forming)
+		if err != nil {
+			return answer{}, err
+		}
 		a, err := askAll(ctx, c, addresses, len(cfg.Addresses), body)
 		switch {
 		case errors.Is(err, errSilent):
@@ -72,6 +73,17 @@ func joinByToken(ctx context.Context, d *directory, cfg Config, t Token) (answer
 			return answer{}, model.Errorf(model.ErrUnavailable, "no netmaster has accepted this host: %w; repeat the command line", ctx.Err())
 		}
 	}
+}
+
+// encode is the request in JSON. Without a token of the cluster's it has the service account's,
+// which may have changed since it was read last.
+func (q request) encode(f *Forming) (_ []byte, err error) {
+	if q.ID == "" {
+		if q.Account, err = f.Token(); err != nil {
+			return nil, fmt.Errorf("read the token of the service account: %w", err)
+		}
+	}
+	return json.Marshal(q)
 }
 
 // errSilent: no member that could decide has answered.

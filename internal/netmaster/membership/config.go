@@ -42,6 +42,10 @@ type Config struct {
 	// where that is not known now. nil = no such token is taken.
 	TokenReviewer func(ctx context.Context, token string) (host, by string, err error) `json:"-"`
 
+	// Forming is how netmasters in pods found their cluster, and join it, without tokens of the
+	// cluster; nil = they do not.
+	Forming *Forming `json:"-"`
+
 	// Addresses and Token are the command line's --join and --token: where neither is
 	// given, a new directory founds a cluster. Doors of the token are asked too.
 	Addresses []string
@@ -84,6 +88,11 @@ func (c Config) checked(ctx context.Context) (Config, error) {
 	}
 	if c.Name != "" {
 		if err := checkName(c.Name); err != nil {
+			return c, err
+		}
+	}
+	if c.Forming != nil {
+		if err := checkName(c.Forming.Node); err != nil {
 			return c, err
 		}
 	}

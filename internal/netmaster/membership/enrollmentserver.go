@@ -53,6 +53,7 @@ func (m *Member) listen(ctx context.Context) (net.Listener, error) {
 func (m *Member) open(ln net.Listener) *door {
 	mux := http.NewServeMux()
 	strangers := transport.NewSlots(atOnce, atOnce) // who show a token of the cluster's
+	pods := transport.NewSlots(atOnce, accountsOne)
 	mux.HandleFunc("POST "+joinPath, func(w http.ResponseWriter, r *http.Request) {
 		var q request
 		if err := strictjson.Read(r.Body, maxBody, &q); err != nil {
@@ -63,7 +64,11 @@ func (m *Member) open(ln net.Listener) *door {
 			jointoken.Refuse(w, err)
 			return
 		}
-		end, ok := strangers.Acquire(transport.ClientAtRemote(r.RemoteAddr))
+		slots := strangers
+		if q.Account != "" {
+			slots = pods
+		}
+		end, ok := slots.Acquire(transport.ClientAtRemote(r.RemoteAddr))
 		if !ok {
 			jointoken.Refuse(w, errTooMany)
 			return
@@ -124,7 +129,8 @@ func (d *door) close() {
 
 // check refuses what no member sends.
 func (q request) check() error {
-	if !jointoken.IsText(q.ID, jointoken.IDLen) || !jointoken.IsText(q.Secret, jointoken.SecretLen) || len(q.Dir) != 36 {
+	token := jointoken.IsText(q.ID, jointoken.IDLen) && jointoken.IsText(q.Secret, jointoken.SecretLen)
+	if token == (q.Account != "") || len(q.Dir) != 36 {
 		return model.Errorf(model.ErrInvalid, "the request has no token, or no identity")
 	}
 	if err := checkName(q.Name); err != nil {

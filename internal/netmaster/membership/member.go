@@ -61,7 +61,7 @@ func Start(ctx context.Context, cfg Config) (_ *Member, err error) {
 			return nil, model.Errorf(model.ErrInvalid, "the token is for the netplugin of %s: make one for a netmaster with 'netctl cluster token'", parsed.Host)
 		}
 		t = &parsed
-	} else if len(cfg.Addresses) > 0 {
+	} else if len(cfg.Addresses) > 0 && cfg.Forming == nil {
 		return nil, model.Errorf(model.ErrInvalid, "joining needs a token: make one on a member with 'netctl cluster token' and give it with --token")
 	}
 	if cfg, err = cfg.checked(ctx); err != nil {
@@ -83,6 +83,8 @@ func Start(ctx context.Context, cfg Config) (_ *Member, err error) {
 	switch {
 	case d.Step == learner || d.Step == member || d.Step == admitted && !d.empty():
 		err = m.resume(ctx)
+	case t == nil && cfg.Forming != nil && d.empty():
+		err = m.form(ctx)
 	case t == nil:
 		err = m.found(ctx)
 	default:
@@ -99,6 +101,9 @@ func Start(ctx context.Context, cfg Config) (_ *Member, err error) {
 func (m *Member) checkDirectory(t *Token) (err error) {
 	if m.cfg.Name == "" {
 		m.cfg.Name = m.dir.Name
+	}
+	if m.cfg.Name == "" && m.cfg.Forming != nil {
+		m.cfg.Name = m.cfg.Forming.Node
 	}
 	if m.cfg.Name == "" {
 		if m.cfg.Name, err = hostName(); err != nil {
@@ -139,6 +144,12 @@ func (m *Member) found(ctx context.Context) error {
 		return err
 	}
 	m.cfg.at("authority")
+	if f := m.cfg.Forming; f != nil && d.empty() { // else it was recorded before
+		if err := f.Record(ctx, a.Text()); err != nil {
+			return err
+		}
+		m.cfg.at("published")
+	}
 	if err := m.start(ctx, initial{}); err != nil {
 		return err
 	}

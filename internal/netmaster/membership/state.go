@@ -179,7 +179,9 @@ func (d *directory) check(cfg Config, t *Token) error {
 		return nil
 	case t != nil && (d.Step == "" || d.Step == founding):
 		return model.Errorf(model.ErrConflict, "%s has a store of its own, which joining would delete: omit --join to keep using it, or name an empty directory with --data-dir", d.path)
-	case t == nil && unfinished:
+	case t == nil && unfinished && cfg.Forming != nil && d.empty(): // it joins, or begins again
+		return nil
+	case t == nil && unfinished && cfg.Forming == nil:
 		return model.Errorf(model.ErrConflict, "%s is joining a cluster (as %s, by the token %s): repeat the command line with --join and --token, or delete the directory to create a new cluster", d.path, d.Name, d.Token)
 	case t != nil && d.Authority != t.Authority.String() && unfinished:
 		return model.Errorf(model.ErrConflict, "%s is joining a cluster by another authority (%s) than the token's (%s): it is another cluster, or its authorities were renewed since; delete the directory to give that up, or name an empty directory with --data-dir", d.path, d.Authority, t.Authority)

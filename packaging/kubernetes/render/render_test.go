@@ -26,6 +26,18 @@ func with(section string, values map[string]any) map[string]any {
 	return v
 }
 
+// several is a control plane of three nodes.
+func several() map[string]any {
+	return map[string]any{"controlPlane": map[string]any{"addresses": []any{"10.0.0.1", "10.0.0.2", "10.0.0.3"}}}
+}
+
+// replicated adds a section's values to those of several.
+func replicated(section string, values map[string]any) map[string]any {
+	v := several()
+	v[section] = values
+	return v
+}
+
 // plain is without TLS.
 func plain(v map[string]any) map[string]any {
 	v["secure"] = map[string]any{"enabled": false}
@@ -55,7 +67,8 @@ func TestLint(t *testing.T) {
 		"manifest": manifests["contiv.yaml"], "uninstall": manifests["uninstall.yaml"], "cluster": address("10.0.0.1"),
 		"services": with("services", map[string]any{"enabled": true}), "store": plain(with("store", map[string]any{"endpoints": []any{"http://10.0.0.5:2379"}})),
 		"plain": plain(address("10.0.0.1")), "turned secure": with("secure", map[string]any{"acceptPlain": true}),
-		"ovs": with("netplugin", map[string]any{"driver": "ovs", "args": []any{"--ip-forward"}}),
+		"several": several(),
+		"ovs":     with("netplugin", map[string]any{"driver": "ovs", "args": []any{"--ip-forward"}}),
 	} {
 		result := lint.All(chart, values, "kube-system", true)
 		for _, m := range result.Messages {
@@ -69,9 +82,16 @@ func TestLint(t *testing.T) {
 // object is as much of a rendered one as tests ask for.
 type object struct {
 	Kind     string
-	Metadata struct{ Name, Namespace string }
-	Spec     struct {
-		Replicas int
+	Metadata struct {
+		Name, Namespace string
+		Annotations     map[string]string
+	}
+	Spec struct {
+		Replicas       int
+		UpdateStrategy struct {
+			Type          string
+			RollingUpdate struct{ MaxUnavailable int }
+		}
 		Template struct {
 			Spec struct {
 				InitContainers, Containers []struct {
@@ -182,6 +202,43 @@ func TestTemplate(t *testing.T) {
 			t.Errorf("%v: %s has %q:\n%s", tc.values, tc.object, tc.lacks, got)
 		}
 	}
+	three := rendered(t, several())
+	for name, has := range map[string][]string{
+		"DaemonSet/contiv-netmaster": {
+			"--etcd-listen=$(HOST_IP):9002", "--peer-listen=$(HOST_IP):9004", "--join-listen=$(HOST_IP):9005", "--join=10.0.0.1:9005,10.0.0.2:9005,10.0.0.3:9005", "--secure",
+			"--join-token-file=/etc/contiv/join/token", "--member-service-account=kube-system/contiv-netmaster", "--member-name=$(NODE_NAME)", "--enroll-service-account=kube-system/contiv-netplugin",
+			"{KUBERNETES_SERVICE_HOST $(HOST_IP)}", "{contiv token}", "{{/healthz HTTPS}} {{/healthz HTTPS}} {{/readyz HTTPS}}",
+		},
+		plugin: {"--etcd-endpoints=https://10.0.0.1:9002,https://10.0.0.2:9002,https://10.0.0.3:9002", "--join=10.0.0.1:9005,10.0.0.2:9005,10.0.0.3:9005"},
+	} {
+		got := flags(three, name)
+		for _, want := range has {
+			if !strings.Contains(got, want) {
+				t.Errorf("of three, %s lacks %q:\n%s", name, want, got)
+			}
+		}
+	}
+	if s := three["DaemonSet/contiv-netmaster"].Spec.UpdateStrategy; s.Type != "RollingUpdate" || s.RollingUpdate.MaxUnavailable != 1 {
+		t.Errorf("netmasters are exchanged by %v", s)
+	}
+	if _, there := three[master]; there {
+		t.Error("of three, there is a Deployment too")
+	}
+	if _, there := three["Lease/contiv-netmaster-founder"]; !there {
+		t.Error("of three, no Lease elects the founder")
+	}
+	if got := three["ConfigMap/contiv-authority"].Metadata.Annotations; got["helm.sh/resource-policy"] != "keep" {
+		t.Errorf("of three, the record has the annotations %v", got)
+	}
+	elsewhere, ports := several(), several()
+	elsewhere["apiServer"] = map[string]any{"host": "10.0.0.9"}
+	ports["netmaster"] = map[string]any{"port": 7}
+	if got := flags(rendered(t, elsewhere), "DaemonSet/contiv-netmaster"); !strings.Contains(got, "{KUBERNETES_SERVICE_HOST 10.0.0.9}") {
+		t.Errorf("of three, with a load balancer of the API server:\n%s", got)
+	}
+	if got := flags(rendered(t, ports), plugin); !strings.Contains(got, "--netmaster=https://10.0.0.1:7,https://10.0.0.2:7,https://10.0.0.3:7") {
+		t.Errorf("of three, at another port:\n%s", got)
+	}
 	if all := rendered(t, manifests["uninstall.yaml"]); len(all) != 1 {
 		t.Errorf("to uninstall there are %v", all)
 	}
@@ -195,6 +252,9 @@ func TestTemplate(t *testing.T) {
 		t.Errorf("plain pods are of the service account %q", got)
 	}
 	all := rendered(t, address("10.0.0.1"))
+	if _, there := all["Lease/contiv-netmaster-founder"]; there {
+		t.Error("one netmaster has a Lease")
+	}
 	for _, name := range []string{"ServiceAccount/contiv-netplugin", "ConfigMap/contiv-authority"} {
 		if _, there := all[name]; !there {
 			t.Errorf("%s is not made", name)
@@ -220,6 +280,13 @@ func TestRefused(t *testing.T) {
 		{address("http://10.0.0.1"), "address"},
 		{address("master.example"), "takes an address of its node"},
 		{with("netmaster", map[string]any{"replicas": 2}), "set store.endpoints"},
+		{with("controlPlane", map[string]any{"addresses": []any{"10.0.0.1", "10.0.0.2"}}), "two netmasters stop writing"},
+		{with("controlPlane", map[string]any{"address": "10.0.0.9", "addresses": several()["controlPlane"].(map[string]any)["addresses"]}), "lacks controlPlane.address 10.0.0.9"},
+		{with("controlPlane", map[string]any{"addresses": []any{"10.0.0.1", "10.0.0.2", "10.0.0.2"}}), "addresses"},
+		{with("controlPlane", map[string]any{"addresses": []any{"a", "b", "c"}}), "addresses"},
+		{plain(several()), "needs secure.enabled"},
+		{replicated("secure", map[string]any{"acceptPlain": true}), "without secure.acceptPlain"},
+		{plain(replicated("store", map[string]any{"endpoints": []any{"http://a:1"}})), "leave store.endpoints"},
 		{with("store", map[string]any{"endpoints": []any{"http://a:1"}}), "--set secure.enabled=false"},
 		{with("secure", map[string]any{"enabled": false, "acceptPlain": true}), "secure.acceptPlain"},
 		{with("secure", map[string]any{"enable": true}), "enable"},

@@ -18,15 +18,16 @@ import (
 // installed is a cluster in which netmaster has been installed before.
 type installed struct{ client dynamic.Interface }
 
-func (i installed) GetClientFor(string, string) (dynamic.NamespaceableResourceInterface, bool, error) {
-	return i.client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}), true, nil
+func (i installed) GetClientFor(_, kind string) (dynamic.NamespaceableResourceInterface, bool, error) {
+	return i.client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: strings.ToLower(kind) + "s"}), true, nil
 }
 
 // TestUpgrade: an installation that is plain is turned secure in two steps, and goes back
-// in two; Helm refuses to take the second one of either first.
+// in two; Helm refuses to take the second one of either first. A secure one grows to three
+// netmasters in one step, and does not go back to one.
 func TestUpgrade(t *testing.T) {
 	for _, tc := range []struct {
-		is     string // netmaster's flags that are there; "none" = no netmaster is
+		is     string // netmaster's flags that are there; "none" = no netmaster is, "three" = a DaemonSet
 		values map[string]any
 		want   string // refused with; empty = it is not
 	}{
@@ -41,10 +42,18 @@ func TestUpgrade(t *testing.T) {
 		{"--secure", plain(address("10.0.0.1")), "--set secure.acceptPlain=true first"},
 		{"--secure", with("secure", map[string]any{"acceptPlain": true}), ""},
 		{"--secure --accept-plain", plain(address("10.0.0.1")), ""},
+		{"--secure", several(), ""},
+		{"--peer-listen=none", several(), "--set secure.acceptPlain=true"},
+		{"three", several(), ""},
+		{"three", address("10.0.0.1"), "set controlPlane.addresses as before"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			if tc.is == "none" || r.URL.Path != "/apis/apps/v1/namespaces/kube-system/deployments/contiv-netmaster" {
+			if tc.is == "three" && r.URL.Path == "/apis/apps/v1/namespaces/kube-system/daemonsets/contiv-netmaster" {
+				fmt.Fprint(w, `{"kind":"DaemonSet","apiVersion":"apps/v1","metadata":{"name":"contiv-netmaster"}}`)
+				return
+			}
+			if tc.is == "none" || tc.is == "three" || r.URL.Path != "/apis/apps/v1/namespaces/kube-system/deployments/contiv-netmaster" {
 				w.WriteHeader(http.StatusNotFound)
 				fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 				return

@@ -9,7 +9,16 @@ app.kubernetes.io/part-of: contiv
 {{- end }}
 
 {{- define "contiv.controlPlane" -}}
-{{- required "controlPlane.address must be the address of the node on which netmaster runs: --set controlPlane.address=10.0.0.1" .Values.controlPlane.address -}}
+{{- required "controlPlane.address must be the address of the node on which netmaster runs: --set controlPlane.address=10.0.0.1" (first (append .Values.controlPlane.addresses .Values.controlPlane.address)) -}}
+{{- end }}
+
+{{- /* Where all netmasters are at a port, comma-separated, with a prefix. */ -}}
+{{- define "contiv.everywhere" -}}
+{{- $all := list -}}
+{{- range (default (list (include "contiv.controlPlane" .root)) .root.Values.controlPlane.addresses) -}}
+{{- $all = append $all (printf "%s%s" $.prefix (include "contiv.at" (dict "host" . "port" $.port))) -}}
+{{- end -}}
+{{- join "," $all -}}
 {{- end }}
 
 {{- /* An address and a port, as URLs have them. */ -}}
@@ -25,7 +34,7 @@ app.kubernetes.io/part-of: contiv
 {{- if .Values.store.endpoints -}}
 {{ join "," .Values.store.endpoints }}
 {{- else -}}
-http{{ if .Values.secure.enabled }}s{{ end }}://{{ include "contiv.at" (dict "host" (include "contiv.controlPlane" .) "port" .Values.netmaster.etcdPort) }}
+{{ include "contiv.everywhere" (dict "root" . "port" .Values.netmaster.etcdPort "prefix" (ternary "https://" "http://" .Values.secure.enabled)) }}
 {{- end }}
 {{- end }}
 
@@ -44,8 +53,9 @@ http{{ if .Values.secure.enabled }}s{{ end }}://{{ include "contiv.at" (dict "ho
 {{- fail "secure.acceptPlain: is for an installation that is turned secure; leave it out, or secure.enabled=false" }}
 {{- end }}
 {{- if and (gt (int .Values.netmaster.replicas) 1) (not .Values.store.endpoints) }}
-{{- fail "netmaster.replicas: more than one share an etcd of your own: set store.endpoints" }}
+{{- fail "netmaster.replicas: more than one share an etcd of your own: set store.endpoints; with netmaster's own store list the nodes of the control plane in controlPlane.addresses" }}
 {{- end }}
+{{- include "contiv.checkAddresses" . }}
 {{- $is := lookup "apps/v1" "Deployment" "kube-system" "contiv-netmaster" }}
 {{- if $is }}
 {{- $args := default list (first $is.spec.template.spec.containers).args }}
@@ -55,6 +65,27 @@ http{{ if .Values.secure.enabled }}s{{ end }}://{{ include "contiv.at" (dict "ho
 {{- end }}
 {{- if and $secure (not (has "--accept-plain" $args)) (not .Values.secure.enabled) }}
 {{- fail "this cluster's netmaster is secure, and would not start plainly: leave secure.enabled=false out; to go back to plain for good, upgrade with --set secure.acceptPlain=true first (docs/user/kubernetes.md, Back to plain)" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "contiv.checkAddresses" -}}
+{{- with .Values.controlPlane.addresses }}
+{{- if lt (len .) 3 }}
+{{- fail "controlPlane.addresses: must be three or more: two netmasters stop writing when either is down; for one set controlPlane.address" }}
+{{- end }}
+{{- if and $.Values.controlPlane.address (not (has $.Values.controlPlane.address .)) }}
+{{- fail (printf "controlPlane.addresses: lacks controlPlane.address %s: list that node too, or set controlPlane.address= if no netmaster ran there" $.Values.controlPlane.address) }}
+{{- end }}
+{{- if or $.Values.store.endpoints (gt (int $.Values.netmaster.replicas) 1) }}
+{{- fail "controlPlane.addresses: is for netmaster's own store; leave store.endpoints and netmaster.replicas out" }}
+{{- end }}
+{{- if or (not $.Values.secure.enabled) $.Values.secure.acceptPlain }}
+{{- fail "controlPlane.addresses: needs secure.enabled without secure.acceptPlain: turn the installation secure first (docs/user/kubernetes.md, Upgrade)" }}
+{{- end }}
+{{- else }}
+{{- if lookup "apps/v1" "DaemonSet" "kube-system" "contiv-netmaster" }}
+{{- fail "this cluster has a netmaster on each node of controlPlane.addresses, and one alone could not write: set controlPlane.addresses as before" }}
 {{- end }}
 {{- end }}
 {{- end }}

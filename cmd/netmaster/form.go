@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/base/flags"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
+)
+
+// podMembers are the flags of netmasters that are pods and form their cluster by themselves.
+type podMembers struct {
+	account   string // NAMESPACE/NAME; empty = they do not
+	tokenFile string
+}
+
+func (p *podMembers) register(fs *flags.Set) {
+	fs.String(&p.account, "member-service-account", "namespace/name", "with --join, --join-token-file and --enroll-service-account of the same namespace: netmasters in pods of this service account form the cluster by themselves. One of them, which holds the Lease "+serviceaccount.FounderLease+", founds it and records it in the ConfigMap "+serviceaccount.BundleName+"; the others join by the token of their pod; --member-name must be the node's name; empty = netmasters join by 'netctl cluster token' alone").Must(func(v string) error {
+		if v == "" {
+			return nil
+		}
+		_, _, err := serviceaccount.ParseName(v)
+		return err
+	})
+	fs.String(&p.tokenFile, "join-token-file", "file", "with --member-service-account: the token of this pod's service account for the audience "+serviceaccount.Audience+", from a projected volume; read again whenever it is shown").Must(notEmpty)
+}
+
+// finish checks what has to be given together.
+func (p *podMembers) finish(fs *flags.Set, o *options) error {
+	how := fs.Given("member-service-account")
+	namespace, _, _ := strings.Cut(p.account, "/")
+	switch {
+	case p.account == "" && p.tokenFile != "":
+		return flags.Usagef("%s is for netmasters that form a cluster in Kubernetes: give --member-service-account too", fs.Given("join-token-file"))
+	case p.account == "":
+		return nil
+	case len(o.joining.join) == 0 || p.tokenFile == "":
+		return flags.Usagef("%s needs the addresses where netmasters listen for new members, and the token that is shown there: give --join and --join-token-file", how)
+	case !strings.HasPrefix(o.enroll, namespace+"/"):
+		return flags.Usagef("%s needs --enroll-service-account of the same namespace, in which the cluster is recorded", how)
+	case o.enroll == p.account:
+		return flags.Usagef("%s: hosts get certificates with the tokens of %s, and netmasters need a service account of their own", how, o.enroll)
+	case o.joining.token != "":
+		return flags.Usagef("%s joins by the token of the pod's service account, and %s gives another; omit one", how, fs.Given("token"))
+	case o.joining.peerListen == noMembers:
+		return flags.Usagef("%s is for netmasters that join, but %s is none; omit one", how, fs.Given("peer-listen"))
+	case o.acceptPlain:
+		return flags.Usagef("%s is for a cluster that is secure, and %s is for one that is turned so; omit one", how, fs.Given("accept-plain"))
+	}
+	return nil
+}
+
+// forming is how this netmaster forms a cluster with others; nil = it does not.
+func (o *options) forming(log *slog.Logger) (*membership.Forming, error) {
+	p := o.joining.pods
+	if p.account == "" {
+		return nil, nil
+	}
+	namespace, name, err := serviceaccount.ParseName(p.account)
+	if err != nil {
+		return nil, err
+	}
+	own := *o // the file of 1.x sets ranges
+	config, err := kubeConfig(&own)
+	if err != nil {
+		return nil, err
+	}
+	reviewer, err := serviceaccount.New(config, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	node := o.joining.memberName
+	if node == "" {
+		if node, err = os.Hostname(); err != nil {
+			return nil, err
+		}
+	}
+	only := ""
+	if j := o.joining; !slices.Contains(j.join, j.enrollmentListen) {
+		only = "--join lacks its address " + j.enrollmentListen + ", so the others could not join it"
+	}
+	founder, err := serviceaccount.NewFounder(serviceaccount.FounderConfig{API: config, Namespace: namespace, Identity: node, OnlyJoins: only, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return &membership.Forming{
+		Node: node, Await: founder.Await, Record: founder.Record,
+		Token: func() (string, error) {
+			text, err := os.ReadFile(p.tokenFile)
+			return strings.TrimSpace(string(text)), err
+		},
+		Review: func(ctx context.Context, token string) (node, by string, err error) {
+			node, pod, err := reviewer.Host(ctx, token)
+			return node, "pod " + pod, err
+		},
+	}, nil
+}
+
+// addresses are where other netmasters listen for new members.
+func (j *clusterOptions) addresses() []string {
+	if j.pods.account == "" {
+		return j.join
+	}
+	return slices.DeleteFunc(slices.Clone(j.join), func(a string) bool { return a == j.enrollmentListen })
+}
