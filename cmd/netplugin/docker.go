@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/netip"
 
 	"github.com/contiv/netplugin/v2/internal/base/flags"
@@ -41,15 +40,20 @@ func (o options) docker() bool { return o.mode == modeDocker || o.mode == modeSw
 // first of all, since nothing of a plugin of the same name may be touched, and an engine
 // that enables a managed plugin gives up, and ends it, after some 12 s without its socket,
 // while a busy kernel may take longer to check the data plane's programs.
-func listenDocker(ctx context.Context, o options) (net.Listener, error) {
+func listenDocker(ctx context.Context, o options, log *slog.Logger) (*docker.Listening, error) {
 	if !o.docker() {
 		return nil, nil
 	}
-	return docker.Listen(ctx, o.dockerDir, o.pluginName)
+	return docker.Listen(ctx, docker.ListenConfig{Name: o.pluginName, SocketDir: o.dockerDir, StateDir: o.stateDir, Global: o.globalScope(), Log: log})
+}
+
+// globalScope reports whether Docker's networks are a swarm's.
+func (o options) globalScope() bool {
+	return o.dockerScope == scopeGlobal || o.dockerScope == "" && o.mode == modeSwarm
 }
 
 // openDocker makes the Docker plugin where the mode asks for it; nil otherwise.
-func openDocker(ctx context.Context, o options, a *agent.Agent, socket net.Listener, log *slog.Logger) (*docker.Plugin, error) {
+func openDocker(ctx context.Context, o options, a *agent.Agent, socket *docker.Listening, log *slog.Logger) (*docker.Plugin, error) {
 	if !o.docker() {
 		return nil, nil
 	}
@@ -58,7 +62,7 @@ func openDocker(ctx context.Context, o options, a *agent.Agent, socket net.Liste
 		endpoint = ""
 	}
 	return docker.New(ctx, docker.Config{
-		Name: o.pluginName, SocketDir: o.dockerDir, StateDir: o.stateDir, Global: o.dockerScope == scopeGlobal || o.dockerScope == "" && o.mode == modeSwarm,
+		Name: o.pluginName, SocketDir: o.dockerDir, StateDir: o.stateDir, Global: o.globalScope(),
 		Endpoint: endpoint, Backend: docker.Backend{Attachments: a.Attachments, Objects: a.Objects(), Conditions: a.Observer}, Log: log, Socket: socket,
 		Routes: func(p netip.Prefix) ([]string, error) {
 			all, _, err := vethpair.Overlaps(p, "")

@@ -98,7 +98,7 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 		defer func() { err = errors.Join(err, st.Close()) }()
 		cfg.Store, cfg.StoreAddresses, cfg.Metrics = st, st.Addresses, st.Collectors()
 	}
-	socket, err := listenDocker(ctx, o)
+	socket, err := listenDocker(ctx, o, log)
 	if err != nil {
 		return err
 	}

@@ -228,8 +228,10 @@ func (e *Engine) logFile() string { return filepath.Join(e.dir, "dockerd.log") }
 func (e *Engine) Log() string {
 	b, _ := os.ReadFile(e.logFile()) // for failure reports
 	var lines []string
+	times := map[string]int{} // of a message, whenever it was logged
 	for line := range strings.Lines(string(b)) {
-		if !strings.Contains(line, "[core]") && !strings.Contains(line, "loading plugin") {
+		_, message, _ := strings.Cut(line, "level=")
+		if times[message]++; times[message] <= 2 && !strings.Contains(line, "[core]") && !strings.Contains(line, "loading plugin") {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}

@@ -19,7 +19,6 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 // Config is what a Plugin needs.
@@ -32,7 +31,7 @@ type Config struct {
 	Backend   Backend
 	Routes    func(netip.Prefix) ([]string, error) // this host's that overlap a subnet; nil = there are none
 	Log       *slog.Logger
-	Socket    net.Listener // by Listen; nil = New listens
+	Socket    *Listening // by Listen, of the same name, directories and scope; nil = New listens
 }
 
 // SocketDir is where Docker engines look for plugins.
@@ -40,22 +39,20 @@ const SocketDir = "/run/docker/plugins"
 
 // Plugin serves one Docker engine.
 type Plugin struct {
-	name          string
-	path          string
-	global        bool
-	backend       Backend
-	log           *slog.Logger
-	networks      *networks
-	ipam          *ipam
-	reserved      *reservations // of ipam
-	preStart      preStart
-	multihoming   multihoming
-	routers       routers
-	reportedScope scopeFile
-	engine        *engine // nil = none
-	socket        net.Listener
-	wake          waiting.Bell         // a network waits for its name
-	stale         map[string]time.Time // since when the engine does not list an id; for reconcile only
+	name        string
+	global      bool
+	backend     Backend
+	log         *slog.Logger
+	networks    *networks
+	ipam        *ipam
+	reserved    *reservations // of ipam
+	preStart    preStart
+	multihoming multihoming
+	routers     routers
+	engine      *engine // nil = none
+	socket      *Listening
+	wake        waiting.Bell         // a network waits for its name
+	stale       map[string]time.Time // since when the engine does not list an id; for reconcile only
 }
 
 var nameRE = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*/)*[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9._-]+)?$`)
@@ -74,14 +71,13 @@ func socketName(name string) string {
 // one. The engine need not be there. Run or Close release the socket.
 func New(ctx context.Context, cfg Config) (*Plugin, error) {
 	p := &Plugin{
-		name: cfg.Name, path: filepath.Join(cfg.SocketDir, socketName(cfg.Name)), global: cfg.Global,
+		name: cfg.Name, global: cfg.Global,
 		backend: cfg.Backend, reserved: &reservations{}, log: cfg.Log, stale: map[string]time.Time{}, wake: waiting.NewBell(),
 	}
 	var err error
 	if p.networks, err = openNetworks(filepath.Join(cfg.StateDir, "docker", "networks.json")); err != nil {
 		return nil, err
 	}
-	p.reportedScope = scopeFile(filepath.Join(cfg.StateDir, "docker", "scope"))
 	if cfg.Endpoint != "" {
 		if p.engine, err = newEngine(cfg.Endpoint); err != nil {
 			return nil, err
@@ -89,15 +85,9 @@ func New(ctx context.Context, cfg Config) (*Plugin, error) {
 	}
 	p.ipam = &ipam{backend: p.backend, engine: p.engine, global: p.global, networks: p.networks, reserved: p.reserved, offered: offers{routes: cfg.Routes}}
 	if p.socket = cfg.Socket; p.socket == nil {
-		p.socket, err = listen(ctx, p.path)
+		p.socket, err = Listen(ctx, ListenConfig{Name: cfg.Name, SocketDir: cfg.SocketDir, StateDir: cfg.StateDir, Global: cfg.Global, Log: cfg.Log})
 	}
 	return p, err
-}
-
-// Listen takes the socket of a plugin that New has not made yet: what engines ask meanwhile
-// waits. Errors are as Free's. Who does not hand the socket on closes it.
-func Listen(ctx context.Context, socketDir, name string) (net.Listener, error) {
-	return listen(ctx, Socket(socketDir, name))
 }
 
 // Socket is where a plugin of that name listens.
@@ -164,23 +154,8 @@ func (p *Plugin) Run(ctx context.Context) error {
 	if p.engine != nil {
 		all.Go(func() { p.followNames(ctx) })
 	}
-	srv := transport.NewServer(p.handler())
-	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(p.socket) }()
-	p.log.Info("serving Docker", "socket", p.path, "scope", p.scope(), "networks", len(p.networks.ids()))
-	var err error
-	select {
-	case err = <-failed:
-	case <-ctx.Done():
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		if srv.Shutdown(grace) != nil {
-			err = srv.Close()
-		}
-		cancel()
-		if ended := <-failed; err == nil && !errors.Is(ended, http.ErrServerClosed) {
-			err = ended
-		}
-	}
+	p.log.Info("serving Docker", "socket", p.socket.path, "scope", p.socket.scope(), "networks", len(p.networks.ids()))
+	err := p.socket.serve(ctx, p.handler())
 	stop()
 	all.Wait()
 	if err != nil {
@@ -189,46 +164,35 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return nil
 }
 
-func (p *Plugin) scope() string {
-	if p.global {
-		return scopeGlobal
-	}
-	return scopeLocal
-}
-
 // maxRequest bounds a request's body.
 const maxRequest = 1 << 20
 
+// handler answers all but what Listening does.
 func (p *Plugin) handler() http.Handler {
 	mux := http.NewServeMux()
 	add := func(name string, h http.Handler) { mux.Handle("POST /"+name, h) }
 	fixed := func(v any) http.Handler {
-		return verb(p, func(context.Context, map[string]any) (any, error) { return v, nil })
+		return verb(p.log, func(context.Context, map[string]any) (any, error) { return v, nil })
 	}
-	add("Plugin.Activate", fixed(activateResponse{Implements: []string{"NetworkDriver", "IpamDriver"}}))
-
-	add("NetworkDriver.GetCapabilities", verb(p, p.capabilities))
-	add("NetworkDriver.CreateNetwork", verb(p, p.createNetwork))
-	add("NetworkDriver.DeleteNetwork", verb(p, p.deleteNetwork))
-	add("NetworkDriver.AllocateNetwork", verb(p, p.allocateNetwork))
+	add("NetworkDriver.CreateNetwork", verb(p.log, p.createNetwork))
+	add("NetworkDriver.DeleteNetwork", verb(p.log, p.deleteNetwork))
+	add("NetworkDriver.AllocateNetwork", verb(p.log, p.allocateNetwork))
 	add("NetworkDriver.FreeNetwork", fixed(empty{}))
-	add("NetworkDriver.CreateEndpoint", verb(p, p.createEndpoint))
-	add("NetworkDriver.DeleteEndpoint", verb(p, p.deleteEndpoint))
-	add("NetworkDriver.EndpointOperInfo", verb(p, p.operInfo))
-	add("NetworkDriver.Join", verb(p, p.join))
-	add("NetworkDriver.Leave", verb(p, p.leave))
-	add("NetworkDriver.ProgramExternalConnectivity", verb(p, p.publish))
-	add("NetworkDriver.RevokeExternalConnectivity", verb(p, p.unpublish))
+	add("NetworkDriver.CreateEndpoint", verb(p.log, p.createEndpoint))
+	add("NetworkDriver.DeleteEndpoint", verb(p.log, p.deleteEndpoint))
+	add("NetworkDriver.EndpointOperInfo", verb(p.log, p.operInfo))
+	add("NetworkDriver.Join", verb(p.log, p.join))
+	add("NetworkDriver.Leave", verb(p.log, p.leave))
+	add("NetworkDriver.ProgramExternalConnectivity", verb(p.log, p.publish))
+	add("NetworkDriver.RevokeExternalConnectivity", verb(p.log, p.unpublish))
 	// Hosts find each other through the cluster's store.
 	add("NetworkDriver.DiscoverNew", fixed(empty{}))
 	add("NetworkDriver.DiscoverDelete", fixed(empty{}))
 
-	add("IpamDriver.GetCapabilities", fixed(ipamCapabilities{}))
-	add("IpamDriver.GetDefaultAddressSpaces", fixed(addressSpaces{spaceLocal, spaceGlobal}))
-	add("IpamDriver.RequestPool", verb(p, p.ipam.requestPool))
-	add("IpamDriver.ReleasePool", verb(p, p.ipam.releasePool))
-	add("IpamDriver.RequestAddress", verb(p, p.ipam.requestAddress))
-	add("IpamDriver.ReleaseAddress", verb(p, p.ipam.releaseAddress))
+	add("IpamDriver.RequestPool", verb(p.log, p.ipam.requestPool))
+	add("IpamDriver.ReleasePool", verb(p.log, p.ipam.releasePool))
+	add("IpamDriver.RequestAddress", verb(p.log, p.ipam.requestAddress))
+	add("IpamDriver.ReleaseAddress", verb(p.log, p.ipam.releaseAddress))
 
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		p.log.Warn("Docker makes an unknown call", "call", r.URL.Path)
@@ -239,7 +203,7 @@ func (p *Plugin) handler() http.Handler {
 
 // verb serves one call. As the protocol wants it, a malformed request is answered
 // with an error status, any other failure by an error in an answer of status 200.
-func verb[In, Out any](p *Plugin, f func(context.Context, In) (Out, error)) http.Handler {
+func verb[In, Out any](log *slog.Logger, f func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		var in In
@@ -250,11 +214,11 @@ func verb[In, Out any](p *Plugin, f func(context.Context, In) (Out, error)) http
 		}
 		out, err := f(r.Context(), in)
 		if err != nil {
-			p.log.Warn("Docker's call failed", "call", r.URL.Path[1:], "error", err)
+			log.Warn("Docker's call failed", "call", r.URL.Path[1:], "error", err)
 			answer(w, http.StatusOK, failure(err.Error()))
 			return
 		}
-		p.log.Debug("Docker's call", "call", r.URL.Path[1:], "took", time.Since(start))
+		log.Debug("Docker's call", "call", r.URL.Path[1:], "took", time.Since(start))
 		answer(w, http.StatusOK, out)
 	})
 }

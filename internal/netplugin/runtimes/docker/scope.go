@@ -32,11 +32,11 @@ func (f scopeFile) read() (string, error) {
 }
 
 // capabilities answers the engine's question for the scope.
-func (p *Plugin) capabilities(context.Context, empty) (driverCapabilities, error) {
-	scope := p.scope()
-	old, err := p.reportedScope.read()
+func (l *Listening) capabilities(context.Context, empty) (driverCapabilities, error) {
+	scope := l.scope()
+	old, err := l.reported.read()
 	if err == nil && old != scope {
-		err = durable.WriteFile(string(p.reportedScope), []byte(scope+"\n"))
+		err = durable.WriteFile(string(l.reported), []byte(scope+"\n"))
 	}
 	if err != nil {
 		return driverCapabilities{}, fmt.Errorf("save the scope reported to Docker: %w", err)
@@ -46,15 +46,15 @@ func (p *Plugin) capabilities(context.Context, empty) (driverCapabilities, error
 
 // checkScope fails when the engine still uses another scope than this plugin now has.
 func (p *Plugin) checkScope() error {
-	told, err := p.reportedScope.read()
+	told, err := p.socket.reported.read()
 	if err != nil {
 		return fmt.Errorf("read the scope reported to Docker: %w", err)
 	}
-	if told == "" || told == p.scope() {
+	if told == "" || told == p.socket.scope() {
 		return nil
 	}
 	return model.Errorf(model.ErrConflict, "the engine keeps the scope from its first use of the plugin: its networks are %s, but --docker-scope is %s now; "+
-		"remove the plugin's networks and restart the engine, or give --docker-scope %[1]s again", told, p.scope())
+		"remove the plugin's networks and restart the engine, or give --docker-scope %[1]s again", told, p.socket.scope())
 }
 
 // allocateNetwork answers a swarm's manager. Networks are allocated by

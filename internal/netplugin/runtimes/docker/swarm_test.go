@@ -80,7 +80,7 @@ func TestScopeMismatch(t *testing.T) {
 	if err := p.checkScope(); !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), "its networks are local, but --docker-scope is global now") {
 		t.Errorf("mismatch: %v", err)
 	}
-	if _, err := p.capabilities(t.Context(), empty{}); err != nil { // the engine was restarted
+	if _, err := p.socket.capabilities(t.Context(), empty{}); err != nil { // the engine was restarted
 		t.Fatal(err)
 	}
 	if err := p.checkScope(); err != nil {
