@@ -149,32 +149,40 @@ func (sb *serviceBackends) choose(s *service, e *endpoint) {
 		s.selected = s.selected.Delete(e.Key)
 		return
 	}
-	b := sb.backend(s, e, model.ServiceBackend{})
+	b := sb.backend(e, model.ServiceBackend{})
 	b.IPv4, b.IPv6 = e.IPv4, e.IPv6
+	own := sb.serving(s, e, model.ServiceBackend{}, b.Local)
+	b.State, b.Near = own.State, own.Nearness
 	if old, ok := s.selected.Get(e.Key); !ok || *old != *b {
 		s.selected = s.selected.Set(e.Key, b)
 	}
 }
 
-// backend is what an endpoint (nil = one that is none) is to a service, without addresses;
-// says is what a slice says of it.
-func (sb *serviceBackends) backend(s *service, e *endpoint, says model.ServiceBackend) *desired.Backend {
+// backend is what an endpoint (nil = one that is none) is to any service, but for addresses
+// and how it serves them; says is what a slice says of it.
+func (sb *serviceBackends) backend(e *endpoint, says model.ServiceBackend) *desired.Backend {
 	b := &desired.Backend{Local: says.Node == model.NodeName(sb.self)}
-	b.State, _ = stateOf(says.State)
 	if e != nil {
 		b.Network, b.Identity, b.Local = e.net.id, e.identity(), e.isPort
 		if e.isRemote && e.net.rec.Encap == model.EncapVXLAN {
 			b.VTEP = sb.hosts.vtep(e.Host)
 		}
-		switch {
-		case e.Unhealthy:
-			b.State = desired.BackendUnhealthy
-		case e.Draining || sb.hosts.drains(e.Host):
-			b.State = desired.BackendDraining
-		}
 	}
-	b.Near = sb.nearness(s.rec.Near, says, b.Local)
 	return b
+}
+
+// serving is how a backend serves a family of a service, but for its port.
+func (sb *serviceBackends) serving(s *service, e *endpoint, says model.ServiceBackend, here bool) (out desired.Serving) {
+	out.State, _ = stateOf(says.State)
+	switch {
+	case e == nil:
+	case e.Unhealthy:
+		out.State = desired.BackendUnhealthy
+	case e.Draining || sb.hosts.drains(e.Host):
+		out.State = desired.BackendDraining
+	}
+	out.Nearness = sb.nearness(s.rec.Near, says, here)
+	return out
 }
 
 // of returns the backends of a service: the endpoints that it selects, and the endpoints of its
@@ -205,14 +213,13 @@ func (sb *serviceBackends) of(s *service, all []*serviceSlice, port *model.Servi
 			}
 			to := found[key]
 			if to == nil {
-				to = sb.backend(s, e, b)
-				to.Port = own
+				to = sb.backend(e, b)
 				found[key] = to
 			}
-			if b.Addr.Is4() {
-				to.IPv4 = b.Addr
-			} else {
-				to.IPv6 = b.Addr
+			if !to.Addr(b.Addr.Is6()).IsValid() { // of several slices the first by name says it
+				serving := sb.serving(s, e, b, to.Local)
+				serving.Port = own
+				to.Serve(b.Addr, serving)
 			}
 		}
 	}

@@ -327,6 +327,50 @@ func TestClusterServiceBackends(t *testing.T) {
 	}
 }
 
+// TestBackendStateByFamily: a backend's state, nearness and port in a family are what its slice of that
+// family says, whichever of them is first by name.
+func TestBackendStateByFamily(t *testing.T) {
+	for _, first := range []bool{false, true} { // by name: the slice of IPv6
+		c := kubeCluster()
+		e := podOn(1, "h2")
+		c.SetEndpoint(e)
+		c.SetClusterNode(model.ClusterNode{Name: "h1", Zone: "east"})
+		s := web()
+		s.Near = model.NearZone
+		c.SetService(s)
+		ready, leaves := backendOf(e, false), backendOf(e, true)
+		ready.ForZones = []string{"east"}
+		leaves.State, leaves.ForZones = model.ServiceBackendDraining, []string{"west"}
+		names := []string{"a", "b"}
+		if first {
+			slices.Reverse(names)
+		}
+		c.SetServiceSlice(sliceOf(names[0], webPorts, ready))
+		c.SetServiceSlice(sliceOf(names[1], []model.SlicePort{webPorts[0], {Name: "http", Protocol: model.ProtoTCP, Port: 8086}}, leaves))
+		got, problems := clusterPics(c)
+		for name, ports := range map[string][2]uint16{"shop/web": {}, "shop/web:tcp/80": {8080, 8086}} {
+			if got[name] == nil || got[name].Backends.Len() != 1 || problems != "" {
+				t.Fatalf("IPv6 first %v: %s: %q, problems %q", first, name, backendTexts(got[name]), problems)
+			}
+			for _, b := range got[name].Backends.All() {
+				want4 := desired.Serving{State: desired.BackendActive, Nearness: desired.NearZone, Port: ports[0]}
+				want6 := desired.Serving{State: desired.BackendLeaving, Nearness: desired.NearFar, Port: ports[1]}
+				if b.Serving(false) != want4 || b.Serving(true) != want6 {
+					t.Errorf("IPv6 first %v: %s: %+v and %+v, want %+v and %+v", first, name, b.Serving(false), b.Serving(true), want4, want6)
+				}
+			}
+		}
+		e.Unhealthy = true
+		c.SetEndpoint(e)
+		got, _ = clusterPics(c)
+		for _, b := range got["shop/web"].Backends.All() {
+			if b.Serving(false).State != desired.BackendUnhealthy || b.Serving(true).State != desired.BackendUnhealthy {
+				t.Errorf("IPv6 first %v: unhealthy: %+v and %+v", first, b.Serving(false), b.Serving(true))
+			}
+		}
+	}
+}
+
 // randomServiceRow makes a row of an orchestrator's services, whose network and pods are
 // among those of randomObject.
 func randomServiceRow(rng *rand.Rand) any {

@@ -393,7 +393,7 @@ func (x *randomServices) judge(what string, c *serviceConn, p reference.Packet, 
 		to, _ := s.PortOf(p.Proto, p.DstPort)
 		old, there := s.Backends.Get(c.by.Key)
 		request := p.TCPFlags == reference.FlagSYN && c.bound
-		renewed := request && (!there || old.State != desired.BackendActive)
+		renewed := request && (!there || old.Serving(p.Src.Is6()).State != desired.BackendActive)
 		if request && e != c.by.Key && !x.acceptsNew(s, c.by.Key, p) {
 			renewed = true // an active backend that the traffic policy has put out of the pool may be kept, or not
 		}
@@ -402,7 +402,7 @@ func (x *randomServices) judge(what string, c *serviceConn, p reference.Packet, 
 			wrong("it was bound to " + c.by.Key.String())
 		case was && v.Sent.DstPort != c.port:
 			wrong(fmt.Sprintf("it was bound to port %d", c.port))
-		case !was && !c.bound && !c.ended && c.behind == nil && (!x.acceptsNew(s, e, p) || v.Sent.DstPort != b.PortFor(to.Backend)):
+		case !was && !c.bound && !c.ended && c.behind == nil && (!x.acceptsNew(s, e, p) || v.Sent.DstPort != b.PortFor(p.Src.Is6(), to.Backend)):
 			wrong("that takes nothing new")
 		case renewed && !x.acceptsNew(s, e, p):
 			wrong("that takes nothing new either")
@@ -442,7 +442,8 @@ func (c *serviceConn) forget(x *randomServices) {
 	}
 	to, ok := s.PortOf(c.request.Proto, c.request.DstPort)
 	b, there := s.Backends.Get(c.by.Key)
-	if !ok || c.request.Proto == model.ProtoUDP && (!there || b.State == desired.BackendUnhealthy || b.PortFor(to.Backend) != c.port) {
+	v6 := c.request.Dst.Is6()
+	if !ok || c.request.Proto == model.ProtoUDP && (!there || b.Serving(v6).State == desired.BackendUnhealthy || b.PortFor(v6, to.Backend) != c.port) {
 		c.bound = false
 	}
 }

@@ -129,6 +129,7 @@ func (x *randomFrontends) fill(i int) {
 			continue
 		}
 		b := &desired.Backend{IPv4: e.IPv4, IPv6: e.IPv6, State: x.random.state(), Port: one(r, uint16(0), 0, 7000)}
+		b.Split, b.Serving6 = x.random.serving6()
 		if e.Host != "" {
 			b.Network, b.Identity, b.Local = x.network.ID, e.Identity, e.Host == "h1"
 			if !b.Local {
@@ -139,7 +140,7 @@ func (x *randomFrontends) fill(i int) {
 	}
 	x.random.note("%s: exposed %v affinity %s at %s %s inside %d outside %d, faces %+v", s.Key, s.Exposed, s.Affinity, s.IPv4, s.IPv6, s.InternalPolicy, s.ExternalPolicy, s.Frontends)
 	for k, b := range s.Backends.All() {
-		x.random.note("     %s %s %s state %d local %v port %d", k, b.IPv4, b.IPv6, b.State, b.Local, b.Port)
+		x.random.note("     %s %s %s state %d local %v port %d, by IPv6 otherwise: %v %+v", k, b.IPv4, b.IPv6, b.State, b.Local, b.Port, b.Split, b.Serving6)
 	}
 }
 
@@ -174,8 +175,9 @@ func (x *randomFrontends) change() {
 			if x.random.r.IntN(3) == 0 {
 				other := *b
 				other.State = x.random.state()
+				other.Split, other.Serving6 = x.random.serving6()
 				s.Backends = s.Backends.Set(k, &other)
-				x.random.note("%s of %s is in state %d", k, s.Key, other.State)
+				x.random.note("%s of %s is in state %d, by IPv6 otherwise: %v %+v", k, s.Key, other.State, other.Split, other.Serving6)
 			}
 		}
 	}
@@ -304,7 +306,7 @@ func (x *randomFrontends) sendClientPacket(c *frontendConn, p reference.Packet, 
 	}
 	for k, b := range s.Backends.All() {
 		if b.Addr(p.Src.Is6()) == v.Sent.Dst {
-			if v.Sent.DstPort != b.PortFor(face.Backend) && p.TCPFlags == reference.FlagSYN {
+			if v.Sent.DstPort != b.PortFor(p.Src.Is6(), face.Backend) && p.TCPFlags == reference.FlagSYN {
 				x.random.t.Errorf("%s: it went to port %d of %s", what, v.Sent.DstPort, k)
 				x.random.fail()
 			}

@@ -55,6 +55,8 @@ type randomProvider struct {
 	state    desired.BackendState
 	nearness desired.Nearness
 	port     uint16 // its own
+	split    bool   // by IPv6 it is serving6
+	serving6 desired.Serving
 }
 
 // Chosen and Tracked are parts of RandomServices. Chosen: the backend of a connection
@@ -188,7 +190,7 @@ func (x *randomServices) fail() {
 		s := x.desired(key, x.w.Desired["h1"])
 		x.history = append(x.history, fmt.Sprintf("now: %s closed %v %s %s ports %v affinity %s inside %d", s.Key, key.closed, s.IPv4, s.IPv6, s.Ports, s.Affinity, s.InternalPolicy))
 		for k, b := range s.Backends.All() {
-			x.history = append(x.history, fmt.Sprintf("     %s %s %s state %d local %v near %d port %d", k, b.IPv4, b.IPv6, b.State, b.Local, b.Near, b.Port))
+			x.history = append(x.history, fmt.Sprintf("     %s %s %s state %d local %v near %d port %d, by IPv6 otherwise: %v %+v", k, b.IPv4, b.IPv6, b.State, b.Local, b.Near, b.Port, b.Split, b.Serving6))
 		}
 	}
 	x.t.Fatalf("world %d of -seed %d, -worlds %d or more:\n%s", x.world, x.seed, x.world+1, strings.Join(x.history, "\n"))
@@ -252,11 +254,23 @@ func (x *randomServices) state() desired.BackendState {
 
 // provider makes an endpoint a provider.
 func (x *randomServices) provider(e model.Endpoint) randomProvider {
-	near := one(x.r, desired.NearFar, desired.NearZone, desired.NearHost)
+	split, serving6 := x.serving6()
+	return randomProvider{e, x.state(), x.nearness(), one(x.r, uint16(0), 0, 0, 7000), split, serving6}
+}
+
+func (x *randomServices) nearness() desired.Nearness {
 	if x.r.IntN(16) == 0 {
-		near = desired.NearUnknown
+		return desired.NearUnknown
 	}
-	return randomProvider{e, x.state(), near, one(x.r, uint16(0), 0, 0, 7000)}
+	return one(x.r, desired.NearFar, desired.NearZone, desired.NearHost)
+}
+
+// serving6 says how a backend serves IPv6 where that is otherwise than IPv4.
+func (x *randomServices) serving6() (split bool, s desired.Serving) {
+	if x.r.IntN(4) > 0 {
+		return false, s
+	}
+	return true, desired.Serving{State: x.state(), Nearness: x.nearness(), Port: one(x.r, uint16(0), 7001)}
 }
 
 // renumber gives a service other ports.
@@ -281,7 +295,7 @@ func (x *randomServices) desired(s *randomShop, pic desired.Host) *desired.Servi
 	own, _ := pic.Networks.Get(out.Network)
 	for _, p := range s.providers {
 		if p.e.Host == "" {
-			out.Backends = out.Backends.Set(p.e.Key, &desired.Backend{IPv4: p.e.IPv4, IPv6: p.e.IPv6, State: p.state, Near: p.nearness, Port: p.port})
+			out.Backends = out.Backends.Set(p.e.Key, &desired.Backend{IPv4: p.e.IPv4, IPv6: p.e.IPv6, State: p.state, Near: p.nearness, Port: p.port, Split: p.split, Serving6: p.serving6})
 			continue
 		}
 		n := x.top.Network(p.e.Key.Network)
@@ -289,7 +303,7 @@ func (x *randomServices) desired(s *randomShop, pic desired.Host) *desired.Servi
 		if !ok || own == nil || in.Domain() != own.Domain() || x.deleted[p.e.Key] {
 			continue
 		}
-		b := &desired.Backend{Network: n.ID, IPv4: p.e.IPv4, IPv6: p.e.IPv6, Identity: p.e.Identity, Local: p.e.Host == "h1", State: p.state, Near: p.nearness, Port: p.port}
+		b := &desired.Backend{Network: n.ID, IPv4: p.e.IPv4, IPv6: p.e.IPv6, Identity: p.e.Identity, Local: p.e.Host == "h1", State: p.state, Near: p.nearness, Port: p.port, Split: p.split, Serving6: p.serving6}
 		if !b.Local && n.Encap == model.EncapVXLAN {
 			b.VTEP = x.top.vtep(p.e.Host)
 		}

@@ -155,3 +155,49 @@ func (s *serviceCases) ownPorts() {
 		}
 	}
 }
+
+// families: a backend may serve the two families otherwise, in state, nearness and port.
+func (s *serviceCases) families() {
+	client := s.services.at("web1")
+	both := s.services.shop("db1", "db2")
+	serves := func(of desired.Service, id model.EndpointID, v6 bool, how desired.Serving) desired.Service {
+		return s.services.with(of, id, func(b *desired.Backend) { b.Serve(b.Addr(v6), how) })
+	}
+	for _, v6 := range ipv4and6 {
+		s.services.applyServices(s.services.shop("db1"))
+		tcp, udp := s.services.ask(client, model.ProtoTCP, v6), s.services.ask(client, model.ProtoUDP, v6)
+		for _, p := range []reference.Packet{tcp, udp} {
+			s.services.reached("at first", p, "db1")
+			s.services.answered("at first", client, p, s.services.replyOf(p, s.services.at("db1")))
+		}
+		s.services.applyServices(serves(both, "db1", !v6, desired.Serving{State: desired.BackendUnhealthy, Port: 9090}))
+		what := ipText(v6) + ", unhealthy by the other family"
+		s.services.reached(what+", TCP", laterPacket(tcp), "db1")
+		s.services.reached(what+", UDP", laterPacket(udp), "db1")
+		s.services.spreadOver(what, client, v6, "db1", "db2")
+		s.services.spreadOver(what+", by that", client, !v6, "db2")
+		s.services.applyServices(serves(both, "db1", v6, desired.Serving{State: desired.BackendLeaving}))
+		s.services.spreadOver(ipText(v6)+", leaving by this family", client, v6, "db2")
+		s.services.spreadOver(ipText(v6)+", leaving by the other family", client, !v6, "db1", "db2")
+		s.services.applyServices(serves(both, "db1", v6, desired.Serving{State: desired.BackendUnhealthy}))
+		s.services.reached(ipText(v6)+", unhealthy by this family, UDP", laterPacket(udp), "db2")
+		near := serves(both, "db1", v6, desired.Serving{Nearness: desired.NearZone})
+		near = serves(serves(near, "db1", !v6, desired.Serving{Nearness: desired.NearFar}), "db2", v6, desired.Serving{Nearness: desired.NearFar})
+		near = serves(near, "db2", !v6, desired.Serving{Nearness: desired.NearZone})
+		near.InternalPolicy = desired.TrafficNear
+		s.services.applyServices(near)
+		s.services.spreadOver(ipText(v6)+", in the zone by this family", client, v6, "db1")
+		s.services.spreadOver(ipText(v6)+", in the zone by the other family", client, !v6, "db2")
+		s.services.applyServices(serves(s.services.shop("db1"), "db1", v6, desired.Serving{Port: 9090}))
+		for _, family := range ipv4and6 {
+			want := uint16(8080)
+			if family == v6 {
+				want = 9090
+			}
+			v := s.services.Send(s.t, s.services.ask(client, model.ProtoTCP, family))
+			if s.services.receiverOf("port by family", v); v.Sent.DstPort != want {
+				s.t.Errorf("own port by %s: asked by %s at port %d, want %d", ipText(v6), ipText(family), v.Sent.DstPort, want)
+			}
+		}
+	}
+}

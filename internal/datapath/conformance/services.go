@@ -61,6 +61,7 @@ func testServices(t *testing.T, h Harness) {
 		{"Leaving", (*serviceCases).leaving},
 		{"Silent", (*serviceCases).drainingElsewhere},
 		{"OwnPorts", (*serviceCases).ownPorts},
+		{"Families", (*serviceCases).families},
 		{"Policy", (*serviceCases).policy},
 		{"Ends", (*serviceCases).connectionEnd},
 		{"Anew", (*serviceCases).recreated},

@@ -44,13 +44,13 @@ func (f stateFacts) best() BackendState {
 func (s *Service) Pools() (out Pools) {
 	for _, b := range s.Backends.All() {
 		for i := range out {
-			if f := &out[i]; b.Addr(i == 1).IsValid() {
-				f.all.note(b.State)
+			if f, s := &out[i], b.Serving(i == 1); b.Addr(i == 1).IsValid() {
+				f.all.note(s.State)
 				if b.Local {
-					f.here.note(b.State)
+					f.here.note(s.State)
 				}
-				if b.State == BackendActive {
-					f.near, f.unknown = max(f.near, b.Near), f.unknown || b.Near == NearUnknown
+				if s.State == BackendActive {
+					f.near, f.unknown = max(f.near, s.Nearness), f.unknown || s.Nearness == NearUnknown
 				}
 			}
 		}
@@ -88,7 +88,8 @@ func (p Pools) HasBackends(v6 bool) bool {
 
 // Has reports whether a backend is chosen among.
 func (p Pool) Has(b *Backend) bool {
-	return b.State == p.state && b.Addr(p.v6).IsValid() && (b.Local || !p.local) && b.Near >= p.near
+	s := b.Serving(p.v6)
+	return s.State == p.state && b.Addr(p.v6).IsValid() && (b.Local || !p.local) && s.Nearness >= p.near
 }
 
 // Pool returns the backends that new connections of a family are spread over.

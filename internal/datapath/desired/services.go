@@ -76,6 +76,16 @@ type Backend struct {
 	State    BackendState
 	Near     Nearness // to this host, as who made the service says
 	Port     uint16   // at which it is asked, instead of the service's ports' Backend; 0 = at that
+	// Split: State, Near and Port are of IPv4 alone, and Serving6 is of IPv6.
+	Split    bool
+	Serving6 Serving
+}
+
+// Serving is how a backend serves one family.
+type Serving struct {
+	State    BackendState
+	Nearness Nearness
+	Port     uint16
 }
 
 // Nearness says how near a backend is.
@@ -140,13 +150,34 @@ func (b *Backend) Addr(v6 bool) netip.Addr {
 // outside. It is made true if the driver's Capabilities().ForeignBackends says so.
 func (b *Backend) External() bool { return b.Network == 0 }
 
-// PortFor returns the port at which the backend is asked where its service's port
-// leads to another one.
-func (b *Backend) PortFor(port uint16) uint16 {
-	if b.Port != 0 {
-		return b.Port
+// Serving returns how the backend serves a family.
+func (b *Backend) Serving(v6 bool) Serving {
+	if v6 && b.Split {
+		return b.Serving6
 	}
-	return port
+	return Serving{b.State, b.Near, b.Port}
+}
+
+// Serve gives the backend an address, and says how it serves the address's family.
+func (b *Backend) Serve(a netip.Addr, s Serving) {
+	v4, v6 := s, s
+	if a.Is4() {
+		if b.IPv4 = a; b.IPv6.IsValid() {
+			v6 = b.Serving(true)
+		}
+	} else if b.IPv6 = a; b.IPv4.IsValid() {
+		v4 = b.Serving(false)
+	}
+	b.State, b.Near, b.Port = v4.State, v4.Nearness, v4.Port
+	if b.Split, b.Serving6 = v4 != v6, (Serving{}); b.Split {
+		b.Serving6 = v6
+	}
+}
+
+// PortFor returns the port at which the backend is asked in a family where its service's
+// port leads to another one.
+func (b *Backend) PortFor(v6 bool, port uint16) uint16 {
+	return cmp.Or(b.Serving(v6).Port, port)
 }
 
 // Check returns an error unless a service can be served as the one of a key:

@@ -104,15 +104,16 @@ func (r *serviceRun) putBackends(x *servedService, s *desired.Service) (c backen
 			i = next
 			used[i] = true
 		}
-		v := backendEntry{ID: id, IP: [2]addr{toAddr(b.IPv4), toAddr(b.IPv6)}, State: uint8(b.State), Port: b.Port}
+		v4, v6 := b.Serving(false), b.Serving(true)
+		v := backendEntry{ID: id, IP: [2]addr{toAddr(b.IPv4), toAddr(b.IPv6)}, State: uint8(v4.State), Port: v4.Port, State6: uint8(v6.State), Port6: v6.Port}
 		if b.External() {
 			v.Foreign = 1
 		}
-		if b.Port != 0 {
+		if own := [2]uint16{v4.Port, v6.Port}; own != [2]uint16{} {
 			if x.own == nil {
-				x.own = map[uint64]uint16{}
+				x.own = map[uint64][2]uint16{}
 			}
-			x.own[id] = b.Port
+			x.own[id] = own
 		}
 		for choice, pool := range pools {
 			if pool != nil && pool.Has(b) {

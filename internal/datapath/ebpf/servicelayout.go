@@ -49,11 +49,12 @@ type backendKey struct{ Service, Index uint32 }
 type backendEntry struct {
 	ID      uint64
 	IP      [2]addr // IPv4 and IPv6
-	State   uint8
-	Among   uint8  // may be chosen, a bit for each of choices
-	Port    uint16 // its own; 0 = the front's
-	Foreign uint8  // it is no endpoint
-	Pad     [3]uint8
+	State   uint8   // by IPv4
+	Among   uint8   // may be chosen, a bit for each of choices
+	Port    uint16  // its own, by IPv4; 0 = the front's
+	Foreign uint8   // it is no endpoint
+	State6  uint8
+	Port6   uint16
 }
 
 // ownersRow is who has some slots next to each other: places in backends.

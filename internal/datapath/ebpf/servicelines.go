@@ -55,7 +55,7 @@ func (s *serviceState) lines(last *desired.Host) (lines []string) {
 		add("%s affinity %s backends %s", names[n], time.Duration(h.Affinity), way)
 	}
 	for k, b := range s.maps.Backends.have {
-		add("%s backend %s %s %s state %d port %d chosen among %d", names[k.Service], backends[b.ID], text(b.IP[0]), text(b.IP[1]), b.State, b.Port, b.Among)
+		add("%s backend %s %s %s state %d port %d, by IPv6 state %d port %d, chosen among %d", names[k.Service], backends[b.ID], text(b.IP[0]), text(b.IP[1]), b.State, b.Port, b.State6, b.Port6, b.Among)
 	}
 	return lines
 }

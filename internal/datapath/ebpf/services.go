@@ -55,8 +55,8 @@ type servedService struct {
 	frontends   map[frontendKey]frontend
 	exposedVIPs []addr // spots at which clients outside ask
 	ports       map[vipPortKey]vipPortEntry
-	index       map[uint64]uint32 // of backends, by their numbers
-	own         map[uint64]uint16 // their own ports, likewise
+	index       map[uint64]uint32    // of backends, by their numbers
+	own         map[uint64][2]uint16 // their own ports, likewise
 }
 
 // load initialises the state from the tables.
@@ -197,7 +197,11 @@ func (x *servedService) has(t translation, want *desired.Host) bool {
 	if slices.Contains(x.vips, hostKey{t.Front.Domain, t.Front.Hi}) {
 		to, ok = x.ports[vipPortKey{VIP: x.number, Port: t.Front.HiPort, Proto: t.Front.Proto}]
 	}
-	if own := x.own[t.ID]; own != 0 {
+	family := 1
+	if t.Backend.netip().Is4() {
+		family = 0
+	}
+	if own := x.own[t.ID][family]; own != 0 {
 		to.Port = own
 	}
 	return ok && (to.Port == t.BackendPort || t.Front.Proto != uint8(model.ProtoUDP))

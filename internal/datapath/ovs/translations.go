@@ -104,11 +104,18 @@ func invalidatesTranslations(was, now *desired.Service) bool {
 		return false
 	}
 	for c := range now.Backends.Diff(was.Backends) {
-		if c.Had && (!c.Has || c.New.State == desired.BackendUnhealthy || c.Old.IPv4 != c.New.IPv4 || c.Old.IPv6 != c.New.IPv6 || c.Old.Port != c.New.Port) {
+		if c.Had && (!c.Has || c.Old.IPv4 != c.New.IPv4 || c.Old.IPv6 != c.New.IPv6 || invalidatesUDP(c.Old, c.New, false) || invalidatesUDP(c.Old, c.New, true)) {
 			return true
 		}
 	}
 	return false
+}
+
+// invalidatesUDP reports whether UDP translations of a family to a backend may end when it
+// changes.
+func invalidatesUDP(was, now *desired.Backend, v6 bool) bool {
+	before, after := was.Serving(v6), now.Serving(v6)
+	return after.State == desired.BackendUnhealthy || after.Port != before.Port
 }
 
 // sweepZone ends the translations in a zone that do not go on, or all.
@@ -189,7 +196,8 @@ func (k translationFilter) goesOn(c connection) bool {
 		}
 	}
 	b := k.byAddr[s][c.reply.src]
-	return b != nil && b.State != desired.BackendUnhealthy && b.PortFor(port) == c.reply.sport
+	v6 := c.reply.src.Is6()
+	return b != nil && b.Serving(v6).State != desired.BackendUnhealthy && b.PortFor(v6, port) == c.reply.sport
 }
 
 // isOutside reports whether an address is in none of the domain's subnets and of none of

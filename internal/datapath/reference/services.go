@@ -164,7 +164,7 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 		return dropped(driver.DropNoProvider)
 	default:
 		tr = k.nat.original[tupleOf(from.net, p)]
-		if tr != nil && request(p) && !active(k.tables.services[tr.service], tr.backend) {
+		if tr != nil && request(p) && !active(k.tables.services[tr.service], tr.backend, p.Dst.Is6()) {
 			tr = nil
 		}
 		if tr == nil {
@@ -220,12 +220,12 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 	return v
 }
 
-func active(s *desired.Service, backend model.EndpointKey) bool {
+func active(s *desired.Service, backend model.EndpointKey, v6 bool) bool {
 	if s == nil {
 		return false
 	}
 	b, ok := s.Backends.Get(backend)
-	return ok && b.State == desired.BackendActive
+	return ok && b.Serving(v6).State == desired.BackendActive
 }
 
 // choose begins a translation, or says why not.
@@ -274,7 +274,7 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 		tr.client, tr.clientMAC, tr.counted.Client = from.port.IfName, from.port.MAC, from.port.Endpoint
 	}
 	tr.behind = tr.original
-	if tr.behind.dst, tr.behind.dstPort = b.Addr(v6), b.PortFor(face.Backend); tr.hairpin() {
+	if tr.behind.dst, tr.behind.dstPort = b.Addr(v6), b.PortFor(v6, face.Backend); tr.hairpin() {
 		tr.behind.src = serviceAddr(v6)
 	}
 	if !k.freePort(from.net, tr) {
@@ -400,7 +400,7 @@ func serviceLines(name string, s *desired.Service) []string {
 		lines = append(lines, fmt.Sprintf("%s face %s proto %d %d to %d inside %d outside %d sources %v", name, f.Addr, f.Protocol, f.Port, f.Backend, f.InternalPolicy, f.ExternalPolicy, f.Sources))
 	}
 	for k, b := range s.Backends.All() {
-		lines = append(lines, fmt.Sprintf("%s backend %s %s %s network %d identity %d state %d near %d port %d", name, k, addrText(b.IPv4), addrText(b.IPv6), b.Network, b.Identity, b.State, b.Near, b.Port))
+		lines = append(lines, fmt.Sprintf("%s backend %s %s %s network %d identity %d %+v, by IPv6 %+v", name, k, addrText(b.IPv4), addrText(b.IPv6), b.Network, b.Identity, b.Serving(false), b.Serving(true)))
 	}
 	return lines
 }

@@ -221,7 +221,8 @@ func (t *tables) keeps(tr *translation, s *desired.Service) bool {
 		return true
 	}
 	b, ok := s.Backends.Get(tr.backend)
-	return ok && b.State != desired.BackendUnhealthy && b.PortFor(face.Backend) == tr.behind.dstPort
+	v6 := tr.original.dst.Is6()
+	return ok && b.Serving(v6).State != desired.BackendUnhealthy && b.PortFor(v6, face.Backend) == tr.behind.dstPort
 }
 
 // endTranslation drops a translation and the connection behind it.

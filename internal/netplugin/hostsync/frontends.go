@@ -189,7 +189,7 @@ func (f *frontends) frontendsOf(key model.ServiceKey, s *desired.Service, pic de
 				}
 				somebody = true
 				if f.reaches(b, pic) {
-					c.Targets = append(c.Targets, hoststack.Target{AddrPort: netip.AddrPortFrom(b.Addr(v6), b.PortFor(face.Backend)), Location: locationOf(b)})
+					c.Targets = append(c.Targets, hoststack.Target{AddrPort: netip.AddrPortFrom(b.Addr(v6), b.PortFor(v6, face.Backend)), Location: locationOf(b)})
 				} else {
 					f.bypassed[key] = true
 				}
@@ -214,8 +214,8 @@ func (f *frontends) frontendsOf(key model.ServiceKey, s *desired.Service, pic de
 			})
 		}
 		for _, b := range s.Backends.All() {
-			if a := b.Addr(v6); a.IsValid() && b.State != desired.BackendUnhealthy {
-				front.Keep = append(front.Keep, netip.AddrPortFrom(a, b.PortFor(face.Backend)))
+			if a := b.Addr(v6); a.IsValid() && b.Serving(v6).State != desired.BackendUnhealthy {
+				front.Keep = append(front.Keep, netip.AddrPortFrom(a, b.PortFor(v6, face.Backend)))
 			}
 		}
 		slices.SortFunc(front.Keep, netip.AddrPort.Compare)

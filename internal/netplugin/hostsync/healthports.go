@@ -116,7 +116,7 @@ func (h *healthPorts) note(key model.ServiceKey, s *desired.Service) {
 	}
 	here := []model.EndpointKey{} // also without an owner
 	for of, b := range s.Backends.All() {
-		if b.Local && b.State == desired.BackendActive {
+		if b.Local && (b.Serving(false).State == desired.BackendActive || b.Serving(true).State == desired.BackendActive) {
 			here = append(here, of)
 		}
 	}

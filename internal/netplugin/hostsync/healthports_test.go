@@ -91,6 +91,8 @@ func TestHealthPorts(t *testing.T) {
 	}
 	h.unhealthy()
 	says(503, 2, false)
+	put(desired.Backend{Local: true, State: desired.BackendLeaving, Split: true}, desired.Backend{}) // active by IPv6
+	says(200, 1, true)
 	put(desired.Backend{}, desired.Backend{Local: true, State: desired.BackendLeaving})
 	says(503, 0, true)
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", ":0")

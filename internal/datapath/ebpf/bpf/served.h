@@ -63,14 +63,17 @@ static __noinline int keeps(struct pkt *p)
 	struct front *f = front_of(p, *number & ~VIP_SHARED, p->tr.front.hi_port, p->tr.front.proto);
 	if (!f || (p->tr.front.pad == FRONT_OUTSIDE && !f->exposed))
 		return 0;
-	__u32 n = f->service, port = f->port;
+	__u32 n = f->service, port = f->port, v6 = p->ip.v6 & 1;
 	struct service *s = bpf_map_lookup_elem(&services, &n);
 	if (!s || s->seed != p->tr.seed)
 		return 0;
 	if (p->tr.front.proto != P_UDP)
 		return 1;
 	struct backend *b = backend_of(p, n);
-	return b && b->state != BACKEND_UNHEALTHY && (b->port ? b->port : port) == p->tr.backend_port;
+	if (!b)
+		return 0;
+	__u16 own = v6 ? b->port6 : b->port;
+	return (v6 ? b->state6 : b->state) != BACKEND_UNHEALTHY && (own ? own : port) == p->tr.backend_port;
 }
 
 // active tells whether the backend of p->tr takes new connections.
@@ -78,7 +81,7 @@ static __always_inline int active(struct pkt *p)
 {
 	struct front *f = front_of(p, p->vip, p->tr.front.hi_port, p->tr.front.proto);
 	struct backend *b = f ? backend_of(p, f->service) : 0;
-	return b && b->state == BACKEND_ACTIVE;
+	return b && (p->ip.v6 & 1 ? b->state6 : b->state) == BACKEND_ACTIVE;
 }
 
 // drop_conn takes out the connection of p->ck, if it is a translation's.
@@ -231,8 +234,9 @@ static __noinline int choose(struct pkt *p, __u64 now)
 			return dropped(DROP_NO_PROVIDER); // its answer would not come by here
 		p->tr.index |= FOREIGN;
 	}
-	if (b->port)
-		p->tr.backend_port = b->port;
+	__u16 own = v6 ? b->port6 : b->port;
+	if (own)
+		p->tr.backend_port = own;
 	if (*(volatile __u64 *)&b->id != p->tr.id) // written anew meanwhile
 		return dropped(DROP_INVALID);
 	p->tr.behind_port = p->was.sport;

@@ -71,11 +71,12 @@ struct backend_key {
 struct backend {
 	__u64 id;
 	struct addr ip[2]; // IPv4 and IPv6
-	__u8 state;
+	__u8 state; // by IPv4
 	__u8 among; // may be chosen, a bit for each of CHOICES
-	__u16 port; // at which it is asked; 0 = at the front's
+	__u16 port; // at which it is asked by IPv4; 0 = at the front's
 	__u8 foreign; // it is no endpoint
-	__u8 pad[3];
+	__u8 state6;
+	__u16 port6;
 };
 
 // exposed is where an exposed service is: its network, and what is inside of that.

@@ -92,7 +92,7 @@ type frontendMatch struct {
 func (s Service) port(l *list, c Config, x clientClass, port frontendMatch, src of.Field) []of.Group {
 	v6 := src == of.IPv6Src
 	nat := func(b choice) of.CT {
-		return of.CT{Commit: true, ZoneField: regZone, NAT: of.NATDst, To: b.Addr(v6), Port: b.PortFor(port.Backend), Mark: marked, Recirc: true, Table: uint8(Backend)}
+		return of.CT{Commit: true, ZoneField: regZone, NAT: of.NATDst, To: b.Addr(v6), Port: b.PortFor(v6, port.Backend), Mark: marked, Recirc: true, Table: uint8(Backend)}
 	}
 	name := GroupOf{s.Key, port.Protocol, port.Port, v6, false, x.among, port.shared}
 	if port.shared {

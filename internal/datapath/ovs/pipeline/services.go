@@ -375,7 +375,7 @@ func (s Service) segmentsAfterRestart(l *list, v6 bool) {
 		for _, b := range s.Backends.All() {
 			if a := b.Addr(v6); a.IsValid() {
 				l.drop(State, 91, match(inDomain(s.Domain), eth, isProto(6), of.State(of.StateNew|of.StateTrk, 0),
-					of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)), of.EqAddr(src, a), of.Eq(of.TCPSrc, b.PortFor(port))), driver.DropInvalid)
+					of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)), of.EqAddr(src, a), of.Eq(of.TCPSrc, b.PortFor(v6, port))), driver.DropInvalid)
 			}
 		}
 	}
