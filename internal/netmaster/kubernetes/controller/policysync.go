@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,6 +28,8 @@ type policySync struct {
 	cluster translate.Cluster
 	tenants map[string][]model.TenantName // by namespace; nil = not computed yet
 	every   []model.TenantName            // that any namespace has
+
+	namespaces []translate.NamespaceTenants // see namespaceTenants
 }
 
 // everything is all that the mirror has and policy is made of, and the pods that have
@@ -65,7 +68,11 @@ func (p *policySync) syncObject(ctx context.Context, o Object, now metav1.Object
 		return p.pod(ctx, o, now)
 	}
 	if name, in, mean := p.translate(o, now); mean != nil {
-		return p.policies(ctx, o, name, in, mean)
+		problems, err := p.policies(ctx, o, name, in, mean)
+		if now, ok := now.(*policyv1alpha2.ClusterNetworkPolicy); ok {
+			problems = append(problems, p.cluster.AcrossTenants(now, p.namespaceTenants())...)
+		}
+		return problems, err
 	}
 	switch o.Kind {
 	case mirror.NetworkPolicies:
@@ -118,6 +125,36 @@ func (p *policySync) tenantsOf(namespace string) []model.TenantName {
 		}
 	}
 	return p.tenants[namespace]
+}
+
+// namespaceTenants returns all namespaces with the tenants in which they can have pods; nil =
+// there is only one such tenant.
+func (p *policySync) namespaceTenants() []translate.NamespaceTenants {
+	p.tenantsOf("")
+	if p.namespaces == nil && slices.ContainsFunc(p.every, func(t model.TenantName) bool { return t != p.every[0] }) {
+		for name, o := range p.k.mirror.All(mirror.Namespaces) {
+			labels := maps.Clone(o.GetLabels())
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[model.NamespaceNameLabel] = name.Name
+			p.namespaces = append(p.namespaces, translate.NamespaceTenants{Labels: labels, Tenants: p.tenants[name.Name]})
+		}
+	}
+	return p.namespaces
+}
+
+// addClusterPolicies adds all ClusterNetworkPolicies where a namespace is looked at: whether
+// their rules are about several tenants depends on its labels.
+func (p *policySync) addClusterPolicies(todo map[Object]struct{}) {
+	for o := range todo {
+		if o.Kind == mirror.Namespaces {
+			for name := range p.k.mirror.All(mirror.ClusterNetworkPolicies) {
+				todo[Object{mirror.ClusterNetworkPolicies, name}] = struct{}{}
+			}
+			return
+		}
+	}
 }
 
 // addTenantPolicies adds the policies of a pod's namespace to what is looked at when the pod

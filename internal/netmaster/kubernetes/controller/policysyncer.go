@@ -133,6 +133,7 @@ func (k *PolicySyncer) sync(ctx context.Context, fence store.Fence) error {
 	if all {
 		todo = without(p.everything(), waits)
 	}
+	p.addClusterPolicies(todo)
 	for _, e := range v.Pods.TakeWritten() {
 		todo[podOf(e)] = struct{}{}
 		p.addTenantPolicies(e, todo)

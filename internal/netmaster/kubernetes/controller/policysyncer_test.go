@@ -323,6 +323,56 @@ func TestChoosesTenant(t *testing.T) {
 	}
 }
 
+// TestPolicyAcrossTenantsIsReported: a ClusterNetworkPolicy between pods of two tenants is reported, from
+// when a namespace makes it so until one makes it otherwise.
+func TestPolicyAcrossTenantsIsReported(t *testing.T) {
+	l := newLab(t, nil)
+	l.start(l.ctrl.Run)
+	l.start(l.keeper.Run)
+	l.tenant("blue")
+	l.sources[mirror.Namespaces].Add(namespace("shop", nil))
+	l.sources[mirror.Namespaces].Add(namespace("dev", map[string]string{"io.contiv.tenant": "blue"}))
+	named := func(name string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{model.NamespaceNameLabel: name}}
+	}
+	l.sources[mirror.ClusterNetworkPolicies].Add(&policyv1alpha2.ClusterNetworkPolicy{
+		ObjectMeta: meta("", "apart", nil),
+		Spec: policyv1alpha2.ClusterNetworkPolicySpec{
+			Tier: policyv1alpha2.AdminTier, Subject: policyv1alpha2.ClusterNetworkPolicySubject{Namespaces: named("shop")},
+			Ingress: []policyv1alpha2.ClusterNetworkPolicyIngressRule{{
+				Action: policyv1alpha2.ClusterNetworkPolicyRuleActionDeny,
+				From:   []policyv1alpha2.ClusterNetworkPolicyIngressPeer{{Namespaces: named("dev")}, {Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "dev"}}}},
+			}},
+		},
+	})
+	fence := l.leader()
+	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	last := func() (told string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, s := range l.told {
+			if strings.Contains(s, "clusternetworkpolicies") {
+				told = s
+			}
+		}
+		return told
+	}
+	until := func(when string, right func(string) bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !right(last()); <-time.After(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: told %s", when, last())
+			}
+		}
+	}
+	const first, second = "spec.ingress[0].from[0]: selects pods of other tenants than the subject's (blue)", "spec.ingress[0].from[1]: selects pods"
+	until("the peer is in tenant blue", func(s string) bool { return strings.Contains(s, first) && !strings.Contains(s, second) })
+	l.sources[mirror.Namespaces].Modify(namespace("dev", map[string]string{"io.contiv.tenant": "blue", "env": "dev"}))
+	until("by its label too", func(s string) bool { return strings.Contains(s, first) && strings.Contains(s, second) })
+	l.sources[mirror.Namespaces].Modify(namespace("dev", map[string]string{"env": "dev"}))
+	until("the peer is in tenant default", func(s string) bool { return !strings.Contains(s, "tenants") })
+}
+
 // TestTold: an object that cannot be realised is reported.
 func TestTold(t *testing.T) {
 	l := newLab(t, nil)

@@ -202,6 +202,61 @@ func TestClusterNetworkPolicyClosed(t *testing.T) {
 	}
 }
 
+// TestAcrossTenants: a rule that is about pods of several tenants is named, with what it does
+// not do, unless it denies everybody anyway.
+func TestAcrossTenants(t *testing.T) {
+	of := func(team string, tenants ...model.TenantName) NamespaceTenants {
+		return NamespaceTenants{map[string]string{"team": team, team: "yes"}, tenants}
+	}
+	all := []NamespaceTenants{of("shop", "default"), of("dev", "blue"), of("test", "red"), of("any", "default", "blue")}
+	type peer = policyv1alpha2.ClusterNetworkPolicyEgressPeer
+	ns := func(label string) peer {
+		return peer{Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{label: "yes"}}}
+	}
+	pods := peer{Pods: &policyv1alpha2.NamespacedPod{NamespaceSelector: *ns("dev").Namespaces, PodSelector: *on("x")}}
+	everywhere := peer{Namespaces: &metav1.LabelSelector{}}
+	for name, tc := range map[string]struct {
+		subject string
+		action  policyv1alpha2.ClusterNetworkPolicyRuleAction
+		peer    peer
+		all     []NamespaceTenants
+		want    string // in the problem; empty = none
+	}{
+		"deny":              {"shop", "Deny", ns("dev"), all, "(blue): between tenants"},
+		"accept":            {"shop", "Accept", ns("dev"), all, "does not accept them"},
+		"pass":              {"shop", "Pass", pods, all, "does not pass them"},
+		"from another":      {"dev", "Deny", ns("shop"), all, "(default)"},
+		"several":           {"shop", "Deny", everywhere, all, "(blue, red)"},
+		"of several":        {"any", "Deny", ns("dev"), all, "(blue)"},
+		"in one tenant":     {"dev", "Deny", ns("dev"), all, ""},
+		"networks":          {"shop", "Deny", peer{Networks: []policyv1alpha2.CIDR{"10.0.0.0/8"}}, all, ""},
+		"nobody":            {"shop", "Deny", peer{Namespaces: never()}, all, ""},
+		"one tenant alone":  {"shop", "Deny", everywhere, all[:1], ""},
+		"denies everybody":  {"shop", "Deny", peer{Nodes: &metav1.LabelSelector{}}, all, ""},
+		"no such namespace": {"shop", "Deny", ns("none"), all, ""},
+	} {
+		p := &policyv1alpha2.ClusterNetworkPolicy{Spec: policyv1alpha2.ClusterNetworkPolicySpec{
+			Tier: policyv1alpha2.AdminTier, Subject: policyv1alpha2.ClusterNetworkPolicySubject{Namespaces: ns(tc.subject).Namespaces},
+			Egress: []policyv1alpha2.ClusterNetworkPolicyEgressRule{{Action: tc.action, To: []peer{tc.peer}}},
+		}}
+		got := filtered.AcrossTenants(p, tc.all)
+		if (len(got) == 0) != (tc.want == "") || len(got) > 0 && (got[0].Field != "spec.egress[0].to[0]" || !strings.Contains(got[0].Text, tc.want)) {
+			t.Errorf("%s: %v, want %q", name, got, tc.want)
+		}
+	}
+	p := &policyv1alpha2.ClusterNetworkPolicy{Spec: policyv1alpha2.ClusterNetworkPolicySpec{
+		Tier: policyv1alpha2.AdminTier, Subject: policyv1alpha2.ClusterNetworkPolicySubject{Namespaces: ns("shop").Namespaces},
+		Ingress: []policyv1alpha2.ClusterNetworkPolicyIngressRule{{Action: "Deny", From: []policyv1alpha2.ClusterNetworkPolicyIngressPeer{{Namespaces: ns("dev").Namespaces}}}},
+	}}
+	if got := filtered.AcrossTenants(p, all); len(got) != 1 || got[0].Field != "spec.ingress[0].from[0]" || !strings.Contains(got[0].Text, "does not deny") {
+		t.Errorf("ingress: %v", got)
+	}
+	p.Spec.Subject.Pods = &policyv1alpha2.NamespacedPod{NamespaceSelector: *ns("shop").Namespaces, PodSelector: *on("hidden")}
+	if p.Spec.Subject.Namespaces = nil; len(filtered.AcrossTenants(p, all)) > 0 {
+		t.Error("a subject that cannot be had, whose pods are denied everything, is named")
+	}
+}
+
 // TestLevels: the rules of one policy keep their sequence, policies of neighbouring
 // priorities theirs, and what changes between actions too often is closed.
 func TestLevels(t *testing.T) {
