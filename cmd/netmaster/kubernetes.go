@@ -15,8 +15,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/base/flags"
@@ -52,7 +54,7 @@ var objects = withIntents(map[string]kindVersion{
 	mirror.Pods:                   {"Pod", "v1"},
 	mirror.Namespaces:             {"Namespace", "v1"},
 	mirror.NetworkPolicies:        {"NetworkPolicy", "networking.k8s.io/v1"},
-	mirror.ClusterNetworkPolicies: {"ClusterNetworkPolicy", "policy.networking.k8s.io/v1alpha2"},
+	mirror.ClusterNetworkPolicies: {"ClusterNetworkPolicy", policyv1beta1.GroupVersion.String()},
 	mirror.Services:               {"Service", "v1"},
 	mirror.EndpointSlices:         {"EndpointSlice", "discovery.k8s.io/v1"},
 	mirror.Nodes:                  {"Node", "v1"},
@@ -197,6 +199,11 @@ func (k *kubernetes) reportStatus(r controller.Report) {
 		}
 		if !mendable {
 			return
+		}
+	}
+	if o, ok := r.Live.(runtime.Object); ok { // the version in which the API server has it
+		if v := o.GetObjectKind().GroupVersionKind().GroupVersion(); !v.Empty() {
+			what.version = v.String()
 		}
 	}
 	o := statusreport.Outcome{Kind: what.kind, Version: what.version, Object: r.Live, Problems: r.Problems, Err: r.Err, Balanced: r.Balanced}

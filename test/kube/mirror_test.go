@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
@@ -202,12 +202,12 @@ func TestMirrorFollows(t *testing.T) {
 	all := config(t, c)
 	remove := installCRD(t, all)
 	policies := clusterPolicies(t, all)
-	made := policies.create(t, &policyv1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: denyAll(7)})
+	made := policies.create(t, &policyv1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: denyAll(7)})
 	reaches(t, m, made.GetResourceVersion(), patience)
-	if p, _ := m.Get(mirror.ClusterNetworkPolicies, mirror.Name{Name: "first"}).(*policyv1alpha2.ClusterNetworkPolicy); p == nil || p.Spec.Priority != 7 {
+	if p, _ := m.Get(mirror.ClusterNetworkPolicies, mirror.Name{Name: "first"}).(*policyv1beta1.ClusterNetworkPolicy); p == nil || p.Spec.Priority != 7 {
 		t.Errorf("of a new resource: %v", p)
 	}
-	made = policies.create(t, &policyv1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "second"}, Spec: denyAll(8)})
+	made = policies.create(t, &policyv1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "second"}, Spec: denyAll(8)})
 	reaches(t, m, made.GetResourceVersion(), patience)
 	if len(m.All(mirror.ClusterNetworkPolicies)) != 2 {
 		t.Errorf("policies %v, want two", m.All(mirror.ClusterNetworkPolicies))
@@ -215,7 +215,7 @@ func TestMirrorFollows(t *testing.T) {
 	remove()
 	until(t, "policies are gone with their resource", func() bool { return len(m.All(mirror.ClusterNetworkPolicies)) == 0 })
 	installCRD(t, all)
-	made = policies.create(t, &policyv1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "third"}, Spec: denyAll(9)})
+	made = policies.create(t, &policyv1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "third"}, Spec: denyAll(9)})
 	reaches(t, m, made.GetResourceVersion(), patience)
 
 	if err := pods.Delete(ctx, "early", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {

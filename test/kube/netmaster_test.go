@@ -32,7 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientapi "k8s.io/client-go/tools/clientcmd/api"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -201,7 +201,7 @@ func TestNetmaster(t *testing.T) {
 
 	// A condition on a ClusterNetworkPolicy, beside others'.
 	policies := clusterPolicies(t, admin)
-	policies.create(t, &policyv1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: denyAll(7)})
+	policies.create(t, &policyv1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: denyAll(7)})
 	state := func() (all []string) {
 		o := ok[*unstructured.Unstructured](t)(policies.Get(ctx, "all", metav1.GetOptions{}))
 		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
@@ -96,7 +96,7 @@ func TestPodsWaitForObjects(t *testing.T) {
 		{"clusternetworkpolicies", func(p *pods) {
 			spec := denyAll(7)
 			spec.Subject.Namespaces = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "closed"}}
-			clusterPolicies(p.t, p.config).create(p.t, &policyv1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "closed"}, Spec: spec})
+			clusterPolicies(p.t, p.config).create(p.t, &policyv1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "closed"}, Spec: spec})
 		}, "closed", nil, denied, false},
 	} {
 		t.Run(c.kind, p.in(func(p *pods) {

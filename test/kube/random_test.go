@@ -15,7 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/kubetest"
@@ -157,7 +157,7 @@ func (p *pods) become(w kubetest.World) kubetest.World {
 		_, err := p.client.NetworkingV1().NetworkPolicies(n.Namespace).Create(ctx, n, metav1.CreateOptions{})
 		return !taken(err)
 	})
-	w.Cluster = slices.DeleteFunc(slices.Clone(w.Cluster), func(n *policyv1alpha2.ClusterNetworkPolicy) bool {
+	w.Cluster = slices.DeleteFunc(slices.Clone(w.Cluster), func(n *policyv1beta1.ClusterNetworkPolicy) bool {
 		_, invalid := cluster.offer(p.t, n)
 		return invalid != nil
 	})

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
@@ -142,7 +142,7 @@ func TestPodsWait(t *testing.T) {
 			case mirror.NetworkPolicies:
 				l.sources[kind].Modify(isolate("a", "p", open))
 			case mirror.ClusterNetworkPolicies:
-				l.sources[kind].Add(&policyv1alpha2.ClusterNetworkPolicy{ObjectMeta: meta("", "all", nil)})
+				l.sources[kind].Add(&policyv1beta1.ClusterNetworkPolicy{ObjectMeta: meta("", "all", nil)})
 			}
 			uid := "u3"
 			if kind == mirror.Pods {

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
@@ -69,7 +69,7 @@ func (p *policySync) syncObject(ctx context.Context, o Object, now metav1.Object
 	}
 	if name, in, mean := p.translate(o, now); mean != nil {
 		problems, err := p.policies(ctx, o, name, in, mean)
-		if now, ok := now.(*policyv1alpha2.ClusterNetworkPolicy); ok {
+		if now, ok := now.(*policyv1beta1.ClusterNetworkPolicy); ok {
 			problems = append(problems, p.cluster.AcrossTenants(now, p.namespaceTenants())...)
 		}
 		return problems, err
@@ -91,7 +91,7 @@ func (p *policySync) translate(o Object, now metav1.Object) (model.PolicyName, [
 		return translate.NetworkPolicyName(o.Namespace, o.Name.Name), p.tenantsOf(o.Namespace), func(t model.TenantName) (*model.NetworkPolicy, []translate.Problem) {
 			return p.cluster.NetworkPolicy(t, now)
 		}
-	case *policyv1alpha2.ClusterNetworkPolicy:
+	case *policyv1beta1.ClusterNetworkPolicy:
 		p.tenantsOf("")
 		return translate.ClusterNetworkPolicyName(o.Name.Name), p.every, func(t model.TenantName) (*model.NetworkPolicy, []translate.Problem) {
 			return p.cluster.ClusterNetworkPolicy(t, now)

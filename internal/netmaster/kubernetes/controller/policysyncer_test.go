@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	served "k8s.io/client-go/tools/cache/testing"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
@@ -189,13 +189,13 @@ func TestKeeps(t *testing.T) {
 	l.sources[mirror.NetworkPolicies].Add(isolate("a", "p"))
 	l.want("default:kubernetes.a.p kubernetes kubernetes 0", "namespace a map[team:x]")
 	l.sources[mirror.NetworkPolicies].Modify(isolate("a", "p", open))
-	l.sources[mirror.ClusterNetworkPolicies].Add(&policyv1alpha2.ClusterNetworkPolicy{
+	l.sources[mirror.ClusterNetworkPolicies].Add(&policyv1beta1.ClusterNetworkPolicy{
 		ObjectMeta: meta("", "all", nil),
-		Spec: policyv1alpha2.ClusterNetworkPolicySpec{
-			Tier: policyv1alpha2.AdminTier, Subject: policyv1alpha2.ClusterNetworkPolicySubject{Namespaces: &metav1.LabelSelector{}},
-			Ingress: []policyv1alpha2.ClusterNetworkPolicyIngressRule{{
-				Action: policyv1alpha2.ClusterNetworkPolicyRuleActionDeny,
-				From:   []policyv1alpha2.ClusterNetworkPolicyIngressPeer{{Namespaces: &metav1.LabelSelector{}}},
+		Spec: policyv1beta1.ClusterNetworkPolicySpec{
+			Tier: policyv1beta1.AdminTier, Subject: policyv1beta1.ClusterNetworkPolicySubject{Namespaces: &metav1.LabelSelector{}},
+			Ingress: []policyv1beta1.ClusterNetworkPolicyIngressRule{{
+				Action: policyv1beta1.ClusterNetworkPolicyRuleActionDeny,
+				From:   []policyv1beta1.ClusterNetworkPolicyIngressPeer{{Namespaces: &metav1.LabelSelector{}}},
 			}},
 		},
 	})
@@ -335,13 +335,13 @@ func TestPolicyAcrossTenantsIsReported(t *testing.T) {
 	named := func(name string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{model.NamespaceNameLabel: name}}
 	}
-	l.sources[mirror.ClusterNetworkPolicies].Add(&policyv1alpha2.ClusterNetworkPolicy{
+	l.sources[mirror.ClusterNetworkPolicies].Add(&policyv1beta1.ClusterNetworkPolicy{
 		ObjectMeta: meta("", "apart", nil),
-		Spec: policyv1alpha2.ClusterNetworkPolicySpec{
-			Tier: policyv1alpha2.AdminTier, Subject: policyv1alpha2.ClusterNetworkPolicySubject{Namespaces: named("shop")},
-			Ingress: []policyv1alpha2.ClusterNetworkPolicyIngressRule{{
-				Action: policyv1alpha2.ClusterNetworkPolicyRuleActionDeny,
-				From:   []policyv1alpha2.ClusterNetworkPolicyIngressPeer{{Namespaces: named("dev")}, {Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "dev"}}}},
+		Spec: policyv1beta1.ClusterNetworkPolicySpec{
+			Tier: policyv1beta1.AdminTier, Subject: policyv1beta1.ClusterNetworkPolicySubject{Namespaces: named("shop")},
+			Ingress: []policyv1beta1.ClusterNetworkPolicyIngressRule{{
+				Action: policyv1beta1.ClusterNetworkPolicyRuleActionDeny,
+				From:   []policyv1beta1.ClusterNetworkPolicyIngressPeer{{Namespaces: named("dev")}, {Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "dev"}}}},
 			}},
 		},
 	})

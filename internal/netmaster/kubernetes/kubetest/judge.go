@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 )
 
 // World is what there is in a cluster.
@@ -18,7 +18,7 @@ type World struct {
 	Namespaces map[string]map[string]string // labels by name
 	Pods       []Pod
 	Policies   []*networkingv1.NetworkPolicy
-	Cluster    []*policyv1alpha2.ClusterNetworkPolicy // of different priorities, so that their order is defined
+	Cluster    []*policyv1beta1.ClusterNetworkPolicy // of different priorities, so that their order is defined
 }
 
 // Pod is what policies ask about a pod.
@@ -67,13 +67,13 @@ func (w World) ingress(c Connection) bool {
 
 // decide asks the tiers one after the other about a pod that policies may select.
 func (w World) decide(c Connection, subject *Pod, peer End, egress bool) bool {
-	if verdict := w.tier(policyv1alpha2.AdminTier, c, subject, peer, egress); verdict != "" {
-		return verdict == policyv1alpha2.ClusterNetworkPolicyRuleActionAccept
+	if verdict := w.tier(policyv1beta1.AdminTier, c, subject, peer, egress); verdict != "" {
+		return verdict == policyv1beta1.ClusterNetworkPolicyRuleActionAccept
 	}
 	if isolated, allowed := w.networkPolicies(c, subject, peer, egress); isolated {
 		return allowed
 	}
-	return w.tier(policyv1alpha2.BaselineTier, c, subject, peer, egress) != policyv1alpha2.ClusterNetworkPolicyRuleActionDeny
+	return w.tier(policyv1beta1.BaselineTier, c, subject, peer, egress) != policyv1beta1.ClusterNetworkPolicyRuleActionDeny
 }
 
 func (w World) networkPolicies(c Connection, subject *Pod, peer End, egress bool) (isolated, allowed bool) {
@@ -161,14 +161,14 @@ func named(c Connection, name string) bool {
 
 // tier returns the decision of a tier's ClusterNetworkPolicies; "" = the next tier decides.
 // Policies have different priorities here, so that their order is defined.
-func (w World) tier(t policyv1alpha2.Tier, c Connection, subject *Pod, peer End, egress bool) policyv1alpha2.ClusterNetworkPolicyRuleAction {
+func (w World) tier(t policyv1beta1.Tier, c Connection, subject *Pod, peer End, egress bool) policyv1beta1.ClusterNetworkPolicyRuleAction {
 	all := slices.Clone(w.Cluster)
-	slices.SortFunc(all, func(a, b *policyv1alpha2.ClusterNetworkPolicy) int { return int(a.Spec.Priority - b.Spec.Priority) })
+	slices.SortFunc(all, func(a, b *policyv1beta1.ClusterNetworkPolicy) int { return int(a.Spec.Priority - b.Spec.Priority) })
 	for _, p := range all {
 		if p.Spec.Tier != t || !w.choice(p.Spec.Subject.Namespaces, p.Spec.Subject.Pods, subject) {
 			continue
 		}
-		var action policyv1alpha2.ClusterNetworkPolicyRuleAction
+		var action policyv1beta1.ClusterNetworkPolicyRuleAction
 		if egress {
 			for _, r := range p.Spec.Egress {
 				if w.clusterPeers(r.To, peer) && protocols(c, r.Protocols) {
@@ -178,9 +178,9 @@ func (w World) tier(t policyv1alpha2.Tier, c Connection, subject *Pod, peer End,
 			}
 		} else {
 			for _, r := range p.Spec.Ingress {
-				var from []policyv1alpha2.ClusterNetworkPolicyEgressPeer
+				var from []policyv1beta1.ClusterNetworkPolicyEgressPeer
 				for _, f := range r.From {
-					from = append(from, policyv1alpha2.ClusterNetworkPolicyEgressPeer{Namespaces: f.Namespaces, Pods: f.Pods})
+					from = append(from, policyv1beta1.ClusterNetworkPolicyEgressPeer{Namespaces: f.Namespaces, Pods: f.Pods})
 				}
 				if w.clusterPeers(from, peer) && protocols(c, r.Protocols) {
 					action = r.Action
@@ -189,7 +189,7 @@ func (w World) tier(t policyv1alpha2.Tier, c Connection, subject *Pod, peer End,
 			}
 		}
 		switch action {
-		case policyv1alpha2.ClusterNetworkPolicyRuleActionPass:
+		case policyv1beta1.ClusterNetworkPolicyRuleActionPass:
 			return ""
 		case "":
 		default:
@@ -199,30 +199,30 @@ func (w World) tier(t policyv1alpha2.Tier, c Connection, subject *Pod, peer End,
 	return ""
 }
 
-func (w World) choice(namespaces *metav1.LabelSelector, pods *policyv1alpha2.NamespacedPod, of *Pod) bool {
+func (w World) choice(namespaces *metav1.LabelSelector, pods *policyv1beta1.NamespacedPod, of *Pod) bool {
 	if namespaces != nil {
 		return selects(namespaces, w.labelsOf(of.Namespace))
 	}
 	return selects(&pods.NamespaceSelector, w.labelsOf(of.Namespace)) && selects(&pods.PodSelector, of.Labels)
 }
 
-func (w World) clusterPeers(peers []policyv1alpha2.ClusterNetworkPolicyEgressPeer, e End) bool {
-	return slices.ContainsFunc(peers, func(p policyv1alpha2.ClusterNetworkPolicyEgressPeer) bool {
+func (w World) clusterPeers(peers []policyv1beta1.ClusterNetworkPolicyEgressPeer, e End) bool {
+	return slices.ContainsFunc(peers, func(p policyv1beta1.ClusterNetworkPolicyEgressPeer) bool {
 		if len(p.Networks) > 0 {
-			return slices.ContainsFunc(p.Networks, func(n policyv1alpha2.CIDR) bool { return inside(string(n), e.Addr) })
+			return slices.ContainsFunc(p.Networks, func(n policyv1beta1.CIDR) bool { return inside(string(n), e.Addr) })
 		}
 		return e.Pod != nil && w.choice(p.Namespaces, p.Pods, e.Pod)
 	})
 }
 
-func protocols(c Connection, all []policyv1alpha2.ClusterNetworkPolicyProtocol) bool {
+func protocols(c Connection, all []policyv1beta1.ClusterNetworkPolicyProtocol) bool {
 	if len(all) == 0 {
 		return true
 	}
-	number := func(p *policyv1alpha2.Port) bool {
+	number := func(p *policyv1beta1.Port) bool {
 		return p == nil || p.Number == c.Port || p.Range != nil && p.Range.Start <= c.Port && c.Port <= p.Range.End
 	}
-	return slices.ContainsFunc(all, func(p policyv1alpha2.ClusterNetworkPolicyProtocol) bool {
+	return slices.ContainsFunc(all, func(p policyv1beta1.ClusterNetworkPolicyProtocol) bool {
 		switch {
 		case p.TCP != nil:
 			return c.Protocol == corev1.ProtocolTCP && number(p.TCP.DestinationPort)

@@ -11,7 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 )
 
 func (e End) String() string {
@@ -176,45 +176,45 @@ func (g Random) protocol() corev1.Protocol {
 	return pick(g, corev1.ProtocolTCP, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
 }
 
-func (g Random) choice() (namespaces *metav1.LabelSelector, pods *policyv1alpha2.NamespacedPod) {
+func (g Random) choice() (namespaces *metav1.LabelSelector, pods *policyv1beta1.NamespacedPod) {
 	s := g.selector()
 	if g.IntN(2) == 0 {
 		return &s, nil
 	}
-	return nil, &policyv1alpha2.NamespacedPod{NamespaceSelector: s, PodSelector: g.selector()}
+	return nil, &policyv1beta1.NamespacedPod{NamespaceSelector: s, PodSelector: g.selector()}
 }
 
-func (g Random) clusterPolicy(i int, priority int32) *policyv1alpha2.ClusterNetworkPolicy {
-	p := &policyv1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)}}
-	p.Spec.Tier, p.Spec.Priority = pick(g, policyv1alpha2.AdminTier, policyv1alpha2.BaselineTier), priority
+func (g Random) clusterPolicy(i int, priority int32) *policyv1beta1.ClusterNetworkPolicy {
+	p := &policyv1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)}}
+	p.Spec.Tier, p.Spec.Priority = pick(g, policyv1beta1.AdminTier, policyv1beta1.BaselineTier), priority
 	p.Spec.Subject.Namespaces, p.Spec.Subject.Pods = g.choice()
-	action := func() policyv1alpha2.ClusterNetworkPolicyRuleAction {
-		return pick(g, policyv1alpha2.ClusterNetworkPolicyRuleActionAccept, policyv1alpha2.ClusterNetworkPolicyRuleActionDeny, policyv1alpha2.ClusterNetworkPolicyRuleActionPass)
+	action := func() policyv1beta1.ClusterNetworkPolicyRuleAction {
+		return pick(g, policyv1beta1.ClusterNetworkPolicyRuleActionAccept, policyv1beta1.ClusterNetworkPolicyRuleActionDeny, policyv1beta1.ClusterNetworkPolicyRuleActionPass)
 	}
-	port := func() *policyv1alpha2.Port {
+	port := func() *policyv1beta1.Port {
 		n := pick[int32](g, 79, 80, 81)
-		return pick(g, nil, &policyv1alpha2.Port{Number: n}, &policyv1alpha2.Port{Range: &policyv1alpha2.PortRange{Start: n, End: n + 1}})
+		return pick(g, nil, &policyv1beta1.Port{Number: n}, &policyv1beta1.Port{Range: &policyv1beta1.PortRange{Start: n, End: n + 1}})
 	}
-	protocol := func() (out policyv1alpha2.ClusterNetworkPolicyProtocol) {
+	protocol := func() (out policyv1beta1.ClusterNetworkPolicyProtocol) {
 		switch g.IntN(4) {
 		case 0:
-			out.TCP = &policyv1alpha2.ClusterNetworkPolicyProtocolTCP{DestinationPort: port()}
+			out.TCP = &policyv1beta1.ClusterNetworkPolicyProtocolTCP{DestinationPort: port()}
 		case 1:
-			out.UDP = &policyv1alpha2.ClusterNetworkPolicyProtocolUDP{DestinationPort: port()}
+			out.UDP = &policyv1beta1.ClusterNetworkPolicyProtocolUDP{DestinationPort: port()}
 		case 2:
-			out.SCTP = &policyv1alpha2.ClusterNetworkPolicyProtocolSCTP{DestinationPort: port()}
+			out.SCTP = &policyv1beta1.ClusterNetworkPolicyProtocolSCTP{DestinationPort: port()}
 		case 3:
 			out.DestinationNamedPort = pick(g, "web", "sig", "No Such Name")
 		}
 		return out
 	}
-	from := func() (out policyv1alpha2.ClusterNetworkPolicyIngressPeer) {
+	from := func() (out policyv1beta1.ClusterNetworkPolicyIngressPeer) {
 		out.Namespaces, out.Pods = g.choice()
 		return out
 	}
-	to := func() (out policyv1alpha2.ClusterNetworkPolicyEgressPeer) {
+	to := func() (out policyv1beta1.ClusterNetworkPolicyEgressPeer) {
 		if g.IntN(3) == 0 {
-			out.Networks = some(1+g.IntN(2), func() policyv1alpha2.CIDR { return policyv1alpha2.CIDR(g.cidr()) })
+			out.Networks = some(1+g.IntN(2), func() policyv1beta1.CIDR { return policyv1beta1.CIDR(g.cidr()) })
 		} else {
 			out.Namespaces, out.Pods = g.choice()
 		}
@@ -222,12 +222,12 @@ func (g Random) clusterPolicy(i int, priority int32) *policyv1alpha2.ClusterNetw
 	}
 	most := pick(g, 4, 4, 26)
 	for range g.IntN(most) {
-		p.Spec.Ingress = append(p.Spec.Ingress, policyv1alpha2.ClusterNetworkPolicyIngressRule{Action: action(), From: some(1+g.IntN(2), from), Protocols: some(g.IntN(3), protocol)})
+		p.Spec.Ingress = append(p.Spec.Ingress, policyv1beta1.ClusterNetworkPolicyIngressRule{Action: action(), From: some(1+g.IntN(2), from), Protocols: some(g.IntN(3), protocol)})
 	}
 	for range g.IntN(most) {
-		r := policyv1alpha2.ClusterNetworkPolicyEgressRule{Action: action(), To: some(1+g.IntN(2), to), Protocols: some(g.IntN(3), protocol)}
-		if slices.ContainsFunc(r.To, func(p policyv1alpha2.ClusterNetworkPolicyEgressPeer) bool { return len(p.Networks) > 0 }) {
-			r.Protocols = slices.DeleteFunc(r.Protocols, func(p policyv1alpha2.ClusterNetworkPolicyProtocol) bool { return p.DestinationNamedPort != "" })
+		r := policyv1beta1.ClusterNetworkPolicyEgressRule{Action: action(), To: some(1+g.IntN(2), to), Protocols: some(g.IntN(3), protocol)}
+		if slices.ContainsFunc(r.To, func(p policyv1beta1.ClusterNetworkPolicyEgressPeer) bool { return len(p.Networks) > 0 }) {
+			r.Protocols = slices.DeleteFunc(r.Protocols, func(p policyv1beta1.ClusterNetworkPolicyProtocol) bool { return p.DestinationNamedPort != "" })
 		}
 		p.Spec.Egress = append(p.Spec.Egress, r)
 	}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/objects"
 )
@@ -46,16 +46,32 @@ type servedResource struct {
 	list     func() runtime.Object
 	optional bool // an API server without it has none of its objects
 	format   string
+	earlier  []servedVersion // in which an API server may have it instead, of the same schema
+}
+
+// servedVersion is a version of a resource, and how its types are registered.
+type servedVersion struct {
+	version schema.GroupVersion
+	add     func(*runtime.Scheme) error
+}
+
+// policyV1alpha2 is ClusterNetworkPolicy as network-policy-api before v0.3.0 has it.
+var policyV1alpha2 = schema.GroupVersion{Group: policyv1beta1.GroupName, Version: "v1alpha2"}
+
+func addPolicyV1alpha2(to *runtime.Scheme) error {
+	to.AddKnownTypes(policyV1alpha2, &policyv1beta1.ClusterNetworkPolicy{}, &policyv1beta1.ClusterNetworkPolicyList{})
+	metav1.AddToGroupVersion(to, policyV1alpha2)
+	return nil
 }
 
 // Sources returns the sources of the kinds for policy: the API server of a configuration.
 // It sends no request yet. It drops the parts of objects that no reader here needs (Trim).
 func Sources(config *rest.Config) (map[string]Source, error) {
 	return sources(config, []servedResource{
-		{corev1.SchemeGroupVersion.WithResource(Pods), func() runtime.Object { return &corev1.PodList{} }, false, runtime.ContentTypeProtobuf},
-		{corev1.SchemeGroupVersion.WithResource(Namespaces), func() runtime.Object { return &corev1.NamespaceList{} }, false, runtime.ContentTypeProtobuf},
-		{networkingv1.SchemeGroupVersion.WithResource(NetworkPolicies), func() runtime.Object { return &networkingv1.NetworkPolicyList{} }, false, runtime.ContentTypeProtobuf},
-		{schema.GroupVersion(policyv1alpha2.GroupVersion).WithResource(ClusterNetworkPolicies), func() runtime.Object { return &policyv1alpha2.ClusterNetworkPolicyList{} }, true, runtime.ContentTypeJSON},
+		{corev1.SchemeGroupVersion.WithResource(Pods), func() runtime.Object { return &corev1.PodList{} }, false, runtime.ContentTypeProtobuf, nil},
+		{corev1.SchemeGroupVersion.WithResource(Namespaces), func() runtime.Object { return &corev1.NamespaceList{} }, false, runtime.ContentTypeProtobuf, nil},
+		{networkingv1.SchemeGroupVersion.WithResource(NetworkPolicies), func() runtime.Object { return &networkingv1.NetworkPolicyList{} }, false, runtime.ContentTypeProtobuf, nil},
+		{schema.GroupVersion(policyv1beta1.GroupVersion).WithResource(ClusterNetworkPolicies), func() runtime.Object { return &policyv1beta1.ClusterNetworkPolicyList{} }, true, runtime.ContentTypeJSON, []servedVersion{{policyV1alpha2, addPolicyV1alpha2}}},
 	})
 }
 
@@ -63,10 +79,10 @@ func Sources(config *rest.Config) (map[string]Source, error) {
 // of their own: no pod waits for them.
 func ServiceSources(config *rest.Config) (map[string]Source, error) {
 	return sources(config, []servedResource{
-		{networkingv1.SchemeGroupVersion.WithResource(ServiceCIDRs), func() runtime.Object { return &networkingv1.ServiceCIDRList{} }, true, runtime.ContentTypeProtobuf},
-		{corev1.SchemeGroupVersion.WithResource(Services), func() runtime.Object { return &corev1.ServiceList{} }, false, runtime.ContentTypeProtobuf},
-		{discoveryv1.SchemeGroupVersion.WithResource(EndpointSlices), func() runtime.Object { return &discoveryv1.EndpointSliceList{} }, false, runtime.ContentTypeProtobuf},
-		{corev1.SchemeGroupVersion.WithResource(Nodes), func() runtime.Object { return &corev1.NodeList{} }, false, runtime.ContentTypeProtobuf},
+		{networkingv1.SchemeGroupVersion.WithResource(ServiceCIDRs), func() runtime.Object { return &networkingv1.ServiceCIDRList{} }, true, runtime.ContentTypeProtobuf, nil},
+		{corev1.SchemeGroupVersion.WithResource(Services), func() runtime.Object { return &corev1.ServiceList{} }, false, runtime.ContentTypeProtobuf, nil},
+		{discoveryv1.SchemeGroupVersion.WithResource(EndpointSlices), func() runtime.Object { return &discoveryv1.EndpointSliceList{} }, false, runtime.ContentTypeProtobuf, nil},
+		{corev1.SchemeGroupVersion.WithResource(Nodes), func() runtime.Object { return &corev1.NodeList{} }, false, runtime.ContentTypeProtobuf, nil},
 	})
 }
 
@@ -74,7 +90,7 @@ func ServiceSources(config *rest.Config) (map[string]Source, error) {
 func ObjectSources(config *rest.Config) (map[string]Source, error) {
 	var all []servedResource
 	for _, k := range objects.Kinds() {
-		all = append(all, servedResource{objects.GroupVersion.WithResource(k.Plural), k.NewList, true, runtime.ContentTypeJSON})
+		all = append(all, servedResource{objects.GroupVersion.WithResource(k.Plural), k.NewList, true, runtime.ContentTypeJSON, nil})
 	}
 	return sources(config, all)
 }
@@ -91,58 +107,102 @@ func sources(config *rest.Config, of []servedResource) (map[string]Source, error
 	for _, k := range of {
 		c := rest.CopyConfig(config)
 		c.ContentType = k.format
-		client, err := NewClient(c, k.resource.GroupVersion(), addTypes, Unlimited)
-		if err != nil {
-			return nil, err
+		r := &resource{name: k.resource.Resource, empty: k.list, optional: k.optional}
+		for _, v := range append([]servedVersion{{k.resource.GroupVersion(), addTypes}}, k.earlier...) {
+			client, err := NewClient(c, v.version, v.add, Unlimited)
+			if err != nil {
+				return nil, err
+			}
+			r.versions = append(r.versions, version{v.version, client, names.Resource(v.version.WithResource(r.name))})
 		}
-		out[k.resource.Resource] = &resource{
-			name: k.resource.Resource, client: client, names: names.Resource(k.resource), empty: k.list, optional: k.optional,
-		}
+		out[r.name] = r
 	}
 	return out, nil
 }
 
 // addTypes registers all types that sources list.
 func addTypes(to *runtime.Scheme) error {
-	return errors.Join(corev1.AddToScheme(to), networkingv1.AddToScheme(to), discoveryv1.AddToScheme(to), policyv1alpha2.Install(to), objects.AddToScheme(to))
+	return errors.Join(corev1.AddToScheme(to), networkingv1.AddToScheme(to), discoveryv1.AddToScheme(to), policyv1beta1.Install(to), objects.AddToScheme(to))
+}
+
+// version is a resource in one of the versions in which API servers have it.
+type version struct {
+	group  schema.GroupVersion
+	client rest.Interface
+	names  metadata.Getter
 }
 
 // resource is a Source: one resource of an API server.
 type resource struct {
-	name   string
-	client rest.Interface
-	names  metadata.Getter
-	empty  func() runtime.Object
+	name     string
+	versions []version
+	empty    func() runtime.Object
 	// optional: an API server without the resource has none of its objects, and may
 	// get it any time.
 	optional bool
 
 	mu     sync.Mutex
+	at     int           // of versions, the one that the API server had last
 	absent chan struct{} // nil = it is there; closed when it was seen to come
 }
 
 // List lists a page.
-func (r *resource) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	list := r.empty()
-	err := r.get(o).Do(ctx).Into(list)
+func (r *resource) List(ctx context.Context, o metav1.ListOptions) (list runtime.Object, err error) {
+	err = r.inVersion(func(v version) error {
+		list = r.empty()
+		if err := v.get(r.name, o).Do(ctx).Into(list); err != nil {
+			return err
+		}
+		return meta.EachListItem(list, func(item runtime.Object) error { r.trim(item, v); return nil })
+	})
 	if r.setAbsent(err) {
 		return r.empty(), nil
-	}
-	if err == nil {
-		err = meta.EachListItem(list, func(item runtime.Object) error { Trim(item); return nil })
 	}
 	return list, err
 }
 
-func (r *resource) get(o metav1.ListOptions) *rest.Request {
-	return r.client.Get().MaxRetries(0).Resource(r.name).VersionedParams(&o, metav1.ParameterCodec)
+// inVersion makes a request in the version that the API server had last, and in the others
+// while it has not that one.
+func (r *resource) inVersion(request func(version) error) (err error) {
+	r.mu.Lock()
+	first := r.at
+	r.mu.Unlock()
+	for i := range r.versions {
+		at := (first + i) % len(r.versions)
+		if err = request(r.versions[at]); err == nil {
+			r.mu.Lock()
+			r.at = at
+			r.mu.Unlock()
+		}
+		if !apierrors.IsNotFound(err) {
+			break
+		}
+	}
+	return err
+}
+
+// trim drops parts of an object, and says in which version it came, where there are several.
+func (r *resource) trim(o runtime.Object, v version) {
+	if len(r.versions) > 1 {
+		kind := o.GetObjectKind()
+		kind.SetGroupVersionKind(v.group.WithKind(kind.GroupVersionKind().Kind))
+	}
+	Trim(o)
+}
+
+func (v version) get(name string, o metav1.ListOptions) *rest.Request {
+	return v.client.Get().MaxRetries(0).Resource(name).VersionedParams(&o, metav1.ParameterCodec)
 }
 
 // Versions lists the metadata alone.
 func (r *resource) Versions(ctx context.Context) (runtime.Object, error) {
-	all, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return r.names.List(ctx, o)
-	}).List(ctx, metav1.ListOptions{})
+	var all runtime.Object
+	err := r.inVersion(func(v version) (err error) {
+		all, _, err = pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return v.names.List(ctx, o)
+		}).List(ctx, metav1.ListOptions{})
+		return err
+	})
 	if r.optional && apierrors.IsNotFound(err) {
 		return r.empty(), nil
 	}
@@ -185,7 +245,7 @@ func (r *resource) noteAppeared() {
 // that the list after it says that there is nothing.
 func (r *resource) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	r.mu.Lock()
-	came := r.absent
+	came, v := r.absent, r.versions[r.at]
 	r.mu.Unlock()
 	switch {
 	case came != nil:
@@ -194,7 +254,7 @@ func (r *resource) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 		return nil, errGone
 	}
 	o.Watch = true
-	w, err := once(ctx, r.get(o).Watch)
+	w, err := once(ctx, v.get(r.name, o).Watch)
 	if err != nil {
 		if r.optional && apierrors.IsNotFound(err) {
 			return nil, errGone
@@ -203,7 +263,7 @@ func (r *resource) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	}
 	return drained{watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
 		if e.Type != watch.Error {
-			Trim(e.Object)
+			r.trim(e.Object, v)
 		}
 		return e, true
 	})}, nil
@@ -228,7 +288,10 @@ func (r *resource) await(ctx context.Context, came <-chan struct{}) watch.Interf
 			case <-tick.C:
 				// What fails is asked again at the next tick; an API server that has it
 				// closes came.
-				if _, err := r.names.List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
+				if err := r.inVersion(func(v version) error {
+					_, err := v.names.List(ctx, metav1.ListOptions{Limit: 1})
+					return err
+				}); err == nil {
 					r.noteAppeared()
 				}
 			}

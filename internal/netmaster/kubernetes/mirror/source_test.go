@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 )
 
 // web is an API server of the four resources over HTTP, in JSON: lists in pages of two,
@@ -41,13 +41,14 @@ type web struct {
 
 const (
 	podPath = "/api/v1/pods"
-	cnpPath = "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies"
+	cnpPath = "/apis/policy.networking.k8s.io/v1beta1/clusternetworkpolicies"
+	cnpOld  = "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies"
 )
 
 var kinds = map[string]string{
 	podPath: "v1 Pod", "/api/v1/namespaces": "v1 Namespace",
 	"/apis/networking.k8s.io/v1/networkpolicies": "networking.k8s.io/v1 NetworkPolicy",
-	cnpPath:     "policy.networking.k8s.io/v1alpha2 ClusterNetworkPolicy",
+	cnpPath: "policy.networking.k8s.io/v1beta1 ClusterNetworkPolicy", cnpOld: "policy.networking.k8s.io/v1alpha2 ClusterNetworkPolicy",
 	servicePath: "v1 Service", slicePath: "discovery.k8s.io/v1 EndpointSlice", nodePath: "v1 Node", cidrPath: "networking.k8s.io/v1 ServiceCIDR",
 }
 
@@ -179,7 +180,7 @@ func (s *web) watch(w http.ResponseWriter, r *http.Request) {
 // serveWeb runs a mirror of an API server over HTTP; its reports come as lines.
 func serveWeb(t *testing.T) (*web, *Mirror, func() []string) {
 	t.Helper()
-	s := &web{version: 10, objects: map[string][]metav1.Object{}, events: map[string][]watch.Event{}, absent: map[string]bool{cnpPath: true}, cut: make(chan struct{})}
+	s := &web{version: 10, objects: map[string][]metav1.Object{}, events: map[string][]watch.Event{}, absent: map[string]bool{cnpPath: true, cnpOld: true}, cut: make(chan struct{})}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	sources, err := Sources(&rest.Config{Host: server.URL})
@@ -316,18 +317,18 @@ func TestAbsent(t *testing.T) {
 	if err := within(t, m, s.now(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	s.set(func() { s.absent = map[string]bool{} })
-	policy := &policyv1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: policyv1alpha2.ClusterNetworkPolicySpec{Tier: policyv1alpha2.AdminTier, Priority: 7}}
+	s.set(func() { s.absent = map[string]bool{cnpOld: true} })
+	policy := &policyv1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: policyv1beta1.ClusterNetworkPolicySpec{Tier: policyv1beta1.AdminTier, Priority: 7}}
 	s.change(cnpPath, watch.Added, policy)
 	if err := within(t, m, s.now(), 5*time.Second); err != nil { // sooner than appearEvery
 		t.Fatal(err)
 	}
-	got, _ := m.Get(ClusterNetworkPolicies, Name{Name: "first"}).(*policyv1alpha2.ClusterNetworkPolicy)
+	got, _ := m.Get(ClusterNetworkPolicies, Name{Name: "first"}).(*policyv1beta1.ClusterNetworkPolicy)
 	if got == nil || got.Spec.Priority != 7 {
 		t.Fatalf("got %v", got)
 	}
 	s.set(func() {
-		s.absent = map[string]bool{cnpPath: true}
+		s.absent = map[string]bool{cnpPath: true, cnpOld: true}
 		s.objects[cnpPath] = nil
 		close(s.cut)
 		s.cut = make(chan struct{})
@@ -341,6 +342,51 @@ func TestAbsent(t *testing.T) {
 	}
 	if got := strings.Join(told(), ", "); !strings.Contains(got, "clusternetworkpolicies first true false") {
 		t.Errorf("told %s", got)
+	}
+}
+
+// TestVersions: an API server has ClusterNetworkPolicies in the version of network-policy-api
+// v0.2.0 alone, in both after an upgrade, and then in the later one alone. The mirror has
+// them all the time, and says in which version.
+func TestVersions(t *testing.T) {
+	s, m, told := serveWeb(t)
+	serves := func(old, now bool) {
+		s.set(func() {
+			s.absent = map[string]bool{cnpOld: !old, cnpPath: !now}
+			close(s.cut)
+			s.cut = make(chan struct{})
+		})
+	}
+	serves(true, false)
+	for i, x := range []struct{ path, version string }{{cnpOld, "v1alpha2"}, {cnpOld, "v1alpha2"}, {cnpPath, "v1beta1"}} {
+		name := fmt.Sprint("p", i)
+		if i == 1 {
+			serves(true, true)
+		}
+		if i == 2 {
+			s.set(func() { s.objects[cnpPath], s.events[cnpPath] = s.objects[cnpOld], s.events[cnpOld] })
+			serves(false, true)
+		}
+		if i == 0 {
+			s.change(x.path, watch.Added, &policyv1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "listed"}})
+		}
+		if err := within(t, m, s.now(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		s.change(x.path, watch.Added, &policyv1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policyv1beta1.ClusterNetworkPolicySpec{Tier: policyv1beta1.AdminTier}})
+		if err := within(t, m, s.now(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		got, _ := m.Get(ClusterNetworkPolicies, Name{Name: name}).(*policyv1beta1.ClusterNetworkPolicy)
+		if got == nil || got.Spec.Tier != policyv1beta1.AdminTier || got.GroupVersionKind().Version != x.version {
+			t.Errorf("%s: %+v, want it by %s", name, got, x.version)
+		}
+		if n := len(m.All(ClusterNetworkPolicies)); n != i+2 {
+			t.Errorf("%s: %d policies, want %d", name, n, i+2)
+		}
+	}
+	if got := strings.Join(told(), ", "); strings.Contains(got, "true false") {
+		t.Errorf("told %s, want none that is gone", got)
 	}
 }
 

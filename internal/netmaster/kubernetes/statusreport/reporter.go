@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
@@ -109,7 +109,7 @@ func New(config *rest.Config, instance string, log *slog.Logger) (*Reporter, err
 		{&n.events, eventsv1.SchemeGroupVersion, eventsv1.AddToScheme},
 		{&n.core, corev1.SchemeGroupVersion, corev1.AddToScheme},
 		{&n.intent, objects.GroupVersion, objects.AddToScheme},
-		{&n.policies, schema.GroupVersion(policyv1alpha2.GroupVersion), policyv1alpha2.Install},
+		{&n.policies, schema.GroupVersion(policyv1beta1.GroupVersion), policyv1beta1.Install},
 	} {
 		var err error
 		if *c.client, err = mirror.NewClient(config, c.group, c.add, mirror.Unlimited); err != nil { // limit, statuses and kept do

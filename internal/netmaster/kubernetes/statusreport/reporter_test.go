@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
 )
@@ -224,8 +224,8 @@ func TestRate(t *testing.T) {
 // one, also when all is well, and for each generation.
 func TestCondition(t *testing.T) {
 	w, n := serve(t)
-	p := &policyv1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "u", Generation: 3}}
-	o := Outcome{Kind: kindPolicy, Version: "policy.networking.k8s.io/v1alpha2", Object: p}
+	p := &policyv1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "u", Generation: 3}}
+	o := Outcome{Kind: kindPolicy, Version: "policy.networking.k8s.io/v1alpha2", Object: p} // of an API server with that version alone
 	n.Report(o)
 	idle(t, n)
 	if got := w.asked(); len(got) != 1 || got[0] != "PATCH /apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies/all/status" {
@@ -251,5 +251,16 @@ func TestCondition(t *testing.T) {
 	idle(t, n)
 	if got := w.asked(); len(got) != 2 {
 		t.Errorf("asked %v, want the condition for the new generation too", got)
+	}
+	w.mu.Lock()
+	w.codes = []int{404}
+	w.mu.Unlock()
+	p = p.DeepCopy()
+	p.Generation = 5
+	o.Object = p
+	n.Report(o)
+	idle(t, n)
+	if got := w.asked(); len(got) != 4 || got[3] != "PATCH /apis/policy.networking.k8s.io/v1beta1/clusternetworkpolicies/all/status" || w.bodies[3]["apiVersion"] != "policy.networking.k8s.io/v1beta1" {
+		t.Errorf("asked %v, want it in the later version where the API server has the earlier one no more", got)
 	}
 }

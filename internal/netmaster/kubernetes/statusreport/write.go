@@ -13,10 +13,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 )
 
 const (
@@ -91,7 +92,7 @@ func (n *Reporter) condition(ctx context.Context, o Outcome) error {
 	if c.Reason != reasonKept {
 		c.Status = metav1.ConditionFalse
 	}
-	if p, ok := o.Object.(*policyv1alpha2.ClusterNetworkPolicy); ok {
+	if p, ok := o.Object.(*policyv1beta1.ClusterNetworkPolicy); ok {
 		if old := meta.FindStatusCondition(p.Status.Conditions, c.Type); old != nil {
 			if old.Status == c.Status {
 				c.LastTransitionTime = old.LastTransitionTime
@@ -101,17 +102,24 @@ func (n *Reporter) condition(ctx context.Context, o Outcome) error {
 			}
 		}
 	}
-	body, err := json.Marshal(map[string]any{
-		"apiVersion": o.Version, "kind": o.Kind,
-		"metadata": map[string]any{"name": o.Object.GetName(), "uid": o.Object.GetUID()}, // of the one that is meant, none that was made since
-		"status":   map[string]any{"conditions": []metav1.Condition{c}},
-	})
-	if err != nil {
-		return err
+	patch := func(ctx context.Context, version string) error {
+		body, err := json.Marshal(map[string]any{
+			"apiVersion": version, "kind": o.Kind,
+			"metadata": map[string]any{"name": o.Object.GetName(), "uid": o.Object.GetUID()}, // of the one that is meant, none that was made since
+			"status":   map[string]any{"conditions": []metav1.Condition{c}},
+		})
+		if err != nil {
+			return err
+		}
+		return n.policies.Patch(types.ApplyPatchType).AbsPath("/apis", version).Resource("clusternetworkpolicies").Name(o.Object.GetName()).SubResource("status").
+			Param("fieldManager", controller).Param("force", "true").Body(body).Do(ctx).Error()
 	}
 	return n.request(ctx, n.limit, func(ctx context.Context) error {
-		return n.policies.Patch(types.ApplyPatchType).Resource("clusternetworkpolicies").Name(o.Object.GetName()).SubResource("status").
-			Param("fieldManager", controller).Param("force", "true").Body(body).Do(ctx).Error()
+		err := patch(ctx, o.Version)
+		if later := policyv1beta1.GroupVersion.String(); apierrors.IsNotFound(err) && o.Version != later { // it may be served in that alone by now
+			err = patch(ctx, later)
+		}
+		return err
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -24,7 +24,7 @@ const namedTenants = 4
 // AcrossTenants tells of the rules of a ClusterNetworkPolicy whose subject and peers are
 // pods of different tenants. Between tenants a rule by labels matches no connection: by
 // services these carry the address of the client's node.
-func (c Cluster) AcrossTenants(in *policyv1alpha2.ClusterNetworkPolicy, all []NamespaceTenants) (out []Problem) {
+func (c Cluster) AcrossTenants(in *policyv1beta1.ClusterNetworkPolicy, all []NamespaceTenants) (out []Problem) {
 	c.Named = nil
 	_, said := c.ClusterNetworkPolicy(model.DefaultTenant, in)
 	var found problems
@@ -59,7 +59,7 @@ func (c Cluster) AcrossTenants(in *policyv1alpha2.ClusterNetworkPolicy, all []Na
 
 // tenantsSelected returns the tenants in which namespaces that a subject or peer selects can
 // have pods.
-func tenantsSelected(all []NamespaceTenants, namespaces *metav1.LabelSelector, pods *policyv1alpha2.NamespacedPod) (out []model.TenantName) {
+func tenantsSelected(all []NamespaceTenants, namespaces *metav1.LabelSelector, pods *policyv1beta1.NamespacedPod) (out []model.TenantName) {
 	switch {
 	case pods != nil:
 		namespaces = &pods.NamespaceSelector

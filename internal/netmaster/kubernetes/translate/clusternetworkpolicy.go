@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -26,24 +26,24 @@ type clusterRule struct {
 	field     string
 	id        string
 	direction model.Direction
-	action    policyv1alpha2.ClusterNetworkPolicyRuleAction
-	peers     []policyv1alpha2.ClusterNetworkPolicyEgressPeer // one of ingress lacks some fields
+	action    policyv1beta1.ClusterNetworkPolicyRuleAction
+	peers     []policyv1beta1.ClusterNetworkPolicyEgressPeer // one of ingress lacks some fields
 	side      string
-	protocols []policyv1alpha2.ClusterNetworkPolicyProtocol
+	protocols []policyv1beta1.ClusterNetworkPolicyProtocol
 }
 
 // ClusterNetworkPolicy says what a ClusterNetworkPolicy means to the pods of a
 // tenant; nil when it means nothing to them. Peers are pods of the same tenant, and
 // addresses.
-func (c Cluster) ClusterNetworkPolicy(t model.TenantName, in *policyv1alpha2.ClusterNetworkPolicy) (*model.NetworkPolicy, []Problem) {
+func (c Cluster) ClusterNetworkPolicy(t model.TenantName, in *policyv1beta1.ClusterNetworkPolicy) (*model.NetworkPolicy, []Problem) {
 	var found problems
 	p := model.Policy{
 		Key: model.PolicyKey{Tenant: t, Name: ClusterNetworkPolicyName(in.Name)}, Kind: model.KindNetwork, Owner: model.OwnerKubernetes,
 	}
 	switch in.Spec.Tier {
-	case policyv1alpha2.AdminTier:
+	case policyv1beta1.AdminTier:
 		p.Tier = model.TierAdmin
-	case policyv1alpha2.BaselineTier:
+	case policyv1beta1.BaselineTier:
 		p.Tier = model.TierBaseline
 	default:
 		found.add("spec.tier", "%q is not known: the policy has no effect", in.Spec.Tier)
@@ -94,7 +94,7 @@ func (c Cluster) ClusterNetworkPolicy(t model.TenantName, in *policyv1alpha2.Clu
 
 // subject reads which pods a policy applies to: nil = none; closed = these, and perhaps not
 // all of them.
-func (c Cluster) subject(t model.TenantName, in policyv1alpha2.ClusterNetworkPolicySubject, found *problems) (s *model.Selector, closed bool) {
+func (c Cluster) subject(t model.TenantName, in policyv1beta1.ClusterNetworkPolicySubject, found *problems) (s *model.Selector, closed bool) {
 	who, ok := c.namespacesOrPods(t, in.Namespaces, in.Pods)
 	switch {
 	case !ok:
@@ -116,7 +116,7 @@ func (c Cluster) subject(t model.TenantName, in policyv1alpha2.ClusterNetworkPol
 }
 
 // namespacesOrPods reads a choice of pods; false unless exactly one is said.
-func (c Cluster) namespacesOrPods(t model.TenantName, namespaces *metav1.LabelSelector, pods *policyv1alpha2.NamespacedPod) (podSelector, bool) {
+func (c Cluster) namespacesOrPods(t model.TenantName, namespaces *metav1.LabelSelector, pods *policyv1beta1.NamespacedPod) (podSelector, bool) {
 	switch {
 	case namespaces != nil && pods == nil:
 		return c.pods(t, nil, requirements(namespaces)), true
@@ -126,13 +126,13 @@ func (c Cluster) namespacesOrPods(t model.TenantName, namespaces *metav1.LabelSe
 	return podSelector{}, false
 }
 
-func clusterRules(s policyv1alpha2.ClusterNetworkPolicySpec) (ingress, egress []clusterRule) {
+func clusterRules(s policyv1beta1.ClusterNetworkPolicySpec) (ingress, egress []clusterRule) {
 	for i, r := range s.Ingress {
 		next := clusterRule{
 			field: fmt.Sprintf("ingress[%d]", i), id: fmt.Sprintf("in-%d", i), direction: model.In, action: r.Action, side: "from", protocols: r.Protocols,
 		}
 		for _, p := range r.From {
-			next.peers = append(next.peers, policyv1alpha2.ClusterNetworkPolicyEgressPeer{Namespaces: p.Namespaces, Pods: p.Pods})
+			next.peers = append(next.peers, policyv1beta1.ClusterNetworkPolicyEgressPeer{Namespaces: p.Namespaces, Pods: p.Pods})
 		}
 		ingress = append(ingress, next)
 	}
@@ -157,11 +157,11 @@ func (c Cluster) decide(t model.TenantName, r clusterRule, found *problems) pars
 	}
 	before := len(*found)
 	switch r.action {
-	case policyv1alpha2.ClusterNetworkPolicyRuleActionAccept:
+	case policyv1beta1.ClusterNetworkPolicyRuleActionAccept:
 		d.action = model.Allow
-	case policyv1alpha2.ClusterNetworkPolicyRuleActionDeny:
+	case policyv1beta1.ClusterNetworkPolicyRuleActionDeny:
 		d.action = model.Deny
-	case policyv1alpha2.ClusterNetworkPolicyRuleActionPass:
+	case policyv1beta1.ClusterNetworkPolicyRuleActionPass:
 		d.action = model.Pass
 	default:
 		bad(".action", fmt.Sprintf("%q is not known", r.action))
@@ -198,7 +198,7 @@ func (c Cluster) decide(t model.TenantName, r clusterRule, found *problems) pars
 }
 
 // clusterPolicyPeer reads a peer; none where it matches no endpoint.
-func (c Cluster) clusterPolicyPeer(t model.TenantName, p policyv1alpha2.ClusterNetworkPolicyEgressPeer) (peers []model.Peer, wrong string) {
+func (c Cluster) clusterPolicyPeer(t model.TenantName, p policyv1beta1.ClusterNetworkPolicyEgressPeer) (peers []model.Peer, wrong string) {
 	if p.Nodes != nil || len(p.DomainNames) > 0 {
 		return nil, "nodes and domainNames, which are experimental, cannot be had"
 	}

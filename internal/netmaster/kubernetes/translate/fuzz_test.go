@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -25,7 +25,7 @@ func FuzzPolicies(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		policy, clusterPolicy := &networkingv1.NetworkPolicy{}, &policyv1alpha2.ClusterNetworkPolicy{}
+		policy, clusterPolicy := &networkingv1.NetworkPolicy{}, &policyv1beta1.ClusterNetworkPolicy{}
 		for _, o := range []any{policy, clusterPolicy} {
 			_ = json.Unmarshal([]byte(text), o) // what it read counts
 		}

@@ -10,7 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -140,25 +140,25 @@ func compare(t *testing.T, name string, got *model.NetworkPolicy, found []Proble
 // and Pass deny everything, as the specification says.
 func TestClusterNetworkPolicyClosed(t *testing.T) {
 	const all, denied = "default: in namespaces kubernetes.io/metadata.name in: out:", "\nout-0 100 deny anybody []"
-	type peer = policyv1alpha2.ClusterNetworkPolicyEgressPeer
+	type peer = policyv1beta1.ClusterNetworkPolicyEgressPeer
 	any := peer{Namespaces: &metav1.LabelSelector{}}
-	to := func(action policyv1alpha2.ClusterNetworkPolicyRuleAction, peers ...peer) policyv1alpha2.ClusterNetworkPolicySpec {
-		return policyv1alpha2.ClusterNetworkPolicySpec{
-			Tier: policyv1alpha2.AdminTier, Subject: policyv1alpha2.ClusterNetworkPolicySubject{Namespaces: &metav1.LabelSelector{}},
-			Egress: []policyv1alpha2.ClusterNetworkPolicyEgressRule{{Action: action, To: peers}},
+	to := func(action policyv1beta1.ClusterNetworkPolicyRuleAction, peers ...peer) policyv1beta1.ClusterNetworkPolicySpec {
+		return policyv1beta1.ClusterNetworkPolicySpec{
+			Tier: policyv1beta1.AdminTier, Subject: policyv1beta1.ClusterNetworkPolicySubject{Namespaces: &metav1.LabelSelector{}},
+			Egress: []policyv1beta1.ClusterNetworkPolicyEgressRule{{Action: action, To: peers}},
 		}
 	}
-	with := func(s policyv1alpha2.ClusterNetworkPolicySpec, change func(*policyv1alpha2.ClusterNetworkPolicySpec)) policyv1alpha2.ClusterNetworkPolicySpec {
+	with := func(s policyv1beta1.ClusterNetworkPolicySpec, change func(*policyv1beta1.ClusterNetworkPolicySpec)) policyv1beta1.ClusterNetworkPolicySpec {
 		change(&s)
 		return s
 	}
-	protocol := func(action policyv1alpha2.ClusterNetworkPolicyRuleAction, peer peer, p policyv1alpha2.ClusterNetworkPolicyProtocol) policyv1alpha2.ClusterNetworkPolicySpec {
-		return with(to(action, peer), func(s *policyv1alpha2.ClusterNetworkPolicySpec) {
-			s.Egress[0].Protocols = []policyv1alpha2.ClusterNetworkPolicyProtocol{p}
+	protocol := func(action policyv1beta1.ClusterNetworkPolicyRuleAction, peer peer, p policyv1beta1.ClusterNetworkPolicyProtocol) policyv1beta1.ClusterNetworkPolicySpec {
+		return with(to(action, peer), func(s *policyv1beta1.ClusterNetworkPolicySpec) {
+			s.Egress[0].Protocols = []policyv1beta1.ClusterNetworkPolicyProtocol{p}
 		})
 	}
 	for name, tc := range map[string]struct {
-		spec          policyv1alpha2.ClusterNetworkPolicySpec
+		spec          policyv1beta1.ClusterNetworkPolicySpec
 		want, problem string
 	}{
 		"accept":             {to("Accept", any), all + "\nout-0 100 allow default: in namespaces kubernetes.io/metadata.name []", ""},
@@ -167,36 +167,36 @@ func TestClusterNetworkPolicyClosed(t *testing.T) {
 		"pass unknown":       {to("Pass", peer{}), all + denied, "spec.egress[0].to[0]: must be exactly one"},
 		"accept nodes":       {to("Accept", peer{Nodes: &metav1.LabelSelector{}}), "none", "experimental, cannot be had: by this rule nothing is accepted"},
 		"deny nodes":         {to("Deny", peer{Nodes: &metav1.LabelSelector{}}), all + denied, "experimental, cannot be had: by this rule everything is denied"},
-		"accept domains":     {to("Accept", peer{DomainNames: []policyv1alpha2.DomainName{"a.b"}}), "none", "experimental"},
-		"two kinds":          {to("Deny", peer{Namespaces: on("a"), Pods: &policyv1alpha2.NamespacedPod{}}), all + denied, "must be exactly one"},
-		"networks of pods":   {to("Deny", peer{Networks: []policyv1alpha2.CIDR{"10.0.0.0/8"}, Pods: &policyv1alpha2.NamespacedPod{}}), all + denied, "must be exactly one"},
-		"nets of namespaces": {to("Deny", peer{Networks: []policyv1alpha2.CIDR{"10.0.0.0/8"}, Namespaces: on("a")}), all + denied, "must be exactly one"},
+		"accept domains":     {to("Accept", peer{DomainNames: []policyv1beta1.DomainName{"a.b"}}), "none", "experimental"},
+		"two kinds":          {to("Deny", peer{Namespaces: on("a"), Pods: &policyv1beta1.NamespacedPod{}}), all + denied, "must be exactly one"},
+		"networks of pods":   {to("Deny", peer{Networks: []policyv1beta1.CIDR{"10.0.0.0/8"}, Pods: &policyv1beta1.NamespacedPod{}}), all + denied, "must be exactly one"},
+		"nets of namespaces": {to("Deny", peer{Networks: []policyv1beta1.CIDR{"10.0.0.0/8"}, Namespaces: on("a")}), all + denied, "must be exactly one"},
 		"no peers":           {to("Deny"), all + denied, "spec.egress[0].to: must not be empty"},
 		"nobody":             {to("Deny", peer{Namespaces: never()}), "none", ""},
-		"bad network":        {to("Deny", peer{Networks: []policyv1alpha2.CIDR{"10"}}), all + denied, "is no CIDR"},
-		"filtered peer":      {to("Pass", peer{Pods: &policyv1alpha2.NamespacedPod{PodSelector: *on("hidden")}}), all + denied, `label "hidden"`},
+		"bad network":        {to("Deny", peer{Networks: []policyv1beta1.CIDR{"10"}}), all + denied, "is no CIDR"},
+		"filtered peer":      {to("Pass", peer{Pods: &policyv1beta1.NamespacedPod{PodSelector: *on("hidden")}}), all + denied, `label "hidden"`},
 		"unknown action":     {to("Shout", any), all + denied, `spec.egress[0].action: "Shout"`},
-		"unknown protocol":   {protocol("Deny", any, policyv1alpha2.ClusterNetworkPolicyProtocol{}), all + denied, "spec.egress[0].protocols[0]"},
-		"unknown port":       {protocol("Accept", any, policyv1alpha2.ClusterNetworkPolicyProtocol{TCP: &policyv1alpha2.ClusterNetworkPolicyProtocolTCP{DestinationPort: &policyv1alpha2.Port{}}}), "none", "spec.egress[0].protocols[0]"},
-		"port and range":     {protocol("Accept", any, policyv1alpha2.ClusterNetworkPolicyProtocol{TCP: &policyv1alpha2.ClusterNetworkPolicyProtocolTCP{DestinationPort: &policyv1alpha2.Port{Number: 80, Range: &policyv1alpha2.PortRange{Start: 80, End: 90}}}}), "none", "spec.egress[0].protocols[0]"},
-		"names of addresses": {protocol("Deny", peer{Networks: []policyv1alpha2.CIDR{"::/0"}}, policyv1alpha2.ClusterNetworkPolicyProtocol{DestinationNamedPort: "web"}), all + denied, "no names"},
-		"unknown tier":       {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Tier = "Cloud" }), "none", "spec.tier"},
-		"unknown subject": {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) {
-			s.Subject = policyv1alpha2.ClusterNetworkPolicySubject{}
+		"unknown protocol":   {protocol("Deny", any, policyv1beta1.ClusterNetworkPolicyProtocol{}), all + denied, "spec.egress[0].protocols[0]"},
+		"unknown port":       {protocol("Accept", any, policyv1beta1.ClusterNetworkPolicyProtocol{TCP: &policyv1beta1.ClusterNetworkPolicyProtocolTCP{DestinationPort: &policyv1beta1.Port{}}}), "none", "spec.egress[0].protocols[0]"},
+		"port and range":     {protocol("Accept", any, policyv1beta1.ClusterNetworkPolicyProtocol{TCP: &policyv1beta1.ClusterNetworkPolicyProtocolTCP{DestinationPort: &policyv1beta1.Port{Number: 80, Range: &policyv1beta1.PortRange{Start: 80, End: 90}}}}), "none", "spec.egress[0].protocols[0]"},
+		"names of addresses": {protocol("Deny", peer{Networks: []policyv1beta1.CIDR{"::/0"}}, policyv1beta1.ClusterNetworkPolicyProtocol{DestinationNamedPort: "web"}), all + denied, "no names"},
+		"unknown tier":       {with(to("Deny", any), func(s *policyv1beta1.ClusterNetworkPolicySpec) { s.Tier = "Cloud" }), "none", "spec.tier"},
+		"unknown subject": {with(to("Deny", any), func(s *policyv1beta1.ClusterNetworkPolicySpec) {
+			s.Subject = policyv1beta1.ClusterNetworkPolicySubject{}
 		}), "none", "spec.subject: is not known"},
-		"filtered subject": {with(to("Accept", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) {
-			s.Subject = policyv1alpha2.ClusterNetworkPolicySubject{Pods: &policyv1alpha2.NamespacedPod{NamespaceSelector: *on("x"), PodSelector: *on("hidden")}}
+		"filtered subject": {with(to("Accept", any), func(s *policyv1beta1.ClusterNetworkPolicySpec) {
+			s.Subject = policyv1beta1.ClusterNetworkPolicySubject{Pods: &policyv1beta1.NamespacedPod{NamespaceSelector: *on("x"), PodSelector: *on("hidden")}}
 		}), "default: in namespaces !x in: out:" + denied, `spec.subject: label "hidden"`},
-		"wrong namespaces": {with(to("Accept", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Subject.Namespaces = on("a b") }), all + denied, "spec.subject: "},
-		"pods of wrong namespaces": {with(to("Accept", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) {
-			s.Subject = policyv1alpha2.ClusterNetworkPolicySubject{Pods: &policyv1alpha2.NamespacedPod{NamespaceSelector: *on("a b"), PodSelector: *on("x")}}
+		"wrong namespaces": {with(to("Accept", any), func(s *policyv1beta1.ClusterNetworkPolicySpec) { s.Subject.Namespaces = on("a b") }), all + denied, "spec.subject: "},
+		"pods of wrong namespaces": {with(to("Accept", any), func(s *policyv1beta1.ClusterNetworkPolicySpec) {
+			s.Subject = policyv1beta1.ClusterNetworkPolicySubject{Pods: &policyv1beta1.NamespacedPod{NamespaceSelector: *on("a b"), PodSelector: *on("x")}}
 		}), all + denied, "spec.subject: "},
-		"two subjects": {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Subject.Pods = &policyv1alpha2.NamespacedPod{} }), "none", "spec.subject: is not known"},
-		"nobody's":     {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Subject.Namespaces = never() }), "none", ""},
-		"priority":     {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Priority = 2000 }), all + "\nout-0 20 deny default: in namespaces kubernetes.io/metadata.name []", "spec.priority"},
-		"negative":     {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Priority = -1 }), all + "\nout-0 100 deny default: in namespaces kubernetes.io/metadata.name []", "spec.priority"},
+		"two subjects": {with(to("Deny", any), func(s *policyv1beta1.ClusterNetworkPolicySpec) { s.Subject.Pods = &policyv1beta1.NamespacedPod{} }), "none", "spec.subject: is not known"},
+		"nobody's":     {with(to("Deny", any), func(s *policyv1beta1.ClusterNetworkPolicySpec) { s.Subject.Namespaces = never() }), "none", ""},
+		"priority":     {with(to("Deny", any), func(s *policyv1beta1.ClusterNetworkPolicySpec) { s.Priority = 2000 }), all + "\nout-0 20 deny default: in namespaces kubernetes.io/metadata.name []", "spec.priority"},
+		"negative":     {with(to("Deny", any), func(s *policyv1beta1.ClusterNetworkPolicySpec) { s.Priority = -1 }), all + "\nout-0 100 deny default: in namespaces kubernetes.io/metadata.name []", "spec.priority"},
 	} {
-		p := &policyv1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: tc.spec}
+		p := &policyv1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: tc.spec}
 		got, found := filtered.ClusterNetworkPolicy(tenant, p)
 		compare(t, name, got, found, tc.want, tc.problem)
 	}
@@ -209,15 +209,15 @@ func TestAcrossTenants(t *testing.T) {
 		return NamespaceTenants{map[string]string{"team": team, team: "yes"}, tenants}
 	}
 	all := []NamespaceTenants{of("shop", "default"), of("dev", "blue"), of("test", "red"), of("any", "default", "blue")}
-	type peer = policyv1alpha2.ClusterNetworkPolicyEgressPeer
+	type peer = policyv1beta1.ClusterNetworkPolicyEgressPeer
 	ns := func(label string) peer {
 		return peer{Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{label: "yes"}}}
 	}
-	pods := peer{Pods: &policyv1alpha2.NamespacedPod{NamespaceSelector: *ns("dev").Namespaces, PodSelector: *on("x")}}
+	pods := peer{Pods: &policyv1beta1.NamespacedPod{NamespaceSelector: *ns("dev").Namespaces, PodSelector: *on("x")}}
 	everywhere := peer{Namespaces: &metav1.LabelSelector{}}
 	for name, tc := range map[string]struct {
 		subject string
-		action  policyv1alpha2.ClusterNetworkPolicyRuleAction
+		action  policyv1beta1.ClusterNetworkPolicyRuleAction
 		peer    peer
 		all     []NamespaceTenants
 		want    string // in the problem; empty = none
@@ -229,29 +229,29 @@ func TestAcrossTenants(t *testing.T) {
 		"several":           {"shop", "Deny", everywhere, all, "(blue, red)"},
 		"of several":        {"any", "Deny", ns("dev"), all, "(blue)"},
 		"in one tenant":     {"dev", "Deny", ns("dev"), all, ""},
-		"networks":          {"shop", "Deny", peer{Networks: []policyv1alpha2.CIDR{"10.0.0.0/8"}}, all, ""},
+		"networks":          {"shop", "Deny", peer{Networks: []policyv1beta1.CIDR{"10.0.0.0/8"}}, all, ""},
 		"nobody":            {"shop", "Deny", peer{Namespaces: never()}, all, ""},
 		"one tenant alone":  {"shop", "Deny", everywhere, all[:1], ""},
 		"denies everybody":  {"shop", "Deny", peer{Nodes: &metav1.LabelSelector{}}, all, ""},
 		"no such namespace": {"shop", "Deny", ns("none"), all, ""},
 	} {
-		p := &policyv1alpha2.ClusterNetworkPolicy{Spec: policyv1alpha2.ClusterNetworkPolicySpec{
-			Tier: policyv1alpha2.AdminTier, Subject: policyv1alpha2.ClusterNetworkPolicySubject{Namespaces: ns(tc.subject).Namespaces},
-			Egress: []policyv1alpha2.ClusterNetworkPolicyEgressRule{{Action: tc.action, To: []peer{tc.peer}}},
+		p := &policyv1beta1.ClusterNetworkPolicy{Spec: policyv1beta1.ClusterNetworkPolicySpec{
+			Tier: policyv1beta1.AdminTier, Subject: policyv1beta1.ClusterNetworkPolicySubject{Namespaces: ns(tc.subject).Namespaces},
+			Egress: []policyv1beta1.ClusterNetworkPolicyEgressRule{{Action: tc.action, To: []peer{tc.peer}}},
 		}}
 		got := filtered.AcrossTenants(p, tc.all)
 		if (len(got) == 0) != (tc.want == "") || len(got) > 0 && (got[0].Field != "spec.egress[0].to[0]" || !strings.Contains(got[0].Text, tc.want)) {
 			t.Errorf("%s: %v, want %q", name, got, tc.want)
 		}
 	}
-	p := &policyv1alpha2.ClusterNetworkPolicy{Spec: policyv1alpha2.ClusterNetworkPolicySpec{
-		Tier: policyv1alpha2.AdminTier, Subject: policyv1alpha2.ClusterNetworkPolicySubject{Namespaces: ns("shop").Namespaces},
-		Ingress: []policyv1alpha2.ClusterNetworkPolicyIngressRule{{Action: "Deny", From: []policyv1alpha2.ClusterNetworkPolicyIngressPeer{{Namespaces: ns("dev").Namespaces}}}},
+	p := &policyv1beta1.ClusterNetworkPolicy{Spec: policyv1beta1.ClusterNetworkPolicySpec{
+		Tier: policyv1beta1.AdminTier, Subject: policyv1beta1.ClusterNetworkPolicySubject{Namespaces: ns("shop").Namespaces},
+		Ingress: []policyv1beta1.ClusterNetworkPolicyIngressRule{{Action: "Deny", From: []policyv1beta1.ClusterNetworkPolicyIngressPeer{{Namespaces: ns("dev").Namespaces}}}},
 	}}
 	if got := filtered.AcrossTenants(p, all); len(got) != 1 || got[0].Field != "spec.ingress[0].from[0]" || !strings.Contains(got[0].Text, "does not deny") {
 		t.Errorf("ingress: %v", got)
 	}
-	p.Spec.Subject.Pods = &policyv1alpha2.NamespacedPod{NamespaceSelector: *ns("shop").Namespaces, PodSelector: *on("hidden")}
+	p.Spec.Subject.Pods = &policyv1beta1.NamespacedPod{NamespaceSelector: *ns("shop").Namespaces, PodSelector: *on("hidden")}
 	if p.Spec.Subject.Namespaces = nil; len(filtered.AcrossTenants(p, all)) > 0 {
 		t.Error("a subject that cannot be had, whose pods are denied everything, is named")
 	}
@@ -260,13 +260,13 @@ func TestAcrossTenants(t *testing.T) {
 // TestLevels: the rules of one policy keep their sequence, policies of neighbouring
 // priorities theirs, and what changes between actions too often is closed.
 func TestLevels(t *testing.T) {
-	place := func(priority int32, actions ...policyv1alpha2.ClusterNetworkPolicyRuleAction) (order int, at []int, found []Problem) {
-		p := &policyv1alpha2.ClusterNetworkPolicy{Spec: policyv1alpha2.ClusterNetworkPolicySpec{
-			Tier: policyv1alpha2.BaselineTier, Priority: priority, Subject: policyv1alpha2.ClusterNetworkPolicySubject{Namespaces: &metav1.LabelSelector{}},
+	place := func(priority int32, actions ...policyv1beta1.ClusterNetworkPolicyRuleAction) (order int, at []int, found []Problem) {
+		p := &policyv1beta1.ClusterNetworkPolicy{Spec: policyv1beta1.ClusterNetworkPolicySpec{
+			Tier: policyv1beta1.BaselineTier, Priority: priority, Subject: policyv1beta1.ClusterNetworkPolicySubject{Namespaces: &metav1.LabelSelector{}},
 		}}
 		p.Name = "p"
 		for _, a := range actions {
-			p.Spec.Ingress = append(p.Spec.Ingress, policyv1alpha2.ClusterNetworkPolicyIngressRule{Action: a, From: []policyv1alpha2.ClusterNetworkPolicyIngressPeer{{Namespaces: &metav1.LabelSelector{}}}})
+			p.Spec.Ingress = append(p.Spec.Ingress, policyv1beta1.ClusterNetworkPolicyIngressRule{Action: a, From: []policyv1beta1.ClusterNetworkPolicyIngressPeer{{Namespaces: &metav1.LabelSelector{}}}})
 		}
 		n, found := Cluster{}.ClusterNetworkPolicy(tenant, p)
 		for _, r := range n.Rules {
@@ -274,7 +274,7 @@ func TestLevels(t *testing.T) {
 		}
 		return n.Policy.Order, at, found
 	}
-	worst := slices.Repeat([]policyv1alpha2.ClusterNetworkPolicyRuleAction{"Accept", "Pass", "Deny"}, 9)[:25]
+	worst := slices.Repeat([]policyv1beta1.ClusterNetworkPolicyRuleAction{"Accept", "Pass", "Deny"}, 9)[:25]
 	lastOrder, lowest := -1, 0
 	for priority := range int32(lastPriority + 1) {
 		order, at, found := place(priority, worst...)
@@ -291,7 +291,7 @@ func TestLevels(t *testing.T) {
 		}
 		lastOrder, lowest = order, at[24]
 	}
-	if _, at, found := place(7, slices.Repeat([]policyv1alpha2.ClusterNetworkPolicyRuleAction{"Pass", "Deny"}, 21)...); len(at) != 1 || len(found) != 1 || !strings.Contains(found[0].String(), "spec.ingress: changes") {
+	if _, at, found := place(7, slices.Repeat([]policyv1beta1.ClusterNetworkPolicyRuleAction{"Pass", "Deny"}, 21)...); len(at) != 1 || len(found) != 1 || !strings.Contains(found[0].String(), "spec.ingress: changes") {
 		t.Errorf("21 changes: %v, %v", at, found)
 	}
 }

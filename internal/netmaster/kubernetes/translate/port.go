@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -60,10 +60,10 @@ func networkPolicyPort(in networkingv1.NetworkPolicyPort) (model.PortMatch, bool
 
 // clusterPolicyPorts reads what a ClusterNetworkPolicy says of a protocol; false if
 // not exactly one thing that is known.
-func clusterPolicyPorts(in policyv1alpha2.ClusterNetworkPolicyProtocol) ([]model.PortMatch, bool) {
+func clusterPolicyPorts(in policyv1beta1.ClusterNetworkPolicyProtocol) ([]model.PortMatch, bool) {
 	var out []model.PortMatch
 	said := 0
-	one := func(p model.Protocol, port *policyv1alpha2.Port) bool {
+	one := func(p model.Protocol, port *policyv1beta1.Port) bool {
 		said++
 		m, ok := clusterPolicyPort(p, port)
 		out = append(out, m)
@@ -85,7 +85,7 @@ func clusterPolicyPorts(in policyv1alpha2.ClusterNetworkPolicyProtocol) ([]model
 	return out, said == 1
 }
 
-func clusterPolicyPort(proto model.Protocol, in *policyv1alpha2.Port) (model.PortMatch, bool) {
+func clusterPolicyPort(proto model.Protocol, in *policyv1beta1.Port) (model.PortMatch, bool) {
 	switch {
 	case in == nil:
 		return allPorts(proto), true

@@ -1,6 +1,6 @@
 module github.com/contiv/netplugin/v2/internal/netmaster/aci/acitest/clienttest
 
-go 1.26.0
+go 1.26.6
 
 require (
 	github.com/ciscoecosystem/aci-go-client/v2 v2.32.0
