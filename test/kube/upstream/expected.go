@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -18,7 +19,10 @@ type Expectation struct {
 	Drivers []string `json:"drivers"`
 	Spec    string   `json:"spec"`           // what the specs' names contain
 	Left    bool     `json:"left,omitempty"` // they cannot pass on this machine, and are not run
-	Reason  string   `json:"reason"`
+	// Steps are patterns of the steps that fail, each of at least one; other steps of the specs
+	// pass. None = any may fail.
+	Steps  []string `json:"steps,omitempty"`
+	Reason string   `json:"reason"`
 }
 
 // Expected returns the list.
@@ -29,6 +33,11 @@ func Expected() (all []Expectation, err error) {
 	for _, e := range all {
 		if e.Suite == "" || len(e.Drivers) == 0 || e.Spec == "" || e.Reason == "" {
 			return nil, fmt.Errorf("expected.json: %+v: suite, drivers, spec and reason must be said", e)
+		}
+		for _, s := range e.Steps {
+			if _, err := regexp.Compile(s); err != nil {
+				return nil, fmt.Errorf("expected.json: %s: steps: %w", e.Spec, err)
+			}
 		}
 	}
 	return all, nil
@@ -58,11 +67,39 @@ func judge(r Report, all []Expectation) error {
 			errs = append(errs, fmt.Errorf("passed, and is expected not to (%s): take it out of expected.json: %s", e.Reason, result.Spec))
 		case e != nil && result.Result != Skipped && e.Left != (result.Result == Left):
 			errs = append(errs, fmt.Errorf("%s, which is not what expected.json says: %s", result.Result, result.Spec))
+		case e != nil && result.Result == Failed:
+			errs = append(errs, e.judgeSteps(result))
 		}
 	}
 	for i, e := range all {
 		if e.Suite == r.Suite && slices.Contains(e.Drivers, r.Driver) && !met[&all[i]] {
 			errs = append(errs, fmt.Errorf("expected.json names %q, and no spec is named so", e.Spec))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// judgeSteps compares the failed steps with the listed ones.
+func (e *Expectation) judgeSteps(r Result) error {
+	if len(e.Steps) == 0 {
+		return nil
+	}
+	var errs []error
+	met := map[string]bool{}
+	for step := range strings.Lines(r.Detail) {
+		step, listed := strings.TrimSpace(step), false
+		for _, s := range e.Steps {
+			if regexp.MustCompile(s).MatchString(step) {
+				met[s], listed = true, true
+			}
+		}
+		if !listed {
+			errs = append(errs, fmt.Errorf("%s: a step failed that expected.json does not list: %s", r.Spec, step))
+		}
+	}
+	for _, s := range e.Steps {
+		if !met[s] {
+			errs = append(errs, fmt.Errorf("%s: no step failed that matches %q: take it out of expected.json", r.Spec, s))
 		}
 	}
 	return errors.Join(errs...)

@@ -23,8 +23,10 @@ func TestJudge(t *testing.T) {
 		{Suite: "s", Drivers: []string{"ovs"}, Spec: "good", Reason: "why"},
 		{Suite: "s", Drivers: []string{"ebpf"}, Spec: "for us", Reason: "why"},
 		{Suite: "other", Drivers: []string{"ebpf"}, Spec: "good", Reason: "why"},
+		{Suite: "s", Drivers: []string{"ebpf"}, Spec: "by step", Steps: []string{": sctp ", "^nodes:"}, Reason: "why"},
 	}
-	right := []Result{{Spec: "a good one", Result: Passed}, {Spec: "a known one", Result: Failed}, {Spec: "never run", Result: Left}, {Spec: "none for us", Result: Skipped}}
+	const steps = "part: sctp to port 9003 (a.go:1)\nother: sctp to port 9005 (a.go:2)\nnodes: tcp to port 80 (a.go:3)"
+	right := []Result{{Spec: "a good one", Result: Passed}, {Spec: "a known one", Result: Failed}, {Spec: "never run", Result: Left}, {Spec: "none for us", Result: Skipped}, {Spec: "one by step", Result: Failed, Detail: steps}}
 	with := func(change Result) []Result {
 		out := append([]Result{}, right...)
 		r := Report{Results: out}
@@ -43,11 +45,57 @@ func TestJudge(t *testing.T) {
 		"a good one skips itself": {with(Result{Spec: "a good one", Result: Skipped}), "skipped: a good one"},
 		"a good one is not run":   {with(Result{Spec: "a good one", Result: Left}), "left: a good one"},
 		"a listed one is no more": {right[:1], `names "known"`},
+		"another step fails":      {with(Result{Spec: "one by step", Result: Failed, Detail: steps + "\npart: udp to port 53 (a.go:4)"}), "does not list: part: udp to port 53"},
+		"a listed step passes":    {with(Result{Spec: "one by step", Result: Failed, Detail: "part: sctp to port 9003 (a.go:1)"}), `matches "^nodes:"`},
+		"it failed in no step":    {with(Result{Spec: "one by step", Result: Failed}), `matches ": sctp "`},
 	} {
 		err := judge(Report{Suite: "s", Driver: "ebpf", Results: c.results}, list)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// The steps of a test that failed are known by protocol, port and place, each once.
+func TestPolicyAPIResults(t *testing.T) {
+	const out = `=== RUN   TestClusterNetworkPolicy/CNPGress/Should_support_'allow'
+    helper.go:69: FAILED Command was [/agnhost connect --timeout=3s --protocol=tcp 10.1.0.4:80]
+    helper.go:69: Expected connection to succeed from gryffindor/harry-potter-0 to 10.1.0.4, but instead it miserably failed. stderr: TIMEOUT
+    helper.go:69: FAILED Command was [/agnhost connect --timeout=3s --protocol=sctp [fd00::4]:9003]
+    helper.go:69: 
+        	Error Trace:	sigs.k8s.io/network-policy-api@v0.3.0/conformance/utils/kubernetes/helper.go:69
+        	            				sigs.k8s.io/network-policy-api@v0.3.0/conformance/tests/gress-rules.go:58
+        	Error:      	Condition never satisfied
+        	Test:       	TestClusterNetworkPolicy/CNPGress/Should_support_'allow'
+    helper.go:72: FAILED Command was [/agnhost connect --timeout=3s --protocol=sctp [fd00::4]:9003]
+    helper.go:73: 
+        	Error Trace:	sigs.k8s.io/network-policy-api@v0.3.0/conformance/utils/kubernetes/helper.go:73
+        	            				sigs.k8s.io/network-policy-api@v0.3.0/conformance/tests/gress-rules.go:58
+        	Error:      	Should be true
+        	Test:       	TestClusterNetworkPolicy/CNPGress/Should_support_'allow'
+    helper.go:69: FAILED Command was [/agnhost connect --timeout=3s --protocol=udp 10.1.0.4:53]
+    helper.go:69: 
+        	Error Trace:	sigs.k8s.io/network-policy-api@v0.3.0/conformance/utils/kubernetes/helper.go:69
+        	            				sigs.k8s.io/network-policy-api@v0.3.0/conformance/tests/gress-rules.go:61
+        	Error:      	Condition never satisfied
+        	Test:       	TestClusterNetworkPolicy/CNPGress/Should_support_'allow'
+    helper.go:120: 
+        	Error Trace:	sigs.k8s.io/network-policy-api@v0.3.0/conformance/tests/gress-rules.go:70
+        	Error:      	unable to patch
+        	Test:       	TestClusterNetworkPolicy/CNPGress/Should_support_'deny'
+--- FAIL: TestClusterNetworkPolicy (3.00s)
+    --- FAIL: TestClusterNetworkPolicy/CNPGress (2.50s)
+        --- FAIL: TestClusterNetworkPolicy/CNPGress/Should_support_'allow' (1.00s)
+        --- FAIL: TestClusterNetworkPolicy/CNPGress/Should_support_'deny' (1.00s)
+        --- FAIL: TestClusterNetworkPolicy/CNPGress/Should_support_'pass' (0.50s)
+    --- PASS: TestClusterNetworkPolicy/CNPIngress (0.50s)
+`
+	want := []Result{{Spec: "CNPGress", Result: Failed, Seconds: 2.5, Detail: `Should_support_'allow': sctp to port 9003 (gress-rules.go:58)
+Should_support_'allow': udp to port 53 (gress-rules.go:61)
+Should_support_'deny': unable to patch (gress-rules.go:70)
+Should_support_'pass': failed`}, {Spec: "CNPIngress", Result: Passed, Seconds: 0.5}}
+	if got := policyAPIResults(out); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
 

@@ -1,11 +1,13 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,11 +35,18 @@ func (r *Runner) policyAPITests(ctx context.Context) ([]string, error) {
 // policyAPIAtOnce is how many tests a run has: each run starts its pods itself.
 const policyAPIAtOnce = 6
 
-// ended is a line in which package testing tells of a test below the one of all.
-var ended = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): TestClusterNetworkPolicy/([^ /]+)(/[^ ]+)? \(([0-9.]+)s\)`)
+// What `-test.v` prints: that a test below the one of all has ended; a connection that was
+// not as it is to be; and the place, the reason and the test of a failure.
+var (
+	ended     = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): TestClusterNetworkPolicy/([^ /]+)(/[^ ]+)? \(([0-9.]+)s\)`)
+	connected = regexp.MustCompile(`Command was \[/agnhost connect .*--protocol=(\w+) .*:(\d+)\]`)
+	traced    = regexp.MustCompile(`([^/\s]+\.go:\d+)\s*$`)
+	reason    = regexp.MustCompile(`^\s+Error:\s+(.*\S)`)
+	failedIn  = regexp.MustCompile(`^\s+Test:\s+TestClusterNetworkPolicy/([^ /]+)(/\S+)?`)
+)
 
-// runPolicyAPI runs tests of network-policy-api. A test has failed when one of its own has;
-// the detail names those.
+// runPolicyAPI runs tests of network-policy-api. A test has failed when a step of it has; the
+// detail names these, one a line.
 func (r *Runner) runPolicyAPI(ctx context.Context, specs []string, done func([]Result) error) error {
 	for len(specs) > 0 {
 		some := specs[:min(policyAPIAtOnce, len(specs))]
@@ -56,20 +65,38 @@ func (r *Runner) runPolicyAPI(ctx context.Context, specs []string, done func([]R
 
 // policyAPIResults reads what `-test.v` prints.
 func policyAPIResults(out string) (results []Result) {
-	failed := map[string]string{}
+	steps := map[string][]string{} // that failed, by test
+	var connection, place, why string
 	for line := range strings.Lines(out) {
-		m := ended.FindStringSubmatch(line)
-		switch {
-		case m == nil:
-		case m[3] != "" && m[1] == "FAIL":
-			failed[m[2]] += m[3] + "\n"
-		case m[3] == "":
-			seconds, _ := strconv.ParseFloat(m[4], 64) // the pattern has digits
-			results = append(results, Result{Spec: m[2], Seconds: seconds, Result: map[string]string{"PASS": Passed, "FAIL": Failed, "SKIP": Skipped}[m[1]]})
+		if m := ended.FindStringSubmatch(line); m != nil {
+			part := strings.TrimPrefix(m[3], "/")
+			known := slices.ContainsFunc(steps[m[2]], func(s string) bool { return strings.HasPrefix(s, part+": ") })
+			if m[1] == "FAIL" && part != "" && !known { // it failed, and not by an assertion
+				steps[m[2]] = append(steps[m[2]], part+": failed")
+			}
+			if part == "" {
+				seconds, _ := strconv.ParseFloat(m[4], 64) // the pattern has digits
+				results = append(results, Result{Spec: m[2], Seconds: seconds, Result: map[string]string{"PASS": Passed, "FAIL": Failed, "SKIP": Skipped}[m[1]]})
+			}
+		} else if m := connected.FindStringSubmatch(line); m != nil {
+			connection = m[1] + " to port " + m[2]
+		} else if m := failedIn.FindStringSubmatch(line); m != nil {
+			if why != "Condition never satisfied" && why != "Should be true" { // else it is PokeServer's
+				connection = ""
+			}
+			step := fmt.Sprintf("%s: %s (%s)", strings.TrimPrefix(m[2], "/"), cmp.Or(connection, why), place)
+			if !slices.Contains(steps[m[1]], step) { // each connection is looked at twice
+				steps[m[1]] = append(steps[m[1]], step)
+			}
+			connection, why = "", ""
+		} else if m := reason.FindStringSubmatch(line); m != nil {
+			why = m[1]
+		} else if m := traced.FindStringSubmatch(line); m != nil {
+			place = m[1] // the last one is the test's own
 		}
 	}
 	for i := range results {
-		results[i].Detail = strings.TrimSpace(failed[results[i].Spec])
+		results[i].Detail = strings.Join(steps[results[i].Spec], "\n")
 	}
 	return results
 }
