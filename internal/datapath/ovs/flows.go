@@ -68,12 +68,12 @@ func (t *flows) sync(ctx context.Context, force, changed bool, switched func()) 
 	edits := t.pic.ledger.edits()
 	// Reading back costs up to a twentieth of the time.
 	if force && !unknown || len(edits) == 0 && !changed && time.Since(t.verified) > 20*t.dumpTook {
-		own := len(edits)
+		own := len(edits) + t.pic.services.groups.unmade()
 		if err := t.readBack(ctx); err != nil {
 			return 0, err
 		}
 		edits = t.pic.ledger.edits()
-		t.drift.Add(t.cfg.Log, driver.DriftFlow, t.cfg.Bridge, max(len(edits)-own, 0))
+		t.drift.Add(t.cfg.Log, driver.DriftFlow, t.cfg.Bridge, max(len(edits)+t.pic.services.groups.unmade()-own, 0))
 	}
 	first, last := t.pic.services.groups.edits() // flows lead to groups
 	if err := t.changeGroups(ctx, first); err != nil {

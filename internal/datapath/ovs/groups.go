@@ -91,6 +91,12 @@ func (g *groups) edits() (before, after []openflow.GroupMod) {
 	return before, after
 }
 
+// unmade counts the edits.
+func (g *groups) unmade() int {
+	before, after := g.edits()
+	return len(before) + len(after)
+}
+
 func (g *groups) done(mods []openflow.GroupMod) {
 	for _, m := range mods {
 		if m.Delete {
@@ -105,9 +111,20 @@ func (g *groups) done(mods []openflow.GroupMod) {
 	}
 }
 
+// comparable lists the wanted groups that have as many buckets as they should, and few enough
+// for the switch to tell what is in them.
+func (g *groups) comparable(listed map[uint32]int) (ids []uint32) {
+	for id, x := range g.want {
+		if n, there := listed[id]; there && n == len(x.Buckets) && n <= openflow.Describable {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // found replaces what is known of the switch by what was read from it: groups with
-// their numbers of buckets, and flows by key.
-func (g *groups) found(listed map[uint32]int, flows map[string]string) {
+// their numbers of buckets, contents of those that are comparable, and flows by key.
+func (g *groups) found(listed map[uint32]int, contents map[uint32]string, flows map[string]string) {
 	g.have = map[uint32]uint32{}
 	for id := range listed {
 		if id&groupsMask == ownGroups {
@@ -127,6 +144,11 @@ func (g *groups) found(listed map[uint32]int, flows map[string]string) {
 			g.have[to.Group] = number
 		}
 	}
+	for id, is := range contents {
+		if is != g.want[id].Contents() {
+			g.have[id] = 0
+		}
+	}
 	for id := range g.want {
 		g.pending[id] = true
 	}
@@ -144,13 +166,17 @@ func (t *flows) findServices(ctx context.Context, flows map[string]string, first
 		return err
 	}
 	listed, err := conn.List(ctx)
+	var contents map[uint32]string
+	if err == nil {
+		contents, err = conn.Contents(ctx, t.pic.services.groups.comparable(listed))
+	}
 	if err == nil && first {
 		err = t.findTranslations(ctx)
 	}
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: read services' flows and groups: %w", err)
 	}
-	t.pic.services.groups.found(listed, flows)
+	t.pic.services.groups.found(listed, contents, flows)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/ovstest"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
@@ -293,7 +294,8 @@ func TestServicesComeAndGo(t *testing.T) {
 }
 
 // TestForeignGroupsStayAndOursAreRestored: a foreign group stays, and one of ours that somebody removes
-// comes back with the flows that went with it.
+// comes back with the flows that went with it; one that somebody changes is as it was after
+// the next comparison.
 func TestForeignGroupsStayAndOursAreRestored(t *testing.T) {
 	l := newServed(t)
 	a, s := l.boxes[0], l.served(200, l.boxes[1:]...)
@@ -329,6 +331,28 @@ func TestForeignGroupsStayAndOursAreRestored(t *testing.T) {
 		if _, err := l.dial(t, a, s.IPv4, 80, 5*time.Second); err != nil {
 			t.Fatal(err)
 		}
+	}
+	compare := func() (repairs uint64) {
+		before := l.drv.DriftRepairs()[driver.DriftFlow]
+		l.drv.flows.verified = time.Time{} // as long ago as may be
+		l.apply(t)
+		return l.drv.DriftRepairs()[driver.DriftFlow] - before
+	}
+	compare() // repairs of above may be due
+	if n := compare(); n != 0 {
+		t.Errorf("%d repairs of what nobody has changed", n)
+	}
+	for id, g := range l.drv.flows.pic.services.groups.want {
+		l.Ofctl("contivBr", "mod-group", fmt.Sprintf("group_id=%d,type=select", id)+strings.Repeat(",bucket=actions=drop", len(g.Buckets)))
+	}
+	if _, err := l.dial(t, a, s.IPv4, 80, time.Second); err == nil {
+		t.Error("groups that drop everything have been reached")
+	}
+	if n := compare(); n != uint64(len(l.drv.flows.pic.services.groups.want)) {
+		t.Errorf("%d repairs of %d groups are counted", n, len(l.drv.flows.pic.services.groups.want))
+	}
+	if _, err := l.dial(t, a, s.IPv4, 80, 5*time.Second); err != nil {
+		t.Errorf("after groups were changed: %v", err)
 	}
 	l.serve(t)
 	if n := list(); n != 1 {

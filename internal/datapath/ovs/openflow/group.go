@@ -42,8 +42,9 @@ type GroupMod struct {
 const (
 	version15 = 0x06
 
-	typeGroupMod   = 15
-	multipartGroup = 6
+	typeGroupMod       = 15
+	multipartGroup     = 6
+	multipartGroupDesc = 7
 
 	groupAddOrModify = 0x8000 // Open vSwitch's own
 	groupDelete      = 2
@@ -123,19 +124,24 @@ func (p groupPart) append(b []byte, xid uint32) ([]byte, error) {
 	if p.more {
 		return finish(b, start), nil
 	}
-	at = len(b)
+	return finish(p.Group.appendSelection(b), start), nil
+}
+
+// appendSelection writes the group's property that says how it chooses.
+func (g Group) appendSelection(b []byte) []byte {
+	be, at := binary.BigEndian, len(b)
 	b = be.AppendUint32(appendHeader(b, actExperiment, 0), netronome)
 	b = append(be.AppendUint32(b, selectionMethod), 0, 0, 0, 0)
 	b = append(append(b, "hash"...), make([]byte, 12)...)
-	b = be.AppendUint64(b, p.Group.Seed)
-	for _, f := range p.Group.Fields {
+	b = be.AppendUint64(b, g.Seed)
+	for _, f := range g.Fields {
 		b = appendOXM(b, f, ones(f.Bits(), f.Bits()), ones(f.Bits(), f.Bits()))
 	}
 	be.PutUint16(b[at+2:], uint16(len(b)-at)) // without padding
 	for (len(b)-at)%8 != 0 {
 		b = append(b, 0)
 	}
-	return finish(b, start), nil
+	return b
 }
 
 // appendBucket writes a struct ofp15_bucket, of weight 1.
@@ -160,6 +166,54 @@ func (g Group) Body() string {
 		b = appendBucket(b, x)
 	}
 	return string(b)
+}
+
+// Contents is all of a group but its ID as the switch describes it, opaque and comparable.
+func (g Group) Contents() string {
+	var b []byte
+	for _, x := range g.Buckets {
+		b = appendBucket(b, x)
+	}
+	return string(g.appendSelection(b))
+}
+
+// Describable is how many buckets a group has at most whose contents are asked for. The
+// switch describes a group in one message; ovs-vswitchd 3.1 ends when that is too small.
+const Describable = bucketsPerMessage
+
+// Contents returns what some groups of the bridge hold. None may have more buckets than
+// Describable.
+func (g Groups) Contents(ctx context.Context, ids []uint32) (map[uint32]string, error) {
+	out := map[uint32]string{}
+	for _, id := range ids {
+		err := g.multipart(ctx, "describe groups", func(xid uint32) []byte {
+			b := appendMultipart(nil, xid, multipartGroupDesc)
+			b = binary.BigEndian.AppendUint32(b, id)
+			return finish(append(b, 0, 0, 0, 0), 0)
+		}, func(b []byte) error { return readContents(b, out) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// readContents reads structs ofp15_group_desc.
+func readContents(b []byte, out map[uint32]string) error {
+	const header = 16
+	be := binary.BigEndian
+	for len(b) > 0 {
+		n := 0
+		if len(b) >= header {
+			n = int(be.Uint16(b))
+		}
+		if n < header || n > len(b) || header+int(be.Uint16(b[8:])) > n {
+			return errors.New("a description of a group is truncated")
+		}
+		out[be.Uint32(b[4:])] = string(b[header:n])
+		b = b[n:]
+	}
+	return nil
 }
 
 // List returns the numbers of all groups of the bridge, with how many buckets they
