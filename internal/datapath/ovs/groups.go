@@ -123,7 +123,7 @@ func (g *groups) comparable(listed map[uint32]int) (ids []uint32) {
 }
 
 // found replaces what is known of the switch by what was read from it: groups with
-// their numbers of buckets, contents of those that are comparable, and flows by key.
+// their numbers of buckets, contents of comparable ones, and flows by key.
 func (g *groups) found(listed map[uint32]int, contents map[uint32]string, flows map[string]string) {
 	g.have = map[uint32]uint32{}
 	for id := range listed {

@@ -172,14 +172,8 @@ func (s schemas) operation(r *route) (map[string]any, error) {
 		return s.kindOperation(r), nil
 	}
 	x, ok := exchanges[r.method+" "+r.path]
-	if collection := collectionIn(r.path); unsupportedKinds[collection] != "" {
-		x, ok = exchange{"1.x's " + collection + ": none exists, and none can be created", nil, ""}, true
-		if !strings.Contains(r.path, "{") {
-			x.out = []struct{}{}
-		}
-		if r.method == http.MethodPost || r.method == http.MethodPut {
-			x.in = map[string]any{}
-		}
+	if !ok {
+		x, ok = unsupportedExchange(r)
 	}
 	if !ok {
 		return nil, fmt.Errorf("describe %s %s: it has no entry", r.method, r.path)

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -10,12 +11,12 @@ import (
 // them, and its clients list them.
 var unsupportedKinds = map[string]string{"volumes": "volume", "volumeProfiles": "volumeProfile"}
 
-// errUnsupported refuses an object of without.
+// errUnsupported refuses an object of unsupportedKinds.
 func errUnsupported(name string) error {
 	return model.Errorf(model.ErrInvalid, "a %s cannot be created: Contiv makes no storage. Give containers their volumes by their runtime, and leave this object out", name)
 }
 
-// handleUnsupported serves without: empty lists, nothing to find, and a sentence for who creates
+// handleUnsupported serves unsupportedKinds: empty lists, nothing to find, and a sentence for who creates
 // one.
 func (s *server) handleUnsupported() {
 	for collection, name := range unsupportedKinds {
@@ -30,4 +31,17 @@ func (s *server) handleUnsupported() {
 		s.router.handle("POST", path+"/{key}", ofTenants.write, of, refuse)
 		s.router.handle("PUT", path+"/{key}", ofTenants.write, of, refuse)
 	}
+}
+
+// unsupportedExchange describes a route of handleUnsupported.
+func unsupportedExchange(r *route) (x exchange, ok bool) {
+	collection := collectionIn(r.path)
+	x = exchange{"1.x's " + collection + ": none exists, and none can be created", nil, ""}
+	if !strings.Contains(r.path, "{") {
+		x.out = []struct{}{}
+	}
+	if r.method == http.MethodPost || r.method == http.MethodPut {
+		x.in = map[string]any{}
+	}
+	return x, unsupportedKinds[collection] != ""
 }
