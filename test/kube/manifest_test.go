@@ -12,7 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 )
@@ -27,12 +26,11 @@ func TestManifests(t *testing.T) {
 	}
 	client := ok[*dynamic.DynamicClient](t)(dynamic.NewForConfig(config))
 	create := func(o *unstructured.Unstructured) error {
-		gv := ok[schema.GroupVersion](t)(schema.ParseGroupVersion(o.GetAPIVersion()))
-		r := client.Resource(gv.WithResource(strings.ToLower(o.GetKind()) + "s")).Namespace(o.GetNamespace())
+		r := client.Resource(resourceOf(t, o)).Namespace(o.GetNamespace())
 		_, err := r.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 		return err
 	}
-	for file, want := range map[string]int{"contiv.yaml": 9, "uninstall.yaml": 1} {
+	for file, want := range map[string]int{"contiv.yaml": 11, "uninstall.yaml": 1} {
 		text := ok[[]byte](t)(os.ReadFile("../../packaging/kubernetes/" + file))
 		n := 0
 		for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {

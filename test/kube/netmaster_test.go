@@ -40,8 +40,21 @@ import (
 // allow applies packaging/kubernetes/netmaster-rbac.yaml.
 func allow(t *testing.T, config *rest.Config) {
 	t.Helper()
+	applyFile(t, config, "../../packaging/kubernetes/netmaster-rbac.yaml")
+}
+
+// resourceOf is where an API server has a manifest's object.
+func resourceOf(t *testing.T, o *unstructured.Unstructured) schema.GroupVersionResource {
+	t.Helper()
+	gv := ok[schema.GroupVersion](t)(schema.ParseGroupVersion(o.GetAPIVersion()))
+	return gv.WithResource(strings.Replace(strings.ToLower(o.GetKind())+"s", "policys", "policies", 1))
+}
+
+// applyFile creates the objects of a manifest.
+func applyFile(t *testing.T, config *rest.Config, file string) {
+	t.Helper()
 	client := ok[*dynamic.DynamicClient](t)(dynamic.NewForConfig(config))
-	text := ok[[]byte](t)(os.ReadFile("../../packaging/kubernetes/netmaster-rbac.yaml"))
+	text := ok[[]byte](t)(os.ReadFile(file))
 	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
 		o := &unstructured.Unstructured{}
 		if err := d.Decode(&o.Object); errors.Is(err, io.EOF) {
@@ -49,9 +62,8 @@ func allow(t *testing.T, config *rest.Config) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		gv := ok[schema.GroupVersion](t)(schema.ParseGroupVersion(o.GetAPIVersion()))
-		r := client.Resource(gv.WithResource(strings.ToLower(o.GetKind()) + "s")).Namespace(o.GetNamespace())
-		ok[*unstructured.Unstructured](t)(r.Create(t.Context(), o, metav1.CreateOptions{}))
+		r := client.Resource(resourceOf(t, o)).Namespace(o.GetNamespace())
+		ok[*unstructured.Unstructured](t)(r.Create(t.Context(), o, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}))
 	}
 }
 

@@ -3,11 +3,7 @@
 package kube
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -34,23 +30,13 @@ type intents struct {
 	config *rest.Config
 }
 
-// installIntents applies packaging/kubernetes/crds.yaml and waits until all is served.
+// installIntents applies packaging/kubernetes/crds.yaml and admission.yaml, and waits until all
+// is served.
 func installIntents(t *testing.T, config *rest.Config) intents {
 	t.Helper()
 	i := intents{t, ok[*dynamic.DynamicClient](t)(dynamic.NewForConfig(config)), config}
-	text := ok[[]byte](t)(os.ReadFile("../../packaging/kubernetes/crds.yaml"))
-	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
-		o := &unstructured.Unstructured{}
-		if err := d.Decode(&o.Object); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if o.Object == nil {
-			continue
-		}
-		ok[*unstructured.Unstructured](t)(i.client.Resource(crds).Create(t.Context(), o, metav1.CreateOptions{FieldValidation: "Strict"}))
-	}
+	applyFile(t, config, "../../packaging/kubernetes/crds.yaml")
+	applyFile(t, config, "../../packaging/kubernetes/admission.yaml")
 	for _, plural := range []string{"tenants", "networks", "endpointgroups", "policies", "netprofiles"} {
 		until(t, plural+" are served", func() bool {
 			_, err := i.of(plural).List(t.Context(), metav1.ListOptions{})
@@ -133,6 +119,16 @@ func (i intents) wants(plural, name, state string, parts ...string) {
 	}
 }
 
+// hasEvent waits until an object has one event of a reason.
+func (i intents) hasEvent(kind, name, reason string) {
+	i.t.Helper()
+	events := i.client.Resource(schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}).Namespace("default")
+	until(i.t, "the event of "+name, func() bool {
+		list := ok[*unstructured.UnstructuredList](i.t)(events.List(i.t.Context(), metav1.ListOptions{FieldSelector: "regarding.kind=" + kind + ",regarding.name=" + name + ",reason=" + reason}))
+		return len(list.Items) == 1
+	})
+}
+
 // row is an object as kubectl prints it.
 func (i intents) row(plural, name string) string {
 	i.t.Helper()
@@ -186,7 +182,7 @@ func TestObjects(t *testing.T) {
 	i.create("netprofiles", "gold", `{tenantName: blue, bandwidth: 10 mbps}`)
 	i.create("tenants", "blue", `{defaultNetwork: backend}`)
 	for _, o := range [][2]string{{"tenants", "blue"}, {"networks", "backend"}, {"netprofiles", "gold"}, {"endpointgroups", "web"}} {
-		i.wants(o[0], o[1], "True Kept blue")
+		i.wants(o[0], o[1], "True Applied blue")
 	}
 	i.wants("policies", "in", "False Missing blue:in kubernetes", `rule "2": endpoint group "blue:later" does not exist`)
 	if rules := ok[[]api.Rule](t)(master.Rules().List(ctx)); len(rules) != 1 || rules[0].FromEndpointGroup != "web" {
@@ -200,7 +196,7 @@ func TestObjects(t *testing.T) {
 	if later.Owner != "" {
 		t.Errorf("a user's group %+v", later)
 	}
-	i.wants("policies", "in", "True Kept blue:in kubernetes")
+	i.wants("policies", "in", "True Applied blue:in kubernetes")
 
 	// REST reads only.
 	for what, err := range map[string]error{
@@ -220,11 +216,11 @@ func TestObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, want := range map[[2]string]string{
-		{"tenants", "blue"}:       "Name=blue Key=blue Networks=1 Groups=2 Endpoints=1 Owner=kubernetes Kept=True Reason=Kept",
-		{"networks", "backend"}:   "Name=backend Key=blue:backend Encap=vxlan Tag=1 Subnet=10.1.1.0/24 IPv6Subnet=<nil> Groups=2 Endpoints=1 Owner=kubernetes Kept=True Reason=Kept",
-		{"endpointgroups", "web"}: `Name=web Key=blue:web Network=backend Policies=["in"] Endpoints=1 Owner=kubernetes Kept=True Reason=Kept`,
-		{"policies", "in"}:        "Name=in Key=blue:in Rules=2 Groups=1 Endpoints=1 Owner=kubernetes Kept=True Reason=Kept",
-		{"netprofiles", "gold"}:   "Name=gold Key=blue:gold Bandwidth=10 mbps DSCP=<nil> Groups=1 Owner=kubernetes Kept=True Reason=Kept",
+		{"tenants", "blue"}:       "Name=blue Key=blue Networks=1 Groups=2 Endpoints=1 Owner=kubernetes Ready=True Reason=Applied Message=",
+		{"networks", "backend"}:   "Name=backend Key=blue:backend Encap=vxlan Tag=1 Subnet=10.1.1.0/24 IPv6Subnet=<nil> Groups=2 Endpoints=1 Owner=kubernetes Ready=True Reason=Applied Message=",
+		{"endpointgroups", "web"}: `Name=web Key=blue:web Network=backend Policies=["in"] Endpoints=1 Owner=kubernetes Ready=True Reason=Applied Message=`,
+		{"policies", "in"}:        "Name=in Key=blue:in Rules=2 Groups=1 Endpoints=1 Owner=kubernetes Ready=True Reason=Applied Message=",
+		{"netprofiles", "gold"}:   "Name=gold Key=blue:gold Bandwidth=10 mbps DSCP=<nil> Groups=1 Owner=kubernetes Ready=True Reason=Applied Message=",
 	} {
 		got := ""
 		until(t, want, func() bool { got = i.row(what[0], what[1]); return got == want || t.Context().Err() != nil })
@@ -236,6 +232,7 @@ func TestObjects(t *testing.T) {
 	i.create("networks", "again", `{tenantName: blue, networkName: backend, subnet: 10.1.1.0/24, gateway: 10.1.1.254}`)
 	i.wants("networks", "mine", "False NotOwned blue:mine user", "contiv.io/adopt")
 	i.wants("networks", "again", "False NotOwned blue:backend kubernetes", "belongs to networks.contiv.io/backend")
+	i.hasEvent("Network", "again", "NotOwned")
 	i.delete("networks", "again")
 	i.wants("networks", "again", "error: NotFound")
 	i.delete("networks", "mine")
@@ -246,7 +243,7 @@ func TestObjects(t *testing.T) {
 	if err := i.patch("networks", "mine", `{"metadata":{"annotations":{"contiv.io/adopt":"true"}}}`); err != nil {
 		t.Fatal(err)
 	}
-	i.wants("networks", "mine", "True Kept blue:mine kubernetes")
+	i.wants("networks", "mine", "True Applied blue:mine kubernetes")
 	if err := i.patch("networks", "mine", `{"metadata":{"annotations":null}}`); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +269,7 @@ func TestObjects(t *testing.T) {
 
 	// Netmaster is away when the last user goes, and something else comes.
 	i.create("tenants", "red", `{}`)
-	i.wants("tenants", "red", "True Kept red")
+	i.wants("tenants", "red", "True Applied red")
 	if _, err := master.DeleteEndpoint(ctx, api.DeleteEndpointRequest{TenantName: "blue", NetworkName: "backend", ServiceName: "web", EndpointID: "e1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +280,7 @@ func TestObjects(t *testing.T) {
 	i.create("policies", "new", `{tenantName: red}`)
 	master, address, _ = netmasterIn(t, dir, "--kubeconfig", file)
 	until(t, "netmaster is back", func() bool { return strings.HasPrefix(ready(ctx, address), "ok\n") })
-	i.wants("policies", "new", "True Kept red:new kubernetes")
+	i.wants("policies", "new", "True Applied red:new kubernetes")
 	until(t, "the user's group goes", func() bool {
 		err := master.EndpointGroups().Delete(ctx, "blue:later")
 		return err == nil || api.IsNotFound(err)
@@ -319,6 +316,7 @@ func TestObjectsRefused(t *testing.T) {
 		{"tenants", "a", `{tenantName: a_b}`, "spec.tenantName"},
 		{"tenants", "a", `{sharedNetworks: [x]}`, "sharedNetworks[0]"},
 		{"tenants", "a", `{sharedNetworks: ["a:b", "a:b"]}`, "Duplicate"},
+		{"tenants", "a", `{sharedNetworks: ["a:b"]}`, "a tenant reaches its own networks"},
 		{"tenants", "a", `{nothing: 1}`, "unknown field"},
 		{"networks", "a", `{}`, "must have subnet, ipv6Subnet, or both"},
 		{"networks", "a", `{subnet: 10.1.0.0/33}`, "spec.subnet"},
@@ -333,6 +331,7 @@ func TestObjectsRefused(t *testing.T) {
 		{"networks", "a", `{subnet: 10.1.0.0/16, native: true, tenantName: blue}`, "tenant default with encap vxlan"},
 		{"networks", long, `{subnet: 10.1.0.0/16}`, "give spec.networkName"},
 		{"endpointgroups", "a", `{}`, "spec.networkName"},
+		{"endpointgroups", "a", `{networkName: a}`, "cannot have the name of its network"},
 		{"endpointgroups", "a", `{networkName: net, policies: [a, b, c, d, e, f, g, h, i]}`, "spec.policies"},
 		{"endpointgroups", "a", `{networkName: net, policies: [a, b, c, d, e, f], extContractsGrps: [a, b, c, d, e]}`, "at most 10"},
 		{"endpointgroups", "a", `{networkName: net, ipPool: 10.1.0.0/24}`, "spec.ipPool"},
@@ -346,6 +345,7 @@ func TestObjectsRefused(t *testing.T) {
 		{"policies", "a", rule(`, priority: 101`), "priority"},
 		{"policies", "a", rule(`, toEndpointGroup: g`), "direction in has no to fields"},
 		{"policies", "a", `{rules: [{ruleId: "1", direction: out, action: deny, fromNetwork: net}]}`, "direction out has no from fields"},
+		{"policies", "a", rule(`, fromIpAddress: 10.1.1.256`), "fromIpAddress"},
 		{"policies", "a", rule(`, fromEndpointGroup: g, fromIpAddress: 10.1.1.1`), "one kind of peer at most"},
 		{"policies", "a", rule(`}, {ruleId: "1", direction: out, action: deny`), "Duplicate"},
 		{"netprofiles", "a", `{bandwidth: fast}`, "spec.bandwidth"},
@@ -374,6 +374,17 @@ func TestObjectsRefused(t *testing.T) {
 	i.create("netprofiles", "all", `{profileName: x, bandwidth: 10 kbps, DSCP: 63, burst: 2}`)
 	i.create("endpointgroups", "all", `{tenantName: T, groupName: G, networkName: net, policies: [a], netProfile: x, ipPool: 10.1.1.1-10.1.1.9, extContractsGrps: [e], cfgdTag: x}`)
 	i.create("tenants", "all", `{tenantName: ALL, defaultNetwork: net, sharedNetworks: ["a.b:c-d"]}`)
+	// Two managers apply a rule each.
+	for _, n := range []string{"1", "2"} {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "contiv.io/v1alpha1", "kind": "Policy", "metadata": map[string]any{"name": "both"}, "spec": map[string]any{
+			"rules": []any{map[string]any{"ruleId": n, "direction": "in", "action": "deny"}},
+		}}}
+		ok[*unstructured.Unstructured](t)(i.of("policies").Apply(t.Context(), "both", o, metav1.ApplyOptions{FieldManager: "m" + n}))
+	}
+	both := ok[*unstructured.Unstructured](t)(i.of("policies").Get(t.Context(), "both", metav1.GetOptions{}))
+	if rules, _, _ := unstructured.NestedSlice(both.Object, "spec", "rules"); len(rules) != 2 {
+		t.Errorf("rules of two managers: %v", rules)
+	}
 }
 
 // TestManyObjects: 500 objects at once, with the tenant after its networks.
@@ -408,7 +419,7 @@ func TestManyObjects(t *testing.T) {
 	until(t, "all say so", func() bool {
 		list, err := i.of("networks").List(ctx, metav1.ListOptions{})
 		return err == nil && !slices.ContainsFunc(list.Items, func(o unstructured.Unstructured) bool {
-			return !strings.Contains(fmt.Sprint(o.Object["status"]), "reason:Kept") || len(o.GetFinalizers()) != 1
+			return !strings.Contains(fmt.Sprint(o.Object["status"]), "reason:Applied") || len(o.GetFinalizers()) != 1
 		})
 	})
 	t.Logf("%d networks: made in %v, in the store %v after their tenant, told after %v", many, made.Round(time.Millisecond), kept.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))

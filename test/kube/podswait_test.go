@@ -39,7 +39,7 @@ func TestPodsWaitForObjects(t *testing.T) {
 		i.create(o[0], o[1], o[2])
 	}
 	for _, o := range [][2]string{{"policies", "guard"}, {"policies", "shut"}, {"endpointgroups", "guarded"}, {"endpointgroups", "open"}, {"networks", "side"}, {"netprofiles", "silver"}, {"tenants", "red"}} {
-		i.wants(o[0], o[1], "True Kept")
+		i.wants(o[0], o[1], "True Applied")
 	}
 	i.create("networks", "blue-own", `{tenantName: blue, networkName: own, subnet: 10.3.0.0/24}`)
 	i.wants("networks", "blue-own", "False Missing")

@@ -20,6 +20,9 @@ import (
 // placeholder stands in the manifest for the one address that each cluster has its own of.
 const placeholder = "CONTROL_PLANE_ADDRESS"
 
+// kubeVersion is the Kubernetes that manifests are made for, as Helm's own default is an old one.
+var kubeVersion = chartutil.KubeVersion{Version: "v1.35.0", Major: "1", Minor: "35"}
+
 // manifests are the files that are made of the chart, with the values that they are made with.
 var manifests = map[string]map[string]any{
 	"contiv.yaml":    {"controlPlane": map[string]any{"address": placeholder}},
@@ -71,11 +74,13 @@ func manifest(chart string, values map[string]any) ([]byte, error) {
 
 // render is `helm template`: file by file of the chart.
 func render(dir string, values map[string]any) (map[string]string, error) {
+	capabilities := chartutil.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = kubeVersion
 	chart, err := loader.LoadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	all, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "contiv", Namespace: "kube-system", Revision: 1, IsInstall: true}, nil)
+	all, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "contiv", Namespace: "kube-system", Revision: 1, IsInstall: true}, capabilities)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,9 @@ func address(a string) map[string]any {
 func with(section string, values map[string]any) map[string]any {
 	v := address("10.0.0.1")
 	v[section] = values
+	if values == nil { // as of --set SECTION=null
+		v[section] = nil
+	}
 	return v
 }
 
@@ -67,8 +70,9 @@ func TestLint(t *testing.T) {
 		"manifest": manifests["contiv.yaml"], "uninstall": manifests["uninstall.yaml"], "cluster": address("10.0.0.1"),
 		"services": with("services", map[string]any{"enabled": true}), "store": plain(with("store", map[string]any{"endpoints": []any{"http://10.0.0.5:2379"}})),
 		"plain": plain(address("10.0.0.1")), "turned secure": with("secure", map[string]any{"acceptPlain": true}),
-		"several": several(),
-		"ovs":     with("netplugin", map[string]any{"driver": "ovs", "args": []any{"--ip-forward"}}),
+		"several":    several(),
+		"monitoring": with("monitoring", map[string]any{"enabled": true, "labels": map[string]any{"release": "p"}}),
+		"ovs":        with("netplugin", map[string]any{"driver": "ovs", "args": []any{"--ip-forward"}}),
 	} {
 		result := lint.All(chart, values, "kube-system", true)
 		for _, m := range result.Messages {
@@ -85,19 +89,27 @@ type object struct {
 	Metadata struct {
 		Name, Namespace string
 		Annotations     map[string]string
+		Labels          map[string]string
 	}
 	Spec struct {
 		Replicas       int
+		ClusterIP      string
+		Selector       map[string]any
 		UpdateStrategy struct {
 			Type          string
 			RollingUpdate struct{ MaxUnavailable int }
 		}
 		Template struct {
-			Spec struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     struct {
 				InitContainers, Containers []struct {
 					Name, Image string
 					Args        []string
-					Env         []struct{ Name, Value string }
+					Ports       []struct {
+						Name          string
+						ContainerPort int
+					}
+					Env []struct{ Name, Value string }
 
 					StartupProbe, LivenessProbe, ReadinessProbe struct {
 						HTTPGet struct{ Path, Scheme string }
@@ -264,7 +276,7 @@ func TestTemplate(t *testing.T) {
 		}
 	}
 	for name, o := range all {
-		if o.Kind != "ClusterRole" && o.Kind != "ClusterRoleBinding" && o.Metadata.Namespace != "kube-system" {
+		if !strings.HasPrefix(o.Kind, "ClusterRole") && !strings.HasPrefix(o.Kind, "ValidatingAdmissionPolicy") && o.Metadata.Namespace != "kube-system" {
 			t.Errorf("%s is in %q", name, o.Metadata.Namespace)
 		}
 	}
@@ -277,7 +289,8 @@ func TestRefused(t *testing.T) {
 		want   string
 	}{
 		{nil, "controlPlane.address must be the address of the node on which netmaster runs"},
-		{address("http://10.0.0.1"), "address"},
+		{address("http://10.0.0.1"), "controlPlane.address http://10.0.0.1: give the address alone"},
+		{address("10.0.0.1:9999"), "give the address alone"},
 		{address("master.example"), "takes an address of its node"},
 		{with("netmaster", map[string]any{"replicas": 2}), "set store.endpoints"},
 		{with("controlPlane", map[string]any{"addresses": []any{"10.0.0.1", "10.0.0.2"}}), "two netmasters stop writing"},
@@ -289,7 +302,7 @@ func TestRefused(t *testing.T) {
 		{plain(replicated("store", map[string]any{"endpoints": []any{"http://a:1"}})), "leave store.endpoints"},
 		{with("store", map[string]any{"endpoints": []any{"http://a:1"}}), "--set secure.enabled=false"},
 		{with("secure", map[string]any{"enabled": false, "acceptPlain": true}), "secure.acceptPlain"},
-		{with("secure", map[string]any{"enable": true}), "enable"},
+		{with("secure", map[string]any{"enable": true}), "at '/secure': additional properties 'enable' not allowed"},
 		{with("netmaster", map[string]any{"joinPort": 0}), "joinPort"},
 		{with("netmaster", map[string]any{"replicas": 0}), "replicas"},
 		{with("netmaster", map[string]any{"port": 70000}), "port"},
@@ -299,7 +312,14 @@ func TestRefused(t *testing.T) {
 		{with("netplugin", map[string]any{"cniBinDir": "opt"}), "cniBinDir"},
 		{with("store", map[string]any{"endpoints": []any{"10.0.0.5:2379"}}), "endpoints"},
 		{with("token", map[string]any{"secret": ""}), "secret"},
-		{with("services", map[string]any{"enabled": "yes"}), "enabled"},
+		{with("services", map[string]any{"enabled": "yes"}), "at '/services/enabled': got string, want boolean"},
+		{with("secure", nil), "missing property 'secure'"},
+		{map[string]any{"controlPlane": "10.0.0.1"}, "at '/controlPlane': got string, want object"},
+		{with("netmaster", map[string]any{"resources": map[string]any{"request": map[string]any{}}}), "at '/netmaster/resources': additional properties 'request' not allowed"},
+		{with("netmaster", map[string]any{"port": "9999"}), "at '/netmaster/port': got string, want integer"},
+		{with("monitoring", map[string]any{"labels": map[string]any{"a": true}}), "at '/monitoring/labels/a': got boolean, want string"},
+		{plain(with("monitoring", map[string]any{"enabled": true})), "monitoring.enabled: needs secure.enabled"},
+		{map[string]any{"controlPlane": map[string]any{"address": "10.0.0.1"}, "monitoring": map[string]any{"enabled": true}, "netplugin": map[string]any{"args": []any{"--rest-address=10.0.0.2:9006"}}}, "leave that flag out of netplugin.args"},
 		{with("services", map[string]any{"enabled": false}), "NetworkPolicies see the node's address"},
 		{with("tokens", map[string]any{}), "tokens"},
 	} {

@@ -109,7 +109,7 @@ func (p *objectSync) isAboutGroup(k model.Owned, of model.GroupKey) bool {
 // whyNotSynced is why an object as it is now cannot be kept; "" = it may be kept yet.
 func whyNotSynced(now objects.Object) string {
 	for _, c := range now.GetStatus().Conditions {
-		if c.Type != objects.Kept || c.Status != metav1.ConditionFalse || c.ObservedGeneration != now.GetGeneration() {
+		if c.Type != objects.Ready || c.Status != metav1.ConditionFalse || c.ObservedGeneration != now.GetGeneration() {
 			continue
 		}
 		switch c.Reason {

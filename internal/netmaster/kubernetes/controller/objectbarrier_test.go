@@ -74,7 +74,7 @@ func inGroup(name string) map[string]string { return map[string]string{"io.conti
 
 // judged is a spec with a status by which it is not kept.
 func judged(spec, reason string) string {
-	return spec + `,"status":{"conditions":[{"type":"Kept","status":"False","observedGeneration":1,"reason":"` + reason + `"}]}`
+	return spec + `,"status":{"conditions":[{"type":"Ready","status":"False","observedGeneration":1,"reason":"` + reason + `"}]}`
 }
 
 const shut = `{"rules":[{"ruleId":"1","direction":"in","action":"deny"}]}`

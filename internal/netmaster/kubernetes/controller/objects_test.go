@@ -163,7 +163,7 @@ func (l *objectsLab) owned(n int) {
 	l.until(fmt.Sprint(n, " objects are owned"), func(v *control.View) bool { return len(v.Ownerships()) == n })
 }
 
-const kept = "True Kept kubernetes waits=true"
+const kept = "True Applied kubernetes waits=true"
 
 // TestObjectsKept: in any order; what refers to each other comes and goes all the same;
 // what changes is changed; the next leader finds what has changed meanwhile.

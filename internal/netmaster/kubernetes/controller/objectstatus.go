@@ -69,7 +69,7 @@ func (p *objectSync) writeBackOf(now objects.Object, out objectOutcome) *WriteBa
 	if there {
 		p.count(&s, k)
 	}
-	c := metav1.Condition{Type: objects.Kept, Status: metav1.ConditionTrue, Reason: objects.ReasonKept, ObservedGeneration: s.ObservedGeneration}
+	c := metav1.Condition{Type: objects.Ready, Status: metav1.ConditionTrue, Reason: objects.ReasonApplied, ObservedGeneration: s.ObservedGeneration}
 	reason := objects.Reason(out.err)
 	switch {
 	case now.GetDeletionTimestamp() != nil && out.err != nil:

@@ -50,7 +50,11 @@ func tenants() Kind {
 			"defaultNetwork": named(""),
 			"sharedNetworks": set(pattern(129, keyPattern, "TENANT:NETWORK"), 16),
 		}),
-		checks: []check{fixed("tenantName")}, whole: []check{nameRule("tenantName")},
+		checks: []check{fixed("tenantName")},
+		whole: []check{
+			nameRule("tenantName"),
+			{"!has(self.spec.sharedNetworks) || !self.spec.sharedNetworks.exists(n, n.split(':')[0] == " + effectiveName("tenantName") + ")", "sharedNetworks are other tenants': a tenant reaches its own networks"},
+		},
 		columns: []column{count("networks"), count("groups"), count("endpoints")},
 	})
 }
@@ -67,8 +71,8 @@ func networks() Kind {
 			"pktTag":      number(1, 16777215),
 			"subnet":      pattern(48, `^`+ipv4+`(-`+ipv4+`)?/(3[0-2]|[12]?[0-9])$`),
 			"gateway":     pattern(15, `^`+ipv4+`$`),
-			"ipv6Subnet":  pattern(49, `^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/(12[0-8]|1[01][0-9]|[1-9]?[0-9])$`),
-			"ipv6Gateway": pattern(45, `^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*$`),
+			"ipv6Subnet":  pattern(49, `^`+ipv6+`/`+length6+`$`),
+			"ipv6Gateway": pattern(45, `^`+ipv6+`$`),
 			"cfgdTag":     tag(),
 			"native":      boolean(),
 		}),
@@ -78,7 +82,7 @@ func networks() Kind {
 			{"!has(self.gateway) || has(self.subnet)", "gateway needs subnet"},
 			{"!has(self.ipv6Gateway) || has(self.ipv6Subnet)", "ipv6Gateway needs ipv6Subnet"},
 			{"!has(self.pktTag) || self.encap != 'vlan' || self.pktTag <= 4094", "pktTag must be at most 4094 with encap vlan"},
-			{"!has(self.native) || !self.native || self.tenantName == 'default' && self.encap == 'vxlan'", "native is for networks of tenant default with encap vxlan"},
+			{"!has(self.native) || !self.native || self.tenantName == 'default' && self.encap == 'vxlan' && self.nwType == 'data'", "native is for networks of tenant default with encap vxlan and nwType data"},
 		},
 		whole:   []check{nameRule("networkName")},
 		columns: []column{{"Encap", "string", ".spec.encap"}, {"Tag", "integer", ".status.pktTag"}, {"Subnet", "string", ".spec.subnet"}, {"IPv6Subnet", "string", ".spec.ipv6Subnet"}, count("groups"), count("endpoints")},
@@ -104,7 +108,10 @@ func groups() Kind {
 			fixed("tenantName"), fixed("groupName"), fixed("networkName"), fixed("ipPool"),
 			{"(has(self.policies) ? self.policies.size() : 0) + (has(self.extContractsGrps) ? self.extContractsGrps.size() : 0) <= 10", "policies and extContractsGrps together must be at most 10"},
 		},
-		whole:   []check{nameRule("groupName")},
+		whole: []check{
+			nameRule("groupName"),
+			{effectiveName("groupName") + " != self.spec.networkName", "a group cannot have the name of its network: networks and groups of a tenant share one name space"},
+		},
 		columns: []column{{"Network", "string", ".spec.networkName"}, {"Policies", "string", ".spec.policies"}, count("endpoints")},
 	})
 }
@@ -135,12 +142,12 @@ func policies() Kind {
 		spec: describe(api.Policy{}, props{
 			"tenantName": tenantName(),
 			"policyName": named("the object's own where it is not given"),
-			"rules":      byKey(rule, "ruleId", 1024),
+			"rules":      described(byKey(described(rule, "a rule"), "ruleId", 1024), "what the policy allows and denies; all are replaced at once"),
 		}),
 		checks: []check{fixed("tenantName"), fixed("policyName")},
 		whole: []check{
 			nameRule("policyName"),
-			{"!(has(self.spec.policyName) ? self.spec.policyName : self.metadata.name).matches('^kubernetes(-cluster|-long)?[.]')", "names that begin so are reserved for NetworkPolicies and ClusterNetworkPolicies"},
+			{"!" + effectiveName("policyName") + ".matches('^kubernetes(-cluster|-long)?[.]')", "names that begin so are reserved for NetworkPolicies and ClusterNetworkPolicies"},
 		},
 		columns: []column{count("rules"), count("groups"), count("endpoints")},
 	})

@@ -19,24 +19,51 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-var update = flag.Bool("update", false, "write packaging/kubernetes/crds.yaml")
+var update = flag.Bool("update", false, "write packaging/kubernetes/crds.yaml and admission.yaml")
 
-// TestDefinitions: the manifest is what the definitions are.
+// TestDefinitions: the manifests are what the definitions are.
 func TestDefinitions(t *testing.T) {
-	want, err := Definitions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join("..", "..", "..", "..", "packaging", "kubernetes", "crds.yaml")
-	if *update {
-		if err := os.WriteFile(file, want, 0o644); err != nil {
+	for name, make := range map[string]func() ([]byte, error){"crds.yaml": Definitions, "admission.yaml": Admission} {
+		want, err := make()
+		if err != nil {
 			t.Fatal(err)
 		}
+		file := filepath.Join("..", "..", "..", "..", "packaging", "kubernetes", name)
+		if *update {
+			if err := os.WriteFile(file, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil || string(got) != string(want) {
+			t.Errorf("%s is not what the definitions are, run with -update (%v):\n%s", file, err, cmp.Diff(string(got), string(want)))
+		}
 	}
-	got, err := os.ReadFile(file)
-	if err != nil || string(got) != string(want) {
-		t.Errorf("%s is not what the definitions are, run with -update (%v):\n%s", file, err, cmp.Diff(string(got), string(want)))
+}
+
+// TestSchemaIsComplete: kubectl explain says something of each field, and server-side apply
+// knows how to merge each list.
+func TestSchemaIsComplete(t *testing.T) {
+	var check func(path string, p props)
+	check = func(path string, p props) {
+		if text, _ := p["description"].(string); text == "" {
+			t.Errorf("%s has no description", path)
+		}
+		if items, ok := p["items"].(props); ok {
+			if kind := p["x-kubernetes-list-type"]; kind != "set" && kind != "map" {
+				t.Errorf("%s is a list of type %v", path, kind)
+			}
+			check(path+"[]", items)
+		}
+		of, _ := p["properties"].(props)
+		for name, q := range of {
+			check(path+"."+name, q.(props))
+		}
 	}
+	for _, k := range Kinds() {
+		check(k.Kind+".spec", described(object(k.spec, nil, nil), "of the kind's text"))
+	}
+	check("status", status())
 }
 
 // TestFields: a spec has the fields that the REST interface takes, but for the server's

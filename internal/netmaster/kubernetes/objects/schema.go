@@ -24,6 +24,8 @@ const (
 	keyPattern  = `^` + label + `(\.` + label + `)*:` + label + `(\.` + label + `)*$`
 	octet       = `(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])`
 	ipv4        = octet + `(\.` + octet + `){3}`
+	ipv6        = `[0-9a-fA-F:.]*:[0-9a-fA-F:.]*`
+	length6     = `(12[0-8]|1[01][0-9]|[1-9]?[0-9])`
 )
 
 // describe prefixes the properties' descriptions with the texts of package fields.
@@ -55,7 +57,7 @@ func tenantName() props {
 func tag() props { return pattern(128, namePattern, "has no effect yet") }
 
 func peerAddress() props {
-	return pattern(49, `^[0-9a-fA-F:.]+(/[0-9]{1,3})?$`)
+	return pattern(49, `^(`+ipv4+`(/(3[0-2]|[12]?[0-9]))?|`+ipv6+`(/`+length6+`)?)$`)
 }
 
 func number(least, most int) props {
@@ -118,23 +120,44 @@ func nameRule(field string) check {
 	}
 }
 
+// effectiveName is, in rules of an object as a whole, the name that it gives: the field of its
+// spec, or its own.
+func effectiveName(field string) string {
+	return fmt.Sprintf("(has(self.spec.%[1]s) ? self.spec.%[1]s : self.metadata.name)", field)
+}
+
 func count(what string) column {
 	return column{strings.ToUpper(what[:1]) + what[1:], "integer", ".status." + what}
 }
 
-// status is the schema of Status.
+// status is the schema of Status. Its conditions have the limits of metav1.Condition.
 func status() props {
-	amount := func() props { return props{"type": "integer", "format": "int64"} }
-	text := func() props { return props{"type": "string"} }
-	return props{"type": "object", "properties": props{
-		"observedGeneration": amount(), "pktTag": amount(), "networks": amount(), "groups": amount(), "rules": amount(), "endpoints": amount(),
-		"key":   described(text(), "of what the object stands for"),
-		"owner": described(text(), "of that: kubernetes, or user for what was made by REST"),
-		"conditions": byKey(object(props{
-			"type": text(), "status": enum("True", "False", "Unknown"), "reason": text(), "message": text(),
-			"observedGeneration": amount(), "lastTransitionTime": props{"type": "string", "format": "date-time"},
-		}, []string{"type", "status", "reason", "message", "lastTransitionTime"}, nil), "type", 8),
-	}}
+	amount := func(text string) props {
+		return described(props{"type": "integer", "format": "int64", "minimum": 0}, text)
+	}
+	text := func(most int, text string) props { return described(props{"type": "string", "maxLength": most}, text) }
+	name := func(most int, text string) props {
+		return described(props{"type": "string", "minLength": 1, "maxLength": most, "pattern": `^[A-Za-z]([A-Za-z0-9_,:./-]*[A-Za-z0-9_])?$`}, text)
+	}
+	condition := object(props{
+		"type":               name(316, Ready),
+		"status":             described(enum("True", "False", "Unknown"), "whether the cluster has what the object says"),
+		"reason":             name(1024, "why, in one word"),
+		"message":            text(32768, "why, in a sentence that says what to do"),
+		"observedGeneration": amount("metadata.generation of the spec that this is about"),
+		"lastTransitionTime": described(props{"type": "string", "format": "date-time"}, "when the status changed last"),
+	}, []string{"type", "status", "reason", "message", "lastTransitionTime"}, nil)
+	return described(props{"type": "object", "properties": props{
+		"observedGeneration": amount("metadata.generation of the spec that this is about"),
+		"pktTag":             amount("VLAN id or VNI that the network has"),
+		"networks":           amount("how many networks it has"),
+		"groups":             amount("how many groups it has, or have it"),
+		"rules":              amount("how many rules of it are in force"),
+		"endpoints":          amount("how many endpoints it has, or have it"),
+		"key":                text(256, "name of what the object stands for, with its tenant's: blue:web"),
+		"owner":              text(64, "whose that is: kubernetes, or user for what was made by REST"),
+		"conditions":         described(byKey(described(condition, "a condition of the object"), "type", 8), "what became of the object"),
+	}}, "what became of the object; netmaster writes it")
 }
 
 // definition is the kind's CustomResourceDefinition.
@@ -143,17 +166,19 @@ func (k Kind) definition() props {
 	add := func(c column) {
 		columns = append(columns, props{"name": c.name, "type": c.typ, "jsonPath": c.path})
 	}
+	ready := `.status.conditions[?(@.type=="` + Ready + `")]`
 	add(column{"Key", "string", ".status.key"})
 	for _, c := range k.columns {
 		add(c)
 	}
 	add(column{"Owner", "string", ".status.owner"})
-	add(column{"Kept", "string", `.status.conditions[?(@.type=="` + Kept + `")].status`})
-	add(column{"Reason", "string", `.status.conditions[?(@.type=="` + Kept + `")].reason`})
+	add(column{Ready, "string", ready + ".status"})
+	add(column{"Reason", "string", ready + ".reason"})
 	add(column{"Age", "date", ".metadata.creationTimestamp"})
+	columns = append(columns, props{"name": "Message", "type": "string", "jsonPath": ready + ".message", "priority": 1}) // kubectl get -o wide
 	whole := object(props{
 		"apiVersion": props{"type": "string"}, "kind": props{"type": "string"}, "metadata": props{"type": "object"},
-		"spec": object(k.spec, k.needs, k.checks), "status": status(),
+		"spec": described(object(k.spec, k.needs, k.checks), "what is to be"), "status": status(),
 	}, []string{"spec"}, k.whole)
 	return props{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -171,14 +196,25 @@ func (k Kind) definition() props {
 
 // Definitions are the CustomResourceDefinitions of all kinds, as YAML.
 func Definitions() ([]byte, error) {
+	var all []props
+	for _, k := range Kinds() {
+		all = append(all, k.definition())
+	}
+	return manifest(all...)
+}
+
+// manifest is objects as YAML.
+func manifest(all ...props) ([]byte, error) {
 	var b strings.Builder
 	b.WriteString("# Made of internal/netmaster/kubernetes/objects by go test ./internal/netmaster/kubernetes/objects -update: change it there.\n")
-	for _, k := range Kinds() {
-		text, err := yaml.Marshal(k.definition())
+	for i, o := range all {
+		text, err := yaml.Marshal(o)
 		if err != nil {
 			return nil, err
 		}
-		b.WriteString("---\n")
+		if i > 0 {
+			b.WriteString("---\n")
+		}
 		b.Write(text)
 	}
 	return []byte(b.String()), nil

@@ -160,9 +160,9 @@ func checked[T model.Validator](v T, err error) (model.Valid[T], error) {
 // Adopts reports whether an object takes over what users made.
 func Adopts(o Object) bool { return o.GetAnnotations()[Adopt] == "true" }
 
-// Reasons of the condition Kept, by the error that keeps an object from being kept.
+// Reasons of the condition Ready, by the error that keeps the cluster from having an object.
 const (
-	ReasonKept    = "Kept"
+	ReasonApplied = "Applied"
 	ReasonMissing = "Missing"  // what it needs is not there
 	ReasonInUse   = "InUse"    // it is to go, and something uses it
 	ReasonOwned   = "NotOwned" // what it stands for belongs to another one
@@ -174,7 +174,7 @@ const (
 func Reason(err error) string {
 	switch {
 	case err == nil:
-		return ReasonKept
+		return ReasonApplied
 	case errors.Is(err, model.ErrNotFound):
 		return ReasonMissing
 	case errors.Is(err, model.ErrInUse):

@@ -14,8 +14,8 @@ const (
 	// Adopt is the annotation with which, when it is "true", an object takes over what
 	// users made by REST.
 	Adopt = "contiv.io/adopt"
-	// Kept is the condition that tells whether Contiv has what an object says.
-	Kept = "Kept"
+	// Ready is the condition that tells whether the cluster has what an object says.
+	Ready = "Ready"
 )
 
 // GroupVersion is where the objects are.

@@ -10,6 +10,9 @@ type Event struct {
 	Reason  string // UpperCamelCase
 	Note    string // a sentence; the same one again is no other event
 	Warning bool
+	// topic is what the event is about: another one of an object and a topic replaces it
+	// while it is not sent yet; "" = the reason.
+	topic string
 }
 
 // OfNode is the Outcome that tells an event of a Node. As the kubelet does, it names the

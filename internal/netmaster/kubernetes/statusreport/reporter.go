@@ -1,6 +1,7 @@
 package statusreport
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -89,7 +90,7 @@ type object struct {
 
 func objectOf(o Outcome) object {
 	if o.Event != nil {
-		return object{o.Kind + " " + o.Event.Reason, nameOf(o.Object)}
+		return object{o.Kind + " " + cmp.Or(o.Event.topic, o.Event.Reason), nameOf(o.Object)}
 	}
 	return object{o.Kind, nameOf(o.Object)}
 }
@@ -122,6 +123,13 @@ func New(config *rest.Config, instance string, log *slog.Logger) (*Reporter, err
 // Report says what became of an object; what was said of it before and is not sent yet,
 // need not be.
 func (n *Reporter) Report(o Outcome) {
+	n.report(o)
+	if o.Kept != nil {
+		n.report(refusalOf(o))
+	}
+}
+
+func (n *Reporter) report(o Outcome) {
 	name, said := objectOf(o), fullText(o)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -166,9 +174,11 @@ func fullText(o Outcome) string {
 func (n *Reporter) Forget(kind string, name types.NamespacedName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.reported, object{kind, name})
-	delete(n.queue, object{kind, name})
-	delete(n.forbidden, object{kind, name})
+	for _, kind := range []string{kind, kind + " " + topicRefused} {
+		delete(n.reported, object{kind, name})
+		delete(n.queue, object{kind, name})
+		delete(n.forbidden, object{kind, name})
+	}
 }
 
 // Reset forgets what was reported: another replica may have reported otherwise since.
@@ -296,7 +306,7 @@ func (n *Reporter) setForbidden(o Outcome) (first bool) {
 }
 
 func (n *Reporter) send(ctx context.Context, o Outcome) error {
-	if o.Kept != nil { // its status says all that an event would
+	if o.Kept != nil { // its event is an outcome of its own, so that no status waits for it
 		return n.writeObject(ctx, o)
 	}
 	if o.Kind == kindPolicy {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -28,6 +29,19 @@ func withoutTimes(s objects.Status) objects.Status {
 		s.Conditions[i].LastTransitionTime = metav1.Time{}
 	}
 	return s
+}
+
+// topicRefused is the topic of the event of an object that is not ready.
+const topicRefused = "refused"
+
+// refusalOf is the event that says what an object's condition does while that is False, but
+// for what may pass by itself.
+func refusalOf(o Outcome) Outcome {
+	e := Event{Warning: true, topic: topicRefused}
+	if c := meta.FindStatusCondition(o.Kept.Status.Conditions, objects.Ready); c != nil && c.Status == metav1.ConditionFalse && c.Reason != objects.ReasonLater {
+		e.Reason, e.Note = c.Reason, c.Message
+	}
+	return Outcome{Kind: o.Kind, Version: o.Version, Object: o.Object, Event: &e}
 }
 
 // statusText is a status in words, to be compared.

@@ -38,8 +38,36 @@ app.kubernetes.io/part-of: contiv
 {{- end }}
 {{- end }}
 
+{{- /* A cluster has Contiv once: the names of all objects are fixed. */ -}}
+{{- define "contiv.once" -}}
+{{- range list "Deployment" "DaemonSet" }}
+{{- $of := dig "metadata" "annotations" dict (lookup "apps/v1" . "kube-system" "contiv-netmaster") }}
+{{- $name := get $of "meta.helm.sh/release-name" }}
+{{- $namespace := get $of "meta.helm.sh/release-namespace" }}
+{{- if and $name (or (ne $name $.Release.Name) (ne $namespace $.Release.Namespace)) }}
+{{- fail (printf "this cluster has Contiv already, by the release %s in namespace %s, and can have it once: upgrade that release, or uninstall it first (docs/user/kubernetes.md, Uninstall)" $name $namespace) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* A Secret that pods or Prometheus would wait for. helm template has no cluster to ask. */ -}}
+{{- define "contiv.secret" -}}
+{{- if lookup "v1" "Namespace" "" "kube-system" }}
+{{- $has := dig "data" dict (lookup "v1" "Secret" "kube-system" .name) }}
+{{- range .keys }}
+{{- if not (hasKey $has .) }}
+{{- fail (printf "%s: namespace kube-system has no Secret %s with the key %s: %s" $.value $.name . $.remedy) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* What cannot work, or would cut off nodes that run. */ -}}
 {{- define "contiv.check" -}}
+{{- include "contiv.once" . }}
+{{- if not (regexMatch "^([^/: ]*|[0-9a-fA-F:]*)$" .Values.controlPlane.address) }}
+{{- fail (printf "controlPlane.address %s: give the address alone, such as 10.0.0.1, without scheme and port" .Values.controlPlane.address) }}
+{{- end }}
 {{- if not (or .Values.store.endpoints (regexMatch "^([0-9.]*|[0-9a-fA-F:]*|CONTROL_PLANE_ADDRESS)$" .Values.controlPlane.address)) }}
 {{- fail (printf "controlPlane.address %s is a name: netmaster listens there, and takes an address of its node" .Values.controlPlane.address) }}
 {{- end }}
@@ -56,6 +84,18 @@ app.kubernetes.io/part-of: contiv
 {{- fail "netmaster.replicas: more than one share an etcd of your own: set store.endpoints; with netmaster's own store list the nodes of the control plane in controlPlane.addresses" }}
 {{- end }}
 {{- include "contiv.checkAddresses" . }}
+{{- if not .Values.secure.enabled }}
+{{- include "contiv.secret" (dict "value" "token.secret" "name" .Values.token.secret "keys" (list "token") "remedy" (printf "kubectl -n kube-system create secret generic %s --from-literal=token=$(openssl rand -hex 32)" .Values.token.secret)) }}
+{{- end }}
+{{- if .Values.monitoring.enabled }}
+{{- if not .Values.secure.enabled }}
+{{- fail "monitoring.enabled: needs secure.enabled: without TLS anyone who reaches a node's port 9006 could detach its containers" }}
+{{- end }}
+{{- if regexMatch "--rest-address" (join " " .Values.netplugin.args) }}
+{{- fail "monitoring.enabled: sets --rest-address=0.0.0.0:9006 of netplugin: leave that flag out of netplugin.args" }}
+{{- end }}
+{{- include "contiv.secret" (dict "value" "monitoring.secret" "name" .Values.monitoring.secret "keys" (list "token" "ca.crt") "remedy" "make it as docs/user/metrics.md says, with netmaster running, and then upgrade with monitoring.enabled=true") }}
+{{- end }}
 {{- $is := lookup "apps/v1" "Deployment" "kube-system" "contiv-netmaster" }}
 {{- if $is }}
 {{- $args := default list (first $is.spec.template.spec.containers).args }}
@@ -88,6 +128,25 @@ app.kubernetes.io/part-of: contiv
 {{- fail "this cluster has a netmaster on each node of controlPlane.addresses, and one alone could not write: set controlPlane.addresses as before" }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- /* How Prometheus asks netmaster or netplugin (.component), and what it calls them. */ -}}
+{{- define "contiv.scrape" -}}
+scheme: https
+authorization:
+  credentials:
+    name: {{ .secret }}
+    key: token
+tlsConfig:
+  ca:
+    secret:
+      name: {{ .secret }}
+      key: ca.crt
+relabelings:
+  - sourceLabels: [__meta_kubernetes_pod_node_name]
+    targetLabel: instance
+  - targetLabel: job
+    replacement: contiv-{{ .component }}
 {{- end }}
 
 {{- /* Not empty where pods speak to Open vSwitch. What takes Contiv off does on each node,
