@@ -12,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
+	policyv1beta1 "sigs.k8s.io/network-policy-api/apis/v1beta1"
 
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
@@ -56,6 +58,25 @@ func TestTenants(t *testing.T) {
 		n.netctl("global set --fwd-mode " + mode)
 		asks(mode, pods, append(blue, red...), true, true, false)
 	}
+
+	// A ClusterNetworkPolicy between tenants denies nothing, and says so.
+	config := ok[*rest.Config](t)(n.Control.Config())
+	installCRD(t, config)
+	all := clusterPolicies(t, config)
+	named := func(name string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: name}}
+	}
+	spec := denyAll(1)
+	spec.Subject.Namespaces, spec.Ingress[0].From[0].Namespaces = named("shop"), named("red")
+	all.create(t, &policyv1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "apart"}, Spec: spec})
+	until(t, "the policy says that it does not deny what comes from tenant red", func() bool {
+		o := ok[*unstructured.Unstructured](t)(all.Get(t.Context(), "apart", metav1.GetOptions{}))
+		found, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		text := fmt.Sprint(found)
+		return strings.Contains(text, "NotAsWritten") && strings.Contains(text, "(red)") && strings.Contains(text, "does not deny them")
+	})
+	asks("a policy denies it", pods, red[:1], true, true, false)
+	must(t, all.Delete(t.Context(), "apart", metav1.DeleteOptions{}))
 
 	// What a tenant shares with default-net only rules there let in.
 	n.netctl("tenant create --shared-networks default:default-net blue")
