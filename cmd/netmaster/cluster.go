@@ -10,19 +10,58 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
 
+// openStore opens the cluster's store: the etcd or the Consul that is named, or an
+// embedded etcd, which is server. With --secure server is also a member whose store is the
+// etcd that is named.
+func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, server *membership.Member, err error) {
+	if o.store.External() {
+		client, err := o.store.Open(o.tls.StoreClient, false, log)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		named, isEtcd := client.(*etcd.Client)
+		if !o.secure || !isEtcd {
+			return client, client.Close, nil, nil
+		}
+		if server, err = startMember(ctx, o, named.Raw(), log); err != nil {
+			return nil, nil, nil, errors.Join(err, client.Close())
+		}
+		return client, func() error { return errors.Join(server.Close(), client.Close()) }, server, nil
+	}
+	if server, err = startMember(ctx, o, nil, log); err != nil {
+		return nil, nil, nil, err
+	}
+	log.Info("serving an embedded etcd", "endpoint", server.Endpoint(), "data", o.dataDir, "member", server.Name())
+	if host, _, err := net.SplitHostPort(o.etcdListen); err == nil && isLoopback(host) {
+		log.Info("agents on other hosts cannot reach this etcd; give --etcd-listen an address that they can reach")
+	}
+	client := server.Client()
+	return client, func() error {
+		if server.Broken() {
+			return nil // it would wait for its own dead parts; the process ends
+		}
+		return errors.Join(client.Close(), server.Close())
+	}, server, nil
+}
+
 // startMember starts the embedded store: alone, as a new member of another netmaster's
-// cluster, or as the member that the data directory has.
-func startMember(ctx context.Context, o options, log *slog.Logger) (*membership.Member, error) {
-	if membership.IsEmpty(o.dataDir) && o.joining.token == "" && o.joining.pods.account == "" {
+// cluster, or as the member that the data directory has. With an etcd that was named it is a
+// member whose rows are there.
+func startMember(ctx context.Context, o options, named *clientv3.Client, log *slog.Logger) (*membership.Member, error) {
+	if named == nil && membership.IsEmpty(o.dataDir) && o.joining.token == "" && o.joining.pods.account == "" {
 		log.Warn("the data directory has no store: a NEW CLUSTER begins in it; if there was a cluster, stop and give its --data-dir, or restore a backup with --restore; hosts keep their desired state meanwhile",
 			"data", o.dataDir)
 	}
 	cfg := o.member()
-	cfg.Logger = log
+	cfg.Logger, cfg.Store = log, named
 	var err error
 	if cfg.TokenReviewer, err = o.tokenReviewer(); err != nil {
 		return nil, err

@@ -74,7 +74,7 @@ func TestMemberServiceAccount(t *testing.T) {
 		"--member-service-account a/b --join 10.9.9.2:1 --join-token-file t --enroll-service-account a/c --token x":          "gives another; omit one",
 		"--member-service-account a/b --join 10.9.9.2:1 --join-token-file t --enroll-service-account a/c --accept-plain":     "turned so; omit one",
 		"--member-service-account a/b --join 10.9.9.2:1 --join-token-file t --enroll-service-account a/c --peer-listen none": "omit one",
-		"--member-service-account a/b --etcd-endpoints http://10.9.9.2:1":                                                    "is for the embedded etcd",
+		"--member-service-account a/b --consul-endpoints http://10.9.9.2:1":                                                  "is for the embedded etcd",
 	} {
 		if _, err := parse(t, nil, line(strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v; want %q", args, err, part)

@@ -147,7 +147,11 @@ func (o *options) finish(ctx context.Context, fs *flags.Set) error {
 		return err
 	}
 	if o.store.External() {
-		for _, flag := range append([]string{"data-dir", "etcd-listen", "restore", "secure", "accept-plain"}, joinFlags...) {
+		embedded := append([]string{"data-dir", "etcd-listen", "restore", "secure", "accept-plain"}, joinFlags...)
+		if o.secure && len(o.store.Etcd) > 0 {
+			embedded = slices.DeleteFunc(embedded, func(flag string) bool { return slices.Contains(secureFlags, flag) })
+		}
+		for _, flag := range embedded {
 			if how := fs.Given(flag); how != "" {
 				return flags.Usagef("%s is for the embedded etcd, but a cluster store is given too; omit one", how)
 			}

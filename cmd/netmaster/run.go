@@ -142,32 +142,6 @@ func (o *options) sameHost() bool {
 	return err1 == nil && err2 == nil && a == b
 }
 
-// openStore opens the cluster's store: the etcd or the Consul that is named, or an
-// embedded etcd, which is server.
-func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, server *membership.Member, err error) {
-	if o.store.External() {
-		client, err := o.store.Open(o.tls.StoreClient, false, log)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		return client, client.Close, nil, nil
-	}
-	if server, err = startMember(ctx, o, log); err != nil {
-		return nil, nil, nil, err
-	}
-	log.Info("serving an embedded etcd", "endpoint", server.Endpoint(), "data", o.dataDir, "member", server.Name())
-	if host, _, err := net.SplitHostPort(o.etcdListen); err == nil && isLoopback(host) {
-		log.Info("agents on other hosts cannot reach this etcd; give --etcd-listen an address that they can reach")
-	}
-	client := server.Client()
-	return client, func() error {
-		if server.Broken() {
-			return nil // it would wait for its own dead parts; the process ends
-		}
-		return errors.Join(client.Close(), server.Close())
-	}, server, nil
-}
-
 func (o *options) restoreConfig(log *slog.Logger) membership.RestoreConfig {
 	return membership.RestoreConfig{File: o.restore, DataDir: o.dataDir, Logger: log, Now: time.Now(), KeepTokens: o.keepTokens, NewAuthorities: o.newAuth}
 }
@@ -227,8 +201,11 @@ func (o options) listening() []string {
 	if o.debug != "" {
 		at = append(at, o.debug)
 	}
-	if !o.store.External() {
+	switch {
+	case !o.store.External():
 		at = append(append(at, o.etcdListen), o.joining.listening()...)
+	case o.secure:
+		at = append(at, o.joining.joinListen)
 	}
 	return at
 }
@@ -323,7 +300,7 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 			return nil // another leads already; stand again
 		},
 	}
-	if server != nil {
+	if server != nil && !o.store.External() {
 		m.disk, m.ttl = server.Health.Problem, cluster.MemberTTL
 	}
 	b := daemon.Build()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/base/durable"
 	"github.com/contiv/netplugin/v2/internal/base/flags"
@@ -26,8 +27,12 @@ const adminFile = "admin-token"
 // auditName is the directory of the record of changes, likewise.
 const auditName = "audit"
 
+// secureFlags are flags of the embedded store that --secure needs with another etcd too: this
+// netmaster has the authorities in its data directory, and shares them with others.
+var secureFlags = []string{"secure", "data-dir", "join", "token", "member-name", "join-listen", "join-address", "member-service-account", "join-token-file"}
+
 func (o *options) registerSecure(fs *flags.Set) {
-	fs.Bool(&o.secure, "secure", "with the embedded store: serve the REST API and the store by TLS with the cluster's own certificates, accept clients with such a certificate or a token, record changes, and write the first administrator's token to "+adminFile+" in the data directory; hosts join by 'netctl cluster token --host'; for all netmasters of a cluster or for none")
+	fs.Bool(&o.secure, "secure", "with the embedded store, or an etcd of --etcd-endpoints, which needs TLS of its own: serve the REST API and the embedded store by TLS with the cluster's own certificates, accept clients with such a certificate or a token, record changes, and write the first administrator's token to "+adminFile+" in the data directory; hosts join by 'netctl cluster token --host'; for all netmasters of a cluster or for none")
 	fs.Bool(&o.acceptPlain, "accept-plain", "with --secure, on a cluster that ran without it: also accept clients without TLS at the REST API and the store; only until all hosts have joined")
 	o.registerEnroll(fs)
 }
@@ -43,12 +48,17 @@ func (o *options) finishSecure(fs *flags.Set, own string) error {
 	}
 	how := fs.Given("secure")
 	for _, flag := range []string{"tls-dir", "store-tls-dir"} {
-		if other := fs.Given(flag); other != "" {
+		if other := fs.Given(flag); other != "" && (flag == "tls-dir" || !o.store.External()) {
 			return flags.Usagef("%s makes its own certificates, and %s names others; omit one", how, other)
 		}
 	}
 	if o.joining.peerListen == noMembers {
 		return flags.Usagef("%s needs the port where hosts get their certificates, and %s is none; omit one", how, fs.Given("peer-listen"))
+	}
+	for _, u := range o.store.Etcd {
+		if host, _, _ := net.SplitHostPort(strings.TrimPrefix(u, "http://")); strings.HasPrefix(u, "http://") && !isLoopback(host) {
+			return flags.Usagef("%s, but whoever reaches the store at %s controls the cluster: serve it by TLS and name it as https://; if it asks for certificates, give --store-tls-dir", how, u)
+		}
 	}
 	o.access.tokens = true
 	if fs.Given("audit-dir") == "" {

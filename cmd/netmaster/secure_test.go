@@ -56,12 +56,12 @@ func TestSecureFlags(t *testing.T) {
 		}
 	}
 	for line, part := range map[string]string{
-		"--secure --tls-dir /x":                        "--tls-dir",
-		"--accept-plain":                               "give --secure too",
-		"--secure --peer-listen none":                  "is none",
-		"--secure --etcd-endpoints http://127.0.0.1:1": "embedded etcd",
-		"--secure --store-tls-dir /x --tokens":         "--store-tls-dir",
-		"--tokens --internal-address 10.9.9.1:9999":    "--secure",
+		"--secure --tls-dir /x":                         "--tls-dir",
+		"--accept-plain":                                "give --secure too",
+		"--secure --peer-listen none":                   "is none",
+		"--secure --consul-endpoints http://10.9.9.9:1": "embedded etcd",
+		"--secure --store-tls-dir /x --tokens":          "--store-tls-dir",
+		"--tokens --internal-address 10.9.9.1:9999":     "--secure",
 	} {
 		if _, err := parse(t, nil, strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v; want %q", line, err, part)

@@ -34,12 +34,14 @@ func (t *TLS) Register(fs *flags.Set, own, store string) {
 	fs.String(&t.storeDir, "store-tls-dir", "directory", "a directory like that of --tls-dir, or the same one, for the store: "+store+"; empty = the system's authorities for https addresses").Must(check)
 }
 
-// Use takes a directory, for all connections, that the program itself was given by its
-// cluster; no flag may name one.
+// Use takes a directory that the program itself was given by its cluster, for all connections
+// but the store's where a flag names a directory for them; no flag may name one for others.
 func (t *TLS) Use(dir string) (err error) {
-	t.dir, t.storeDir = dir, dir
-	t.Own, err = transport.OpenDirectory(dir)
-	t.Store = t.Own
+	own := t.storeDir == t.dir
+	t.dir = dir
+	if t.Own, err = transport.OpenDirectory(dir); own {
+		t.storeDir, t.Store = dir, t.Own
+	}
 	return err
 }
 

@@ -178,7 +178,10 @@ func (m *Enrolment) add(ctx context.Context, mine row[memberRow]) (wait string, 
 	if id == 0 && r.ID != 0 {
 		return "", removed(r.Name)
 	}
-	if id == 0 {
+	switch {
+	case id == 0 && m.cfg.Store != nil:
+		id = idOf(r.Dir)
+	case id == 0:
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		got, err := m.server.client.MemberAddAsLearner(ctx, []string{transport.HTTPS + "://" + r.Peer})
@@ -255,6 +258,9 @@ func (m *Enrolment) memberAnswer(ctx context.Context, q request) (answer, error)
 
 // etcdMembers are the members as a majority knows them.
 func (m *local) etcdMembers(ctx context.Context) ([]*etcdserverpb.Member, error) {
+	if m.cfg.Store != nil {
+		return m.rowMembers(ctx)
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r, err := m.server.client.MemberList(ctx)

@@ -7,6 +7,8 @@ import (
 	"net"
 	"regexp"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
@@ -45,6 +47,11 @@ type Config struct {
 	// Forming is how netmasters in pods found their cluster, and join it, without tokens of the
 	// cluster; nil = they do not.
 	Forming *Forming `json:"-"`
+
+	// Store is an etcd of the user's own with the rows of members, which then run none: they
+	// share the authorities, let hosts and netmasters in, and are replaced as members are.
+	// Start does not close it. nil = each member runs the store.
+	Store *clientv3.Client `json:"-"`
 
 	// Addresses and Token are the command line's --join and --token: where neither is
 	// given, a new directory founds a cluster. Doors of the token are asked too.
@@ -97,7 +104,9 @@ func (c Config) checked(ctx context.Context) (Config, error) {
 		}
 	}
 	var err error
-	if c.Client, err = clientAddress(ctx, c.Client); err != nil {
+	if c.Store != nil { // no peer port: a member is known by its enrolment server
+		c.Peer, c.PeerListen, c.Backup, c.Spare = c.EnrollmentAddress, c.EnrollmentListen, Schedule{}, false
+	} else if c.Client, err = clientAddress(ctx, c.Client); err != nil {
 		return c, err
 	}
 	for _, p := range c.Plain {

@@ -55,12 +55,18 @@ func (m *Health) lostLock() bool {
 	if err != nil {
 		return errors.Is(err, os.ErrNotExist)
 	}
+	if m.cfg.Store != nil {
+		return !os.SameFile(held, there)
+	}
 	_, err = os.Stat(filepath.Join(m.dir.path, dataName))
 	return errors.Is(err, os.ErrNotExist) || !os.SameFile(held, there)
 }
 
 // Collectors are gauges of this member. They send no requests.
 func (m *Member) Collectors() []prometheus.Collector {
+	if m.cfg.Store != nil {
+		return nil
+	}
 	gauge := func(name, help string, of func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, of)
 	}

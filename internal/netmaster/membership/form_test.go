@@ -157,7 +157,7 @@ func TestForm(t *testing.T) {
 		t.Errorf("after the directory of n3 was lost: %v", got)
 	}
 	closed(t, m)
-	again.Forming = r.forming(config(t, 143, "another name"), doors...).Forming
+	again.Forming = r.forming(config(t, 143, "another-name"), doors...).Forming
 	if m = start(t, again); m.Name() != "n3" || len(r.founded) != 1 {
 		t.Errorf("started again: it is %s, and founders are %v", m.Name(), r.founded)
 	}

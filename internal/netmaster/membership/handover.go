@@ -19,6 +19,9 @@ const handOverTime = 500 * time.Millisecond
 // store's leader changes is lost on its way there, and waits for an answer in vain for
 // seconds; that shall not be the first that the next leader among netmasters does.
 func (m *Member) HandOver(ctx context.Context) {
+	if m.cfg.Store != nil {
+		return
+	}
 	e := m.Etcd()
 	for _, other := range e.Cluster().Members() {
 		if e.Leader() != e.MemberID() {

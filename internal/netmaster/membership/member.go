@@ -71,6 +71,7 @@ func Start(ctx context.Context, cfg Config) (_ *Member, err error) {
 	if err != nil {
 		return nil, err
 	}
+	d.external = cfg.Store != nil
 	m := newMember(&local{cfg: cfg, dir: d})
 	defer func() {
 		if err != nil {
@@ -135,6 +136,11 @@ func (m *Member) found(ctx context.Context) error {
 	if err := m.clear(); err != nil {
 		return err
 	}
+	if m.cfg.Store != nil {
+		if err := errors.Join(m.awaitStore(ctx), m.checkStore(ctx)); err != nil {
+			return err
+		}
+	}
 	a, err := makeAuthority(d)
 	if err != nil {
 		return err
@@ -154,6 +160,9 @@ func (m *Member) found(ctx context.Context) error {
 		return err
 	}
 	m.cfg.at("founded")
+	if m.cfg.Store != nil {
+		return m.recordAuthority(ctx)
+	}
 	return nil
 }
 
@@ -161,7 +170,7 @@ func (m *Member) found(ctx context.Context) error {
 // that log no member has a vote, so nothing can have been written, and etcd would wait
 // forever.
 func (m *Member) clear() error {
-	if m.dir.empty() {
+	if m.cfg.Store != nil || m.dir.empty() {
 		return nil
 	}
 	r, err := ReachOf(m.dir.path)
@@ -246,6 +255,10 @@ func (m *Member) start(ctx context.Context, i initial) error {
 	if err := m.Authorities.openClients(i); err != nil {
 		return err
 	}
+	if m.cfg.Store != nil {
+		m.server = &server{client: m.cfg.Store, died: make(chan struct{})}
+		return m.awaitStore(ctx)
+	}
 	s, err := startServer(ctx, m.dir, m.cfg, m.peers, i)
 	if errors.Is(err, unix.EADDRINUSE) && m.cfg.Spare && !m.cfg.alone { // it was free a moment ago
 		if err := m.closePeerPorts(err); err != nil {
@@ -275,7 +288,7 @@ const promoteInterval = 250 * time.Millisecond
 // promoteWhenReady makes a voter of a learner, once it has caught up and the cluster would still
 // write if this member were lost the moment after.
 func (m *Member) promoteWhenReady(ctx context.Context) error {
-	if !m.server.etcd.Server.IsLearner() {
+	if m.cfg.Store != nil || !m.server.etcd.Server.IsLearner() {
 		return nil
 	}
 	m.cfg.at("started")
@@ -355,13 +368,13 @@ func (m *Member) serve(ctx context.Context) error {
 // no row, a member may have moved to another address.
 func (m *Member) registerMember(ctx context.Context) error {
 	c := m.server.client
-	id := uint64(m.server.etcd.Server.MemberID())
+	id := m.id()
 	all, err := m.etcdMembers(ctx)
 	if err != nil {
 		return err
 	}
 	for _, e := range all {
-		if e.ID == id && peerOf(e) != m.cfg.Peer {
+		if m.cfg.Store == nil && e.ID == id && peerOf(e) != m.cfg.Peer {
 			rctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			if _, err := c.MemberUpdate(rctx, id, []string{transport.HTTPS + "://" + m.cfg.Peer}); err != nil {
@@ -401,6 +414,10 @@ func (m *Member) Etcd() *etcdserver.EtcdServer { return m.server.etcd.Server }
 // Wait returns why the member cannot go on, such as that it was removed, or nil when
 // ctx has ended.
 func (m *Member) Wait(ctx context.Context) error {
+	if m.cfg.Store != nil {
+		<-ctx.Done()
+		return nil
+	}
 	select {
 	case <-m.server.died:
 		return m.server.ended()

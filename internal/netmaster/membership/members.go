@@ -100,7 +100,7 @@ func (m *Roster) askAll(ctx context.Context, all []Info) {
 		return
 	}
 	defer c.CloseIdleConnections()
-	self := uint64(m.server.etcd.Server.MemberID())
+	self := m.id()
 	var asking sync.WaitGroup
 	for i := range all {
 		switch {
@@ -165,10 +165,13 @@ func Warnings(all []Info) []string {
 	var out []string
 	now := time.Now()
 	n, live, silent := voters(all)
-	if n == 2 {
+	external := slices.ContainsFunc(all, func(i Info) bool { return i.Status.External })
+	if n == 2 && !external {
 		out = append(out, "the cluster has two members, which is weaker than one: it stops writing when either is down; let a third one join")
 	}
-	if len(silent) > 0 {
+	if len(silent) > 0 && external {
+		out = append(out, fmt.Sprintf("%s: no answer; start it, or 'netctl cluster remove' it if it is lost for good", strings.Join(silent, ", ")))
+	} else if len(silent) > 0 {
 		left := live - majority(n)
 		what := fmt.Sprintf("%d more may be lost before it stops writing", left)
 		if left < 1 {
@@ -236,7 +239,7 @@ func (m *Roster) Remove(ctx context.Context, who string, force bool) error {
 		return m.forget(ctx, gone)
 	case gone.Role == Voter && n == 0:
 		return model.Errorf(model.ErrConflict, "%s is the only member: without it there is no cluster", gone.Name)
-	case gone.Role == Voter && live < majority(n) && !force:
+	case gone.Role == Voter && m.cfg.Store == nil && live < majority(n) && !force:
 		return model.Errorf(model.ErrConflict, "without %s the cluster could not write: of the other %d members %d must answer, and %s do not; start them, or remove them first (--force removes it anyway)", gone.Name, n, majority(n), strings.Join(silent, ", "))
 	case gone.Role == Voter && gone.isAlive() && !force:
 		what := ""
@@ -245,7 +248,10 @@ func (m *Roster) Remove(ctx context.Context, who string, force bool) error {
 		}
 		return model.Errorf(model.ErrConflict, "%s is alive%s: stop its netmaster first, then remove it (--force removes it anyway, and its netmaster ends)", gone.Name, what)
 	}
-	self := gone.ID == uint64(m.server.etcd.Server.MemberID())
+	self := gone.ID == m.id()
+	if m.cfg.Store != nil {
+		return m.forget(ctx, gone)
+	}
 	if self { // afterwards it cannot write any more
 		if err := m.forget(ctx, gone); err != nil {
 			return err
@@ -269,6 +275,9 @@ func (m *Roster) Remove(ctx context.Context, who string, force bool) error {
 // removed reports whether this member was removed. Its etcd ends then, maybe before it has
 // answered who removed it.
 func (m *Roster) removed() bool {
+	if m.cfg.Store != nil {
+		return false
+	}
 	s := m.server.etcd.Server
 	return s.Cluster().Member(s.MemberID()) == nil
 }

@@ -206,6 +206,9 @@ var ErrRemoved = model.Errorf(model.ErrConflict, "this member was removed from i
 
 // close ends etcd and waits for it.
 func (s *server) close() {
+	if s.etcd == nil { // it is elsewhere
+		return
+	}
 	_ = s.client.Close() // of functions, not of a connection
 	if s.broken() {      // it would wait for its own dead parts
 		s.ports.shut()

@@ -47,10 +47,15 @@ type Status struct {
 	Unsaved string `json:"unsaved,omitempty"`
 	// Renews says that it takes authorities that another member renewed.
 	Renews bool `json:"renews,omitempty"`
+	// External says that the store is elsewhere: all else about it is empty.
+	External bool `json:"external,omitempty"`
 }
 
 // Status checks this member; it sends no request.
 func (m *Health) Status() Status {
+	if m.cfg.Store != nil {
+		return Status{Leader: elsewhere, Free: m.dir.free(), External: true}
+	}
 	e := m.server.etcd.Server
 	s := Status{
 		Version: version.Version, Leader: e.Lead(), Learner: e.IsLearner(), Quota: m.cfg.Quota,
@@ -77,7 +82,7 @@ func (s Status) SpaceProblem() string {
 		return fmt.Sprintf("the store is full (%s of %s) and takes no writes: delete what is not needed and free its space with 'netctl cluster relieve'", mb(s.Size), mb(s.Quota))
 	case float64(s.Size) > nearlyFull*float64(s.Quota):
 		return fmt.Sprintf("the store has %s of the %s that it may have, %s of it in use: when it is full the cluster takes no writes; 'netctl cluster relieve' frees what is not in use", mb(s.Size), mb(s.Quota), mb(s.InUse))
-	case s.Free < lowSpace:
+	case s.Free < lowSpace && !s.External:
 		return fmt.Sprintf("the store's disk has %s free: when it is full netmaster ends; free some space there", mb(int64(s.Free))) //nolint:gosec // disks have less than 8 EiB
 	case s.Unsaved != "":
 		return fmt.Sprintf("no snapshot of the store was made (%s): see that --snapshot-dir has room and can be written", s.Unsaved)
@@ -91,6 +96,9 @@ func mb(n int64) string { return fmt.Sprintf("%d MB", n/1e6) }
 // alarm of a full store if there is room now. It answers no other request meanwhile.
 // Where too much is in use it is model.ErrExhausted.
 func (m *Health) Defragment(ctx context.Context) error {
+	if m.cfg.Store != nil {
+		return model.Errorf(model.ErrConflict, "the store is an etcd of your own: free its space with etcdctl defrag")
+	}
 	if err := m.server.etcd.Server.Defragment(); err != nil {
 		return fmt.Errorf("release unused space: %w", err)
 	}

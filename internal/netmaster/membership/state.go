@@ -52,6 +52,8 @@ type state struct {
 type directory struct {
 	path string
 	lock *os.File
+	// external says that the store is elsewhere, so that there are no data of etcd here.
+	external bool
 	state
 }
 
@@ -166,9 +168,15 @@ func (d *directory) save() error {
 	return nil
 }
 
-// empty reports whether etcd has never run here. One that was killed while it began may
+// empty reports whether etcd has never run here, or whether no member has, where the store
+// is elsewhere. One that was killed while it began may
 // have left a directory without a log.
-func (d *directory) empty() bool { return !wal.Exist(walDir(d.path)) }
+func (d *directory) empty() bool {
+	if d.external {
+		return d.Step != member
+	}
+	return !wal.Exist(walDir(d.path))
+}
 
 // check refuses a directory that is not what the command line takes it for. Nothing
 // is changed.

@@ -69,6 +69,9 @@ var (
 	_ store.Backend       = (*Client)(nil)
 )
 
+// Raw is etcd's own client, for rows that are not the tables'. It is closed with this one.
+func (c *Client) Raw() *clientv3.Client { return c.etcd }
+
 // New makes a client. It does not wait for etcd to answer: requests do, each
 // within Timeout. Bad endpoints are model.ErrInvalid.
 func New(cfg Config) (*Client, error) {

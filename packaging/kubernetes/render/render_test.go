@@ -41,6 +41,12 @@ func replicated(section string, values map[string]any) map[string]any {
 	return v
 }
 
+// external has an etcd that asks for certificates.
+func external(v map[string]any) map[string]any {
+	v["store"] = map[string]any{"endpoints": []any{"https://a:1", "https://b:1"}, "tlsSecret": "mine"}
+	return v
+}
+
 // plain is without TLS.
 func plain(v map[string]any) map[string]any {
 	v["secure"] = map[string]any{"enabled": false}
@@ -70,7 +76,7 @@ func TestLint(t *testing.T) {
 		"manifest": manifests["contiv.yaml"], "uninstall": manifests["uninstall.yaml"], "cluster": address("10.0.0.1"),
 		"services": with("services", map[string]any{"enabled": true}), "store": plain(with("store", map[string]any{"endpoints": []any{"http://10.0.0.5:2379"}})),
 		"plain": plain(address("10.0.0.1")), "turned secure": with("secure", map[string]any{"acceptPlain": true}),
-		"several":    several(),
+		"several": several(), "external": external(address("10.0.0.1")), "several, external": external(several()),
 		"monitoring": with("monitoring", map[string]any{"enabled": true, "labels": map[string]any{"release": "p"}}),
 		"ovs":        with("netplugin", map[string]any{"driver": "ovs", "args": []any{"--ip-forward"}}),
 	} {
@@ -196,6 +202,14 @@ func TestTemplate(t *testing.T) {
 		{plain(with("store", map[string]any{"endpoints": []any{"http://a:1", "http://b:1"}})), master, []string{"--etcd-endpoints=http://a:1,http://b:1"}, "--etcd-listen"},
 		{plain(map[string]any{"controlPlane": map[string]any{"address": "api.example"}, "store": map[string]any{"endpoints": []any{"http://a:1"}}}), master, []string{"{KUBERNETES_SERVICE_HOST api.example}"}, ""},
 		{plain(with("store", map[string]any{"endpoints": []any{"http://a:1", "http://b:1"}})), plugin, []string{"--etcd-endpoints=http://a:1,http://b:1"}, "10.0.0.1"},
+		{external(address("10.0.0.1")), master, []string{
+			"--etcd-endpoints=https://a:1,https://b:1 --store-tls-dir=/etc/contiv/store --data-dir=/var/lib/contiv/etcd --secure --join-listen=10.0.0.1:9005 --enroll-service-account=kube-system/contiv-netplugin", "{mine}", "{{/healthz HTTPS}} {{/readyz HTTPS}}",
+		}, "--peer-listen"},
+		{external(address("10.0.0.1")), master, nil, "--etcd-listen"},
+		{external(address("10.0.0.1")), plugin, []string{"--join=10.0.0.1:9005"}, "--etcd-endpoints"},
+		{external(address("10.0.0.1")), plugin, nil, "{mine}"},
+		{external(several()), "DaemonSet/contiv-netmaster", []string{"--store-tls-dir=/etc/contiv/store", "--join=10.0.0.1:9005,10.0.0.2:9005,10.0.0.3:9005", "--member-service-account=kube-system/contiv-netmaster", "{mine}"}, "--peer-listen"},
+		{external(several()), plugin, []string{"--join=10.0.0.1:9005,10.0.0.2:9005,10.0.0.3:9005"}, "--etcd-endpoints"},
 		{plain(with("token", map[string]any{"secret": "mine"})), plugin, []string{"{mine}"}, "contiv-token"},
 		{plain(with("token", map[string]any{"secret": "mine"})), master, []string{"{mine}"}, "contiv-token"},
 		{with("netplugin", map[string]any{"driver": "ovs", "args": []any{"--ip-forward"}}), plugin, []string{"--driver=ovs", "--ip-forward", "openvswitch"}, ""},
@@ -292,15 +306,20 @@ func TestRefused(t *testing.T) {
 		{address("http://10.0.0.1"), "controlPlane.address http://10.0.0.1: give the address alone"},
 		{address("10.0.0.1:9999"), "give the address alone"},
 		{address("master.example"), "takes an address of its node"},
-		{with("netmaster", map[string]any{"replicas": 2}), "set store.endpoints"},
+		{with("netmaster", map[string]any{"replicas": 2}), "list their nodes in controlPlane.addresses"},
+		{plain(with("netmaster", map[string]any{"replicas": 2})), "set store.endpoints"},
 		{with("controlPlane", map[string]any{"addresses": []any{"10.0.0.1", "10.0.0.2"}}), "two netmasters stop writing"},
 		{with("controlPlane", map[string]any{"address": "10.0.0.9", "addresses": several()["controlPlane"].(map[string]any)["addresses"]}), "lacks controlPlane.address 10.0.0.9"},
 		{with("controlPlane", map[string]any{"addresses": []any{"10.0.0.1", "10.0.0.2", "10.0.0.2"}}), "addresses"},
 		{with("controlPlane", map[string]any{"addresses": []any{"a", "b", "c"}}), "addresses"},
 		{plain(several()), "needs secure.enabled"},
 		{replicated("secure", map[string]any{"acceptPlain": true}), "without secure.acceptPlain"},
-		{plain(replicated("store", map[string]any{"endpoints": []any{"http://a:1"}})), "leave store.endpoints"},
 		{with("store", map[string]any{"endpoints": []any{"http://a:1"}}), "--set secure.enabled=false"},
+		{plain(with("store", map[string]any{"endpoints": []any{"https://a:1"}, "tlsSecret": "x"})), "store.tlsSecret: is for"},
+		{with("store", map[string]any{"tlsSecret": "x"}), "store.tlsSecret: is for"},
+		{map[string]any{"controlPlane": map[string]any{"address": "api.example"}, "store": map[string]any{"endpoints": []any{"https://a:1"}}}, "takes an address of its node"},
+		{map[string]any{"controlPlane": map[string]any{"address": "10.0.0.1"}, "store": map[string]any{"endpoints": []any{"https://a:1"}}, "netmaster": map[string]any{"replicas": 2}}, "list their nodes in controlPlane.addresses"},
+		{map[string]any{"controlPlane": map[string]any{"address": "10.0.0.1"}, "store": map[string]any{"endpoints": []any{"https://a:1"}}, "secure": map[string]any{"acceptPlain": true}}, "secure.acceptPlain: is for netmaster's own etcd"},
 		{with("secure", map[string]any{"enabled": false, "acceptPlain": true}), "secure.acceptPlain"},
 		{with("secure", map[string]any{"enable": true}), "at '/secure': additional properties 'enable' not allowed"},
 		{with("netmaster", map[string]any{"joinPort": 0}), "joinPort"},

@@ -78,6 +78,7 @@ func TestUpgrade(t *testing.T) {
 		{"--secure", with("secure", map[string]any{"acceptPlain": true}), ""},
 		{"--secure --accept-plain", plain(address("10.0.0.1")), ""},
 		{"--secure", several(), ""},
+		{"", external(address("10.0.0.1")), ""},
 		{"--peer-listen=none", several(), "--set secure.acceptPlain=true"},
 		{"three", several(), ""},
 		{"three", address("10.0.0.1"), "set controlPlane.addresses as before"},

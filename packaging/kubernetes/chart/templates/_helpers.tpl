@@ -68,11 +68,25 @@ app.kubernetes.io/part-of: contiv
 {{- if not (regexMatch "^([^/: ]*|[0-9a-fA-F:]*)$" .Values.controlPlane.address) }}
 {{- fail (printf "controlPlane.address %s: give the address alone, such as 10.0.0.1, without scheme and port" .Values.controlPlane.address) }}
 {{- end }}
-{{- if not (or .Values.store.endpoints (regexMatch "^([0-9.]*|[0-9a-fA-F:]*|CONTROL_PLANE_ADDRESS)$" .Values.controlPlane.address)) }}
+{{- if not (or (and .Values.store.endpoints (not .Values.secure.enabled)) (regexMatch "^([0-9.]*|[0-9a-fA-F:]*|CONTROL_PLANE_ADDRESS)$" .Values.controlPlane.address)) }}
 {{- fail (printf "controlPlane.address %s is a name: netmaster listens there, and takes an address of its node" .Values.controlPlane.address) }}
 {{- end }}
-{{- if and .Values.store.endpoints .Values.secure.enabled }}
-{{- fail "store.endpoints: TLS and certificates of the cluster's own are for netmaster's own etcd; with yours netmaster is asked plainly, with the token of token.secret, and that has to be said: --set secure.enabled=false" }}
+{{- range .Values.store.endpoints }}
+{{- if and $.Values.secure.enabled (hasPrefix "http://" .) }}
+{{- fail (printf "store.endpoints: whoever reaches %s controls the cluster: serve it by TLS and name it as https://, with store.tlsSecret if it asks for certificates; without TLS of any kind --set secure.enabled=false" .) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.store.tlsSecret (not (and .Values.store.endpoints .Values.secure.enabled)) }}
+{{- fail "store.tlsSecret: is for store.endpoints with secure.enabled" }}
+{{- end }}
+{{- if .Values.store.tlsSecret }}
+{{- include "contiv.secret" (dict "value" "store.tlsSecret" "name" .Values.store.tlsSecret "keys" (list "ca.crt" "tls.crt" "tls.key") "remedy" (printf "kubectl -n kube-system create secret generic %s --from-file=ca.crt --from-file=tls.crt --from-file=tls.key" .Values.store.tlsSecret)) }}
+{{- end }}
+{{- if and .Values.store.endpoints .Values.secure.acceptPlain }}
+{{- fail "secure.acceptPlain: is for netmaster's own etcd; leave store.endpoints out" }}
+{{- end }}
+{{- if and .Values.secure.enabled (gt (int .Values.netmaster.replicas) 1) }}
+{{- fail "netmaster.replicas: with secure.enabled each netmaster has its address: list their nodes in controlPlane.addresses" }}
 {{- end }}
 {{- if not .Values.services.enabled }}
 {{- fail "services.enabled: cannot be false: where kube-proxy alone leads pods to services, NetworkPolicies see the node's address instead of the pod's; leave it out, kube-proxy may run beside" }}
@@ -81,7 +95,7 @@ app.kubernetes.io/part-of: contiv
 {{- fail "secure.acceptPlain: is for an installation that is turned secure; leave it out, or secure.enabled=false" }}
 {{- end }}
 {{- if and (gt (int .Values.netmaster.replicas) 1) (not .Values.store.endpoints) }}
-{{- fail "netmaster.replicas: more than one share an etcd of your own: set store.endpoints; with netmaster's own store list the nodes of the control plane in controlPlane.addresses" }}
+{{- fail "netmaster.replicas: more than one share an etcd of your own: set store.endpoints" }}
 {{- end }}
 {{- include "contiv.checkAddresses" . }}
 {{- if not .Values.secure.enabled }}
@@ -97,7 +111,7 @@ app.kubernetes.io/part-of: contiv
 {{- include "contiv.secret" (dict "value" "monitoring.secret" "name" .Values.monitoring.secret "keys" (list "token" "ca.crt") "remedy" "make it as docs/user/metrics.md says, with netmaster running, and then upgrade with monitoring.enabled=true") }}
 {{- end }}
 {{- $is := lookup "apps/v1" "Deployment" "kube-system" "contiv-netmaster" }}
-{{- if $is }}
+{{- if and $is (not .Values.store.endpoints) }}
 {{- $args := default list (first $is.spec.template.spec.containers).args }}
 {{- $secure := has "--secure" $args }}
 {{- if and .Values.secure.enabled (not .Values.secure.acceptPlain) (not $secure) }}
@@ -111,21 +125,18 @@ app.kubernetes.io/part-of: contiv
 
 {{- define "contiv.checkAddresses" -}}
 {{- with .Values.controlPlane.addresses }}
-{{- if lt (len .) 3 }}
+{{- if lt (len .) (ternary 2 3 (not (empty $.Values.store.endpoints))) }}
 {{- fail "controlPlane.addresses: must be three or more: two netmasters stop writing when either is down; for one set controlPlane.address" }}
 {{- end }}
 {{- if and $.Values.controlPlane.address (not (has $.Values.controlPlane.address .)) }}
 {{- fail (printf "controlPlane.addresses: lacks controlPlane.address %s: list that node too, or set controlPlane.address= if no netmaster ran there" $.Values.controlPlane.address) }}
-{{- end }}
-{{- if or $.Values.store.endpoints (gt (int $.Values.netmaster.replicas) 1) }}
-{{- fail "controlPlane.addresses: is for netmaster's own store; leave store.endpoints and netmaster.replicas out" }}
 {{- end }}
 {{- if or (not $.Values.secure.enabled) $.Values.secure.acceptPlain }}
 {{- fail "controlPlane.addresses: needs secure.enabled without secure.acceptPlain: turn the installation secure first (docs/user/kubernetes.md, Upgrade)" }}
 {{- end }}
 {{- else }}
 {{- if lookup "apps/v1" "DaemonSet" "kube-system" "contiv-netmaster" }}
-{{- fail "this cluster has a netmaster on each node of controlPlane.addresses, and one alone could not write: set controlPlane.addresses as before" }}
+{{- fail "this cluster has a netmaster on each node of controlPlane.addresses, which one alone does not replace: set controlPlane.addresses as before" }}
 {{- end }}
 {{- end }}
 {{- end }}
