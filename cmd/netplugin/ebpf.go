@@ -17,8 +17,6 @@ const driverEBPF = "ebpf"
 var ebpfPlane = dataPlane{
 	name: driverEBPF, about: "a kernel and nothing else", forwards: true,
 	flags: func(fs *flags.Set, o *options) {
-		o.ebpfPinDir = ebpf.DefaultPinDir
-		fs.String(&o.ebpfPinDir, "ebpf-pin-dir", "directory", "where the ebpf data plane pins its objects, on a BPF file system; each netplugin on a machine needs its own").Must(checkPath)
 		fs.String(&o.ebpfSizes, "ebpf-map-sizes", "map=entries,...", "sizes of the ebpf data plane's maps that are to differ from the built-in ones, such as conns=262144").Must(func(v string) error { _, err := parseMapSizes(v); return err })
 	},
 	lacks: func() string {

@@ -32,6 +32,7 @@ func TestFlagSetsItsOption(t *testing.T) {
 		"--mode docker = docker":                                  func(o options) any { return o.mode },
 		"--ip-forward = true":                                     func(o options) any { return configured(o).IPForward },
 		"--ebpf-pin-dir /sys/fs/bpf/x = /sys/fs/bpf/x":            func(o options) any { return o.ebpfPinDir },
+		"--cgroup /sys/fs/cgroup/x = /sys/fs/cgroup/x":            func(o options) any { return o.cgroup },
 		"--ebpf-map-sizes ports=7000 = ports=7000":                func(o options) any { return o.ebpfSizes },
 		"--ovs-run-dir /run/x = /run/x":                           func(o options) any { return o.ovsRunDir },
 		"--ovs-bridge x = x":                                      func(o options) any { return o.ovsBridge },

@@ -65,6 +65,9 @@ func (o *options) configure(cfg *agent.Config) {
 	cfg.DriverName, cfg.Uplinks, cfg.NoDNS = o.driver, o.uplinks, o.dns == dnsOff
 	cfg.TLS, cfg.Joined, cfg.Netmasters, cfg.Token, cfg.NetworkToken = o.tls, o.joining.dir != "", o.netmaster, o.token.Source(), o.dockerToken.Source()
 	cfg.FwdMode, cfg.PvtSubnet, cfg.IPForward, cfg.TakeHost = o.fwd, o.pvt, o.ipForward, o.takeHost
+	if o.cgroup != cgroupNone {
+		cfg.Cgroup, cfg.SocketPins = o.cgroup, o.socketPins()
+	}
 	cfg.StateDir, cfg.Socket, cfg.RESTAddress, cfg.Version = o.stateDir, o.cniSocket, o.restAddress, daemon.Build().Version
 	cfg.Probe = peerhealth.Ask(o.vtep, statemirror.DefaultRESTPort)
 	cfg.ContainersReachControl, cfg.DebugAddress = o.reachControl, o.debug

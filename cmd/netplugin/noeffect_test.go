@@ -37,6 +37,7 @@ var flagEffects = map[string]archtest.Effect{
 	"driver":                         archtest.By("TestChoose"),
 	"take-host":                      archtest.By("TestTakeHostReleasesTheFormerHost"),
 	"ebpf-pin-dir":                   archtest.By("TestStartRefused").GivenBy("TestFlagSetsItsOption"),
+	"cgroup":                         archtest.By("TestServicesFromNodes").GivenBy("TestFlagSetsItsOption"),
 	"ebpf-map-sizes":                 archtest.By("TestBadFlags").GivenBy("TestFlagSetsItsOption"),
 	"ovs-db":                         archtest.By("TestNoSwitch"),
 	"ovs-run-dir":                    archtest.By("TestNoSwitch").GivenBy("TestFlagSetsItsOption"),
@@ -95,7 +96,7 @@ func TestIdleFlags(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"--ctrl-ip 127.0.0.1 --driver ebpf --ebpf-pin-dir /x --dns-upstream 1.1.1.1", ""},
 		{"--ctrl-ip 127.0.0.1 --driver ebpf --ovs-bridge x --ovs-datapath netdev", "ovs-bridge,ovs-datapath"},
-		{"--ctrl-ip 127.0.0.1 --driver ovs --ebpf-pin-dir /x --dns off --dns-upstream 1.1.1.1", "ebpf-pin-dir,dns-upstream"},
+		{"--ctrl-ip 127.0.0.1 --driver ovs --ebpf-pin-dir /x --dns off --dns-upstream 1.1.1.1", "dns-upstream"},
 		{"--ctrl-ip 127.0.0.1 --driver ovs --mode kubernetes --fwdmode routing", "mode"},
 		{"--ctrl-ip 127.0.0.1 --driver ovs --mode docker --docker-endpoint none", ""},
 		{"--ctrl-ip 127.0.0.1 --driver ovs --docker-endpoint none --plugin-name x", "docker-endpoint,plugin-name"},

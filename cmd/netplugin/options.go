@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/cmd/internal/clusterstore"
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/datapath/ebpf"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/docker"
@@ -47,6 +48,7 @@ type options struct {
 	ovsBridge   string
 	ovsDatapath string
 	ebpfPinDir  string
+	cgroup      string // "" = the root of cgroup2
 	ebpfSizes   string
 
 	pluginName      string
@@ -87,6 +89,8 @@ type options struct {
 
 const (
 	driverAuto = "auto"
+
+	cgroupNone = "none"
 
 	modeNone   = "none"
 	modeDocker = "docker"
@@ -150,9 +154,15 @@ func clusterFlags(fs *flags.Set, o *options) {
 	fs.Bool(&o.reachControl, "containers-reach-control-plane", "let containers reach netmasters, the store and netplugins, which is blocked by default: anyone who can reach them controls the cluster")
 }
 
+// socketPins is where the programs for sockets of the host's processes are pinned.
+func (o *options) socketPins() string { return strings.TrimRight(o.ebpfPinDir, "/") + "-sockets" }
+
 func localFlags(fs *flags.Set, o *options) {
 	fs.String(&o.stateDir, "state-dir", "directory", "where to keep the journal of attachments and the spool of deletions").Must(checkPath)
 	fs.String(&o.cniSocket, "cni-socket", "path", "unix socket that contivk8s talks to").Must(checkSocket)
+	o.ebpfPinDir = ebpf.DefaultPinDir
+	fs.String(&o.ebpfPinDir, "ebpf-pin-dir", "directory", "where eBPF programs and maps are pinned, on a BPF file system: those of the ebpf data plane here, and those for sockets of the host's processes beside it, in a directory with -sockets at the end of its name; each netplugin on a machine needs its own").Must(checkPath)
+	fs.String(&o.cgroup, "cgroup", "directory", "of cgroup2; sockets of this host's processes in it and below are led to services by eBPF; none = their packets are, by nftables").Must(checkCgroup).Else("where cgroup2 is mounted")
 	fs.String(&o.restAddress, "rest-address", "ip:port", "where to serve inspection, health and metrics; it has no authentication; none = nowhere").Must(checkREST)
 	fs.String(&o.debug, "debug-address", "ip:port", "where to serve profiling under /debug/pprof/; empty = nowhere").Must(daemon.CheckHostPort)
 	fs.String(&o.flowLog, "flow-log", "file|syslog|url", "write a line of JSON for each connection that a rule with log decides, or an audited policy would: to a file, to this machine's syslog, or to a server as --syslog-url has it; empty = nowhere").Must(daemon.CheckLines)
@@ -344,6 +354,13 @@ func checkPath(v string) error {
 		return errors.New("must be an absolute path")
 	}
 	return nil
+}
+
+func checkCgroup(v string) error {
+	if v == cgroupNone {
+		return nil
+	}
+	return checkPath(v)
 }
 
 // checkSocket knows that the kernel's limit is 108 bytes with the final zero (unix(7)).

@@ -43,7 +43,7 @@ func TestThirdDriver(t *testing.T) {
 	}}, dataPlanes[0], fakePlane)
 	var o options
 	fs := newFlags(&o)
-	if err := fs.ParseAll([]string{"--driver", "third", "--third-flag", "a", "--ebpf-pin-dir", "/x", "--ip-forward", "--flow-log", "/x"}, noEnv); err != nil {
+	if err := fs.ParseAll([]string{"--driver", "third", "--third-flag", "a", "--ebpf-map-sizes", "conns=131072", "--ip-forward", "--flow-log", "/x"}, noEnv); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(fs.Help(), "third (a test's)") {
@@ -62,7 +62,7 @@ func TestThirdDriver(t *testing.T) {
 		t.Errorf("a driver that tells of logged connections is warned of: %s", out.String())
 	}
 	o.warnLacking(fs, driver.Capabilities{Egress: true}, log)
-	if got := out.String(); strings.Contains(got, "third-flag") || !strings.Contains(got, "--ebpf-pin-dir") || !strings.Contains(got, "flag=--flow-log why=") ||
+	if got := out.String(); strings.Contains(got, "third-flag") || !strings.Contains(got, "--ebpf-map-sizes") || !strings.Contains(got, "flag=--flow-log why=") ||
 		!strings.Contains(got, `flag=--ip-forward why="it is for a driver with egress"`) {
 		t.Errorf("warnings: %s", got)
 	}

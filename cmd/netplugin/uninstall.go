@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/hostservices"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
@@ -97,6 +98,13 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		errs = append(errs, fmt.Errorf("remove addresses and routes made for BGP: %w", err))
 	} else if was {
 		say("the router's address, routes and nftables tables of BGP")
+	}
+	if _, err := os.Stat(o.socketPins()); err == nil {
+		if err := hostservices.Remove(o.socketPins()); err != nil {
+			errs = append(errs, fmt.Errorf("remove what leads sockets to services: %w", err))
+		} else {
+			say("the programs that lead sockets of this host's processes to services")
+		}
 	}
 	had := hoststack.Present()
 	problems := hoststack.New(slog.New(slog.DiscardHandler), false, nil, hoststack.NoRepairs).Apply(ctx, hoststack.Config{}, true)

@@ -126,6 +126,7 @@ var rules = []rule{
 	{
 		pkg: "internal/netplugin/agent",
 		may: []string{
+			"internal/datapath/hostservices",
 			"api", "internal/security/httpguard", "internal/security/strictjson", "internal/model", "internal/store", "internal/store/cluster", "internal/store/relay", "internal/store/tables", "internal/datapath/compile", "internal/datapath/desired", "internal/datapath/driver",
 			"internal/netplugin/attachment", "internal/netplugin/fabric", "internal/netplugin/l2announce", "internal/netplugin/masterclient", "internal/netplugin/observe", "internal/netplugin/peerhealth", "internal/netplugin/hostsync", "internal/netplugin/statemirror", "internal/netplugin/tunnelprobe", "internal/daemon/supportbundle", "internal/netplugin/multicast", "internal/base/reconcile", "internal/base/waiting", "internal/netplugin/attach", "internal/netplugin/attach/*", "internal/base/durable", "internal/netplugin/hostchanges", "internal/netplugin/hoststack", "internal/netplugin/dns", "internal/netplugin/bgp", "internal/security/transport",
 		},
@@ -135,6 +136,7 @@ var rules = []rule{
 	{
 		pkg: "internal/netplugin/hostsync",
 		may: []string{
+			"internal/datapath/hostservices",
 			"internal/security/transport", "internal/model", "internal/datapath/compile", "internal/datapath/desired", "internal/base/waiting",
 			"internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/netplugin/hoststack", "internal/netplugin/statemirror",
 		},
@@ -147,8 +149,10 @@ var rules = []rule{
 	{pkg: "internal/netplugin/runtimes/docker", may: []string{"internal/security/transport", "internal/netplugin/attach", "internal/base/durable", "internal/model", "internal/base/waiting"}, why: "verbs become attach requests, nothing more"},
 	{pkg: "internal/netctl", may: []string{"api", "internal/base/flags", "internal/fields", "internal/netplugin/attach", "internal/daemon/supportbundle", "internal/condition", "internal/base/durable", "internal/security/pki", "internal/security/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
 
+	{pkg: "internal/datapath/bpfattach", may: []string{"internal/model"}, why: "it holds programs, whatever they do"},
+	{pkg: "internal/datapath/hostservices", may: []string{"internal/datapath/bpfattach", "internal/model"}, why: "sockets are served as its caller says, beside any driver"},
 	{
-		pkg: "internal/datapath/*", may: []string{"internal/base/checksum", "internal/datapath/driver", "internal/datapath/shaping", "internal/datapath/desired", "internal/base/durable", "internal/model", "internal/base/reconcile", "internal/base/waiting"},
+		pkg: "internal/datapath/*", may: []string{"internal/base/checksum", "internal/datapath/bpfattach", "internal/datapath/driver", "internal/datapath/shaping", "internal/datapath/desired", "internal/base/durable", "internal/model", "internal/base/reconcile", "internal/base/waiting"},
 		why: "a concrete driver makes the host look like the picture, and knows nothing else",
 	},
 

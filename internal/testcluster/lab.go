@@ -298,6 +298,9 @@ func (l *Lab) wire() (err error) {
 		if h.NS, err = newNamespace(p + h.Name); err != nil {
 			return err
 		}
+		if err := h.NS.makeCgroup(); err != nil {
+			return err
+		}
 		l.hosts = append(l.hosts, h)
 		l.st.Drivers[h.Name] = cfg.driver(i)
 	}
@@ -367,6 +370,9 @@ func Open(name string) (*Lab, error) {
 	for i := 1; i <= st.Config.Hosts; i++ {
 		h := l.host(i)
 		if h.NS, err = openNamespace(p + h.Name); err != nil {
+			return nil, err
+		}
+		if err := h.NS.openCgroup(); err != nil {
 			return nil, err
 		}
 		l.hosts = append(l.hosts, h)

@@ -26,6 +26,7 @@ type Namespace struct {
 	h    netns.NsHandle
 	// machine is where processes of the namespace start besides; nil = where this one is.
 	machine *machine
+	cgroup  string // where processes and threads in it are in cgroup2; "" = where they were
 }
 
 // home is the network namespace of the process, opened once; threads return to it.
@@ -64,7 +65,10 @@ func (n *Namespace) Do(fn func() error) error {
 		if err := unix.Setns(int(n.h), unix.CLONE_NEWNET); err != nil {
 			return true, fmt.Errorf("enter network namespace %s: %w", n.Name, err)
 		}
-		err := fn()
+		leave, err := n.joinCgroup()
+		if err == nil {
+			err = errors.Join(fn(), leave())
+		}
 		if e := unix.Setns(int(back), unix.CLONE_NEWNET); e != nil {
 			return false, errors.Join(err, fmt.Errorf("leave network namespace %s: %w", n.Name, e))
 		}
@@ -109,6 +113,9 @@ func (c *Command) Start() error {
 		}
 		if err := unix.Setns(int(c.ns.h), unix.CLONE_NEWNET); err != nil {
 			return false, fmt.Errorf("enter network namespace %s: %w", c.ns.Name, err)
+		}
+		if _, err := c.ns.joinCgroup(); err != nil {
+			return false, err
 		}
 		if err := c.ns.machine.enter(); err != nil {
 			return false, err

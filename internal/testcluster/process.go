@@ -92,11 +92,15 @@ func (s *spawner) start(ns *Namespace, name, dir string, env []string, flags uin
 			started <- err
 			return
 		}
-		err := ns.machine.enter()
-		if err == nil {
+		leave, err := ns.joinCgroup()
+		if err != nil {
+			started <- errors.Join(err, unix.Setns(int(back), unix.CLONE_NEWNET))
+			return
+		}
+		if err = ns.machine.enter(); err == nil {
 			err = cmd.Start()
 		}
-		started <- errors.Join(err, unix.Setns(int(back), unix.CLONE_NEWNET), backTo.enter())
+		started <- errors.Join(err, unix.Setns(int(back), unix.CLONE_NEWNET), backTo.enter(), leave())
 	}
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

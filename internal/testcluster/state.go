@@ -144,7 +144,7 @@ func Remove(name, dir string) error {
 	errs = append(errs, err)
 	errs = append(errs, killInside(spaces))
 	for _, s := range spaces {
-		errs = append(errs, removeNamespace(s))
+		errs = append(errs, removeNamespace(s), removeCgroup(s))
 	}
 	errs = append(errs, unmountAll(dir))
 	if err := errors.Join(errs...); err != nil {

@@ -120,6 +120,9 @@ func (n *onNodes) servicesReach(family corev1.IPFamily) {
 		n.sees(h.Name, addr(h), h.NS, at(all, 80))
 		n.sees(h.Name, addr(h), h.NS, on(h, port))
 		n.sees(h.Name+" where the policy is local", addr(h), h.NS, on(h, local))
+		if !six {
+			n.sees(h.Name+" at a loopback address", addr(h), h.NS, at("127.0.0.1", port))
+		}
 		n.sees("a client outside", clientAddr, client, on(h, port))
 		for _, to := range []string{at(nobody, 80), at(all, 81), on(h, closed)} {
 			n.refused(h.Name, h.NS, to)
@@ -154,7 +157,7 @@ func (n *onNodes) servicesReach(family corev1.IPFamily) {
 	deny.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: single(clientAddr)}}}}}
 	ok[*networkingv1.NetworkPolicy](n.t)(n.Client.NetworkingV1().NetworkPolicies("shop").Create(ctx, deny, metav1.CreateOptions{}))
 	n.sees("a node that no policy names", "", h1.NS, at(all, 80))
-	n.sees("the pod's own node, by a service", "", h2.NS, at(all, 80))
+	n.sees("the pod's own node, by a service", addr(h2), h2.NS, at(all, 80))
 	other, _ := outside("other"+string(family), number+1)
 	for _, h := range []*testcluster.Host{h1, h2} {
 		n.sees("the client that a policy names", clientAddr, client, on(h, port))

@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 )
 
 // Ways to attach programs.
@@ -22,12 +20,8 @@ const (
 	attachClsact = "clsact"
 )
 
-// Our filters' place under clsact; those of others stay where they are.
-const (
-	filterPriority = 0xc017
-	filterHandle   = 0xc0
-	filterName     = "contiv"
-)
+// ourFilter is the programs' place under clsact.
+var ourFilter = bpfattach.Filter{Priority: 0xc017, Handle: 0xc0, Name: "contiv"}
 
 // attacher holds programs to interfaces, in one of two ways.
 type attacher struct {
@@ -58,15 +52,6 @@ func (a *attacher) id(prog *ebpf.Program) (ebpf.ProgramID, error) {
 	id, _ := info.ID()
 	a.ids[prog] = id
 	return id, nil
-}
-
-// haveTCX reports whether the kernel has TCX links (6.6).
-func haveTCX(prog *ebpf.Program) bool {
-	l, err := link.AttachTCX(link.TCXOptions{Interface: 1, Program: prog, Attach: ebpf.AttachTCXIngress})
-	if err == nil { // the loopback has index 1 in every namespace
-		_ = removeLink(l)
-	}
-	return err == nil
 }
 
 func attachType(ingress bool) ebpf.AttachType {
@@ -102,8 +87,8 @@ func (a *attacher) open(update func(name string, uplink bool) *ebpf.Program) err
 			continue
 		}
 		prog := update(e.Name(), programOf(l) == uplinkProgram)
-		if ifindexOf(l) == 0 || prog == nil || l.Update(prog) != nil {
-			if err := removeLink(l); err != nil {
+		if bpfattach.LinkedTo(l) == 0 || prog == nil || l.Update(prog) != nil {
+			if err := bpfattach.RemoveLink(l); err != nil {
 				return fmt.Errorf("ebpf driver: remove %s: %w", path, err)
 			}
 			continue
@@ -133,14 +118,6 @@ func programOf(l link.Link) string {
 	return about.Name
 }
 
-func ifindexOf(l link.Link) int {
-	info, err := l.Info()
-	if err != nil || info.TCX() == nil {
-		return 0
-	}
-	return int(info.TCX().Ifindex)
-}
-
 // attach makes sure that prog runs on an interface; it returns whether
 // something was to be done.
 func (a *attacher) attach(ifname string, ifindex int, ingress bool, prog *ebpf.Program) (bool, error) {
@@ -168,7 +145,7 @@ func (a *attacher) attachPort(ifname string, ifindex int, ingress bool, prog *eb
 // linked reports whether there is a link under the name of a pin, on that interface.
 func (a *attacher) linked(name string, ifindex int) bool {
 	l := a.links[name]
-	return l != nil && ifindexOf(l) == ifindex
+	return l != nil && bpfattach.LinkedTo(l) == ifindex
 }
 
 // unlink removes a pinned link, if there is one of that name.
@@ -178,18 +155,7 @@ func (a *attacher) unlink(name string) error {
 		return nil
 	}
 	delete(a.links, name)
-	return removeLink(l)
-}
-
-// removeLink takes a link's program off its interface, then removes its pin. To
-// close it would not do: the program stays, and cannot be attached again, as long
-// as anybody has the link open, a child between fork and exec for one.
-func removeLink(l link.Link) error {
-	var errs []error
-	if d, ok := l.(interface{ Detach() error }); ok {
-		errs = append(errs, d.Detach())
-	}
-	return errors.Join(append(errs, l.Unpin(), l.Close())...)
+	return bpfattach.RemoveLink(l)
 }
 
 // link is attach by TCX, under the name of a pin.
@@ -213,38 +179,11 @@ func (a *attacher) link(name, ifname string, ifindex int, ingress bool, prog *eb
 // pin pins a link, so that it outlives this process; one that cannot be pinned
 // is taken off.
 func (a *attacher) pin(name, ifname string, l link.Link) error {
-	if err := l.Pin(filepath.Join(a.dir, name)); err != nil {
-		return errors.Join(fmt.Errorf("interface %s: pin: %w", ifname, err), removeLink(l))
+	if err := bpfattach.PinLink(l, filepath.Join(a.dir, name)); err != nil {
+		return fmt.Errorf("interface %s: %w", ifname, err)
 	}
 	a.links[name] = l
 	return nil
-}
-
-func filterParent(ingress bool) uint32 {
-	if ingress {
-		return netlink.HANDLE_MIN_INGRESS
-	}
-	return netlink.HANDLE_MIN_EGRESS
-}
-
-// ourFilter finds our filter on an interface, nil when there is none; in our
-// place may also be somebody else's.
-func ourFilter(ifindex int, ingress bool) (*netlink.BpfFilter, error) {
-	have, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}}, filterParent(ingress))
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range have {
-		if f.Attrs().Priority != filterPriority {
-			continue
-		}
-		b, ok := f.(*netlink.BpfFilter)
-		if !ok || b.Handle != filterHandle || b.Name != filterName {
-			return nil, model.Errorf(model.ErrConflict, "a %s filter that is not Contiv's has priority %d; delete it (tc filter del)", f.Type(), filterPriority)
-		}
-		return b, nil
-	}
-	return nil, nil
 }
 
 func (a *attacher) filter(ifname string, ifindex int, ingress bool, prog *ebpf.Program) (bool, error) {
@@ -252,39 +191,7 @@ func (a *attacher) filter(ifname string, ifindex int, ingress bool, prog *ebpf.P
 	if err != nil {
 		return false, fmt.Errorf("interface %s: %w", ifname, err)
 	}
-	have, err := ourFilter(ifindex, ingress)
-	switch {
-	case errors.Is(err, model.ErrConflict):
-		return false, fmt.Errorf("interface %s: %w", ifname, err)
-	case err == nil && have != nil && have.Id == int(id):
-		return false, nil
-	}
-	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: ifindex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
-	}}
-	err = netlink.QdiscAdd(qdisc)
-	if errors.Is(err, unix.EEXIST) && !ingress && hasIngressQdisc(ifindex) { // it would take our filter, for what comes in
-		return false, model.Errorf(model.ErrConflict, "interface %s has an ingress qdisc that is not Contiv's, so no program can be attached to its egress; delete it (tc qdisc del dev %[1]s ingress)", ifname)
-	}
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return false, fmt.Errorf("interface %s: clsact: %w", ifname, err)
-	}
-	if err := netlink.FilterReplace(&netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: ifindex, Parent: filterParent(ingress), Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority,
-		},
-		Fd: prog.FD(), Name: filterName, DirectAction: true,
-	}); err != nil {
-		return false, fmt.Errorf("interface %s: filter: %w", ifname, err)
-	}
-	return true, nil
-}
-
-// hasIngressQdisc reports whether the place of clsact is taken by its
-// predecessor, which knows no egress.
-func hasIngressQdisc(ifindex int) bool {
-	all, err := netlink.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}})
-	return err == nil && slices.ContainsFunc(all, func(q netlink.Qdisc) bool { return q.Type() == "ingress" })
+	return ourFilter.Ensure(ifname, ifindex, ingress, prog, id)
 }
 
 // detach takes our program off an interface, whether it still exists or not.
@@ -297,13 +204,7 @@ func (a *attacher) detach(ifname string, ifindex int) error {
 		if ifindex == 0 {
 			continue
 		}
-		f, err := ourFilter(ifindex, ingress)
-		if err != nil || f == nil { // not ours, or the interface is gone
-			continue
-		}
-		if err := netlink.FilterDel(f); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EINVAL) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, ourFilter.Remove(ifindex, ingress))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("interface %s: detach: %w", ifname, err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -92,7 +93,7 @@ func TestRestartLosesNothing(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			r := newRig(t)
 			r.attach = way
-			if way == attachTCX && !haveTCX(alien(t, tcNext)) {
+			if way == attachTCX && !bpfattach.HaveTCX(alien(t, tcNext)) {
 				t.Skip("TCX came with Linux 6.6")
 			}
 			pic, a, _ := r.pair(t)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -86,7 +87,7 @@ func newDatapath(cfg Config, obj *objects, drift *driver.Drift) (*datapath, erro
 // attach puts the programs behind the pinned links.
 func (dp *datapath) attach(cfg Config) error {
 	o := dp.obj
-	tcx := haveTCX(o.FromUplink)
+	tcx := bpfattach.HaveTCX(o.FromUplink)
 	switch {
 	case dp.att.way == attachTCX && !tcx:
 		return model.Errorf(model.ErrInvalid, "ebpf driver: this kernel lacks TCX, which Linux 6.6 and later have: %w", ebpf.ErrNotSupported)

@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
@@ -84,7 +85,7 @@ func TestDrift(t *testing.T) {
 func haveTCXHere(t *testing.T) bool {
 	t.Helper()
 	require(t)
-	return haveTCX(alien(t, tcNext))
+	return bpfattach.HaveTCX(alien(t, tcNext))
 }
 
 func drift(t *testing.T, way string) {

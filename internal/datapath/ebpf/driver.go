@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netns"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -29,9 +30,8 @@ type Config struct {
 }
 
 const (
-	standardMount = "/sys/fs/bpf"
 	// DefaultPinDir holds the pinned objects of a machine's only agent.
-	DefaultPinDir = standardMount + "/contiv/default"
+	DefaultPinDir = bpfattach.StandardMount + "/contiv/default"
 	// DefaultDevice is the VXLAN device's name.
 	DefaultDevice = "contivVxlan0"
 	// DefaultVXLANPort is IANA's (RFC 7348 section 5).

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -75,7 +76,7 @@ func (d *Driver) linkPort(ctx context.Context, name string, index int) error {
 		return fmt.Errorf("interface %s: list filters: %w", name, err)
 	}
 	for _, f := range filters {
-		if f.Attrs().Priority != filterPriority {
+		if f.Attrs().Priority != ourFilter.Priority {
 			return model.Errorf(model.ErrConflict, "interface %s: a %s filter of priority %d is not Contiv's", name, f.Type(), f.Attrs().Priority)
 		}
 	}
@@ -86,7 +87,7 @@ func (d *Driver) linkPort(ctx context.Context, name string, index int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if ctx.Err() != nil || d.dp.ports.indexes[name] != index { // the port went meanwhile
-		return removeLink(l)
+		return bpfattach.RemoveLink(l)
 	}
 	return d.dp.att.pin(pinName(name, true), name, l)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -19,7 +20,7 @@ import (
 // filters has none.
 func TestLasting(t *testing.T) {
 	require(t, "tc")
-	if !haveTCX(alien(t, tcNext)) {
+	if !bpfattach.HaveTCX(alien(t, tcNext)) {
 		t.Skip("TCX came with Linux 6.6")
 	}
 	r := newRig(t)
@@ -77,7 +78,7 @@ func TestLasting(t *testing.T) {
 		t.Helper()
 		// Without its filter, only the link is left.
 		r.thread.do(func() {
-			f, err := ourFilter(known[a.IfName].index, true)
+			f, err := ourFilter.Find(known[a.IfName].index, true)
 			if f != nil && err == nil {
 				err = netlink.FilterDel(f)
 			}

@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 )
 
@@ -34,7 +35,7 @@ func TestConformanceClsact(t *testing.T) {
 
 // TestConformanceLasting runs that with ports that have stood for long.
 func TestConformanceLasting(t *testing.T) {
-	if !haveTCX(alien(t, tcNext)) {
+	if !bpfattach.HaveTCX(alien(t, tcNext)) {
 		t.Skip("TCX came with Linux 6.6")
 	}
 	conformance.RunAttached(t, 1, 2, func(t *testing.T) conformance.Harness {

@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -88,7 +89,7 @@ func (r *rig) surround(t testing.TB, dev string, ret int32) func() []string {
 	return func() []string {
 		var seen []string
 		for _, l := range links {
-			seen = append(seen, fmt.Sprint("link on ", ifindexOf(l)))
+			seen = append(seen, fmt.Sprint("link on ", bpfattach.LinkedTo(l)))
 		}
 		r.thread.do(func() {
 			for _, parent := range parents {
@@ -97,7 +98,7 @@ func (r *rig) surround(t testing.TB, dev string, ret int32) func() []string {
 					t.Error(err)
 				}
 				for _, f := range filters {
-					if b, ok := f.(*netlink.BpfFilter); ok && b.Name != filterName {
+					if b, ok := f.(*netlink.BpfFilter); ok && b.Name != ourFilter.Name {
 						seen = append(seen, fmt.Sprintf("filter %x %d %x %s %d", parent, b.Priority, b.Handle, b.Name, b.Id))
 					}
 				}
@@ -239,7 +240,7 @@ func TestConflicts(t *testing.T) {
 				r.thread.do(func() {
 					index, err := ifindex(a.IfName)
 					squatter = &netlink.BpfFilter{
-						FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority},
+						FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: ourFilter.Handle, Protocol: unix.ETH_P_ALL, Priority: ourFilter.Priority},
 						Fd:          alien(t, tcNext).FD(), Name: "alien", DirectAction: true,
 					}
 					if err := errors.Join(err, netlink.FilterAdd(squatter)); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -130,7 +131,7 @@ func (l *leftovers) unpin() error {
 		if err != nil { // no link: it goes with the directory
 			continue
 		}
-		errs = append(errs, removeLink(p))
+		errs = append(errs, bpfattach.RemoveLink(p))
 	}
 	return errors.Join(errs...)
 }
@@ -169,7 +170,7 @@ func (l *leftovers) unfilter() error {
 
 func hasFilter(ifindex int) bool {
 	for _, ingress := range []bool{true, false} {
-		if f, err := ourFilter(ifindex, ingress); err == nil && f != nil {
+		if f, err := ourFilter.Find(ifindex, ingress); err == nil && f != nil {
 			return true
 		}
 	}
@@ -180,11 +181,11 @@ func hasFilter(ifindex int) bool {
 // when no other filter is left there. An ingress qdisc has the same handle, and is never
 // ours.
 func removeEmptyClsact(l netlink.Link) error {
-	if hasIngressQdisc(l.Attrs().Index) {
+	if bpfattach.HasIngressQdisc(l.Attrs().Index) {
 		return nil
 	}
 	for _, ingress := range []bool{true, false} {
-		have, err := netlink.FilterList(l, filterParent(ingress))
+		have, err := netlink.FilterList(l, bpfattach.Parent(ingress))
 		if err != nil || len(have) > 0 {
 			return nil //nolint:nilerr // in doubt it stays: it does nothing
 		}

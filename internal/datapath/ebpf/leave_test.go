@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf/link"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
@@ -20,7 +21,7 @@ func TestLeave(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			r := newRig(t)
 			r.attach = way
-			if way == attachTCX && !haveTCX(alien(t, tcNext)) {
+			if way == attachTCX && !bpfattach.HaveTCX(alien(t, tcNext)) {
 				t.Skip("TCX came with Linux 6.6")
 			}
 			left := func() (p driver.Predecessor) {
@@ -84,7 +85,7 @@ func TestLeave(t *testing.T) {
 			}
 			for name := range pic.Ports.All() {
 				foreign := 0
-				if name == dev && haveTCX(alien(t, tcNext)) {
+				if name == dev && bpfattach.HaveTCX(alien(t, tcNext)) {
 					foreign = 4
 				}
 				if n := r.programs(t, name); n != foreign {
@@ -106,7 +107,7 @@ func TestLeave(t *testing.T) {
 // on an interface.
 func (r *rig) programs(t *testing.T, name string) (n int) {
 	t.Helper()
-	tcx := haveTCX(alien(t, tcNext))
+	tcx := bpfattach.HaveTCX(alien(t, tcNext))
 	r.thread.do(func() {
 		index, err := ifindex(name)
 		if err != nil {
@@ -114,7 +115,7 @@ func (r *rig) programs(t *testing.T, name string) (n int) {
 			return
 		}
 		for _, in := range []bool{true, false} {
-			if f, err := ourFilter(index, in); err == nil && f != nil {
+			if f, err := ourFilter.Find(index, in); err == nil && f != nil {
 				n++
 			}
 			if !tcx {

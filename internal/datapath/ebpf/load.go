@@ -17,13 +17,12 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // isFull recognises what the kernel says of a full map: hashes and tries differ.
 func isFull(err error) bool { return errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) }
-
-const bpfMagic = 0xcafe4a11
 
 // format is what pins and the packets between hosts are made like: raised when
 // an older netplugin could not work with them. A directory beside the pins, whose
@@ -54,21 +53,8 @@ func checkFormat(dir string) error {
 // pinDirectory makes sure of the directory, on a BPF file system; it mounts the standard
 // place if needed.
 func pinDirectory(dir string) error {
-	for at := dir; ; at = filepath.Dir(at) {
-		var st unix.Statfs_t
-		err := unix.Statfs(at, &st)
-		if err == nil && uint32(st.Type) == bpfMagic {
-			break
-		}
-		if err == nil && at == standardMount {
-			if err := unix.Mount("bpf", standardMount, "bpf", 0, ""); err != nil {
-				return fmt.Errorf("ebpf driver: mount the BPF file system at %s: %w", standardMount, err)
-			}
-			break
-		}
-		if at == filepath.Dir(at) {
-			return model.Errorf(model.ErrInvalid, "ebpf driver: pin directory %s is not on a BPF file system; mount one there, or take one below %s", dir, standardMount)
-		}
+	if err := bpfattach.OnBPFFS(dir); err != nil {
+		return fmt.Errorf("ebpf driver: %w", err)
 	}
 	if err := checkFormat(dir); err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 )
 
 // Detaching a program by TCX waits for all processors each time; replacing the program of a
@@ -39,7 +41,7 @@ func installNoOpPrograms(dir string, names []string) error {
 		if err != nil { // no link
 			continue
 		}
-		if ifindexOf(l) != 0 { // its interface is there
+		if bpfattach.LinkedTo(l) != 0 { // its interface is there
 			err = l.Update(idle)
 		}
 		if err := errors.Join(err, l.Close()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -120,7 +121,7 @@ func haveAttachment() error {
 	if err != nil {
 		return err
 	}
-	if !haveTCX(prog) {
+	if !bpfattach.HaveTCX(prog) {
 		_, err = (&attacher{way: attachClsact}).attach("lo", 1, true, prog)
 	}
 	return errors.Join(missing(err), prog.Close())

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/datapath/shaping"
@@ -251,11 +252,11 @@ func (b *bandwidth) remove(*applyRun) error {
 }
 
 // firstPriority is the priority of the program before a port's own.
-const firstPriority = filterPriority - 1
+var firstPriority = ourFilter.Priority - 1
 
 // firstFilter finds that program on a port, nil where there is none.
 func firstFilter(ifindex int) (*netlink.BpfFilter, error) {
-	have, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}}, filterParent(true))
+	have, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}}, bpfattach.Parent(true))
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +265,7 @@ func firstFilter(ifindex int) (*netlink.BpfFilter, error) {
 			continue
 		}
 		b, ok := f.(*netlink.BpfFilter)
-		if !ok || b.Handle != filterHandle || b.Name != filterName {
+		if !ok || b.Handle != ourFilter.Handle || b.Name != ourFilter.Name {
 			return nil, model.Errorf(model.ErrConflict, "a %s filter that is not Contiv's has priority %d; delete it (tc filter del)", f.Type(), firstPriority)
 		}
 		return b, nil
@@ -287,9 +288,9 @@ func (a *attacher) attachFirst(ifname string, ifindex int, prog *ebpf.Program) (
 	}
 	if err := netlink.FilterReplace(&netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: ifindex, Parent: filterParent(true), Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: firstPriority,
+			LinkIndex: ifindex, Parent: bpfattach.Parent(true), Handle: ourFilter.Handle, Protocol: unix.ETH_P_ALL, Priority: firstPriority,
 		},
-		Fd: prog.FD(), Name: filterName, DirectAction: true,
+		Fd: prog.FD(), Name: ourFilter.Name, DirectAction: true,
 	}); err != nil {
 		return false, fmt.Errorf("interface %s: filter: %w", ifname, err)
 	}

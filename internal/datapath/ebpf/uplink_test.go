@@ -58,7 +58,7 @@ func (r *rig) programsOn(t *testing.T, ifname string) (names []string) {
 			return
 		}
 		var ids []ebpf.ProgramID
-		if f, err := ourFilter(index, true); err == nil && f != nil {
+		if f, err := ourFilter.Find(index, true); err == nil && f != nil {
 			ids = append(ids, ebpf.ProgramID(f.Id))
 		}
 		if res, err := link.QueryPrograms(link.QueryOptions{Target: index, Attach: ebpf.AttachTCXIngress}); err == nil {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
@@ -221,7 +222,7 @@ func (d *Driver) watchLinks(ctx context.Context) {
 		off := ""
 		for name, l := range d.dp.att.links {
 			device, _, _ := strings.Cut(name, ":")
-			if _, port := d.dp.ports.indexes[device]; !port && ifindexOf(l) == 0 {
+			if _, port := d.dp.ports.indexes[device]; !port && bpfattach.LinkedTo(l) == 0 {
 				off, d.dp.ports.verified = device, time.Time{} // the next Apply looks at everything
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/reconcile"
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/hostservices"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
@@ -124,7 +125,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Listen: func(ctx context.Context, addr string) (net.Listener, error) {
 			return transport.Listen(ctx, addr, nil, cfg.Log)
 		}, // load balancers know no certificates
-		Answer: a.l2.answers.Want, Repairs: repairs,
+		Answer: a.l2.answers.Want, Repairs: repairs, Sockets: hostservices.Config{Log: cfg.Log, Cgroup: cfg.Cgroup, Pins: cfg.SocketPins},
 	})
 	if a.mirror.way.Services { // this host leads to them, whatever runs here
 		a.mirror.cluster.RequireTenant(model.DefaultTenant)

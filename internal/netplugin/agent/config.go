@@ -84,6 +84,11 @@ type Config struct {
 	FwdMode   model.FwdMode
 	PvtSubnet netip.Prefix
 
+	// Cgroup is a directory of cgroup2 whose processes are led to services at their sockets;
+	// empty = the root of it. SocketPins is where the programs for that are pinned, on a BPF
+	// file system; empty = the host's stack leads all.
+	Cgroup, SocketPins string
+
 	StateDir    string // journal, spool and lock; empty = attach.StateDir
 	Socket      string // empty = attach.SocketPath
 	RESTAddress string // inspection over HTTP; empty = none, "127.0.0.1:0" = any port

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/hostservices"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
@@ -54,6 +55,9 @@ type EgressConfig struct {
 	// Listen listens on TCP at an address, for health check ports.
 	Listen  func(ctx context.Context, addr string) (net.Listener, error)
 	Repairs hoststack.Repairs // what others have changed in the host's stack, and is put back
+	// Sockets is where this host's own processes are served; without a pin directory the
+	// host's stack serves them.
+	Sockets hostservices.Config
 	// Answer gets the load balancers' addresses for which this host could answer its
 	// neighbours.
 	Answer func([]netip.Addr)
@@ -76,7 +80,7 @@ func NewEgress(c *statemirror.State, control *statemirror.ControlPlane, cfg Egre
 	return &Egress{
 		Addresses:    newPrivateAddresses(c.Log, c.Settings, c.HostInput, cfg),
 		EgressConfig: cfg, config: &c.Config, control: control, net: hoststack.New(c.Log, cfg.IPForward, c.HostChanges, cfg.Repairs), guard: hoststack.NewGuard(c.Log, cfg.Repairs),
-		fronts: newFrontends(c.Log, cfg.Repairs, uint16(cfg.VXLANPort)), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Agent.Kick("health check port") }),
+		fronts: newFrontends(c.Log, cfg.Repairs, uint16(cfg.VXLANPort), cfg.Sockets), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Agent.Kick("health check port") }),
 	}
 }
 

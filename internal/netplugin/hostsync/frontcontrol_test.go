@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/hostservices"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
@@ -35,7 +36,7 @@ func TestFrontsToControl(t *testing.T) {
 		pic.Services = pic.Services.Set(key, s)
 	}
 	var control *hoststack.Control
-	f := newFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs, 4789)
+	f := newFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs, 4789, hostservices.Config{})
 	var n routedNetworks
 	is := func(when string, open, shut []string) {
 		t.Helper()
@@ -106,7 +107,7 @@ func TestFrontsAtControl(t *testing.T) {
 		s.Frontends = append(s.Frontends, desired.Frontend{Addr: addr(a), Protocol: model.ProtoTCP, Port: 2379, Backend: 1})
 	}
 	pic.Services = pic.Services.Set(key, s)
-	f := newFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs, 4789)
+	f := newFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs, 4789, hostservices.Config{})
 	var n routedNetworks
 	n.follow(pic.Networks)
 	is := func(planes, want string) {

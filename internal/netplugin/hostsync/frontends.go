@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/hostservices"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
@@ -19,6 +20,7 @@ import (
 // to. A change costs what differs.
 type frontends struct {
 	out           *hoststack.Frontends
+	sockets       *sockets
 	last          desired.Map[model.ServiceKey, *desired.Service]
 	nodes         desired.Map[netip.Addr, struct{}]
 	hosts         desired.Map[netip.Addr, netip.Addr] // addresses of machines
@@ -42,10 +44,11 @@ type frontends struct {
 const frontsObject = "services of Kubernetes from this host"
 
 // newFrontends gets the UDP port of the hosts' tunnels.
-func newFrontends(log *slog.Logger, repairs hoststack.Repairs, tunnel uint16) *frontends {
+func newFrontends(log *slog.Logger, repairs hoststack.Repairs, tunnel uint16, own hostservices.Config) *frontends {
 	return &frontends{
-		closed: controlPlanePorts{tunnel: tunnel},
-		out:    hoststack.NewFrontends(log, repairs), claims: map[hoststack.FrontendAddr]map[model.ServiceKey]*hoststack.Frontend{}, ours: map[model.ServiceKey][]hoststack.FrontendAddr{},
+		sockets: newSockets(own),
+		closed:  controlPlanePorts{tunnel: tunnel},
+		out:     hoststack.NewFrontends(log, repairs), claims: map[hoststack.FrontendAddr]map[model.ServiceKey]*hoststack.Frontend{}, ours: map[model.ServiceKey][]hoststack.FrontendAddr{},
 		bypassed: map[model.ServiceKey]bool{}, foreign: map[model.ServiceKey]bool{}, notExposed: map[model.ServiceKey]bool{}, taken: map[model.ServiceKey]bool{},
 	}
 }
@@ -79,6 +82,7 @@ func (f *frontends) follow(pic desired.Host, n routedNetworks, control *hoststac
 	}
 	for c := range nodes.Diff(f.nodes) {
 		f.out.SetNode(c.Key, c.Has)
+		f.sockets.setNode(c.Key, c.Has)
 	}
 	for c := range pic.Services.Diff(f.seen) {
 		if c.Had && len(c.Old.Frontends) > 0 {
@@ -106,6 +110,9 @@ func (f *frontends) follow(pic desired.Host, n routedNetworks, control *hoststac
 func (f *frontends) apply(ctx context.Context, at hoststack.InterfaceConfig, look bool) (problems []compile.Problem) {
 	err := f.out.Apply(ctx, at, look)
 	if f.made = err == nil; !f.made {
+		problems = append(problems, compile.Problem{Object: frontsObject, Text: err.Error()})
+	}
+	if err := f.sockets.apply(ctx, at.Device != "", look); err != nil {
 		problems = append(problems, compile.Problem{Object: frontsObject, Text: err.Error()})
 	}
 	if f.missing {
@@ -169,6 +176,7 @@ func (f *frontends) decide(at hoststack.FrontendAddr) {
 		}
 	}
 	f.out.Set(at, f.claims[at][first])
+	f.sockets.set(at, f.claims[at][first])
 }
 
 // frontendsOf are the fronts of a service's faces.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/hostservices"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
@@ -42,7 +43,7 @@ func TestFronts(t *testing.T) {
 	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Routed: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")}).
 		Set(2, &desired.Network{ID: 2, Subnet: netip.MustParsePrefix("10.2.0.0/16")})
 	pic.NodeAddrs = pic.NodeAddrs.Set(addr("192.168.0.1"), struct{}{})
-	f := newFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs, 4789)
+	f := newFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs, 4789, hostservices.Config{})
 	var n routedNetworks
 	var control *hoststack.Control
 	follow := func() bool {

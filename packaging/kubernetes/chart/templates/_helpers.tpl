@@ -178,6 +178,9 @@ whatever that was installed with: a bridge may be there. */ -}}
 - name: netns
   mountPath: /run/netns
   mountPropagation: HostToContainer
+- name: cgroup
+  mountPath: /host/cgroup
+  readOnly: true
 {{- if include "contiv.openvswitch" . }}
 - name: openvswitch
   mountPath: /run/openvswitch
@@ -203,6 +206,11 @@ whatever that was installed with: a bridge may be there. */ -}}
   hostPath:
     path: /run/netns
     type: DirectoryOrCreate
+# cgroup2 is there, or mounted below: programs are attached to its root.
+- name: cgroup
+  hostPath:
+    path: /sys/fs/cgroup
+    type: Directory
 {{- if include "contiv.openvswitch" . }}
 - name: openvswitch
   hostPath:

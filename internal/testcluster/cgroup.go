@@ -1,0 +1,108 @@
+package testcluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/hostservices"
+)
+
+// Each host has a cgroup of its own, to which its netplugin attaches programs, so that the
+// machine's are left alone. It is a threaded one: threads of this process that do something
+// on a host join it for that time.
+
+// homeCgroup is where this process is in cgroup2; "" = the machine has none.
+var homeCgroup = sync.OnceValues(func() (string, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	root, err := hostservices.FindCgroup(mounts)
+	if err != nil {
+		return "", nil // then hosts lead their processes by rules
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(own)) {
+		if at, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			return filepath.Join(root, at), nil
+		}
+	}
+	return "", nil
+})
+
+// cgroupOf is the cgroup of a namespace's processes; "" = none.
+func cgroupOf(namespace string) (string, error) {
+	home, err := homeCgroup()
+	if home == "" || err != nil {
+		return "", err
+	}
+	return filepath.Join(home, namespace), nil
+}
+
+// makeCgroup has the namespace's processes in a cgroup of their own.
+func (n *Namespace) makeCgroup() error {
+	dir, err := cgroupOf(n.Name)
+	if dir == "" || err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.type"), []byte("threaded"), 0); err != nil {
+		return fmt.Errorf("make cgroup %s: %w", dir, err)
+	}
+	n.cgroup = dir
+	return nil
+}
+
+// openCgroup is makeCgroup for a namespace that exists.
+func (n *Namespace) openCgroup() error {
+	dir, err := cgroupOf(n.Name)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(dir); dir != "" && err == nil {
+		n.cgroup = dir
+	}
+	return nil
+}
+
+// joinCgroup moves the calling thread, which is locked; leave moves it back.
+func (n *Namespace) joinCgroup() (leave func() error, err error) {
+	if n.cgroup == "" {
+		return func() error { return nil }, nil
+	}
+	home, err := homeCgroup()
+	if err != nil {
+		return nil, err
+	}
+	move := func(dir string) error {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.threads"), []byte("0"), 0); err != nil {
+			return fmt.Errorf("enter cgroup %s: %w", dir, err)
+		}
+		return nil
+	}
+	return func() error { return move(home) }, move(n.cgroup)
+}
+
+// removeCgroup takes a namespace's cgroup away; absent is fine.
+func removeCgroup(namespace string) error {
+	dir, err := cgroupOf(namespace)
+	if dir == "" || err != nil {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Cgroup is where the host's processes are in cgroup2; "" = in none of their own.
+func (h *Host) Cgroup() string { return h.NS.cgroup }
