@@ -22,6 +22,8 @@ type Frontend struct {
 	// Members are the backends with which datagrams of known sockets stay, sorted, each once:
 	// the targets, and ones that get nothing new.
 	Members []netip.AddrPort
+	// Reserved: processes may not bind the port at this node's addresses.
+	Reserved bool
 }
 
 // equal compares two frontends by contents; nil = there is none.
@@ -29,7 +31,7 @@ func (f *Frontend) equal(o *Frontend) bool {
 	if f == nil || o == nil {
 		return f == o
 	}
-	return slices.Equal(f.Targets, o.Targets) && slices.Equal(f.Members, o.Members)
+	return slices.Equal(f.Targets, o.Targets) && slices.Equal(f.Members, o.Members) && f.Reserved == o.Reserved
 }
 
 // Node says whose an address is at which services are asked by ports of nodes.
@@ -66,7 +68,7 @@ func (k placeKey) place() Place {
 }
 
 // frontendEntry is struct frontend.
-type frontendEntry struct{ Number, Version, Targets uint32 }
+type frontendEntry struct{ Number, Version, Targets, Reserved uint32 }
 
 // targetKey is struct target_key.
 type targetKey struct{ Number, Version, Index uint32 }

@@ -273,7 +273,10 @@ func TestSocketsOfOtherNamespacesAreLeftAlone(t *testing.T) {
 func TestNodePortsAreServedAtNodesAddresses(t *testing.T) {
 	r := newRig(t)
 	r.serve("tcp", "10.1.1.1:8080", "10.1.1.2:8080")
-	r.s.Set(place(model.ProtoTCP, "0.0.0.0:30080"), frontend("10.1.1.1:8080"))
+	reserved := frontend("10.1.1.1:8080")
+	reserved.Reserved = true
+	r.s.Set(place(model.ProtoTCP, "0.0.0.0:30080"), reserved)
+	r.s.Set(place(model.ProtoTCP, "0.0.0.0:30081"), frontend("10.9.9.9:30081")) // whose backend is a process of a node
 	r.s.Set(place(model.ProtoTCP, "10.8.8.8:30080"), frontend("10.1.1.2:8080")) // another one there
 	r.s.SetNode(netip.MustParseAddr("10.9.9.9"), NodeHere)
 	r.s.SetNode(netip.MustParseAddr("10.7.7.7"), NodeOther)
@@ -291,11 +294,13 @@ func TestNodePortsAreServedAtNodesAddresses(t *testing.T) {
 			t.Errorf("listen at %s: %v, %v", at, l, err)
 		}
 	}
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "10.1.1.2:30080")
-	if err != nil {
-		t.Fatal(err)
+	for _, at := range []string{"10.1.1.2:30080", "0.0.0.0:30081", "10.9.9.9:30081"} {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close()
 	}
-	_ = l.Close()
 }
 
 func TestDatagramsStayWithTheirBackend(t *testing.T) {

@@ -134,6 +134,9 @@ func (s *state) writeFrontend(at Place) error {
 			}
 		}
 	}
+	if now.Reserved = 0; f.Reserved {
+		now.Reserved = 1
+	}
 	for _, m := range f.Members {
 		k := toMember(now.Number, m)
 		if err := s.members.put(k, 1); err != nil {

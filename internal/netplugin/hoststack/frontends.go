@@ -40,6 +40,9 @@ type Frontend struct {
 	// Keep are the backends whose UDP connections go on, sorted: the eligible ones, and
 	// more.
 	Keep []netip.AddrPort
+	// Reserved: it is a node's port, and backends answer at another one, so that processes of
+	// this host have no use for it.
+	Reserved bool
 }
 
 // Choice is among whom a backend is chosen.

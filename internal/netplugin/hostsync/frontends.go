@@ -207,7 +207,7 @@ func (f *frontends) frontendsOf(key model.ServiceKey, s *desired.Service, pic de
 			c.Targets = slices.CompactFunc(c.Targets, func(a, b hoststack.Target) bool { return a.AddrPort == b.AddrPort })
 			return c
 		}
-		front := &hoststack.Frontend{Own: choice(face.InternalPolicy), Sources: face.Sources, Affinity: s.Affinity}
+		front := &hoststack.Frontend{Own: choice(face.InternalPolicy), Sources: face.Sources, Affinity: s.Affinity, Reserved: face.Addr.IsUnspecified() && face.Backend != face.Port}
 		if front.Outside = front.Own; face.ExternalPolicy != face.InternalPolicy {
 			front.Outside = choice(face.ExternalPolicy)
 		}

@@ -38,7 +38,7 @@ func (s *sockets) set(at hoststack.FrontendAddr, f *hoststack.Frontend) {
 	delete(s.places, place)
 	var now *hostservices.Frontend
 	if f != nil {
-		now = &hostservices.Frontend{Members: f.Keep}
+		now = &hostservices.Frontend{Members: f.Keep, Reserved: f.Reserved}
 		for _, t := range f.Own.Targets {
 			now.Targets = append(now.Targets, t.AddrPort)
 		}

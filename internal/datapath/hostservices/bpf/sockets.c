@@ -41,6 +41,7 @@ struct frontend {
 	__u32 number; // under which its targets and members are found
 	__u32 version; // of its targets
 	__u32 targets; // how many; 0 = connections are refused
+	__u32 reserved; // processes may not bind the port at this node's addresses
 };
 
 struct target_key {
@@ -309,7 +310,13 @@ int getpeername6(struct bpf_sock_addr *ctx)
 	return hears(ctx, 1);
 }
 
-// binds refuses a port that services have at this node's addresses: what comes for it from
+static __always_inline int is_reserved(const struct place *at)
+{
+	struct frontend *f = frontend_at(at);
+	return f && f->reserved;
+}
+
+// binds refuses a port that is a service's at this node's addresses: what comes for it from
 // outside would never reach the process.
 static __always_inline int binds(struct bpf_sock_addr *ctx, int v6)
 {
@@ -320,15 +327,17 @@ static __always_inline int binds(struct bpf_sock_addr *ctx, int v6)
 	if (!at.proto || !at.port)
 		return ALLOW;
 	int any = v6 ? !(at.ip.w[0] | at.ip.w[1] | at.ip.w[2] | at.ip.w[3]) : !at.ip.w[3];
+	__u32 *node = any ? 0 : bpf_map_lookup_elem(&nodes, &at.ip);
+	if (!any && (!node || *node != NODE_HERE))
+		return ALLOW;
+	if (is_reserved(&at))
+		return refuse(EADDRINUSE);
 	if (any && v6) { // IPv4's too, unless the socket is for IPv6 alone
-		struct place four = { .ip.w[2] = bpf_htonl(0xffff), .port = at.port, .proto = at.proto };
-		if (bpf_map_lookup_elem(&frontends, &four))
+		at.ip.w[2] = bpf_htonl(0xffff);
+		if (is_reserved(&at))
 			return refuse(EADDRINUSE);
 	}
-	if (any)
-		return bpf_map_lookup_elem(&frontends, &at) ? refuse(EADDRINUSE) : ALLOW;
-	__u32 *node = bpf_map_lookup_elem(&nodes, &at.ip);
-	return node && *node == NODE_HERE && frontend_at(&at) ? refuse(EADDRINUSE) : ALLOW;
+	return ALLOW;
 }
 
 SEC("cgroup/bind4")
