@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
+	"github.com/contiv/netplugin/v2/internal/datapath/hostservices"
 	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/dns"
@@ -129,6 +130,11 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 		return err
 	}
 	o.warnLacking(fs, drv.Capabilities(), log)
+	if o.cgroup == cgroupNone { // what an earlier start has pinned goes on otherwise, with the backends of then
+		if err := hostservices.Remove(o.socketPins()); err != nil {
+			return errors.Join(fmt.Errorf("--cgroup none: %w", err), drv.Close())
+		}
+	}
 	defer func() { err = errors.Join(err, drv.Close()) }()
 
 	var flowLog observe.FlowSink

@@ -21,6 +21,7 @@ type sockets struct {
 	nodes  map[netip.Addr]bool // nodes' addresses; of them, sockets are led at this host's
 	own    map[netip.Addr]bool // as the programs know them
 	served *hostservices.Sockets
+	known  bool // own is as the host's addresses and nodes were at the last look
 	unable bool // the kernel, or without cgroup2
 }
 
@@ -72,6 +73,7 @@ func stay(was *hostservices.Frontend, among []netip.AddrPort) netip.AddrPort {
 
 // setNode says whether an address is a node's.
 func (s *sockets) setNode(a netip.Addr, is bool) {
+	s.known = false
 	if is {
 		s.nodes[a] = true
 	} else {
@@ -100,12 +102,14 @@ func (s *sockets) apply(ctx context.Context, served, look bool) error {
 		if err != nil {
 			return err
 		}
-		s.served, s.own = opened, map[netip.Addr]bool{}
+		s.served, s.own, s.known = opened, map[netip.Addr]bool{}, false
 		for at, f := range s.places {
 			opened.Set(at, f)
 		}
 	}
-	s.follow()
+	if look || !s.known {
+		s.follow()
+	}
 	return s.served.Apply(ctx, look)
 }
 
@@ -125,7 +129,7 @@ func (s *sockets) follow() {
 			s.served.SetNode(a, hostservices.NodeHere)
 		}
 	}
-	s.own = own
+	s.own, s.known = own, true
 }
 
 // end takes the programs away.
