@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/hostservices"
 )
@@ -92,16 +95,23 @@ func (n *Namespace) joinCgroup() (leave func() error, err error) {
 	return func() error { return move(home) }, move(n.cgroup)
 }
 
-// removeCgroup takes a namespace's cgroup away; absent is fine.
+// removeCgroup takes a namespace's cgroup away; absent is fine. Processes that were killed
+// leave it a moment later.
 func removeCgroup(namespace string) error {
 	dir, err := cgroupOf(namespace)
 	if dir == "" || err != nil {
 		return err
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+	for deadline := time.Now().Add(grace); ; <-time.After(5 * time.Millisecond) {
+		err := os.Remove(dir)
+		if errors.Is(err, unix.EBUSY) && time.Now().Before(deadline) {
+			continue
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
 		return err
 	}
-	return nil
 }
 
 // Cgroup is where the host's processes are in cgroup2; "" = in none of their own.

@@ -332,7 +332,7 @@ static __always_inline int binds(struct bpf_sock_addr *ctx, int v6)
 		return ALLOW;
 	if (is_reserved(&at))
 		return refuse(EADDRINUSE);
-	if (any && v6) { // IPv4's too, unless the socket is for IPv6 alone
+	if (any && v6) { // IPv4's too; that a socket is for IPv6 alone is not to be seen here
 		at.ip.w[2] = bpf_htonl(0xffff);
 		if (is_reserved(&at))
 			return refuse(EADDRINUSE);
