@@ -2,6 +2,7 @@ package docker
 
 import (
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -12,7 +13,7 @@ import (
 func TestEngineHearsWhatThePluginIsBeforeTheStart(t *testing.T) {
 	b := newBed(t)
 	b.stop()
-	listening, err := Listen(t.Context(), ListenConfig{Name: b.cfg.Name, SocketDir: b.cfg.SocketDir, StateDir: b.cfg.StateDir, Global: true, Log: b.cfg.Log})
+	listening, err := Listen(t.Context(), ListenConfig{Name: b.cfg.Name, SocketDir: b.cfg.SocketDir, StateDir: filepath.Join(b.cfg.StateDir, "first-start"), Global: true, Log: b.cfg.Log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/base/durable"
@@ -35,6 +36,9 @@ func (f scopeFile) read() (string, error) {
 func (l *Listening) capabilities(context.Context, empty) (driverCapabilities, error) {
 	scope := l.scope()
 	old, err := l.reported.read()
+	if err == nil && old != scope {
+		err = os.MkdirAll(filepath.Dir(string(l.reported)), 0o700) // New has not made it yet
+	}
 	if err == nil && old != scope {
 		err = durable.WriteFile(string(l.reported), []byte(scope+"\n"))
 	}
