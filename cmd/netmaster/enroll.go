@@ -37,22 +37,28 @@ func (o *options) tokenReviewer() (func(ctx context.Context, token string) (host
 	if o.enroll == "" {
 		return nil, nil
 	}
-	namespace, name, err := serviceaccount.ParseName(o.enroll)
+	_, _, review, err := o.accountReviewer(o.enroll)
+	return review, err
+}
+
+// accountReviewer tells of tokens of a service account, NAMESPACE/NAME: on which node and by
+// which pod they are used.
+func (o *options) accountReviewer(account string) (config *rest.Config, namespace string, review func(ctx context.Context, token string) (node, by string, err error), err error) {
+	namespace, name, err := serviceaccount.ParseName(account)
 	if err != nil {
-		return nil, err
+		return nil, "", nil, err
 	}
 	own := *o // the file of 1.x sets ranges
-	config, err := kubeConfig(&own)
-	if err != nil {
-		return nil, err
+	if config, err = kubeConfig(&own); err != nil {
+		return nil, "", nil, err
 	}
-	judge, err := serviceaccount.New(config, namespace, name)
+	reviewer, err := serviceaccount.New(config, namespace, name)
 	if err != nil {
-		return nil, err
+		return nil, "", nil, err
 	}
-	return func(ctx context.Context, token string) (host, by string, err error) {
-		host, pod, err := judge.Host(ctx, token)
-		return host, "pod " + pod, err
+	return config, namespace, func(ctx context.Context, token string) (node, by string, err error) {
+		node, pod, err := reviewer.Host(ctx, token)
+		return node, "pod " + pod, err
 	}, nil
 }
 

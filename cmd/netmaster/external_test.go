@@ -123,7 +123,7 @@ func TestSecureWithEtcd(t *testing.T) {
 		t.Errorf("one that did not join: %v", err)
 	}
 	for line, part := range map[string]string{
-		"--etcd-endpoints http://10.9.9.9:1":                           "whoever reaches the store at http://10.9.9.9:1 controls the cluster",
+		"--etcd-endpoints http://10.9.9.9:1":                           "anyone who can reach the store at http://10.9.9.9:1 controls the cluster",
 		"--consul-endpoints http://127.0.0.1:1":                        "embedded etcd",
 		"--etcd-endpoints https://10.9.9.9:1 --accept-plain":           "embedded etcd",
 		"--etcd-endpoints https://10.9.9.9:1 --peer-listen 10.9.9.1:1": "embedded etcd",

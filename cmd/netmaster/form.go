@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"slices"
@@ -60,16 +59,7 @@ func (o *options) forming(log *slog.Logger) (*membership.Forming, error) {
 	if p.account == "" {
 		return nil, nil
 	}
-	namespace, name, err := serviceaccount.ParseName(p.account)
-	if err != nil {
-		return nil, err
-	}
-	own := *o // the file of 1.x sets ranges
-	config, err := kubeConfig(&own)
-	if err != nil {
-		return nil, err
-	}
-	reviewer, err := serviceaccount.New(config, namespace, name)
+	config, namespace, review, err := o.accountReviewer(p.account)
 	if err != nil {
 		return nil, err
 	}
@@ -93,10 +83,7 @@ func (o *options) forming(log *slog.Logger) (*membership.Forming, error) {
 			text, err := os.ReadFile(p.tokenFile)
 			return strings.TrimSpace(string(text)), err
 		},
-		Review: func(ctx context.Context, token string) (node, by string, err error) {
-			node, pod, err := reviewer.Host(ctx, token)
-			return node, "pod " + pod, err
-		},
+		Review: review,
 	}, nil
 }
 

@@ -57,7 +57,7 @@ func (o *options) finishSecure(fs *flags.Set, own string) error {
 	}
 	for _, u := range o.store.Etcd {
 		if host, _, _ := net.SplitHostPort(strings.TrimPrefix(u, "http://")); strings.HasPrefix(u, "http://") && !isLoopback(host) {
-			return flags.Usagef("%s, but whoever reaches the store at %s controls the cluster: serve it by TLS and name it as https://; if it asks for certificates, give --store-tls-dir", how, u)
+			return flags.Usagef("%s, but anyone who can reach the store at %s controls the cluster: serve it by TLS and name it as https://; if it asks for certificates, give --store-tls-dir", how, u)
 		}
 	}
 	o.access.tokens = true

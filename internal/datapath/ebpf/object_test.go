@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestCompiledObjectIsCurrent compiles the C sources again and compares the
-// result with the committed object.
+// TestCompiledObjectIsCurrent compiles the C sources again, also those for sockets, and
+// compares the results with the committed objects.
 func TestCompiledObjectIsCurrent(t *testing.T) {
 	for _, p := range []string{"clang-14", "llvm-strip-14"} {
 		if _, err := exec.LookPath(p); err != nil {
@@ -27,28 +27,31 @@ func TestCompiledObjectIsCurrent(t *testing.T) {
 			t.Skipf("this test needs %s", p)
 		}
 	}
-	dir := t.TempDir()
 	wd, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "run", "github.com/cilium/ebpf/cmd/bpf2go", "-cc", "clang-14", "-strip", "llvm-strip-14", "-no-global-types",
-		"-target", "bpfel", "-go-package", "ebpf", "-output-dir", dir, "datapath", filepath.Join(wd, "bpf", "datapath.c"),
-		"--", "-O2", "-g", "-Wall", "-Werror", "-mcpu=v3", "-I/usr/include/x86_64-linux-gnu")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("compile: %v\n%s", err, out)
-	}
-	for _, name := range []string{"datapath_bpfel.go", "datapath_bpfel.o"} {
-		got, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
+	for pkg, object := range map[string]string{"ebpf": "datapath", "hostservices": "sockets"} {
+		dir, sources := t.TempDir(), filepath.Join(filepath.Dir(wd), pkg)
+		cmd := exec.CommandContext(t.Context(), "go", "run", "github.com/cilium/ebpf/cmd/bpf2go", "-cc", "clang-14", "-strip", "llvm-strip-14", "-no-global-types",
+			"-target", "bpfel", "-go-package", pkg, "-output-dir", dir, object, filepath.Join(sources, "bpf", object+".c"),
+			"--", "-O2", "-g", "-Wall", "-Werror", "-mcpu=v3", "-I/usr/include/x86_64-linux-gnu")
+		cmd.Dir = sources // paths are in what is compiled
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("compile: %v\n%s", err, out)
 		}
-		want, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(want, got) {
-			t.Errorf("%s is not what the sources compile to; run go generate", name)
+		for _, name := range []string{object + "_bpfel.go", object + "_bpfel.o"} {
+			got, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := os.ReadFile(filepath.Join(sources, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(want, got) {
+				t.Errorf("%s of %s is not what the sources compile to; run go generate", name, pkg)
+			}
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (s *Sockets) endLost(ctx context.Context) error {
 func (s *Sockets) asked(c connectedSocket, services map[placeKey]bool) bool {
 	var at placeKey
 	k := peer{Socket: c.cookie, At: placeKey{IP: toAddr(c.peer.Addr()), Port: c.peer.Port(), Proto: unix.IPPROTO_UDP}}
-	if err := s.maps.ServicesOfPeers.Lookup(k, &at); err != nil {
+	if err := s.of.Maps["services_of_peers"].Lookup(k, &at); err != nil {
 		return false
 	}
 	any := at

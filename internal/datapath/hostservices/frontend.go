@@ -8,7 +8,7 @@ import (
 )
 
 // Place is where a service is asked: a port of an address, or (unspecified: 0.0.0.0, ::) of
-// each node's address of the family.
+// each address of SetNode of the family.
 type Place struct {
 	Addr     netip.Addr
 	Protocol model.Protocol // TCP or UDP
@@ -33,15 +33,6 @@ func (f *Frontend) equal(o *Frontend) bool {
 	}
 	return slices.Equal(f.Targets, o.Targets) && slices.Equal(f.Members, o.Members) && f.Reserved == o.Reserved
 }
-
-// Node says whose an address is at which services are asked by ports of nodes.
-type Node uint32
-
-// Whose it can be.
-const (
-	NodeOther Node = 1
-	NodeHere  Node = 2
-)
 
 // The types below are those of bpf/sockets.c.
 

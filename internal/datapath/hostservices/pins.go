@@ -14,33 +14,33 @@ import (
 )
 
 // loadPinned loads programs onto maps that are pinned in a directory, or will be.
-func loadPinned(spec *ebpf.CollectionSpec, pins string, to any) error {
+func loadPinned(spec *ebpf.CollectionSpec, pins string) (*ebpf.Collection, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
-		return fmt.Errorf("lift the memory limit: %w", err)
+		return nil, fmt.Errorf("lift the memory limit: %w", err)
 	}
 	if err := bpfattach.OnBPFFS(pins); err != nil {
-		return err
+		return nil, err
 	}
 	if err := os.MkdirAll(pins, 0o700); err != nil {
-		return err
+		return nil, err
 	}
-	options := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: pins}}
-	err := spec.LoadAndAssign(to, options)
+	options := ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: pins}}
+	c, err := ebpf.NewCollectionWithOptions(spec, options)
 	if errors.Is(err, ebpf.ErrMapIncompatible) { // of an earlier version
 		for name := range spec.Maps {
 			if err := os.RemoveAll(filepath.Join(pins, name)); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		err = spec.LoadAndAssign(to, options)
+		c, err = ebpf.NewCollectionWithOptions(spec, options)
 	}
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		err = errors.Join(err, errors.ErrUnsupported)
 	}
 	if err != nil {
-		return fmt.Errorf("load: %w", err)
+		return nil, fmt.Errorf("load: %w", err)
 	}
-	return nil
+	return c, nil
 }
 
 // Remove takes everything away that any process has pinned in a directory.

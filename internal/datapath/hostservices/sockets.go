@@ -34,22 +34,14 @@ type Config struct {
 // opened. One goroutine at a time may use it.
 type Sockets struct {
 	cfg   Config
-	maps  *socketsObjects
+	spec  *ebpf.CollectionSpec // of what is loaded
+	of    *ebpf.Collection
 	links []link.Link
 	state
 	known bool // the maps hold what state says
 }
 
-// attachTypes are the hooks, by the programs' names.
-var attachTypes = map[string]ebpf.AttachType{
-	"connect4": ebpf.AttachCGroupInet4Connect, "connect6": ebpf.AttachCGroupInet6Connect,
-	"sendmsg4": ebpf.AttachCGroupUDP4Sendmsg, "sendmsg6": ebpf.AttachCGroupUDP6Sendmsg,
-	"recvmsg4": ebpf.AttachCGroupUDP4Recvmsg, "recvmsg6": ebpf.AttachCGroupUDP6Recvmsg,
-	"getpeername4": ebpf.AttachCgroupInet4GetPeername, "getpeername6": ebpf.AttachCgroupInet6GetPeername,
-	"bind4": ebpf.AttachCGroupInet4Bind, "bind6": ebpf.AttachCGroupInet6Bind,
-}
-
-// Open loads the programs and attaches them, in place of those of an earlier process. It
+// Open loads the programs; Apply attaches them, in place of an earlier process's. It
 // fails with errors.ErrUnsupported where the kernel, from before 5.10, cannot run them.
 func Open(cfg Config) (*Sockets, error) {
 	if cfg.Cgroup == "" {
@@ -76,11 +68,11 @@ func Open(cfg Config) (*Sockets, error) {
 	if err := errors.Join(spec.Variables["host_netns"].Set(cookie), spec.Variables["sets_errors"].Set(setsErrors)); err != nil {
 		return nil, fmt.Errorf("services for sockets: %w", err)
 	}
-	s := &Sockets{cfg: cfg, maps: &socketsObjects{}, state: newState()}
-	if err := loadPinned(spec, cfg.Pins, s.maps); err != nil {
+	of, err := loadPinned(spec, cfg.Pins)
+	if err != nil {
 		return nil, fmt.Errorf("services for sockets: %w", err)
 	}
-	return s, nil
+	return &Sockets{cfg: cfg, spec: spec, of: of, state: newState()}, nil
 }
 
 // Set says what is at a place; nil = nothing.
@@ -95,16 +87,16 @@ func (s *Sockets) Set(at Place, f *Frontend) {
 	}
 }
 
-// SetNode says whose an address is; 0 = no node's.
-func (s *Sockets) SetNode(a netip.Addr, n Node) {
+// SetNode says whether services are asked at an address of this host by ports of nodes.
+func (s *Sockets) SetNode(a netip.Addr, is bool) {
 	k := toAddr(a)
-	if s.nodes[k] == uint32(n) {
+	if s.nodes[k] != 0 == is {
 		return
 	}
-	if s.sameNodes = false; n == 0 {
-		delete(s.nodes, k)
+	if s.sameNodes = false; is {
+		s.nodes[k] = 1
 	} else {
-		s.nodes[k] = uint32(n)
+		delete(s.nodes, k)
 	}
 }
 
@@ -114,7 +106,7 @@ func (s *Sockets) Apply(ctx context.Context, look bool) error {
 	load := look || !s.known
 	s.known = false
 	if load {
-		if err := s.load(&s.maps.socketsMaps); err != nil {
+		if err := s.load(s.of.Maps); err != nil {
 			return err
 		}
 	}
@@ -142,16 +134,12 @@ func (s *Sockets) attach() error {
 	if err != nil {
 		return err
 	}
-	programs := map[string]*ebpf.Program{
-		"connect4": s.maps.Connect4, "connect6": s.maps.Connect6, "sendmsg4": s.maps.Sendmsg4, "sendmsg6": s.maps.Sendmsg6, "recvmsg4": s.maps.Recvmsg4,
-		"recvmsg6": s.maps.Recvmsg6, "getpeername4": s.maps.Getpeername4, "getpeername6": s.maps.Getpeername6, "bind4": s.maps.Bind4, "bind6": s.maps.Bind6,
-	}
 	s.closeLinks()
-	for name, at := range attachTypes {
+	for name, prog := range s.of.Programs {
 		pin := filepath.Join(s.cfg.Pins, "link-"+name)
 		l, err := link.LoadPinnedLink(pin, nil)
 		if err == nil {
-			if attachedTo(l) == id && l.Update(programs[name]) == nil {
+			if attachedTo(l) == id && l.Update(prog) == nil {
 				s.links = append(s.links, l)
 				continue
 			}
@@ -159,7 +147,7 @@ func (s *Sockets) attach() error {
 		} else if err := os.RemoveAll(pin); err != nil {
 			return fmt.Errorf("services for sockets: %w", err)
 		}
-		if l, err = link.AttachCgroup(link.CgroupOptions{Path: s.cfg.Cgroup, Attach: at, Program: programs[name]}); err != nil {
+		if l, err = link.AttachCgroup(link.CgroupOptions{Path: s.cfg.Cgroup, Attach: s.spec.Programs[name].AttachType, Program: prog}); err != nil {
 			return fmt.Errorf("services for sockets: attach %s to %s: %w", name, s.cfg.Cgroup, err)
 		}
 		if err := bpfattach.PinLink(l, pin); err != nil {
@@ -198,7 +186,8 @@ func (s *Sockets) closeLinks() {
 // Close lets the programs be; they go on.
 func (s *Sockets) Close() error {
 	s.closeLinks()
-	return s.maps.Close()
+	s.of.Close()
+	return nil
 }
 
 // netnsCookie is the number of this thread's network namespace; 0 = the initial one, where

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"net/netip"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -28,11 +30,9 @@ func newState() state {
 	return state{want: map[Place]*Frontend{}, nodes: map[addr]uint32{}, stale: map[Place]bool{}, lost: map[Place][]netip.AddrPort{}}
 }
 
-// load reads the maps; everything is to be compared then. It returns whether they held
-// something else than the last load and writes have left there.
-func (s *state) load(o *socketsMaps) error {
-	if err := errors.Join(s.frontends.load(o.Frontends, "frontends"), s.targets.load(o.Targets, "targets"),
-		s.members.load(o.Members, "members"), s.nodeTable.load(o.Nodes, "nodes")); err != nil {
+// load reads the maps; everything is to be compared then.
+func (s *state) load(all map[string]*ebpf.Map) error {
+	if err := errors.Join(s.frontends.load(all, "frontends"), s.targets.load(all, "targets"), s.members.load(all, "members"), s.nodeTable.load(all, "nodes")); err != nil {
 		return err
 	}
 	s.memberOf, s.sameNodes = map[uint32]map[memberKey]bool{}, false

@@ -18,12 +18,12 @@ type table[K, V comparable] struct {
 	have map[K]V
 }
 
-// load reads what the map holds.
-func (t *table[K, V]) load(m *ebpf.Map, name string) error {
-	t.m, t.name, t.have = m, name, map[K]V{}
+// load reads what the map of a name holds.
+func (t *table[K, V]) load(all map[string]*ebpf.Map, name string) error {
+	t.m, t.name, t.have = all[name], name, map[K]V{}
 	var k K
 	var v V
-	it := m.Iterate()
+	it := t.m.Iterate()
 	for it.Next(&k, &v) {
 		t.have[k] = v
 	}

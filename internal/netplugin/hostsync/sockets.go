@@ -121,13 +121,11 @@ func (s *sockets) follow() {
 	}
 	for a, is := range s.own {
 		if is && !own[a] {
-			s.served.SetNode(a, 0)
+			s.served.SetNode(a, false)
 		}
 	}
 	for a, is := range own {
-		if is {
-			s.served.SetNode(a, hostservices.NodeHere)
-		}
+		s.served.SetNode(a, is)
 	}
 	s.own, s.known = own, true
 }

@@ -77,15 +77,25 @@ struct peer {
 		__uint(pinning, LIBBPF_PIN_BY_NAME);     \
 	} NAME SEC(".maps")
 
-MAP(frontends, BPF_MAP_TYPE_HASH, struct place, struct frontend, 131072, BPF_F_NO_PREALLOC); // of unspecified addresses: at every node's address of the family
+MAP(frontends, BPF_MAP_TYPE_HASH, struct place, struct frontend, 131072, BPF_F_NO_PREALLOC); // of unspecified addresses: at each of nodes, of the family
 MAP(targets, BPF_MAP_TYPE_HASH, struct target_key, struct target, 1048576, BPF_F_NO_PREALLOC);
 MAP(members, BPF_MAP_TYPE_HASH, struct member_key, __u32, 1048576, BPF_F_NO_PREALLOC); // backends to which datagrams of known sockets still go
-MAP(nodes, BPF_MAP_TYPE_HASH, struct addr, __u32, 65536, BPF_F_NO_PREALLOC); // NODE_HERE or NODE_OTHER
+MAP(nodes, BPF_MAP_TYPE_HASH, struct addr, __u32, 65536, BPF_F_NO_PREALLOC); // addresses at which services are asked by ports of nodes
 MAP(services_of_peers, BPF_MAP_TYPE_LRU_HASH, struct peer, struct place, 65536, 0); // the service that a socket asked, by the backend that it got
 MAP(datagram_targets, BPF_MAP_TYPE_LRU_HASH, struct peer, struct place, 65536, 0); // and the reverse, of datagrams
 
-#define NODE_OTHER 1
-#define NODE_HERE 2
+// HOOKS makes the programs of a hook, of IPv4 and of IPv6.
+#define HOOKS(NAME, FUNC)                      \
+	SEC("cgroup/" #NAME "4")               \
+	int NAME##4(struct bpf_sock_addr *ctx) \
+	{                                      \
+		return FUNC(ctx, 0);           \
+	}                                      \
+	SEC("cgroup/" #NAME "6")               \
+	int NAME##6(struct bpf_sock_addr *ctx) \
+	{                                      \
+		return FUNC(ctx, 1);           \
+	}
 
 static __always_inline int of_host(struct bpf_sock_addr *ctx)
 {
@@ -153,8 +163,8 @@ static __always_inline void name(struct bpf_sock_addr *ctx, int v6, const struct
 	ctx->user_port = bpf_htons(port);
 }
 
-// frontend_at finds the service at a place: at the address by itself, then at every
-// node's.
+// frontend_at finds the service at a place: at the address by itself, then by a port of
+// nodes.
 static __always_inline struct frontend *frontend_at(const struct place *at)
 {
 	struct frontend *f = bpf_map_lookup_elem(&frontends, at);
@@ -218,17 +228,7 @@ static __always_inline int connects(struct bpf_sock_addr *ctx, int v6)
 	return ALLOW;
 }
 
-SEC("cgroup/connect4")
-int connect4(struct bpf_sock_addr *ctx)
-{
-	return connects(ctx, 0);
-}
-
-SEC("cgroup/connect6")
-int connect6(struct bpf_sock_addr *ctx)
-{
-	return connects(ctx, 1);
-}
+HOOKS(connect, connects)
 
 // sends is for each datagram of a socket that is not connected: a client stays with its
 // backend while that is a member.
@@ -260,17 +260,7 @@ static __always_inline int sends(struct bpf_sock_addr *ctx, int v6)
 	return ALLOW;
 }
 
-SEC("cgroup/sendmsg4")
-int sendmsg4(struct bpf_sock_addr *ctx)
-{
-	return sends(ctx, 0);
-}
-
-SEC("cgroup/sendmsg6")
-int sendmsg6(struct bpf_sock_addr *ctx)
-{
-	return sends(ctx, 1);
-}
+HOOKS(sendmsg, sends)
 
 // hears names the service that was asked where the address is that of the backend.
 static __always_inline int hears(struct bpf_sock_addr *ctx, int v6)
@@ -286,29 +276,8 @@ static __always_inline int hears(struct bpf_sock_addr *ctx, int v6)
 	return ALLOW;
 }
 
-SEC("cgroup/recvmsg4")
-int recvmsg4(struct bpf_sock_addr *ctx)
-{
-	return hears(ctx, 0);
-}
-
-SEC("cgroup/recvmsg6")
-int recvmsg6(struct bpf_sock_addr *ctx)
-{
-	return hears(ctx, 1);
-}
-
-SEC("cgroup/getpeername4")
-int getpeername4(struct bpf_sock_addr *ctx)
-{
-	return hears(ctx, 0);
-}
-
-SEC("cgroup/getpeername6")
-int getpeername6(struct bpf_sock_addr *ctx)
-{
-	return hears(ctx, 1);
-}
+HOOKS(recvmsg, hears)
+HOOKS(getpeername, hears)
 
 static __always_inline int is_reserved(const struct place *at)
 {
@@ -327,8 +296,7 @@ static __always_inline int binds(struct bpf_sock_addr *ctx, int v6)
 	if (!at.proto || !at.port)
 		return ALLOW;
 	int any = v6 ? !(at.ip.w[0] | at.ip.w[1] | at.ip.w[2] | at.ip.w[3]) : !at.ip.w[3];
-	__u32 *node = any ? 0 : bpf_map_lookup_elem(&nodes, &at.ip);
-	if (!any && (!node || *node != NODE_HERE))
+	if (!any && !bpf_map_lookup_elem(&nodes, &at.ip))
 		return ALLOW;
 	if (is_reserved(&at))
 		return refuse(EADDRINUSE);
@@ -340,16 +308,6 @@ static __always_inline int binds(struct bpf_sock_addr *ctx, int v6)
 	return ALLOW;
 }
 
-SEC("cgroup/bind4")
-int bind4(struct bpf_sock_addr *ctx)
-{
-	return binds(ctx, 0);
-}
-
-SEC("cgroup/bind6")
-int bind6(struct bpf_sock_addr *ctx)
-{
-	return binds(ctx, 1);
-}
+HOOKS(bind, binds)
 
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -73,7 +73,7 @@ app.kubernetes.io/part-of: contiv
 {{- end }}
 {{- range .Values.store.endpoints }}
 {{- if and $.Values.secure.enabled (hasPrefix "http://" .) }}
-{{- fail (printf "store.endpoints: whoever reaches %s controls the cluster: serve it by TLS and name it as https://, with store.tlsSecret if it asks for certificates; without TLS of any kind --set secure.enabled=false" .) }}
+{{- fail (printf "store.endpoints: anyone who can reach %s controls the cluster: serve it by TLS and name it as https://, with store.tlsSecret if it asks for certificates; without TLS of any kind --set secure.enabled=false" .) }}
 {{- end }}
 {{- end }}
 {{- if and .Values.store.tlsSecret (not (and .Values.store.endpoints .Values.secure.enabled)) }}
