@@ -28,10 +28,11 @@ type history struct {
 
 // commit is what one commit, or what a list found several to have left, changed.
 type commit struct {
-	rev   store.Revision
-	place string
-	rows  []store.KV
-	bytes int
+	rev    store.Revision
+	place  string
+	listed bool // it follows the state of the commit before it, and none between
+	rows   []store.KV
+	bytes  int
 }
 
 // begin forgets all commits: the next follow the state of a revision.
@@ -50,7 +51,7 @@ func (h *history) add(b store.Batch, served func(string) bool) {
 	if b.Revision <= h.rev {
 		return
 	}
-	c := commit{rev: b.Revision, place: b.Place, rows: make([]store.KV, 0, len(b.Events)), bytes: 64}
+	c := commit{rev: b.Revision, place: b.Place, listed: b.Listed, rows: make([]store.KV, 0, len(b.Events)), bytes: 64}
 	for _, e := range b.Events {
 		if e.KV.Key == store.StoreIdentityKey { // all clients have to list
 			h.begin(b)
@@ -73,7 +74,9 @@ func (h *history) add(b store.Batch, served func(string) bool) {
 	h.commits = h.commits[n:]
 }
 
-// after returns the commits since a revision; false = it does not have all of them.
+// after returns the commits since a revision; false = it does not have all of them. A row
+// that was made and deleted between two lists is in neither, and may be in the state of a
+// revision between them: what the second list changed says nothing of it.
 func (h *history) after(rev store.Revision) ([]commit, bool) {
 	if rev == 0 || rev < h.base.rev || rev > h.rev {
 		return nil, false
@@ -82,7 +85,18 @@ func (h *history) after(rev store.Revision) ([]commit, bool) {
 	for n > 0 && h.commits[n-1].rev > rev {
 		n--
 	}
+	if n < len(h.commits) && h.commits[n].listed && h.before(n).rev != rev {
+		return nil, false
+	}
 	return h.commits[n:len(h.commits):len(h.commits)], true
+}
+
+// before returns the commit whose state the n-th follows.
+func (h *history) before(n int) commit {
+	if n == 0 {
+		return h.base
+	}
+	return h.commits[n-1]
 }
 
 // since is after of who knows a revision by its place in the store's journal; empty = the
@@ -96,10 +110,7 @@ func (h *history) since(rev store.Revision, place string) ([]commit, bool) {
 	case place == "":
 		return commits, true
 	}
-	was := h.base
-	if n > 0 {
-		was = h.commits[n-1]
-	}
+	was := h.before(n)
 	return commits, was.rev == rev && was.place == place
 }
 

@@ -77,6 +77,20 @@ func TestHistoryHasWhatFollowsARevision(t *testing.T) {
 	}
 }
 
+// TestHistoryOfAListFollowsOneStateOnly: another hub gave a client a row that was made and
+// deleted between two lists of this one. The difference between these does not delete it.
+func TestHistoryOfAListFollowsOneStateOnly(t *testing.T) {
+	var h history
+	h.begin(store.Batch{Revision: 5})
+	h.add(store.Batch{Revision: 9, Listed: true}, all)
+	h.add(store.Batch{Revision: 11}, all)
+	for rev, want := range map[store.Revision]bool{5: true, 6: false, 8: false, 9: true, 10: true, 11: true} {
+		if _, ok := h.since(rev, ""); ok != want {
+			t.Errorf("since %d: %v, want %v", rev, ok, want)
+		}
+	}
+}
+
 // TestHistoryIsBounded: the oldest commits are forgotten, by number and by bytes, and who
 // lacks one of them has to list.
 func TestHistoryIsBounded(t *testing.T) {
