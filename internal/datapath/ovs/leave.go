@@ -125,7 +125,8 @@ func (d *database) rootRow() *rootRow {
 	return &rootRow{UUID: d.root}
 }
 
-// removalTimeout bounds the wait for a switch to take a removal in.
+// removalTimeout bounds how long leftovers are waited for, so that an uninstall ends without
+// a switch.
 const removalTimeout = 3 * time.Second
 
 // change makes a change to the bridge, if it is there and ours, and waits until
@@ -147,11 +148,12 @@ func (l *leftovers) change(ctx context.Context, ops func(*database, *bridgeRow) 
 		return err
 	}
 	defer dropRoute(ctx, l.cfg.RunDir, b.ExternalIDs[routeKey])
-	return db.follow(ctx, b.Name, todo)
+	return db.follow(ctx, b.Name, removalTimeout, todo)
 }
 
-// follow makes a change to a bridge and waits until the switch has followed it.
-func (d *database) follow(ctx context.Context, bridge string, ops []ovsdb.Operation) error {
+// follow makes a change to a bridge and waits, no longer than within, until the switch has
+// followed it.
+func (d *database) follow(ctx context.Context, bridge string, within time.Duration, ops []ovsdb.Operation) error {
 	row := d.rootRow()
 	next, err := d.c.Where(row).Mutate(row, dbmodel.Mutation{Field: &row.NextCfg, Mutator: ovsdb.MutateOperationAdd, Value: 1})
 	if err != nil {
@@ -163,7 +165,7 @@ func (d *database) follow(ctx context.Context, bridge string, ops []ovsdb.Operat
 	if err := d.transact(ctx, append(ops, next...)); err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: change bridge %s: %w", bridge, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if err := d.wait(ctx, func() bool { return d.current > before }); err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: wait until ovs-vswitchd has applied a change of bridge %s: %w", bridge, err)

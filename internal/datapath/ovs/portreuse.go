@@ -32,7 +32,7 @@ func (s *ports) waitReleased(ctx context.Context, next []newPort) error {
 	if !slices.ContainsFunc(next, func(p newPort) bool { _, ok := s.left[p.name]; return ok }) {
 		return nil
 	}
-	if err := s.conns.db.follow(ctx, s.cfg.Bridge, nil); err != nil {
+	if err := s.conns.db.follow(ctx, s.cfg.Bridge, s.patience, nil); err != nil {
 		return err
 	}
 	clear(s.left)

@@ -189,7 +189,7 @@ func (b *bandwidth) detachReplaced(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.conns.db.follow(ctx, b.cfg.Bridge, ops)
+	return b.conns.db.follow(ctx, b.cfg.Bridge, b.patience, ops)
 }
 
 // deviceOf says what is wrong with the device that the switch has for a port.
