@@ -3,6 +3,7 @@ package apiserver
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -168,6 +169,9 @@ func networkOrGroup(v *control.View, tenant model.TenantName, name string) (mode
 	if g, ok := v.Groups.Get(model.GroupKey{Tenant: tenant, Name: model.GroupName(name)}); ok {
 		return g.NetworkKey(), nil
 	}
+	if _, ok := v.Tenants.Get(tenant); !ok {
+		return model.NetworkKey{}, model.Errorf(model.ErrNotFound, "Tenant %q does not exist", tenant)
+	}
 	return model.NetworkKey{}, model.Errorf(model.ErrNotFound, "network %q of tenant %q does not exist", clip([]byte(name)), tenant)
 }
 
@@ -264,6 +268,9 @@ func networkOfPool(v *control.View, pool netip.Prefix, tenant model.TenantName) 
 			}
 		}
 	}
+	if _, ok := v.Tenants.Get(tenant); tenant != "" && !ok {
+		return model.Network{}, model.Errorf(model.ErrNotFound, "AddressPool \"%s:%s\": tenant %q does not exist", pool, tenant, tenant)
+	}
 	switch len(found) {
 	case 0:
 		return model.Network{}, model.Errorf(model.ErrNotFound, "no network has the AddressPool %q", pool)
@@ -283,13 +290,20 @@ func resolveNetworkID(v *control.View, id string) (model.Network, model.GroupNam
 		g model.GroupName
 	}
 	var found []match
+	var noTenant, noNetwork, noGroup string // what the last split lacks
 	try := func(network, tenant, group string) {
 		n, ok := v.Networks.Get(model.NetworkKey{Tenant: model.TenantName(tenant), Name: model.NetworkName(network)})
+		if _, there := v.Tenants.Get(model.TenantName(tenant)); !there {
+			noTenant = fmt.Sprintf("tenant %q", clip([]byte(tenant)))
+			return
+		}
 		if !ok {
+			noNetwork = fmt.Sprintf("network %q of tenant %q", clip([]byte(network)), tenant)
 			return
 		}
 		if group != "" {
 			if _, ok := v.Groups.Get(model.GroupKey{Tenant: n.Key.Tenant, Name: model.GroupName(group)}); !ok {
+				noGroup = fmt.Sprintf("endpoint group %q of tenant %q", clip([]byte(group)), tenant)
 				return
 			}
 		}
@@ -310,7 +324,10 @@ func resolveNetworkID(v *control.View, id string) (model.Network, model.GroupNam
 	}
 	switch len(found) {
 	case 0:
-		return model.Network{}, "", model.Errorf(model.ErrNotFound, "NetworkID %q names no network; it must be network.tenant, or network.tenant:group with an existing group", clip([]byte(id)))
+		if missing := cmp.Or(noGroup, noNetwork, noTenant); missing != "" {
+			return model.Network{}, "", model.Errorf(model.ErrNotFound, "NetworkID %q: %s does not exist", clip([]byte(id)), missing)
+		}
+		return model.Network{}, "", model.Errorf(model.ErrNotFound, "NetworkID %q names no network; it must be network.tenant, or network.tenant:group", clip([]byte(id)))
 	case 1:
 		return found[0].n, found[0].g, nil
 	}
