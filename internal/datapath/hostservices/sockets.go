@@ -28,7 +28,21 @@ type Config struct {
 	Cgroup string
 	// Pins is a directory on a BPF file system, in which programs and maps outlive this process.
 	Pins string
+	// Repairs hear of what others have changed and Apply puts back.
+	Repairs Repairs
 }
+
+// Repairs count changes that were not made by this process.
+type Repairs interface {
+	Entries(table string, n int) // of a map; n may be 0
+	Program(name string)         // it was not attached, or another one was
+}
+
+// noRepairs drops what is found before this process has made everything be so.
+type noRepairs struct{}
+
+func (noRepairs) Entries(string, int) {}
+func (noRepairs) Program(string)      {}
 
 // Sockets serves the sockets of processes in the network namespace in which it was
 // opened. One goroutine at a time may use it.
@@ -103,10 +117,13 @@ func (s *Sockets) SetNode(a netip.Addr, is bool) {
 // Apply makes the maps be so, and attaches the programs. With look, what is there is read
 // first.
 func (s *Sockets) Apply(ctx context.Context, look bool) error {
-	load := look || !s.known
+	load, repairs := look || !s.known, Repairs(noRepairs{})
+	if s.known {
+		repairs = s.cfg.Repairs
+	}
 	s.known = false
 	if load {
-		if err := s.load(s.of.Maps); err != nil {
+		if err := s.load(s.of.Maps, repairs); err != nil {
 			return err
 		}
 	}
@@ -117,7 +134,7 @@ func (s *Sockets) Apply(ctx context.Context, look bool) error {
 		if err := s.sweep(); err != nil {
 			return err
 		}
-		if err := s.attach(); err != nil {
+		if err := s.attach(repairs); err != nil {
 			return err
 		}
 	}
@@ -129,20 +146,29 @@ func (s *Sockets) Apply(ctx context.Context, look bool) error {
 }
 
 // attach makes sure that the programs are where they should be.
-func (s *Sockets) attach() error {
+func (s *Sockets) attach(repairs Repairs) error {
 	id, err := cgroupID(s.cfg.Cgroup)
 	if err != nil {
 		return err
 	}
 	s.closeLinks()
 	for name, prog := range s.of.Programs {
+		info, err := prog.Info()
+		if err != nil {
+			return fmt.Errorf("services for sockets: %w", err)
+		}
+		ours, _ := info.ID()
 		pin := filepath.Join(s.cfg.Pins, "link-"+name)
 		l, err := link.LoadPinnedLink(pin, nil)
+		at, runs := attached(l)
+		if at != id || runs != ours {
+			repairs.Program(name)
+		}
+		if at == id && l.Update(prog) == nil {
+			s.links = append(s.links, l)
+			continue
+		}
 		if err == nil {
-			if attachedTo(l) == id && l.Update(prog) == nil {
-				s.links = append(s.links, l)
-				continue
-			}
 			_ = bpfattach.RemoveLink(l) // another one takes its place
 		} else if err := os.RemoveAll(pin); err != nil {
 			return fmt.Errorf("services for sockets: %w", err)
@@ -158,13 +184,16 @@ func (s *Sockets) attach() error {
 	return nil
 }
 
-// attachedTo is the number of a link's cgroup; 0 = it has none any more.
-func attachedTo(l link.Link) uint64 {
+// attached returns the numbers of a link's cgroup and program; 0 = it has none any more.
+func attached(l link.Link) (cgroup uint64, program ebpf.ProgramID) {
+	if l == nil {
+		return 0, 0
+	}
 	info, err := l.Info()
 	if err != nil || info.Cgroup() == nil {
-		return 0
+		return 0, 0
 	}
-	return info.Cgroup().CgroupId
+	return info.Cgroup().CgroupId, info.Program
 }
 
 // cgroupID is the number of a cgroup, as the kernel tells of links.

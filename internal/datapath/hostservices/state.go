@@ -31,8 +31,8 @@ func newState() state {
 }
 
 // load reads the maps; everything is to be compared then.
-func (s *state) load(all map[string]*ebpf.Map) error {
-	if err := errors.Join(s.frontends.load(all, "frontends"), s.targets.load(all, "targets"), s.members.load(all, "members"), s.nodeTable.load(all, "nodes")); err != nil {
+func (s *state) load(all map[string]*ebpf.Map, r Repairs) error {
+	if err := errors.Join(s.frontends.load(all, "frontends", r), s.targets.load(all, "targets", r), s.members.load(all, "members", r), s.nodeTable.load(all, "nodes", r)); err != nil {
 		return err
 	}
 	s.memberOf, s.sameNodes = map[uint32]map[memberKey]bool{}, false

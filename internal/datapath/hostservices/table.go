@@ -18,8 +18,9 @@ type table[K, V comparable] struct {
 	have map[K]V
 }
 
-// load reads what the map of a name holds.
-func (t *table[K, V]) load(all map[string]*ebpf.Map, name string) error {
+// load reads what the map of a name holds. Repairs hear of what differs from the copy.
+func (t *table[K, V]) load(all map[string]*ebpf.Map, name string, r Repairs) error {
+	had := t.have
 	t.m, t.name, t.have = all[name], name, map[K]V{}
 	var k K
 	var v V
@@ -30,6 +31,14 @@ func (t *table[K, V]) load(all map[string]*ebpf.Map, name string) error {
 	if err := it.Err(); err != nil {
 		return fmt.Errorf("read map %s: %w", name, err)
 	}
+	differs := 0
+	for k, v := range t.have {
+		if old, has := had[k]; !has || old != v {
+			differs++
+		}
+		delete(had, k)
+	}
+	r.Entries(name, differs+len(had))
 	return nil
 }
 
