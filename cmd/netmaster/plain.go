@@ -107,7 +107,7 @@ func (m members) hostCertificateProblems(ctx context.Context) []string {
 			without = append(without, name)
 		case left <= 0:
 			out = append(out, fmt.Sprintf("the certificate of host %s expired on %s, so it has no access: 'netctl cluster token --host %s', and start its netplugin with --join and --token", name, date, name))
-		case left < pki.Soon-week: // it tries from pki.Soon on, each ten minutes
+		case left < pki.Soon-week: // it tries from pki.Soon on, each ten minutes; status leaves this out where the host says it (apiserver's isReported)
 			out = append(out, fmt.Sprintf("the certificate of host %s ends on %s and was not renewed: its netplugin's log says why", name, date))
 		}
 	}

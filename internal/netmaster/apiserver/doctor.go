@@ -110,7 +110,7 @@ func (s *diagnosis) diagnose(ctx context.Context, a control.Actor, owners []cont
 	out := api.Diagnosis{Version: s.version.Version, Hosts: len(facts.hosts), Answered: len(facts.inspections.of), Findings: []api.Finding{}}
 	out.Findings = append(out.Findings, ownerFindings(owners, repaired)...)
 	out.Findings = append(out.Findings, facts.judge()...)
-	out.Findings = append(out.Findings, s.judgeHealth(ctx, facts.hosts)...)
+	out.Findings = append(out.Findings, s.judgeHealth(facts)...)
 	out.Findings = append(out.Findings, s.judgeView(facts.view, facts.known)...)
 	if unasked != nil { // asking is a write, which a full store refuses
 		f := condition.HostNoHeartbeat.Finding("cluster", "hosts were not asked, and are judged by their last reports: "+unasked.Error())
@@ -136,16 +136,14 @@ func (s *diagnosis) machine() api.Machine {
 func (s *diagnosis) askMasters(ctx context.Context, f *facts) {
 	ctx, cancel := context.WithTimeout(ctx, mastersTimeout)
 	defer cancel()
-	f.machines, f.unreachedHosts, f.masterClockOffsets = map[string]api.Machine{}, map[string]string{}, map[string]time.Duration{}
-	own := cmp.Or(s.address, "here")
-	f.machines[own] = s.machine()
+	f.unreachedHosts, f.masterClockOffsets = map[string]string{}, map[string]time.Duration{}
 	if s.peer == nil {
 		return
 	}
 	var mu sync.Mutex
 	var asked sync.WaitGroup
 	for _, m := range f.masters {
-		if m.Address == own {
+		if m.Address == s.address {
 			continue
 		}
 		asked.Go(func() { // there are a few

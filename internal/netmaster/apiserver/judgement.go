@@ -19,7 +19,8 @@ type facts struct {
 	view     *control.View
 	known    []control.HostState
 	masters  []api.Master
-	machines map[string]api.Machine // of netmasters, by address; silent ones are in unheard
+	health   api.Health             // of the netmaster that answers
+	machines map[string]api.Machine // of netmasters, by address; silent ones are in unreachedHosts
 	// masterClockOffsets is how far the clocks are ahead of the reporting netmasters.
 	masterClockOffsets map[string]time.Duration
 	unreachedHosts     map[string]string
@@ -56,7 +57,9 @@ func (f facts) judgeCluster() (out []api.Finding) {
 	}
 	out = append(out, f.judgeStores()...)
 	for _, text := range f.warnings {
-		out = append(out, condition.StoreMembers.Finding("cluster", text))
+		if !f.isReported(text) {
+			out = append(out, condition.StoreMembers.Finding("cluster", text))
+		}
 	}
 	out = append(out, f.judgeFabric()...)
 	for _, h := range f.hosts {
@@ -74,6 +77,26 @@ func (f facts) judgeCluster() (out []api.Finding) {
 		}
 	}
 	return out
+}
+
+// isReported reports whether a finding about a netmaster or a host says what a warning of the
+// store's members says.
+func (f facts) isReported(warning string) bool {
+	for _, m := range f.machines {
+		if slices.ContainsFunc(m.Certificates, func(c api.Certificate) bool {
+			return c.Subject != "" && strings.Contains(warning, c.Use+" ("+c.Subject+") ")
+		}) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(f.health.Conditions, func(c api.Condition) bool { return !c.OK && strings.HasSuffix(warning, ": "+c.Message) }) ||
+		slices.ContainsFunc(f.hosts, func(h api.Host) bool {
+			return h.State == api.HostAlive && strings.HasPrefix(warning, "the certificate of host "+h.Name+" ends ") && hasCondition(h.Conditions, condition.HostCertificates)
+		})
+}
+
+func hasCondition(all []api.Condition, c *condition.Condition) bool {
+	return slices.ContainsFunc(all, func(x api.Condition) bool { return x.Name == c.Name() })
 }
 
 func (f facts) judgeStores() (out []api.Finding) {
@@ -160,10 +183,18 @@ func (f facts) judgeInspection(h api.Host, conditions *[]api.Condition) []api.Fi
 		return []api.Finding{condition.HostNoHeartbeat.Finding(where, fmt.Sprintf("it is alive, and has not reported within %s", inspectionAnswer))}
 	}
 	*conditions = nil
-	for n := range i.Findings {
-		i.Findings[n].Where = where // a host tells of itself alone
+	out := f.judgeKey(h.Name)
+	for _, x := range i.Findings {
+		switch x.Name {
+		case condition.HostCertificates.Name(): // each has a finding of its own
+			continue
+		case condition.HostDisk.Name():
+			i.Disks = slices.DeleteFunc(i.Disks, func(d api.Disk) bool { return d.Use == "state" && d.Free < noSpace })
+		}
+		x.Where = where // a host tells of itself alone
+		out = append(out, x)
 	}
-	return slices.Concat(i.Findings, f.judgeKey(h.Name), f.judgeMachine(where, i.Machine))
+	return append(out, f.judgeMachine(where, i.Machine)...)
 }
 
 // Of a disk this much is too little, where it is also less than a tenth.

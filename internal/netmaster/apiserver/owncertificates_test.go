@@ -53,3 +53,58 @@ func TestOwnCertificates(t *testing.T) {
 		t.Errorf("well %v: %s", s.Well, all)
 	}
 }
+
+// TestFaultsAreReportedOnce: what netmasters and hosts tell of themselves is not repeated by
+// their conditions and by the warnings of the store's members.
+func TestFaultsAreReportedOnce(t *testing.T) {
+	now := time.Now()
+	near := func(use, subject string) []api.Certificate {
+		return []api.Certificate{{Use: use, Subject: subject, Ends: now.Add(time.Hour), Remedy: "renew it"}}
+	}
+	host := func(name string) api.Host {
+		return api.Host{
+			Name: name, State: api.HostAlive, Ready: true, LastWord: now.UTC().Format(time.RFC3339),
+			Conditions: []api.Condition{{Name: "certificates", Severity: api.SeverityWarning, Message: "its own (CN=" + name + ") ends"}},
+		}
+	}
+	f := facts{
+		now: now, masters: []api.Master{{Role: roleLeader}}, hosts: []api.Host{host("h1"), host("h2")}, machines: map[string]api.Machine{"m1": {Certificates: near("its own", "CN=a")}},
+		health: api.Health{Conditions: []api.Condition{{Name: "disk", Message: "the disk has 3 MB free"}}},
+		warnings: []string{
+			"a: its own (CN=a) ends on D: renew it", "b: its own (CN=b) ends on D: renew it", "a: the disk has 3 MB free", "b: the disk has 4 MB free",
+			"the certificate of host h1 ends on D and was not renewed", "the certificate of host h2 ends on D and was not renewed", "the certificate of host h3 ends on D and was not renewed",
+		},
+	}
+	status := []string{
+		"cluster store-members b: its own", "cluster store-members b: the disk", "cluster store-members the certificate of host h3",
+		"host h1 certificates", "host h2 certificates",
+	}
+	check := func(found []api.Finding, want []string) {
+		t.Helper()
+		for _, x := range found {
+			text := x.Where + " " + x.Name + " " + x.Text
+			i := slices.IndexFunc(want, func(w string) bool { return strings.HasPrefix(text, w) })
+			if i < 0 {
+				t.Errorf("not expected: %s", text)
+				continue
+			}
+			want = slices.Delete(slices.Clone(want), i, i+1)
+		}
+		if len(want) > 0 {
+			t.Errorf("missing: %q", want)
+		}
+	}
+	check(f.judgeCluster(), status)
+	f.asksHosts, f.inspections = true, &hostInspections{of: map[string]api.HostInspection{}, keys: map[string][][]byte{}, ahead: map[string]time.Duration{}}
+	for _, h := range f.hosts {
+		f.inspections.of[h.Name] = api.HostInspection{
+			Findings: []api.Finding{{Name: "certificates", Text: "its own ends"}, {Name: "disk", Text: "it is full"}},
+			Machine:  api.Machine{Certificates: near("its own", "CN="+h.Name), Disks: []api.Disk{{Use: "state", Size: 1 << 40}, {Use: "flow log", Size: 1 << 40}}},
+		}
+	}
+	check(f.judge(), append(
+		slices.Clone(status[:3]), "netmaster m1 certificate-ends its own (CN=a)",
+		"host h1 certificate-ends its own (CN=h1)", "host h1 disk it is full", "host h1 disk-full the disk of  (flow log)",
+		"host h2 certificate-ends its own (CN=h2)", "host h2 disk it is full", "host h2 disk-full the disk of  (flow log)",
+	))
+}

@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"context"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -16,14 +15,14 @@ var reportedElsewhere = []*condition.Condition{
 
 // judgeHealth tells of the health of the netmaster that answers, such as that it does not
 // follow Kubernetes: without, people would hear of it from probes alone.
-func (s *diagnosis) judgeHealth(ctx context.Context, hosts []api.Host) (out []api.Finding) {
-	for _, c := range s.cluster.Health(ctx).Conditions {
+func (s *diagnosis) judgeHealth(of facts) (out []api.Finding) {
+	for _, c := range of.health.Conditions {
 		if c.OK || slices.ContainsFunc(reportedElsewhere, func(f *condition.Condition) bool { return f.Name() == c.Name }) {
 			continue
 		}
 		f := api.Finding{Name: c.Name, Object: string(condition.Netmaster), Check: api.CheckNetmasters, Where: s.ownName(), Severity: c.Severity, Text: c.Name + ": " + c.Message, Remedy: c.Remedy, Page: c.Page}
 		alive := func(h api.Host) bool { return h.State != api.HostAway }
-		if c.Name == condition.MasterClientsTrust.Name() && !slices.ContainsFunc(hosts, alive) {
+		if c.Name == condition.MasterClientsTrust.Name() && !slices.ContainsFunc(of.hosts, alive) {
 			f.Severity = api.SeverityError // they are all that there is of the cluster
 		}
 		out = append(out, f)

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -75,7 +76,7 @@ func (s *diagnosis) clusterStatus(ctx context.Context, a control.Actor) (o api.C
 	}
 	found := f.judgeCluster()
 	found = append(found, f.judgeCertificates(s.ownName(), s.machine().Certificates)...)
-	found = append(found, s.judgeHealth(ctx, f.hosts)...)
+	found = append(found, s.judgeHealth(f)...)
 	found = append(found, s.judgeView(f.view, f.known)...)
 	addFindings(&o, found)
 	return o, nil
@@ -104,6 +105,7 @@ func (s *diagnosis) gather(ctx context.Context, a control.Actor) (f facts, err e
 		f.stores = servers
 	}
 	f.warnings, f.now, f.heard, f.fabric = warnings, time.Now(), s.lastStatusTimes(), f.view.Settings.AciFabric()
+	f.health, f.machines = s.cluster.Health(ctx), map[string]api.Machine{cmp.Or(s.address, "here"): s.machine()}
 	f.hosts = []api.Host{}
 	for _, h := range f.known {
 		f.hosts = append(f.hosts, s.hosts.hostToAPI(h, f.now))
