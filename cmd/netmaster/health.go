@@ -82,7 +82,7 @@ func (c clusterAPI) takesWrites(ctx context.Context) error {
 	defer cancel()
 	for _, s := range c.Stores(ctx) {
 		if len(s.Alarms) > 0 {
-			return fmt.Errorf("the store at %s takes no writes: %s; %s", s.Address, strings.Join(s.Alarms, ", "), model.AlarmRemedy(s.Alarms...))
+			return fmt.Errorf("the store at %s has raised an alarm: %s; %s", s.Address, strings.Join(s.Alarms, ", "), model.AlarmRemedy(s.Alarms...))
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
@@ -49,13 +50,17 @@ func TestReadyKnowsAlarms(t *testing.T) {
 	if got := space(); got != "" {
 		t.Errorf("without alarms: %q", got)
 	}
-	st.alarms = []string{"NOSPACE"}
-	if got := space(); !strings.Contains(got, "NOSPACE") || c.Health(t.Context()).Ready {
-		t.Errorf("with an alarm: %q", got)
-	}
-	st.alarms = []string{"alarm:CORRUPT "}
-	if got := space(); !strings.Contains(got, "restore a backup") || strings.Contains(got, "quota") {
-		t.Errorf("members whose data differ: %q", got)
+	for alarm, want := range map[string]string{
+		model.AlarmFull:         "the store at e1 has raised an alarm: NOSPACE: its space is used up, so it takes no writes; compact and defragment it",
+		model.AlarmEmbeddedFull: "'netctl cluster relieve'",
+		model.AlarmCorrupt:      "restore a backup",
+		model.AlarmDenied:       "write what is below contiv.io again",
+		model.AlarmNoLeader:     "a majority of its servers",
+	} {
+		st.alarms = []string{alarm}
+		if got := space(); !strings.Contains(got, want) || c.Health(t.Context()).Ready || strings.Contains(got, "quota") != (alarm == model.AlarmFull) {
+			t.Errorf("with the alarm %q: %q", alarm, got)
+		}
 	}
 	st.alarms = nil
 	if got := condition("fabric"); got != "no such condition" {

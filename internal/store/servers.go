@@ -12,14 +12,10 @@ type Server struct {
 	Size    int64 // bytes of the database; 0 = not told
 	Quota   int64 // bytes that it may take; 0 = not told
 	Leads   bool
-	Alarms  []string      // such as that its space is used up
+	Alarms  []string      // such as model.AlarmFull
 	Took    time.Duration // of the answer
 	Err     error         // why nothing of the above is known; nil = it is
 }
-
-// Denied is the alarm of a server whose access control has refused this client's last
-// write. It begins with a word, as etcd's own do.
-const Denied = "DENIED: its access control lets this client change nothing"
 
 // Inspectable is a Store that can ask its servers.
 type Inspectable interface {

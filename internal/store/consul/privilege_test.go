@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -138,7 +139,7 @@ func TestLeastPrivilege(t *testing.T) {
 			t.Errorf("whether the store went back is told to %s as %t, %v", who, older, err)
 		}
 	}
-	denied := func(c *Client) bool { return slices.Contains(c.Servers(t.Context())[0].Alarms, store.Denied) }
+	denied := func(c *Client) bool { return slices.Contains(c.Servers(t.Context())[0].Alarms, model.AlarmDenied) }
 	if _, err := agent.NewSession(t.Context(), time.Second); err == nil || !denied(agent) { // as a netmaster that enters the registry does
 		t.Errorf("who only reads takes a lease: %v; denied: %t", err, denied(agent))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -43,10 +44,10 @@ func (c *Client) server(ctx context.Context, a *api.Client, at string) store.Ser
 		s.Err = c.failed(ctx, err)
 		return s
 	case leader == "":
-		s.Alarms = []string{"its cluster has no leader"}
+		s.Alarms = []string{model.AlarmNoLeader}
 	}
 	if c.denied.Load() {
-		s.Alarms = append(s.Alarms, store.Denied)
+		s.Alarms = append(s.Alarms, model.AlarmDenied)
 	}
 	var self struct {
 		Config struct{ Version string }

@@ -16,11 +16,11 @@ func (c *Client) refused(err error) error {
 	case errors.As(err, new(store.SplitError)):
 		return model.Errorf(model.ErrUnavailable, "%w", err)
 	case is(err, rpctypes.ErrNoSpace) && len(c.etcd.Endpoints()) == 0:
-		return model.Errorf(model.ErrUnavailable, "the store is full and takes no writes: delete what is not needed, and free its space with 'netctl cluster relieve'")
+		return model.Errorf(model.ErrUnavailable, "the store is full and takes no writes: %s", model.AlarmRemedy(model.AlarmEmbeddedFull))
 	case is(err, rpctypes.ErrNoSpace):
-		return model.Errorf(model.ErrUnavailable, "etcd at %s is full and takes no writes: %s", c.endpoints, model.AlarmRemedy("NOSPACE"))
+		return model.Errorf(model.ErrUnavailable, "etcd at %s is full and takes no writes: %s", c.endpoints, model.AlarmRemedy(model.AlarmFull))
 	case is(err, rpctypes.ErrCorrupt):
-		return model.Errorf(model.ErrUnavailable, "etcd at %s takes no writes, since the data of its members differ: %s", c.endpoints, model.AlarmRemedy("CORRUPT"))
+		return model.Errorf(model.ErrUnavailable, "etcd at %s takes no writes, since the data of its members differ: %s", c.endpoints, model.AlarmRemedy(model.AlarmCorrupt))
 	case isDenied(err) && c.agent:
 		return model.Errorf(model.ErrUnavailable, "etcd at %s refuses this client (%w): allow the client's certificate to read keys from %s to %s (etcdctl role grant-permission ROLE read %s %s)",
 			c.endpoints, err, store.AgentsBegin, store.AgentsEnd, store.AgentsBegin, store.AgentsEnd)

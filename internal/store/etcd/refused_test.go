@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,10 +73,19 @@ func TestRefusals(t *testing.T) {
 	alarm(pb.AlarmRequest_ACTIVATE, pb.AlarmType_NOSPACE)
 	says(t, "full", write(ctx, c, "full"), "is full and takes no writes", "compact and defragment", s.endpoint)
 	says(t, "full, one's own", write(ctx, inside, "full"), "is full and takes no writes", "netctl cluster relieve")
+	alarms := func(c *Client, want ...string) {
+		t.Helper()
+		if got := c.Servers(ctx)[0].Alarms; !slices.Equal(got, want) {
+			t.Errorf("alarms are %q, want %q", got, want)
+		}
+	}
+	alarms(c, model.AlarmFull)
+	alarms(inside, model.AlarmEmbeddedFull)
 	readable("full")
 	alarm(pb.AlarmRequest_DEACTIVATE, pb.AlarmType_NOSPACE)
 	alarm(pb.AlarmRequest_ACTIVATE, pb.AlarmType_CORRUPT)
 	says(t, "corrupt", write(ctx, c, "corrupt"), "data of its members differ", "restore a backup")
+	alarms(c, model.AlarmCorrupt)
 	alarm(pb.AlarmRequest_DEACTIVATE, pb.AlarmType_CORRUPT)
 	if err := write(ctx, c, "after"); err != nil {
 		t.Errorf("when the alarms are gone: %v", err)

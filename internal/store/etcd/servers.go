@@ -2,9 +2,12 @@ package etcd
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -43,10 +46,30 @@ func (c *Client) ask(ctx context.Context, endpoint string) store.Server {
 		s.Err = c.failed(ctx, err)
 		return s
 	}
-	s.Version, s.Size, s.Quota, s.Alarms = answer.Version, answer.DbSize, answer.DbSizeQuota, answer.Errors
+	s.Version, s.Size, s.Quota = answer.Version, answer.DbSize, answer.DbSizeQuota
+	for _, text := range answer.Errors { // of each member that has raised one
+		if a := alarm(text, endpoint == ""); !slices.Contains(s.Alarms, a) {
+			s.Alarms = append(s.Alarms, a)
+		}
+	}
 	if c.denied.Load() {
-		s.Alarms = append(s.Alarms, store.Denied)
+		s.Alarms = append(s.Alarms, model.AlarmDenied)
 	}
 	s.Leads = answer.Header.MemberId == answer.Leader
 	return s
+}
+
+// alarm says in plain words what etcd's status has as an error, such as "memberID:1 alarm:NOSPACE ".
+func alarm(text string, embedded bool) string {
+	switch {
+	case strings.Contains(text, "NOSPACE") && embedded:
+		return model.AlarmEmbeddedFull
+	case strings.Contains(text, "NOSPACE"):
+		return model.AlarmFull
+	case strings.Contains(text, "CORRUPT"):
+		return model.AlarmCorrupt
+	case strings.Contains(text, "no leader"):
+		return model.AlarmNoLeader
+	}
+	return strings.TrimSpace(text)
 }
