@@ -1,12 +1,17 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 )
 
 // Health is what /readyz of netmaster, and /healthz and /readyz of netplugin,
@@ -87,4 +92,44 @@ func (h Health) serve(w http.ResponseWriter, r *http.Request, ok bool) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, h.String()) // likewise
+}
+
+// ReplicaHealth is what a replica answers to GET /readyz.
+type ReplicaHealth struct {
+	URL    string
+	Health Health
+	Err    error // it does not answer, or not as a netmaster does
+}
+
+// replicaTimeout bounds what OtherReplicas waits for.
+const replicaTimeout = 3 * time.Second
+
+// OtherReplicas asks all replicas at once whether they are ready, except the one that has
+// answered last.
+func (c *Client) OtherReplicas(ctx context.Context) []ReplicaHealth {
+	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
+	defer cancel()
+	others := slices.Clone(c.bases)
+	last := int(c.current.Load())
+	others = slices.Delete(others, last, last+1)
+	out := make([]ReplicaHealth, len(others))
+	var asking sync.WaitGroup
+	for i, base := range others {
+		asking.Go(func() {
+			out[i].URL = base.String()
+			a := c.try(ctx, base, http.MethodGet, "/readyz", nil)
+			if refusal, ok := errors.AsType[*Error](a.err); ok && refusal.Status == http.StatusServiceUnavailable {
+				a.data, a.err = []byte(refusal.Message), nil
+			}
+			if a.err == nil {
+				a.err = json.Unmarshal(a.data, &out[i].Health)
+			}
+			if u, ok := errors.AsType[*url.Error](a.err); ok { // its text repeats method and URL
+				a.err = u.Err
+			}
+			out[i].Err = a.err
+		})
+	}
+	asking.Wait()
+	return out
 }

@@ -111,6 +111,13 @@ func (c *Condition) Add(h *api.Health, err error) {
 	h.Conditions = append(h.Conditions, c.Failed(err))
 }
 
+// MasterFinding is a condition that a netmaster has reported of itself.
+func MasterFinding(where string, told api.Condition) api.Finding {
+	return api.Finding{
+		Name: told.Name, Object: string(Netmaster), Check: api.CheckNetmasters, Where: where, Severity: told.Severity, Text: told.Name + ": " + told.Message, Remedy: told.Remedy, Page: told.Page,
+	}
+}
+
 // HostFinding is a condition that a host has reported by name. Of one that only a newer
 // netplugin knows, the severity is the host's word.
 func HostFinding(host string, told api.Condition) api.Finding {

@@ -78,7 +78,7 @@ var (
 	})
 	MasterNotAnswering = netmaster(row{
 		name: "silent", severity: api.SeverityWarning, check: api.CheckNetmasters,
-		means:  "Another netmaster is registered and does not answer the one that is asked.",
+		means:  "Another netmaster is registered and does not answer the one that is asked. It is an error where netctl's --netmaster names it and it does not answer netctl.",
 		remedy: "if it has ended, its registration ends within 10 s; else look into its log, or finish its upgrade",
 	})
 )

@@ -48,6 +48,7 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if err != nil {
 		return err
 	}
+	d.Findings = append(judgeReplicas(ctx, client, d.Findings), d.Findings...)
 	switch {
 	case o.json:
 		err = printJSON(o.out, d)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,6 +47,9 @@ func runStatus(ctx context.Context, o *statusOptions) error {
 	s, err := client.Status(ctx)
 	if err != nil {
 		return err
+	}
+	for _, f := range judgeReplicas(ctx, client, s.Findings) {
+		s.Findings, s.Wrong, s.Well = slices.Insert(s.Findings, 0, f), append(s.Wrong, f.String()), false
 	}
 	switch {
 	case o.json:
@@ -127,7 +131,7 @@ func storeRow(x api.StoreServer) []string {
 	case x.Error != "":
 		return []string{x.Address, "does not answer"}
 	case len(x.Alarms) > 0:
-		state = strings.Join(x.Alarms, ", ")
+		state, _, _ = strings.Cut(x.Alarms[0], ":") // below, a finding says what it means
 	case x.Leads:
 		state = "leads"
 	}

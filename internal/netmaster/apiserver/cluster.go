@@ -142,17 +142,19 @@ func (s *memberHandlers) storeMembers(ctx context.Context) (servers []api.StoreS
 	if err != nil { // what the store's server says tells more
 		return nil, nil
 	}
+	embedded := false
 	for _, x := range m.Members {
 		if x.Role == "waiting" || x.Role == "removed" {
 			continue
 		}
+		embedded = embedded || x.Version != "" // members beside an external store have no etcd
 		server := api.StoreServer{Address: x.Name + " (" + x.Address + ")", Version: x.Version, Leads: x.Leads, Size: x.Size, Quota: x.Quota, Error: x.Error}
 		if x.Full {
-			server.Alarms = []string{"NOSPACE"}
+			server.Alarms = []string{model.AlarmEmbeddedFull}
 		}
 		servers = append(servers, server)
 	}
-	if len(servers) < 2 {
+	if len(servers) < 2 || !embedded {
 		servers = nil
 	}
 	return servers, m.Warnings

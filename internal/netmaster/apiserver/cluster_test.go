@@ -17,10 +17,17 @@ type testMembers struct{ told []string }
 
 func (m *testMembers) Members(context.Context) (api.Members, error) {
 	return api.Members{Members: []api.Member{
-		{Name: "a", Role: "voter", Address: "10.0.0.1:9004", Leads: true, Full: true},
+		{Name: "a", Role: "voter", Address: "10.0.0.1:9004", Leads: true, Full: true, Version: "3.6.0"},
 		{Name: "b", Role: "voter", Address: "10.0.0.2:9004", Error: "it is away"},
 		{Name: "c", Role: "waiting", Address: "10.0.0.3:9004", Error: "it has not started yet"},
 	}, Warnings: []string{"two are weaker than one"}}, nil
+}
+
+// externalMembers are two netmasters whose store is elsewhere.
+type externalMembers struct{ *testMembers }
+
+func (externalMembers) Members(context.Context) (api.Members, error) {
+	return api.Members{Members: []api.Member{{Name: "a", Role: "voter"}, {Name: "b", Role: "voter"}}}, nil
 }
 
 func (m *testMembers) NewJoinToken(_ context.Context, life time.Duration) (api.JoinToken, error) {
@@ -96,6 +103,13 @@ func TestMembers(t *testing.T) {
 		if !slices.ContainsFunc(s.Wrong, func(w string) bool { return strings.HasPrefix(w, want) }) {
 			t.Errorf("wrong are %q, not %q", s.Wrong, want)
 		}
+	}
+	beside := serveWith(t, func(c *Config) {
+		c.Members = externalMembers{m}
+		c.Cluster = spaceless{testCluster: c.Cluster.(testCluster)}
+	})
+	if s, err := beside.Status(t.Context()); err != nil || len(s.Stores) != 1 || s.Stores[0].Address != "e1" {
+		t.Errorf("the servers of an external store are %+v, %v", s.Stores, err)
 	}
 	none := serve(t, 0)
 	for _, route := range []string{"GET /api/v1/cluster/members", "POST /api/v1/cluster/tokens", "DELETE /api/v1/cluster/members/b", "POST /api/v1/cluster/relieve", "POST /api/v1/cluster/authorities/renew"} {

@@ -10,7 +10,7 @@ import (
 // reportedElsewhere are conditions of a netmaster's health that the cluster's findings have in
 // other words.
 var reportedElsewhere = []*condition.Condition{
-	condition.MasterStore, condition.MasterSpace, condition.MasterSettings, condition.MasterSameStore, condition.MasterFabric, condition.MasterFabricObjects,
+	condition.MasterSameStore, condition.MasterFabric, condition.MasterFabricObjects,
 }
 
 // judgeHealth tells of the health of the netmaster that answers, such as that it does not
@@ -20,7 +20,10 @@ func (s *diagnosis) judgeHealth(of facts) (out []api.Finding) {
 		if c.OK || slices.ContainsFunc(reportedElsewhere, func(f *condition.Condition) bool { return f.Name() == c.Name }) {
 			continue
 		}
-		f := api.Finding{Name: c.Name, Object: string(condition.Netmaster), Check: api.CheckNetmasters, Where: s.ownName(), Severity: c.Severity, Text: c.Name + ": " + c.Message, Remedy: c.Remedy, Page: c.Page}
+		if c.Name == condition.MasterSpace.Name() && slices.ContainsFunc(of.stores, func(x api.StoreServer) bool { return len(x.Alarms) > 0 }) {
+			continue // the server's finding says it
+		}
+		f := condition.MasterFinding(s.ownName(), c)
 		alive := func(h api.Host) bool { return h.State != api.HostAway }
 		if c.Name == condition.MasterClientsTrust.Name() && !slices.ContainsFunc(of.hosts, alive) {
 			f.Severity = api.SeverityError // they are all that there is of the cluster

@@ -66,6 +66,39 @@ func TestDistrustedCluster(t *testing.T) {
 	}
 }
 
+// spaceless is a cluster whose netmaster cannot write to the store, or has no settings there.
+type spaceless struct {
+	testCluster
+	alarms []string
+}
+
+func (c spaceless) Health(ctx context.Context) api.Health {
+	h := c.testCluster.Health(ctx)
+	condition.MasterSpace.Add(&h, errors.New("it takes no writes"))
+	condition.MasterSettings.Add(&h, errors.New("it has no settings"))
+	return h
+}
+
+func (c spaceless) Stores(context.Context) []api.StoreServer {
+	return []api.StoreServer{{Address: "e1", Alarms: c.alarms}}
+}
+
+// TestNetmasterIsNotReady: what makes the answering netmaster not ready is wrong with the
+// cluster, once, whatever the store's servers say.
+func TestNetmasterIsNotReady(t *testing.T) {
+	for alarm, want := range map[string]string{"": "space: it takes no writes", "full": "store e1 has raised an alarm: full"} {
+		f := serveWith(t, func(c *Config) { c.Cluster = spaceless{c.Cluster.(testCluster), strings.Fields(alarm)} })
+		s, err := f.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong := strings.Join(s.Wrong, "\n")
+		if s.Well || !strings.Contains(wrong, want) || !strings.Contains(wrong, "settings: it has no settings") || strings.Contains(wrong, "space: it takes") != (alarm == "") {
+			t.Errorf("with alarm %q: %s", alarm, wrong)
+		}
+	}
+}
+
 // fullDisk is a cluster whose netmaster has a full disk.
 type fullDisk struct{ testCluster }
 
