@@ -95,14 +95,17 @@ func (n *Namespace) joinCgroup() (leave func() error, err error) {
 	return func() error { return move(home) }, move(n.cgroup)
 }
 
-// removeCgroup takes a namespace's cgroup away; absent is fine. Processes that were killed
-// leave it a moment later.
+// cgroupWait is how long processes that were killed may take to leave their cgroup, on a
+// machine that has more to do.
+const cgroupWait = 30 * time.Second
+
+// removeCgroup takes a namespace's cgroup away; absent is fine.
 func removeCgroup(namespace string) error {
 	dir, err := cgroupOf(namespace)
 	if dir == "" || err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(grace); ; <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(cgroupWait); ; <-time.After(5 * time.Millisecond) {
 		err := os.Remove(dir)
 		if errors.Is(err, unix.EBUSY) && time.Now().Before(deadline) {
 			continue
