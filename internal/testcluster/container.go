@@ -156,13 +156,19 @@ func (l *Lab) AddContainer(ctx context.Context, s ContainerSpec) (*Attachment, e
 	return a, l.save()
 }
 
-// CNIAdd runs CNI ADD for a container whose namespace exists.
-func (l *Lab) CNIAdd(ctx context.Context, s ContainerSpec) (types.Result, error) {
+// cniOf returns a container's host and the networks that CNI attaches it to.
+func (l *Lab) cniOf(s ContainerSpec) (*Host, *libcni.NetworkConfigList, error) {
 	h, err := l.Host(s.Host)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	list, err := h.NetworkConfig(s)
+	return h, list, err
+}
+
+// CNIAdd runs CNI ADD for a container whose namespace exists.
+func (l *Lab) CNIAdd(ctx context.Context, s ContainerSpec) (types.Result, error) {
+	h, list, err := l.cniOf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -171,11 +177,7 @@ func (l *Lab) CNIAdd(ctx context.Context, s ContainerSpec) (types.Result, error)
 
 // CNIDel runs CNI DEL for a container.
 func (l *Lab) CNIDel(ctx context.Context, s ContainerSpec) error {
-	h, err := l.Host(s.Host)
-	if err != nil {
-		return err
-	}
-	list, err := h.NetworkConfig(s)
+	h, list, err := l.cniOf(s)
 	if err != nil {
 		return err
 	}
@@ -184,11 +186,7 @@ func (l *Lab) CNIDel(ctx context.Context, s ContainerSpec) error {
 
 // CNICheck runs CNI CHECK for a container that AddContainer attached.
 func (l *Lab) CNICheck(ctx context.Context, s ContainerSpec) error {
-	h, err := l.Host(s.Host)
-	if err != nil {
-		return err
-	}
-	list, err := h.NetworkConfig(s)
+	h, list, err := l.cniOf(s)
 	if err != nil {
 		return err
 	}
@@ -197,11 +195,7 @@ func (l *Lab) CNICheck(ctx context.Context, s ContainerSpec) error {
 
 // CNIGC runs CNI GC on a host: containers named stay, others that CNI attached go.
 func (l *Lab) CNIGC(ctx context.Context, host string, valid ...string) error {
-	h, err := l.Host(host)
-	if err != nil {
-		return err
-	}
-	list, err := h.NetworkConfig(ContainerSpec{})
+	h, list, err := l.cniOf(ContainerSpec{Host: host})
 	if err != nil {
 		return err
 	}

@@ -51,14 +51,7 @@ func testMonitor(t *testing.T, h Harness) {
 	}
 	for round, opts := range []driver.MonitorOptions{{}, {Connections: true}, {Connections: true, NoDrops: true}} {
 		ctx, cancel := context.WithCancel(context.Background())
-		want, err := b.ref.Monitor(ctx, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := b.drv.Monitor(ctx, opts)
-		if err != nil {
-			t.Fatalf("Monitor() = %v", err)
-		}
+		want, got := b.monitors(ctx, t, opts)
 		if _, err := b.drv.Monitor(ctx, opts); !errors.Is(err, model.ErrConflict) {
 			t.Errorf("a second Monitor() = %v, want a conflict", err)
 		}
@@ -106,6 +99,19 @@ func testMonitor(t *testing.T, h Harness) {
 	drain(t, last)
 }
 
+// monitors begins a monitor of the reference and one of the driver.
+func (b *bench) monitors(ctx context.Context, t *testing.T, opts driver.MonitorOptions) (want, got <-chan driver.FlowEvent) {
+	t.Helper()
+	want, err := b.ref.Monitor(ctx, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err = b.drv.Monitor(ctx, opts); err != nil {
+		t.Fatalf("Monitor() = %v", err)
+	}
+	return want, got
+}
+
 // monitorChanged: a monitor's options may change while it is under way; what is
 // told then is what the new ones ask for.
 func monitorChanged(t *testing.T, b *bench, pic desired.Host, top Topology) {
@@ -116,14 +122,7 @@ func monitorChanged(t *testing.T, b *bench, pic desired.Host, top Topology) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	begin := driver.MonitorOptions{NoDrops: true}
-	want, err := b.ref.Monitor(ctx, begin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := b.drv.Monitor(ctx, begin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want, got := b.monitors(ctx, t, begin)
 	packets := monitoredPackets(top)
 	for round, opts := range []driver.MonitorOptions{{}, {Connections: true, NoDrops: true}, {Connections: true}} {
 		if err := errors.Join(b.ref.ChangeMonitor(ctx, opts), b.drv.ChangeMonitor(ctx, opts)); err != nil {
@@ -159,14 +158,7 @@ func monitorEgress(t *testing.T, b *bench, top Topology) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	opts := driver.MonitorOptions{Connections: true}
-	want, err := b.ref.Monitor(ctx, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := b.drv.Monitor(ctx, opts)
-	if err != nil {
-		t.Fatalf("Monitor() = %v", err)
-	}
+	want, got := b.monitors(ctx, t, opts)
 	for _, p := range packets {
 		b.compare(t, p.name, p.packet)
 	}

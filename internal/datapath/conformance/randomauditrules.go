@@ -58,14 +58,7 @@ func testRandomAuditRules(t *testing.T, h Harness) {
 		}
 		send()
 		ctx, cancel := context.WithCancel(t.Context())
-		want, err := b.ref.Monitor(ctx, driver.MonitorOptions{NoDrops: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := b.drv.Monitor(ctx, driver.MonitorOptions{NoDrops: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		want, got := b.monitors(ctx, t, driver.MonitorOptions{NoDrops: true})
 		send()
 		told += wantEvents(t, c.Name, want, got)
 		cancel()

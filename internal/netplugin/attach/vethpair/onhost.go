@@ -81,40 +81,17 @@ func ownRules(h *netlink.Handle, family int, names []string) error {
 // to neighbours. Routes of the interface except, default routes, and wider ones by a
 // gateway, do not count.
 func ConflictingRoutes(except string, prefixes ...netip.Prefix) (out []string, err error) {
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, fmt.Errorf("list routes: %w", err)
-	}
-	defer h.Close()
 	for _, p := range prefixes {
 		if !p.IsValid() {
 			continue
 		}
-		family := netlink.FAMILY_V6
-		if p.Addr().Is4() {
-			family = netlink.FAMILY_V4
+		routes, err := overlappingRoutes(p, except, func(dst netip.Prefix, r netlink.Route) bool {
+			return dst.Bits() >= p.Bits() || r.Gw == nil && len(r.MultiPath) == 0
+		})
+		if err != nil {
+			return nil, err
 		}
-		list, err := h.RouteList(nil, family)
-		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return nil, fmt.Errorf("list routes: %w", err)
-		}
-		for _, r := range list {
-			if r.Dst == nil {
-				continue
-			}
-			dst, err := netip.ParsePrefix(r.Dst.String())
-			if err != nil || dst.Bits() == 0 || !dst.Overlaps(p) || dst.Bits() < p.Bits() && (r.Gw != nil || len(r.MultiPath) > 0) {
-				continue
-			}
-			name := "route " + dst.String()
-			if l, err := h.LinkByIndex(r.LinkIndex); err == nil {
-				if l.Attrs().Name == except {
-					continue
-				}
-				name += " on " + l.Attrs().Name
-			}
-			out = append(out, name)
-		}
+		out = append(out, routes...)
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil

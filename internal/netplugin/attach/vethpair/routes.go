@@ -19,38 +19,11 @@ const dockerConfig = "/etc/docker/daemon.json"
 // prefix: routes other than default routes and the routes of the interface except,
 // and the address pools that Docker is configured with.
 func Overlaps(p netip.Prefix, except string) (routes, pools []string, err error) {
-	family := netlink.FAMILY_V4
-	switch {
-	case !p.IsValid():
+	if !p.IsValid() {
 		return nil, nil, nil
-	case p.Addr().Is6():
-		family = netlink.FAMILY_V6
 	}
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, nil, fmt.Errorf("list routes: %w", err)
-	}
-	defer h.Close()
-	list, err := h.RouteList(nil, family)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, nil, fmt.Errorf("list routes: %w", err)
-	}
-	for _, r := range list {
-		if r.Dst == nil {
-			continue
-		}
-		dst, err := netip.ParsePrefix(r.Dst.String())
-		if err != nil || dst.Bits() == 0 || !dst.Overlaps(p) {
-			continue
-		}
-		name := "route " + dst.String()
-		if l, err := h.LinkByIndex(r.LinkIndex); err == nil {
-			if l.Attrs().Name == except {
-				continue
-			}
-			name += " on " + l.Attrs().Name
-		}
-		routes = append(routes, name)
+	if routes, err = overlappingRoutes(p, except, func(netip.Prefix, netlink.Route) bool { return true }); err != nil {
+		return nil, nil, err
 	}
 	slices.Sort(routes)
 	routes = slices.Compact(routes)
@@ -68,6 +41,42 @@ func Overlaps(p netip.Prefix, except string) (routes, pools []string, err error)
 		}
 	}
 	return routes, pools, err
+}
+
+// overlappingRoutes names the routes of this host that overlap with a prefix and count, except
+// default routes and the routes of an interface.
+func overlappingRoutes(p netip.Prefix, except string, counts func(dst netip.Prefix, r netlink.Route) bool) (out []string, err error) {
+	family := netlink.FAMILY_V4
+	if p.Addr().Is6() {
+		family = netlink.FAMILY_V6
+	}
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	defer h.Close()
+	list, err := h.RouteList(nil, family)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	for _, r := range list {
+		if r.Dst == nil {
+			continue
+		}
+		dst, err := netip.ParsePrefix(r.Dst.String())
+		if err != nil || dst.Bits() == 0 || !dst.Overlaps(p) || !counts(dst, r) {
+			continue
+		}
+		name := "route " + dst.String()
+		if l, err := h.LinkByIndex(r.LinkIndex); err == nil {
+			if l.Attrs().Name == except {
+				continue
+			}
+			name += " on " + l.Attrs().Name
+		}
+		out = append(out, name)
+	}
+	return out, nil
 }
 
 func dockerPools(data []byte) ([]netip.Prefix, error) {
