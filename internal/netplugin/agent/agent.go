@@ -112,13 +112,13 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		answers:   l2announce.New(cfg.Log, requestL2Addresses(cfg, a.lease, a.masters, time.Now().UnixNano()), func() { a.kick("answers to neighbours") }),
 		announcer: l2announce.NewAnnouncer(cfg.Log, cfg.Uplinks, a.can.TakesUplinks),
 	}
-	a.bgp = newBGPRoutes(cfg, a.can.TakesUplinks, a.mirror, a.kick)
+	repairs := &hostRepairs{log: cfg.Log}
+	a.bgp = newBGPRoutes(cfg, a.can.TakesUplinks, a.mirror, repairs, a.kick)
 	a.probers = probers{
 		prober:  newProber(cfg, a.mirror.cluster),
 		tunnels: newTunnelProber(cfg, a.can.TunnelProber, a.mirror, func() { a.Observer.RequestStatus() }),
 	}
 	a.listener = newListener(cfg, a.can.Memberships, a.kick)
-	repairs := &hostRepairs{log: cfg.Log}
 	a.mirror.way = hostsync.NewEgress(a.mirror.cluster, a.mirror.control, hostsync.EgressConfig{
 		Able: a.can.Egress, Able6: a.can.Egress6 && hostsync.HasIPv6(), Services: a.can.Egress && a.can.ExternalServices, Frontends: a.can.Frontends, RoutedNetworks: a.can.RoutedNetworks, ExternalBackends: a.can.ExternalBackends,
 		IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort, Underlay: &a.mirror.underlay,

@@ -30,10 +30,10 @@ type bgpRoutes struct {
 
 // newBGPRoutes returns the routes of a host, before any is announced; takesUplinks is
 // the driver's capability.
-func newBGPRoutes(cfg *Config, takesUplinks bool, m *mirror, kick func(reason string)) *bgpRoutes {
+func newBGPRoutes(cfg *Config, takesUplinks bool, m *mirror, repairs hoststack.Repairs, kick func(reason string)) *bgpRoutes {
 	return &bgpRoutes{cfg: cfg, takesUplinks: takesUplinks, mirror: m, fabric: fabric.New(fabric.Config{
 		StateDir: cfg.StateDir, Uplinks: cfg.Uplinks, Log: cfg.Log,
-		Tell: func() { kick("BGP") }, Changes: m.cluster.HostChanges,
+		Tell: func() { kick("BGP") }, Changes: m.cluster.HostChanges, Repairs: repairs,
 	})}
 }
 

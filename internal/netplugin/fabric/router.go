@@ -42,6 +42,7 @@ type Config struct {
 	Log      *slog.Logger
 	Tell     func()               // what Problems or State say has changed
 	Changes  *hostchanges.History // of the routes that are learned; nil = none are noted
+	Repairs  hoststack.Repairs    // hear of tables that are put back
 }
 
 // Router is this host's part of the physical network's routing. Its methods are safe for
@@ -85,7 +86,7 @@ type bgpRun struct {
 func New(cfg Config) *Router {
 	return &Router{
 		cfg: cfg, wanted: waiting.NewBell(), lost: make(chan netip.Prefix, 64), received: waiting.NewBell(), problems: map[string]string{}, fresh: true,
-		kernel: hoststack.Fabric{Changes: cfg.Changes},
+		kernel: hoststack.Fabric{Changes: cfg.Changes, Repairs: cfg.Repairs},
 		retry:  waiting.NewRetry(waiting.BackoffConfig{}),
 	}
 }

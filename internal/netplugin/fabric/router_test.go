@@ -98,7 +98,7 @@ func newBench(t *testing.T, routers ...string) *bench {
 // start runs a Router, as a process of netplugin would.
 func (b *bench) start() {
 	b.Helper()
-	b.router = New(Config{StateDir: b.dir, Uplinks: []string{"none0", uplink}, Log: slog.New(slog.DiscardHandler), Tell: func() {}})
+	b.router = New(Config{StateDir: b.dir, Uplinks: []string{"none0", uplink}, Log: slog.New(slog.DiscardHandler), Tell: func() {}, Repairs: hoststack.NoRepairs})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -44,6 +44,7 @@ type Fabric struct {
 	tables [2]fabricTable
 	// Changes are those of the routes; nil = none are noted.
 	Changes *hostchanges.History
+	Repairs Repairs // hear of tables that are put back
 }
 
 type fabricTable struct {
@@ -81,7 +82,7 @@ func (f *Fabric) Apply(ctx context.Context, want FabricConfig, look bool) error 
 	}
 	// Containers' addresses come first: what a route leads away has to have its own.
 	for i, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6} {
-		if err := f.tables[i].ensure(family, want, f.prefixes(want), look); err != nil {
+		if err := f.tables[i].ensure(family, want, f.prefixes(want), look, f.Repairs); err != nil {
 			return fmt.Errorf("table %s of nftables: %w", FabricTable, err)
 		}
 	}
@@ -135,7 +136,7 @@ const (
 	mapPrivate = "private" // the reverse
 )
 
-func (t *fabricTable) ensure(family nftables.TableFamily, want FabricConfig, prefixes []netip.Prefix, look bool) error {
+func (t *fabricTable) ensure(family nftables.TableFamily, want FabricConfig, prefixes []netip.Prefix, look bool, repairs Repairs) error {
 	six := family == nftables.TableFamilyIPv6
 	own := map[netip.Addr]netip.Addr{}
 	for p, a := range want.Own {
@@ -158,7 +159,11 @@ func (t *fabricTable) ensure(family nftables.TableFamily, want FabricConfig, pre
 		return c.Flush()
 	}
 	ranges := rangesOf(prefixes, six)
-	if t.made && (t.device != want.Device || t.private != want.Private || look && !t.intact(c, table)) {
+	if t.made && (t.device != want.Device || t.private != want.Private) {
+		t.made = false
+	}
+	if t.made && look && !t.intact(c, table) {
+		repairs.Rules(familyName(family) + " " + FabricTable)
 		t.made = false
 	}
 	if t.made && maps.Equal(t.own, own) && slices.Equal(t.ranges, ranges) {

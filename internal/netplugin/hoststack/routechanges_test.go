@@ -145,3 +145,28 @@ func TestRoutesAreRemovedBeforeTheDesiredStateIsKnown(t *testing.T) {
 		t.Errorf("%d routes are there again", n)
 	}
 }
+
+// TestFabricTableIsRepaired: a table towards the physical network that somebody deletes is
+// put back at the next look, and counted once; another device is no repair.
+func TestFabricTableIsRepaired(t *testing.T) {
+	s := newSite6(t)
+	done := &repairs{}
+	f := Fabric{Repairs: done}
+	want := FabricConfig{Device: "up0", Private: s.want.Private.Interface, Own: map[netip.Addr]netip.Addr{netip.MustParseAddr("172.20.0.9"): netip.MustParseAddr("10.1.1.9")}}
+	apply := func(repaired bool) {
+		t.Helper()
+		if err := in(t, s.host, func() error { return f.Apply(t.Context(), want, true) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := done.take("rules ip " + FabricTable); got != repaired || len(done.names) > 0 {
+			t.Errorf("repaired: %v, and %v", got, done.names)
+		}
+	}
+	apply(false)
+	apply(false)
+	run(t, "ip", "netns", "exec", s.host, "nft", "delete", "table", "ip", FabricTable)
+	apply(true)
+	apply(false)
+	want.Device = "down0"
+	apply(false)
+}
