@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// frontends tries services that answer at ports of addresses that they share, or that are
-// nodes': "Faces" of docs/design/services.md.
+// frontends tests services at ports of shared addresses and of nodes' addresses: "Frontends"
+// of docs/design/services.md.
 type frontends struct {
 	services *services
 	outside  *externalTest

@@ -10,7 +10,7 @@ import (
 )
 
 // Service is virtual addresses at which several endpoints answer: each connection
-// to one of its ports, or faces, goes to one of its backends (docs/design/services.md).
+// to one of its ports, or frontends, goes to one of its backends (docs/design/services.md).
 type Service struct {
 	Key     model.ServiceKey
 	Network model.NetworkID // its addresses are of this network's domain

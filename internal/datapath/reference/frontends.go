@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Faces of services; see docs/design/services.md.
+// Frontends of services; see docs/design/services.md.
 
-// frontendAddrs are the addresses at which a service has faces, each once.
+// frontendAddrs are the addresses at which a service has frontends, each once.
 func frontendAddrs(s *desired.Service) (out []netip.Addr) {
 	for _, f := range s.Frontends {
 		if !slices.Contains(out, f.Addr) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
 // Counting of connections to services, where their clients are: by service, port,
-// family and backend (docs/design/services.md, Counted). Each such has a place, which
+// family and backend (docs/design/services.md, Counters). Each such has a place, which
 // a packet of the long way finds, and the short one remembers.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
 // Where ports of virtual addresses lead, and which packets to a node's address are a
-// service's: "Faces" of docs/design/services.md.
+// service's: "Frontends" of docs/design/services.md.
 #pragma once
 
 #include "refuse.h"

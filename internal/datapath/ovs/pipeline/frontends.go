@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Faces: ports of addresses that services share (docs/design/services.md, "Faces"). Such an
+// Frontends: ports of addresses that services share (docs/design/services.md). Such an
 // address, a shared VIP, has a number in regService, and Faced replaces it by the number of
 // the service that has the packet's port there. All nodes' addresses of a family and domain
 // are one shared VIP, so nodes and node ports add up and do not multiply. A port at a
@@ -19,7 +19,7 @@ import (
 // ports before they are tracked, fragments and ICMP errors, have the VIP's number until
 // then.
 
-// sharedVIPBits mark the numbers of spots, which no service has.
+// sharedVIPBits mark the numbers of shared VIPs, which no service has.
 const sharedVIPBits = 0xfff << 20
 
 var isSharedVIP = of.Masked(regService, of.Uint(uint32(sharedVIPBits)), of.Uint(uint32(sharedVIPBits)))
