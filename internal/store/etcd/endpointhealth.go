@@ -228,7 +228,7 @@ func (h *endpointHealth) readmit(ctx context.Context) {
 		h.mu.Lock()
 		for _, endpoint := range out {
 			if !slices.Contains(still, endpoint) && slices.Contains(h.stalled, endpoint) {
-				h.log.Info("an etcd that had stalled answers again again again again again", "endpoint", endpoint)
+				h.log.Info("an etcd that had stalled answers again", "endpoint", endpoint)
 			}
 		}
 		if ctx.Err() == nil {
