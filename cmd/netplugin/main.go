@@ -66,6 +66,7 @@ func (o *options) configure(cfg *agent.Config) {
 	cfg.DriverName, cfg.Uplinks, cfg.NoDNS = o.driver, o.uplinks, o.dns == dnsOff
 	cfg.TLS, cfg.Joined, cfg.Netmasters, cfg.Token, cfg.NetworkToken = o.tls, o.joining.dir != "", o.netmaster, o.token.Source(), o.dockerToken.Source()
 	cfg.FwdMode, cfg.PvtSubnet, cfg.IPForward, cfg.TakeHost = o.fwd, o.pvt, o.ipForward, o.takeHost
+	cfg.ClientPins = o.clientPins()
 	if o.cgroup != cgroupNone {
 		cfg.Cgroup, cfg.SocketPins = o.cgroup, o.socketPins()
 	}

@@ -154,14 +154,16 @@ func clusterFlags(fs *flags.Set, o *options) {
 	fs.Bool(&o.reachControl, "containers-reach-control-plane", "let containers reach netmasters, the store and netplugins, which is blocked by default: anyone who can reach them controls the cluster")
 }
 
-// socketPins is where the programs for sockets of the host's processes are pinned.
+// socketPins is where the programs for sockets of the host's processes are pinned, and
+// clientPins where those for clients outside are.
 func (o *options) socketPins() string { return strings.TrimRight(o.ebpfPinDir, "/") + "-sockets" }
+func (o *options) clientPins() string { return strings.TrimRight(o.ebpfPinDir, "/") + "-clients" }
 
 func localFlags(fs *flags.Set, o *options) {
 	fs.String(&o.stateDir, "state-dir", "directory", "where to keep the journal of attachments and the spool of deletions").Must(checkPath)
 	fs.String(&o.cniSocket, "cni-socket", "path", "unix socket that contivk8s talks to").Must(checkSocket)
 	o.ebpfPinDir = ebpf.DefaultPinDir
-	fs.String(&o.ebpfPinDir, "ebpf-pin-dir", "directory", "where eBPF programs and maps are pinned, on a BPF file system: those of the ebpf data plane here, and those for sockets of the host's processes beside it, in a directory with -sockets at the end of its name; each netplugin on a machine needs its own").Must(checkPath)
+	fs.String(&o.ebpfPinDir, "ebpf-pin-dir", "directory", "where eBPF programs and maps are pinned, on a BPF file system: those of the ebpf data plane here, and beside it, in directories with -sockets and -clients at the end of their names, those that lead sockets of the host's processes and clients outside to services; each netplugin on a machine needs its own").Must(checkPath)
 	fs.String(&o.cgroup, "cgroup", "directory", "of cgroup2; sockets of this host's processes in it and below are led to services by eBPF; none = their packets are, by nftables").Must(checkCgroup).Else("where cgroup2 is mounted")
 	fs.String(&o.restAddress, "rest-address", "ip:port", "where to serve inspection, health and metrics; it has no authentication; none = nowhere").Must(checkREST)
 	fs.String(&o.debug, "debug-address", "ip:port", "where to serve profiling under /debug/pprof/; empty = nowhere").Must(daemon.CheckHostPort)

@@ -99,11 +99,21 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 	} else if was {
 		say("the router's address, routes and nftables tables of BGP")
 	}
-	if _, err := os.Stat(o.socketPins()); err == nil {
-		if err := hostservices.Remove(o.socketPins()); err != nil {
-			errs = append(errs, fmt.Errorf("remove what leads sockets to services: %w", err))
+	for _, x := range []struct {
+		pins   string
+		remove func(string) error
+		what   string
+	}{
+		{o.socketPins(), hostservices.Remove, "the programs that lead sockets of this host's processes to services"},
+		{o.clientPins(), hostservices.RemoveClients, "the programs that lead clients outside to services"},
+	} {
+		if _, err := os.Stat(x.pins); err != nil {
+			continue
+		}
+		if err := x.remove(x.pins); err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", x.what, err))
 		} else {
-			say("the programs that lead sockets of this host's processes to services")
+			say("%s", x.what)
 		}
 	}
 	had := hoststack.Present()

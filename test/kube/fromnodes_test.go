@@ -21,10 +21,21 @@ import (
 // Two nodes without kube-proxy serve to their own processes, and to a client outside, by
 // both families of addresses.
 func TestServicesFromNodes(t *testing.T) {
-	n := nodes(t, cluster.NodesConfig{Native: true, Dual: true, Masters: []string{"--load-balancer-pool", "10.250.0.224/28,fd00:250::e0/124"}})
+	testServicesFromNodes(t, true)
+}
+
+// TestServicesFromNodesOfPodsBehindTheDataPlane: so they do where the nodes' stacks do not
+// know the pods' addresses.
+func TestServicesFromNodesOfPodsBehindTheDataPlane(t *testing.T) {
+	testServicesFromNodes(t, false)
+}
+
+func testServicesFromNodes(t *testing.T, routed bool) {
+	t.Helper()
+	n := nodes(t, cluster.NodesConfig{Native: routed, Dual: true, Masters: []string{"--load-balancer-pool", "10.250.0.224/28,fd00:250::e0/124"}})
 	n.namespace("shop", nil)
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
-		t.Run(string(family), n.in(func(n *onNodes) { n.servicesReach(family) }))
+		t.Run(string(family), n.in(func(n *onNodes) { n.servicesReach(family, routed) }))
 	}
 	t.Run("Control", n.in((*onNodes).controlStaysShut))
 	n.gone("shop")
@@ -88,7 +99,7 @@ func (n *onNodes) service(name string, family corev1.IPFamily, change func(*core
 	})
 }
 
-func (n *onNodes) servicesReach(family corev1.IPFamily) {
+func (n *onNodes) servicesReach(family corev1.IPFamily, routed bool) {
 	ctx := n.t.Context()
 	h1, h2 := n.Lab.Hosts()[0], n.Lab.Hosts()[1]
 	six := family == corev1.IPv6Protocol
@@ -129,7 +140,11 @@ func (n *onNodes) servicesReach(family corev1.IPFamily) {
 		}
 	}
 	n.sees("h1 at the other node", addr(h1), h1.NS, on(h2, port))
-	n.sees("the pod's node at the other node", addr(h1), h2.NS, on(h1, port))
+	seen := h1 // which masquerades
+	if !routed {
+		seen = h2
+	}
+	n.sees("the pod's node at the other node", addr(seen), h2.NS, on(h1, port))
 	n.sees("a client outside where there is a backend", clientAddr, client, on(h2, local))
 	if got := n.seen(client, on(h1, local)); got != "" {
 		n.t.Errorf("a node without a backend of the service takes a client outside, who is seen as %s", got)
@@ -157,7 +172,11 @@ func (n *onNodes) servicesReach(family corev1.IPFamily) {
 	deny.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: single(clientAddr)}}}}}
 	ok[*networkingv1.NetworkPolicy](n.t)(n.Client.NetworkingV1().NetworkPolicies("shop").Create(ctx, deny, metav1.CreateOptions{}))
 	n.sees("a node that no policy names", "", h1.NS, at(all, 80))
-	n.sees("the pod's own node, by a service", addr(h2), h2.NS, at(all, 80))
+	if own := addr(h2); routed {
+		n.sees("the pod's own node, by a service", own, h2.NS, at(all, 80))
+	} else {
+		n.sees("the pod's own node, by a service of the data plane, which no policy names", "", h2.NS, at(all, 80))
+	}
 	other, _ := outside("other"+string(family), number+1)
 	for _, h := range []*testcluster.Host{h1, h2} {
 		n.sees("the client that a policy names", clientAddr, client, on(h, port))

@@ -31,7 +31,8 @@ func TestCompiledObjectIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for pkg, object := range map[string]string{"ebpf": "datapath", "hostservices": "sockets"} {
+	for _, is := range [][2]string{{"ebpf", "datapath"}, {"hostservices", "sockets"}, {"hostservices", "clients"}} {
+		pkg, object := is[0], is[1]
 		dir, sources := t.TempDir(), filepath.Join(filepath.Dir(wd), pkg)
 		cmd := exec.CommandContext(t.Context(), "go", "run", "github.com/cilium/ebpf/cmd/bpf2go", "-cc", "clang-14", "-strip", "llvm-strip-14", "-no-global-types",
 			"-target", "bpfel", "-go-package", pkg, "-output-dir", dir, object, filepath.Join(sources, "bpf", object+".c"),

@@ -125,7 +125,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Listen: func(ctx context.Context, addr string) (net.Listener, error) {
 			return transport.Listen(ctx, addr, nil, cfg.Log)
 		}, // load balancers know no certificates
-		Answer: a.l2.answers.Want, Repairs: repairs, Sockets: hostservices.Config{Log: cfg.Log, Cgroup: cfg.Cgroup, Pins: cfg.SocketPins, Repairs: repairs},
+		Answer: a.l2.answers.Want, Repairs: repairs, Sockets: hostservices.Config{Log: cfg.Log, Cgroup: cfg.Cgroup, Pins: cfg.SocketPins, Repairs: repairs}, ClientPins: cfg.ClientPins,
 	})
 	if a.mirror.way.Services { // this host leads to them, whatever runs here
 		a.mirror.cluster.RequireTenant(model.DefaultTenant)

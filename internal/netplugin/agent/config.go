@@ -86,8 +86,8 @@ type Config struct {
 
 	// Cgroup is a directory of cgroup2 whose processes are led to services at their sockets;
 	// empty = the root of it. SocketPins is where the programs for that are pinned, on a BPF
-	// file system; empty = the host's stack leads all.
-	Cgroup, SocketPins string
+	// file system; empty = the host's stack leads all. ClientPins is the same for clients outside.
+	Cgroup, SocketPins, ClientPins string
 
 	StateDir    string // journal, spool and lock; empty = attach.StateDir
 	Socket      string // empty = attach.SocketPath

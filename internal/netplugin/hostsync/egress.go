@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/hostservices"
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
@@ -58,6 +59,8 @@ type EgressConfig struct {
 	// Sockets is where this host's own processes are served; without a pin directory the
 	// host's stack serves them.
 	Sockets hostservices.Config
+	// ClientPins is where programs for clients outside are pinned; empty = there are none.
+	ClientPins string
 	// Answer gets the load balancers' addresses for which this host could answer its
 	// neighbours.
 	Answer func([]netip.Addr)
@@ -77,10 +80,14 @@ func NewEgress(c *statemirror.State, control *statemirror.ControlPlane, cfg Egre
 	if !cfg.ExternalBackends {
 		c.HostInput.LackExternalBackends()
 	}
+	clientPins := ""
+	if cfg.Services && cfg.Frontends {
+		clientPins = cfg.ClientPins
+	}
 	return &Egress{
 		Addresses:    newPrivateAddresses(c.Log, c.Settings, c.HostInput, cfg),
 		EgressConfig: cfg, config: &c.Config, control: control, net: hoststack.New(c.Log, cfg.IPForward, c.HostChanges, cfg.Repairs), guard: hoststack.NewGuard(c.Log, cfg.Repairs),
-		fronts: newFrontends(c.Log, cfg.Repairs, uint16(cfg.VXLANPort), cfg.Sockets), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Agent.Kick("health check port") }),
+		fronts: newFrontends(c.Log, cfg.Repairs, uint16(cfg.VXLANPort), cfg.Sockets, clientPins), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Agent.Kick("health check port") }),
 	}
 }
 
@@ -133,7 +140,11 @@ func (w *Egress) Follow(ctx context.Context, pic desired.Host, attached []HostAt
 	}
 	served := w.fronts.follow(pic, w.routedNetworks, want.Control, want.Machines) && pic.HostNAT != nil
 	if w.Services {
-		w.exposed.follow(pic.Services, pic.NodeAddrs, w.Frontends && !served)
+		var ranges []netip.Prefix
+		if served {
+			ranges = pic.ServiceRanges
+		}
+		w.exposed.follow(pic.Services, pic.NodeAddrs, ranges, func(k model.ServiceKey) bool { return w.Frontends && w.fronts.byPlane[k] }, w.fronts.moved)
 		want.Services, want.Source, want.ServiceMTU = w.exposed.list, source4(pic.VTEP), w.Underlay.TunnelMTU()
 		six = w.exposed.six
 	}
@@ -194,11 +205,11 @@ func (w *Egress) Follow(ctx context.Context, pic desired.Host, attached []HostAt
 	for object, err := range unmade {
 		problems, failed = append(problems, compile.Problem{Object: object, Text: err.Error()}), append(failed, object)
 	}
-	var at hoststack.InterfaceConfig
+	var nat *desired.HostNAT
 	if served {
-		at = hoststack.InterfaceConfig{Device: pic.HostNAT.Interface, Sources: [2]netip.Addr{source4(pic.VTEP), w.net.Source6()}}
+		nat = pic.HostNAT
 	}
-	led := w.fronts.apply(ctx, at, look)
+	led := w.fronts.apply(ctx, nat, [2]netip.Addr{source4(pic.VTEP), w.net.Source6()}, look)
 	if w.fronts.made {
 		for _, p := range w.health.follow(ctx, pic.Services, served) {
 			problems, failed = append(problems, p), append(failed, p.Object)

@@ -10,14 +10,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
 
-// exposed follows the virtual addresses that the host's own stack leads to the data
+// exposed follows the virtual addresses to which the host's own stack has routes by the data
 // plane, at the cost of what differs unless one of them comes or goes.
 type exposed struct {
-	frontends bool // the ones that services share too
-	last      desired.Map[model.ServiceKey, *desired.Service]
-	nodes     desired.Map[netip.Addr, struct{}]
-	list      []hoststack.Service // sorted; another one when it changes
-	six       bool                // one of them is of IPv6
+	byPlane func(model.ServiceKey) bool // services whose shared addresses are among them
+	ranges  []netip.Prefix              // that have routes as a whole
+	last    desired.Map[model.ServiceKey, *desired.Service]
+	nodes   desired.Map[netip.Addr, struct{}]
+	list    []hoststack.Service // sorted; another one when it changes
+	six     bool                // one of them is of IPv6
 }
 
 // addrsOf are the addresses at which a service is exposed, but for nodes', sorted, each once.
@@ -31,7 +32,10 @@ func (x *exposed) addrsOf(s *desired.Service) (out []netip.Addr) {
 		}
 	}
 	for _, f := range s.Frontends {
-		if _, node := x.nodes.Get(f.Addr); x.frontends && !node && !f.Addr.IsUnspecified() {
+		if _, node := x.nodes.Get(f.Addr); node || f.Addr.IsUnspecified() || !x.byPlane(s.Key) {
+			continue
+		}
+		if !slices.ContainsFunc(x.ranges, func(p netip.Prefix) bool { return p.Contains(f.Addr) }) {
 			out = append(out, f.Addr)
 		}
 	}
@@ -39,15 +43,16 @@ func (x *exposed) addrsOf(s *desired.Service) (out []netip.Addr) {
 	return slices.Compact(out)
 }
 
-// follow notes the services of a picture, and nodes' addresses; faces says whether the data
-// plane is led to at addresses that they share too.
-func (x *exposed) follow(now desired.Map[model.ServiceKey, *desired.Service], nodes desired.Map[netip.Addr, struct{}], faces bool) {
-	same := faces == x.frontends
+// follow notes the services of the desired state, and nodes' addresses. Shared addresses count
+// of services that the data plane serves, outside of ranges; changed says that byPlane may
+// return something else than at the last call.
+func (x *exposed) follow(now desired.Map[model.ServiceKey, *desired.Service], nodes desired.Map[netip.Addr, struct{}], ranges []netip.Prefix, byPlane func(model.ServiceKey) bool, changed bool) {
+	same := !changed && slices.Equal(ranges, x.ranges)
 	for range nodes.Diff(x.nodes) {
 		same = false
 		break
 	}
-	x.frontends, x.nodes = faces, nodes
+	x.byPlane, x.ranges, x.nodes = byPlane, ranges, nodes
 	for c := range now.Diff(x.last) {
 		same = same && slices.Equal(x.addrsOf(c.Old), x.addrsOf(c.New))
 	}

@@ -17,11 +17,13 @@ func TestExposedAddresses(t *testing.T) {
 	var all desired.Map[model.ServiceKey, *desired.Service]
 	var nodes desired.Map[netip.Addr, struct{}]
 	var x exposed
-	faces := false
+	faces, were := false, false
+	var ranges []netip.Prefix
 	expect := func(when, want string, six, another bool) {
 		t.Helper()
 		before := x.list
-		x.follow(all, nodes, faces)
+		x.follow(all, nodes, ranges, func(model.ServiceKey) bool { return faces }, faces != were)
+		were = faces
 		if got := fmt.Sprint(x.list); got != want || x.six != six {
 			t.Errorf("%s: %s, IPv6 %v, want %s", when, got, x.six, want)
 		}
@@ -39,7 +41,7 @@ func TestExposedAddresses(t *testing.T) {
 	all = all.Set(key("a"), &desired.Service{Exposed: false, IPv4: addr("10.0.0.1"), IPv6: addr("fd00::1")}).Delete(key("b"))
 	expect("none any more", "[]", false, true)
 	shared := []desired.Frontend{{Addr: netip.IPv4Unspecified(), Port: 30080}, {Addr: addr("10.0.0.3"), Port: 80}, {Addr: addr("10.0.0.3"), Port: 81}}
-	all = all.Set(key("c"), &desired.Service{Exposed: true, Frontends: shared}).Set(key("d"), &desired.Service{Exposed: true, Frontends: shared[1:]})
+	all = all.Set(key("c"), &desired.Service{Key: key("c"), Exposed: true, Frontends: shared}).Set(key("d"), &desired.Service{Exposed: true, Frontends: shared[1:]})
 	expect("faces that are not led to the data plane", "[]", false, false)
 	faces = true
 	expect("faces", "[{default:c 10.0.0.3}]", false, true)
@@ -47,6 +49,10 @@ func TestExposedAddresses(t *testing.T) {
 	expect("a face at a node's address", "[]", false, true)
 	nodes = nodes.Delete(addr("10.0.0.3"))
 	expect("a node's no more", "[{default:c 10.0.0.3}]", false, true)
+	ranges = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")}
+	expect("a face within a range that has a route", "[]", false, true)
+	ranges = nil
+	expect("no range any more", "[{default:c 10.0.0.3}]", false, true)
 	faces = false
 	expect("faces that are not any more", "[]", false, true)
 }

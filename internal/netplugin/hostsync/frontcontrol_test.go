@@ -36,7 +36,7 @@ func TestFrontsToControl(t *testing.T) {
 		pic.Services = pic.Services.Set(key, s)
 	}
 	var control *hoststack.Control
-	f := newFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs, 4789, hostservices.Config{})
+	f := newFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs, 4789, hostservices.Config{}, "")
 	var n routedNetworks
 	is := func(when string, open, shut []string) {
 		t.Helper()
@@ -60,7 +60,7 @@ func TestFrontsToControl(t *testing.T) {
 		if front.Outside.Drop {
 			t.Errorf("%s: clients outside are not refused", when)
 		}
-		told := slices.ContainsFunc(f.apply(context.Background(), hoststack.InterfaceConfig{}, false), func(p compile.Problem) bool {
+		told := slices.ContainsFunc(f.apply(context.Background(), nil, [2]netip.Addr{}, false), func(p compile.Problem) bool {
 			return strings.Contains(p.Text, "control plane") && strings.Contains(p.Text, "1 services such as default:a/b")
 		})
 		if told != (len(shut) > 0) {
@@ -107,7 +107,7 @@ func TestFrontsAtControl(t *testing.T) {
 		s.Frontends = append(s.Frontends, desired.Frontend{Addr: addr(a), Protocol: model.ProtoTCP, Port: 2379, Backend: 1})
 	}
 	pic.Services = pic.Services.Set(key, s)
-	f := newFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs, 4789, hostservices.Config{})
+	f := newFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs, 4789, hostservices.Config{}, "")
 	var n routedNetworks
 	n.follow(pic.Networks)
 	is := func(planes, want string) {
@@ -130,7 +130,7 @@ func TestFrontsAtControl(t *testing.T) {
 		if got := strings.Join(led, " "); got != want {
 			t.Errorf("with the control plane at %q this host leads from %q, want %q", planes, got, want)
 		}
-		told := slices.ContainsFunc(f.apply(context.Background(), hoststack.InterfaceConfig{}, false), func(p compile.Problem) bool {
+		told := slices.ContainsFunc(f.apply(context.Background(), nil, [2]netip.Addr{}, false), func(p compile.Problem) bool {
 			return strings.Contains(p.Object, "at addresses of the control plane") && strings.Contains(p.Text, "1 services such as default:a/b")
 		})
 		if told != (len(led) < len(at)) {

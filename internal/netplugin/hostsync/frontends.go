@@ -15,59 +15,62 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
 
-// frontends follows what the host's own stack does for services at addresses that they
-// share, which Kubernetes' are: whom this host's processes and clients outside are led
-// to. A change costs what differs.
+// frontends has this host serve the frontends of services, which Kubernetes' have, to its own
+// processes and to clients outside. A service whose backends are all on routed networks is
+// served by the host's stack, every other one by the data plane. A change costs what differs.
 type frontends struct {
-	out           *hoststack.Frontends
-	sockets       *sockets
-	last          desired.Map[model.ServiceKey, *desired.Service]
-	nodes         desired.Map[netip.Addr, struct{}]
-	hosts         desired.Map[netip.Addr, netip.Addr] // addresses of machines
-	self          netip.Addr                          // this one's tunnel endpoint
-	routed        []netip.Prefix
-	claims        map[hoststack.FrontendAddr]map[model.ServiceKey]*hoststack.Frontend
-	ours          map[model.ServiceKey][]hoststack.FrontendAddr // what a service claims
-	bypassed      map[model.ServiceKey]bool                     // services with backends that this host's stack does not reach
-	closed        controlPlanePorts
-	foreign       map[model.ServiceKey]bool // services with backends that are no endpoints
-	notExposed    map[model.ServiceKey]bool // of them, to the control plane or tunnels: clients outside are not led there
-	planes        []netip.Addr              // of machines that the control plane is on
-	ranges        []netip.Prefix            // of services' cluster addresses
-	taken         map[model.ServiceKey]bool // services at such addresses: they get no packets
-	seen          desired.Map[model.ServiceKey, *desired.Service]
-	withFrontends int  // of seen, with faces
-	missing       bool // there are such, and no way to their backends
-	made          bool // the host's stack is as was last asked for
+	out        *hoststack.Frontends
+	sockets    *sockets
+	clients    *clients
+	last       desired.Map[model.ServiceKey, *desired.Service]
+	nodes      desired.Map[netip.Addr, struct{}]
+	hosts      desired.Map[netip.Addr, netip.Addr] // addresses of machines
+	self       netip.Addr                          // this one's tunnel endpoint
+	networks   routedNetworks
+	claims     map[hoststack.FrontendAddr]map[model.ServiceKey]claim
+	ours       map[model.ServiceKey][]hoststack.FrontendAddr // what a service claims
+	byPlane    map[model.ServiceKey]bool                     // services that the data plane serves
+	closed     controlPlanePorts
+	foreign    map[model.ServiceKey]bool // services with backends that are no endpoints
+	notExposed map[model.ServiceKey]bool // of them, to the control plane or tunnels: clients outside are not led there
+	planes     []netip.Addr              // of machines that the control plane is on
+	ranges     []netip.Prefix            // of services' cluster addresses
+	taken      map[model.ServiceKey]bool // services at such addresses: they get no packets
+	moved      bool                      // byPlane has changed since the last follow began
+	made       bool                      // the host's stack is as was last asked for
+}
+
+// claim is a frontend that a service wants, as the host's stack and sockets are to have it;
+// nil = not at all.
+type claim struct {
+	stack, sockets *hoststack.Frontend
+	byPlane        bool // the data plane serves it
 }
 
 const frontsObject = "services of Kubernetes from this host"
 
-// newFrontends gets the UDP port of the hosts' tunnels.
-func newFrontends(log *slog.Logger, repairs hoststack.Repairs, tunnel uint16, own hostservices.Config) *frontends {
+// newFrontends gets the UDP port of the hosts' tunnels, and where programs for clients outside
+// are pinned; empty = the data plane serves no such clients.
+func newFrontends(log *slog.Logger, repairs hoststack.Repairs, tunnel uint16, own hostservices.Config, clientPins string) *frontends {
 	return &frontends{
-		sockets: newSockets(own),
-		closed:  controlPlanePorts{tunnel: tunnel},
-		out:     hoststack.NewFrontends(log, repairs), claims: map[hoststack.FrontendAddr]map[model.ServiceKey]*hoststack.Frontend{}, ours: map[model.ServiceKey][]hoststack.FrontendAddr{},
-		bypassed: map[model.ServiceKey]bool{}, foreign: map[model.ServiceKey]bool{}, notExposed: map[model.ServiceKey]bool{}, taken: map[model.ServiceKey]bool{},
+		sockets: newSockets(own), clients: newClients(clientPins, own.Repairs),
+		closed: controlPlanePorts{tunnel: tunnel},
+		out:    hoststack.NewFrontends(log, repairs), claims: map[hoststack.FrontendAddr]map[model.ServiceKey]claim{}, ours: map[model.ServiceKey][]hoststack.FrontendAddr{},
+		byPlane: map[model.ServiceKey]bool{}, foreign: map[model.ServiceKey]bool{}, notExposed: map[model.ServiceKey]bool{}, taken: map[model.ServiceKey]bool{},
 	}
 }
 
-// follow notes a picture and tells whether this host's stack serves: while the pods'
-// network is native, so that it reaches pods at their own addresses. control is what
-// containers are kept from, planes are the machines that it is on.
+// follow notes the desired state and reports whether this host serves any frontends. control
+// is what containers are kept from, planes are the machines that it is on.
 func (f *frontends) follow(pic desired.Host, n routedNetworks, control *hoststack.Control, planes []netip.Addr) bool {
-	now, nodes := pic.Services, pic.NodeAddrs
-	if !n.cluster {
-		now, nodes = desired.Map[model.ServiceKey, *desired.Service]{}, desired.Map[netip.Addr, struct{}]{}
-	}
+	f.moved = false
 	closed := f.closed.follow(control)
 	for range pic.Nodes.Diff(f.hosts) {
 		closed = true
 		break
 	}
-	if !slices.Equal(f.routed, n.subnets) || !slices.Equal(f.planes, planes) || !slices.Equal(f.ranges, pic.ServiceRanges) {
-		f.routed, f.planes, f.ranges = n.subnets, planes, pic.ServiceRanges
+	if !slices.Equal(f.networks.subnets, n.subnets) || f.networks.cluster != n.cluster || !slices.Equal(f.planes, planes) || !slices.Equal(f.ranges, pic.ServiceRanges) {
+		f.networks, f.planes, f.ranges = n, planes, pic.ServiceRanges
 		for key, s := range f.last.All() {
 			f.setWanted(key, s, pic)
 		}
@@ -77,20 +80,13 @@ func (f *frontends) follow(pic desired.Host, n routedNetworks, control *hoststac
 			f.setWanted(key, s, pic)
 		}
 	}
-	for c := range now.Diff(f.last) {
+	for c := range pic.Services.Diff(f.last) {
 		f.setWanted(c.Key, c.New, pic)
 	}
-	for c := range nodes.Diff(f.nodes) {
+	for c := range pic.NodeAddrs.Diff(f.nodes) {
 		f.out.SetNode(c.Key, c.Has)
 		f.sockets.setNode(c.Key, c.Has)
-	}
-	for c := range pic.Services.Diff(f.seen) {
-		if c.Had && len(c.Old.Frontends) > 0 {
-			f.withFrontends--
-		}
-		if c.Has && len(c.New.Frontends) > 0 {
-			f.withFrontends++
-		}
+		f.clients.setNode(c.Key, c.Has)
 	}
 	if f.self != pic.VTEP { // another machine's now
 		for a := range f.hosts.All() {
@@ -102,22 +98,25 @@ func (f *frontends) follow(pic desired.Host, n routedNetworks, control *hoststac
 		f.out.SetMachine(c.Key, c.Has && c.New != pic.VTEP)
 	}
 	f.hosts = pic.Nodes
-	f.last, f.nodes, f.seen, f.missing = now, nodes, pic.Services, !n.cluster && f.withFrontends > 0
-	return n.cluster && f.out.Len() > 0
+	f.last, f.nodes = pic.Services, pic.NodeAddrs
+	return len(f.claims) > 0
 }
 
-// apply makes the host's stack so.
-func (f *frontends) apply(ctx context.Context, at hoststack.InterfaceConfig, look bool) (problems []compile.Problem) {
+// apply makes the host's stack so. nat is the host's interface to the data plane; nil = there
+// is none, and nothing is served.
+func (f *frontends) apply(ctx context.Context, nat *desired.HostNAT, sources [2]netip.Addr, look bool) (problems []compile.Problem) {
+	var at hoststack.InterfaceConfig
+	if nat != nil {
+		at = hoststack.InterfaceConfig{Device: nat.Interface, Sources: sources}
+	}
 	err := f.out.Apply(ctx, at, look)
 	if f.made = err == nil; !f.made {
 		problems = append(problems, compile.Problem{Object: frontsObject, Text: err.Error()})
 	}
-	if err := f.sockets.apply(ctx, at.Device != "", look); err != nil {
-		problems = append(problems, compile.Problem{Object: frontsObject, Text: err.Error()})
-	}
-	if f.missing {
-		problems = append(problems, compile.Problem{Object: frontsObject, Text: model.NoEffectPrefix +
-			"node ports lead nowhere for this host's processes and clients outside, and cluster addresses only as far as the data plane takes them: network " + clusterNetwork.String() + " is not native; kube-proxy has to serve them"})
+	for _, err := range []error{f.sockets.apply(ctx, nat != nil, look), f.clients.apply(nat, look)} {
+		if err != nil {
+			problems = append(problems, compile.Problem{Object: frontsObject, Text: err.Error()})
+		}
 	}
 	some := func(object string, of map[model.ServiceKey]bool, what string) {
 		if len(of) == 0 {
@@ -131,7 +130,12 @@ func (f *frontends) apply(ctx context.Context, at hoststack.InterfaceConfig, loo
 		}
 		problems = append(problems, compile.Problem{Object: object, Text: fmt.Sprintf("%s%s, of %d services such as %s", model.NoEffectPrefix, what, len(of), first)})
 	}
-	some(frontsObject, f.bypassed, "this host's processes and clients outside are not led to backends on networks that are not native")
+	if f.clients.pins == "" || f.clients.unable {
+		some(frontsObject, f.byPlane, "clients outside reach no node ports of services with backends on networks that are not routed, since that needs eBPF (Linux 5.10 or later)")
+	}
+	if f.sockets.isUnable() {
+		some(frontsObject, f.byPlane, "this host's processes reach no node ports of services with backends on networks that are not routed, since that needs eBPF at a cgroup2")
+	}
 	some("services of Kubernetes at addresses of the control plane", f.taken, "they do not work at addresses of machines with netmasters, the store or netplugins")
 	some("services of Kubernetes before the control plane", f.notExposed, "clients outside are not led to backends that are the control plane (netmasters, the store, inspection of netplugins) or the hosts' tunnels")
 	return problems
@@ -142,27 +146,33 @@ func (f *frontends) apply(ctx context.Context, at hoststack.InterfaceConfig, loo
 func (f *frontends) setWanted(key model.ServiceKey, s *desired.Service, pic desired.Host) {
 	was := f.ours[key]
 	delete(f.ours, key)
-	delete(f.bypassed, key)
+	if is := f.isByPlane(s, pic); is != f.byPlane[key] {
+		if f.moved = true; is {
+			f.byPlane[key] = true
+		} else {
+			delete(f.byPlane, key)
+		}
+	}
 	delete(f.foreign, key)
 	delete(f.notExposed, key)
 	delete(f.taken, key)
-	wants := map[hoststack.FrontendAddr]*hoststack.Frontend{}
+	wants := map[hoststack.FrontendAddr]claim{}
 	if s != nil && s.Exposed && len(s.Frontends) > 0 {
 		wants = f.frontendsOf(key, s, pic)
 	}
 	for _, at := range was {
-		if wants[at] == nil {
+		if _, still := wants[at]; !still {
 			if delete(f.claims[at], key); len(f.claims[at]) == 0 {
 				delete(f.claims, at)
 			}
 			f.decide(at)
 		}
 	}
-	for at, front := range wants {
+	for at, c := range wants {
 		if f.claims[at] == nil {
-			f.claims[at] = map[model.ServiceKey]*hoststack.Frontend{}
+			f.claims[at] = map[model.ServiceKey]claim{}
 		}
-		f.claims[at][key] = front
+		f.claims[at][key] = c
 		f.ours[key] = append(f.ours[key], at)
 		f.decide(at)
 	}
@@ -175,65 +185,105 @@ func (f *frontends) decide(at hoststack.FrontendAddr) {
 			first = k
 		}
 	}
-	f.out.Set(at, f.claims[at][first])
-	f.sockets.set(at, f.claims[at][first])
+	c := f.claims[at][first]
+	f.out.Set(at, c.stack)
+	f.sockets.set(at, c.sockets)
+	f.clients.set(at, c.byPlane)
 }
 
-// frontendsOf are the fronts of a service's faces.
-func (f *frontends) frontendsOf(key model.ServiceKey, s *desired.Service, pic desired.Host) map[hoststack.FrontendAddr]*hoststack.Frontend {
-	out := map[hoststack.FrontendAddr]*hoststack.Frontend{}
+// frontendsOf are the frontends of a service.
+func (f *frontends) frontendsOf(key model.ServiceKey, s *desired.Service, pic desired.Host) map[hoststack.FrontendAddr]claim {
+	out := map[hoststack.FrontendAddr]claim{}
 	pools := s.Pools()
 	for _, face := range s.Frontends {
 		if f.covers(face.Addr, pic) {
 			f.taken[key] = true
 			continue
 		}
-		v6 := face.Addr.Is6()
-		choice := func(among desired.TrafficPolicy) (c hoststack.Choice) {
-			pool, somebody := pools.Of(v6, among), false
-			for _, b := range s.Backends.All() {
-				if !pool.Has(b) {
-					continue
-				}
-				somebody = true
-				if f.reaches(b, pic) {
-					c.Targets = append(c.Targets, hoststack.Target{AddrPort: netip.AddrPortFrom(b.Addr(v6), b.PortFor(v6, face.Backend)), Location: locationOf(b)})
-				} else {
-					f.bypassed[key] = true
-				}
-			}
-			c.Drop = !somebody && among == desired.TrafficLocalDrop && pools.HasBackends(v6)
-			slices.SortFunc(c.Targets, hoststack.CompareTargets)
-			c.Targets = slices.CompactFunc(c.Targets, func(a, b hoststack.Target) bool { return a.AddrPort == b.AddrPort })
-			return c
+		c := claim{byPlane: f.byPlane[key]}
+		if c.byPlane {
+			c.sockets = clusterAddressOf(s, face, pic)
+		} else {
+			c.stack = f.direct(key, s, pools, face, pic)
+			c.sockets = c.stack
 		}
-		front := &hoststack.Frontend{Own: choice(face.InternalPolicy), Sources: face.Sources, Affinity: s.Affinity, Reserved: face.Addr.IsUnspecified() && face.Backend != face.Port}
-		if front.Outside = front.Own; face.ExternalPolicy != face.InternalPolicy {
-			front.Outside = choice(face.ExternalPolicy)
-		}
-		if slices.ContainsFunc(front.Outside.Targets, isExternal) {
-			f.foreign[key] = true
-			front.Outside.Targets = slices.DeleteFunc(slices.Clone(front.Outside.Targets), func(t hoststack.Target) bool {
-				closed := isExternal(t) && f.closed.has(face.Protocol, t.AddrPort, pic.Nodes)
-				if closed {
-					f.notExposed[key] = true
-				}
-				return closed
-			})
-		}
-		for _, b := range s.Backends.All() {
-			if a := b.Addr(v6); a.IsValid() && b.Serving(v6).State != desired.BackendUnhealthy {
-				front.Keep = append(front.Keep, netip.AddrPortFrom(a, b.PortFor(v6, face.Backend)))
-			}
-		}
-		slices.SortFunc(front.Keep, netip.AddrPort.Compare)
 		at := face.Addr
 		if pic.IsNode(at) { // this one's: who is exposed has faces at no other's
 			at = desired.AnyNode(at)
 		}
-		out[hoststack.FrontendAddr{Addr: at, Proto: face.Protocol, Port: face.Port}] = front
+		out[hoststack.FrontendAddr{Addr: at, Proto: face.Protocol, Port: face.Port}] = c
 	}
 	return out
+}
+
+// isByPlane reports whether the data plane serves a service: if one of its endpoints is on a
+// network that is not routed, or, while it has no backends, if pods are on such a network.
+func (f *frontends) isByPlane(s *desired.Service, pic desired.Host) bool {
+	if s == nil || !s.Exposed || len(s.Frontends) == 0 {
+		return false
+	}
+	for _, b := range s.Backends.All() {
+		if !b.External() && !f.reaches(b, pic) {
+			return true
+		}
+	}
+	return s.Backends.Len() == 0 && !f.networks.cluster
+}
+
+// clusterAddressOf is where sockets of this host's processes reach a frontend that the data
+// plane serves: its service's cluster address, to which there is a route. Sockets need no
+// help at that address itself, and have none where a service has no such address: nil.
+func clusterAddressOf(s *desired.Service, face desired.Frontend, pic desired.Host) *hoststack.Frontend {
+	for _, o := range s.Frontends {
+		if o.Addr != face.Addr && o.Addr.Is6() == face.Addr.Is6() && o.Protocol == face.Protocol && o.Backend == face.Backend && slices.ContainsFunc(pic.ServiceRanges, func(p netip.Prefix) bool { return p.Contains(o.Addr) }) {
+			to := netip.AddrPortFrom(o.Addr, o.Port)
+			return &hoststack.Frontend{Own: hoststack.Choice{Targets: []hoststack.Target{{AddrPort: to}}}, Keep: []netip.AddrPort{to}, Reserved: isReserved(face)}
+		}
+	}
+	return nil
+}
+
+// isReserved reports whether processes of this host have no use for a frontend's port.
+func isReserved(face desired.Frontend) bool {
+	return face.Addr.IsUnspecified() && face.Backend != face.Port
+}
+
+// direct is a frontend that the host's stack serves.
+func (f *frontends) direct(key model.ServiceKey, s *desired.Service, pools desired.Pools, face desired.Frontend, pic desired.Host) *hoststack.Frontend {
+	v6 := face.Addr.Is6()
+	choice := func(among desired.TrafficPolicy) (c hoststack.Choice) {
+		pool := pools.Of(v6, among)
+		for _, b := range s.Backends.All() {
+			if pool.Has(b) {
+				c.Targets = append(c.Targets, hoststack.Target{AddrPort: netip.AddrPortFrom(b.Addr(v6), b.PortFor(v6, face.Backend)), Location: locationOf(b)})
+			}
+		}
+		c.Drop = len(c.Targets) == 0 && among == desired.TrafficLocalDrop && pools.HasBackends(v6)
+		slices.SortFunc(c.Targets, hoststack.CompareTargets)
+		c.Targets = slices.CompactFunc(c.Targets, func(a, b hoststack.Target) bool { return a.AddrPort == b.AddrPort })
+		return c
+	}
+	front := &hoststack.Frontend{Own: choice(face.InternalPolicy), Sources: face.Sources, Affinity: s.Affinity, Reserved: isReserved(face)}
+	if front.Outside = front.Own; face.ExternalPolicy != face.InternalPolicy {
+		front.Outside = choice(face.ExternalPolicy)
+	}
+	if slices.ContainsFunc(front.Outside.Targets, isExternal) {
+		f.foreign[key] = true
+		front.Outside.Targets = slices.DeleteFunc(slices.Clone(front.Outside.Targets), func(t hoststack.Target) bool {
+			closed := isExternal(t) && f.closed.has(face.Protocol, t.AddrPort, pic.Nodes)
+			if closed {
+				f.notExposed[key] = true
+			}
+			return closed
+		})
+	}
+	for _, b := range s.Backends.All() {
+		if a := b.Addr(v6); a.IsValid() && b.Serving(v6).State != desired.BackendUnhealthy {
+			front.Keep = append(front.Keep, netip.AddrPortFrom(a, b.PortFor(v6, face.Backend)))
+		}
+	}
+	slices.SortFunc(front.Keep, netip.AddrPort.Compare)
+	return front
 }
 
 // covers reports whether a service at an address would take it from a control plane

@@ -16,9 +16,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
 
-// TestFronts: whom the host's stack leads to is computed from the picture: by policy for
-// the host's own and for others, in the present state of backends, near ones first; the
-// first of several services has a place; and nothing while pods are on no native network.
+// TestFronts: the backends that the host's stack leads to are computed from the desired state:
+// by policy for the host's own and for others, in the present state of backends, near ones
+// first; the first of several services has a place; and the data plane serves services with
+// backends on networks that are not routed.
 func TestFronts(t *testing.T) {
 	addr := netip.MustParseAddr
 	key := func(name string) model.ServiceKey { return model.ServiceKey{Tenant: "default", Name: name} }
@@ -43,7 +44,7 @@ func TestFronts(t *testing.T) {
 	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Routed: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")}).
 		Set(2, &desired.Network{ID: 2, Subnet: netip.MustParsePrefix("10.2.0.0/16")})
 	pic.NodeAddrs = pic.NodeAddrs.Set(addr("192.168.0.1"), struct{}{})
-	f := newFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs, 4789, hostservices.Config{})
+	f := newFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs, 4789, hostservices.Config{}, "")
 	var n routedNetworks
 	var control *hoststack.Control
 	follow := func() bool {
@@ -109,36 +110,68 @@ func TestFronts(t *testing.T) {
 	follow()
 	holds("at all nodes' again", "0.0.0.0", 30080, "10.1.0.6:8080 10.1.0.7:8080", "silent")
 
-	// Another one that wants the same place, and has backends elsewhere.
-	pic.Services = pic.Services.Set(key("b"), serve("b", []desired.Frontend{face("10.96.0.1", 80, 0, 0)}, backend("10.2.0.5", func(b *desired.Backend) { b.Network = 2 }), backend("10.1.0.9", nil)))
+	// Another one that wants the same place, and has a backend on a network that is not routed.
+	pic.Services = pic.Services.Set(key("b"), serve("b", []desired.Frontend{face("10.96.0.1", 80, 0, 0), face("0.0.0.0", 30081, 0, 0)}, backend("10.2.0.5", func(b *desired.Backend) { b.Network = 2 }), backend("10.1.0.9", nil)))
+	pic.ServiceRanges = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}
 	follow()
 	holds("two", "10.96.0.1", 80, "10.1.0.6:8080", "10.1.0.6:8080")
 	pic.Services = pic.Services.Delete(key("a"))
-	follow()
-	holds("the second alone", "10.96.0.1", 80, "10.1.0.9:8080", "10.1.0.9:8080")
-	if f.out.At(at("0.0.0.0", 30080)) != nil || f.out.Len() != 1 {
+	if !follow() {
+		t.Error("nothing is served for a service that the data plane serves")
+	}
+	byPlane := func(when string, want ...string) {
+		t.Helper()
+		got := []string{}
+		for p := range f.clients.places {
+			got = append(got, netip.AddrPortFrom(p.Addr, p.Port).String())
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: the data plane serves clients outside at %q, want %q", when, got, want)
+		}
+		for _, at := range want {
+			p := netip.MustParseAddrPort(at)
+			if f.out.At(hoststack.FrontendAddr{Addr: p.Addr(), Proto: model.ProtoTCP, Port: p.Port()}) != nil {
+				t.Errorf("%s: the host's stack has a frontend at %s too", when, at)
+			}
+		}
+	}
+	byPlane("the second alone", "0.0.0.0:30081", "10.96.0.1:80")
+	socket := func(a string, port uint16) string {
+		if front := f.sockets.places[hostservices.Place{Addr: addr(a), Protocol: model.ProtoTCP, Port: port}]; front != nil {
+			return fmt.Sprint(front.Targets)
+		}
+		return "where it asked"
+	}
+	if node, cluster := socket("0.0.0.0", 30081), socket("10.96.0.1", 80); node != "[10.96.0.1:80]" || cluster != "where it asked" {
+		t.Errorf("sockets are connected to %s at the node port, %s at the cluster address", node, cluster)
+	}
+	if f.out.At(at("0.0.0.0", 30080)) != nil || f.out.Len() != 0 {
 		t.Error("fronts of a service that is gone are there")
 	}
 	said := func() (out []string) {
-		for _, p := range f.apply(context.Background(), hoststack.InterfaceConfig{}, false) {
+		for _, p := range f.apply(context.Background(), nil, [2]netip.Addr{}, false) {
 			out = append(out, p.Text)
 		}
 		return out
 	}
-	if s := said(); len(s) != 1 || !strings.Contains(s[0], "1 services such as default:b") || !strings.HasPrefix(s[0], model.NoEffectPrefix) {
+	if s := said(); len(s) != 2 || !strings.Contains(s[0], "1 services such as default:b") || !strings.HasPrefix(s[0], model.NoEffectPrefix) { // clients and sockets
 		t.Errorf("problems %q", s)
 	}
 	pic.Networks = pic.Networks.Set(2, &desired.Network{ID: 2, Routed: true, Subnet: netip.MustParsePrefix("10.2.0.0/16")})
 	follow()
-	holds("all are native", "10.96.0.1", 80, "10.1.0.9:8080 10.2.0.5:8080", "10.1.0.9:8080 10.2.0.5:8080")
+	byPlane("all are routed")
+	holds("all are routed", "10.96.0.1", 80, "10.1.0.9:8080 10.2.0.5:8080", "10.1.0.9:8080 10.2.0.5:8080")
 	if s := said(); len(s) != 0 {
 		t.Errorf("problems %q", s)
 	}
 	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
-	if follow() || f.out.Len() != 0 {
-		t.Error("something is served while pods are on no native network")
+	follow()
+	byPlane("the pods' network is not routed any more", "0.0.0.0:30081", "10.96.0.1:80")
+	if f.out.Len() != 0 {
+		t.Error("the host's stack serves a service of pods on a network that is not routed")
 	}
-	if s := said(); !slices.ContainsFunc(s, func(x string) bool { return strings.Contains(x, "is not native") }) {
-		t.Errorf("problems %q", s)
-	}
+	pic.Services = pic.Services.Set(key("b"), serve("b", []desired.Frontend{face("10.96.0.1", 80, 0, 0)}, backend("192.168.9.9", func(b *desired.Backend) { b.Network = 0 })))
+	follow()
+	byPlane("all backends are machines")
+	holds("all backends are machines", "10.96.0.1", 80, "192.168.9.9:8080!", "192.168.9.9:8080!")
 }

@@ -83,7 +83,7 @@ func (s *sockets) setNode(a netip.Addr, is bool) {
 
 // apply makes it so, or ends it where nothing is served. With look, what is there is compared.
 func (s *sockets) apply(ctx context.Context, served, look bool) error {
-	if s.unable || s.cfg.Pins == "" {
+	if s.isUnable() {
 		return nil
 	}
 	if !served {
@@ -112,6 +112,9 @@ func (s *sockets) apply(ctx context.Context, served, look bool) error {
 	}
 	return s.served.Apply(ctx, look)
 }
+
+// isUnable reports whether sockets are not led by programs.
+func (s *sockets) isUnable() bool { return s.unable || s.cfg.Pins == "" }
 
 // follow tells the programs at which addresses of this host there are nodes' ports.
 func (s *sockets) follow() {
