@@ -40,7 +40,7 @@ const (
 
 // Finding is something that is not as it should be: a condition of the object Where.
 type Finding struct {
-	Name     string `json:"name"`     // stable; docs/user/conditions.md lists them
+	Name     string `json:"name"`     // stable; docs/reference/conditions.md lists them
 	Object   string `json:"object"`   // host, netmaster or cluster: of each a name means one condition
 	Check    string `json:"check"`    // one of the Check constants
 	Where    string `json:"where"`    // cluster, host NAME, netmaster ADDRESS, store ADDRESS, or an object

@@ -11,9 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/archtest"
+	"github.com/contiv/netplugin/v2/internal/base/pagetest"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/deps.txt")
+var update = flag.Bool("update", false, "rewrite testdata/deps.txt and docs/reference/contivk8s.md")
 
 // TestDependencies holds the list of packages that the plugin links: a runtime
 // starts it for every verb, so it stays small. A change of the list is a
@@ -61,6 +62,16 @@ func TestVersionText(t *testing.T) {
 			t.Errorf("%q lacks %q", versionText(), want)
 		}
 	}
+}
+
+// TestReference: the page says what -help prints.
+func TestReference(t *testing.T) {
+	p := &pagetest.Page{
+		Name: "contivk8s.md", Command: "go test ./cmd/contivk8s -run TestReference -update", Title: "contivk8s",
+		Purpose: "On this page you look up how contivk8s is called; [CNI](../user/cni.md) explains its configuration.",
+	}
+	p.Printf("\n```\n%s```\n", usage)
+	p.Check(t, *update)
 }
 
 // TestEveryFlagHasEffect: the flags are few; a runtime uses the environment.

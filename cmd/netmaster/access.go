@@ -50,7 +50,7 @@ func (a *accessOptions) register(fs *flags.Set) {
 		}
 		return nil
 	}).Else("with --secure, audit in --data-dir, otherwise nowhere")
-	fs.IntWithin(&a.rate, "client-rate", "requests", "requests a second of one address that are answered, for long; four times as many at once; what is beyond is refused (429)", 1, 1_000_000)
+	fs.IntWithin(&a.rate, "client-rate", "requests", "sustained requests per second that one address may send; bursts of four times as many; more are refused (429)", 1, 1_000_000)
 }
 
 // finish reads what the flags name, and finds what contradicts them.

@@ -33,12 +33,12 @@ type aciOptions struct {
 func (o *aciOptions) register(fs *flags.Set) {
 	o.gateway, o.cluster = aci.GatewayURL, "contiv"
 	fs.String(&o.gateway, "aci-gw", "url", "with infrastructure type aci and no --apic: the ACI gateway of 1.x that gets the app profiles").Must(func(v string) error { return checkFabricURLs([]string{v}) })
-	fs.Bool(&o.merges, "aci-gw-merges", "the ACI gateway only adds to a profile: a profile that loses something is deleted and created again, as 1.x did, which stops its traffic for that moment")
+	fs.Bool(&o.merges, "aci-gw-merges", "the ACI gateway only adds to a profile, as in 1.x: to remove something the profile is deleted and created again, which interrupts its traffic")
 	fs.Strings(&o.apic, "apic", "urls", "with infrastructure type aci: the APICs of the fabric, such as https://apic1,https://apic2; each is asked when another does not answer; instead of an ACI gateway").Must(func(v string) error { return checkFabricURLs(flags.Split(v)) })
 	fs.String(&o.user, "apic-user", "name", `user at the APIC, such as contiv, or apic#DOMAIN\contiv of a login domain`).Must(notEmpty)
-	fs.String(&o.password, "apic-password-file", "file", "file with that user's password; read whenever this netmaster begins to lead").Must(notEmpty)
-	fs.String(&o.ca, "apic-ca", "file", "certificates, in PEM, that the APICs' are checked by").Must(notEmpty).Else("the system's")
-	fs.String(&o.cluster, "apic-cluster", "name", "marks this cluster's objects at the APIC: clusters that share a fabric need different ones; it must not change while there are such objects").Must(notEmpty)
+	fs.String(&o.password, "apic-password-file", "file", "file with the password of --apic-user; read when this netmaster becomes the leader").Must(notEmpty)
+	fs.String(&o.ca, "apic-ca", "file", "certificates, in PEM, of the authorities that the APICs' certificates are verified with").Must(notEmpty).Else("the system's")
+	fs.String(&o.cluster, "apic-cluster", "name", "name of this cluster in its objects at the APIC; unique in the fabric; must not change while there are such objects").Must(notEmpty)
 }
 
 // checkFabricURLs refuses what is no URL of a server, and passwords in one.

@@ -12,7 +12,7 @@ import (
 )
 
 func (o *options) registerEnroll(fs *flags.Set) {
-	fs.String(&o.enroll, "enroll-service-account", "namespace/name", "with --secure and --kubeconfig: give pods of this service account the certificate of the host with their node's name, if they present their token for the audience "+serviceaccount.Audience+" at --join-listen (netplugin's --join-token-file); netmaster has Kubernetes review it, and publishes the authority to trust in the ConfigMap "+serviceaccount.BundleName+" of that namespace; empty = hosts join by 'netctl cluster token --host' alone").Must(func(v string) error {
+	fs.String(&o.enroll, "enroll-service-account", "namespace/name", "with --secure and --kubeconfig: pods of this service account get the certificate of their node's host (netplugin's --join-token-file); empty = hosts join with 'netctl cluster token --host' only").Must(func(v string) error {
 		if v == "" {
 			return nil
 		}

@@ -16,7 +16,7 @@ const (
 
 func (o *options) registerEvictAfter(fs *flags.Set) {
 	o.evictAfter = evictAfter
-	fs.String(&o.evictAfter, "evict-after", "time", "for how long a host may be away, such as 90m, until its endpoints are released, as by netctl host evict; time without a running netmaster does not count, nor time while more than half of the hosts are away; 0 = forever").Must(func(v string) error { _, err := parseEvictAfter(v); return err })
+	fs.String(&o.evictAfter, "evict-after", "time", "how long a host may be away, such as 90m, before its endpoints are released; at least 1m; 0 = forever; the same for all netmasters").Must(func(v string) error { _, err := parseEvictAfter(v); return err })
 }
 
 // graceTime is how long a host may be away; 0 = for ever.

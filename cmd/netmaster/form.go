@@ -18,14 +18,14 @@ type podMembers struct {
 }
 
 func (p *podMembers) register(fs *flags.Set) {
-	fs.String(&p.account, "member-service-account", "namespace/name", "with --join, --join-token-file and --enroll-service-account of the same namespace: netmasters in pods of this service account form the cluster by themselves. One of them, which holds the Lease "+serviceaccount.FounderLease+", founds it and records it in the ConfigMap "+serviceaccount.BundleName+"; the others join by the token of their pod; --member-name must be the node's name; empty = netmasters join by 'netctl cluster token' alone").Must(func(v string) error {
+	fs.String(&p.account, "member-service-account", "namespace/name", "with --join and --join-token-file: netmasters in pods of this service account form a cluster by themselves; needs --enroll-service-account of the same namespace, and the node's name in --member-name").Must(func(v string) error {
 		if v == "" {
 			return nil
 		}
 		_, _, err := serviceaccount.ParseName(v)
 		return err
 	})
-	fs.String(&p.tokenFile, "join-token-file", "file", "with --member-service-account: the token of this pod's service account for the audience "+serviceaccount.Audience+", from a projected volume; read again whenever it is shown").Must(notEmpty)
+	fs.String(&p.tokenFile, "join-token-file", "file", "with --member-service-account: file with the token of this pod's service account for the audience "+serviceaccount.Audience).Must(notEmpty)
 }
 
 // finish checks what has to be given together.

@@ -33,24 +33,24 @@ type clusterOptions struct {
 }
 
 func (j *clusterOptions) register(fs *flags.Set) {
-	fs.Strings(&j.join, "join", "addresses", "make this netmaster a member of the cluster that another one has begun: where that listens for new members (its --join-listen), comma-separated; needs --token, or in Kubernetes --member-service-account, and a data directory that is empty. A member that starts again needs neither")
-	fs.String(&j.token, "token", "token", "what lets this netmaster join, once, as 'netctl cluster token' prints it on a member; who may list processes sees flags, and not the environment").Must(notEmpty)
-	fs.String(&j.memberName, "member-name", "name", "this netmaster's name among the members of the embedded store's cluster, which it keeps").Must(notEmpty).Else("the host's")
-	fs.String(&j.peerListen, "peer-listen", "ip:port", "where the embedded etcd listens for the other members, who show certificates that the cluster makes itself; none = this netmaster stays alone").Must(noneOr(checkIPPort)).Else("<ip of --internal-address>:" + peerPort)
-	fs.String(&j.joinListen, "join-listen", "ip:port", "where netmasters and hosts that want to join show their tokens, by TLS").Must(checkIPPort).Else("<ip of --peer-listen>:" + joinPort)
+	fs.Strings(&j.join, "join", "addresses", "--join-listen of the cluster's members, comma-separated: become a member of that cluster; the first start needs an empty data directory and --token (in Kubernetes --member-service-account)")
+	fs.String(&j.token, "token", "token", "token for --join, valid once, from 'netctl cluster token' on a member; prefer the environment variable, since other users of this machine can see flags").Must(notEmpty)
+	fs.String(&j.memberName, "member-name", "name", "this netmaster's name among the members of the embedded store; it cannot change").Must(notEmpty).Else("the host's")
+	fs.String(&j.peerListen, "peer-listen", "ip:port", "where the embedded etcd listens for other members, by mutual TLS with the cluster's own certificates; none = no other members").Must(noneOr(checkIPPort)).Else("<ip of --internal-address>:" + peerPort)
+	fs.String(&j.joinListen, "join-listen", "ip:port", "where to accept netmasters and hosts that join with a token, by TLS").Must(checkIPPort).Else("<ip of --peer-listen>:" + joinPort)
 	fs.String(&j.peer, "peer-address", "host:port", "the address by which the other members reach --peer-listen").Must(notEmpty).Else("--peer-listen")
 	fs.String(&j.enrollmentListen, "join-address", "host:port", "the address by which other netmasters reach --join-listen; tokens name it").Must(notEmpty).Else("--join-listen")
-	fs.String(&j.dir, "snapshot-dir", "directory", "where to put a snapshot of the embedded store every --snapshot-every, for --restore; best on another disk; none = none are made").Else("snapshots in --data-dir")
+	fs.String(&j.dir, "snapshot-dir", "directory", "where to write snapshots of the embedded store, which --restore reads; best on another disk; none = no snapshots").Else("snapshots in --data-dir")
 	j.every, j.keep = membership.DefaultEvery.String(), membership.DefaultKeep
-	fs.String(&j.every, "snapshot-every", "duration", "how often, such as 30m or 6h").Must(func(v string) error {
+	fs.String(&j.every, "snapshot-every", "duration", "time between two snapshots, such as 30m or 6h").Must(func(v string) error {
 		if d, err := time.ParseDuration(v); err != nil || d < time.Minute {
 			return errors.New("must be a duration of a minute or more, such as 6h")
 		}
 		return nil
 	})
-	fs.IntWithin(&j.keep, "snapshot-keep", "number", "how many snapshots are kept; the oldest go", 1, 10000)
+	fs.IntWithin(&j.keep, "snapshot-keep", "number", "number of snapshots to keep; the oldest are deleted", 1, 10000)
 	j.pods.register(fs)
-	fs.Bool(&j.recover, "recover", "make a cluster of this data directory's member alone, because most of the other members are lost for good, and end; no netmaster may run on it, and the lost ones must not come back")
+	fs.Bool(&j.recover, "recover", "make a cluster of this data directory's member alone after most members were permanently lost, and exit; no netmaster may be running on it, and the lost members must not return")
 }
 
 // noSnapshots is the --snapshot-dir of who wants none.

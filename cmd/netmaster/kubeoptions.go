@@ -20,10 +20,9 @@ type kubeServices struct {
 
 // register binds the flags.
 func (k *kubeServices) register(fs *flags.Set) {
-	fs.Strings(&k.given.ranges, "service-cidr", "prefixes", "with --kubeconfig: ranges of services' addresses, comma-separated, which no network may overlap, beside those of Kubernetes' ServiceCIDR objects (from 1.33 on); empty = beside those kubeadm's serviceSubnet").Must(checkPrefixes)
-	fs.Strings(&k.given.pool, "load-balancer-pool", "addresses", "with --kubeconfig: blocks, addresses and ranges first-last, comma-separated, of which services of type LoadBalancer without a class, or of class "+translate.PoolClass+
-		", get an address of each family; nodes with a link to an address's subnet answer for it by ARP and neighbour discovery; route others to nodes").Must(func(v string) error { _, err := model.ParseAddressPool("pool", flags.Split(v)); return err })
-	fs.Strings(&k.given.external, "external-ip-ranges", "prefixes", "with --kubeconfig: inside which ranges, comma-separated, services' externalIPs may be; empty = none is taken; kube-proxy takes all that there are").Must(checkPrefixes)
+	fs.Strings(&k.given.ranges, "service-cidr", "prefixes", "with --kubeconfig: service address ranges, comma-separated, that networks must not overlap, in addition to ServiceCIDR objects (Kubernetes 1.33 and newer); empty = kubeadm's serviceSubnet").Must(checkPrefixes)
+	fs.Strings(&k.given.pool, "load-balancer-pool", "addresses", "with --kubeconfig: addresses, CIDRs and ranges first-last, comma-separated, for services of type LoadBalancer without a class or of class "+translate.PoolClass+"; nodes announce those of their own subnets").Must(func(v string) error { _, err := model.ParseAddressPool("pool", flags.Split(v)); return err })
+	fs.Strings(&k.given.external, "external-ip-ranges", "prefixes", "with --kubeconfig: ranges, comma-separated, in which services may have externalIPs; empty = externalIPs are ignored (kube-proxy accepts all)").Must(checkPrefixes)
 }
 
 // finish reads what is given.

@@ -96,15 +96,15 @@ func newFlags(o *options) *flags.Set {
 	fs.String(&o.restore, "restore", "file", "make the data directory from a backup of 'netctl backup', and exit; existing data is kept beside it; no netmaster may be running on it").Must(notEmpty)
 	fs.Bool(&o.keepTokens, "keep-tokens", "with --restore: the backup's tokens stay valid, including those revoked after it; otherwise they are revoked")
 	fs.Bool(&o.newAuth, "new-authorities", "with --restore: make new authorities instead of the data directory's, which invalidates all existing certificates")
-	fs.String(&o.etcdListen, "etcd-listen", "ip:port", "where the embedded etcd serves clients; agents on other hosts need an address that they can reach").Must(checkIPPort)
+	fs.String(&o.etcdListen, "etcd-listen", "ip:port", "where the embedded etcd serves clients; agents on other hosts must be able to reach it").Must(checkIPPort)
 	o.joining.register(fs)
-	fs.String(&o.external, "external-address, listen-url", "ip:port", "where to serve the REST API; with --internal-address alone there and at 127.0.0.1").Must(checkListen)
+	fs.String(&o.external, "external-address, listen-url", "ip:port", "where to serve the REST API; with --internal-address alone, there and at 127.0.0.1").Must(checkListen)
 	fs.String(&o.internal, "internal-address, control-url", "ip:port", "this netmaster's address for agents and other netmasters").Must(checkListen).Else("<host ip from the local resolver>:<port of --external-address>")
 	fs.String(&o.agent, "agent-address", "ip:port", "where to serve the same API for agents").Must(checkIPPort).Else("<ip of --internal-address>:" + agentPort)
 	fs.String(&o.debug, "debug-address", "ip:port", "where to serve profiling under /debug/pprof/; empty = nowhere").Must(checkIPPort)
 	fs.Enum(&o.mode, "mode, plugin-mode, cluster-mode", "mode", "orchestrator: none (plain hosts), docker, swarm-mode, kubernetes, mesos or test; "+idleMode, modeNone, modeDocker, modeSwarm, modeKubernetes, modeMesos, modeTest)
 	fs.String(&o.name, "name, plugin-name", "name", "what Docker calls its plugin; "+idleName).Must(checkPluginName).From(envPrefix + "PLUGIN_NAME")
-	fs.String(&o.engine, "docker-endpoint", "unix:///path", "Docker engine, a manager of the swarm, that the leader makes the swarm's networks on; none = leave them alone").Must(func(v string) error {
+	fs.String(&o.engine, "docker-endpoint", "unix:///path", "Docker engine of a swarm manager, on which the leader creates the swarm's networks; none = create none").Must(func(v string) error {
 		if v == "none" {
 			return nil
 		}
@@ -113,17 +113,17 @@ func newFlags(o *options) *flags.Set {
 		}
 		return nil
 	}).Else("unix:///var/run/docker.sock with --mode swarm-mode, otherwise none")
-	fs.String(&o.kubeconfig, "kubeconfig", "file", "Kubernetes whose namespaces and network policies the leader syncs into the store, and whose labels choose pods' networks and groups: a kubeconfig, a contiv.json of 1.x, or in-cluster for the service account of netmaster's pod; empty = none").Must(notEmpty)
-	fs.String(&o.kubeUID, "kubernetes-cluster", "UID", "with --kubeconfig: the Kubernetes cluster to bind the store to, also in place of its present one, by the UID of its namespace kube-system; objects that only the former one had are deleted; empty = the first one seen, and no other after it").Must(func(v string) error { return model.KubernetesCluster{UID: v}.Validate() })
-	fs.Bool(&o.podsTenant, "pods-choose-tenant", "with --kubeconfig: in namespaces without the label io.contiv.tenant the pods' own label counts, so a namespace's policies are stored in the tenants of its pods too")
-	fs.Strings(&o.podGroups, "pod-groups", "names", "with --kubeconfig: the endpoint groups that pods may choose by their own label io.contiv.net-group, comma-separated, in any tenant; * = any, empty = none. Namespaces may choose any group").Must(checkGroups)
+	fs.String(&o.kubeconfig, "kubeconfig", "file", "Kubernetes cluster to sync into the store: a kubeconfig, a contiv.json of 1.x, or in-cluster for the service account of netmaster's pod; empty = none").Must(notEmpty)
+	fs.String(&o.kubeUID, "kubernetes-cluster", "UID", "with --kubeconfig: UID of namespace kube-system of the cluster to sync; objects of the previous cluster are deleted; empty = the first cluster seen, and no other after it").Must(func(v string) error { return model.KubernetesCluster{UID: v}.Validate() })
+	fs.Bool(&o.podsTenant, "pods-choose-tenant", "with --kubeconfig: in namespaces without the label io.contiv.tenant pods choose their tenant by their own label")
+	fs.Strings(&o.podGroups, "pod-groups", "names", "with --kubeconfig: endpoint groups that pods may choose by their own label io.contiv.net-group, comma-separated, in any tenant; * = any; empty = none; namespaces may choose any group").Must(checkGroups)
 	o.services.register(fs)
-	fs.Strings(&o.podCIDR, "pod-cidr", "subnets", "subnets of Kubernetes' pods, one of IPv4, one of IPv6, or both, comma-separated: makes the network default-net of tenant default where it is not there, native: nodes reach its pods by their own addresses; empty = with --kubeconfig, of kubeadm's podSubnet, where ConfigMap kube-system/kubeadm-config says it, else make none; none = make none, whatever kubeadm says").Must(func(v string) error { _, _, err := parsePodSubnets(flags.Split(v)); return err })
-	fs.String(&o.tokenFile, "token-file", "file", "file with one token per line: clients without one of them are refused (401), except at /healthz and /readyz; the first is used towards other netmasters; read again when it changes; empty = all clients are accepted").Must(notEmpty)
-	o.certs.Register(fs, "the REST API, profiling and who asks other netmasters", "of the clients of etcd or Consul, or of the embedded etcd's own port, which lets in who shows a certificate of ca.crt")
+	fs.Strings(&o.podCIDR, "pod-cidr", "subnets", "pod subnets of Kubernetes, IPv4, IPv6 or both, comma-separated, for the native network default-net, which is created if missing; empty = kubeadm's podSubnet, if any; none = create no network").Must(func(v string) error { _, _, err := parsePodSubnets(flags.Split(v)); return err })
+	fs.String(&o.tokenFile, "token-file", "file", "file with one token per line, one of which clients must send; the first is sent to other netmasters; reloaded when it changes; empty = all clients are accepted").Must(notEmpty)
+	o.certs.Register(fs, "the REST API, profiling and requests to other netmasters", "as a client of etcd or Consul, or of the embedded etcd's port, where clients need a certificate")
 	o.registerSecure(fs)
 	o.access.register(fs)
-	fs.Strings(&o.hosts, "allowed-hosts", "names", "names with a dot by which clients may ask, comma-separated, beside addresses, names without a dot and the cluster's hosts; others are refused, since a web page could have made them lead here").Must(checkHostNames)
+	fs.Strings(&o.hosts, "allowed-hosts", "names", "names with a dot, comma-separated, that clients may use in Host, in addition to addresses, names without a dot and host names of the cluster; others are refused (403)").Must(checkHostNames)
 	o.registerEvictAfter(fs)
 	fs.Bool(&o.legacy, "legacy-errors", "answer refusals with status 500 to clients that send no Accept header, as netctl and the Go client of 1.x, which show the reason of no other status")
 	fs.Enum(&o.netMode, "netmode, network-mode", "encap", "encapsulation of networks that an orchestrator makes without naming one: vlan or vxlan; "+idleNetMode, "vlan", "vxlan").From(envPrefix + "NET_MODE")

@@ -2,16 +2,19 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/base/flags"
+	"github.com/contiv/netplugin/v2/internal/base/pagetest"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
+
+var update = flag.Bool("update", false, "write docs/reference/netmaster.md")
 
 func parse(t *testing.T, env map[string]string, args ...string) (options, error) {
 	t.Helper()
@@ -177,21 +180,14 @@ func TestFlagsDefault(t *testing.T) {
 	}
 }
 
-// TestDocumented: the user guide lists every flag, spelling and variable.
-func TestDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/user/netmaster.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestReference: the page of the flags is what the flags say.
+func TestReference(t *testing.T) {
 	var o options
-	for _, f := range newFlags(&o).Flags {
-		for _, n := range f.Names {
-			if !strings.Contains(string(doc), "`--"+n+"`") {
-				t.Errorf("docs/user/netmaster.md lacks `--%s`", n)
-			}
-		}
-		if !strings.Contains(string(doc), "`"+f.Env+"`") {
-			t.Errorf("docs/user/netmaster.md lacks `%s`", f.Env)
-		}
+	p := &pagetest.Page{
+		Name: "netmaster.md", Command: "go test ./cmd/netmaster -run TestReference -update", Title: "Flags of netmaster",
+		Purpose: "On this page you look up the flags and environment variables of netmaster; [netmaster](../user/netmaster.md) explains their use.",
 	}
+	p.Printf("%s", pagetest.FlagRules)
+	p.Flags(newFlags(&o).Flags)
+	p.Check(t, *update)
 }

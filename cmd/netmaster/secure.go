@@ -32,8 +32,8 @@ const auditName = "audit"
 var secureFlags = []string{"secure", "data-dir", "join", "token", "member-name", "join-listen", "join-address", "member-service-account", "join-token-file"}
 
 func (o *options) registerSecure(fs *flags.Set) {
-	fs.Bool(&o.secure, "secure", "with the embedded store, or an etcd of --etcd-endpoints, which needs TLS of its own: serve the REST API and the embedded store by TLS with the cluster's own certificates, accept clients with such a certificate or a token, record changes, and write the first administrator's token to "+adminFile+" in the data directory; hosts join by 'netctl cluster token --host'; for all netmasters of a cluster or for none")
-	fs.Bool(&o.acceptPlain, "accept-plain", "with --secure, on a cluster that ran without it: also accept clients without TLS at the REST API and the store; only until all hosts have joined")
+	fs.Bool(&o.secure, "secure", "TLS with certificates of the cluster's own, tokens and an audit log; the first administrator's token is written to "+adminFile+" in --data-dir; for all netmasters or none")
+	fs.Bool(&o.acceptPlain, "accept-plain", "with --secure, on a cluster that ran without it: also accept clients without TLS, until all hosts have joined")
 	o.registerEnroll(fs)
 }
 

@@ -20,7 +20,7 @@ func dockerFlags(fs *flags.Set, o *options) {
 		return nil
 	})
 	fs.String(&o.dockerDir, "docker-socket-dir", "directory", "where Docker looks for plugins' sockets").Must(checkPath)
-	fs.String(&o.dockerEngine, "docker-endpoint", "unix:///path", "Docker engine whose networks follow the cluster's; none = do not touch them").Must(func(v string) error {
+	fs.String(&o.dockerEngine, "docker-endpoint", "unix:///path", "Docker engine whose networks are kept in sync with the cluster; none = leave them alone").Must(func(v string) error {
 		if v == "none" {
 			return nil
 		}
@@ -29,8 +29,8 @@ func dockerFlags(fs *flags.Set, o *options) {
 		}
 		return nil
 	})
-	fs.String(&o.dockerTokenFile, "docker-token-file", "file", "file whose first line is the token of a tenant administrator, by which 'docker network create' and 'rm' create and delete Contiv networks where netmasters ask who their clients are; read again when it changes; empty = networks that exist are used, and none is created")
-	fs.Enum(&o.dockerScope, "docker-scope", "scope", "scope of Docker's networks: local (every engine has its own), or global (a swarm has them, and netmaster makes them)", scopeLocal, scopeGlobal).Else("global with --mode swarm-mode, otherwise local")
+	fs.String(&o.dockerTokenFile, "docker-token-file", "file", "file with a tenant administrator's token, which 'docker network create' and 'rm' need on a secure cluster; reloaded when it changes; empty = only existing networks can be used")
+	fs.Enum(&o.dockerScope, "docker-scope", "scope", "scope of Docker's networks: local (each engine has its own), or global (the swarm's, created by netmaster)", scopeLocal, scopeGlobal).Else("global with --mode swarm-mode, otherwise local")
 }
 
 // docker reports whether containers of a Docker engine are served.

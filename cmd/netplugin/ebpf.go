@@ -17,7 +17,7 @@ const driverEBPF = "ebpf"
 var ebpfPlane = dataPlane{
 	name: driverEBPF, about: "a kernel and nothing else", forwards: true,
 	flags: func(fs *flags.Set, o *options) {
-		fs.String(&o.ebpfSizes, "ebpf-map-sizes", "map=entries,...", "sizes of the ebpf data plane's maps that are to differ from the built-in ones, such as conns=262144").Must(func(v string) error { _, err := parseMapSizes(v); return err })
+		fs.String(&o.ebpfSizes, "ebpf-map-sizes", "map=entries,...", "sizes of eBPF maps that differ from the built-in ones, such as conns=262144").Must(func(v string) error { _, err := parseMapSizes(v); return err })
 	},
 	lacks: func() string {
 		if err := ebpf.Probe(); err != nil {

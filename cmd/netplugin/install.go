@@ -19,9 +19,9 @@ const (
 
 // cniFlags are those about the files of the CNI plugin.
 func cniFlags(fs *flags.Set, o *options) {
-	fs.Bool(&o.installCNI, "install-cni", "put contivk8s, which lies beside netplugin, and a CNI configuration where container runtimes look, and end").From("")
+	fs.Bool(&o.installCNI, "install-cni", "install contivk8s, from netplugin's own directory, and a CNI configuration for container runtimes, and exit").From("")
 	fs.String(&o.cniBinDir, "cni-bin-dir", "directory", "where --install-cni puts contivk8s; --uninstall removes it there").Must(checkPath).Else(cniBinDir + "; with --uninstall none")
-	fs.String(&o.cniConfDir, "cni-conf-dir", "directory", "where --install-cni puts "+server.ConfFile+"; with --uninstall it is taken away from there").Must(checkPath).Else(cniConfDir + "; with --uninstall none")
+	fs.String(&o.cniConfDir, "cni-conf-dir", "directory", "where --install-cni puts "+server.ConfFile+"; --uninstall removes it there").Must(checkPath).Else(cniConfDir + "; with --uninstall none")
 }
 
 // checkOnce refuses flags of what netplugin does once without it.

@@ -38,10 +38,10 @@ type joining struct {
 }
 
 func joinFlags(fs *flags.Set, o *options) {
-	fs.Strings(&o.joining.enrollmentServers, "join", "addresses", "join a cluster of netmasters with --secure: their addresses for joining (their --join-listen), comma-separated; needs --token. The certificate that this host gets is stored in tls below --state-dir and renewed there, and later starts need neither").Must(checkEnrollmentServers)
-	fs.String(&o.joining.token, "token", "token", "what lets this host join, once, as 'netctl cluster token --host' prints it; who may list processes sees flags, and not the environment")
-	fs.String(&o.joining.account.TokenFile, "join-token-file", "file", "with --join, in place of --token, in a pod: the token of its service account for the audience contiv, from a projected volume, if netmasters run with --enroll-service-account; read again whenever this host needs a certificate that it cannot renew with the former one; needs --join-authority")
-	fs.String(&o.joining.account.Authority, "join-authority", "file", "with --join-token-file: the authority of netmasters' certificates for joining, in PEM, a copy of join/authority/ca.crt below their --data-dir; the token is sent to no other servers")
+	fs.Strings(&o.joining.enrollmentServers, "join", "addresses", "--join-listen of netmasters with --secure, comma-separated: get a certificate with --token and store it in tls in --state-dir; later starts need neither flag").Must(checkEnrollmentServers)
+	fs.String(&o.joining.token, "token", "token", "token for --join, valid once, from 'netctl cluster token --host'; prefer the environment variable, since other users of this machine can see flags")
+	fs.String(&o.joining.account.TokenFile, "join-token-file", "file", "with --join in a pod, instead of --token: file with its service account token for the audience contiv; needs --join-authority, and --enroll-service-account of netmasters")
+	fs.String(&o.joining.account.Authority, "join-authority", "file", "with --join-token-file: authority of the servers that may get the token, in PEM, a copy of join/authority/ca.crt in netmasters' --data-dir")
 }
 
 func checkEnrollmentServers(v string) error {

@@ -124,11 +124,11 @@ func newFlags(o *options) *flags.Set {
 }
 
 func storeFlags(fs *flags.Set, o *options) {
-	o.store.Register(fs, "etcd with the cluster's state, comma-separated; with a certificate this host asks no store, and netmasters at these machines, at port 9999",
+	o.store.Register(fs, "etcd with the cluster's state, comma-separated; a host with a certificate asks netmasters at port 9999 of these machines instead",
 		"Consul with the cluster's state, comma-separated, such as http://127.0.0.1:8500; instead of etcd; with a certificate as --etcd-endpoints")
-	fs.String(&o.netmaster, "netmaster", "urls", "netmasters to ask, comma-separated").Must(checkURLs).Else("those that are registered")
-	fs.String(&o.tokenFile, "token-file", "file", "file whose first line is the token that netmasters ask for, where they run with --token-file; read again when it changes; empty = none")
-	o.certs.Register(fs, "who asks netmasters, inspection and profiling", "of the clients of etcd or Consul")
+	fs.String(&o.netmaster, "netmaster", "urls", "URLs of netmasters, comma-separated").Must(checkURLs).Else("those that are registered")
+	fs.String(&o.tokenFile, "token-file", "file", "file whose first line is the token to send to netmasters with --token-file; reloaded when it changes; empty = none")
+	o.certs.Register(fs, "requests to netmasters, inspection and profiling", "as a client of etcd or Consul")
 }
 
 func hostFlags(fs *flags.Set, o *options) {
@@ -142,15 +142,15 @@ func hostFlags(fs *flags.Set, o *options) {
 	fs.String(&o.ctrlIP, "ctrl-ip", "ip", "this host's address for the control plane").Must(checkIP).Else("<host ip from the local resolver>").From(envPrefix + "CONTROL_IP")
 	fs.String(&o.vtepIP, "vtep-ip", "ip", "this host's address for VXLAN tunnels").Must(checkIP).Else("<host ip from the local resolver>")
 	fs.IntWithin(&o.vxlanPort, "vxlan-port", "port", "UDP port of VXLAN; the same on all hosts", 1, 65535)
-	fs.Strings(&o.uplinks, "vlan-uplinks, vlan-if", "interfaces", "interfaces that carry VLAN networks, comma-separated").Must(checkInterfaces)
+	fs.Strings(&o.uplinks, "vlan-uplinks, vlan-if", "interfaces", "interfaces for VLAN networks, comma-separated; the first that exists is used").Must(checkInterfaces)
 }
 
 func clusterFlags(fs *flags.Set, o *options) {
 	fs.Enum(&o.mode, "mode, plugin-mode, cluster-mode", "mode", "orchestrator: none (plain hosts, CNI), docker, swarm-mode, kubernetes or mesos; "+idleMode, modeNone, modeDocker, modeSwarm, "kubernetes", "mesos", "test")
-	fs.Enum(&o.netMode, "netmode, network-mode", "encap", "encapsulation that the host is meant for: vlan (wants --vlan-uplinks) or vxlan", "vlan", "vxlan").Else("both").From(envPrefix + "NET_MODE")
+	fs.Enum(&o.netMode, "netmode, network-mode", "encap", "encapsulation that the host must support: vlan (needs --vlan-uplinks) or vxlan", "vlan", "vxlan").Else("both").From(envPrefix + "NET_MODE")
 	fs.Enum(&o.fwdMode, "fwdmode, forward-mode", "mode", "forwarding mode that the cluster must have when netplugin starts: bridge or routing", "bridge", "routing").Else("the cluster's").From(envPrefix + "FORWARD_MODE")
 	fs.String(&o.pvtSubnet, "private-subnet", "a.b.0.0/16", "private subnet that the cluster must have").Must(func(v string) error { _, err := parsePvtSubnet(v); return err }).Else("the cluster's")
-	fs.Bool(&o.ipForward, "ip-forward", "set net.ipv4.ip_forward where it is off, and where containers have IPv6 net.ipv6.conf.all.forwarding (interfaces that accept routers' advertisements keep doing so, accept_ra=2): without it containers reach this host and nothing beyond it")
+	fs.Bool(&o.ipForward, "ip-forward", "set net.ipv4.ip_forward, and with IPv6 containers net.ipv6.conf.all.forwarding with accept_ra=2; without forwarding, containers reach nothing beyond this host")
 	fs.Bool(&o.reachControl, "containers-reach-control-plane", "let containers reach netmasters, the store and netplugins, which is blocked by default: anyone who can reach them controls the cluster")
 }
 
@@ -160,17 +160,17 @@ func (o *options) socketPins() string { return strings.TrimRight(o.ebpfPinDir, "
 func (o *options) clientPins() string { return strings.TrimRight(o.ebpfPinDir, "/") + "-clients" }
 
 func localFlags(fs *flags.Set, o *options) {
-	fs.String(&o.stateDir, "state-dir", "directory", "where to keep the journal of attachments and the spool of deletions").Must(checkPath)
+	fs.String(&o.stateDir, "state-dir", "directory", "where to store the journal of attachments and pending deletions").Must(checkPath)
 	fs.String(&o.cniSocket, "cni-socket", "path", "unix socket that contivk8s talks to").Must(checkSocket)
 	o.ebpfPinDir = ebpf.DefaultPinDir
-	fs.String(&o.ebpfPinDir, "ebpf-pin-dir", "directory", "where eBPF programs and maps are pinned, on a BPF file system: those of the ebpf data plane here, and beside it, in directories with -sockets and -clients at the end of their names, those that lead sockets of the host's processes and clients outside to services; each netplugin on a machine needs its own").Must(checkPath)
-	fs.String(&o.cgroup, "cgroup", "directory", "of cgroup2; sockets of this host's processes in it and below are led to services by eBPF; none = their packets are, by nftables").Must(checkCgroup).Else("where cgroup2 is mounted")
-	fs.String(&o.restAddress, "rest-address", "ip:port", "where to serve inspection, health and metrics; it has no authentication; none = nowhere").Must(checkREST)
+	fs.String(&o.ebpfPinDir, "ebpf-pin-dir", "directory", "BPF file system directory for pinned programs and maps; DIRECTORY-sockets and DIRECTORY-clients beside it hold those for services; different for each netplugin on a machine").Must(checkPath)
+	fs.String(&o.cgroup, "cgroup", "directory", "directory of cgroup2: processes in it and below reach services by eBPF at their sockets; none = by nftables").Must(checkCgroup).Else("where cgroup2 is mounted")
+	fs.String(&o.restAddress, "rest-address", "ip:port", "where to serve inspection, health and metrics; without authentication unless netplugin has a certificate; none = nowhere").Must(checkREST)
 	fs.String(&o.debug, "debug-address", "ip:port", "where to serve profiling under /debug/pprof/; empty = nowhere").Must(daemon.CheckHostPort)
-	fs.String(&o.flowLog, "flow-log", "file|syslog|url", "write a line of JSON for each connection that a rule with log decides, or an audited policy would: to a file, to this machine's syslog, or to a server as --syslog-url has it; empty = nowhere").Must(daemon.CheckLines)
-	fs.Bool(&o.uninstall, "uninstall", "take everything of netplugin's off this host, and end; it must not run, and no container may be attached").From("")
-	fs.Bool(&o.force, "force", "with --uninstall: cut containers off that are still attached").From("")
-	fs.Bool(&o.stay, "stay", "with --uninstall: wait for a signal when all is done, as a DaemonSet's pods must").From("")
+	fs.String(&o.flowLog, "flow-log", "file|syslog|url", "where to log connections decided by a rule with log or by an audited policy, as JSON lines: a file, syslog for this machine's, or a URL as in --syslog-url; empty = nowhere").Must(daemon.CheckLines)
+	fs.Bool(&o.uninstall, "uninstall", "remove everything of netplugin from this host, and exit; netplugin must not be running, and no container attached").From("")
+	fs.Bool(&o.force, "force", "with --uninstall: disconnect containers that are still attached").From("")
+	fs.Bool(&o.stay, "stay", "with --uninstall: wait for a signal at the end, for pods of a DaemonSet").From("")
 	fs.Bool(&o.debugHooks, "debug-hooks", "serve /debug/mirror/pause and resume; for tests only")
 }
 

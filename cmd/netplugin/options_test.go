@@ -1,12 +1,15 @@
 package main
 
 import (
+	"flag"
 	"net/netip"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/base/pagetest"
 )
+
+var update = flag.Bool("update", false, "write docs/reference/netplugin.md")
 
 func noEnv(string) string { return "" }
 
@@ -32,20 +35,16 @@ func TestFlagsOf1x(t *testing.T) {
 	}
 }
 
-// TestFlagsDocumented: the user's page has every flag.
-func TestFlagsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/user/netplugin.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestReference: the page of the flags is what the flags say.
+func TestReference(t *testing.T) {
 	var o options
-	for _, f := range newFlags(&o).Flags {
-		for _, n := range f.Names {
-			if !regexp.MustCompile("`--" + regexp.QuoteMeta(n) + "\\b").Match(page) {
-				t.Errorf("docs/user/netplugin.md does not have --%s", n)
-			}
-		}
+	p := &pagetest.Page{
+		Name: "netplugin.md", Command: "go test ./cmd/netplugin -run TestReference -update", Title: "Flags of netplugin",
+		Purpose: "On this page you look up the flags and environment variables of netplugin; [netplugin](../user/netplugin.md) explains their use.",
 	}
+	p.Printf("%s", pagetest.FlagRules)
+	p.Flags(newFlags(&o).Flags)
+	p.Check(t, *update)
 }
 
 // TestBadFlags refuses nonsense with a sentence that names flag and value.

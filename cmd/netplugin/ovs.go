@@ -26,9 +26,9 @@ func ovsFlags(fs *flags.Set, o *options) {
 	o.ovsDB, o.ovsRunDir = "unix:/var/run/openvswitch/db.sock", "/var/run/openvswitch"
 	o.ovsBridge, o.ovsDatapath = "contivBr", "auto"
 	fs.String(&o.ovsDB, "ovs-db", "address", "database of Open vSwitch: unix:/path or tcp:ip:port").Must(checkOVSDB)
-	fs.String(&o.ovsRunDir, "ovs-run-dir", "directory", "where Open vSwitch has its bridges' management sockets").Must(checkPath)
-	fs.String(&o.ovsBridge, "ovs-bridge", "name", "name of the bridge to make").Must(checkInterfaces)
-	fs.Enum(&o.ovsDatapath, "ovs-datapath", "type", "datapath: system (kernel), netdev (user space), or auto: system where the kernel has it", "auto", "system", "netdev")
+	fs.String(&o.ovsRunDir, "ovs-run-dir", "directory", "directory of the bridges' management sockets").Must(checkPath)
+	fs.String(&o.ovsBridge, "ovs-bridge", "name", "name of the bridge to create").Must(checkInterfaces)
+	fs.Enum(&o.ovsDatapath, "ovs-datapath", "type", "datapath: system (kernel), netdev (user space), or auto (system if the kernel has it)", "auto", "system", "netdev")
 }
 
 func checkOVSDB(v string) error {

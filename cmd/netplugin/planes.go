@@ -88,7 +88,7 @@ func driverFlags(fs *flags.Set, o *options) {
 		names = append(names, p.name)
 		about = append(about, p.name+" ("+p.about+")")
 	}
-	fs.Enum(&o.driver, "driver", "name", "data plane: "+strings.Join(about, ", ")+", or auto (the one that this host has had; at first the first of them that it can run)", names...)
+	fs.Enum(&o.driver, "driver", "name", "data plane: "+strings.Join(about, ", ")+", or auto (the host's previous one; at first, the first that it can run)", names...)
 	for _, p := range dataPlanes {
 		if p.flags != nil {
 			p.flags(fs, o)

@@ -23,6 +23,7 @@ var rules = []rule{
 	{pkg: "internal/base/reconcile", may: []string{"internal/base/waiting"}, why: "a generic runner that knows no networking"},
 	{pkg: "internal/base/flags", why: "reads any program's command line, and knows none of its flags"},
 	{pkg: "internal/base/durable", why: "writes bytes and locks files; contivk8s is made of it"},
+	{pkg: "internal/base/pagetest", may: []string{"internal/base/flags"}, why: "writes pages of any subject"},
 	{pkg: "internal/base/covering", why: "chooses rows of any test"},
 	{pkg: "internal/base/checksum", why: "sums bytes, whatever they are"},
 	{pkg: "internal/netmaster/access/audit", why: "writes lines, and asks nobody what is in them"},

@@ -73,7 +73,7 @@ func (c *Condition) Means() string { return c.means }
 func (c *Condition) Remedy() string { return c.remedy }
 
 // page is the generated page of all conditions.
-const page = "docs/user/conditions.md"
+const page = "docs/reference/conditions.md"
 
 // Page returns where the condition is documented.
 func (c *Condition) Page() string { return page + "#" + c.htmlID() }

@@ -30,8 +30,8 @@ func (t *TLS) Register(fs *flags.Set, own, store string) {
 		}
 		return nil
 	}
-	fs.String(&t.dir, "tls-dir", "directory", "with ca.crt, tls.crt and tls.key, as 'netctl pki issue' makes it: "+own+" speak TLS 1.3, and both ends show a certificate; read again when it changes; empty = plain").Must(check)
-	fs.String(&t.storeDir, "store-tls-dir", "directory", "a directory like that of --tls-dir, or the same one, for the store: "+store+"; empty = the system's authorities for https addresses").Must(check)
+	fs.String(&t.dir, "tls-dir", "directory", "directory of 'netctl pki issue' with ca.crt, tls.crt and tls.key: mutual TLS 1.3 for "+own+"; reloaded when it changes; empty = no TLS").Must(check)
+	fs.String(&t.storeDir, "store-tls-dir", "directory", "directory as for --tls-dir, or the same one, to use "+store+"; empty = the system's authorities for https addresses").Must(check)
 }
 
 // Use takes a directory that the program itself was given by its cluster, for all connections

@@ -174,6 +174,19 @@ func (c *command) unknown(path, name string) error {
 	return flags.Usagef("unknown command %q", name)
 }
 
+// usage is a line with the command's arguments.
+func (c *command) usage(path string) string {
+	words := []string{path}
+	if c.subs != nil {
+		words = append(words, "COMMAND")
+	}
+	words = append(append(words, "[flags]"), c.args...)
+	for _, arg := range c.optional {
+		words = append(words, "["+arg+"]")
+	}
+	return strings.Join(words, " ")
+}
+
 // help writes the command's help, examples first.
 func (c *command) help(w io.Writer, path string, fs *flags.Set) error {
 	var b strings.Builder
@@ -185,15 +198,7 @@ func (c *command) help(w io.Writer, path string, fs *flags.Set) error {
 	for _, e := range c.examples {
 		fmt.Fprintf(&b, "  %s\n", e)
 	}
-	usage := []string{path}
-	if c.subs != nil {
-		usage = append(usage, "COMMAND")
-	}
-	usage = append(append(usage, "[flags]"), c.args...)
-	for _, arg := range c.optional {
-		usage = append(usage, "["+arg+"]")
-	}
-	fmt.Fprintf(&b, "\nUsage:\n  %s\n", strings.Join(usage, " "))
+	fmt.Fprintf(&b, "\nUsage:\n  %s\n", c.usage(path))
 	if c.aliases != nil {
 		fmt.Fprintf(&b, "\nAlso known as: %s\n", strings.Join(c.aliases, ", "))
 	}
@@ -210,9 +215,11 @@ func (c *command) help(w io.Writer, path string, fs *flags.Set) error {
 		return err
 	}
 	if c.globals != nil {
-		b.WriteString("\nA long flag may be written with one dash (-subnet 10.1.1.0/24). Flags may stand before or after arguments.\n" +
-			"Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 conflict or in use, 5 netmaster (or netplugin) unavailable, 6 diff found differences, 7 status, doctor: there are problems.\n" +
-			"'netctl COMMAND --help' shows a command's help.\n")
+		b.WriteString("\nA long flag may be written with one dash (-subnet 10.1.1.0/24). Flags may stand before or after arguments.\n\nExit codes:\n")
+		for code, meaning := range exitMeanings {
+			fmt.Fprintf(&b, "  %d  %s\n", code, meaning)
+		}
+		b.WriteString("\n'netctl COMMAND --help' shows a command's help.\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -25,6 +25,18 @@ const (
 	ExitUnhealthy   = 7 // status, doctor: the cluster answers, and there are problems
 )
 
+// exitMeanings says when netctl exits with each code.
+var exitMeanings = [...]string{
+	ExitOK:          "done",
+	ExitFailure:     "netmaster refused the request, or it failed otherwise",
+	ExitUsage:       "the command line is wrong; nothing was sent",
+	ExitNotFound:    "an object that the command names does not exist",
+	ExitConflict:    "conflict: in use, immutable, taken, exhausted, or contradicting what exists",
+	ExitUnavailable: "no netmaster (attach, detach: no netplugin) answers, or it cannot reach its store: try again later",
+	ExitDiffers:     "diff found differences",
+	ExitUnhealthy:   "status, doctor: the cluster answers, and there are problems",
+}
+
 // errDiffers makes diff exit with ExitDiffers.
 var errDiffers = errors.New("there are differences")
 

@@ -31,8 +31,8 @@ type Flags struct {
 func (f *Flags) Register(fs *flags.Set, etcdUsage, consulUsage string) *flags.Flag {
 	inEtcd := fs.Strings(&f.Etcd, "etcd-endpoints, etcd", "urls", etcdUsage).Must(func(v string) error { _, err := etcd.ParseFlag(flags.Split(v)); return err })
 	fs.Strings(&f.Consul, "consul-endpoints, consul", "urls", consulUsage).Must(func(v string) error { _, err := consul.ParseFlag(flags.Split(v)); return err })
-	fs.String(&f.TokenFile, "consul-token-file", "file", "file with the token that Consul's access control asks for; empty = none")
-	fs.String(&f.Old, "cluster-store", "etcd|consul://host:port", "spelling of 2017 for --etcd-endpoints and --consul-endpoints").Must(func(v string) error {
+	fs.String(&f.TokenFile, "consul-token-file", "file", "file with the token for Consul's access control; reloaded when it changes; empty = none")
+	fs.String(&f.Old, "cluster-store", "etcd|consul://host:port", "deprecated spelling of --etcd-endpoints and --consul-endpoints").Must(func(v string) error {
 		if consul.IsClusterStore(v) {
 			return consul.CheckClusterStore(v)
 		}
