@@ -77,7 +77,9 @@ func (n *Namespace) openCgroup() error {
 	return nil
 }
 
-// joinCgroup moves the calling thread, which is locked; leave moves it back.
+// joinCgroup moves the calling thread, which is locked; leave moves it back, from whichever
+// mount namespace. A thread that is about to end has to leave too: the first thread of a
+// process does not end before the process does.
 func (n *Namespace) joinCgroup() (leave func() error, err error) {
 	if n.cgroup == "" {
 		return func() error { return nil }, nil
@@ -86,13 +88,20 @@ func (n *Namespace) joinCgroup() (leave func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	move := func(dir string) error {
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.threads"), []byte("0"), 0); err != nil {
-			return fmt.Errorf("enter cgroup %s: %w", dir, err)
+	back, err := os.OpenFile(filepath.Join(home, "cgroup.threads"), os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(n.cgroup, "cgroup.threads"), []byte("0"), 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("enter cgroup %s: %w", n.cgroup, err), back.Close())
+	}
+	return func() error {
+		_, err := back.WriteString("0")
+		if err = errors.Join(err, back.Close()); err != nil {
+			return fmt.Errorf("leave cgroup %s: %w", n.cgroup, err)
 		}
 		return nil
-	}
-	return func() error { return move(home) }, move(n.cgroup)
+	}, nil
 }
 
 // cgroupWait is how long processes that were killed may take to leave their cgroup, on a

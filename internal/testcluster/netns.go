@@ -114,13 +114,14 @@ func (c *Command) Start() error {
 		if err := unix.Setns(int(c.ns.h), unix.CLONE_NEWNET); err != nil {
 			return false, fmt.Errorf("enter network namespace %s: %w", c.ns.Name, err)
 		}
-		if _, err := c.ns.joinCgroup(); err != nil {
+		leave, err := c.ns.joinCgroup()
+		if err != nil {
 			return false, err
 		}
-		if err := c.ns.machine.enter(); err != nil {
-			return false, err
+		if err = c.ns.machine.enter(); err == nil {
+			err = c.Cmd.Start()
 		}
-		return false, c.Cmd.Start()
+		return false, errors.Join(err, leave())
 	})
 }
 
