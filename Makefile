@@ -72,8 +72,8 @@ mutate: ## change the lines of PKG that changed since BASE (empty: all) one by o
 	nice go run ./test/mutate -only "$(or $(ONLY),.)" $(if $(filter-out 0,$(DECISIONS)),-decisions -report test/mutate/report.tsv -for $(or $(FOR),1h),-base "$(BASE)" -tests "$(TESTS)" $(PKG))
 vulncheck: ## known vulnerabilities in what the binaries call; needs network
 	$(call tool,govulncheck) ./cmd/...
-generate: ## rewrite generated files and goldens; `git diff` then shows the drift
-	go generate ./...
+generate: ## rewrite generated files, pictures and goldens; `git diff` then shows the drift
+	go generate ./... && tools/pictures.sh
 	for d in $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u); do go test -count=1 $$d -update; done
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	go list -f '{{.Dir}}' $(PKG) | while read -r dir; do for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
