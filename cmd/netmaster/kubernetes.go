@@ -327,7 +327,7 @@ var (
 	kubeObjects       = prometheus.NewDesc("contiv_netmaster_kubernetes_objects", "Objects of Kubernetes that this netmaster knows, by kind.", []string{"kind"}, nil)
 	kubeFollowed      = prometheus.NewDesc("contiv_netmaster_kubernetes_followed", "1 while the API server's objects of a kind are followed, else 0.", []string{"kind"}, nil)
 	kubeTrouble       = prometheus.NewDesc("contiv_netmaster_kubernetes_not_as_written", "Objects of Kubernetes that are not applied as written, by kind; reported by the leader.", []string{"kind"}, nil)
-	kubeOrphans       = prometheus.NewDesc("contiv_netmaster_kubernetes_strays", "Endpoints of pods that the API server has not: their hosts have yet to release them.", nil, nil)
+	kubeOrphans       = prometheus.NewDesc("contiv_netmaster_kubernetes_strays", "Endpoints of pods that no longer exist in Kubernetes, until their hosts release them.", nil, nil)
 	kubeUnmanaged     = prometheus.NewDesc("contiv_netmaster_kubernetes_foreign", "1 while the API server belongs to another cluster than the store, so that none of its objects are stored, else 0.", nil, nil)
 	kubeStatusReports = prometheus.NewDesc("contiv_netmaster_kubernetes_notices_total", "Events and conditions for Kubernetes' objects, by result.", []string{"result"}, nil)
 )

@@ -303,10 +303,10 @@ func (m *member) metrics() (*prometheus.Registry, error) {
 			return 0
 		}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "contiv_netmaster_leader_changes_total", Help: "How often this netmaster began to lead, or ceased to.",
+			Name: "contiv_netmaster_leader_changes_total", Help: "Times that this netmaster became the leader or stopped being it.",
 		}, func() float64 { return float64(m.changes.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "contiv_netmaster_build_info", Help: "1, with the build in the labels.",
+			Name: "contiv_netmaster_build_info", Help: "1, with version, commit and go as labels.",
 			ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go": b.Go},
 		}, func() float64 { return 1 }),
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,11 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/base/flags"
-	"github.com/contiv/netplugin/v2/internal/base/pagetest"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
-
-var update = flag.Bool("update", false, "write docs/reference/netmaster.md")
 
 func parse(t *testing.T, env map[string]string, args ...string) (options, error) {
 	t.Helper()
@@ -178,16 +174,4 @@ func TestFlagsDefault(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-}
-
-// TestReference: the page of the flags is what the flags say.
-func TestReference(t *testing.T) {
-	var o options
-	p := &pagetest.Page{
-		Name: "netmaster.md", Command: "go test ./cmd/netmaster -run TestReference -update", Title: "Flags of netmaster",
-		Purpose: "On this page you look up the flags and environment variables of netmaster; [netmaster](../user/netmaster.md) explains their use.",
-	}
-	p.Printf("%s", pagetest.FlagRules)
-	p.Flags(newFlags(&o).Flags)
-	p.Check(t, *update)
 }

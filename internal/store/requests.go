@@ -23,7 +23,7 @@ type Requests struct{ histogram *prometheus.HistogramVec }
 // start, so that a rate sees the first of them.
 func NewRequests() *Requests {
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "contiv_store_request_duration_seconds", Help: "Time of one request of this process to the store, by operation and outcome.",
+		Name: "contiv_store_request_duration_seconds", Help: "Time of this process's requests to the store, by operation (get, range, commit, lease) and outcome (ok, failed).",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 	}, []string{"operation", "outcome"})
 	for _, op := range []string{OpGet, OpRange, OpCommit, OpLease} {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -81,7 +82,7 @@ func (c *cluster) metrics(driver string) {
 	start := time.Now()
 	steps := c.states(driver)
 	c.t.Logf("metrics of %d states after %v", len(steps), time.Since(start).Round(time.Millisecond))
-	c.pageIsTrue(read("docs", "user", "metrics.md"), driver, steps)
+	c.pagesAreTrue(func(job string) string { return read("docs", "reference", "metrics-"+job+".md") }, driver, steps)
 
 	alerts := read("packaging", "prometheus", "contiv-alerts.yaml")
 	play := newPromTest(steps)
@@ -137,20 +138,19 @@ func (c *cluster) panels(dashboard, driver string, play *promTest) {
 }
 
 var (
-	rowRE  = regexp.MustCompile("(?m)^\\| ((?:`contiv_[a-z_]+`(?:, )?)+) \\| (.*) \\|$")
-	wordRE = regexp.MustCompile("`([a-z_]+)`")
-	byRE   = regexp.MustCompile("by ((?:`[a-z_]+`(?:, | and )?)+)")
+	rowRE  = regexp.MustCompile("(?m)^\\| `(contiv_[a-z_]+)` \\| [a-z]+ \\| ([a-z_, ]*) \\|")
 	nameRE = regexp.MustCompile(`contiv_[a-z_]+`)
 	keyRE  = regexp.MustCompile(`[{,]([a-z_]+)="`)
 )
 
-// pageIsTrue: the page lists the metrics that each process tells, all and no
-// others, with the labels that they have.
-func (c *cluster) pageIsTrue(page, driver string, steps []scraped) {
+// pagesAreTrue: the pages list the metrics that each process reports, all and no others, with
+// the labels that they have.
+func (c *cluster) pagesAreTrue(page func(job string) string, driver string, steps []scraped) {
 	c.t.Helper()
-	_, own, _ := strings.Cut(page, "\n## netplugin\n")
-	agents, masters, _ := strings.Cut(own, "\n## netmaster\n")
-	for job, text := range map[string]string{"netplugin": agents, "netmaster": masters} {
+	// Tests of cmd/netmaster, internal/netplugin/bgp, internal/netmaster/apiserver and
+	// internal/netmaster/aci/controller have these.
+	elsewhere := regexp.MustCompile(`^contiv_(netmaster_kubernetes_|netmaster_aci_|netplugin_bgp_|host_away_seconds$)`)
+	for _, job := range []string{"netplugin", "netmaster"} {
 		labels := map[string]map[string]bool{} // of each metric
 		for _, s := range steps {
 			for k := range s {
@@ -174,41 +174,22 @@ func (c *cluster) pageIsTrue(page, driver string, steps []scraped) {
 			}
 		}
 		listed := map[string]bool{}
-		for _, row := range rowRE.FindAllStringSubmatch(text, -1) {
-			var words []string
-			for _, m := range wordRE.FindAllStringSubmatch(row[2], -1) {
-				words = append(words, m[1])
+		for _, row := range rowRE.FindAllStringSubmatch(page(job), -1) {
+			name, own := row[1], slices.DeleteFunc(strings.Split(row[2], ", "), func(s string) bool { return s == "" })
+			listed[name] = true
+			if labels[name] == nil {
+				if !elsewhere.MatchString(name) && (driver == testcluster.DriverEBPF || name != "contiv_netplugin_table_evictions_total") {
+					c.t.Errorf("%s reports no %s, which its page of metrics lists", job, name)
+				}
+				continue
 			}
-			for _, name := range nameRE.FindAllString(row[1], -1) {
-				listed[name] = true
-				if labels[name] == nil && driver != testcluster.DriverEBPF && strings.Contains(row[2], "eBPF's") {
-					continue
-				}
-				elsewhere := func(part string) bool { return strings.Contains(row[2], part) }
-				if labels[name] == nil && (elsewhere("with `--kubeconfig`") || elsewhere("BGP") || elsewhere("`--evict-after`") || elsewhere("infrastructure type aci")) { // tests of cmd/netmaster, internal/netplugin/bgp, internal/netmaster/apiserver and internal/netmaster/aci/controller have them
-					continue
-				}
-				if labels[name] == nil {
-					c.t.Errorf("%s tells no %s, which the page of metrics lists", job, name)
-					continue
-				}
-				for l := range labels[name] {
-					if !slices.Contains(words, l) && !strings.Contains(row[2], "as netplugin's above") {
-						c.t.Errorf("%s: %s has a label %s, which the page of metrics does not name", job, name, l)
-					}
-				}
-				for _, by := range byRE.FindAllStringSubmatch(row[2], -1) {
-					for _, m := range wordRE.FindAllStringSubmatch(by[1], -1) {
-						if !labels[name][m[1]] {
-							c.t.Errorf("%s: %s has no label %s, which the page of metrics names", job, name, m[1])
-						}
-					}
-				}
+			if have := slices.Sorted(maps.Keys(labels[name])); !slices.Equal(have, slices.Sorted(slices.Values(own))) {
+				c.t.Errorf("%s: %s has the labels %v, and on its page of metrics %v", job, name, have, own)
 			}
 		}
 		for name := range labels {
 			if !listed[name] {
-				c.t.Errorf("%s tells %s, which the page of metrics does not list", job, name)
+				c.t.Errorf("%s reports %s, which its page of metrics does not list", job, name)
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func (c *cluster) page(name, mark string, each func(block string)) {
 
 // TestPages runs what docs/user/changing.md and baseline.md tell to do: changing.md
 // under traffic of which nothing may be lost, baseline.md with a look at who
-// reaches whom. Then it holds metrics.md, the alerts and the dashboard to what the
+// reaches whom. Then it holds the pages of metrics, the alerts and the dashboard to what the
 // cluster tells.
 func TestPages(t *testing.T) { onOne(t, both, pages) }
 

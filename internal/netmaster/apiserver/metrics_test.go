@@ -11,20 +11,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"go.yaml.in/yaml/v3"
 
-	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/base/pagetest"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
-	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 const (
-	metricsPage = "../../../docs/user/metrics.md"
-	alertRules  = "../../../packaging/prometheus/contiv-alerts.yaml"
-	alertTests  = "../../../packaging/prometheus/contiv-alerts_test.yaml"
-	dashboard   = "../../../packaging/grafana/contiv.json"
+	reference  = "../../../docs/reference/"
+	alertRules = "../../../packaging/prometheus/contiv-alerts.yaml"
+	alertTests = "../../../packaging/prometheus/contiv-alerts_test.yaml"
+	dashboard  = "../../../packaging/grafana/contiv.json"
 )
 
 var metricName = regexp.MustCompile(`contiv_[a-z_]+`)
@@ -45,34 +44,31 @@ func metricNames(text string) []string {
 	return slices.Compact(found)
 }
 
-// TestMetricsArePage: the page lists netmaster's metrics, all and no others; the
-// agent's part is held by a test there.
-func TestMetricsArePage(t *testing.T) {
-	st := memory.New()
-	ctrl := control.New(st, control.Options{})
-	registry := prometheus.NewRegistry()
-	if _, err := New(Config{Control: ctrl, Cluster: testCluster{ctrl}, Watch: ctrl.Hosts.NewHostWatch(), Registry: registry}); err != nil {
+// TestAlertsPage: the page of alerts is what their rules say.
+func TestAlertsPage(t *testing.T) {
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, For          string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(fileText(t, alertRules)), &file); err != nil {
 		t.Fatal(err)
 	}
-	descs := make(chan *prometheus.Desc, 100)
-	registry.Describe(descs)
-	close(descs)
-	// These are the process's, its store's client's and the embedded store's own.
-	want := []string{
-		"contiv_netmaster_build_info", "contiv_netmaster_leader", "contiv_netmaster_leader_changes_total",
-		"contiv_netmaster_aci_failures", "contiv_netmaster_aci_in_step", "contiv_netmaster_aci_problems", "contiv_netmaster_aci_writes_total", "contiv_netmaster_kubernetes_followed", "contiv_netmaster_kubernetes_foreign", "contiv_netmaster_kubernetes_not_as_written", "contiv_netmaster_kubernetes_notices_total", "contiv_netmaster_kubernetes_objects", "contiv_netmaster_kubernetes_strays",
-		"contiv_store_directory_lost", "contiv_store_disk_free_bytes",
-		"contiv_store_snapshot_failed", "contiv_store_snapshot_age_seconds", "contiv_store_snapshot_every_seconds",
-		"contiv_store_members", "contiv_store_member_leads", "contiv_store_member_has_leader", "contiv_store_member_in_use_bytes", "contiv_store_request_duration_seconds",
+	value := regexp.MustCompile(`\{\{ \$(?:labels\.)?([a-z]+) \}\}`)
+	p := &pagetest.Page{
+		Name: "alerts.md", Command: "go test ./internal/netmaster/apiserver -run TestAlertsPage -update", Title: "Alerts",
+		Purpose: "On this page you look up what an alert of [contiv-alerts.yaml](../../packaging/prometheus/contiv-alerts.yaml) means and what to do; [metrics](../user/metrics.md) explains how to install the rules.",
 	}
-	for d := range descs {
-		want = append(want, metricName.FindString(d.String()))
+	var rows [][]string
+	for _, r := range file.Groups[0].Rules {
+		a := r.Annotations
+		rows = append(rows, []string{r.Alert, r.Labels["severity"], r.For, value.ReplaceAllString(a["summary"], "*$1*"), value.ReplaceAllString(a["remedy"], "*$1*")})
 	}
-	slices.Sort(want)
-	_, page, _ := strings.Cut(fileText(t, metricsPage), "\n## netmaster\n")
-	if got := metricNames(page); !slices.Equal(got, want) {
-		t.Errorf("the page lists %v,\nthere are %v", got, want)
-	}
+	p.Table([]string{"alert", "severity", "after", "meaning", "what to do"}, rows...)
+	p.Check(t, *update)
 }
 
 // TestMetricsOfCluster: hosts, tags, addresses, objects and the store, with
@@ -140,12 +136,12 @@ func TestMethodsAreBounded(t *testing.T) {
 // TestAlertsAndDashboard: what rules and panels ask for exists, and each alert
 // fires on its condition, by promtool.
 func TestAlertsAndDashboard(t *testing.T) {
-	known := metricNames(fileText(t, metricsPage))
+	known := metricNames(fileText(t, reference+"metrics-netmaster.md") + fileText(t, reference+"metrics-netplugin.md"))
 	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
 	for _, file := range []string{alertRules, alertTests, dashboard} {
 		for _, n := range metricNames(fileText(t, file)) {
 			if !slices.Contains(known, n) && !slices.Contains(known, suffix.ReplaceAllString(n, "")) {
-				t.Errorf("%s asks for %s, which nobody tells", file, n)
+				t.Errorf("%s asks for %s, which no program reports", file, n)
 			}
 		}
 	}

@@ -60,13 +60,13 @@ func (s *streams) relayMetrics() []prometheus.Collector {
 			Name: "contiv_netmaster_relayed_hosts", Help: "Hosts that mirror the cluster's state from this netmaster.",
 		}, func() float64 { return float64(s.control.Relayed().Streams) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "contiv_netmaster_relay_cut_off_total", Help: "Hosts that were cut off since they did not read fast enough what is relayed to them.",
+			Name: "contiv_netmaster_relay_cut_off_total", Help: "Hosts that were disconnected because they read too slowly.",
 		}, func() float64 { return float64(s.control.Relayed().Cut) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "contiv_netmaster_relay_lists_total", Help: "Whole lists that hosts got of what they mirror from this netmaster.",
+			Name: "contiv_netmaster_relay_lists_total", Help: "Full lists of the state that were sent to hosts.",
 		}, func() float64 { return float64(s.control.Relayed().Lists) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "contiv_netmaster_relay_resumes_total", Help: "Mirrors of hosts that went on with what they had missed.",
+			Name: "contiv_netmaster_relay_resumes_total", Help: "Mirrors of hosts that resumed with the changes they had missed.",
 		}, func() float64 { return float64(s.control.Relayed().Resumes) }),
 	}
 }

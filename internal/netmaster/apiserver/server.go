@@ -123,10 +123,10 @@ func join(cfg Config) *server {
 	rt := &router{
 		serverContext: c, mux: http.NewServeMux(), allowed: cfg.Hosts, legacy: cfg.LegacyErrors, authenticate: cfg.Authenticate, audit: cfg.Audit,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
+			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route (none if unknown), method and code; without /metrics, /readyz, /openapi.json and requests refused for Host or Origin.",
 		}, []string{"route", "method", "code"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "contiv_netmaster_http_request_duration_seconds", Help: "Time from a request's header to its answer, by route and method.",
+			Name: "contiv_netmaster_http_request_duration_seconds", Help: "Time to answer a request, by route and method.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 8),
 		}, []string{"route", "method"}),
 	}

@@ -31,7 +31,7 @@ func (s *diagnosis) status(_ http.ResponseWriter, r *request) (any, error) {
 }
 
 var findingsDesc = prometheus.NewDesc("contiv_cluster_findings",
-	"What netctl status says of the cluster: how many objects have a condition.", []string{"object", "condition", "severity"}, nil)
+	"Objects that have a condition, as netctl status reports them; 0 while all is well.", []string{"object", "condition", "severity"}, nil)
 
 // findings are the counts of what the status says, as metrics: where it says that not all
 // is well, an alert can.

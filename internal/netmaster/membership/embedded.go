@@ -79,17 +79,17 @@ func (m *Member) Collectors() []prometheus.Collector {
 	var out []prometheus.Collector
 	if s := m.cfg.Backup.filled(); s.Dir != "" {
 		out = append(out,
-			gauge("contiv_store_snapshot_failed", "1 while the last snapshot of the schedule was not made.", func() float64 { return one(m.Health.unsaved.Load() != nil) }),
-			gauge("contiv_store_snapshot_age_seconds", "Age of the newest snapshot; where there is none, how long this member runs.", func() float64 { return s.age(time.Now(), m.Health.began).Seconds() }),
-			gauge("contiv_store_snapshot_every_seconds", "Time between two snapshots.", func() float64 { return s.Every.Seconds() }),
+			gauge("contiv_store_snapshot_failed", "1 while the last scheduled snapshot has failed, else 0; embedded store with snapshots.", func() float64 { return one(m.Health.unsaved.Load() != nil) }),
+			gauge("contiv_store_snapshot_age_seconds", "Age of the newest snapshot, or, without one, uptime of this member; embedded store with snapshots.", func() float64 { return s.age(time.Now(), m.Health.began).Seconds() }),
+			gauge("contiv_store_snapshot_every_seconds", "Time between two snapshots; embedded store with snapshots.", func() float64 { return s.Every.Seconds() }),
 		)
 	}
 	return append(out,
 		gauge("contiv_store_disk_free_bytes", "Free bytes in the file system of the embedded store.", func() float64 { return float64(m.Health.Status().Free) }),
-		gauge("contiv_store_directory_lost", "1 when the embedded store's directory was removed.", func() float64 { return one(m.Health.lostLock()) }),
-		gauge("contiv_store_member_in_use_bytes", "Bytes in use in the embedded store's database.", func() float64 { return float64(m.Health.Status().InUse) }),
-		gauge("contiv_store_member_leads", "1 while this member of the embedded store leads it.", func() float64 { return one(m.Health.Status().Leads) }),
-		gauge("contiv_store_member_has_leader", "1 while this member of the embedded store knows a leader.", func() float64 { return one(m.Health.Status().Leader != 0) }),
+		gauge("contiv_store_directory_lost", "1 after the embedded store's directory was removed, else 0.", func() float64 { return one(m.Health.lostLock()) }),
+		gauge("contiv_store_member_in_use_bytes", "Bytes in use in the embedded store's database; 'netctl cluster relieve' gives the rest back.", func() float64 { return float64(m.Health.Status().InUse) }),
+		gauge("contiv_store_member_leads", "1 while this member leads the embedded store, else 0.", func() float64 { return one(m.Health.Status().Leads) }),
+		gauge("contiv_store_member_has_leader", "1 while this member of the embedded store knows a leader, else 0.", func() float64 { return one(m.Health.Status().Leader != 0) }),
 		gauge("contiv_store_members", "Members of the embedded store, learners included.", func() float64 { return float64(len(m.Etcd().Cluster().Members())) }),
 	)
 }

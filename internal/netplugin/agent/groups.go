@@ -28,7 +28,7 @@ type members struct{ of *multicast.Listener }
 
 var (
 	membersDesc = prometheus.NewDesc("contiv_netplugin_multicast_members",
-		"Multicast memberships of endpoints here.", nil, nil)
+		"Multicast groups that endpoints here have joined, counted per endpoint.", nil, nil)
 	membersRefusedDesc = prometheus.NewDesc("contiv_netplugin_multicast_refused_total",
 		"Multicast joins of endpoints here that were refused for lack of room: an endpoint may join 64 groups, all on a host together 16,384.", nil, nil)
 )

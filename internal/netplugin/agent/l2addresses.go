@@ -55,7 +55,7 @@ func (l *l2Announcers) problems() []compile.Problem {
 
 func (l *l2Announcers) metrics() []prometheus.Collector {
 	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "contiv_netplugin_answered_addresses", Help: "Addresses of load balancers for which this host answers ARP and neighbour discovery.",
+		Name: "contiv_netplugin_answered_addresses", Help: "Load balancer addresses for which this host answers ARP and neighbour discovery.",
 	}, func() float64 {
 		held, _ := l.answers.State()
 		return float64(len(held))

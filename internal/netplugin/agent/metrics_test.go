@@ -1,21 +1,20 @@
 package agent
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
-	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/contiv/netplugin/v2/internal/base/pagetest"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
+
+var update = flag.Bool("update", false, "write docs/reference/metrics-netplugin.md")
 
 // scrape returns what Prometheus would have of the agent.
 func (b *bed) scrape() testenv.Scrape {
@@ -28,35 +27,20 @@ func (b *bed) scrape() testenv.Scrape {
 	return out
 }
 
-// TestMetrics: the page of metrics lists what netplugin tells, all and no
-// others; health, lost attachments and problems by kind are among it.
+// TestMetrics: the page of metrics lists what netplugin reports; health, lost attachments and
+// problems by kind are among it.
 func TestMetrics(t *testing.T) {
 	b := newBed(t)
 	defer http.DefaultClient.CloseIdleConnections()
 	b.ready()
-	descs := make(chan *prometheus.Desc, 200)
-	b.agent.Observer.Registry().Describe(descs)
-	close(descs)
-	name := regexp.MustCompile(`contiv_[a-z_]+`)
-	var want []string
-	for d := range descs {
-		if n := name.FindString(d.String()); n != "" {
-			want = append(want, n)
-		}
+	p := &pagetest.Page{
+		Name: "metrics-netplugin.md", Command: "go test ./internal/netplugin/agent -run TestMetrics -update", Title: "Metrics of netplugin",
+		Purpose: "On this page you look up what each metric of netplugin counts; [metrics](../user/metrics.md) explains how to scrape and read them.",
 	}
-	want = append(want, "contiv_store_request_duration_seconds") // of the store's client
-	slices.Sort(want)
-	page, err := os.ReadFile("../../../docs/user/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, part, _ := strings.Cut(string(page), "\n## netplugin\n")
-	part, _, _ = strings.Cut(part, "\n## netmaster\n")
-	got := name.FindAllString(part, -1)
-	slices.Sort(got)
-	if !slices.Equal(slices.Compact(got), slices.Compact(want)) {
-		t.Errorf("the page lists %v,\nthere are %v", got, want)
-	}
+	p.Metrics(t, b.agent.Observer.Registry(), store.NewRequests().Collectors()[0])
+	p.Check(t, *update)
+	_, scraped := do(t, http.DefaultClient, http.MethodGet, "http://"+b.agent.RESTAddr().String()+"/metrics", "")
+	pagetest.HasMetrics(t, p.Name, scraped)
 	r := request("c1", newSandbox(t))
 	if _, err := b.client().Attach(t.Context(), r); err != nil {
 		t.Fatal(err)

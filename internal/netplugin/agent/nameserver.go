@@ -182,15 +182,15 @@ func (n *nameServer) metrics() []prometheus.Collector {
 		help string
 		get  func(dns.Stats) uint64
 	}{
-		"queries":    {"Questions of containers.", func(s dns.Stats) uint64 { return s.Queries }},
-		"local":      {"Questions answered from the cluster's names.", func(s dns.Stats) uint64 { return s.Local }},
-		"nxdomain":   {"Local answers that there is no such name.", func(s dns.Stats) uint64 { return s.NXDomain }},
-		"forwarded":  {"Questions asked of the host's resolvers.", func(s dns.Stats) uint64 { return s.Forwarded }},
-		"cache_hits": {"Questions answered from what a resolver said before.", func(s dns.Stats) uint64 { return s.CacheHits }},
-		"failures":   {"Questions that no resolver answered.", func(s dns.Stats) uint64 { return s.Failures }},
-		"malformed":  {"Messages that are no question.", func(s dns.Stats) uint64 { return s.Malformed }},
-		"refused":    {"Questions of others than containers, or for what is not served.", func(s dns.Stats) uint64 { return s.Refused }},
-		"limited":    {"Questions refused as too many were under way.", func(s dns.Stats) uint64 { return s.Limited }},
+		"queries":    {"Queries of containers to the name server.", func(s dns.Stats) uint64 { return s.Queries }},
+		"local":      {"Queries answered from the cluster's names.", func(s dns.Stats) uint64 { return s.Local }},
+		"nxdomain":   {"Queries answered locally with NXDOMAIN.", func(s dns.Stats) uint64 { return s.NXDomain }},
+		"forwarded":  {"Queries forwarded to the host's resolvers.", func(s dns.Stats) uint64 { return s.Forwarded }},
+		"cache_hits": {"Queries answered from the cache.", func(s dns.Stats) uint64 { return s.CacheHits }},
+		"failures":   {"Queries that no resolver answered.", func(s dns.Stats) uint64 { return s.Failures }},
+		"malformed":  {"Malformed messages.", func(s dns.Stats) uint64 { return s.Malformed }},
+		"refused":    {"Queries that were refused: not from containers, or not served.", func(s dns.Stats) uint64 { return s.Refused }},
+		"limited":    {"Queries that were refused because too many were in progress.", func(s dns.Stats) uint64 { return s.Limited }},
 		"loops":      {"Times that a resolver of the host was found to ask this server.", func(s dns.Stats) uint64 { return s.Loops }},
 	} {
 		out = append(out, prometheus.NewCounterFunc(

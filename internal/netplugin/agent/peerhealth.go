@@ -78,7 +78,7 @@ func savePeers(cfg *Config, answered map[model.HostName]netip.Addr) {
 type peers struct{ of *peerhealth.Prober }
 
 var peersDesc = prometheus.NewDesc("contiv_netplugin_peers",
-	"Other hosts, by state: answering (have answered a probe), unanswered (have never answered one, so missing answers mean nothing), silent (away and answering no probe: services send their providers no new connections from here).",
+	"Other hosts, by state: answering (a probe), unanswered (no probe ever), silent (away and answering no probe, so services here send their providers no new connections).",
 	[]string{"state"}, nil)
 
 // Describe implements prometheus.Collector.

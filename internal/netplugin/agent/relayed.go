@@ -63,7 +63,7 @@ func (c *mirror) getMirroring(w http.ResponseWriter, _ *http.Request) {
 func (c *mirror) mirrorMetrics() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "contiv_netplugin_mirrors_from_netmaster", Help: "1 while the cluster's state is mirrored from a netmaster, 0 while none passes it on, and where it is from the store.",
+			Name: "contiv_netplugin_mirrors_from_netmaster", Help: "1 while this host mirrors the cluster's state from a netmaster, else 0.",
 		}, func() float64 {
 			if c.Mirroring().Netmaster != "" {
 				return 1
@@ -71,7 +71,7 @@ func (c *mirror) mirrorMetrics() []prometheus.Collector {
 			return 0
 		}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "contiv_netplugin_mirror_moves_total", Help: "How often it has changed from where the cluster's state is mirrored.",
+			Name: "contiv_netplugin_mirror_moves_total", Help: "Changes of the source from which this host mirrors the cluster's state.",
 		}, func() float64 { return float64(c.Mirroring().Moves) }),
 	}
 }

@@ -112,7 +112,7 @@ func New(cfg Config) (*Service, error) {
 		cfg: cfg, agent: cfg.Agent, log: cfg.Log, can: cfg.Can, cluster: cfg.Cluster, way: cfg.Egress, masters: cfg.Netmasters,
 		reached: cfg.Reached, bootID: BootID(), journal: journal,
 		attachTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "contiv_netplugin_request_seconds", Help: "Time of one attach or detach, by outcome.",
+			Name: "contiv_netplugin_request_seconds", Help: "Time of an attach or detach, by verb and outcome.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
 		}, []string{"verb", "outcome"}),
 	}), nil

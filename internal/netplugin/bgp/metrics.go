@@ -12,11 +12,11 @@ const gatherTime = 5 * time.Second
 
 var (
 	upDesc = prometheus.NewDesc("contiv_netplugin_bgp_session_up",
-		"Whether there is a session with a BGP neighbor.", []string{"neighbor"}, nil)
+		"1 while there is a session with a BGP neighbor, else 0.", []string{"neighbor"}, nil)
 	flapsDesc = prometheus.NewDesc("contiv_netplugin_bgp_session_ends_total",
 		"Sessions with a BGP neighbor that ended.", []string{"neighbor"}, nil)
 	prefixesDesc = prometheus.NewDesc("contiv_netplugin_bgp_prefixes",
-		"Prefixes received from, accepted of and announced to a BGP neighbor.", []string{"neighbor", "kind"}, nil)
+		"Prefixes of a BGP neighbor, by kind: received, accepted, announced.", []string{"neighbor", "kind"}, nil)
 	rejectedDesc = prometheus.NewDesc("contiv_netplugin_bgp_prefixes_rejected",
 		"Prefixes received from a BGP neighbor and not accepted, by reason.", []string{"neighbor", "reason"}, nil)
 )

@@ -156,7 +156,7 @@ func (l *flowLog) collectors() []prometheus.Collector {
 		})
 	}
 	return []prometheus.Collector{
-		count("lines_total", "Lines that were written to the flow log.", func() *atomic.Uint64 { return &l.lines }),
-		count("lost_total", "Packets missing from the flow log for lack of room.", func() *atomic.Uint64 { return &l.watcher.missed }),
+		count("lines_total", "Lines written to the flow log; 0 without --flow-log.", func() *atomic.Uint64 { return &l.lines }),
+		count("lost_total", "Packets missing from the flow log; 0 without --flow-log.", func() *atomic.Uint64 { return &l.watcher.missed }),
 	}
 }

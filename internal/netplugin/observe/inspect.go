@@ -245,7 +245,7 @@ func countPorts(cfg Config) (programmed, pending int) {
 func (a *Observer) registerMetrics() error {
 	a.metrics = prometheus.NewRegistry()
 	a.applyTime = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "contiv_netplugin_apply_seconds", Help: "Time of one pass of the driver.",
+		Name: "contiv_netplugin_apply_seconds", Help: "Time that the driver takes to apply the desired state.",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 	})
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
@@ -259,14 +259,14 @@ func (a *Observer) registerMetrics() error {
 		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { _, n := countPorts(a.cfg); return float64(n) }),
 		newHostMetrics(a),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "contiv_netplugin_build_info", Help: "1, with version, driver and host in the labels.",
+			Name: "contiv_netplugin_build_info", Help: "1, with version, driver and host as labels.",
 			ConstLabels: prometheus.Labels{"version": a.cfg.Version, "driver": a.cfg.DriverName, "host": string(a.cfg.Host)},
 		}, func() float64 { return 1 }),
 		gauge("revision", "Store revision of the last desired state applied.", func() float64 {
 			o, _ := a.cfg.Reached.Get()
 			return float64(o.Report.Revision)
 		}),
-		gauge("stale", "1 while the store cannot be followed.", func() float64 {
+		gauge("stale", "1 while the host cannot watch the store, else 0.", func() float64 {
 			if a.cfg.Cluster.NotFollowing() != nil {
 				return 1
 			}

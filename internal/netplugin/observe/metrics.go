@@ -31,19 +31,19 @@ var (
 	dropsDesc = prometheus.NewDesc("contiv_netplugin_drops_total",
 		"Packets that the data plane dropped, by reason.", []string{"reason"}, nil)
 	rulePacketsDesc = prometheus.NewDesc("contiv_netplugin_rule_packets_total",
-		"Packets that a rule decided; rules beyond the first hundred are other.", []string{"rule"}, nil)
+		"Packets that a rule decided; the hundred busiest rules have series of their own, all others are other.", []string{"rule"}, nil)
 	ruleBytesDesc = prometheus.NewDesc("contiv_netplugin_rule_bytes_total",
-		"Bytes of packets that a rule decided; rules beyond the first hundred are other.", []string{"rule"}, nil)
+		"Bytes of packets that a rule decided; the hundred busiest rules have series of their own, all others are other.", []string{"rule"}, nil)
 	groupPacketsDesc = prometheus.NewDesc("contiv_netplugin_traffic_packets_total",
-		"Packets of this host's containers, by network and group; direction is the container's.", []string{"network", "group", "direction"}, nil)
+		"Packets of this host's containers, by network (tenant:network), group and direction as containers see it; pairs beyond two hundred are other.", []string{"network", "group", "direction"}, nil)
 	groupBytesDesc = prometheus.NewDesc("contiv_netplugin_traffic_bytes_total",
-		"Bytes of this host's containers, by network and group; direction is the container's.", []string{"network", "group", "direction"}, nil)
+		"Bytes of this host's containers, by network (tenant:network), group and direction as containers see it; pairs beyond two hundred are other.", []string{"network", "group", "direction"}, nil)
 	problemsDesc = prometheus.NewDesc("contiv_netplugin_problems",
-		"Objects of the data plane with problems, by kind.", []string{"kind"}, nil)
+		"Objects that are not as wanted, by kind; kind no effect counts settings that this host ignores.", []string{"kind"}, nil)
 	conditionDesc = prometheus.NewDesc("contiv_netplugin_condition",
-		"1 while all is well, 0 while the host reports the condition; severity is how bad that is.", []string{"condition", "severity"}, nil)
+		"1 while all is well, 0 while the host reports the condition; without the condition netmaster, since a scrape asks no other machine.", []string{"condition", "severity"}, nil)
 	lostDesc = prometheus.NewDesc("contiv_netplugin_attachments_without_endpoint",
-		"Attachments that the cluster's store has no endpoint of.", nil, nil)
+		"Attachments without an endpoint in the store.", nil, nil)
 )
 
 // hostMetrics collects what the host tells of its health and its traffic.

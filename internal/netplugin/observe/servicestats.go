@@ -19,13 +19,13 @@ const maxServiceSeries = 100
 
 var (
 	serviceConnectionsDesc = prometheus.NewDesc("contiv_netplugin_service_connections",
-		"Connections of this host's clients to a service, now; services beyond the first hundred are other.", []string{"service"}, nil)
+		"Present connections of this host's clients to a service (tenant:service); services beyond a hundred are other.", []string{"service"}, nil)
 	serviceTotalDesc = prometheus.NewDesc("contiv_netplugin_service_connections_total",
-		"Connections of this host's clients to a service that have begun; services beyond the first hundred are other.", []string{"service"}, nil)
+		"Connections that this host's clients have opened to a service (tenant:service); services beyond a hundred are other.", []string{"service"}, nil)
 	servicePacketsDesc = prometheus.NewDesc("contiv_netplugin_service_packets_total",
-		"Packets between this host's clients and a service; direction is the client's; services beyond the first hundred are other.", []string{"service", "direction"}, nil)
+		"Packets between this host's clients and a service, by direction as the client sees it; services beyond a hundred are other.", []string{"service", "direction"}, nil)
 	serviceBytesDesc = prometheus.NewDesc("contiv_netplugin_service_bytes_total",
-		"Bytes between this host's clients and a service; direction is the client's; services beyond the first hundred are other.", []string{"service", "direction"}, nil)
+		"Bytes between this host's clients and a service, by direction as the client sees it; services beyond a hundred are other.", []string{"service", "direction"}, nil)
 	serviceDescs = []*prometheus.Desc{serviceConnectionsDesc, serviceTotalDesc, servicePacketsDesc, serviceBytesDesc}
 )
 

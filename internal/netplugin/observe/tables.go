@@ -19,10 +19,10 @@ func tablesOf(can driver.Capabilities) map[string]driver.TableStats {
 type tableMetrics struct{ can driver.Capabilities }
 
 var (
-	tableEntries  = prometheus.NewDesc("contiv_netplugin_table_entries", "Entries of a table of the data plane, as of some seconds ago.", []string{"table"}, nil)
-	tableCapacity = prometheus.NewDesc("contiv_netplugin_table_capacity", "Entries that the table has room for.", []string{"table"}, nil)
-	driftRepairs  = prometheus.NewDesc("contiv_netplugin_drift_repairs_total", "Parts of the data plane that were removed or changed from outside and restored.", []string{"what"}, nil)
-	tableEvicted  = prometheus.NewDesc("contiv_netplugin_table_evictions_total", "Entries that made room for others.", []string{"table"}, nil)
+	tableEntries  = prometheus.NewDesc("contiv_netplugin_table_entries", "Entries of a table of the data plane, at most some seconds old.", []string{"table"}, nil)
+	tableCapacity = prometheus.NewDesc("contiv_netplugin_table_capacity", "Entries that a table has room for; absent if there is no limit.", []string{"table"}, nil)
+	driftRepairs  = prometheus.NewDesc("contiv_netplugin_drift_repairs_total", "Parts of the data plane that were changed from outside and restored, by what: device, program, pin, entry (of a map), flow, port, rules (of nftables).", []string{"what"}, nil)
+	tableEvicted  = prometheus.NewDesc("contiv_netplugin_table_evictions_total", "Entries that were evicted to make room for others; driver ebpf only.", []string{"table"}, nil)
 )
 
 // Describe implements prometheus.Collector.

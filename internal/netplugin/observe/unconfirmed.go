@@ -33,7 +33,7 @@ func notRolledBack(_ context.Context, a *Observer, _ *observation) error {
 
 var (
 	unconfirmedDesc = prometheus.NewDesc("contiv_netplugin_unconfirmed_changes",
-		"Changes that wait to be confirmed, by state: on (in force here), off (what was before is).", []string{"state"}, nil)
+		"Changes that wait to be confirmed, by state: on (in force here), off (the previous settings are).", []string{"state"}, nil)
 	rolledBackDesc = prometheus.NewDesc("contiv_netplugin_rollbacks_total",
 		"Unconfirmed changes that this host has rolled back by itself, without knowing how they ended.", nil, nil)
 )

@@ -80,7 +80,7 @@ func (p *Prober) states() map[state]int {
 }
 
 var peersDesc = prometheus.NewDesc("contiv_netplugin_tunnel_peers",
-	"Hosts to which packets of this host's containers go by tunnel, by what probes have found: answering, untested (none answered or lost yet), small-only (packets of full size are lost), lossy (some packets are lost), silent (all are lost).",
+	"Hosts that containers here reach by tunnel, by state of probes: answering, untested, small-only (full-size packets are lost), lossy (some packets are lost), silent (all are lost).",
 	[]string{"state"}, nil)
 
 // Describe implements prometheus.Collector.

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"flag"
+	"log/slog"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/base/pagetest"
+	"github.com/contiv/netplugin/v2/internal/netmaster/aci/controller"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/storetest"
+)
+
+var update = flag.Bool("update", false, "write docs/reference/netmaster.md and metrics-netmaster.md")
+
+// TestReference: the page of the flags is what the flags say.
+func TestReference(t *testing.T) {
+	var o options
+	p := &pagetest.Page{
+		Name: "netmaster.md", Command: "go test ./cmd/netmaster -run TestReference -update", Title: "Flags of netmaster",
+		Purpose: "On this page you look up the flags and environment variables of netmaster; [netmaster](../user/netmaster.md) explains their use.",
+	}
+	p.Printf("%s", pagetest.FlagRules)
+	p.Flags(newFlags(&o).Flags)
+	p.Check(t, *update)
+}
+
+// TestReferenceOfMetrics: the page of the metrics is what netmaster registers, with a store of
+// its own, Kubernetes and an ACI fabric.
+func TestReferenceOfMetrics(t *testing.T) {
+	member1, err := membership.Start(t.Context(), membership.Config{
+		Dir: t.TempDir(), Client: storetest.FreePort(t), Backup: membership.Schedule{Dir: t.TempDir()}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = member1.Close() }()
+	st := memory.New()
+	m := &member{store: st}
+	registry, err := m.metrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctrl := control.New(st, control.Options{})
+	if _, err := apiserver.New(apiserver.Config{
+		Control: ctrl, Cluster: clusterAPI{m, ctrl, nil, nil, nil, nil}, Watch: ctrl.Hosts.NewHostWatch(), Registry: registry,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	all := append(member1.Collectors(), registry, &controller.Controller{}, &kubernetes{})
+	p := &pagetest.Page{
+		Name: "metrics-netmaster.md", Command: "go test ./cmd/netmaster -run TestReferenceOfMetrics -update", Title: "Metrics of netmaster",
+		Purpose: "On this page you look up what each metric of netmaster counts; [metrics](../user/metrics.md) explains how to scrape and read them.",
+	}
+	p.Metrics(t, append(all, store.NewRequests().Collectors()...)...)
+	p.Check(t, *update)
+}
