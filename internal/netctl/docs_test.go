@@ -90,11 +90,11 @@ func runSteps(t *testing.T, steps []step, least int) {
 	}
 }
 
-// TestKindsAreDocumented: apply.md names every kind of document, and the reference every
+// TestKindsAreDocumented: apply.md names every kind of document, and netmaster.md every
 // collection.
 func TestKindsAreDocumented(t *testing.T) {
 	names := func(file, from, to string) string {
-		text, err := os.ReadFile("../../docs/" + file)
+		text, err := os.ReadFile("../../docs/user/" + file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,13 +102,13 @@ func TestKindsAreDocumented(t *testing.T) {
 		list, _, _ = strings.Cut(list, to)
 		return list
 	}
-	kinds, paths := names("user/apply.md", "## Kinds", "The names of"), names("reference/rest.md", "COLLECTION is one of ", ".")
+	kinds, paths := names("apply.md", "## Kinds", "The names of"), names("netmaster.md", "collections are ", ";")
 	for _, k := range objectKinds() {
 		if !strings.Contains(kinds, "`"+k.name+"`") {
 			t.Errorf("apply.md, Kinds, lacks %s", k.name)
 		}
 		if !strings.Contains(paths, "`"+k.name+"s`") {
-			t.Errorf("rest.md lacks %ss", k.name)
+			t.Errorf("netmaster.md, Paths, lacks %ss", k.name)
 		}
 	}
 }

@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
@@ -177,6 +179,7 @@ func (n *onNodes) servicesReach(family corev1.IPFamily, routed bool) {
 	} else {
 		n.sees("the pod's own node, by a service of the data plane, which no policy names", "", h2.NS, at(all, 80))
 	}
+	n.probed(h2, family)
 	other, _ := outside("other"+string(family), number+1)
 	for _, h := range []*testcluster.Host{h1, h2} {
 		n.sees("the client that a policy names", clientAddr, client, on(h, port))
@@ -204,6 +207,36 @@ func (n *onNodes) servicesReach(family corev1.IPFamily, routed bool) {
 			return !slices.ContainsFunc([]string{all, nobody, fmt.Sprint(port), fmt.Sprint(closed)}, func(s string) bool { return strings.Contains(out, s) })
 		})
 	}
+}
+
+// probed checks that a kubelet's probes reach a pod at its own address, although a policy
+// denies all clients, and so do other processes of its node.
+func (n *onNodes) probed(h *testcluster.Host, family corev1.IPFamily) {
+	n.t.Helper()
+	ctx := n.t.Context()
+	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(80)}}, PeriodSeconds: 1}
+	n.podOf("shop", "probed", h.Name, map[string]string{"app": "probed"}, corev1.Container{
+		Name: "c", Image: cluster.Agnhost, ImagePullPolicy: corev1.PullNever, Args: []string{"netexec", "--http-port=80"}, ReadinessProbe: probe,
+	})
+	var p *corev1.Pod
+	until(n.t, "the probed pod is ready", func() bool {
+		p = ok[*corev1.Pod](n.t)(n.Client.CoreV1().Pods("shop").Get(ctx, "probed", metav1.GetOptions{}))
+		return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+	})
+	for _, a := range p.Status.PodIPs {
+		if netip.MustParseAddr(a.IP).Is6() == (family == corev1.IPv6Protocol) {
+			until(n.t, "the pod's node reaches it at "+a.IP, func() bool { return n.seen(h.NS, at(a.IP, 80)) != "" })
+		}
+	}
+	if err := n.Client.CoreV1().Pods("shop").Delete(ctx, "probed", metav1.DeleteOptions{}); err != nil {
+		n.t.Fatal(err)
+	}
+	until(n.t, "the probed pod is gone", func() bool {
+		_, err := n.Client.CoreV1().Pods("shop").Get(ctx, "probed", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
 }
 
 // single is the prefix that has one address.

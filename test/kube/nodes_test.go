@@ -78,6 +78,12 @@ func (n *onNodes) pod(namespace, name, node string, labels map[string]string, co
 	if len(command) == 0 {
 		c.Args = []string{"netexec", "--http-port=80"}
 	}
+	n.podOf(namespace, name, node, labels, c)
+}
+
+// podOf makes a pod of one container on a node.
+func (n *onNodes) podOf(namespace, name, node string, labels map[string]string, c corev1.Container) {
+	n.t.Helper()
 	ok[*corev1.Pod](n.t)(n.Client.CoreV1().Pods(namespace).Create(n.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec: corev1.PodSpec{

@@ -394,7 +394,7 @@ func inwards(pic desired.Host, x family, e model.Endpoint, sport *uint16) []name
 		nd := reference.Packet{Host: true, Src: x.outside, Dst: private, Proto: x.icmp, ICMPType: reference.NDNeighborSolicit, ND: &reference.ND{Target: own}}
 		out = append(out, namedPacket{who + " neighbour discovery by the host", nd})
 	}
-	for _, from := range senders {
+	for i, from := range append(senders, x.here) {
 		for _, q := range []reference.Packet{
 			{Proto: model.ProtoTCP, DstPort: 80, TCPFlags: reference.FlagSYN},
 			{Proto: model.ProtoTCP, DstPort: 8080, TCPFlags: reference.FlagSYN},
@@ -405,10 +405,14 @@ func inwards(pic desired.Host, x family, e model.Endpoint, sport *uint16) []name
 		} {
 			*sport++
 			q.Host, q.Src, q.Dst = true, from, private
+			q.Own = i == len(senders) // a socket of the host
 			if q.Proto.HasPorts() {
 				q.SrcPort = *sport
 			}
 			name := fmt.Sprintf("%s from %s proto %d port %d", who, from, q.Proto, q.DstPort)
+			if q.Own {
+				name += " by a socket"
+			}
 			out = append(out, namedPacket{name, q})
 			back := reference.Packet{
 				Port: port.IfName, SrcMAC: port.MAC, DstMAC: desired.RouterMAC, Src: own, Dst: from, Proto: q.Proto,

@@ -107,10 +107,27 @@ func (s *Sockets) SetNode(a netip.Addr, is bool) {
 	if s.nodes[k] != 0 == is {
 		return
 	}
-	if s.sameNodes = false; is {
+	if s.sameAddrs = false; is {
 		s.nodes[k] = 1
 	} else {
 		delete(s.nodes, k)
+	}
+}
+
+// SetContainer says by which host-local NAT address sockets reach a container that is asked at
+// its own address; zero = by none.
+func (s *Sockets) SetContainer(own, nat netip.Addr) {
+	k, to := toAddr(own), addr{}
+	if nat.IsValid() {
+		to = toAddr(nat)
+	}
+	if s.nat[k] == to {
+		return
+	}
+	if s.sameAddrs = false; nat.IsValid() {
+		s.nat[k] = to
+	} else {
+		delete(s.nat, k)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	socketsMapContainers      = "containers"
 	socketsMapDatagramTargets = "datagram_targets"
 	socketsMapFrontends       = "frontends"
 	socketsMapMembers         = "members"
@@ -94,6 +95,7 @@ type socketsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type socketsMapSpecs struct {
+	Containers      *ebpf.MapSpec `ebpf:"containers"`
 	DatagramTargets *ebpf.MapSpec `ebpf:"datagram_targets"`
 	Frontends       *ebpf.MapSpec `ebpf:"frontends"`
 	Members         *ebpf.MapSpec `ebpf:"members"`
@@ -130,6 +132,7 @@ func (o *socketsObjects) Close() error {
 //
 // It can be passed to loadSocketsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type socketsMaps struct {
+	Containers      *ebpf.Map `ebpf:"containers"`
 	DatagramTargets *ebpf.Map `ebpf:"datagram_targets"`
 	Frontends       *ebpf.Map `ebpf:"frontends"`
 	Members         *ebpf.Map `ebpf:"members"`
@@ -140,6 +143,7 @@ type socketsMaps struct {
 
 func (m *socketsMaps) Close() error {
 	return _SocketsClose(
+		m.Containers,
 		m.DatagramTargets,
 		m.Frontends,
 		m.Members,

@@ -79,10 +79,26 @@ func newRig(t *testing.T) *rig {
 	if err := netlink.LinkSetUp(lo); err != nil {
 		t.Fatal(err)
 	}
+	awaitRoute(t, "fd00::2")
 	r := &rig{T: t, repaired: repaired{}}
 	r.cfg = Config{Log: slog.New(slog.DiscardHandler), Cgroup: dir, Pins: pins, Repairs: r.repaired}
 	r.open()
 	return r
+}
+
+// awaitRoute waits until the kernel has a route to an address of its own: for IPv6 it makes
+// that a moment later.
+func awaitRoute(t *testing.T, a string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
+		_, err := netlink.RouteGet(net.ParseIP(a))
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no route to %s: %v", a, err)
+		}
+	}
 }
 
 var startCgroup string
@@ -234,6 +250,38 @@ func TestProcessReachesTheBackendsOfAService(t *testing.T) {
 		r.wantAnswers(network, "10.96.0.10:80", "10.1.1.1:8080", "10.1.1.2:8080")
 		r.wantAnswers(network, "[fd96::10]:80", "[fd00::1]:8080", "[fd00::2]:8080")
 		r.wantAnswers(network, "10.1.1.1:8080", "10.1.1.1:8080") // itself
+	}
+}
+
+func TestContainerIsReachedAtItsOwnAddress(t *testing.T) {
+	r := newRig(t)
+	for _, network := range []string{"tcp", "udp"} {
+		r.serve(network, "10.1.1.1:8080", "[fd00::1]:8080")
+	}
+	own, own6 := netip.MustParseAddr("10.244.0.7"), netip.MustParseAddr("fd44::7")
+	r.s.SetContainer(own, netip.MustParseAddr("10.1.1.1"))
+	r.s.SetContainer(own6, netip.MustParseAddr("fd00::1"))
+	r.apply(false)
+	for _, network := range []string{"tcp", "udp"} {
+		r.wantAnswers(network, "10.244.0.7:8080", "10.1.1.1:8080")
+		r.wantAnswers(network, "[fd44::7]:8080", "[fd00::1]:8080")
+	}
+	c, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "10.1.1.2:0") // a socket that is not connected
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if _, err := c.WriteTo([]byte("who"), net.UDPAddrFromAddrPort(netip.AddrPortFrom(own, 8080))); err != nil {
+		t.Fatal(err)
+	}
+	if _, from, err := c.ReadFrom(make([]byte, 100)); err != nil || from.String() != "10.244.0.7:8080" {
+		t.Errorf("the answer comes from %v, %v", from, err)
+	}
+	r.s.SetContainer(own, netip.Addr{})
+	r.apply(false)
+	if answer, _, err := r.ask("tcp", "10.244.0.7:8080"); err == nil {
+		t.Errorf("%s answers at the address of a container that is gone", answer)
 	}
 }
 

@@ -14,28 +14,30 @@ import (
 type state struct {
 	want      map[Place]*Frontend
 	nodes     map[addr]uint32
+	nat       map[addr]addr  // host-local NAT addresses of containers, by their own
 	stale     map[Place]bool // to be compared with the maps
-	sameNodes bool           // nodes are in the maps
+	sameAddrs bool           // nodes and nat are in the maps
 
-	frontends table[placeKey, frontendEntry]
-	targets   table[targetKey, target]
-	members   table[memberKey, uint32]
-	nodeTable table[addr, uint32]
-	number    uint32                        // the highest in use
-	memberOf  map[uint32]map[memberKey]bool // by frontend
-	lost      map[Place][]netip.AddrPort    // members that have left since the last sweep
+	frontends  table[placeKey, frontendEntry]
+	targets    table[targetKey, target]
+	members    table[memberKey, uint32]
+	nodeTable  table[addr, uint32]
+	containers table[addr, addr]
+	number     uint32                        // the highest in use
+	memberOf   map[uint32]map[memberKey]bool // by frontend
+	lost       map[Place][]netip.AddrPort    // members that have left since the last sweep
 }
 
 func newState() state {
-	return state{want: map[Place]*Frontend{}, nodes: map[addr]uint32{}, stale: map[Place]bool{}, lost: map[Place][]netip.AddrPort{}}
+	return state{want: map[Place]*Frontend{}, nodes: map[addr]uint32{}, nat: map[addr]addr{}, stale: map[Place]bool{}, lost: map[Place][]netip.AddrPort{}}
 }
 
 // load reads the maps; everything is to be compared then.
 func (s *state) load(all map[string]*ebpf.Map, r Repairs) error {
-	if err := errors.Join(s.frontends.load(all, "frontends", r), s.targets.load(all, "targets", r), s.members.load(all, "members", r), s.nodeTable.load(all, "nodes", r)); err != nil {
+	if err := errors.Join(s.frontends.load(all, "frontends", r), s.targets.load(all, "targets", r), s.members.load(all, "members", r), s.nodeTable.load(all, "nodes", r), s.containers.load(all, "containers", r)); err != nil {
 		return err
 	}
-	s.memberOf, s.sameNodes = map[uint32]map[memberKey]bool{}, false
+	s.memberOf, s.sameAddrs = map[uint32]map[memberKey]bool{}, false
 	for k := range s.members.have {
 		s.noteMember(k)
 	}
@@ -90,9 +92,9 @@ func (s *state) dropMember(k memberKey) error {
 // the frontend by one write, then what it has no more.
 func (s *state) write() error {
 	var failed []error
-	if !s.sameNodes {
-		failed = append(failed, match(&s.nodeTable, s.nodes))
-		s.sameNodes = failed[0] == nil
+	if !s.sameAddrs {
+		failed = append(failed, match(&s.nodeTable, s.nodes), match(&s.containers, s.nat))
+		s.sameAddrs = errors.Join(failed...) == nil
 	}
 	for at := range maps.Clone(s.stale) {
 		if err := s.writeFrontend(at); err != nil {

@@ -39,14 +39,9 @@ type ownMark struct {
 	filterIndex int // the index of the host's interface that shows what its own sockets send; 0 = none, -1 = not known
 }
 
-// ensureFilter makes sure of the filter while there are native networks, and takes it away
-// after them.
+// ensureFilter makes sure of the filter on the host's interface.
 func (o *ownMark) ensureFilter(want desired.Host) []driver.Problem {
 	if o.cfg.Datapath != "netdev" || want.HostNAT == nil {
-		return nil
-	}
-	native := hasRouted(want)
-	if !native && o.filterIndex == 0 {
 		return nil
 	}
 	err := func() error {
@@ -62,15 +57,6 @@ func (o *ownMark) ensureFilter(want desired.Host) []driver.Problem {
 			return err
 		}
 		at := slices.IndexFunc(have, isOurFilter)
-		if !native {
-			if at >= 0 {
-				if err := netlink.FilterDel(have[at]); err != nil {
-					return err
-				}
-			}
-			o.filterIndex = 0
-			return nil
-		}
 		prog, tag, err := loadOwn()
 		if err != nil {
 			return err
@@ -90,7 +76,7 @@ func (o *ownMark) ensureFilter(want desired.Host) []driver.Problem {
 	if err == nil {
 		return nil
 	}
-	return []driver.Problem{{Object: "native networks", Err: model.Errorf(model.ErrUnavailable,
+	return []driver.Problem{{Object: "sockets of this host", Err: model.Errorf(model.ErrUnavailable,
 		"tell what this host's own sockets send by %s from what it forwards (policies are asked about both, kubelet's probes too): %w", want.HostNAT.Interface, err)}}
 }
 

@@ -91,13 +91,13 @@ func (t *tables) fromHost(p *Packet) (origin, *Packet, string) {
 	if port == nil || t.networks[port.Network] == nil {
 		return origin{}, nil, driver.DropUnknownDest
 	}
-	from := origin{net: t.networks[port.Network], host: true}
+	from := origin{net: t.networks[port.Network], host: true, own: p.Own}
 	if from.net.Contains(p.Src) || t.isOtherNetwork(from.net, p.Src) || p.isND() || p.Src.Is6() && p.Src.IsLinkLocalUnicast() {
 		return from, nil, driver.DropSpoof // endpoints of the domain do not come this way
 	}
 	own, _ := portAddresses(port, p.Dst)
 	q := *p
-	q.SrcMAC, q.DstMAC, q.Dst = desired.RouterMAC, port.MAC, own
+	q.Own, q.SrcMAC, q.DstMAC, q.Dst = false, desired.RouterMAC, port.MAC, own
 	if p.Inner != nil && p.Inner.Src == p.Dst {
 		inner := *p.Inner
 		inner.Src, q.Inner = own, &inner

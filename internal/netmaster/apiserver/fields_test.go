@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -275,7 +274,6 @@ func TestDescription(t *testing.T) {
 	}
 	p.Check(t, *update)
 	noEffectPage().Check(t, *update)
-	restPage(t, description).Check(t, *update)
 	const path = "../../../api/openapi.json"
 	if *update {
 		if err := os.WriteFile(path, []byte(description), 0o644); err != nil {
@@ -307,59 +305,5 @@ func noEffectPage() *pagetest.Page {
 		rows = append(rows, []string{n.Kind, stdcmp.Or(n.Field, "all"), stdcmp.Or(n.Value, "any"), n.Text, stdcmp.Or(n.Hosts, "none")})
 	}
 	p.Table([]string{"Object", "Field", "Value", "What to know", "Hosts that show it"}, rows...)
-	return p
-}
-
-// restPage is the users' page of the REST interface's paths.
-func restPage(t *testing.T, description string) *pagetest.Page {
-	t.Helper()
-	var d struct {
-		Paths map[string]map[string]struct {
-			Summary    string
-			Parameters []struct{ Name, In string }
-		}
-	}
-	if err := json.Unmarshal([]byte(description), &d); err != nil {
-		t.Fatal(err)
-	}
-	p := &pagetest.Page{
-		Name: "rest.md", Command: updateFields, Title: "REST interface",
-		Purpose: "On this page you look up the paths of netmaster's REST interface; [openapi.json](../../api/openapi.json) has the types, and [fields](fields.md) what each field may hold.",
-	}
-	var names []string
-	for _, k := range collections() {
-		names = append(names, k.collection)
-	}
-	p.Printf("\nCOLLECTION is one of `%s`. Keys are `tenant:name`, of rules `tenant:policy:rule`. A `/` in a key is written `%%2F`. Each path works with and without a trailing slash, and HEAD wherever GET does. `volumes` and `volumeProfiles` of 1.x have the paths of a collection, and never any objects.\n", strings.Join(names, "`, `"))
-	one := regexp.MustCompile(`\{([a-z]+)\}`)
-	rows := map[string][]string{}
-	for path, methods := range d.Paths {
-		if strings.Contains(path, "/volume") {
-			continue
-		}
-		for method, x := range methods {
-			at, text := path, x.Summary
-			for _, name := range names {
-				for _, prefix := range []string{"/api/v1/", "/api/v1/inspect/"} {
-					if at == prefix+name || at == prefix+name+"/{key}" {
-						at, text = strings.Replace(at, name, "COLLECTION", 1), strings.NewReplacer("All "+name, "All objects", "ne of "+name, "ne object").Replace(text)
-					}
-				}
-			}
-			var query []string
-			for _, q := range x.Parameters {
-				if q.In == "query" {
-					query = append(query, "`"+q.Name+"`")
-				}
-			}
-			at = one.ReplaceAllStringFunc(at, func(s string) string { return strings.ToUpper(s[1 : len(s)-1]) })
-			rows[at+" "+method] = []string{"`" + strings.ToUpper(method) + "`", "`" + at + "`", strings.Join(query, ", "), text}
-		}
-	}
-	var table [][]string
-	for _, k := range sortedKeys(rows) {
-		table = append(table, rows[k])
-	}
-	p.Table([]string{"method", "path", "query", "meaning"}, table...)
 	return p
 }

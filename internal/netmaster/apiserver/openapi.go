@@ -21,32 +21,32 @@ type exchange struct {
 
 // exchanges describe the routes beside the collections.
 var exchanges = map[string]exchange{
-	"POST /api/v1/apply":                                  {"Apply objects, all or none; each has its kind beside its fields", api.ApplyRequest{}, api.ApplyResponse{}},
+	"POST /api/v1/apply":                                  {"Make objects be as given, all or none; each with its kind beside its fields", api.ApplyRequest{}, api.ApplyResponse{}},
 	"GET " + networkRulePath:                              {"One rule of a network policy", nil, api.NetworkPolicyRule{}},
 	"PUT " + networkRulePath:                              {"Add a rule to a network policy, or replace it, and answer with it as stored; the other rules stay. The body may leave ruleId out", api.NetworkPolicyRule{}, api.NetworkPolicyRule{}},
 	"DELETE " + networkRulePath:                           {"Delete one rule of a network policy; the last one of a policy whose defaultIn and defaultOut neither allow nor deny is refused. The answer is the key", nil, ""},
 	"GET /api/v1/doctor":                                  {"The cluster's problems: allocations without an owner, hosts, data planes, certificates, disks, versions", nil, api.Diagnosis{}},
 	"POST /api/v1/doctor/repair":                          {"Free allocations without an owner, allocate what owners lack, and check again", repairRequest{}, api.Diagnosis{}},
 	"GET /api/v1/doctor/netmaster":                        {"This netmaster's report: certificates, disks", nil, api.Machine{}},
-	"GET /api/v1/bundle":                                  {"A support bundle of this netmaster, without secrets: a tar archive whose last file is manifest.json; for cluster admins, and recorded", nil, text("")},
-	"GET /api/v1/hosts/{name}/bundle":                     {"A support bundle of a host's netplugin; for cluster admins, and recorded", nil, text("")},
+	"GET /api/v1/bundle":                                  {"What this netmaster packs for the search of faults, without secrets: a tar archive whose last file is manifest.json", nil, text("")},
+	"GET /api/v1/hosts/{name}/bundle":                     {"The same of a host's netplugin", nil, text("")},
 	"POST /plugin/report/{id}":                            {"A host's report to the netmaster that requested it under that id", text(""), text("")},
-	"GET /api/v1/pending":                                 {"Unconfirmed changes, oldest first", nil, []api.PendingChange{}},
-	"POST /api/v1/pending":                                {"Apply objects, and roll them back unless they are confirmed in time; 409 while another change of them is unconfirmed", api.PendingRequest{}, api.PendingChange{}},
-	"POST /api/v1/pending/{id}/confirm":                   {"Confirm a change; 409 after its time has run out", confirmRequest{}, api.PendingResponse{}},
-	"DELETE /api/v1/pending/{id}":                         {"Roll back an unconfirmed change", nil, api.PendingResponse{}},
+	"GET /api/v1/pending":                                 {"Changes that wait to be confirmed, oldest first", nil, []api.PendingChange{}},
+	"POST /api/v1/pending":                                {"Make objects be as given until they are confirmed within a time, or else as they were; 409 while another change of them waits", api.PendingRequest{}, api.PendingChange{}},
+	"POST /api/v1/pending/{id}/confirm":                   {"Make a change that waits for good; 409 when its time has gone", confirmRequest{}, api.PendingResponse{}},
+	"DELETE /api/v1/pending/{id}":                         {"Take a change that waits back", nil, api.PendingResponse{}},
 	"GET /api/v1/store":                                   {"Which store the cluster has: its identity, epoch and last revision", nil, api.StoreInfo{}},
 	"POST /api/v1/store/adopt":                            {"Have hosts that keep the desired state of another store, or of a later state of this one, adopt this one; if hosts know a later state of it, its tokens are revoked unless ?keepTokens=true", adoptRequest{}, api.StoreInfo{}},
-	"GET /api/v1/tokens":                                  {"All tokens, without their secrets", nil, []api.Token{}},
+	"GET /api/v1/tokens":                                  {"The tokens that let their bearers in, without their secrets", nil, []api.Token{}},
 	"POST /api/v1/tokens":                                 {"Make a token; only this response has its secret", api.TokenRequest{}, api.NewToken{}},
 	"DELETE /api/v1/tokens/{id}":                          {"Revoke a token; it is refused from then on", nil, ""},
 	"POST /api/v1/release":                                {"Give to users what an object of Kubernetes has (owner kubernetes)", api.OwnershipRelease{}, api.OwnershipRelease{}},
-	"GET /api/v1/cluster/members":                         {"Members of the embedded store, their state, and warnings; 409 with a store of your own", nil, api.Members{}},
-	"POST /api/v1/cluster/tokens":                         {"Make a token, valid once, with which a netmaster, or the netplugin of the named host, can join", api.JoinTokenRequest{}, api.JoinToken{}},
-	"DELETE /api/v1/cluster/members/{name}":               {"Remove a member, by name, id or address, and answer with the remaining ones; ?force=true removes it even if too few others answer", nil, api.Members{}},
+	"GET /api/v1/cluster/members":                         {"The netmasters that are the embedded store, how they are, and what endangers the cluster", nil, api.Members{}},
+	"POST /api/v1/cluster/tokens":                         {"Make a token by which one more netmaster, or the netplugin of the host that is named, may join, once", api.JoinTokenRequest{}, api.JoinToken{}},
+	"DELETE /api/v1/cluster/members/{name}":               {"Take a member out, by name, id or address; where too few of the others answer only with ?force=true. The answer is who is left", nil, api.Members{}},
 	"POST /api/v1/cluster/authorities/renew":              {"Make new authorities for members, hosts and users, beside the former ones", renewRequest{}, api.Members{}},
-	"POST /api/v1/cluster/relieve":                        {"Free unused space on each member, so that a full store accepts writes again", defragmentRequest{}, api.Members{}},
-	"GET /api/v1/backup":                                  {"A backup of the whole store, in the format of etcdutl", nil, text("")},
+	"POST /api/v1/cluster/relieve":                        {"Have each member give unused space back, and a full store take writes again", defragmentRequest{}, api.Members{}},
+	"GET /api/v1/backup":                                  {"A backup of the whole store, as etcdutl reads it, while all goes on", nil, text("")},
 	"GET /api/v1/inspect/endpoints/{key}":                 {"Find an endpoint by its key (tenant:network:id), its id, its container's id or its exact name", nil, endpointInspection{}},
 	"GET /api/v1/status":                                  {"What an operator looks at first: netmasters, store, hosts, capacity, and what is wrong", nil, api.ClusterStatus{}},
 	"GET /api/v1/clusterServices":                         {"Services of Kubernetes, which alone changes them", nil, []api.ClusterService{}},
@@ -62,8 +62,8 @@ var exchanges = map[string]exchange{
 	"GET /api/v1/endpoints":                               {"All endpoints, or the ones that ?tenant=, ?host=, ?network= and ?group= select (NAME or TENANT:NAME)", nil, []api.EndpointOper{}},
 	"POST /api/v1/endpoints/{key}/drain":                  {"Services send an endpoint no new connections, until its container ends; established connections go on. The key is as in an inspection", drainRequest{}, api.EndpointOper{}},
 	"DELETE /api/v1/endpoints/{key}/drain":                {"Services send an endpoint new connections again", nil, api.EndpointOper{}},
-	"POST /plugin/network":                                {"The network of a group's new endpoint", api.EndpointPlacement{}, api.EndpointPlacement{}},
-	"POST /plugin/pod":                                    {"The tenant, network and group of a pod's new endpoint", api.Pod{}, api.PodPlacement{}},
+	"POST /plugin/network":                                {"On which network an endpoint of a group is to be, for who creates it", api.EndpointPlacement{}, api.EndpointPlacement{}},
+	"POST /plugin/pod":                                    {"Where a pod of Kubernetes belongs, for who creates its endpoint", api.Pod{}, api.PodPlacement{}},
 	"POST /plugin/createEndpoint":                         {"Create an endpoint; repeating it is harmless", api.CreateEndpointRequest{}, api.CreateEndpointResponse{}},
 	"POST /plugin/deleteEndpoint":                         {"Delete an endpoint", api.DeleteEndpointRequest{}, api.DeleteEndpointResponse{}},
 	"POST /plugin/updateEndpoint":                         {"Report a runtime's data of an endpoint's container; its labels decide which services it provides", api.UpdateEndpointRequest{}, api.UpdateEndpointResponse{}},
@@ -84,7 +84,7 @@ var exchanges = map[string]exchange{
 	"GET /services":                                       {"All load-balanced services with their providers", nil, []api.ServiceInfo{}},
 	"GET /service/{id}":                                   {"One load-balanced service by its id, service:tenant, in a list of one", nil, []api.ServiceInfo{}},
 	"GET /healthz":                                        {"Whether the process is alive", nil, ""},
-	"GET /readyz":                                         {"Whether this netmaster can serve: 200 or 503, and its conditions as text, or as JSON with Accept: application/json or ?format=json", nil, api.Health{}},
+	"GET /readyz":                                         {"Whether this netmaster can serve: 200 or 503, with its conditions for who accepts JSON or asks for ?format=json, else as text", nil, api.Health{}},
 	"GET /metrics":                                        {"Metrics in Prometheus' text format", nil, text("")},
 	"GET /openapi.json":                                   {"This description", nil, map[string]any{}},
 }
@@ -211,7 +211,7 @@ func (s schemas) kindOperation(r *route) map[string]any {
 	case r.method == http.MethodGet:
 		op = operation(r, "One of "+k.collection)
 	case r.method == http.MethodDelete:
-		op = operation(r, "Delete one of "+k.collection+"; refused (409) while another object refers to it")
+		op = operation(r, "Delete one of "+k.collection+"; what is referred to is refused")
 		answer = map[string]any{"type": "string", "description": "the key"}
 	default:
 		op = operation(r, "Create or update one of "+k.collection+", and answer with it as stored")

@@ -216,6 +216,13 @@ func sendsOver(src field, perSecond uint64, burst uint32, setName string) []expr
 }
 
 // setMark gives a packet a mark.
+func hasMark(mark uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.NativeEndian.AppendUint32(nil, mark)},
+	}
+}
+
 func setMark(mark uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Immediate{Register: 1, Data: binary.NativeEndian.AppendUint32(nil, mark)},

@@ -97,7 +97,7 @@ func TestNative(t *testing.T) {
 		{"a container, beyond, IPv6", s.conts, "tcp", pod6.String(), "[" + far6.String() + "]:80", near6.String(), false},
 		{"beyond in a container's name", s.beyond, "udp", forged, near.String() + ":82", "", false},
 		{"beyond in a container's name, IPv6", s.beyond, "udp", forged6, "[" + near6.String() + "]:82", "", false},
-		{"the host to a private address", s.host, "tcp", "", web.String() + ":8080", "", false},
+		{"the host to a host-local NAT address", s.host, "tcp", "", web.String() + ":8080", "", true},
 		{"a container by a published port", s.conts, "tcp", peer.String(), near.String() + ":8090", near.String(), false},
 		{"a container by somebody else's translation", s.conts, "tcp", peer.String(), "203.0.113.9:83", "", false},
 		{"beyond by somebody else's translation", s.beyond, "tcp", "", near.String() + ":8084", far.String(), false},

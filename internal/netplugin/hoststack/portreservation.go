@@ -77,7 +77,7 @@ func (h *Holder) Reserve(p HostPort, to netip.AddrPort) error {
 	if needsRelay(p) {
 		dial := h.dial
 		if dial == nil {
-			dial = new(net.Dialer).DialContext
+			dial = (&net.Dialer{Control: markRelayed}).DialContext
 		}
 		if s.relay, err = newRelay(fd, p.Proto, to, h.room, dial); err != nil {
 			return fmt.Errorf("take host port %s: %w", p, err)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,17 @@ const (
 	relayedIdle = 90 * time.Second // without a datagram either way, a sender of UDP is forgotten
 	relayDial   = 10 * time.Second // for a container to take a connection
 )
+
+// relayMark is the mark of what is passed on: policies judge it, as they do what the kernel
+// translates. It has none of the bits of kube-proxy and kubelets (desired.OwnMark).
+const relayMark = 0xc0ff2e37
+
+// markRelayed gives a socket that mark.
+func markRelayed(_, _ string, c syscall.RawConn) error {
+	var failed error
+	err := c.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, relayMark) })
+	return errors.Join(err, failed)
+}
 
 // relay passes on what comes to a held port at ::1.
 type relay struct {

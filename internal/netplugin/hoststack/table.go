@@ -104,7 +104,7 @@ func (s *Stack) ensureTable(want Config) (err error) {
 			continue
 		}
 		p := want.Private
-		from := []any{"layout 15", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.routed, w.exposed}
+		from := []any{"layout 16", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.routed, w.exposed}
 		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, func() {
 			s.repaired.Rules(familyName(w.family) + " " + TableName)
 		}))
@@ -308,7 +308,7 @@ func chainsOf(p *desired.HostNAT, w egressFamily) []chain {
 	post.add(oif(p.Interface), srcIn(w.subnet), notSaddr(w.here), masquerade())
 	post.add(oif(p.Interface), srcIn(w.loopback), masquerade())
 	post.add(notOif(p.Interface), srcIn(w.subnet), masquerade())
-	own := w.addRouted(p, &post, &in, &fwd)
+	w.addRouted(p, &post, &in, &fwd)
 	fwd.add(iif(p.Interface), srcIn(w.subnet), invalid(), drop())
 	// Who sends from a private address from beyond would be translated to this host's
 	// own, and taken for it. Another network of the host may lie in the subnet.
@@ -324,7 +324,7 @@ func chainsOf(p *desired.HostNAT, w egressFamily) []chain {
 		fwd.add(notOif(p.Interface), tunnel)
 	}
 	w.refuseUnmanaged(p, &fwd)
-	return append([]chain{w.martians(), pre, out, post, in, fwd, untranslated()}, own...)
+	return []chain{w.martians(), pre, out, post, in, fwd, untranslated(), w.marks(p)}
 }
 
 // martians drops what comes from a link to a loopback address, before a rule of anybody
@@ -350,14 +350,8 @@ func untranslated() chain {
 // addRouted adds what native networks need: containers there are known beyond the host
 // by the host's address, and so is one that asks a port of the host which leads to
 // another one, or the answer would not come back here. Containers of other networks reach
-// them by services and published ports alone, as the host does not join networks. What
-// sockets of this host send there, and nothing translates, gets the host's mark, after all
-// translations.
-func (w egressFamily) addRouted(p *desired.HostNAT, post, in, fwd *chain) []chain {
-	if len(w.routed) == 0 {
-		return nil
-	}
-	own := chain{name: "own", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookOutput, priority: *nftables.ChainPrioritySecurity + 1}
+// them by services and published ports alone, as the host does not join networks.
+func (w egressFamily) addRouted(p *desired.HostNAT, post, in, fwd *chain) {
 	for _, n := range w.routed {
 		source := masquerade()
 		if w.source.IsValid() {
@@ -370,9 +364,18 @@ func (w egressFamily) addRouted(p *desired.HostNAT, post, in, fwd *chain) []chai
 		fwd.add(iif(p.Interface), oif(p.Interface), srcIn(w.subnet), dstIn(n), wasDNAT(false),
 			[]expr.Any{dstOf(n.Addr()).load(), &expr.Lookup{SourceRegister: 1, SetName: setExposed, Invert: true}}, drop())
 		in.add(notIif(p.Interface), srcIn(n), asymmetricSource(), drop()) // this host's answer would be a container's, with the mark
-		own.add(oif(p.Interface), dstIn(n), wasDNAT(false), setMark(desired.OwnMark))
 	}
-	return []chain{own}
+}
+
+// marks gives the host's mark to what sockets of this host send to containers and nothing
+// translates or relays, after all translations.
+func (w egressFamily) marks(p *desired.HostNAT) chain {
+	own := chain{name: "own", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookOutput, priority: *nftables.ChainPrioritySecurity + 1}
+	own.add(hasMark(relayMark), toChain(expr.VerdictReturn, ""))
+	for _, to := range append([]netip.Prefix{w.subnet}, w.routed...) {
+		own.add(oif(p.Interface), dstIn(to), wasDNAT(false), setMark(desired.OwnMark))
+	}
+	return own
 }
 
 // refuseUnmanaged refuses what containers of a native network send to one another by a

@@ -22,6 +22,7 @@ type frontends struct {
 	out        *hoststack.Frontends
 	sockets    *sockets
 	clients    *clients
+	containers *containers
 	last       desired.Map[model.ServiceKey, *desired.Service]
 	nodes      desired.Map[netip.Addr, struct{}]
 	hosts      desired.Map[netip.Addr, netip.Addr] // addresses of machines
@@ -52,8 +53,9 @@ const frontsObject = "services of Kubernetes from this host"
 // newFrontends gets the UDP port of the hosts' tunnels, and where programs for clients outside
 // are pinned; empty = the data plane serves no such clients.
 func newFrontends(log *slog.Logger, repairs hoststack.Repairs, tunnel uint16, own hostservices.Config, clientPins string) *frontends {
+	sockets := newSockets(own)
 	return &frontends{
-		sockets: newSockets(own), clients: newClients(clientPins, own.Repairs),
+		sockets: sockets, clients: newClients(clientPins, own.Repairs), containers: newContainers(sockets),
 		closed: controlPlanePorts{tunnel: tunnel},
 		out:    hoststack.NewFrontends(log, repairs), claims: map[hoststack.FrontendAddr]map[model.ServiceKey]claim{}, ours: map[model.ServiceKey][]hoststack.FrontendAddr{},
 		byPlane: map[model.ServiceKey]bool{}, foreign: map[model.ServiceKey]bool{}, notExposed: map[model.ServiceKey]bool{}, taken: map[model.ServiceKey]bool{},
@@ -83,6 +85,7 @@ func (f *frontends) follow(pic desired.Host, n routedNetworks, control *hoststac
 	for c := range pic.Services.Diff(f.last) {
 		f.setWanted(c.Key, c.New, pic)
 	}
+	f.containers.follow(pic)
 	for c := range pic.NodeAddrs.Diff(f.nodes) {
 		f.out.SetNode(c.Key, c.Has)
 		f.sockets.setNode(c.Key, c.Has)
@@ -135,6 +138,9 @@ func (f *frontends) apply(ctx context.Context, nat *desired.HostNAT, sources [2]
 	}
 	if f.sockets.isUnable() {
 		some(frontsObject, f.byPlane, "this host's processes reach no node ports of services with backends on networks that are not routed, since that needs eBPF at a cgroup2")
+	}
+	if nat != nil {
+		problems = append(problems, f.containers.problems()...)
 	}
 	some("services of Kubernetes at addresses of the control plane", f.taken, "they do not work at addresses of machines with netmasters, the store or netplugins")
 	some("services of Kubernetes before the control plane", f.notExposed, "clients outside are not led to backends that are the control plane (netmasters, the store, inspection of netplugins) or the hosts' tunnels")

@@ -18,15 +18,16 @@ import (
 type sockets struct {
 	cfg    hostservices.Config
 	places map[hostservices.Place]*hostservices.Frontend
-	nodes  map[netip.Addr]bool // nodes' addresses; of them, sockets are led at this host's
-	own    map[netip.Addr]bool // as the programs know them
+	nodes  map[netip.Addr]bool       // nodes' addresses; of them, sockets are led at this host's
+	nat    map[netip.Addr]netip.Addr // host-local NAT addresses of containers, by their own
+	own    map[netip.Addr]bool       // as the programs know them
 	served *hostservices.Sockets
 	known  bool // own is as the host's addresses and nodes were at the last look
 	unable bool // the kernel, or without cgroup2
 }
 
 func newSockets(cfg hostservices.Config) *sockets {
-	return &sockets{cfg: cfg, places: map[hostservices.Place]*hostservices.Frontend{}, nodes: map[netip.Addr]bool{}, own: map[netip.Addr]bool{}}
+	return &sockets{cfg: cfg, places: map[hostservices.Place]*hostservices.Frontend{}, nodes: map[netip.Addr]bool{}, nat: map[netip.Addr]netip.Addr{}, own: map[netip.Addr]bool{}}
 }
 
 // set says which backends sockets reach at a place; nil = there is no service.
@@ -71,6 +72,16 @@ func stay(was *hostservices.Frontend, among []netip.AddrPort) netip.AddrPort {
 	})
 }
 
+// setContainer says by which address sockets reach a container; zero = none.
+func (s *sockets) setContainer(own, nat netip.Addr) {
+	if delete(s.nat, own); nat.IsValid() {
+		s.nat[own] = nat
+	}
+	if s.served != nil {
+		s.served.SetContainer(own, nat)
+	}
+}
+
 // setNode says whether an address is a node's.
 func (s *sockets) setNode(a netip.Addr, is bool) {
 	s.known = false
@@ -105,6 +116,9 @@ func (s *sockets) apply(ctx context.Context, served, look bool) error {
 		s.served, s.own, s.known = opened, map[netip.Addr]bool{}, false
 		for at, f := range s.places {
 			opened.Set(at, f)
+		}
+		for own, nat := range s.nat {
+			opened.SetContainer(own, nat)
 		}
 	}
 	if look || !s.known {

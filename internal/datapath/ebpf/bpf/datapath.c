@@ -452,6 +452,7 @@ int from_host(struct __sk_buff *skb)
 				return why ? dropped(why) : forward(skb, p);
 		}
 	}
+	p->own = own;
 	if (!skb->vlan_present && skb->protocol == bpf_htons(ETH_IP6)) {
 		int why = from_host6(skb, p, g);
 		return why ? dropped(why) : forward(skb, p);

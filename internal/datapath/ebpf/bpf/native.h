@@ -53,11 +53,11 @@ static __noinline int from_stack(struct __sk_buff *skb, struct pkt *p, struct se
 	return bpf_skb_store_bytes(skb, 0, &p->eth, 12, 0) ? DROP_INVALID : 0;
 }
 
-// owns finds out whose the connection c of the packet under way is: that it is the host's
-// own only what its client sends tells.
+// owns decides whether the connection c of the packet under way is one of the host's own
+// sockets: only packets of its client tell.
 static __always_inline void owns(struct pkt *p, const struct ct *c)
 {
-	if (!p->native || p->reply || p->error || p->ip.later)
+	if (p->from != FROM_HOST || p->reply || p->error || p->ip.later)
 		p->own = c && c->state & CT_OWN;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
 // Services for sockets of this host's processes: where a socket asks a service, it is
-// connected to a backend, and sees the service's address as its peer. Sockets of other
-// network namespaces, containers' among them, are left alone.
+// connected to a backend, and sees the service's address as its peer. A socket that asks a
+// container by an address that the host's stack does not know is connected to the container's
+// host-local NAT address. Sockets of other network namespaces, containers' among them, are
+// left alone.
 #include <linux/bpf.h>
 #include <linux/types.h>
 
@@ -81,6 +83,7 @@ MAP(frontends, BPF_MAP_TYPE_HASH, struct place, struct frontend, 131072, BPF_F_N
 MAP(targets, BPF_MAP_TYPE_HASH, struct target_key, struct target, 1048576, BPF_F_NO_PREALLOC);
 MAP(members, BPF_MAP_TYPE_HASH, struct member_key, __u32, 1048576, BPF_F_NO_PREALLOC); // backends to which datagrams of known sockets still go
 MAP(nodes, BPF_MAP_TYPE_HASH, struct addr, __u32, 65536, BPF_F_NO_PREALLOC); // addresses at which services are asked by ports of nodes
+MAP(containers, BPF_MAP_TYPE_HASH, struct addr, struct addr, 65536, BPF_F_NO_PREALLOC); // host-local NAT addresses of this host's containers, by their own
 MAP(services_of_peers, BPF_MAP_TYPE_LRU_HASH, struct peer, struct place, 65536, 0); // the service that a socket asked, by the backend that it got
 MAP(datagram_targets, BPF_MAP_TYPE_LRU_HASH, struct peer, struct place, 65536, 0); // and the reverse, of datagrams
 
@@ -208,6 +211,18 @@ static __always_inline void remember(__u64 socket, const struct place *at, const
 	bpf_map_update_elem(&services_of_peers, &p, at, BPF_ANY);
 }
 
+// to_container names the host-local NAT address of a container that is asked, if it has one.
+static __always_inline int to_container(struct bpf_sock_addr *ctx, int v6, const struct place *at)
+{
+	struct addr *nat = at->proto ? bpf_map_lookup_elem(&containers, &at->ip) : 0;
+	if (!nat)
+		return ALLOW;
+	struct addr to = *nat;
+	remember(bpf_get_socket_cookie(ctx), at, &to, at->port);
+	name(ctx, v6, &to, at->port);
+	return ALLOW;
+}
+
 static __always_inline int connects(struct bpf_sock_addr *ctx, int v6)
 {
 	struct place at;
@@ -216,7 +231,7 @@ static __always_inline int connects(struct bpf_sock_addr *ctx, int v6)
 	asked(ctx, v6, &at);
 	struct frontend *f = at.proto ? frontend_at(&at) : 0;
 	if (!f)
-		return ALLOW;
+		return to_container(ctx, v6, &at);
 	__u64 socket = bpf_get_socket_cookie(ctx);
 	// A socket of datagrams may be connected again and again.
 	__u64 draw = at.proto == P_UDP ? socket ^ ((__u64)bpf_get_prandom_u32() << 32) : socket;
@@ -240,7 +255,7 @@ static __always_inline int sends(struct bpf_sock_addr *ctx, int v6)
 	asked(ctx, v6, &p.at);
 	struct frontend *f = p.at.proto ? frontend_at(&p.at) : 0;
 	if (!f)
-		return ALLOW;
+		return to_container(ctx, v6, &p.at);
 	p.socket = bpf_get_socket_cookie(ctx);
 	struct place *had = bpf_map_lookup_elem(&datagram_targets, &p);
 	if (had) {

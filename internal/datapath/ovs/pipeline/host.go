@@ -77,6 +77,7 @@ func (l baseFlows) hostBase() {
 	router := match(origin(fromPort), of.EqMAC(of.EthDst, desired.RouterMAC))
 	l.drop(Destination, 198, router, driver.DropUnknownDest)
 	l.dropOutside(l.c, 0, nil)
+	l.socketFlows()
 	for _, x := range families(l.c) {
 		x.hostBase(l.list, l.c, router)
 	}
@@ -177,11 +178,15 @@ func (x family) hostPort(l *list, c Config, n *desired.Network, p LocalPort, own
 	if !x.six() {
 		l.answerARP(Classify, 100, match(host, of.EqAddr(of.ArpTpa, private)), p.MAC, private, of.Output{Port: of.PortInPort})
 	}
-	l.add(Classify, 100, toAddr(private, host),
+	toPort := []of.Action{
 		of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromHost), of.Set(regSrc, model.IdentityExternal),
 		of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number),
-		of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, of.SetField{Field: of.EthDst, Value: of.MAC(p.MAC)},
-		goTo(Source))
+		of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)},
+		of.SetField{Field: of.EthDst, Value: of.MAC(p.MAC)},
+		goTo(Source),
+	}
+	l.add(Classify, 100, toAddr(private, host), toPort...)
+	l.add(Classify, 101, toAddr(private, host, c.sentBySocket()), append([]of.Action{of.Set(regWay, wayOwn)}, toPort...)...)
 
 	// Connections that come by the host are begun towards the private address.
 	l.allowICMPErrors(of.Eq(of.InPort, p.Number), own, private)
@@ -191,6 +196,8 @@ func (x family) hostPort(l *list, c Config, n *desired.Network, p LocalPort, own
 	leaving := fromAddr(own, network(n.ID), of.Eq(regPort, c.Host))
 	x.rememberExternal(l, slices.Clone(leaving), private)
 	coming := toAddr(private, network(n.ID), origin(fromHost))
+	bySocket := match(append(slices.Clone(coming), isOwn, isNew)...)
+	l.add(Commit, 21, bySocket, of.CT{Commit: true, ZoneField: regDomain, NAT: of.NATDst, To: own, Mark: ofSocket, Recirc: true, Table: uint8(Output)})
 	for _, w := range []struct {
 		m     of.Match
 		nat   of.NAT

@@ -46,15 +46,20 @@ func (c Config) hasRouted() bool { return c.Routed && c.Host != 0 }
 // routesNetwork reports whether they are for this network.
 func (c Config) routesNetwork(n *desired.Network) bool { return c.hasRouted() && n.Routed }
 
+// sentBySocket matches packets by the host's interface that sockets of the host have sent.
+func (c Config) sentBySocket() of.Term {
+	if c.Marks {
+		return of.Eq(of.PktMark, desired.OwnMark)
+	}
+	return of.EqMAC(of.EthSrc, OwnMAC)
+}
+
 // routedBase adds what native networks need whatever networks and machines there are.
 func (l baseFlows) routedBase() {
 	if !l.c.hasRouted() {
 		return
 	}
-	own := of.EqMAC(of.EthSrc, OwnMAC)
-	if l.c.Marks {
-		own = of.Eq(of.PktMark, desired.OwnMark)
-	}
+	own := l.c.sentBySocket()
 	l.drop(RoutedNet, 0, nil, driver.DropNetwork)
 	l.drop(RoutedTo, 0, nil, driver.DropUnknownDest)
 	l.drop(RoutedTo, 10, match(of.Eq(regSwap, localOnly)), driver.DropSpoof)
@@ -118,15 +123,22 @@ func (l *list) dropLeaving(c Config, priority uint16, m of.Match) {
 	l.refuse(c, ToExternal, priority+1, match(append(m, joined)...), driver.DropUnknownDest)
 }
 
-// stackConnectionFlows remember which connections this host's stack has begun, and let through
-// what its sockets say in theirs. Only its client's packets tell whether a connection is
-// a socket's; answers, errors and later fragments follow.
-func (l baseFlows) stackConnectionFlows() {
+// socketFlows let through what sockets of the host send. Only their own packets tell whether a
+// connection is a socket's; answers, errors and later fragments follow.
+func (l baseFlows) socketFlows() {
 	client := of.State(0, of.StateRpl|of.StateRel)
-	l.add(Out0, priorityOwn, match(origin(fromNode), isOwn, client), goTo(Commit))
+	l.add(Out0, priorityOwn, match(origin(fromHost), isOwn, client), goTo(Commit))
+	if l.c.hasRouted() {
+		l.add(Out0, priorityOwn, match(origin(fromNode), isOwn, client), goTo(Commit))
+	}
 	for _, follows := range []uint32{of.StateRpl, of.StateRel} {
 		l.add(Out0, priorityOwn, match(isOfSocket, of.State(follows|of.StateTrk, of.StateInv)), goTo(Commit))
 	}
+}
+
+// stackConnectionFlows remember which connections this host's stack has begun on native
+// networks, and which of these are its sockets'.
+func (l baseFlows) stackConnectionFlows() {
 	known := of.State(of.StateTrk, of.StateRpl|of.StateRel)
 	goesOn := of.State(of.StateTrk, of.StateRpl|of.StateRel|of.StateNew)
 	whole := of.Eq(of.IPFrag, uint8(0))

@@ -30,7 +30,7 @@ const direct = 32
 var (
 	isMarked = of.Masked(of.CtMark, of.Uint(marked), of.Uint(marked))
 	isDirect = of.Masked(of.CtMark, of.Uint(direct), of.Uint(direct))
-	noMark   = of.Masked(of.CtMark, of.Value{}, of.Uint(^uint32(direct))) // but perhaps that
+	noMark   = of.Masked(of.CtMark, of.Value{}, of.Uint(^uint32(direct|ofSocket))) // but perhaps these
 )
 
 // AffineMagic is in place of CookieMagic in the cookies of flows that the switch
