@@ -11,7 +11,7 @@ const (
 
 var (
 	tenant = Field{Description: "the tenant", Range: "must exist; " + name64, Required: true}
-	owner  = Field{Description: "read-only: kubernetes for one that belongs to an object of Kubernetes and is changed only there", Default: "the users'"}
+	owner  = Field{Description: "read-only: kubernetes if an object of Kubernetes owns it, and only that object changes it", Default: "the users'"}
 	tag    = Field{Description: "name in other systems", Range: name128, Default: "none"}
 )
 
@@ -25,14 +25,14 @@ var byType = map[string]map[string]Field{
 		"vlans":            {Description: "VLAN ids that networks may use, lo-hi", Range: "within 1-4094, around every VLAN in use; empty = as it is"},
 		"vxlans":           {Description: "VNIs that networks may use, lo-hi", Range: "within 1-16777215, around every VNI in use; empty = as it is"},
 		"pvtSubnet":        {Description: "IPv4 /16 for the hosts' access to containers; a cluster starts with 172.19.0.0/16", Range: "empty = as it is; cannot change while there are networks"},
-		"tenantPrefixes":   {Description: "prefixes in which networks of tenant admins may have routes on hosts, and to which BGP announcements are limited", Range: `without any, BGP announces addresses of networks that cluster admins created; at most 256; ["none"] empties the list; absent = as it is`},
-		"generatedLabels":  {Description: `labels of containers that are no part of their identity, so that no policy can select by them: names, and prefixes that end in "." or "/"; default stands for the list that a new cluster has`, Range: "at most 256; absent = as it is, and in an answer the default list; 409 for one that takes out a label which policies select by"},
+		"tenantPrefixes":   {Description: "prefixes in which tenant admins' networks may have host routes and BGP announcements; without any, only networks of cluster admins are announced", Range: `at most 256; ["none"] empties the list; absent = as it is`},
+		"generatedLabels":  {Description: `labels that policies cannot select by: names, and prefixes that end in "." or "/"; default = the built-in list`, Range: "at most 256; none that a policy selects by; absent = as it is, in an answer default"},
 	},
 	"Tenant": {
 		"owner":          owner,
 		"tenantName":     {Description: "name of the tenant", Range: name64, Required: true},
 		"defaultNetwork": {Description: "a network of the tenant", Range: "must exist", Default: "none"},
-		"sharedNetworks": {Description: "networks of other tenants, each TENANT:NETWORK, that the tenant's containers reach in forwarding mode routing, by rules there that allow it", Range: "at most 16, which must exist; no network of all tenants that share networks overlaps another; absent = as it is, empty = none"},
+		"sharedNetworks": {Description: "networks TENANT:NETWORK that the tenant reaches in forwarding mode routing, as rules there allow", Range: "at most 16 existing ones; no overlap among tenants that share networks; absent = as it is, empty = none"},
 	},
 	"Network": {
 		"owner":       owner,
@@ -41,12 +41,12 @@ var byType = map[string]map[string]Field{
 		"nwType":      {Description: "data (default), or infra: each host has an interface of the network's name, and an address, on it", Enum: []string{"", "data", "infra"}},
 		"encap":       {Description: "how hosts exchange packets: vlan or vxlan", Enum: []string{"vlan", "vxlan"}, Required: true},
 		"pktTag":      {Description: "VLAN id or VNI", Range: "a free VLAN id (1-4094) or VNI (1-16777215) within the range that global sets", Default: "the next free one", Max: 1<<24 - 1},
-		"subnet":      {Description: "IPv4 subnet such as 10.1.1.0/24, or a range of it to allocate from such as 10.1.1.10-10.1.1.50/24", Range: "must overlap no other network of the tenant, no reserved block and not the private subnet; empty only with ipv6Subnet"},
+		"subnet":      {Description: "IPv4 subnet such as 10.1.1.0/24, or a range to allocate from such as 10.1.1.10-10.1.1.50/24", Range: "no overlap with networks of the tenant, reserved blocks and the private subnet; empty only with ipv6Subnet"},
 		"gateway":     {Description: "IPv4 gateway, an address of the subnet", Range: "other than its network and broadcast address", Default: "none"},
 		"ipv6Subnet":  {Description: "IPv6 subnet such as 2001:db8:1::/64", Range: "must overlap no other network of the tenant, no reserved block and not fd6d:809b:d5b4::/96, in which hosts know containers", Default: "none"},
 		"ipv6Gateway": {Description: "IPv6 gateway, an address of the IPv6 subnet", Range: "on a VXLAN network containers get a default route by it", Default: "none"},
 		"cfgdTag":     tag,
-		"native":      {Description: "every host itself reaches each container of the network by the container's own address, as Kubernetes asks for nodes and pods, and they reach every host; only in tenant default, with encap vxlan", Range: "only where the subnets hold no host's address and overlap no range of service addresses"},
+		"native":      {Description: "hosts and containers of the network reach each other by the containers' own addresses, as Kubernetes requires", Range: "only in tenant default with encap vxlan, if the subnets overlap no addresses of hosts and services"},
 	},
 	"EndpointGroup": {
 		"owner":            owner,
@@ -55,7 +55,7 @@ var byType = map[string]map[string]Field{
 		"networkName":      {Description: "a network of the tenant", Range: "must exist; cannot change", Required: true},
 		"policies":         {Description: "policies of the tenant to apply to the group's endpoints", Range: "at most 8, which must exist"},
 		"netProfile":       {Description: "a network profile of the tenant, which limits and marks what the group's endpoints send and receive", Range: "must exist", Default: "none"},
-		"ipPool":           {Description: "addresses for the group's endpoints, first-last, such as 10.36.0.1-10.36.0.10", Range: "inside the subnet and range of the network, without gateway, other pools and addresses in use; cannot change", Default: "none"},
+		"ipPool":           {Description: "addresses for the group's endpoints, first-last, such as 10.36.0.1-10.36.0.10", Range: "in the network's range, without gateway, other pools and addresses in use; cannot change", Default: "none"},
 		"extContractsGrps": {Description: "groups of external contracts of the tenant, for ACI", Range: "must exist; together with policies at most 10"},
 		"cfgdTag":          tag,
 	},
@@ -83,13 +83,13 @@ var byType = map[string]map[string]Field{
 	"NetworkPolicy": {
 		"tenantName":        tenant,
 		"networkPolicyName": {Description: "name of the policy in its tenant", Range: name64 + "; no policy of the tenant has it", Required: true},
-		"tier":              {Description: "what decides first: admin before contiv (with Contiv's policies) before kubernetes before baseline", Range: "admin, contiv or baseline", Default: "contiv", Enum: []string{"", "admin", "contiv", "baseline"}},
-		"order":             {Description: "within the tier the lower decides first; Contiv's policies have 100", Range: "1-200", Default: "100", Max: 200},
-		"mode":              {Description: "enforce, or audit: tell what the policy would do, and do nothing", Default: "enforce", Enum: []string{"", "enforce", "audit"}},
-		"applies":           {Description: "endpoints of the tenant by network, group, matchLabels and matchExpressions, all of them required", Range: "labels have the syntax of Kubernetes, those that the cluster takes for generated by runtimes (generatedLabels of the settings) are no part of identities and are refused; absent = all endpoints of the tenant"},
-		"defaultIn":         {Description: "what becomes of connections to the endpoints that no rule of the tier matches: allow, deny or pass (to the next tier)", Range: "of several policies deny wins over allow, and allow over pass", Default: "nothing", Enum: []string{"", "allow", "deny", "pass"}},
-		"defaultOut":        {Description: "likewise of connections from the endpoints", Enum: []string{"", "allow", "deny", "pass"}},
-		"rules":             {Range: "at most 20000; each with ruleId, direction in or out, priority 1-100 (the higher decides first; 0 = 50), action allow, deny or pass, log, at most 64 peers (each one of selector, cidr with except, network; none = anybody) and ports (protocol tcp, udp, icmp or 0-255, with ports such as 80,443,8000-8080; none = any)"},
+		"tier":              {Description: "order of tiers: admin, contiv (with Contiv's policies), kubernetes, baseline", Range: "admin, contiv or baseline", Default: "contiv", Enum: []string{"", "admin", "contiv", "baseline"}},
+		"order":             {Description: "within the tier the lowest decides first; Contiv's policies have 100", Range: "1-200", Default: "100", Max: 200},
+		"mode":              {Description: "enforce, or audit: report what the policy would do, without effect on traffic", Default: "enforce", Enum: []string{"", "enforce", "audit"}},
+		"applies":           {Description: "endpoints of the tenant that match all of network, group, matchLabels and matchExpressions", Range: "labels with the syntax of Kubernetes, none of generatedLabels; absent = all endpoints of the tenant"},
+		"defaultIn":         {Description: "action for connections to the endpoints that no rule of the tier matches: allow, deny or pass (to the next tier)", Range: "of several policies deny wins over allow, and allow over pass", Default: "nothing", Enum: []string{"", "allow", "deny", "pass"}},
+		"defaultOut":        {Description: "action for connections from the endpoints, as defaultIn", Enum: []string{"", "allow", "deny", "pass"}},
+		"rules":             {Range: "at most 20000; each with ruleId, direction, action, priority 1-100 (highest first; 0 = 50), log, up to 64 peers (selector, cidr with except, or network; none = any) and ports (protocol, ports; none = any)"},
 		"owner":             {Description: "read-only: user, or kubernetes for one that only Kubernetes may change"},
 	},
 	"NetProfile": {
@@ -115,7 +115,7 @@ var byType = map[string]map[string]Field{
 		"ipv6Address": {Description: "IPv6 address of the service, if the network has IPv6", Range: "a free IPv6 address of the network; empty = any, or, when ipAddress is empty too, as it is"},
 		"affinity":    {Description: "how long a client stays with its provider after its last new connection: 1s to 24h, or off", Range: "in whole seconds such as 10m", Default: "3h"},
 		"selectors":   {Description: "labels key=value that a provider must have", Range: "1 to 32, each key once", Required: true},
-		"ports":       {Description: "service port:provider port:protocol (tcp, udp, sctp); :name may follow", Range: "1 to 64, ports 1-65535, the protocol (132 too) in any case, each service port and protocol once; a name has 1 to 15 lower-case letters, digits and hyphens, each once for a protocol", Required: true},
+		"ports":       {Description: "service port:provider port:protocol (tcp, udp, sctp); :name may follow", Range: "1 to 64, each port and protocol once; a name has 1 to 15 lower-case letters, digits and hyphens", Required: true},
 	},
 	"Bgp": {
 		"hostname":     {Description: "a host", Range: "must exist; " + name256, Required: true},
