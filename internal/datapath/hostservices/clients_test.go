@@ -2,10 +2,12 @@ package hostservices
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -147,6 +149,10 @@ func newClientRig(t *testing.T) *clientRig {
 			if err := os.WriteFile("/proc/sys/"+f, []byte("1"), 0); err != nil {
 				return err
 			}
+		}
+		// Connection tracking keeps a fragment until it has the whole packet.
+		if out, err := exec.CommandContext(t.Context(), "nft", "table inet t { chain c { type filter hook prerouting priority 0; ct state established accept; }; }").CombinedOutput(); err != nil {
+			return fmt.Errorf("nft: %w: %s", err, out)
 		}
 		return errors.Join(netlink.LinkSetHardwareAddr(l, deviceMAC), netlink.LinkSetARPOff(l), up("contivh0", "172.20.0.1/16"), up("eth0", "10.9.9.1/24", "fd09::1/64"))
 	})

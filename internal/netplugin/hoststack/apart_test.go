@@ -42,7 +42,7 @@ func TestApartFromNative(t *testing.T) {
 	ip(s.host, "-6", "route", "add", "default", "via", far6.String())
 	s.want.Routed = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/64")}
 	s.want.Source = near
-	s.want.Services = []Service{{"default:s", service}, {"default:s", service6}}
+	s.want.Services = []Service{{Name: "default:s", Addr: service}, {Name: "default:s", Addr: service6}}
 	for _, a := range []netip.Addr{pod, pod6} {
 		s.want.Endpoints = append(s.want.Endpoints, Endpoint{Addr: a, Ports: []attach.PortBinding{{Proto: model.ProtoTCP, HostPort: 8090, ContainerPort: 80}}})
 		s.serve(pods, "tcp", netip.AddrPortFrom(a, 80).String())

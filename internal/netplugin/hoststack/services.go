@@ -18,6 +18,8 @@ import (
 type Service struct {
 	Name string // in problems, as "service NAME"
 	Addr netip.Addr
+	// Optional: where this host reaches the address by a route of its own, that is no problem.
+	Optional bool
 }
 
 // ensureRoutes leads the virtual addresses of services, the subnets of native networks
@@ -96,14 +98,18 @@ func sourceAddr6(h *netlink.Handle) netip.Addr {
 type routedDest struct {
 	to   netip.Prefix
 	what string
-	why  string // begins what is said when it is not led
+	why  string // begins what is said when it is not led; empty = nothing is
 }
 
 // addRoutes makes the routes of one family.
 func (s *Stack) addRoutes(h *netlink.Handle, link netlink.Link, family int, want *Config, services []Service, natives, ranges []netip.Prefix, source netip.Addr, private netip.Prefix, note func(object string, err error)) error {
 	var all []routedDest
 	for _, x := range services {
-		all = append(all, routedDest{netip.PrefixFrom(x.Addr, x.Addr.BitLen()), "service " + x.Name, fmt.Sprintf("neither this host nor clients outside reach it by this host: its address %s is ", x.Addr)})
+		why := fmt.Sprintf("neither this host nor clients outside reach it by this host: its address %s is ", x.Addr)
+		if x.Optional {
+			why = ""
+		}
+		all = append(all, routedDest{netip.PrefixFrom(x.Addr, x.Addr.BitLen()), "service " + x.Name, why})
 	}
 	for _, p := range natives {
 		all = append(all, routedDest{p, "native network " + p.String(), "this host and its containers do not reach each other: the network's subnet is "})
@@ -151,7 +157,9 @@ func (s *Stack) addRoutes(h *netlink.Handle, link netlink.Link, family int, want
 			continue
 		}
 		if why := addressTaken(h, x.to, others, own, want.Machines, near); why != "" {
-			note(x.what, model.Errorf(model.ErrConflict, "%s%s", x.why, why))
+			if x.why != "" {
+				note(x.what, model.Errorf(model.ErrConflict, "%s%s", x.why, why))
+			}
 			continue
 		}
 		r := netlink.Route{

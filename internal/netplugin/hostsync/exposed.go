@@ -62,7 +62,8 @@ func (x *exposed) follow(now desired.Map[model.ServiceKey, *desired.Service], no
 	x.list, x.six = nil, false
 	for key, s := range now.All() {
 		for _, a := range x.addrsOf(s) {
-			x.list = append(x.list, hoststack.Service{Name: key.String(), Addr: a})
+			own := s.IPv4 == a || s.IPv6 == a // others are served to clients outside without a route
+			x.list = append(x.list, hoststack.Service{Name: key.String(), Addr: a, Optional: !own})
 			x.six = x.six || a.Is6()
 		}
 	}

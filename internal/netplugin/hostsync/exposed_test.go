@@ -24,7 +24,15 @@ func TestExposedAddresses(t *testing.T) {
 		before := x.list
 		x.follow(all, nodes, ranges, func(model.ServiceKey) bool { return faces }, faces != were)
 		were = faces
-		if got := fmt.Sprint(x.list); got != want || x.six != six {
+		got := []string{}
+		for _, s := range x.list {
+			text := fmt.Sprintf("{%s %s}", s.Name, s.Addr)
+			if s.Optional {
+				text += "?"
+			}
+			got = append(got, text)
+		}
+		if got := fmt.Sprint(got); got != want || x.six != six {
 			t.Errorf("%s: %s, IPv6 %v, want %s", when, got, x.six, want)
 		}
 		if same := len(before) == len(x.list) && len(before) > 0 && &before[0] == &x.list[0]; same == another && len(before) > 0 {
@@ -44,15 +52,15 @@ func TestExposedAddresses(t *testing.T) {
 	all = all.Set(key("c"), &desired.Service{Key: key("c"), Exposed: true, Frontends: shared}).Set(key("d"), &desired.Service{Exposed: true, Frontends: shared[1:]})
 	expect("faces that are not led to the data plane", "[]", false, false)
 	faces = true
-	expect("faces", "[{default:c 10.0.0.3}]", false, true)
+	expect("faces", "[{default:c 10.0.0.3}?]", false, true)
 	nodes = nodes.Set(addr("10.0.0.3"), struct{}{})
 	expect("a face at a node's address", "[]", false, true)
 	nodes = nodes.Delete(addr("10.0.0.3"))
-	expect("a node's no more", "[{default:c 10.0.0.3}]", false, true)
+	expect("a node's no more", "[{default:c 10.0.0.3}?]", false, true)
 	ranges = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")}
 	expect("a face within a range that has a route", "[]", false, true)
 	ranges = nil
-	expect("no range any more", "[{default:c 10.0.0.3}]", false, true)
+	expect("no range any more", "[{default:c 10.0.0.3}?]", false, true)
 	faces = false
 	expect("faces that are not any more", "[]", false, true)
 }

@@ -32,13 +32,19 @@ type frontends struct {
 	ours       map[model.ServiceKey][]hoststack.FrontendAddr // what a service claims
 	byPlane    map[model.ServiceKey]bool                     // services that the data plane serves
 	closed     controlPlanePorts
-	foreign    map[model.ServiceKey]bool // services with backends that are no endpoints
-	notExposed map[model.ServiceKey]bool // of them, to the control plane or tunnels: clients outside are not led there
-	planes     []netip.Addr              // of machines that the control plane is on
-	ranges     []netip.Prefix            // of services' cluster addresses
-	taken      map[model.ServiceKey]bool // services at such addresses: they get no packets
-	moved      bool                      // byPlane has changed since the last follow began
-	made       bool                      // the host's stack is as was last asked for
+	marked     markedServices
+	planes     []netip.Addr   // of machines that the control plane is on
+	ranges     []netip.Prefix // of services' cluster addresses
+	moved      bool           // byPlane has changed since the last follow began
+	made       bool           // the host's stack is as was last asked for
+}
+
+// markedServices are services with something that the host's status, or another look, is about.
+type markedServices struct {
+	foreign    map[model.ServiceKey]bool // with backends that are no endpoints
+	notExposed map[model.ServiceKey]bool // with such ones that are the control plane or tunnels: clients outside are not led there
+	taken      map[model.ServiceKey]bool // at addresses of control plane machines: they get no packets
+	mixed      map[model.ServiceKey]bool // that the data plane serves, and with backends that are no endpoints
 }
 
 // claim is a frontend that a service wants, as the host's stack and sockets are to have it;
@@ -58,7 +64,8 @@ func newFrontends(log *slog.Logger, repairs hoststack.Repairs, tunnel uint16, ow
 		sockets: sockets, clients: newClients(clientPins, own.Repairs), containers: newContainers(sockets),
 		closed: controlPlanePorts{tunnel: tunnel},
 		out:    hoststack.NewFrontends(log, repairs), claims: map[hoststack.FrontendAddr]map[model.ServiceKey]claim{}, ours: map[model.ServiceKey][]hoststack.FrontendAddr{},
-		byPlane: map[model.ServiceKey]bool{}, foreign: map[model.ServiceKey]bool{}, notExposed: map[model.ServiceKey]bool{}, taken: map[model.ServiceKey]bool{},
+		byPlane: map[model.ServiceKey]bool{},
+		marked:  markedServices{foreign: map[model.ServiceKey]bool{}, notExposed: map[model.ServiceKey]bool{}, taken: map[model.ServiceKey]bool{}, mixed: map[model.ServiceKey]bool{}},
 	}
 }
 
@@ -77,7 +84,7 @@ func (f *frontends) follow(pic desired.Host, n routedNetworks, control *hoststac
 			f.setWanted(key, s, pic)
 		}
 	} else if closed {
-		for key := range maps.Clone(f.foreign) {
+		for key := range maps.Clone(f.marked.foreign) {
 			s, _ := f.last.Get(key)
 			f.setWanted(key, s, pic)
 		}
@@ -142,8 +149,9 @@ func (f *frontends) apply(ctx context.Context, nat *desired.HostNAT, sources [2]
 	if nat != nil {
 		problems = append(problems, f.containers.problems()...)
 	}
-	some("services of Kubernetes at addresses of the control plane", f.taken, "they do not work at addresses of machines with netmasters, the store or netplugins")
-	some("services of Kubernetes before the control plane", f.notExposed, "clients outside are not led to backends that are the control plane (netmasters, the store, inspection of netplugins) or the hosts' tunnels")
+	some(frontsObject, f.marked.mixed, "connections of this host's processes, of clients outside and of containers of other tenants are lost that come to backends that are no pods, since other backends are pods on a network that is not routed")
+	some("services of Kubernetes at addresses of the control plane", f.marked.taken, "they do not work at addresses of machines with netmasters, the store or netplugins")
+	some("services of Kubernetes before the control plane", f.marked.notExposed, "clients outside are not led to backends that are the control plane (netmasters, the store, inspection of netplugins) or the hosts' tunnels")
 	return problems
 }
 
@@ -159,9 +167,10 @@ func (f *frontends) setWanted(key model.ServiceKey, s *desired.Service, pic desi
 			delete(f.byPlane, key)
 		}
 	}
-	delete(f.foreign, key)
-	delete(f.notExposed, key)
-	delete(f.taken, key)
+	delete(f.marked.foreign, key)
+	delete(f.marked.notExposed, key)
+	delete(f.marked.mixed, key)
+	delete(f.marked.taken, key)
 	wants := map[hoststack.FrontendAddr]claim{}
 	if s != nil && s.Exposed && len(s.Frontends) > 0 {
 		wants = f.frontendsOf(key, s, pic)
@@ -203,15 +212,21 @@ func (f *frontends) frontendsOf(key model.ServiceKey, s *desired.Service, pic de
 	pools := s.Pools()
 	for _, face := range s.Frontends {
 		if f.covers(face.Addr, pic) {
-			f.taken[key] = true
+			f.marked.taken[key] = true
 			continue
 		}
 		c := claim{byPlane: f.byPlane[key]}
+		if c.byPlane && hasExternal(s) {
+			f.marked.mixed[key] = true
+		}
 		if c.byPlane {
 			c.sockets = clusterAddressOf(s, face, pic)
 		} else {
 			c.stack = f.direct(key, s, pools, face, pic)
 			c.sockets = c.stack
+		}
+		if len(face.Sources) > 0 || c.stack != nil && c.stack.Own.Drop { // packets are judged, and dropped
+			c.sockets = nil
 		}
 		at := face.Addr
 		if pic.IsNode(at) { // this one's: who is exposed has faces at no other's
@@ -243,15 +258,15 @@ func clusterAddressOf(s *desired.Service, face desired.Frontend, pic desired.Hos
 	for _, o := range s.Frontends {
 		if o.Addr != face.Addr && o.Addr.Is6() == face.Addr.Is6() && o.Protocol == face.Protocol && o.Backend == face.Backend && slices.ContainsFunc(pic.ServiceRanges, func(p netip.Prefix) bool { return p.Contains(o.Addr) }) {
 			to := netip.AddrPortFrom(o.Addr, o.Port)
-			return &hoststack.Frontend{Own: hoststack.Choice{Targets: []hoststack.Target{{AddrPort: to}}}, Keep: []netip.AddrPort{to}, Reserved: isReserved(face)}
+			return &hoststack.Frontend{Own: hoststack.Choice{Targets: []hoststack.Target{{AddrPort: to}}}, Keep: []netip.AddrPort{to}, Reserved: isReserved(face, pic)}
 		}
 	}
 	return nil
 }
 
 // isReserved reports whether processes of this host have no use for a frontend's port.
-func isReserved(face desired.Frontend) bool {
-	return face.Addr.IsUnspecified() && face.Backend != face.Port
+func isReserved(face desired.Frontend, pic desired.Host) bool {
+	return (face.Addr.IsUnspecified() || pic.IsNode(face.Addr)) && face.Backend != face.Port
 }
 
 // direct is a frontend that the host's stack serves.
@@ -269,16 +284,16 @@ func (f *frontends) direct(key model.ServiceKey, s *desired.Service, pools desir
 		c.Targets = slices.CompactFunc(c.Targets, func(a, b hoststack.Target) bool { return a.AddrPort == b.AddrPort })
 		return c
 	}
-	front := &hoststack.Frontend{Own: choice(face.InternalPolicy), Sources: face.Sources, Affinity: s.Affinity, Reserved: isReserved(face)}
+	front := &hoststack.Frontend{Own: choice(face.InternalPolicy), Sources: face.Sources, Affinity: s.Affinity, Reserved: isReserved(face, pic)}
 	if front.Outside = front.Own; face.ExternalPolicy != face.InternalPolicy {
 		front.Outside = choice(face.ExternalPolicy)
 	}
 	if slices.ContainsFunc(front.Outside.Targets, isExternal) {
-		f.foreign[key] = true
+		f.marked.foreign[key] = true
 		front.Outside.Targets = slices.DeleteFunc(slices.Clone(front.Outside.Targets), func(t hoststack.Target) bool {
 			closed := isExternal(t) && f.closed.has(face.Protocol, t.AddrPort, pic.Nodes)
 			if closed {
-				f.notExposed[key] = true
+				f.marked.notExposed[key] = true
 			}
 			return closed
 		})
@@ -301,6 +316,15 @@ func (f *frontends) covers(a netip.Addr, pic desired.Host) bool {
 }
 
 func isExternal(t hoststack.Target) bool { return t.Location == hoststack.External }
+
+func hasExternal(s *desired.Service) bool {
+	for _, b := range s.Backends.All() {
+		if b.External() {
+			return true
+		}
+	}
+	return false
+}
 
 // locationOf is where a backend is.
 func locationOf(b *desired.Backend) hoststack.Location {

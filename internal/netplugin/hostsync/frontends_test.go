@@ -102,6 +102,9 @@ func TestFronts(t *testing.T) {
 	pic.Services = pic.Services.Set(part.Key, part).Set(key("a"), serve("a", []desired.Frontend{face("192.168.0.1", 30080, desired.TrafficCluster, desired.TrafficLocalDrop), face("10.96.0.1", 80, desired.TrafficNear, desired.TrafficNear)},
 		backend("10.1.0.6", func(b *desired.Backend) { b.Near = desired.NearZone }), backend("10.1.0.5", here)))
 	follow()
+	if front := f.sockets.places[hostservices.Place{Addr: netip.IPv4Unspecified(), Protocol: model.ProtoTCP, Port: 30080}]; front == nil || !front.Reserved {
+		t.Errorf("a process may bind a node port at this node's own address: %+v", front)
+	}
 	holds("at its own address", "0.0.0.0", 30080, "10.1.0.5:8080+ 10.1.0.6:8080", "10.1.0.5:8080+")
 	if f.out.At(at("192.168.0.1", 30080)) != nil {
 		t.Error("a node's address has a front by itself")
@@ -136,23 +139,38 @@ func TestFronts(t *testing.T) {
 		}
 	}
 	byPlane("the second alone", "0.0.0.0:30081", "10.96.0.1:80")
+	said := func() (out []string) {
+		for _, p := range f.apply(context.Background(), nil, [2]netip.Addr{}, false) {
+			out = append(out, p.Text)
+		}
+		return out
+	}
 	socket := func(a string, port uint16) string {
 		if front := f.sockets.places[hostservices.Place{Addr: addr(a), Protocol: model.ProtoTCP, Port: port}]; front != nil {
 			return fmt.Sprint(front.Targets)
 		}
 		return "where it asked"
 	}
+	b, _ := pic.Services.Get(key("b"))
+	mixed := *b
+	mixed.Backends = mixed.Backends.Set(model.EndpointKey{ID: "machine"}, backend("192.168.9.9", func(b *desired.Backend) { b.Network = 0 }))
+	mixed.Frontends = slices.Clone(mixed.Frontends)
+	mixed.Frontends[1].Sources = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	pic.Services = pic.Services.Set(key("b"), &mixed)
+	follow()
+	if s := said(); !slices.ContainsFunc(s, func(x string) bool { return strings.Contains(x, "are lost") }) {
+		t.Errorf("with a backend that is no pod: problems %q", s)
+	}
+	if node := socket("0.0.0.0", 30081); node != "where it asked" {
+		t.Errorf("sockets are connected to %s where clients are limited", node)
+	}
+	pic.Services = pic.Services.Set(key("b"), b)
+	follow()
 	if node, cluster := socket("0.0.0.0", 30081), socket("10.96.0.1", 80); node != "[10.96.0.1:80]" || cluster != "where it asked" {
 		t.Errorf("sockets are connected to %s at the node port, %s at the cluster address", node, cluster)
 	}
 	if f.out.At(at("0.0.0.0", 30080)) != nil || f.out.Len() != 0 {
 		t.Error("fronts of a service that is gone are there")
-	}
-	said := func() (out []string) {
-		for _, p := range f.apply(context.Background(), nil, [2]netip.Addr{}, false) {
-			out = append(out, p.Text)
-		}
-		return out
 	}
 	if s := said(); len(s) != 2 || !strings.Contains(s[0], "1 services such as default:b") || !strings.HasPrefix(s[0], model.NoEffectPrefix) { // clients and sockets
 		t.Errorf("problems %q", s)

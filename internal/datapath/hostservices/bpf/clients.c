@@ -274,8 +274,20 @@ int to_client(struct __sk_buff *skb)
 	__u32 v6 = skb->protocol == bpf_htons(ETH_IP6);
 	if (skb->vlan_present || (!v6 && skb->protocol != bpf_htons(ETH_IP)) || !read_ip(skb, ETH_LEN, v6, &p))
 		return TC_NEXT;
-	if (!bpf_map_lookup_elem(&node_addresses, &p.from.ip) && (!p.l4 || !has_ports(p.from.proto) || !read_ports(skb, &p) || !served(&p.from)))
-		return TC_NEXT;
+	struct datagram d = {};
+	if (p.fragment) {
+		d.src = p.from.ip;
+		d.dst = p.to.ip;
+		d.id = p.id;
+		d.proto = p.to.proto;
+	}
+	if (!bpf_map_lookup_elem(&node_addresses, &p.from.ip)) {
+		if (!p.l4 ? !bpf_map_lookup_elem(&datagrams, &d) : !has_ports(p.from.proto) || !read_ports(skb, &p) || !served(&p.from))
+			return TC_NEXT;
+		__u32 one = 1;
+		if (p.l4 && p.fragment)
+			bpf_map_update_elem(&datagrams, &d, &one, BPF_ANY);
+	}
 	struct bpf_fib_lookup route = {};
 	int code = look(skb, &route, &p, &p.from.ip, &p.to.ip, skb->ifindex);
 	if (code == BPF_FIB_LKUP_RET_NOT_FWDED) // for this host itself
