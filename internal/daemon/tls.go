@@ -31,7 +31,7 @@ func (t *TLS) Register(fs *flags.Set, own, store string) {
 		return nil
 	}
 	fs.String(&t.dir, "tls-dir", "directory", "directory of 'netctl pki issue' with ca.crt, tls.crt and tls.key: mutual TLS 1.3 for "+own+"; reloaded when it changes; empty = no TLS").Must(check)
-	fs.String(&t.storeDir, "store-tls-dir", "directory", "directory as for --tls-dir, or the same one, to use "+store+"; empty = the system's authorities for https addresses").Must(check)
+	fs.String(&t.storeDir, "store-tls-dir", "directory", "directory as for --tls-dir, or the same, "+store+"; empty = the system's authorities for https addresses").Must(check)
 }
 
 // Use takes a directory that the program itself was given by its cluster, for all connections
