@@ -360,6 +360,7 @@ func Open(name string) (*Lab, error) {
 		return nil, fmt.Errorf("open lab %s: it is being built, or its building was killed; contivlab down removes it", name)
 	}
 	l := newLab(st)
+	l.processes.opened = true
 	p := prefix(name)
 	var errs [2]error
 	l.Fabric, errs[0] = openNamespace(p + "fabric")
@@ -474,7 +475,7 @@ func (l *processes) start(ns *Namespace, name, dir string, env []string, argv ..
 
 // launch is start with flags of clone(2).
 func (l *processes) launch(ns *Namespace, name, dir string, env []string, flags uintptr, argv []string) (*Process, error) {
-	p, err := l.spawn.start(ns, name, dir, env, flags, argv, l.st.Config.Detach)
+	p, err := l.spawn.start(ns, name, dir, env, flags, argv, l.opened || l.st.Config.Detach)
 	if err != nil {
 		return nil, err
 	}

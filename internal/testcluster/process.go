@@ -22,7 +22,8 @@ import (
 // processes starts and ends the processes of a lab.
 type processes struct {
 	*core
-	spawn *spawner
+	spawn  *spawner
+	opened bool // the lab is another process's, which ends what this one starts
 }
 
 // Process is a daemon of the lab. It is identified by pid and start time, so
