@@ -26,9 +26,13 @@ var networks = register(kindOf((*api.Client).Networks, columns[api.Network]{
 			n.Subnet, n.Gateway, n.IPv6Subnet, n.IPv6Gateway, n.CfgdTag,
 		}
 	},
-	wideHeader: []string{"Groups", "Services", "Owner"},
+	wideHeader: []string{"Native", "Groups", "Services", "Owner"},
 	wideRow: func(n api.Network) []string {
-		return []string{linked(n.LinkSets.EndpointGroups), linked(n.LinkSets.Servicelbs), n.Owner}
+		native := ""
+		if n.Native {
+			native = "yes"
+		}
+		return []string{native, linked(n.LinkSets.EndpointGroups), linked(n.LinkSets.Servicelbs), n.Owner}
 	},
 }, objectKind{
 	order: 50, name: "network", aliases: []string{"networks", "net", "nets"},

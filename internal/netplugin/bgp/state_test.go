@@ -83,7 +83,7 @@ func TestStateShape(t *testing.T) {
 		t.Error(d)
 	}
 	if err := testutil.CollectAndCompare(Collector{h.Speaker}, strings.NewReader(`
-# HELP contiv_netplugin_bgp_prefixes Prefixes received from, accepted of and announced to a BGP neighbor.
+# HELP contiv_netplugin_bgp_prefixes Prefixes of a BGP neighbor, by kind: received, accepted, announced.
 # TYPE contiv_netplugin_bgp_prefixes gauge
 contiv_netplugin_bgp_prefixes{kind="accepted",neighbor="127.0.0.2"} 1
 contiv_netplugin_bgp_prefixes{kind="announced",neighbor="127.0.0.2"} 1
@@ -94,7 +94,7 @@ contiv_netplugin_bgp_prefixes_rejected{neighbor="127.0.0.2",reason="default"} 1
 # HELP contiv_netplugin_bgp_session_ends_total Sessions with a BGP neighbor that ended.
 # TYPE contiv_netplugin_bgp_session_ends_total counter
 contiv_netplugin_bgp_session_ends_total{neighbor="127.0.0.2"} 0
-# HELP contiv_netplugin_bgp_session_up Whether there is a session with a BGP neighbor.
+# HELP contiv_netplugin_bgp_session_up 1 while there is a session with a BGP neighbor, else 0.
 # TYPE contiv_netplugin_bgp_session_up gauge
 contiv_netplugin_bgp_session_up{neighbor="127.0.0.2"} 1
 `)); err != nil {
