@@ -36,7 +36,7 @@ type frontends struct {
 	planes     []netip.Addr   // of machines that the control plane is on
 	ranges     []netip.Prefix // of services' cluster addresses
 	moved      bool           // byPlane has changed since the last follow began
-	made       bool           // the host's stack is as was last asked for
+	made       bool           // clients outside are served as was last asked for
 }
 
 // markedServices are services with something that the host's status, or another look, is about.
@@ -119,11 +119,9 @@ func (f *frontends) apply(ctx context.Context, nat *desired.HostNAT, sources [2]
 	if nat != nil {
 		at = hoststack.InterfaceConfig{Device: nat.Interface, Sources: sources}
 	}
-	err := f.out.Apply(ctx, at, look)
-	if f.made = err == nil; !f.made {
-		problems = append(problems, compile.Problem{Object: frontsObject, Text: err.Error()})
-	}
-	for _, err := range []error{f.sockets.apply(ctx, nat != nil, look), f.clients.apply(nat, look)} {
+	stack, clients, sockets := f.out.Apply(ctx, at, look), f.clients.apply(nat, look), f.sockets.apply(ctx, nat != nil, look)
+	f.made = stack == nil && clients == nil
+	for _, err := range []error{stack, clients, sockets} {
 		if err != nil {
 			problems = append(problems, compile.Problem{Object: frontsObject, Text: err.Error()})
 		}
