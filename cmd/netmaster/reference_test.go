@@ -20,13 +20,7 @@ var update = flag.Bool("update", false, "write docs/reference/netmaster.md and m
 // TestReference: the page of the flags is what the flags say.
 func TestReference(t *testing.T) {
 	var o options
-	p := &pagetest.Page{
-		Name: "netmaster.md", Command: "go test ./cmd/netmaster -run TestReference -update", Title: "Flags of netmaster",
-		Purpose: "On this page you look up the flags and environment variables of netmaster; [netmaster](../user/netmaster.md) explains their use.",
-	}
-	p.Printf("%s", pagetest.FlagRules)
-	p.Flags(newFlags(&o).Flags)
-	p.Check(t, *update)
+	pagetest.CheckFlags(t, "netmaster", newFlags(&o).Flags, *update)
 }
 
 // TestReferenceOfMetrics: the page of the metrics is what netmaster registers, with a store of

@@ -38,13 +38,7 @@ func TestFlagsOf1x(t *testing.T) {
 // TestReference: the page of the flags is what the flags say.
 func TestReference(t *testing.T) {
 	var o options
-	p := &pagetest.Page{
-		Name: "netplugin.md", Command: "go test ./cmd/netplugin -run TestReference -update", Title: "Flags of netplugin",
-		Purpose: "On this page you look up the flags and environment variables of netplugin; [netplugin](../user/netplugin.md) explains their use.",
-	}
-	p.Printf("%s", pagetest.FlagRules)
-	p.Flags(newFlags(&o).Flags)
-	p.Check(t, *update)
+	pagetest.CheckFlags(t, "netplugin", newFlags(&o).Flags, *update)
 }
 
 // TestBadFlags refuses nonsense with a sentence that names flag and value.

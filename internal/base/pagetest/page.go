@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
-// FlagRules is how netmaster and netplugin read their flags and variables.
-const FlagRules = `
+// flagRules is how netmaster and netplugin read their flags and variables.
+const flagRules = `
 - A flag has one dash or two, as in ` + "`--flag value` or `--flag=value`" + `. A switch takes no value, or ` + "`=true` or `=false`" + `.
 - The environment variable has the same effect as the flag. The flag wins if both are given.
 - A wrong value is refused at start with a message that says what is allowed.
@@ -68,6 +68,19 @@ func (p *Page) Flags(all []*flags.Flag) {
 		rows = append(rows, row)
 	}
 	p.Table(heads, rows...)
+}
+
+// CheckFlags is Check of the page of a program's flags, which TestReference in its package in
+// cmd writes.
+func CheckFlags(t testing.TB, program string, all []*flags.Flag, write bool) {
+	t.Helper()
+	p := &Page{
+		Name: program + ".md", Command: "go test ./cmd/" + program + " -run TestReference -update", Title: "Flags of " + program,
+		Purpose: fmt.Sprintf("On this page you look up the flags and environment variables of %s; [%[1]s](../user/%[1]s.md) explains their use.", program),
+	}
+	p.Printf("%s", flagRules)
+	p.Flags(all)
+	p.Check(t, write)
 }
 
 // Check compares the page with its file, or writes the file.

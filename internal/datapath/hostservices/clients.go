@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/bpfattach"
 )
@@ -124,12 +125,12 @@ func (c *Clients) write(p Path) error {
 	}
 	var s clientSettings
 	if p.Device != "" {
-		device, err := net.InterfaceByName(p.Device)
+		device, err := netlink.LinkByName(p.Device) // asks for it alone, where net.InterfaceByName lists all
 		if err != nil {
-			return err
+			return fmt.Errorf("interface %s: %w", p.Device, err)
 		}
-		s.Device = uint32(device.Index)
-		copy(s.MAC[:], device.HardwareAddr)
+		s.Device = uint32(device.Attrs().Index) //nolint:gosec // a positive number
+		copy(s.MAC[:], device.Attrs().HardwareAddr)
 		for i, x := range p.Private {
 			if x.IsValid() {
 				s.PrivateNet[i], s.PrivateMask[i] = toAddr(x.Masked().Addr()), maskOf(x)
@@ -156,14 +157,14 @@ func (c *Clients) attach(p Path, read bool) error {
 		if name == "" || p.Device == "" {
 			continue
 		}
-		at, err := net.InterfaceByName(name)
+		at, err := netlink.LinkByName(name)
 		if err != nil {
 			if i == 0 {
-				failed = append(failed, err)
+				failed = append(failed, fmt.Errorf("interface %s: %w", name, err))
 			}
 			continue // it is gone
 		}
-		want[at.Index] = name
+		want[at.Attrs().Index] = name
 	}
 	for index, name := range c.at {
 		if want[index] != name {

@@ -36,7 +36,7 @@ const (
 // ownMark is the filter that marks packets of the host's own sockets. Driver.mu guards it.
 type ownMark struct {
 	*env
-	filterIndex int // the index of the host's interface that shows what its own sockets send; 0 = none, -1 = not known
+	filterIndex int // the index of the host's interface that shows what its own sockets send; -1 = not known
 }
 
 // ensureFilter makes sure of the filter on the host's interface.

@@ -208,15 +208,15 @@ func (f *frontends) decide(at hoststack.FrontendAddr) {
 func (f *frontends) frontendsOf(key model.ServiceKey, s *desired.Service, pic desired.Host) map[hoststack.FrontendAddr]claim {
 	out := map[hoststack.FrontendAddr]claim{}
 	pools := s.Pools()
+	if f.byPlane[key] && hasExternal(s) {
+		f.marked.mixed[key] = true
+	}
 	for _, face := range s.Frontends {
 		if f.covers(face.Addr, pic) {
 			f.marked.taken[key] = true
 			continue
 		}
 		c := claim{byPlane: f.byPlane[key]}
-		if c.byPlane && hasExternal(s) {
-			f.marked.mixed[key] = true
-		}
 		if c.byPlane {
 			c.sockets = clusterAddressOf(s, face, pic)
 		} else {
@@ -242,7 +242,7 @@ func (f *frontends) isByPlane(s *desired.Service, pic desired.Host) bool {
 		return false
 	}
 	for _, b := range s.Backends.All() {
-		if !b.External() && !f.reaches(b, pic) {
+		if !f.reaches(b, pic) {
 			return true
 		}
 	}

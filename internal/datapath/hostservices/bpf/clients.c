@@ -3,40 +3,21 @@
 // service's frontend are redirected to the host's interface to the data plane, which
 // translates them. Its answers are sent by the host's routes. The host's firewall and its
 // connection tracking see neither.
-#include <linux/bpf.h>
-#include <linux/types.h>
-
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
+#include "common.h"
 
 #define TC_NEXT -1
 #define TC_DROP 2
 
-#define AF_INET 2
-#define AF_INET6 10
 #define ETH_IP 0x0800
 #define ETH_IP6 0x86dd
 #define ETH_LEN 14
 
 #define P_ICMP 1
-#define P_TCP 6
-#define P_UDP 17
 #define P_FRAGMENT 44
 #define P_ICMP6 58
 #define P_SCTP 132
 #define TCP_SYN 2
 #define TCP_ACK 16
-
-struct addr {
-	__u32 w[4]; // in network order; IPv4 mapped into IPv6
-};
-
-// place is a port of an address, as in sockets.c.
-struct place {
-	struct addr ip;
-	__u16 port; // host order
-	__u8 proto, pad;
-};
 
 struct settings {
 	__u32 device; // index of the interface to the data plane; 0 = none
@@ -51,16 +32,6 @@ struct datagram {
 	__u32 id, proto;
 };
 
-#define MAP(NAME, TYPE, KEY, VALUE, MAX, FLAGS)          \
-	struct {                                         \
-		__uint(type, TYPE);                      \
-		__type(key, KEY);                        \
-		__type(value, VALUE);                    \
-		__uint(max_entries, MAX);                \
-		__uint(map_flags, FLAGS);                \
-		__uint(pinning, LIBBPF_PIN_BY_NAME);     \
-	} NAME SEC(".maps")
-
 MAP(client_settings, BPF_MAP_TYPE_ARRAY, __u32, struct settings, 1, 0);
 MAP(places, BPF_MAP_TYPE_HASH, struct place, __u32, 131072, BPF_F_NO_PREALLOC); // unspecified addresses stand for node_addresses
 MAP(node_addresses, BPF_MAP_TYPE_HASH, struct addr, __u32, 4096, BPF_F_NO_PREALLOC); // this node's
@@ -73,13 +44,6 @@ struct packet {
 	__u32 v6, id, fragment, len;
 	__u8 tos, tcp_flags, type, pad;
 };
-
-static __always_inline void map4(struct addr *a, __u32 ip)
-{
-	a->w[0] = a->w[1] = 0;
-	a->w[2] = bpf_htonl(0xffff);
-	a->w[3] = ip;
-}
 
 struct ip4 {
 	__u8 vihl, tos;
@@ -177,22 +141,32 @@ static __always_inline int served(const struct place *at)
 		return 1;
 	if (!bpf_map_lookup_elem(&node_addresses, &at->ip))
 		return 0;
-	struct place any = { .port = at->port, .proto = at->proto };
-	if (!(at->ip.w[0] | at->ip.w[1]) && at->ip.w[2] == bpf_htonl(0xffff))
-		any.ip.w[2] = bpf_htonl(0xffff);
+	struct place any = at_each_node(at);
 	return bpf_map_lookup_elem(&places, &any) != 0;
+}
+
+static __always_inline struct datagram datagram_of(const struct packet *p)
+{
+	struct datagram d = {};
+	d.src = p->from.ip;
+	d.dst = p->to.ip;
+	d.id = p->id;
+	d.proto = p->to.proto;
+	return d;
+}
+
+// note_first remembers a datagram whose first fragment was redirected.
+static __always_inline void note_first(const struct packet *p, const struct datagram *d)
+{
+	__u32 one = 1;
+	if (p->fragment && p->l4)
+		bpf_map_update_elem(&datagrams, d, &one, BPF_ANY);
 }
 
 // is_served reports whether a packet from outside is for a service.
 static __always_inline int is_served(struct __sk_buff *skb, struct packet *p)
 {
-	struct datagram d = {};
-	if (p->fragment) {
-		d.src = p->from.ip;
-		d.dst = p->to.ip;
-		d.id = p->id;
-		d.proto = p->to.proto;
-	}
+	struct datagram d = datagram_of(p);
 	if (!p->l4)
 		return bpf_map_lookup_elem(&datagrams, &d) != 0;
 	if (has_ports(p->to.proto)) {
@@ -200,9 +174,7 @@ static __always_inline int is_served(struct __sk_buff *skb, struct packet *p)
 			return 0;
 		if (p->to.proto == P_TCP && bpf_skb_load_bytes(skb, p->l4 + 13, &p->tcp_flags, 1))
 			return 0;
-		__u32 one = 1;
-		if (p->fragment)
-			bpf_map_update_elem(&datagrams, &d, &one, BPF_ANY);
+		note_first(p, &d);
 		return 1;
 	}
 	if (p->to.proto != (p->v6 ? P_ICMP6 : P_ICMP) || bpf_skb_load_bytes(skb, p->l4, &p->type, 1) || !is_error(p))
@@ -236,6 +208,15 @@ static __always_inline int look(struct __sk_buff *skb, struct bpf_fib_lookup *ro
 	return bpf_fib_lookup(skb, route, sizeof(*route), 0);
 }
 
+// send_by sends a frame by an interface.
+static __always_inline int send_by(struct __sk_buff *skb, __u32 ifindex, const __u8 *to, const __u8 *from)
+{
+	__u8 macs[12];
+	__builtin_memcpy(macs, to, 6);
+	__builtin_memcpy(macs + 6, from, 6);
+	return bpf_skb_store_bytes(skb, 0, macs, sizeof(macs), 0) ? TC_DROP : bpf_redirect(ifindex, 0);
+}
+
 // from_client sees packets that an interface of the host receives.
 SEC("tc")
 int from_client(struct __sk_buff *skb)
@@ -256,13 +237,8 @@ int from_client(struct __sk_buff *skb)
 		if (code != BPF_FIB_LKUP_RET_SUCCESS && code != BPF_FIB_LKUP_RET_NO_NEIGH && code != BPF_FIB_LKUP_RET_FRAG_NEEDED)
 			return TC_DROP;
 	}
-	__u8 macs[12];
-	__builtin_memcpy(macs, g->mac, 6);
-	__builtin_memcpy(macs + 6, g->mac, 6);
-	if (bpf_skb_store_bytes(skb, 0, macs, sizeof(macs), 0))
-		return TC_DROP;
 	skb->mark = 0;
-	return bpf_redirect(g->device, 0);
+	return send_by(skb, g->device, g->mac, g->mac);
 }
 
 // to_client sees packets that the data plane gives to the host. Answers of services to clients
@@ -274,19 +250,11 @@ int to_client(struct __sk_buff *skb)
 	__u32 v6 = skb->protocol == bpf_htons(ETH_IP6);
 	if (skb->vlan_present || (!v6 && skb->protocol != bpf_htons(ETH_IP)) || !read_ip(skb, ETH_LEN, v6, &p))
 		return TC_NEXT;
-	struct datagram d = {};
-	if (p.fragment) {
-		d.src = p.from.ip;
-		d.dst = p.to.ip;
-		d.id = p.id;
-		d.proto = p.to.proto;
-	}
+	struct datagram d = datagram_of(&p);
 	if (!bpf_map_lookup_elem(&node_addresses, &p.from.ip)) {
 		if (!p.l4 ? !bpf_map_lookup_elem(&datagrams, &d) : !has_ports(p.from.proto) || !read_ports(skb, &p) || !served(&p.from))
 			return TC_NEXT;
-		__u32 one = 1;
-		if (p.l4 && p.fragment)
-			bpf_map_update_elem(&datagrams, &d, &one, BPF_ANY);
+		note_first(&p, &d);
 	}
 	struct bpf_fib_lookup route = {};
 	int code = look(skb, &route, &p, &p.from.ip, &p.to.ip, skb->ifindex);
@@ -302,12 +270,7 @@ int to_client(struct __sk_buff *skb)
 	}
 	if (code != BPF_FIB_LKUP_RET_SUCCESS)
 		return TC_DROP;
-	__u8 macs[12];
-	__builtin_memcpy(macs, route.dmac, 6);
-	__builtin_memcpy(macs + 6, route.smac, 6);
-	if (bpf_skb_store_bytes(skb, 0, macs, sizeof(macs), 0))
-		return TC_DROP;
-	return bpf_redirect(route.ifindex, 0);
+	return send_by(skb, route.ifindex, route.dmac, route.smac);
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

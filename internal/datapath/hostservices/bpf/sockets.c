@@ -4,19 +4,11 @@
 // container by an address that the host's stack does not know is connected to the container's
 // host-local NAT address. Sockets of other network namespaces, containers' among them, are
 // left alone.
-#include <linux/bpf.h>
-#include <linux/types.h>
-
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
+#include "common.h"
 
 #define ALLOW 1
 #define REFUSE 0
 
-#define AF_INET 2
-#define AF_INET6 10
-#define P_TCP 6
-#define P_UDP 17
 #define SOCK_STREAM 1
 #define SOCK_DGRAM 2
 
@@ -26,17 +18,6 @@
 // Set when the programs are loaded.
 const volatile __u64 host_netns; // cookie of the host's network namespace; 0 = the initial one
 const volatile __u32 sets_errors; // the kernel lets programs say which error a call gets
-
-struct addr {
-	__u32 w[4]; // in network order; IPv4 mapped into IPv6
-};
-
-// place is where a service is asked, or a backend: a port of an address.
-struct place {
-	struct addr ip;
-	__u16 port; // host order
-	__u8 proto, pad;
-};
 
 // frontend says where the connections to a place go.
 struct frontend {
@@ -68,16 +49,6 @@ struct peer {
 	struct place at;
 	__u32 pad;
 };
-
-#define MAP(NAME, TYPE, KEY, VALUE, MAX, FLAGS)          \
-	struct {                                         \
-		__uint(type, TYPE);                      \
-		__type(key, KEY);                        \
-		__type(value, VALUE);                    \
-		__uint(max_entries, MAX);                \
-		__uint(map_flags, FLAGS);                \
-		__uint(pinning, LIBBPF_PIN_BY_NAME);     \
-	} NAME SEC(".maps")
 
 MAP(frontends, BPF_MAP_TYPE_HASH, struct place, struct frontend, 131072, BPF_F_NO_PREALLOC); // of unspecified addresses: at each of nodes, of the family
 MAP(targets, BPF_MAP_TYPE_HASH, struct target_key, struct target, 1048576, BPF_F_NO_PREALLOC);
@@ -113,11 +84,6 @@ static __always_inline int refuse(int error)
 	return REFUSE;
 }
 
-static __always_inline int is_mapped(const struct addr *a)
-{
-	return !(a->w[0] | a->w[1]) && a->w[2] == bpf_htonl(0xffff);
-}
-
 static __always_inline int is_loopback(const struct addr *a)
 {
 	if (is_mapped(a))
@@ -143,9 +109,7 @@ static __always_inline void asked(struct bpf_sock_addr *ctx, int v6, struct plac
 		p->ip.w[2] = ctx->user_ip6[2];
 		p->ip.w[3] = ctx->user_ip6[3];
 	} else {
-		p->ip.w[0] = p->ip.w[1] = 0;
-		p->ip.w[2] = bpf_htonl(0xffff);
-		p->ip.w[3] = ctx->user_ip4;
+		map4(&p->ip, ctx->user_ip4);
 	}
 	p->port = bpf_ntohs(ctx->user_port);
 	p->proto = protocol_of(ctx);
@@ -175,9 +139,7 @@ static __always_inline struct frontend *frontend_at(const struct place *at)
 		return f;
 	if (!is_loopback(&at->ip) && !bpf_map_lookup_elem(&nodes, &at->ip))
 		return 0;
-	struct place any = { .port = at->port, .proto = at->proto };
-	if (is_mapped(&at->ip))
-		any.ip.w[2] = bpf_htonl(0xffff);
+	struct place any = at_each_node(at);
 	return bpf_map_lookup_elem(&frontends, &any);
 }
 
