@@ -68,7 +68,7 @@ func TestVersionText(t *testing.T) {
 func TestReference(t *testing.T) {
 	p := &pagetest.Page{
 		Name: "contivk8s.md", Command: "go test ./cmd/contivk8s -run TestReference -update", Title: "contivk8s",
-		Purpose: "On this page you look up how contivk8s is called; [CNI](../user/cni.md) explains its configuration.",
+		Purpose: "On this page you look up how contivk8s is called; [CNI](../how-to/cni.md) explains its configuration.",
 	}
 	p.Printf("\n```\n%s```\n", usage)
 	p.Check(t, *update)

@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write docs/reference/contivlab.md")
 func TestReference(t *testing.T) {
 	p := &pagetest.Page{
 		Name: "contivlab.md", Command: "go test ./cmd/contivlab -run TestReference -update", Title: "Commands of contivlab",
-		Purpose: "On this page you look up the commands and flags of contivlab; [the lab](../user/demo.md) explains their use.",
+		Purpose: "On this page you look up the commands and flags of contivlab; [the lab](../how-to/demo.md) explains their use.",
 	}
 	_, all := commands()
 	for _, c := range all {

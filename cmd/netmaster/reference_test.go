@@ -48,7 +48,7 @@ func TestReferenceOfMetrics(t *testing.T) {
 	all := append(member1.Collectors(), registry, &controller.Controller{}, &kubernetes{})
 	p := &pagetest.Page{
 		Name: "metrics-netmaster.md", Command: "go test ./cmd/netmaster -run TestReferenceOfMetrics -update", Title: "Metrics of netmaster",
-		Purpose: "On this page you look up what each metric of netmaster counts; [metrics](../user/metrics.md) explains how to scrape and read them.",
+		Purpose: "On this page you look up what each metric of netmaster counts; [metrics](../how-to/metrics.md) explains how to scrape and read them.",
 	}
 	p.Metrics(t, append(all, store.NewRequests().Collectors()...)...)
 	p.Check(t, *update)

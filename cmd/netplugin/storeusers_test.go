@@ -21,7 +21,7 @@ import (
 )
 
 // TestStoreUsers: with a real etcd that has authentication on, and the users and roles of
-// docs/user/tls.md, netmaster works, and netplugin, which has no user; netmaster's does not
+// docs/how-to/tls.md, netmaster works, and netplugin, which has no user; netmaster's does not
 // leave its prefix.
 func TestStoreUsers(t *testing.T) {
 	testenv.Need(t)

@@ -115,5 +115,5 @@ func (d *UntrustedClients) err(now time.Time) error {
 		clients, more = clients[:named], fmt.Sprintf(" and %d more", n)
 	}
 	return fmt.Errorf("%s%s keep refusing the certificate of this netmaster, since they trust another authority: "+
-		"if they are hosts of the cluster that was here, put its data directory or its authorities back (docs/user/backup-and-restore.md), or let them join with 'netctl cluster token --host NAME'", strings.Join(clients, ", "), more)
+		"if they are hosts of the cluster that was here, put its data directory or its authorities back (docs/how-to/backup-and-restore.md), or let them join with 'netctl cluster token --host NAME'", strings.Join(clients, ", "), more)
 }

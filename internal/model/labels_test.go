@@ -70,7 +70,7 @@ func TestLabelFilterEntries(t *testing.T) {
 
 // TestDefaultLabelFilter: the user guide names the whole list.
 func TestDefaultLabelFilter(t *testing.T) {
-	page, err := os.ReadFile("../../docs/user/policy.md")
+	page, err := os.ReadFile("../../docs/how-to/policy.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestDefaultLabelFilter(t *testing.T) {
 		names = append(names, "`"+e+"`")
 	}
 	if want := strings.Join(names, ", ") + "."; !strings.Contains(string(page), want) {
-		t.Errorf("docs/user/policy.md lacks: %s", want)
+		t.Errorf("docs/how-to/policy.md lacks: %s", want)
 	}
 	if err := DefaultGlobal().Validate(); err != nil {
 		t.Error(err)

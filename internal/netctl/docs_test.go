@@ -50,7 +50,7 @@ func files(text string) map[string]string {
 func TestDocumentation(t *testing.T) {
 	for doc, least := range map[string]int{"netctl.md": 20, "apply.md": 7, "moving-from-1x.md": 1} {
 		t.Run(doc, func(t *testing.T) {
-			text, err := os.ReadFile("../../docs/user/" + doc)
+			text, err := os.ReadFile("../../docs/how-to/" + doc)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +94,7 @@ func runSteps(t *testing.T, steps []step, least int) {
 // collection.
 func TestKindsAreDocumented(t *testing.T) {
 	names := func(file, from, to string) string {
-		text, err := os.ReadFile("../../docs/user/" + file)
+		text, err := os.ReadFile("../../docs/how-to/" + file)
 		if err != nil {
 			t.Fatal(err)
 		}

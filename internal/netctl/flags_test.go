@@ -387,7 +387,7 @@ func TestPageSaysWhichListsTakeAll(t *testing.T) {
 			t.Errorf("%s: --all", c.short)
 		}
 	}
-	page, err := os.ReadFile("../../docs/user/netctl.md")
+	page, err := os.ReadFile("../../docs/how-to/netctl.md")
 	if err != nil || !strings.Contains(string(page), "`endpoint ls` shows those of all tenants anyway, unless `--tenant` names one, and takes no `--all`") {
 		t.Errorf("the page does not say it: %v", err)
 	}

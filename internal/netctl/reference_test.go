@@ -12,7 +12,7 @@ import (
 func TestReference(t *testing.T) {
 	p := &pagetest.Page{
 		Name: "netctl.md", Command: "go test ./internal/netctl -run TestReference -update", Title: "Commands of netctl",
-		Purpose: "On this page you look up the commands and flags of netctl; [netctl](../user/netctl.md) explains their use, and `netctl COMMAND --help` shows examples.",
+		Purpose: "On this page you look up the commands and flags of netctl; [netctl](../how-to/netctl.md) explains their use, and `netctl COMMAND --help` shows examples.",
 	}
 	root := newRoot(common{session: &session{globals: globals{netmaster: "the cluster of the last login, else " + DefaultNetmaster}}}, Env{Getenv: noVariables})
 	p.Printf("\n## Flags of every command\n")

@@ -24,7 +24,7 @@ type Store struct {
 // consulRoot is the token that may everything in a lab's Consul with access control.
 const consulRoot = "11111111-2222-3333-4444-555555555555"
 
-// consulRules are what docs/user/consul.md gives netmaster and hosts.
+// consulRules are what docs/how-to/consul.md gives netmaster and hosts.
 var consulRules = map[string]string{
 	"netmaster": `key_prefix "contiv.io/" { policy = "write" } key_prefix "contiv.io.consul/" { policy = "write" } agent_prefix "" { policy = "read" }`,
 	"host": `key_prefix "contiv.io/oper/" { policy = "read" } key_prefix "contiv.io/service/" { policy = "read" } key_prefix "contiv.io/state/" { policy = "read" }

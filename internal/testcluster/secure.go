@@ -21,14 +21,14 @@ type certificates struct {
 }
 
 // Whose certificates of an authority of the operator's own a lab has (Config.TLS), as
-// docs/user/tls.md says.
+// docs/how-to/tls.md says.
 const (
 	TLSStore = "store" // those of an etcd and of who asks it
 	TLSOwn   = "own"   // netmasters', hosts' and administrators', and of a store that is no Consul
 )
 
 // TurnSecure has a plain cluster whose netmasters keep the store themselves run with --secure,
-// by the steps of docs/user/secure.md, during which containers talk. Each host joins by a
+// by the steps of docs/how-to/secure.md, during which containers talk. Each host joins by a
 // token of its own, by restart, which ends its netplugin and starts it with JoinFlags, as
 // RestartAgent does; from then on Netctl asks as a cluster administrator, and what is started
 // speaks TLS.

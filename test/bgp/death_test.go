@@ -30,7 +30,7 @@ const (
 // streams to containers, and traffic avoids a host that dies, in one configuration.
 func TestServices(t *testing.T) {
 	h := newHosts(t, testcluster.DriverMixed, 2)
-	// As docs/user/bgp.md has it.
+	// As docs/how-to/bgp.md has it.
 	vtysh(t, "configure terminal", "bfd", "profile contiv", "receive-interval 250", "transmit-interval 250")
 	vtysh(t, "configure terminal", "router bgp 500", "no neighbor 50.1.1.2 bfd", "neighbor 50.1.1.2 bfd profile contiv",
 		"neighbor 50.1.1.3 remote-as 65002", "neighbor 50.1.1.3 bfd profile contiv", "neighbor 50.1.1.3 timers connect 1")

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write docs/user/differences-from-1x.md")
+var update = flag.Bool("update", false, "write docs/how-to/differences-from-1x.md")
 
 // differences tells, by number of the exchange, where this server answers
 // otherwise than 1.x did, and why.
@@ -48,7 +48,7 @@ var table = []difference{
 	{"1.x matched parts of ids, names and containers (known fault 30); what is ambiguous is refused", []int{667}},
 	{"events are start and die; a container that nobody has is not found", []int{683, 689}},
 	{"networks of a tenant do not overlap, ranges included", []int{695}},
-	{"the forwarding mode changes with networks and containers there (docs/user/routing.md says what is lost)", []int{703}},
+	{"the forwarding mode changes with networks and containers there (docs/how-to/routing.md says what is lost)", []int{703}},
 	{"the infrastructure does not change under networks (known fault 27)", []int{705}},
 	{"what a runtime does not tell again is kept, and a container that has ended has no labels", []int{708, 710}},
 	{"1.x said nothing about what a clean-up had done, or not (known fault 31)", []int{726, 727, 728, 729, 730}},
@@ -97,7 +97,7 @@ func byNumber(ds []difference) map[int]string {
 	return out
 }
 
-const document = "../../docs/user/differences-from-1x.md"
+const document = "../../docs/how-to/differences-from-1x.md"
 
 // TestDocument: the user's table of differences is the one that TestTrace holds
 // this server to. Run with -update to write it.

@@ -53,7 +53,7 @@ func familyOf(a netip.Addr) corev1.IPFamily {
 }
 
 // TestTenantNetworks: pods of another tenant have, on each kind of its networks and in
-// both forwarding modes, what docs/user/kubernetes-pods.md says of services, the API server and
+// both forwarding modes, what docs/how-to/kubernetes-pods.md says of services, the API server and
 // the cluster's DNS, as those whom it names, and reach no pod of the cluster's network; so
 // when their tenant shares that network, where rules there let them in.
 func TestTenantNetworks(t *testing.T) {

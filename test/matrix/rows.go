@@ -120,19 +120,19 @@ func (r Row) String() string { return strings.Join(r, " ") }
 // cannot are values that no cluster has together, with the reason: the product refuses
 // them, or the thing does not exist.
 var cannot = []struct{ values, reason string }{
-	{"security=secure store=etcd-tls", "--secure is for netmasters that keep the store themselves (docs/user/secure.md)"},
+	{"security=secure store=etcd-tls", "--secure is for netmasters that keep the store themselves (docs/how-to/secure.md)"},
 	{"security=secure store=consul-acl", "likewise"},
 	{"security=secure store=consul3", "likewise"},
 	{"security=turned store=etcd-tls", "likewise"},
 	{"security=turned store=consul-acl", "likewise"},
 	{"security=turned store=consul3", "likewise"},
 	{"runtime=docker family=ipv6", "Docker has no networks without IPv4"},
-	{"runtime=docker network=infra", "an engine gets no infra networks (docs/user/docker.md)"},
+	{"runtime=docker network=infra", "an engine gets no infra networks (docs/how-to/docker.md)"},
 	{"runtime=compose family=ipv6", "Docker has no networks without IPv4"},
 	{"runtime=compose network=infra", "an engine gets no infra networks"},
 	{"runtime=swarm family=ipv6", "Docker has no networks without IPv4"},
 	{"runtime=swarm network=infra", "an engine gets no infra networks"},
-	{"environment=slash32 driver=ovs", "Open vSwitch in user space finds no way from an address without a subnet (docs/user/limits.md)"},
+	{"environment=slash32 driver=ovs", "Open vSwitch in user space finds no way from an address without a subnet (docs/how-to/limits.md)"},
 	{"environment=slash32 driver=mixed", "likewise"},
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // intentFromFile puts empty stores in the place of the cluster's, as
-// docs/user/backup-and-restore.md tells to, and applies an export of the intent:
+// docs/how-to/backup-and-restore.md tells to, and applies an export of the intent:
 // first a file that lacks a container, which takes an operator's word, then a whole
 // one. No packet is lost (on Open vSwitch next to none), and addresses and policy are
 // as before. empty replaces

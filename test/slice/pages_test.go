@@ -27,7 +27,7 @@ func (c *cluster) page(name, mark string, each func(block string)) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs", "user", name))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "how-to", name))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func (c *cluster) page(name, mark string, each func(block string)) {
 	}
 }
 
-// TestPages runs what docs/user/changing.md and baseline.md tell to do: changing.md
+// TestPages runs what docs/how-to/changing.md and baseline.md tell to do: changing.md
 // under traffic of which nothing may be lost, baseline.md with a look at who
 // reaches whom. Then it holds the pages of metrics, the alerts and the dashboard to what the
 // cluster tells.

@@ -14,7 +14,7 @@ import (
 func TestScrapeConfigurations(t *testing.T) {
 	shared(t)
 	need(t, "/usr/bin/promtool")
-	page, err := os.ReadFile("../../docs/user/metrics.md")
+	page, err := os.ReadFile("../../docs/how-to/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ const (
 )
 
 // TestUpgrade upgrades a cluster of the version f8f32786 under traffic, in the order of
-// docs/user/upgrade.md, on each store and driver: netmaster, then one netplugin after the
+// docs/how-to/upgrade.md, on each store and driver: netmaster, then one netplugin after the
 // other. Allowed connections lose no more than by a restart of one version, denied ones
 // stay denied, objects and attachments are read again, and hosts are well.
 func TestUpgrade(t *testing.T) {
@@ -53,7 +53,7 @@ func TestUpgrade(t *testing.T) {
 	t.Run("flags", func(t *testing.T) {
 		for program, gone := range map[string][]string{"netmaster": {"--services"}, "netplugin": {"--mirror-from"}} {
 			if refused := refusedFlags(t, filepath.Join(old, program), filepath.Join(bin, program)); !slices.Equal(refused, gone) {
-				t.Errorf("%s does not take flags of %s any more: %v; docs/user/upgrade.md names %v", program, upgradedFrom, refused, gone)
+				t.Errorf("%s does not take flags of %s any more: %v; docs/how-to/upgrade.md names %v", program, upgradedFrom, refused, gone)
 			}
 		}
 	})

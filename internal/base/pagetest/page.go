@@ -76,7 +76,7 @@ func CheckFlags(t testing.TB, program string, all []*flags.Flag, write bool) {
 	t.Helper()
 	p := &Page{
 		Name: program + ".md", Command: "go test ./cmd/" + program + " -run TestReference -update", Title: "Flags of " + program,
-		Purpose: fmt.Sprintf("On this page you look up the flags and environment variables of %s; [%[1]s](../user/%[1]s.md) explains their use.", program),
+		Purpose: fmt.Sprintf("On this page you look up the flags and environment variables of %s; [%[1]s](../how-to/%[1]s.md) explains their use.", program),
 	}
 	p.Printf("%s", flagRules)
 	p.Flags(all)

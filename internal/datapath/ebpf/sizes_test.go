@@ -59,7 +59,7 @@ var fixedTables = []string{"translations", "counted", "queues"}
 // TestTablesAreDocumented: netplugin.md describes each map that can be full, and no other, and says
 // which sizes cannot be chosen.
 func TestTablesAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/user/netplugin.md")
+	text, err := os.ReadFile("../../../docs/how-to/netplugin.md")
 	if err != nil {
 		t.Fatal(err)
 	}

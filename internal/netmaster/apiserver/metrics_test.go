@@ -60,7 +60,7 @@ func TestAlertsPage(t *testing.T) {
 	value := regexp.MustCompile(`\{\{ \$(?:labels\.)?([a-z]+) \}\}`)
 	p := &pagetest.Page{
 		Name: "alerts.md", Command: "go test ./internal/netmaster/apiserver -run TestAlertsPage -update", Title: "Alerts",
-		Purpose: "On this page you look up what an alert of [contiv-alerts.yaml](../../packaging/prometheus/contiv-alerts.yaml) means and what to do; [metrics](../user/metrics.md) explains how to install the rules.",
+		Purpose: "On this page you look up what an alert of [contiv-alerts.yaml](../../packaging/prometheus/contiv-alerts.yaml) means and what to do; [metrics](../how-to/metrics.md) explains how to install the rules.",
 	}
 	var rows [][]string
 	for _, r := range file.Groups[0].Rules {

@@ -198,7 +198,7 @@ func unavailable(err error) error {
 	if strings.Contains(err.Error(), "database space exceeded") {
 		return model.Errorf(model.ErrExhausted, "the store is full and takes no writes: %w", err)
 	}
-	return model.Errorf(model.ErrUnavailable, "the store does not answer: its members are electing a leader, which takes seconds, or most of them are down: %w; try again, and start the ones that are down (docs/user/cluster.md says what to do when most are permanently lost)", err)
+	return model.Errorf(model.ErrUnavailable, "the store does not answer: its members are electing a leader, which takes seconds, or most of them are down: %w; try again, and start the ones that are down (docs/how-to/cluster.md says what to do when most are permanently lost)", err)
 }
 
 // NewToken makes a token that admits one member within life (0 = jointoken.TokenLife). Errors

@@ -35,7 +35,7 @@ func TestMetrics(t *testing.T) {
 	b.ready()
 	p := &pagetest.Page{
 		Name: "metrics-netplugin.md", Command: "go test ./internal/netplugin/agent -run TestMetrics -update", Title: "Metrics of netplugin",
-		Purpose: "On this page you look up what each metric of netplugin counts; [metrics](../user/metrics.md) explains how to scrape and read them.",
+		Purpose: "On this page you look up what each metric of netplugin counts; [metrics](../how-to/metrics.md) explains how to scrape and read them.",
 	}
 	p.Metrics(t, b.agent.Observer.Registry(), store.NewRequests().Collectors()[0])
 	p.Check(t, *update)

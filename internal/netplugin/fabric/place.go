@@ -101,7 +101,7 @@ func (r *Router) uplink(ip netip.Prefix, made string, have []hoststack.HostAddr)
 		return device, nil
 	}
 	if err := hoststack.SwitchPort(device); err != nil {
-		return "", model.Errorf(model.ErrConflict, "%w: add routerip %s to another interface of this host (docs/user/bgp.md)", err, ip)
+		return "", model.Errorf(model.ErrConflict, "%w: add routerip %s to another interface of this host (docs/how-to/bgp.md)", err, ip)
 	}
 	return device, nil
 }

@@ -9,7 +9,7 @@ import (
 
 // TestFrontendsWorkBehindAFirewall: where a firewall drops what is forwarded, as Docker sets it
 // up, clients outside reach containers by services; backends that are none they reach with
-// the exception that docs/user/kubernetes-services.md names.
+// the exception that docs/how-to/kubernetes-services.md names.
 func TestFrontendsWorkBehindAFirewall(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()

@@ -160,7 +160,7 @@ func TestFlowNamesFollow(t *testing.T) {
 
 // Every field of an event, and no other, is in the page that programs go by.
 func TestFlowFieldsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/user/monitor.md")
+	page, err := os.ReadFile("../../../docs/how-to/monitor.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// TestLeastPrivilege: with access control on and the policies of docs/user/consul.md an
+// TestLeastPrivilege: with access control on and the policies of docs/how-to/consul.md an
 // agent reads and follows what agents read, sees nothing else, and writes nothing;
 // netmaster does not leave its prefixes.
 func TestLeastPrivilege(t *testing.T) {
@@ -27,7 +27,7 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 	root := with(first, false)
 	ready(t, root)
-	page, err := os.ReadFile("../../../docs/user/consul.md")
+	page, err := os.ReadFile("../../../docs/how-to/consul.md")
 	if err != nil {
 		t.Fatal(err)
 	}

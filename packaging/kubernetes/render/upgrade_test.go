@@ -130,7 +130,7 @@ func TestInstallIsRefused(t *testing.T) {
 		{secret("other", `,"data":{"token":"eA=="}`), plain(with("token", map[string]any{"secret": "other"})), ""},
 		{secret("contiv-token", ``), address("10.0.0.1"), ""},
 		{secret("contiv-monitoring", `,"data":{"token":"eA==","ca.crt":"eA=="}`), monitored, ""},
-		{secret("contiv-monitoring", `,"data":{"token":"eA=="}`), monitored, "no Secret contiv-monitoring with the key ca.crt: make it as docs/user/metrics.md says"},
+		{secret("contiv-monitoring", `,"data":{"token":"eA=="}`), monitored, "no Secret contiv-monitoring with the key ca.crt: make it as docs/how-to/metrics.md says"},
 	} {
 		if err := tc.cluster.install(t, tc.values); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%v, %v: %v; want %q", tc.cluster, tc.values, err, tc.want)

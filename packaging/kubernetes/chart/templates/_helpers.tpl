@@ -45,7 +45,7 @@ app.kubernetes.io/part-of: contiv
 {{- $name := get $of "meta.helm.sh/release-name" }}
 {{- $namespace := get $of "meta.helm.sh/release-namespace" }}
 {{- if and $name (or (ne $name $.Release.Name) (ne $namespace $.Release.Namespace)) }}
-{{- fail (printf "this cluster has Contiv already, by the release %s in namespace %s, and can have it once: upgrade that release, or uninstall it first (docs/user/kubernetes.md, Uninstall)" $name $namespace) }}
+{{- fail (printf "this cluster has Contiv already, by the release %s in namespace %s, and can have it once: upgrade that release, or uninstall it first (docs/how-to/kubernetes.md, Uninstall)" $name $namespace) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -108,17 +108,17 @@ app.kubernetes.io/part-of: contiv
 {{- if regexMatch "--rest-address" (join " " .Values.netplugin.args) }}
 {{- fail "monitoring.enabled: sets --rest-address=0.0.0.0:9006 of netplugin: leave that flag out of netplugin.args" }}
 {{- end }}
-{{- include "contiv.secret" (dict "value" "monitoring.secret" "name" .Values.monitoring.secret "keys" (list "token" "ca.crt") "remedy" "make it as docs/user/metrics.md says, with netmaster running, and then upgrade with monitoring.enabled=true") }}
+{{- include "contiv.secret" (dict "value" "monitoring.secret" "name" .Values.monitoring.secret "keys" (list "token" "ca.crt") "remedy" "make it as docs/how-to/metrics.md says, with netmaster running, and then upgrade with monitoring.enabled=true") }}
 {{- end }}
 {{- $is := lookup "apps/v1" "Deployment" "kube-system" "contiv-netmaster" }}
 {{- if and $is (not .Values.store.endpoints) }}
 {{- $args := default list (first $is.spec.template.spec.containers).args }}
 {{- $secure := has "--secure" $args }}
 {{- if and .Values.secure.enabled (not .Values.secure.acceptPlain) (not $secure) }}
-{{- fail "this cluster's netmaster is plain: to turn it secure upgrade with --set secure.acceptPlain=true first, and without it when all pods of contiv-netplugin are ready (docs/user/kubernetes.md, Upgrade); to leave it plain, --set secure.enabled=false" }}
+{{- fail "this cluster's netmaster is plain: to turn it secure upgrade with --set secure.acceptPlain=true first, and without it when all pods of contiv-netplugin are ready (docs/how-to/kubernetes.md, Upgrade); to leave it plain, --set secure.enabled=false" }}
 {{- end }}
 {{- if and $secure (not (has "--accept-plain" $args)) (not .Values.secure.enabled) }}
-{{- fail "this cluster's netmaster is secure, and would not start plainly: leave secure.enabled=false out; to go back to plain for good, upgrade with --set secure.acceptPlain=true first (docs/user/kubernetes.md, Back to plain)" }}
+{{- fail "this cluster's netmaster is secure, and would not start plainly: leave secure.enabled=false out; to go back to plain for good, upgrade with --set secure.acceptPlain=true first (docs/how-to/kubernetes.md, Back to plain)" }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -132,7 +132,7 @@ app.kubernetes.io/part-of: contiv
 {{- fail (printf "controlPlane.addresses: lacks controlPlane.address %s: list that node too, or set controlPlane.address= if no netmaster ran there" $.Values.controlPlane.address) }}
 {{- end }}
 {{- if or (not $.Values.secure.enabled) $.Values.secure.acceptPlain }}
-{{- fail "controlPlane.addresses: needs secure.enabled without secure.acceptPlain: turn the installation secure first (docs/user/kubernetes.md, Upgrade)" }}
+{{- fail "controlPlane.addresses: needs secure.enabled without secure.acceptPlain: turn the installation secure first (docs/how-to/kubernetes.md, Upgrade)" }}
 {{- end }}
 {{- else }}
 {{- if lookup "apps/v1" "DaemonSet" "kube-system" "contiv-netmaster" }}
