@@ -155,7 +155,7 @@ func (m *Member) watch(ctx context.Context) {
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	told, last := "", time.Time{}
-	var others []string
+	var others otherMembers
 	for n := 0; ; n++ {
 		if n%othersEvery == 0 {
 			m.Authorities.followAll(ctx)
@@ -168,11 +168,13 @@ func (m *Member) watch(ctx context.Context) {
 			if err := m.Enrolment.sweepTokens(ctx); err != nil && ctx.Err() == nil {
 				m.cfg.Logger.Warn("the join tokens in the store cannot be read", "error", err)
 			}
-			others = m.Roster.checkOthers(ctx)
 		}
-		lines := others
+		if n%othersEvery == 0 || others.unconfirmed() {
+			others.found(m.Roster.checkOthers(ctx))
+		}
+		lines := others.confirmed()
 		if own := m.Health.Problem(); own != "" {
-			lines = append([]string{own}, others...)
+			lines = append([]string{own}, lines...)
 		}
 		text := strings.Join(lines, "\n")
 		switch {
@@ -191,6 +193,34 @@ func (m *Member) watch(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// otherMembers is what the leader has found of the others. A member that restarts is no danger
+// yet: a problem is reported once several checks in a row have found it.
+type otherMembers struct {
+	lines  []string
+	checks int // in a row that found something
+}
+
+// confirmations is how many checks in a row have to find a problem: 9 s.
+const confirmations = 4
+
+func (o *otherMembers) found(lines []string) {
+	if o.lines = lines; len(lines) == 0 {
+		o.checks = 0
+	} else {
+		o.checks++
+	}
+}
+
+// unconfirmed reports whether to check again at once.
+func (o *otherMembers) unconfirmed() bool { return o.checks > 0 && o.checks < confirmations }
+
+func (o *otherMembers) confirmed() []string {
+	if o.checks < confirmations {
+		return nil
+	}
+	return o.lines
 }
 
 // checkOthers is what the leader has to tell of the cluster beside itself.

@@ -155,3 +155,22 @@ func TestDue(t *testing.T) {
 		t.Error("less than none is taken")
 	}
 }
+
+// TestOtherMembersAreReportedWhenFoundSeveralTimes: a member that restarts is no news, one that stays
+// away is.
+func TestOtherMembersAreReportedWhenFoundSeveralTimes(t *testing.T) {
+	away := []string{"netmaster2: no answer"}
+	var o otherMembers
+	for i, x := range []struct {
+		found     []string
+		reported, ask bool
+	}{
+		{nil, false, false}, {away, false, true}, {away, false, true}, {nil, false, false},
+		{away, false, true}, {away, false, true}, {away, false, true}, {away, true, false}, {away, true, false}, {nil, false, false},
+	} {
+		o.found(x.found)
+		if reported := len(o.confirmed()) > 0; reported != x.reported || o.unconfirmed() != x.ask {
+			t.Errorf("check %d: reported %v, checked again at once %v; want %v, %v", i, reported, o.unconfirmed(), x.reported, x.ask)
+		}
+	}
+}
