@@ -24,7 +24,7 @@ var expectedWarnings = []struct{ pattern, why string }{
 	{`"the data directory has no store: a NEW CLUSTER begins`, "it is what somebody who lost a directory has to see"},
 	{`"a host is away`, "its netplugin was stopped"},
 	{`"etcd: (peer became inactive|failed to reach the peer URL|failed to get version)`, "a netmaster was stopped"},
-	{`"etcd: .*took too long`, "the machine is busy"},
+	{`"etcd: (.*took too long|request stats)`, "the machine is busy"},
 }
 
 // TestCleanClusterLogsNoWarning: a cluster whose hosts join, that has containers come and go

@@ -3,7 +3,10 @@
 package slice
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +38,7 @@ func reachability(t *testing.T, driver string, where testcluster.Environment) {
 	old := conformance.Case{}
 	for _, mode := range []model.FwdMode{model.FwdRouting, model.FwdBridge} {
 		c.netctl("global set --fwd-mode " + string(mode))
+		c.forwards(mode)
 		c.forgetNeighbours() // the gateway of a VLAN network is another machine now
 		cases := conformance.SharedCases(conformance.SharedTopology())
 		if mode == model.FwdBridge {
@@ -98,6 +102,25 @@ func (c *cluster) sharing() {
 		specs = append(specs, s)
 	}
 	c.add(specs...)
+}
+
+// forwards waits until all hosts forward in a mode: only then may containers resolve their
+// gateways again.
+func (c *cluster) forwards(mode model.FwdMode) {
+	c.t.Helper()
+	c.until("hosts to forward in mode "+string(mode), func(ctx context.Context) error {
+		for _, h := range c.Hosts() {
+			s, err := h.AgentState(ctx)
+			if err != nil {
+				return err
+			}
+			joined := slices.ContainsFunc(slices.Collect(maps.Values(s.Networks)), func(r model.RouterID) bool { return r != 0 })
+			if joined != (mode == model.FwdRouting) || s.Applied < s.Revision {
+				return fmt.Errorf("%s has networks %v at revision %d of %d", h.Name, s.Networks, s.Applied, s.Revision)
+			}
+		}
+		return nil
+	})
 }
 
 // forgetNeighbours has containers resolve known neighbours again.
