@@ -49,8 +49,8 @@ chaos-operator: deps ## COUNT (500) random operator mistakes by SEED (1) on a ru
 	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -plan $(or $(SEED),1) -mistakes $(or $(COUNT),500) -drivers $(if $(DRIVER),$(DRIVER),ebpf,ovs) -store $(or $(STORE),embedded)
 chaos: deps ## the chaos ledger, docs/reliability.md: ROWS (all; word,word) of FOR (5m) each that have no report of this code; needs root
 	go run ./bench/ledger -for $(or $(FOR),5m) -only "$(ROWS)"
-lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it); names and phrases
-	nice env $(call tool,golangci-lint) run --allow-parallel-runners $(PKG) && go test -vet=off -run Names ./internal/archtest
+lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it); names, phrases, and the style and links of pages
+	nice env $(call tool,golangci-lint) run --allow-parallel-runners $(PKG) && go test -vet=off -run 'Names|Page|Links' ./internal/archtest
 test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel datapath on 6.12, SCTP's sockets on both, in QEMU; minutes with KVM, else an hour
 	tools/deps.sh kernel && tools/test-kernel.sh $(or $(KERNELS),6.1)
 	tools/test-kernel.sh -suite ovs 6.12
