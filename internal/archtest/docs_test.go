@@ -122,7 +122,7 @@ func TestMapPicture(t *testing.T) {
 
 // Every page below docs is on the index, every page of the design on the map too, and
 // every page of the reference on the reference's own index. Pages of the reference are
-// generated, but for those that say what was tested.
+// generated, except those in byHand.
 func TestPages(t *testing.T) {
 	byHand := []string{reference, "docs/reference/compatibility.md"}
 	for _, f := range files(t) {
