@@ -44,7 +44,7 @@ var (
 	HostTunnels = host(row{
 		name: "tunnels", severity: api.SeverityError, check: api.CheckDataPlane,
 		means:  "A host with containers that those here may send to answers no test packets of the tunnel, or none of full size, or only some of them. The host stays ready.",
-		remedy: "allow UDP port 4789 (--vxlan-port) in the firewalls of the hosts named and between them, in both directions, for packets of the MTU of their interfaces; or, where only big packets are lost, give the hosts' interfaces the same MTU; if some are lost, see to the links between the hosts",
+		remedy: "allow UDP port 4789 (--vxlan-port) on the hosts named and between them, in both directions; if only big packets are lost, give their interfaces the same MTU; if only some are lost, check the links between them",
 	})
 	HostAttachments = host(row{
 		name: "attachments", severity: api.SeverityError, notReady: true, check: api.CheckDataPlane,

@@ -89,7 +89,7 @@ var byType = map[string]map[string]Field{
 		"applies":           {Description: "endpoints of the tenant that match all of network, group, matchLabels and matchExpressions", Range: "labels with the syntax of Kubernetes, none of generatedLabels; absent = all endpoints of the tenant"},
 		"defaultIn":         {Description: "action for connections to the endpoints that no rule of the tier matches: allow, deny or pass (to the next tier)", Range: "of several policies deny wins over allow, and allow over pass", Default: "nothing", Enum: []string{"", "allow", "deny", "pass"}},
 		"defaultOut":        {Description: "action for connections from the endpoints, as defaultIn", Enum: []string{"", "allow", "deny", "pass"}},
-		"rules":             {Range: "at most 20000; each with ruleId, direction, action, priority 1-100 (highest first; 0 = 50), log, up to 64 peers (selector, cidr with except, or network; none = any) and ports (protocol, ports; none = any)"},
+		"rules":             {Description: "the highest priority decides first", Range: "at most 20000; each with ruleId, direction, action, priority 1-100 (0 = 50), log, up to 64 peers (selector, cidr with except, or network; none = any) and ports (protocol, ports; none = any)"},
 		"owner":             {Description: "read-only: user, or kubernetes for one that only Kubernetes may change"},
 	},
 	"NetProfile": {

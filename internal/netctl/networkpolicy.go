@@ -103,7 +103,7 @@ func newNetworkPolicyCreate(base common) *command {
 	c.flags.List(&o.labels, "label, l", "KEY=VALUE", "apply to endpoints with this label only")
 	c.flags.String(&p.DefaultIn, "default-in", "allow|deny|pass", "")
 	c.flags.String(&p.DefaultOut, "default-out", "allow|deny|pass", "")
-	c.flags.Texts(&o.rules, "rule, r", "RULE", "DIRECTION ACTION [PEER...] [PROTOCOL[/PORTS]...] [priority=N] [log] in quotes; a peer is labels (app=web,tier=front), group:NAME, network:NAME, or an address or CIDR (!CIDR after it excludes a part); none: any peer")
+	c.flags.Texts(&o.rules, "rule, r", "RULE", "DIRECTION ACTION [PEER...] [PROTOCOL[/PORTS]...] [priority=N] [log] in quotes; a peer is labels (a=b,c=d), group:NAME, network:NAME, address or CIDR (!CIDR excludes it); none: any")
 	for name, field := range map[string]string{"network": "applies.network", "group": "applies.group", "label": "applies.matchLabels", "rule": "rules"} {
 		c.flags.Lookup(name).Field = field
 	}

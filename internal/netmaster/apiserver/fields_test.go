@@ -268,9 +268,10 @@ func TestDescription(t *testing.T) {
 			if x.Required {
 				name += " (required)"
 			}
-			rows = append(rows, []string{name, x.Text() + idle})
+			values := strings.TrimPrefix(strings.TrimPrefix(x.Text(), x.Description), "; ")
+			rows = append(rows, []string{name, strings.TrimPrefix(x.Description+idle, "; "), values})
 		}
-		p.Table([]string{"Field", "What it may hold"}, rows...)
+		p.Table([]string{"Field", "Meaning", "What it may hold"}, rows...)
 	}
 	p.Check(t, *update)
 	noEffectPage().Check(t, *update)
@@ -299,7 +300,7 @@ func noEffectPage() *pagetest.Page {
 		"- The REST interface answers with a header `Warning: 299 - \"...\"`, and results of `apply` have the field `warnings`.\n"+
 		"- netctl prints `warning: ...` on standard error.\n"+
 		"- The hosts in the last column show a problem that begins with `no effect:` in their status.\n"+
-		"- netmaster and netplugin log a warning at start for each of their flags without effect; the help text of the flag says when it has one.\n")
+		"- netmaster and netplugin log a warning at start for each of their flags without effect. The help text of such a flag says so.\n")
 	var rows [][]string
 	for _, n := range model.NoEffects("") {
 		rows = append(rows, []string{n.Kind, stdcmp.Or(n.Field, "all"), stdcmp.Or(n.Value, "any"), n.Text, stdcmp.Or(n.Hosts, "none")})
