@@ -35,7 +35,7 @@ var (
 func TestReadme(t *testing.T) {
 	shared(t)
 	onOne(t, both, func(t *testing.T, driver string) {
-		follow(t, driver, "readme", 1, "README.md")["machine1"].runs(t, "until bin/netctl status; do sleep 1; done")
+		follow(t, driver, "readme", 1, "README.md")["machine1"].runs(t, `until [ "$(bin/netctl host ls -q)" ] && bin/netctl status; do sleep 1; done`)
 	})
 }
 
