@@ -62,16 +62,16 @@ func TestPageStyle(t *testing.T) {
 			t.Errorf("%s: %s", key, example)
 		}
 	}
-	left := ""
+	var left strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(listed)) {
 		if found[key] != "" {
-			left += key + "\n"
+			left.WriteString(key + "\n")
 		} else if !*updatePages {
 			t.Errorf("%s lists %q, which passes: take the line out (-update-pages does)", pagesFile, key)
 		}
 	}
 	if *updatePages {
-		if err := os.WriteFile(pagesFile, []byte(left), 0o644); err != nil {
+		if err := os.WriteFile(pagesFile, []byte(left.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,7 +158,7 @@ func prose(text string) (sentences, cells []string) {
 // countWords returns how many words a sentence has; code is one word.
 func countWords(sentence string) int {
 	n := 0
-	for _, w := range strings.Fields(codeRE.ReplaceAllString(sentence, "code")) {
+	for w := range strings.FieldsSeq(codeRE.ReplaceAllString(sentence, "code")) {
 		if strings.ContainsFunc(w, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
 			n++
 		}
