@@ -113,7 +113,7 @@ func TestNoFormShowsGoSyntax(t *testing.T) {
 	}
 }
 
-// A list prints more with -o wide, or docs/how-to/netctl.md says that it has no more.
+// A list prints more with -o wide, but those of noWider.
 func TestWideShowsMore(t *testing.T) {
 	url := startNetmaster(t)
 	for _, k := range append(objectKinds(), readOnlyKinds()...) {

@@ -28,7 +28,7 @@ const (
 )
 
 // TurnSecure has a plain cluster whose netmasters keep the store themselves run with --secure,
-// by the steps of docs/how-to/secure.md, during which containers talk. Each host joins by a
+// by the steps of docs/how-to/secure-running.md, during which containers talk. Each host joins by a
 // token of its own, by restart, which ends its netplugin and starts it with JoinFlags, as
 // RestartAgent does; from then on Netctl asks as a cluster administrator, and what is started
 // speaks TLS.

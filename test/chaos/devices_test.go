@@ -19,7 +19,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// Drift is repaired within a second (docs/how-to/netplugin.md).
+// Drift is repaired within a second.
 var (
 	drift    = cost{near: time.Second, far: time.Second, why: "drift is repaired within a second"}
 	driftFar = cost{far: time.Second, why: "drift is repaired within a second"}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write docs/how-to/differences-from-1x.md")
+var update = flag.Bool("update", false, "write docs/reference/differences-from-1x.md")
 
 // differences tells, by number of the exchange, where this server answers
 // otherwise than 1.x did, and why.
@@ -21,8 +21,8 @@ var table = []difference{
 	{"1.x knew paths with a trailing slash only, no HEAD and no /healthz (known fault 29)", []int{28, 71, 72, 86}},
 	{"endpoints can be listed", []int{23}},
 	{"what follows the JSON object is refused", []int{81}},
-	{"a field that an object has not is refused, since a misspelt one would silently be left out", []int{79}},
-	{"a body whose key is not the one that its other fields, and the path, build is refused; 1.x took the path's", []int{84}},
+	{"unknown fields are refused, because a misspelt one would have no effect", []int{79}},
+	{"a body with another key than the path is refused; 1.x used the path's", []int{84}},
 	{"a write to a path with dots in place of a name is refused, since a client that follows the redirection would reach another object", []int{156, 157}},
 	{"VLAN 4095 is reserved (IEEE 802.1Q)", []int{112, 122}},
 	{"an empty field of global leaves the setting as it is", []int{115, 126}},
@@ -50,8 +50,8 @@ var table = []difference{
 	{"networks of a tenant do not overlap, ranges included", []int{695}},
 	{"the forwarding mode changes with networks and containers there (docs/how-to/routing.md says what is lost)", []int{703}},
 	{"the infrastructure does not change under networks (known fault 27)", []int{705}},
-	{"what a runtime does not tell again is kept, and a container that has ended has no labels", []int{708, 710}},
-	{"1.x said nothing about what a clean-up had done, or not (known fault 31)", []int{726, 727, 728, 729, 730}},
+	{"what a runtime does not repeat is kept, and an ended container has no labels", []int{708, 710}},
+	{"a clean-up reports what it has done; 1.x did not (known fault 31)", []int{726, 727, 728, 729, 730}},
 	{"the settings stay while networks use them, and deleting them means the defaults (known fault 8)", []int{805, 809, 810}},
 	{"endpoint ids hold no slash (known fault 5)", []int{818, 821}},
 
@@ -65,10 +65,10 @@ var table = []difference{
 	{"all ports of a service are checked, not only the first one's form (known fault 26)", []int{574, 575}},
 	{"what was refused is not there; 1.x kept a ghost in memory (known fault 4)", []int{431, 568, 586}},
 	{"a service that could not move to another network is still whole (known fault 24)", []int{785}},
-	{"providers are told by the address and the network that their endpoints have; 1.x repeated what the runtime had said, and forgot services (known fault 24)", []int{685}},
-	{"a service's inspection says why nobody gets its connections", []int{554, 559}},
+	{"backends show the address and network of their endpoints; 1.x repeated the runtime's report, and forgot services (known fault 24)", []int{685}},
+	{"the inspection of a service says why it has no backends", []int{554, 559}},
 
-	{"an object that one of the two has, and the other had refused above, is found by that one only", []int{99, 101, 103, 171, 288, 290, 292, 297, 298, 299, 300, 310, 315, 316, 317, 318, 548, 549, 550, 551, 696, 697, 787, 790, 791, 806, 808}},
+	{"an object that only one version accepted above is found by that one only", []int{99, 101, 103, 171, 288, 290, 292, 297, 298, 299, 300, 310, 315, 316, 317, 318, 548, 549, 550, 551, 696, 697, 787, 790, 791, 806, 808}},
 
 	// Not differences by themselves.
 	{"counts and lists hold what was accepted above, and not what was refused", []int{671, 673, 674, 675, 694, 713, 714, 715, 720, 722, 784, 824, 826, 828, 812}},
@@ -76,7 +76,7 @@ var table = []difference{
 
 // filled are exchanges whose answers tell the container and the interface of an
 // endpoint, which 1.x learnt later or never; but for these they are equal.
-var filled = difference{"an endpoint's container and interface are told from the start; 1.x left them empty at first. Answers to createEndpoint say, in fields of their own, when the tenant was changed last", []int{
+var filled = difference{"an endpoint shows container and interface from the start; 1.x left them empty at first. Answers to createEndpoint have new fields for the tenant's last change", []int{
 	647, 648, 649, 654, 658, 660, 661, 662, 663, 665, 666, 670, 677, 684, 686, 688, 712, 716, 717, 719, 723, 724, 733, 734, 735, 736, 737, 740, 741, 742, 743, 745, 746, 747, 752, 753, 755, 756, 800, 816, 823,
 }}
 
@@ -97,7 +97,7 @@ func byNumber(ds []difference) map[int]string {
 	return out
 }
 
-const document = "../../docs/how-to/differences-from-1x.md"
+const document = "../../docs/reference/differences-from-1x.md"
 
 // TestDocument: the user's table of differences is the one that TestTrace holds
 // this server to. Run with -update to write it.

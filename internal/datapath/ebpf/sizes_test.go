@@ -56,10 +56,10 @@ func TestTablesTellTheirFill(t *testing.T) {
 // follows from others', the rest are fixed.
 var fixedTables = []string{"translations", "counted", "queues"}
 
-// TestTablesAreDocumented: netplugin.md describes each map that can be full, and no other, and says
+// TestTablesAreDocumented: ebpf-maps.md describes each map that can be full, and no other, and says
 // which sizes cannot be chosen.
 func TestTablesAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/how-to/netplugin.md")
+	text, err := os.ReadFile("../../../docs/reference/ebpf-maps.md")
 	if err != nil {
 		t.Fatal(err)
 	}

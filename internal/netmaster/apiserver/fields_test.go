@@ -244,8 +244,8 @@ func TestFieldsAreModels(t *testing.T) {
 	}
 }
 
-// TestDescription: api/openapi.json, docs/reference/fields.md and
-// docs/reference/no-effect.md are what the code says. Run with -update to write them.
+// TestDescription: api/openapi.json, and fields.md, no-effect.md and rest.md of
+// docs/reference are what the code says. Run with -update to write them.
 func TestDescription(t *testing.T) {
 	f := serve(t, 0)
 	description := f.must("GET", "/openapi.json", "")
@@ -275,6 +275,7 @@ func TestDescription(t *testing.T) {
 	}
 	p.Check(t, *update)
 	noEffectPage().Check(t, *update)
+	restPage(t, description).Check(t, *update)
 	const path = "../../../api/openapi.json"
 	if *update {
 		if err := os.WriteFile(path, []byte(description), 0o644); err != nil {
