@@ -10,6 +10,8 @@ import (
 type ClusterService struct {
 	ServiceName string   `json:"serviceName"` // NAMESPACE/NAME
 	Owner       string   `json:"owner"`       // kubernetes
+	TenantName  string   `json:"tenantName"`  // of the network
+	NetworkName string   `json:"networkName"` // where its pods are; it is served there by the data plane
 	Addresses   []string `json:"addresses"`   // by which the cluster knows it
 	Balanced    []string `json:"balancedAddresses,omitempty"`
 	External    []string `json:"externalAddresses,omitempty"`

@@ -36,21 +36,24 @@ func (k ClusterServiceKey) validate() error {
 }
 
 // ClusterNetwork is the network of tenant default on which an orchestrator's pods are
-// unless somebody says otherwise, and in whose space of addresses cluster services are.
+// unless their labels name another.
 const ClusterNetwork NetworkName = "default-net"
 
 // ClusterNetworkKey is the key of ClusterNetwork.
 var ClusterNetworkKey = NetworkKey{DefaultTenant, ClusterNetwork}
 
-// validateCluster checks a service of Kubernetes: its addresses are the orchestrator's, it
-// belongs to no tenant, and every client that reaches an address of it may use it.
+// validateCluster checks a service of Kubernetes. Every client that reaches an address of it may
+// use it.
 func (s Service) validateCluster() error {
 	k, _ := s.Key.Cluster()
 	if err := k.validate(); err != nil {
 		return err
 	}
-	if s.Key.Tenant != DefaultTenant || s.Network != ClusterNetworkKey {
-		return InvalidField("service", s.Key, fmt.Sprintf("must be tenant %s's, of network %s", DefaultTenant, ClusterNetworkKey))
+	if s.Key.Tenant != DefaultTenant {
+		return InvalidField("service", s.Key, fmt.Sprintf("must be tenant %s's", DefaultTenant))
+	}
+	if err := s.Network.validate(); err != nil {
+		return err
 	}
 	if len(s.Addrs) > 2 || len(s.Addrs) == 2 && (!s.Addrs[0].Is4() || !s.Addrs[1].Is6()) {
 		return InvalidField("addrs", s.Addrs, "must be at most one address of each family, IPv4 first")

@@ -23,21 +23,40 @@ import (
 // Two nodes without kube-proxy serve to their own processes, and to a client outside, by
 // both families of addresses.
 func TestServicesFromNodes(t *testing.T) {
-	testServicesFromNodes(t, true)
+	testServicesFromNodes(t, cluster.NodesConfig{Native: true}, nil)
 }
 
 // TestServicesFromNodesOfPodsBehindTheDataPlane: so they do where the nodes' stacks do not
 // know the pods' addresses.
 func TestServicesFromNodesOfPodsBehindTheDataPlane(t *testing.T) {
-	testServicesFromNodes(t, false)
+	testServicesFromNodes(t, cluster.NodesConfig{}, nil)
 }
 
-func testServicesFromNodes(t *testing.T, routed bool) {
+// TestServicesFromNodesOfOtherTenantsPods: so they do where the pods are of another tenant, as
+// do that tenant's pods, and those of others as clients from outside.
+func TestServicesFromNodesOfOtherTenantsPods(t *testing.T) {
+	testServicesFromNodes(t, cluster.NodesConfig{Native: true}, map[string]string{"io.contiv.tenant": "blue", "io.contiv.network": "net"})
+}
+
+// testServicesFromNodes has the services' pods in a namespace with some labels.
+func testServicesFromNodes(t *testing.T, c cluster.NodesConfig, labels map[string]string) {
 	t.Helper()
-	n := nodes(t, cluster.NodesConfig{Native: routed, Dual: true, Masters: []string{"--load-balancer-pool", "10.250.0.224/28,fd00:250::e0/124"}})
-	n.namespace("shop", nil)
+	c.Dual, c.Masters = true, []string{"--load-balancer-pool", "10.250.0.224/28,fd00:250::e0/124"}
+	n := nodes(t, c)
+	if labels != nil {
+		n.netctl("tenant create blue")
+		n.netctl("tenant create green")
+		for _, tenant := range []string{"blue", "green"} {
+			n.netctl("network create -t " + tenant + " -e vxlan -s 10.2.0.0/16 --subnetv6 fd00:2::/64 net")
+		}
+	}
+	n.namespace("shop", labels)
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
-		t.Run(string(family), n.in(func(n *onNodes) { n.servicesReach(family, routed) }))
+		t.Run(string(family), n.in(func(n *onNodes) { n.servicesReach(family, c.Native && labels == nil) }))
+	}
+	if labels != nil {
+		t.Run("Pods", n.in((*onNodes).podsReachOtherTenants))
+		t.Run("VLAN", n.in((*onNodes).vlanServices))
 	}
 	t.Run("Control", n.in((*onNodes).controlStaysShut))
 	n.gone("shop")

@@ -17,11 +17,16 @@ type exposure struct {
 	dirty *marks[*service]
 }
 
+// wantsExposure reports whether hosts and clients outside are to reach a service. Addresses of
+// different tenants may be equal, so only tenant default's can be, with the orchestrator's, whose
+// addresses are unique in the cluster, on whichever tenant's network.
+func (s *service) wantsExposure() bool { return s.key.Tenant == model.DefaultTenant }
+
 // setAddresses follows at which addresses a service wants to be exposed, and has those
 // looked at again who want one of them too.
 func (ex *exposure) setAddresses(s *service) {
 	var want [2]netip.Addr
-	if s.rec != nil && s.hasAllPorts() && s.net.id != 0 && s.net.exposes() {
+	if s.rec != nil && s.hasAllPorts() && s.net.id != 0 && s.wantsExposure() && s.net.exposes() {
 		want[0], want[1] = s.rec.AddrsByFamily()
 	}
 	if want == s.claims {
@@ -52,7 +57,7 @@ func (ex *exposure) setAddresses(s *service) {
 // others. The text says who has one.
 func (ex *exposure) isExposed(s *service) (bool, string) {
 	if s.claims == ([2]netip.Addr{}) {
-		return !s.hasAllPorts() && s.key.Tenant == model.DefaultTenant, ""
+		return !s.hasAllPorts() && s.wantsExposure() && s.net.exposes(), ""
 	}
 	first := s
 	for _, a := range s.claims {

@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -137,4 +138,51 @@ func TestTunnels(t *testing.T) {
 	expect("it has moved", third)
 	c.SetHost(model.Host{Name: "h1", VTEP: third})
 	expect("this host has it now")
+}
+
+// TestClusterServicesOfATenantAreExposed: every host leads to services of Kubernetes whose pods
+// are of any tenant, and knows its networks; but to no other service of that tenant.
+func TestClusterServicesOfATenantAreExposed(t *testing.T) {
+	for _, encap := range []model.Encap{model.EncapVXLAN, model.EncapVLAN} {
+		c := New("h1")
+		own := outsider(c, "blue", encap)
+		c.SetService(own)
+		if serving := slices.Collect(c.Interest.ServingTenants()); len(serving) != 0 {
+			t.Errorf("%s: %v serve all hosts", encap, serving)
+		}
+		of := web()
+		of.Network = own.Network
+		pod := model.Endpoint{
+			Key: model.EndpointKey{Network: own.Network, ID: "pod"}, Identity: 301, Host: "h2", IPv4: netip.MustParseAddr("10.1.0.2"), MAC: model.MAC{2, 2, 0, 0, 0, 2},
+			Namespace: "shop", Pod: model.Pod{Name: "pod", UID: "uid"},
+		}
+		c.SetEndpoint(pod)
+		c.SetServiceSlice(sliceOf("web-4", webPorts, backendOf(pod, false)))
+		c.SetService(of)
+		pic, problems := c.Compile(1)
+		got, _ := pic.Services.Get(of.Key)
+		if got == nil || !got.Exposed || got.Backends.Len() != 1 || pic.Networks.Len() != 1 {
+			t.Fatalf("%s: %+v of %d networks, problems %v", encap, got, pic.Networks.Len(), problems)
+		}
+		if others, _ := pic.Services.Get(own.Key); others == nil || others.Exposed {
+			t.Errorf("%s: the tenant's own service is exposed: %+v", encap, others)
+		}
+		local := 0
+		for _, f := range got.Frontends {
+			if f.ExternalPolicy == desired.TrafficLocal {
+				local++
+			}
+		}
+		said := strings.Contains(fmt.Sprint(problems), "VLAN network blue:n1")
+		if vlan := encap == model.EncapVLAN; (local == len(got.Frontends)) != vlan || said != vlan {
+			t.Errorf("%s: %d of %d frontends go to pods of this host alone, problems %v", encap, local, len(got.Frontends), problems)
+		}
+		if serving := slices.Collect(c.Interest.ServingTenants()); !slices.Equal(serving, []model.TenantName{"blue"}) {
+			t.Errorf("%s: %v serve all hosts", encap, serving)
+		}
+		c.DeleteService(of.Key)
+		if pic, _ = c.Compile(2); pic.Networks.Len() != 0 || len(slices.Collect(c.Interest.ServingTenants())) != 0 {
+			t.Errorf("%s: %d networks are left", encap, pic.Networks.Len())
+		}
+	}
 }

@@ -1,6 +1,10 @@
 package compile
 
-import "github.com/contiv/netplugin/v2/internal/model"
+import (
+	"iter"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
 
 // Interest decides which networks have to be known on this host, and which are: those
 // whose endpoints are all entered.
@@ -69,6 +73,17 @@ func (it *Interest) IsNeeded(k model.NetworkKey, isHere func(model.TenantName) b
 func (it *Interest) AreAllNeeded(name model.TenantName, isHere func(model.TenantName) bool) bool {
 	t := it.inv.tenants[name]
 	return t != nil && it.routing.joins(t) != 0 && (isHere(name) || t.exposing > 0)
+}
+
+// ServingTenants returns the tenants with services that every host leads to.
+func (it *Interest) ServingTenants() iter.Seq[model.TenantName] {
+	return func(yield func(model.TenantName) bool) {
+		for name, t := range it.inv.tenants {
+			if t.serving > 0 && !yield(name) {
+				return
+			}
+		}
+	}
 }
 
 func (it *Interest) isNeeded(n *network, isHere func(model.TenantName) bool) bool {

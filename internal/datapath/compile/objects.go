@@ -40,11 +40,10 @@ func (n *network) empty() bool {
 	return n.rec == nil && len(n.eps) == 0 && n.id == 0 && n.claimed == 0 && n.services == nil && len(n.segments) == 0
 }
 
-// exposes reports whether services of a network are exposed. Addresses of different
-// tenants may be equal, so only one tenant's can be. On an infra network each host reaches
-// them by its own interface there.
+// exposes reports whether services of a network are exposed (service.wantsExposure). On an
+// infra network each host reaches them by its own interface there.
 func (n *network) exposes() bool {
-	return n.key.Tenant == model.DefaultTenant && (n.rec == nil || n.rec.OnHosts() && n.rec.Type != model.NetworkInfra) && n.services != nil
+	return (n.rec == nil || n.rec.OnHosts() && n.rec.Type != model.NetworkInfra) && n.services != nil && n.services.exposing > 0
 }
 
 func eachEndpoint(n *network) func(func(*endpoint) bool) {
@@ -195,6 +194,7 @@ type tenant struct {
 	// routing:
 	local    int // endpoints on this host, on any network
 	exposing int // networks with exposed services, and routed ones
+	serving  int // networks with exposed services
 
 	// Identities:
 	records         map[model.Identity]*model.IdentityRecord

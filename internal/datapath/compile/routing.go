@@ -78,10 +78,8 @@ func (rt *routing) compile() {
 // countExposing follows how many networks with exposed services a tenant has, as
 // countLocal does endpoints: every host leads to them.
 func (rt *routing) countExposing(n *network, by int) {
-	if n.key.Tenant != model.DefaultTenant {
-		return
-	}
 	rt.dirtyNetworks.add(n)
+	n.tenant.serving += by
 	rt.countEverywhere(n.tenant, by)
 }
 

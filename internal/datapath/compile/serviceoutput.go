@@ -61,6 +61,9 @@ func (sv *Services) build(s *service) (out []desired.Service, problems []string)
 	main := desired.Service{Key: s.key, Network: s.net.id, Affinity: s.rec.AffinityTime(), Backends: sv.backends.of(s, all, nil)}
 	main.Exposed, problem = sv.exposure.isExposed(s)
 	add(problem)
+	if _, is := s.key.Cluster(); is && s.net.rec.Encap == model.EncapVLAN && main.Exposed && len(all) > 0 {
+		add(fmt.Sprintf("%sits pods are on VLAN network %s, to which no tunnel leads: nodes, clients outside and pods of other tenants reach the pods of the node that they ask alone", model.NoEffectPrefix, s.net.key))
+	}
 	if s.hasAllPorts() {
 		sv.ownAddrs(s, &main)
 	}
@@ -130,19 +133,25 @@ func policiesOf(s *model.Service) (own, outside, all desired.TrafficPolicy) {
 	return own, outside, all
 }
 
-// ownAddrs gives the desired state of a service its addresses with all their ports. A VLAN
-// network has no tunnel by which a host could send in the name of somebody outside.
+// ownAddrs gives the desired state of a service its addresses with all their ports.
 func (sv *Services) ownAddrs(s *service, pic *desired.Service) {
 	pic.IPv4, pic.IPv6 = s.rec.AddrsByFamily()
 	pic.Ports = servicePorts(s.rec)
 	own, _, _ := policiesOf(s.rec)
 	pic.InternalPolicy, pic.ExternalPolicy = own, own
-	switch {
-	case s.net.rec.Encap == model.EncapVLAN:
-		pic.ExternalPolicy = desired.TrafficLocal
-	case pic.Exposed && sv.backends.speaksBGP:
+	if pic.Exposed && sv.backends.speaksBGP {
 		pic.ExternalPolicy = desired.TrafficNear
 	}
+	pic.ExternalPolicy = s.outsidePolicy(pic.ExternalPolicy)
+}
+
+// outsidePolicy is a traffic policy for clients outside, as the service's network allows it: a
+// VLAN network has no tunnel by which a host could send in the name of such a client.
+func (s *service) outsidePolicy(p desired.TrafficPolicy) desired.TrafficPolicy {
+	if s.net.rec.Encap == model.EncapVLAN && p != desired.TrafficLocalDrop {
+		return desired.TrafficLocal
+	}
+	return p
 }
 
 // frontendsOf returns the frontends of a service's port: at nodes' addresses, and at each of
@@ -151,7 +160,7 @@ func (sv *Services) frontendsOf(s *service, p model.ServicePort, backend uint16)
 	rec := s.rec
 	own, outside, all := policiesOf(rec)
 	frontend := func(a netip.Addr, port uint16, inside, outside desired.TrafficPolicy, sources ...netip.Prefix) {
-		out = append(out, desired.Frontend{Addr: a, Protocol: p.Protocol, Port: port, Backend: backend, InternalPolicy: inside, ExternalPolicy: outside, Sources: sources})
+		out = append(out, desired.Frontend{Addr: a, Protocol: p.Protocol, Port: port, Backend: backend, InternalPolicy: inside, ExternalPolicy: s.outsidePolicy(outside), Sources: sources})
 	}
 	if !s.hasAllPorts() {
 		for _, a := range rec.Addrs {

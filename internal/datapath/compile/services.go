@@ -21,7 +21,7 @@ type Services struct {
 	slices        map[model.ServiceSliceKey]*serviceSlice
 	byBackendName map[backendName]set[*service] // services with a backend of that name
 	at            map[netip.Addr]set[*service]  // services by address
-	cluster       int                           // rows that are an orchestrator's
+	cluster       int                           // rows that are an orchestrator's, of clusterNetworkKey
 	remotePorts   int                           // ports that services want at other nodes' addresses, altogether
 	overLimit     bool                          // they want more than there are
 	dirty         *marks[*service]
@@ -66,7 +66,7 @@ type serviceSlice struct {
 	of  *service
 }
 
-// clusterNetworkKey is the network in whose domain an orchestrator's services are asked.
+// clusterNetworkKey is the network of an orchestrator's services whose pods are on no other.
 var clusterNetworkKey = model.ClusterNetworkKey
 
 // hasAllPorts reports whether a service has all ports of its addresses, and its backends are
@@ -114,7 +114,7 @@ func (sv *Services) enter(s *service, rec *model.Service) {
 		for _, a := range s.rec.AllAddrs() {
 			removeFrom(sv.at, a, s)
 		}
-		if cluster {
+		if cluster && s.rec.Network == clusterNetworkKey {
 			sv.cluster--
 		}
 	}
@@ -122,7 +122,7 @@ func (sv *Services) enter(s *service, rec *model.Service) {
 		for _, a := range rec.AllAddrs() {
 			addTo(sv.at, a, s)
 		}
-		if cluster {
+		if cluster && rec.Network == clusterNetworkKey {
 			sv.cluster++
 		}
 	}

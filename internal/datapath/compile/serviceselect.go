@@ -13,9 +13,10 @@ type serviceIndex struct {
 	endpoints map[model.ServiceSelector]set[*endpoint] // nil while no service has a selector
 	// The network's number and encapsulation, and whether it was parted, when its services
 	// were compiled.
-	at    model.NetworkID
-	encap model.Encap
-	split bool
+	at       model.NetworkID
+	encap    model.Encap
+	split    bool
+	exposing int // services that want to be exposed
 }
 
 // joinNetwork enters a service into its network's index, and its backends.
@@ -23,10 +24,14 @@ func (sv *Services) joinNetwork(s *service) {
 	n := sv.inv.network(s.rec.Network)
 	if s.net = n; n.services == nil {
 		n.services = &serviceIndex{all: set[*service]{}, bySelect: map[model.ServiceSelector]set[*service]{}, at: n.id}
-		sv.routing.countExposing(n, 1)
 	}
 	x := n.services
 	x.all.add(s)
+	if s.wantsExposure() {
+		if x.exposing++; x.exposing == 1 {
+			sv.routing.countExposing(n, 1)
+		}
+	}
 	if len(s.rec.Selectors) == 0 {
 		return // no endpoint is selected
 	}
@@ -73,11 +78,15 @@ func (sv *Services) leaveNetwork(s *service) {
 		}
 	}
 	s.net, s.found = nil, nil
+	if s.wantsExposure() {
+		if x.exposing--; x.exposing == 0 {
+			sv.routing.countExposing(n, -1)
+		}
+	}
 	if delete(x.all, s); len(x.all) == 0 {
 		n.services = nil
 		sv.backends.forgetDomain(n)
 		sv.dirtyNetworks.add(n)
-		sv.routing.countExposing(n, -1)
 	}
 }
 

@@ -51,7 +51,7 @@ func (s *serviceHandlers) clusterService(_ http.ResponseWriter, r *request) (any
 
 func clusterServiceToAPI(v *control.View, s model.Service) api.ClusterService {
 	o := api.ClusterService{
-		ServiceName: s.Key.Name, Owner: string(model.OwnerKubernetes), Addresses: addrTexts(s.Addrs), Balanced: addrTexts(s.Balanced), External: addrTexts(s.External),
+		ServiceName: s.Key.Name, Owner: string(model.OwnerKubernetes), TenantName: string(s.Network.Tenant), NetworkName: string(s.Network.Name), Addresses: addrTexts(s.Addrs), Balanced: addrTexts(s.Balanced), External: addrTexts(s.External),
 		OnlySources: s.OnlySources, Affinity: affinityText(s.AffinityTime()), Near: string(s.Near), HealthPort: int(s.HealthPort), Ports: []api.ClusterPort{},
 	}
 	if o.Addresses == nil {

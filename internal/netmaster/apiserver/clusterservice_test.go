@@ -48,7 +48,7 @@ func TestClusterServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := api.ClusterService{
-		ServiceName: "shop/web", Owner: "kubernetes", Addresses: []string{"10.96.0.9", "fd00:96::9"}, Balanced: []string{"203.0.113.1"}, External: []string{"203.0.113.9"},
+		ServiceName: "shop/web", Owner: "kubernetes", TenantName: "default", NetworkName: "default-net", Addresses: []string{"10.96.0.9", "fd00:96::9"}, Balanced: []string{"203.0.113.1"}, External: []string{"203.0.113.9"},
 		Sources: []string{"10.0.0.0/8"}, OnlySources: true, Affinity: "10m", InternalPolicy: "local", ExternalPolicy: "local", Near: "zone", HealthPort: 31000, Ready: 1, All: 3,
 		Ports: []api.ClusterPort{{Name: "http", Protocol: "tcp", Port: 80, NodePort: 30080}, {Name: "dns", Protocol: "udp", Port: 53}},
 	}

@@ -25,6 +25,7 @@ type HostRowsView struct {
 	mu         *sync.RWMutex                                     // the View's
 	endpoints  map[model.HostName]map[model.TenantName]int       // how many a host has
 	leaving    map[model.HostName]map[model.TenantName]time.Time // tenants that a host has none of any more, and until when it reads them
+	services   map[model.TenantName]int                          // of Kubernetes on a tenant's networks
 	changed    map[model.HostName]struct{}                       // hosts that may read something else since takeChanged
 	changedAll bool
 	now        func() time.Time
@@ -39,6 +40,7 @@ func newHostRowsView(mu *sync.RWMutex, settings *SettingsView, tenants *TenantVi
 func (hv *HostRowsView) reset() {
 	hv.endpoints = map[model.HostName]map[model.TenantName]int{}
 	hv.leaving = map[model.HostName]map[model.TenantName]time.Time{}
+	hv.services = map[model.TenantName]int{}
 	hv.changed, hv.changedAll = map[model.HostName]struct{}{}, true
 }
 
@@ -48,6 +50,24 @@ func (hv *HostRowsView) enterEndpoint(old, now *model.Endpoint) {
 	}
 	if old != nil && old.Host != "" {
 		hv.count(old.Host, old.Key.Network.Tenant, -1)
+	}
+}
+
+// enterClusterService counts a service of Kubernetes: the first of a tenant concerns all hosts.
+func (hv *HostRowsView) enterClusterService(old, now *model.Service) {
+	for _, s := range []*model.Service{now, old} {
+		if s == nil {
+			continue
+		}
+		t, by := s.Network.Tenant, 1
+		if s == old {
+			by = -1
+		}
+		was := hv.services[t]
+		if hv.services[t] += by; hv.services[t] == 0 {
+			delete(hv.services, t)
+		}
+		hv.changedAll = hv.changedAll || (was == 0) != (was+by == 0)
 	}
 }
 
@@ -94,24 +114,13 @@ func (hv *HostRowsView) expire() {
 	}
 }
 
-// takeChanged returns the hosts that may read something else since the last call. Of a change
-// that may concern every host it returns all that have endpoints, or settings of their own.
-func (hv *HostRowsView) takeChanged() (out []string) {
+// takeChanged returns the hosts that may read something else since the last call.
+func (hv *HostRowsView) takeChanged() (out relay.Clients) {
 	hv.mu.Lock()
 	defer hv.mu.Unlock()
-	if hv.changedAll {
-		for h := range hv.endpoints {
-			hv.changed[h] = struct{}{}
-		}
-		for h := range hv.leaving {
-			hv.changed[h] = struct{}{}
-		}
-		for k := range hv.settings.bgpRows.all {
-			hv.changed[k.Host] = struct{}{}
-		}
-	}
+	out.All = hv.changedAll
 	for h := range hv.changed {
-		out = append(out, string(h))
+		out.Names = append(out.Names, string(h))
 	}
 	clear(hv.changed)
 	hv.changedAll = false
@@ -126,7 +135,7 @@ func (hv *HostRowsView) Of(h model.HostName, t model.TenantName) tables.HostRows
 func (hv *HostRowsView) of(h model.HostName, t model.TenantName) tables.HostRows {
 	row, known := hv.tenants.tenantRows.all[t]
 	_, speaks := hv.settings.bgpRows.all[tables.BgpKey{Host: h}]
-	return tables.HostRowsOf(t, row, known, speaks, func(t model.TenantName) bool { return hv.hasEndpoints(h, t) })
+	return tables.HostRowsOf(t, row, known, hv.services[t] > 0, speaks, func(t model.TenantName) bool { return hv.hasEndpoints(h, t) })
 }
 
 func (hv *HostRowsView) hasEndpoints(h model.HostName, t model.TenantName) bool {

@@ -274,6 +274,36 @@ func TestHostReadsOnlyTenantsOfItsEndpoints(t *testing.T) {
 	}
 }
 
+// TestServiceOfKubernetesBringsItsTenant: every host leads to the services of Kubernetes, and so
+// reads where a tenant's networks and endpoints are while one is there; but no policies.
+func TestServiceOfKubernetesBringsItsTenant(t *testing.T) {
+	h := newCluster(t)
+	h.secretCluster()
+	h.write(func(tx store.Tx) error { return tables.Tenants.Put(tx, model.Tenant{Name: "red"}) })
+	s := h.openStream("h3")
+	s.ask(t, 1, tables.TenantRest("red")...)
+	if got := s.next(t, 1); !got.Withheld {
+		t.Fatalf("it gets %+v", got)
+	}
+	web := model.Service{Key: model.ServiceKey{Tenant: model.DefaultTenant, Name: "ns/web"}, Owner: model.OwnerKubernetes, Network: model.NetworkKey{Tenant: "red", Name: "x"}}
+	h.write(func(tx store.Tx) error { return tables.ClusterServices.Put(tx, web) })
+	h.relay.Regrade(h.view.HostRows.takeChanged())
+	for len(s.rows[1]) == 0 {
+		s.next(t, 1)
+	}
+	if got := s.rows[1]; got[tables.TenantPrefix("red")+"networks/x"] == "" || got[tables.TenantPrefix("red")+"policies/x"] != "" {
+		t.Errorf("it reads %v", got)
+	}
+	h.write(func(tx store.Tx) error {
+		tables.ClusterServices.Delete(tx, model.ClusterServiceKey{Namespace: "ns", Name: "web"})
+		return nil
+	})
+	h.relay.Regrade(h.view.HostRows.takeChanged())
+	for !s.next(t, 1).Withheld {
+		continue
+	}
+}
+
 // TestEndpointBringsItsTenant: a host gets the rows of a tenant with the commit that makes its
 // first endpoint of it, and those of a tenant that shares networks with it; some time after
 // the last endpoint is gone they are withheld again.

@@ -91,7 +91,7 @@ func (kv *KubernetesView) ClusterNode(k model.NodeName) (model.ClusterNode, bool
 	return kv.clusterNodeRows.find(k)
 }
 
-func (kv *KubernetesView) enterClusterService(ch tables.Change) {
+func (kv *KubernetesView) enterClusterService(ch tables.Change) (old, now *model.Service) {
 	k, old, now := kv.clusterServiceRows.enter(ch)
 	if old != nil {
 		kv.frontendCount -= old.FrontendCount()
@@ -110,6 +110,7 @@ func (kv *KubernetesView) enterClusterService(ch tables.Change) {
 			kv.frontendsAt.put(a, k, s == now)
 		}
 	}
+	return old, now
 }
 
 func (kv *KubernetesView) enterServiceSlice(ch tables.Change) {
@@ -131,11 +132,9 @@ func (kv *KubernetesView) enterClusterNode(ch tables.Change) {
 	}
 }
 
-// enterKubernetes enters a change of a service, of its backends or of a node.
+// enterKubernetes enters a change of a service's backends or of a node.
 func (kv *KubernetesView) enterKubernetes(ch tables.Change) {
 	switch ch.Key.(type) {
-	case model.ClusterServiceKey:
-		kv.enterClusterService(ch)
 	case model.ServiceSliceKey:
 		kv.enterServiceSlice(ch)
 	case model.NodeName:

@@ -180,7 +180,9 @@ func (v *View) enter(ch tables.Change) {
 		v.Addresses.enterAddresses(ch)
 	case model.ServiceKey:
 		v.Services.enterService(ch)
-	case model.ClusterServiceKey, model.ServiceSliceKey, model.NodeName:
+	case model.ClusterServiceKey:
+		v.HostRows.enterClusterService(v.Kubernetes.enterClusterService(ch))
+	case model.ServiceSliceKey, model.NodeName:
 		v.Kubernetes.enterKubernetes(ch)
 	case tables.ServiceRangesKey:
 		v.AddressOwners.serviceRanges = valueOf[model.ServiceRanges](ch)

@@ -23,7 +23,7 @@ func TestFrontsToControl(t *testing.T) {
 	key := model.ServiceKey{Tenant: "default", Name: "a/b"}
 	var pic desired.Host
 	pic.VTEP = addr("192.168.0.1")
-	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Routed: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
+	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: model.ClusterNetworkKey, Routed: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
 	for a, vtep := range map[string]string{"192.168.0.1": "192.168.0.1", "192.168.0.2": "192.168.0.2", "10.9.0.2": "192.168.0.2"} {
 		pic.Nodes = pic.Nodes.Set(addr(a), addr(vtep))
 	}
@@ -98,7 +98,7 @@ func TestFrontsAtControl(t *testing.T) {
 	addr := netip.MustParseAddr
 	key := model.ServiceKey{Tenant: "default", Name: "a/b"}
 	var pic desired.Host
-	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Routed: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
+	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: model.ClusterNetworkKey, Routed: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
 	pic.ServiceRanges = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}
 	pic.NodeAddrs = pic.NodeAddrs.Set(addr("192.168.0.1"), struct{}{})
 	s := &desired.Service{Key: key, Network: 1, Exposed: true}

@@ -78,7 +78,7 @@ func (f *frontends) follow(pic desired.Host, n routedNetworks, control *hoststac
 		closed = true
 		break
 	}
-	if !slices.Equal(f.networks.subnets, n.subnets) || f.networks.cluster != n.cluster || !slices.Equal(f.planes, planes) || !slices.Equal(f.ranges, pic.ServiceRanges) {
+	if !slices.Equal(f.networks.subnets, n.subnets) || !slices.Equal(f.planes, planes) || !slices.Equal(f.ranges, pic.ServiceRanges) {
 		f.networks, f.planes, f.ranges = n, planes, pic.ServiceRanges
 		for key, s := range f.last.All() {
 			f.setWanted(key, s, pic)
@@ -236,17 +236,17 @@ func (f *frontends) frontendsOf(key model.ServiceKey, s *desired.Service, pic de
 }
 
 // isByPlane reports whether the data plane serves a service: if one of its endpoints is on a
-// network that is not routed, or, while it has no backends, if pods are on such a network.
+// network that is not routed, or, while it has no backends, if its own network is such a one.
 func (f *frontends) isByPlane(s *desired.Service, pic desired.Host) bool {
 	if s == nil || !s.Exposed || len(s.Frontends) == 0 {
 		return false
 	}
 	for _, b := range s.Backends.All() {
-		if !f.reaches(b, pic) {
+		if !b.External() && !isRouted(b.Network, pic) {
 			return true
 		}
 	}
-	return s.Backends.Len() == 0 && !f.networks.cluster
+	return s.Backends.Len() == 0 && !isRouted(s.Network, pic)
 }
 
 // clusterAddressOf is where sockets of this host's processes reach a frontend that the data
@@ -335,11 +335,8 @@ func locationOf(b *desired.Backend) hoststack.Location {
 	return hoststack.OtherHost
 }
 
-// reaches reports whether the host's stack reaches a backend at its own address.
-func (f *frontends) reaches(b *desired.Backend, pic desired.Host) bool {
-	if b.External() {
-		return true
-	}
-	n, ok := pic.Networks.Get(b.Network)
+// isRouted reports whether the host's stack reaches the endpoints of a network.
+func isRouted(id model.NetworkID, pic desired.Host) bool {
+	n, ok := pic.Networks.Get(id)
 	return ok && n.Routed
 }

@@ -41,7 +41,7 @@ func TestFronts(t *testing.T) {
 		return desired.Frontend{Addr: addr(a), Protocol: model.ProtoTCP, Port: port, Backend: 8080, InternalPolicy: inside, ExternalPolicy: outside}
 	}
 	var pic desired.Host
-	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Routed: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")}).
+	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: model.ClusterNetworkKey, Routed: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")}).
 		Set(2, &desired.Network{ID: 2, Subnet: netip.MustParsePrefix("10.2.0.0/16")})
 	pic.NodeAddrs = pic.NodeAddrs.Set(addr("192.168.0.1"), struct{}{})
 	f := newFrontends(slog.New(slog.DiscardHandler), hoststack.NoRepairs, 4789, hostservices.Config{}, "")
@@ -182,7 +182,7 @@ func TestFronts(t *testing.T) {
 	if s := said(); len(s) != 0 {
 		t.Errorf("problems %q", s)
 	}
-	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
+	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: model.ClusterNetworkKey, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
 	follow()
 	byPlane("the pods' network is not routed any more", "0.0.0.0:30081", "10.96.0.1:80")
 	if f.out.Len() != 0 {

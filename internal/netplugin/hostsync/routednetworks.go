@@ -13,10 +13,7 @@ type routedNetworks struct {
 	last    desired.Map[model.NetworkID, *desired.Network]
 	subnets []netip.Prefix // sorted; another one whenever it differs
 	six     bool           // some are of IPv6
-	cluster bool           // the network of services of Kubernetes is one
 }
-
-var clusterNetwork = model.NetworkKey{Tenant: model.DefaultTenant, Name: model.ClusterNetwork}
 
 func (n *routedNetworks) follow(now desired.Map[model.NetworkID, *desired.Network]) {
 	changed := false
@@ -27,12 +24,11 @@ func (n *routedNetworks) follow(now desired.Map[model.NetworkID, *desired.Networ
 	if !changed {
 		return
 	}
-	n.subnets, n.six, n.cluster = nil, false, false
+	n.subnets, n.six = nil, false
 	for _, x := range now.All() {
 		if !x.Routed {
 			continue
 		}
-		n.cluster = n.cluster || x.Key == clusterNetwork
 		for _, p := range []netip.Prefix{x.Subnet, x.Subnet6} {
 			if p.IsValid() {
 				n.subnets = append(n.subnets, p.Masked())

@@ -43,6 +43,9 @@ func (i interests) scopes() map[Scope]bool {
 		out[TenantScope(t)] = true
 	}
 	comp := i.compiler()
+	for t := range comp.Interest.ServingTenants() {
+		out[TenantScope(t)] = true
+	}
 	for p, m := range i.mirrors.byScope {
 		if !p.isTenant() {
 			continue

@@ -14,6 +14,36 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// TestTenantsWithServicesOfKubernetesAreMirrored: every host leads to them, also in the first
+// desired state.
+func TestTenantsWithServicesOfKubernetesAreMirrored(t *testing.T) {
+	st := memory.New()
+	network := model.NetworkKey{Tenant: "blue", Name: "net"}
+	put(t, st, func(tx store.Tx) error {
+		return errors.Join(
+			tables.Tenants.Put(tx, model.Tenant{Name: "blue", Router: 1}),
+			tables.Networks.Put(tx, model.Network{Key: network, ID: 7, Encap: model.EncapVXLAN, Tag: 7}),
+			tables.ClusterServices.Put(tx, model.Service{Key: model.ServiceKey{Tenant: model.DefaultTenant, Name: "ns/web"}, Owner: model.OwnerKubernetes, Network: network}),
+		)
+	})
+	c := newCluster(t, st)
+	follow(t, c)
+	until(t, c, "the first desired state", func() error {
+		if !c.Guard.entered() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	for _, p := range []Scope{TenantScope("blue"), EndpointsScope(network)} {
+		until(t, c, p.String(), func() error {
+			if m := c.mirrors.byScope[p]; m == nil || !m.ready {
+				return errors.New("is not mirrored")
+			}
+			return nil
+		})
+	}
+}
+
 // Who shares networks with a tenant that is here is mirrored as long as that is so,
 // and in the first picture already.
 func TestPartnersAreMirrored(t *testing.T) {

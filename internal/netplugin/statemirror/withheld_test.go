@@ -112,7 +112,7 @@ func TestHostRowsSuffice(t *testing.T) {
 		all := newCluster(t, st.Client())
 		some := newCluster(t, &filtered{Store: st.Client(), rows: func(t model.TenantName) tables.HostRows {
 			row, known, err := tenantRow(st, t)
-			return tables.HostRowsOf(t, row, err == nil && known, false, func(t model.TenantName) bool { return t == own.Tenant })
+			return tables.HostRowsOf(t, row, err == nil && known, false, false, func(t model.TenantName) bool { return t == own.Tenant })
 		}})
 		for _, c := range []*State{all, some} {
 			c.Require(own)

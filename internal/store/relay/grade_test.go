@@ -153,7 +153,7 @@ func TestWithheldListIsNotSent(t *testing.T) {
 	l.say(t, `{"id":2,"prefixes":["`+state+`x/"]}`)
 	eventually(t, "both lists wait", func() bool { return r.hub.Stats().Lists == 2 }) // the first one is not read
 	g.set("")
-	r.hub.Regrade([]string{"h1"})
+	r.hub.Regrade(Clients{Names: []string{"h1"}})
 	if m, rows := l.until(t, 2, isAnswer); !m.Withheld || len(rows) > 0 {
 		t.Errorf("it gets %v, and %+v", rows, m)
 	}
@@ -172,7 +172,7 @@ func TestRegradeWithoutNewRowsReachesTheClient(t *testing.T) {
 	}
 	r.follows(rev)
 	g.set("all")
-	r.hub.Apply(store.Batch{Revision: rev}, []string{"h1"})
+	r.hub.Apply(store.Batch{Revision: rev}, Clients{Names: []string{"h1"}})
 	if m, rows := l.until(t, 1, isAnswer); m.Withheld || !rows["x/1"] {
 		t.Errorf("it gets %v, and %+v", rows, m)
 	}

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -221,7 +222,7 @@ func (h *Hub) Stats() Stats {
 
 // Apply takes the next batch of the Follower, in order, which changed what some clients may
 // read.
-func (h *Hub) Apply(b store.Batch, regraded []string) {
+func (h *Hub) Apply(b store.Batch, regraded Clients) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.history.continues(b) || b.Listed && h.rows != nil && b.Revision < h.rev { // it may be another store, or an older state of it
@@ -370,19 +371,29 @@ func (h *Hub) enterMirrorLocked(s *stream, id int, t *topic, since string) {
 
 var withheldLine = line(api.MirrorMessage{Withheld: true})
 
+// Clients are some clients of a hub, by name.
+type Clients struct {
+	All   bool
+	Names []string // unless All
+}
+
 // Regrade has the mirrors of some clients follow what these may read now: a mirror whose
 // grade changed gets a new list, or a message that its rows are withheld.
-func (h *Hub) Regrade(clients []string) {
+func (h *Hub) Regrade(clients Clients) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.regradeLocked(clients)
 }
 
-func (h *Hub) regradeLocked(clients []string) {
+func (h *Hub) regradeLocked(clients Clients) {
 	if h.rows == nil {
 		return
 	}
-	for _, who := range clients {
+	names := clients.Names
+	if clients.All {
+		names = slices.Collect(maps.Keys(h.named))
+	}
+	for _, who := range names {
 		for _, s := range h.named[who] {
 			for id, was := range s.mirrors {
 				grade, err := h.access.Grade(who, was.prefixes)

@@ -115,7 +115,7 @@ func TestAnotherStore(t *testing.T) {
 	}
 	list(func(l *link) {
 		f.rows, f.rev = []store.KV{{Key: state + "y", Value: []byte("2"), Create: 3, Mod: 3}}, 4
-		h.Apply(store.Batch{Revision: 4, Listed: true, Events: []store.Event{{KV: store.KV{Key: state + "x", Mod: 4}}, {KV: f.rows[0]}}}, nil)
+		h.Apply(store.Batch{Revision: 4, Listed: true, Events: []store.Event{{KV: store.KV{Key: state + "x", Mod: 4}}, {KV: f.rows[0]}}}, Clients{})
 		for {
 			if m, err := l.read(); err != nil {
 				if !containsAll(err.Error(), "it ended the stream", "again") {

@@ -52,7 +52,7 @@ func newReplica(t *testing.T, base *memory.Store) *replica {
 	ctx, end := context.WithCancel(context.Background())
 	r := &replica{t: t, store: base.Client(), ctx: ctx, conns: map[net.Conn]struct{}{}}
 	r.follow = store.NewFollower(r.store, []string{state}, func(b store.Batch) error {
-		r.hub.Apply(b, nil)
+		r.hub.Apply(b, Clients{})
 		return nil
 	})
 	r.hub = NewHub(r, []string{state}, Open{}, 50*time.Millisecond)

@@ -23,12 +23,13 @@ const (
 )
 
 // HostRowsOf returns how much a host reads of a tenant: row is the tenant's, if that is known,
-// speaks whether the host has BGP settings, and isHere whether it has endpoints of a tenant.
-func HostRowsOf(t model.TenantName, row model.Tenant, known, speaks bool, isHere func(model.TenantName) bool) HostRows {
+// serves whether services of Kubernetes are on its networks, speaks whether the host has BGP
+// settings, and isHere whether it has endpoints of a tenant.
+func HostRowsOf(t model.TenantName, row model.Tenant, known, serves, speaks bool, isHere func(model.TenantName) bool) HostRows {
 	switch {
 	case isHere(t):
 		return AllRows
-	case t == model.DefaultTenant: // every host leads to the services that it has
+	case t == model.DefaultTenant, serves: // every host leads to its services
 		return PeerRows
 	case !known:
 		return NoRows

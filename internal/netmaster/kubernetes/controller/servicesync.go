@@ -168,6 +168,9 @@ func (p *serviceSync) slice(ctx context.Context, r Report, in *discoveryv1.Endpo
 	if !ok {
 		return nil
 	}
+	if of, _ := want.ServiceKey().Cluster(); p.movesService(of, *want) {
+		p.s.work.add(Object{mirror.Services, mirror.Name{Namespace: string(of.Namespace), Name: of.Name}}) // for when the row is there
+	}
 	return p.write(ctx, r, len(want.Backends), func(rows *control.ClusterRows) { rows.Slices = append(rows.Slices, valid) })
 }
 
@@ -175,7 +178,7 @@ func (p *serviceSync) service(ctx context.Context, r Report, in *corev1.Service)
 	c := &p.s.config
 	k := translate.ServiceKey(r.Namespace, r.Name.Name)
 	have, there := p.view.Kubernetes.ClusterService(k)
-	a := translate.Addressing{DescribeOwner: p.view.AddressOwners.DescribeOwner, External: c.External, Pool: len(c.Pool) > 0}
+	a := translate.Addressing{Network: p.networkOf(k, have.Network), DescribeOwner: p.view.AddressOwners.DescribeOwner, External: c.External, Pool: len(c.Pool) > 0}
 	a.DescribeServiceOwner = func(at netip.Addr, ports []model.ServicePort) string {
 		if whose := p.view.AddressOwners.DescribeServiceOwner(at); whose != "" {
 			return whose

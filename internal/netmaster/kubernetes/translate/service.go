@@ -30,6 +30,8 @@ type Addressing struct {
 	External             []netip.Prefix // inside which external addresses must be
 	Pool                 bool           // there is a pool of load balancers' addresses
 	Given                []netip.Addr   // those of the pool that the service has; sorted
+	// Network is where the service's pods are.
+	Network model.NetworkKey
 }
 
 // Balanced reports whether a service is to get load balancer's addresses from the pool.
@@ -91,7 +93,7 @@ func (a Addressing) Service(in *corev1.Service) (*model.Service, []Problem) {
 		return nil, nil
 	}
 	var found problems
-	out := &model.Service{Key: ServiceKey(in.Namespace, in.Name).ServiceKey(), Owner: model.OwnerKubernetes, Network: model.ClusterNetworkKey}
+	out := &model.Service{Key: ServiceKey(in.Namespace, in.Name).ServiceKey(), Owner: model.OwnerKubernetes, Network: a.Network}
 	for i, text := range clusterAddrs(in) {
 		field := fmt.Sprintf("spec.clusterIPs[%d]", i)
 		if addr, ok := a.address(field, text, nil, &found); ok {

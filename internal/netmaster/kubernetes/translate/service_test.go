@@ -34,6 +34,7 @@ func addressing() Addressing {
 			return within("10.96.0.0/16", "lies in the services' range 10.96.0.0/16")(a)
 		},
 		External: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("10.0.0.0/8")},
+		Network:  model.ClusterNetworkKey,
 	}
 }
 

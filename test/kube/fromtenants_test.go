@@ -1,0 +1,107 @@
+//go:build integration
+
+package kube
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/contiv/netplugin/v2/internal/testcluster"
+)
+
+// podsReachOtherTenants: backends of a service of tenant blue see blue's pods as themselves, and
+// pods of other tenants as their nodes; a policy of blue judges both.
+func (n *onNodes) podsReachOtherTenants() {
+	h1, h2 := n.Lab.Hosts()[0], n.Lab.Hosts()[1]
+	both := new(corev1.IPFamilyPolicyRequireDualStack)
+	n.pod("shop", "web", h2.Name, map[string]string{"app": "web"})
+	web := makeService(n.t, n.Client, "shop", "web", func(s *corev1.ServiceSpec) { s.IPFamilyPolicy = both })
+	n.namespace("green", map[string]string{"io.contiv.tenant": "green", "io.contiv.network": "net"})
+	n.namespace("plain", nil)
+	for _, namespace := range []string{"shop", "green", "plain"} {
+		for _, h := range n.Lab.Hosts() {
+			n.pod(namespace, "at-"+h.Name, h.Name, nil)
+		}
+	}
+	n.runs("shop", "web")
+	for _, namespace := range []string{"shop", "green", "plain"} {
+		for _, h := range n.Lab.Hosts() {
+			own := n.addressesOf(namespace, "at-"+h.Name)
+			for _, a := range web.Spec.ClusterIPs {
+				family := familyOf(netip.MustParseAddr(a))
+				want := own[family]
+				if namespace != "shop" {
+					want = of(h.Address, family).String()
+				}
+				n.podSees(namespace, "at-"+h.Name, a, want)
+			}
+		}
+	}
+	n.netctl("network-policy create --tenant blue --label app=web --default-in deny closed")
+	for _, h := range n.Lab.Hosts() {
+		for _, namespace := range []string{"shop", "green", "plain"} {
+			n.podSees(namespace, "at-"+h.Name, web.Spec.ClusterIPs[0], "")
+		}
+	}
+	n.netctl("network-policy rm --tenant blue closed")
+	n.podSees("shop", "at-"+h1.Name, web.Spec.ClusterIPs[0], n.addressesOf("shop", "at-"+h1.Name)[corev1.IPv4Protocol])
+	must(n.t, n.Client.CoreV1().Services("shop").Delete(n.t.Context(), "web", metav1.DeleteOptions{}))
+	n.gone("green")
+	n.gone("plain")
+}
+
+// vlanServices: a service of pods on a VLAN network leads its own network's pods to all backends,
+// and nodes, clients outside and pods of other tenants to those of the node that they ask.
+func (n *onNodes) vlanServices() {
+	h1, h2 := n.Lab.Hosts()[0], n.Lab.Hosts()[1]
+	n.netctl("network create -t blue -e vlan -s 10.3.0.0/16 lan")
+	n.namespace("lan", map[string]string{"io.contiv.tenant": "blue", "io.contiv.network": "lan"})
+	n.pod("lan", "web", h2.Name, map[string]string{"app": "web"})
+	n.pod("lan", "client", h1.Name, nil)
+	n.pod("default", "plain", h1.Name, nil)
+	n.runs("lan", "web")
+	n.runs("default", "plain")
+	web := makeService(n.t, n.Client, "lan", "web", func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeNodePort })
+	client, a, err := n.Outside(n.t.Context(), "outsider2", 221)
+	must(n.t, err)
+	to, port := web.Spec.ClusterIP, web.Spec.Ports[0].NodePort
+	n.podSees("lan", "client", to, n.addressesOf("lan", "client")[corev1.IPv4Protocol])
+	n.sees("the pod's node", h2.Address.String(), h2.NS, at(to, 80))
+	n.sees("a client outside at the pod's node", a.String(), client, at(h2.Address.String(), port))
+	n.refused("another node", h1.NS, at(to, 80))
+	n.refused("a client outside at another node", client, at(h1.Address.String(), port))
+	n.podSees("default", "plain", to, "")
+	for _, h := range []*testcluster.Host{h1, h2} {
+		until(n.t, h.Name+" reports it", func() bool {
+			state, err := h.AgentState(n.t.Context())
+			return err == nil && strings.Contains(state.Problems["service of Kubernetes lan/web"], "VLAN network blue:lan")
+		})
+	}
+	must(n.t, n.Client.CoreV1().Services("lan").Delete(n.t.Context(), "web", metav1.DeleteOptions{}))
+	n.gone("lan")
+	n.gone("default")
+}
+
+// podSees waits until a server sees a pod as want; empty = it does not answer.
+func (n *onNodes) podSees(namespace, name, to, want string) {
+	n.t.Helper()
+	got := "never asked"
+	defer func() {
+		if n.t.Failed() {
+			n.t.Logf("%s/%s at %s is seen as %q, want %q", namespace, name, to, got, want)
+		}
+	}()
+	until(n.t, namespace+"/"+name+" at "+to+" is seen as "+want, func() bool {
+		out, _ := n.Kubectl(n.t.Context(), "exec", "-n", namespace, name, "--", "curl", "-s", "--max-time", "1", "http://"+net.JoinHostPort(to, "80")+"/clientip")
+		client, _ := netip.ParseAddrPort(strings.TrimSpace(out))
+		got = ""
+		if client.IsValid() {
+			got = client.Addr().String()
+		}
+		return got == want
+	})
+}
