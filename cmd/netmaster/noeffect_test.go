@@ -69,6 +69,7 @@ var flagEffects = map[string]archtest.Effect{
 	"evict-after":        archtest.By("TestGraceTime").GivenBy("TestFlagSetsItsOption"),
 	"legacy-errors":      archtest.By("TestLegacyErrorsAreForClientsOf1x"),
 	"netmode":            archtest.None(idleNetMode),
+	"config":             archtest.By("TestConfigFile"),
 	"log-level":          archtest.By("TestFlags").GivenBy("TestFlagSetsItsOption"),
 	"use-json-log":       archtest.By("TestLogJSON"),
 	"use-syslog":         archtest.By("TestSyslog").GivenBy("TestFlagSetsItsOption"),

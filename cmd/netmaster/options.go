@@ -131,6 +131,7 @@ func newFlags(o *options) *flags.Set {
 	fs.Enum(&o.infra, "infra, infra-type", "type", "infrastructure of a new cluster: default, aci or aci-opflex; "+idleInfra(), "default", "aci", "aci-opflex")
 	o.aci.register(fs)
 	o.log.Register(fs)
+	fs.Config("/etc/contiv/netmaster.yaml")
 	return fs
 }
 

@@ -63,6 +63,7 @@ var flagEffects = map[string]archtest.Effect{
 	"debug-address":                  archtest.By("TestBadFlags").GivenBy("TestFlagSetsItsOption"),
 	"containers-reach-control-plane": archtest.By("TestControlPlane"),
 	"debug-hooks":                    archtest.By("TestCutAndPaused").GivenBy("TestFlagSetsItsOption"),
+	"config":                         archtest.By("TestConfigFile"),
 	"log-level":                      archtest.By("TestFlags").GivenBy("TestFlagSetsItsOption"),
 	"use-json-log":                   archtest.By("TestLogJSON"),
 	"use-syslog":                     archtest.By("TestSyslog").GivenBy("TestFlagSetsItsOption"),

@@ -120,6 +120,7 @@ func newFlags(o *options) *flags.Set {
 	localFlags(fs, o)
 	cniFlags(fs, o)
 	o.log.Register(fs)
+	fs.Config("/etc/contiv/netplugin.yaml")
 	return fs
 }
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -32,6 +33,33 @@ func TestRun(t *testing.T) {
 		if err != nil && out.String() != "prog: "+err.Error()+"\n" {
 			t.Errorf("printed %q", out.String())
 		}
+	}
+}
+
+// TestParseFlags: a daemon reads the file of --config, unless only its help is asked for.
+func TestParseFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "prog.yaml")
+	if err := os.WriteFile(file, []byte("P-NAME: file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	parse := func(args ...string) (name, printed string, done bool, err error) {
+		fs, out := &flags.Set{Program: "prog", Prefix: "PROG_", Settings: true}, &strings.Builder{}
+		fs.String(&name, "name", "name", "a name")
+		fs.Config(file)
+		done, err = ParseFlags(fs, args, func(string) string { return "" }, out)
+		return name, out.String(), done, err
+	}
+	if name, _, done, err := parse(); name != "" || !done || err == nil {
+		t.Errorf("an unknown key: %q, done %v, %v", name, done, err)
+	}
+	if _, printed, done, err := parse("--help"); !strings.Contains(printed, "--config file") || !done || err != nil {
+		t.Errorf("help: %q, done %v, %v", printed, done, err)
+	}
+	if err := os.WriteFile(file, []byte("name: file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if name, _, done, err := parse(); name != "file" || done || err != nil {
+		t.Errorf("the file: %q, done %v, %v", name, done, err)
 	}
 }
 

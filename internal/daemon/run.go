@@ -70,8 +70,9 @@ func LogHangups(ctx context.Context, log *slog.Logger, reopen func()) {
 	}
 }
 
-// ParseFlags takes the environment and the arguments, and when help or the version is
-// asked for, prints it to stdout; done says that the program has nothing else to do.
+// ParseFlags takes the arguments, the environment and the file of --config, and when help or
+// the version is asked for, prints it to stdout; done says that the program has nothing else
+// to do.
 func ParseFlags(fs *flags.Set, args []string, getenv func(string) string, stdout io.Writer) (done bool, err error) {
 	err = fs.ParseAll(args, getenv)
 	switch {
@@ -81,6 +82,8 @@ func ParseFlags(fs *flags.Set, args []string, getenv func(string) string, stdout
 	case errors.Is(err, flags.ErrVersion):
 		_, err = io.WriteString(stdout, Build().String())
 		return true, err
+	case err == nil:
+		err = fs.FromFile()
 	}
 	return err != nil, err
 }

@@ -210,8 +210,8 @@ func (h *Host) LaunchAgent(env ...string) (*Process, error) { return h.LaunchAge
 // and win over them.
 func (h *Host) LaunchAgentWith(flags []string, env ...string) (*Process, error) {
 	cfg := h.lab.st.Config
-	// A variable, as earlier versions refuse flags that are new.
-	env = slices.Concat(h.ovsEnv(), []string{"CONTIV_NETPLUGIN_CGROUP=" + cmp.Or(h.Cgroup(), "none")}, cfg.AgentEnv, env)
+	// Variables, as earlier versions refuse flags that are new.
+	env = slices.Concat(h.ovsEnv(), []string{"CONTIV_NETPLUGIN_CONFIG=none", "CONTIV_NETPLUGIN_CGROUP=" + cmp.Or(h.Cgroup(), "none")}, cfg.AgentEnv, env)
 	return h.lab.processes.start(h.NS, h.Name+"-netplugin", h.Dir, env, slices.Concat([]string{filepath.Join(cfg.BinDir, "netplugin")}, h.AgentFlags(), flags)...)
 }
 

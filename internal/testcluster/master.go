@@ -269,6 +269,7 @@ func (l *Masters) LaunchReplica(n int, flags []string, env ...string) (*Process,
 	} else {
 		argv = append(argv, l.store.storeFlag(), l.store.StoreURLs())
 	}
+	env = append([]string{"CONTIV_NETMASTER_CONFIG=none"}, env...)
 	return l.processes.start(l.Master, replicaName("netmaster", n), dir, env, slices.Concat(argv, l.certificates.masterTLS(n), l.store.storeToken("netmaster"), l.st.Config.MasterArgs, flags)...)
 }
 

@@ -30,7 +30,7 @@ type Flag struct {
 	Many    bool     // may be repeated
 	Empties bool     // an empty value means none
 	Text    string   // as it was set
-	Given   string   // how it was set: "--name" or "$VARIABLE"; "" = not at all
+	Given   string   // how it was set: "--name", "$VARIABLE" or "name in FILE"; "" = not at all
 	To      any      // pointer to what it sets; nil = it has none
 	Field   string   // what netmaster calls it, if it is no field of the command's object
 	Adds    bool     // goes with other forms of the output

@@ -27,6 +27,8 @@ type Set struct {
 	// Settings: of two values the last one counts, and a value may be empty.
 	Settings bool
 	Hints    map[string]string // what to say of names that are none of its flags
+
+	file string // of --config; "" = there is no such flag
 }
 
 func (s *Set) add(names, value, usage, def string, to any, set func(string) error) *Flag {
@@ -51,7 +53,7 @@ func (s *Set) Lookup(name string) *Flag {
 	return nil
 }
 
-// Given tells how a flag was set: "--name" or "$VARIABLE"; "" = not at all.
+// Given tells how a flag was set: "--name", "$VARIABLE" or "name in FILE"; "" = not at all.
 func (s *Set) Given(name string) string {
 	if f := s.Lookup(name); f != nil {
 		return f.Given

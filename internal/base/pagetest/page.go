@@ -17,6 +17,7 @@ import (
 const flagRules = `
 - A flag has one dash or two, as in ` + "`--flag value` or `--flag=value`" + `. A switch takes no value, or ` + "`=true` or `=false`" + `.
 - The environment variable has the same effect as the flag. The flag wins if both are given.
+- The file of ` + "`--config` has names of flags as keys, as in `log-level: debug`, and values or lists of values" + `. Flag and variable win over it. An unknown key is refused.
 - A wrong value is refused at start with a message that says what is allowed.
 - Of several spellings the first is the current one. The others keep working, and one warning at start names the current flags.
 - ` + "`--help` (`-h`) prints the flags, `--version` (`-v`)" + ` the version, commit and time of the build.
