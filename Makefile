@@ -2,18 +2,15 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-# As released, and for all, linters too, so that nothing is compiled twice, nor once more in another clone.
+# As released, and for all, linters too, so that nothing is compiled twice, nor once more in another clone. The build time is the commit's, so that the same commit builds the same bytes.
 export CGO_ENABLED ?= 0
 export GOFLAGS ?= -trimpath
 BINARIES := netmaster netplugin netctl contivk8s contivlab
-# The build time is the commit's, so that the same commit builds the same bytes.
-PLUGIN ?= contiv/netplugin:2.0
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+PLUGIN ?= contiv/netplugin:$(basename $(file <VERSION))
+VERSION ?= $(file <VERSION)+$(shell git describe --exclude='*' --always --dirty=.dirty 2>/dev/null || echo unknown)
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 BUILDTIME := $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
-BUILDINFO := github.com/contiv/netplugin/v2/internal/daemon
-LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COMMIT) -X $(BUILDINFO).buildTime=$(BUILDTIME) -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.buildTime=$(BUILDTIME)
-
+LDFLAGS := -s -w $(foreach p,github.com/contiv/netplugin/v2/internal/daemon main,-X $(p).version=$(VERSION) -X $(p).commit=$(COMMIT) -X $(p).buildTime=$(BUILDTIME))
 # PKG narrows test, lint, bench and fuzz: make test-unit PKG=./internal/store/...
 PKG ?= ./...
 tool = GOFLAGS='$(GOFLAGS) -mod=readonly' go tool -modfile=tools/go.mod $(1)
@@ -21,8 +18,7 @@ tool = GOFLAGS='$(GOFLAGS) -mod=readonly' go tool -modfile=tools/go.mod $(1)
 LONGEST = $(if $(filter ./...,$(PKG)),./internal/datapath/ebpf ./internal/datapath/ovs ./internal/store/etcd ./internal/netmaster/membership)
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
-
-.PHONY: help deps build test test-unit test-lab test-matrix test-full test-race check chaos-operator lint fmt mutate vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin release clean
+.PHONY: help deps build test test-unit test-lab test-matrix test-full test-race check chaos-operator lint fmt mutate vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube test-packages fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin packages release clean
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -59,11 +55,14 @@ test-consul: deps ## the store's tests, and whole clusters, on a Consul that is 
 test-cluster: deps ## three netmasters and five agents under faults: OPS (4000) requests by SEED (1) on STORE=embedded|etcd|disk (an etcd whose disk fails)|consul|consul3 (three servers)|members (netmasters' own, some lost for good, the disk of one fails), netmasters as MASTERS=inside|program (processes whose clocks are set), judged; or MOVES=20: how soon another netmaster leads, on etcd, consul, consul3, members; needs root
 	$(if $(filter consul%,$(STORE)),CONTIV_CONSUL=$$(go tool -modfile=tools/consul/go.mod -n consul) )go test -timeout 4h -count=1 -v -tags integration ./test/cluster -run '^Test($(if $(filter-out 0,$(MOVES)),Moves,Cluster|Disk|MemberDisk|Clock))$$' -args -moves $(or $(MOVES),0) -plan $(or $(SEED),1) -ops $(or $(OPS),4000) -store $(or $(STORE),embedded) -masters $(or $(MASTERS),inside)
 test-compose: deps ## Compose files on a plain and a secure cluster with Compose 1.29 and v2, which is built first (minutes); needs root
-	CONTIV_COMPOSE=$$(go tool -modfile=tools/compose/go.mod -n github.com/docker/compose/v2/cmd) go test -timeout 10m -count=1 -v -tags integration ./test/docker -run '^(TestDockerOnSecureCluster|TestComposeFiles|TestComposeTutorial)$$'
+	CONTIV_COMPOSE=$$(go tool -modfile=tools/compose/go.mod -n github.com/docker/compose/v2/cmd) go test -timeout 10m -count=1 -v -tags integration ./test/docker -run '^(TestDockerOnSecureCluster|TestComposeFiles)$$'
 test-bgp: ## the BGP speaker, and netplugins with it, with FRR and BIRD in namespaces; needs root
 	tools/deps.sh bgp && go test -timeout 10m -count=1 -v -tags integration ./test/bgp
 test-kube: deps ## tests with a real Kubernetes, which is built first (minutes); PART=own|sample|netpol|clusternetworkpolicy|services|zones|dualstack|network|reports, DRIVER=ebpf|ovs; needs root
 	tools/test-kube.sh $(PART)
+test-packages: deps ## the commands of docs/how-to/install.md in machines made by mmdebstrap, in which systemd runs; needs root and network
+	@tools/deps.sh packages
+	go test -timeout 15m -count=1 -v -tags integration ./test/packages
 check: ## vet, lint and -short tests of what changed since BASE (main), or of PKG: a minute for a leaf package, four for internal/model
 	@nice tools/check.sh $(filter-out ./...,$(PKG))
 fmt: ## format with gofumpt and gci
@@ -78,7 +77,6 @@ generate: ## rewrite generated files, pictures and goldens; `git diff` then show
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	go list -f '{{.Dir}}' $(PKG) | while read -r dir; do for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
 	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzzminimizetime 1s -fuzztime $(or $(FUZZTIME),30s) $$dir; done; done
-
 bench-cluster bench-datapath bench-scale: deps ## whole clusters; a packet's way on eBPF; a thousand simulated agents (some 25 minutes; ARGS=-small: five); rewrite bench/results; need root
 	go run ./$(subst -,/,$@) -out bench/results $(ARGS)
 bench: bench-cluster bench-datapath ## that, and benchmarks into bench/new.txt, compared with bench/base.txt by benchstat
@@ -90,11 +88,13 @@ demo-docker: build deps ## two Docker engines on two hosts, names, policy, start
 	bin/contivlab demo-docker $(if $(filter-out 0,$(KEEP)),--keep)
 demo-kube: build deps ## a Kubernetes of two nodes, which is built first (minutes), beside it a Docker container and a bare process under the same policies, and a pod of another tenant; KEEP=1 keeps it until Ctrl-C
 	CONTIV_KUBE=$${CONTIV_KUBE:-$$(tools/kube.sh -nodes)} go run ./test/kube/demo -bin bin $(if $(filter-out 0,$(KEEP)),-keep)
-image: build ## bin/contiv-image.tar, an image IMAGE (docker.io/contiv/contiv:2.0) of the programs alone
-	go run ./packaging/image -bin bin -o bin/contiv-image.tar -name $(or $(IMAGE),docker.io/contiv/contiv:2.0) -time $(BUILDTIME)
+image: build ## bin/contiv-image.tar, an image IMAGE (docker.io/contiv/contiv:VERSION) of the programs alone
+	go run ./packaging/image -bin bin -o bin/contiv-image.tar -name $(or $(IMAGE),docker.io/contiv/contiv:$(file <VERSION)) -time $(BUILDTIME)
 plugin: build ## bin/plugin for `docker plugin create $(PLUGIN)`
 	packaging/docker-plugin/build.sh bin bin/plugin $(PLUGIN)
-release: ## dist/: archives of the programs for amd64 and arm64 with checksums; refuses when a long report, or the checkout, is not of this commit's code
-	tools/release.sh $(VERSION)
+packages: build ## bin/*.deb and *.rpm of the programs in bin
+	tools/packages.sh $(VERSION) $$(go env GOARCH) bin bin
+release: ## dist/: archives and packages of the programs of VERSION for amd64 and arm64 with checksums; refuses when a long report, or the checkout, is not of this commit's code
+	tools/release.sh
 clean: ## remove what was built
 	rm -rf bin dist bench/new.txt

@@ -35,6 +35,8 @@ test_packages=(
 bgp_packages=(frr bird2)
 # "deps.sh podman" installs the runtime that the matrix has rows of, besides; its services stay off.
 podman_packages=(podman runc)
+# "deps.sh packages" installs what test/packages makes machines with, and rpm, besides.
+package_packages=(mmdebstrap rpm)
 # "deps.sh kernel" installs what test-kernel.sh boots other kernels with, besides.
 kernel_packages=(
   qemu-system-x86         # the machine
@@ -45,6 +47,7 @@ kernel_packages=(
 [[ ${1:-test} == demo ]] || packages+=("${test_packages[@]}")
 [[ ${1:-test} != bgp ]] || packages+=("${bgp_packages[@]}")
 [[ ${1:-test} != podman ]] || packages+=("${podman_packages[@]}")
+[[ ${1:-test} != packages ]] || packages+=("${package_packages[@]}")
 [[ ${1:-test} != kernel ]] || packages+=("${kernel_packages[@]}")
 
 if ! command -v dpkg-query >/dev/null; then

@@ -19,13 +19,23 @@ type checkout struct {
 func newCheckout(t *testing.T) *checkout {
 	t.Helper()
 	c := &checkout{t, t.TempDir()}
-	for _, name := range []string{"Makefile", "tools/release.sh", "tools/report-ages.sh", "LICENSE", "internal/datapath/ebpf/bpf/LICENSE"} {
-		text, err := os.ReadFile(filepath.Join("../..", name))
-		if err != nil {
-			t.Fatal(err)
+	for _, pattern := range []string{
+		"Makefile", "LICENSE", "internal/datapath/ebpf/bpf/LICENSE", "tools/release.sh", "tools/report-ages.sh",
+		"tools/packages.sh", "tools/licences.sh", "tools/man.awk", "tools/packages/*", "packaging/packages/*", "packaging/systemd/*.*", "docs/reference/net*.md", "docs/reference/contivk8s.md",
+	} {
+		files, err := filepath.Glob(filepath.Join("../..", pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
 		}
-		c.write(name, string(text))
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				continue // a directory
+			}
+			c.write(strings.TrimPrefix(file, "../../"), string(text))
+		}
 	}
+	c.write("VERSION", "2.3.4\n")
 	c.write(".gitignore", "/dist/\n")
 	c.write("go.mod", "module example.org/release\n\ngo 1.24\n")
 	for _, name := range []string{"netmaster", "netplugin", "netctl", "contivk8s", "contivlab"} {
@@ -129,18 +139,26 @@ func TestReleaseRefusesReportsOfOtherCode(t *testing.T) {
 	c.write("cmd/netctl/main_test.go", "package main\n")
 	c.commit("netctl: add a test")
 
-	c.run("make", "release", "VERSION=v2")
+	c.run("make", "release")
 	sums, err := os.ReadFile(filepath.Join(c.dir, "dist/SHA256SUMS"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
-		name := "contiv-v2-linux-" + arch
+		for _, name := range []string{"contiv-netmaster", "contiv-netplugin", "contiv-netctl"} {
+			rpm := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
+			for _, file := range []string{name + "_2.3.4_" + arch + ".deb", name + "-2.3.4-1." + rpm + ".rpm"} {
+				if !strings.Contains(string(sums), "  "+file+"\n") {
+					t.Errorf("no checksum of %s: %s", file, sums)
+				}
+			}
+		}
+		name := "contiv-2.3.4-linux-" + arch
 		if !strings.Contains(string(sums), "  "+name+".tar.gz\n") {
 			t.Errorf("no checksum of %s: %s", name, sums)
 		}
 		list := c.run("tar", "-tzf", "dist/"+name+".tar.gz")
-		for _, file := range []string{"netmaster", "netplugin", "netctl", "contivk8s", "contivlab", "LICENSE", "LICENSE.ebpf"} {
+		for _, file := range []string{"netmaster", "netplugin", "netctl", "contivk8s", "contivlab", "LICENSE", "LICENSE.ebpf", "LICENSE.modules"} {
 			if !strings.Contains(list+"\n", name+"/"+file+"\n") {
 				t.Errorf("%s has no %s: %s", name, file, list)
 			}
@@ -148,7 +166,7 @@ func TestReleaseRefusesReportsOfOtherCode(t *testing.T) {
 	}
 	other := &checkout{t, filepath.Join(t.TempDir(), "clone")}
 	c.run("git", "clone", "-q", c.dir, other.dir)
-	other.run("make", "release", "VERSION=v2")
+	other.run("make", "release")
 	again, err := os.ReadFile(filepath.Join(other.dir, "dist/SHA256SUMS"))
 	if err != nil || string(again) != string(sums) {
 		t.Errorf("another clone makes other bytes, %v:\n%s%s", err, again, sums)

@@ -4,4 +4,5 @@
 // generate`, which runs render, and by `go test`. Start with chart/values.yaml.
 package kubernetes
 
+//go:generate sh -c "sed -i -E \"s/^(version|appVersion): .*/\\1: $(cat ../../VERSION)/\" chart/Chart.yaml"
 //go:generate go -C render run .

@@ -12,6 +12,23 @@ import (
 	"testing"
 )
 
+// TestVersion: the chart is of the version in VERSION.
+func TestVersion(t *testing.T) {
+	version, err := os.ReadFile("../../VERSION")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chart, err := os.ReadFile("chart/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"version", "appVersion"} {
+		if line := "\n" + key + ": " + string(version); !strings.Contains(string(chart), line) {
+			t.Errorf("chart/Chart.yaml lacks %q: go generate ./packaging/kubernetes", line)
+		}
+	}
+}
+
 // TestSum: the manifests were made of the chart as it is. What they hold is compared
 // by the module render, which takes Helm to build.
 func TestSum(t *testing.T) {

@@ -108,7 +108,7 @@ func bareNodes(t *testing.T, name string) (n *onNodes, manifest func(path string
 		t.Fatal(err)
 	}
 	archive := filepath.Join(dir, "contiv.tar")
-	if out, err := exec.CommandContext(t.Context(), "go", "run", "../../packaging/image", "-bin", bin, "-o", archive, "-name", "docker.io/contiv/contiv:2.0").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "run", "../../packaging/image", "-bin", bin, "-o", archive, "-name", "docker.io/contiv/contiv:2.0.0").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	c, err := cluster.StartNodes(t.Context(), cluster.NodesConfig{Name: name, Dir: dir, BinDir: bin, Nodes: 2, Bare: true, Images: []string{archive}})

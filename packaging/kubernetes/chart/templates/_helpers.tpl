@@ -1,5 +1,5 @@
 {{- define "contiv.image" -}}
-image: {{ printf "%s:%s" .Values.image.repository .Values.image.tag | quote }}
+image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end }}
 

@@ -1,0 +1,245 @@
+//go:build integration
+
+package packages
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/testcluster"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
+)
+
+func TestMain(m *testing.M) { os.Exit(testenv.Run(m, nil)) }
+
+// build makes the packages of a version.
+func build(t *testing.T, version string) (dir string) {
+	t.Helper()
+	testenv.Need(t)
+	bin := os.Getenv("CONTIV_TEST_BIN")
+	if bin == "" {
+		bin = filepath.Join(t.TempDir(), "bin")
+		if err := testcluster.Build(t.Context(), ".", bin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir = t.TempDir()
+	command(t, "../../tools/packages.sh", version, runtime.GOARCH, bin, dir)
+	return dir
+}
+
+// debian returns an archive of a Debian that is made once.
+func debian(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := filepath.Join(cache, "contiv", "bookworm-"+runtime.GOARCH+".tar")
+	if _, err := os.Stat(archive); err == nil {
+		return archive
+	}
+	command(t, "mkdir", "-p", filepath.Dir(archive))
+	command(t, "mmdebstrap", "--variant=minbase", "--include=systemd-sysv,iproute2,iputils-ping", "bookworm", archive+".new.tar", "http://deb.debian.org/debian")
+	command(t, "mv", archive+".new.tar", archive)
+	return archive
+}
+
+var blockRE = regexp.MustCompile("(?s)<!-- run: ([a-z ]+) -->\n```sh\n(.*?)```")
+
+// page runs the blocks of docs/how-to/install.md with a mark, in a directory.
+func (m *machine) page(dir, mark string) {
+	m.Helper()
+	text, err := os.ReadFile("../../docs/how-to/install.md")
+	if err != nil {
+		m.Fatal(err)
+	}
+	n := 0
+	for _, block := range blockRE.FindAllStringSubmatch(string(text), -1) {
+		if block[1] == mark {
+			m.Log(m.name, "\n", block[2], m.run("cd "+dir+"\n"+block[2]))
+			n++
+		}
+	}
+	if n == 0 {
+		m.Fatalf("install.md has no block %q", mark)
+	}
+}
+
+// give copies packages into a directory of the machine.
+func (m *machine) give(from, to string) {
+	m.Helper()
+	files, err := filepath.Glob(filepath.Join(from, "*.deb"))
+	if err != nil || len(files) != 3 {
+		m.Fatal(files, err)
+	}
+	m.run("mkdir -p " + to)
+	for _, file := range files {
+		command(m.T, "cp", file, "/proc/"+m.pid+"/root"+to)
+	}
+}
+
+// files lists what is on the machine beyond what package managers and logs keep.
+func (m *machine) files() string {
+	return m.run(`
+		find / -xdev -regextype egrep -regex '/(root|tmp|var/(log|cache|lib/(apt|dpkg|systemd)))' -prune -o ! -name '*-' -print | sort
+		find /run /sys/fs/bpf -name '*contiv*' ! -path '/run/systemd/*'
+		ip -brief link | cut -d' ' -f1
+		cat /etc/passwd /etc/group`)
+}
+
+// reaches says what becomes of a connection to a port at which nothing listens: "refused"
+// if policies let it through.
+func (m *machine) reaches(netns, address string, port int) string {
+	m.Helper()
+	out, err := m.try(fmt.Sprintf("ip netns exec %s timeout 3 bash -c '</dev/tcp/%s/%d'", netns, address, port))
+	switch {
+	case err == nil:
+		return "accepted"
+	case strings.Contains(out, "refused"):
+		return "refused"
+	case out == "":
+		return "no answer"
+	}
+	return out
+}
+
+// TestInstall follows docs/how-to/install.md from two bare machines to containers under a
+// policy, through an upgrade, to machines on which nothing is left.
+func TestInstall(t *testing.T) {
+	packages, upgrade := build(t, "2.0.0"), build(t, "2.0.1")
+	archive := debian(t)
+	command(t, "ip", "link", "add", "lan", "up", "type", "bridge")
+	machines := make([]*machine, 2)
+	for i := range machines {
+		name := fmt.Sprintf("host%d", i+1)
+		m := start(t, name, archive)
+		command(t, "ip", "link", "add", name, "up", "master", "lan", "type", "veth", "peer", "eth0", "netns", m.pid)
+		m.run(fmt.Sprintf("ip link set eth0 up; ip addr add 10.0.0.%d/24 dev eth0; ip route add default via 10.0.0.254", i+1))
+		m.give(packages, "/root/packages")
+		m.give(upgrade, "/root/upgrade")
+		machines[i] = m
+	}
+	one, two := machines[0], machines[1]
+	before := []string{one.files(), two.files()}
+
+	one.page("/root/packages", "first machine")
+	two.page("/root/packages", "second machine")
+	two.run("ip netns add web2 && netctl attach --netns /run/netns/web2 --label app=web --ip 10.100.0.12")
+	for _, c := range []struct {
+		m     *machine
+		netns string
+		port  int
+		want  string
+	}{{one, "web", 5432, "refused"}, {one, "web", 5433, "no answer"}, {two, "web2", 5432, "refused"}, {two, "web2", 5433, "no answer"}} {
+		if got := c.m.reaches(c.netns, "10.100.0.2", c.port); got != c.want {
+			t.Errorf("%s to port %d of db: %s, want %s", c.netns, c.port, got, c.want)
+		}
+	}
+
+	ping := exec.CommandContext(t.Context(), "nsenter", "--target", one.pid, "--mount", "--net", "--pid", "ip", "netns", "exec", "db",
+		"sh", "-c", "echo $$ >/run/ping.pid; exec ping -q -i 0.02 10.100.0.12")
+	var said strings.Builder
+	ping.Stdout, ping.Stderr = &said, &said
+	if err := ping.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range machines {
+		m.page("/root/upgrade", "upgrade")
+		m.until("runs the new version", func() error {
+			out, err := m.try("systemctl is-active netplugin && ls -l /proc/$(systemctl show -P MainPID netplugin)/exe && dpkg-query -W contiv-netplugin")
+			if err == nil && (strings.Contains(out, "deleted") || !strings.Contains(out, "2.0.1")) {
+				err = fmt.Errorf("%s", out)
+			}
+			return err
+		})
+	}
+	one.run("kill -INT $(cat /run/ping.pid)")
+	_ = ping.Wait() // what it says is judged
+	if m := regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`).FindStringSubmatch(said.String()); m == nil || m[1] != m[2] {
+		t.Errorf("traffic during the upgrade: %s", said.String())
+	}
+
+	for _, m := range machines {
+		if out, err := m.try("apt-get purge -y contiv-netplugin"); err == nil || !strings.Contains(out, "attached on this host") {
+			t.Errorf("%s is purged while containers are attached: %v %s", m.name, err, out)
+		}
+		m.until("goes on", func() error { _, err := m.try("systemctl is-active netplugin"); return err })
+	}
+	two.run("netctl detach --netns /run/netns/web2; ip netns del web2")
+	two.page("/root", "remove")
+	one.page("/root", "detach")
+	one.page("/root", "remove")
+	for i, m := range machines {
+		if d := cmp.Diff(strings.Split(before[i], "\n"), strings.Split(m.files(), "\n")); d != "" {
+			t.Errorf("a purge leaves on %s (-before +after):\n%s", m.name, d)
+		}
+		if tables := command(t, "nsenter", "--target", m.pid, "--net", "nft", "list", "tables"); strings.Contains(tables, "contiv") {
+			t.Errorf("a purge leaves on %s: %s", m.name, tables)
+		}
+	}
+}
+
+// TestRPM: the rpm packages hold what the deb packages hold, and are installed and removed.
+func TestRPM(t *testing.T) {
+	dir := build(t, "2.0.0")
+	root := t.TempDir()
+	command(t, "rpm", "--root", root, "--initdb")
+	for _, name := range []string{"contiv-netmaster", "contiv-netplugin", "contiv-netctl"} {
+		deb, rpm := glob(t, dir, name+"_*.deb"), glob(t, dir, name+"-*.rpm")
+		want := contents(command(t, "dpkg-deb", "--contents", deb))
+		got := contents(command(t, "rpm", "--query", "--list", "--verbose", "--package", rpm))
+		const zsh = "/usr/share/zsh/"
+		for _, files := range []map[string]string{want, got} {
+			for file, mode := range files {
+				if strings.HasPrefix(file, zsh) { // distributions differ
+					delete(files, file)
+					files[zsh] = mode
+				}
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-deb +rpm):\n%s", name, d)
+		}
+		command(t, "rpm", "--root", root, "--install", "--nodeps", "--noscripts", rpm)
+		for file := range maps.Keys(got) {
+			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+				t.Errorf("%s is not installed: %v", name, err)
+			}
+		}
+		command(t, "rpm", "--root", root, "--erase", "--noscripts", name)
+	}
+	if left := command(t, "find", root, "-name", "*netctl*", "-o", "-name", "*netmaster*", "-o", "-name", "*netplugin*"); left != "" {
+		t.Errorf("rpm leaves %s", left)
+	}
+}
+
+func glob(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%s: %v %v", pattern, files, err)
+	}
+	return files[0]
+}
+
+// contents returns the modes of files, by name, of lines as `ls -l` has them.
+func contents(list string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(list) {
+		words := strings.Fields(line)
+		if mode, file := words[0], words[len(words)-1]; mode[0] != 'd' {
+			out[strings.TrimPrefix(file, ".")] = mode
+		}
+	}
+	return out
+}
