@@ -18,7 +18,7 @@ func TestReadme(t *testing.T) {
 	})
 }
 
-// TestTutorials runs the tutorials as a reader would.
+// TestTutorials runs the tutorials as a reader would, and the guide to a secure cluster.
 func TestTutorials(t *testing.T) {
 	for name, of := range map[string]struct {
 		machines int
@@ -27,6 +27,7 @@ func TestTutorials(t *testing.T) {
 		"first":  {1, []string{"docs/tutorials/first-cluster.md", "docs/tutorials/denied-connection.md"}},
 		"two":    {2, []string{"docs/tutorials/two-machines.md"}},
 		"secure": {2, []string{"docs/tutorials/secure-cluster.md"}},
+		"three":  {3, []string{"docs/how-to/secure.md"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shared(t)

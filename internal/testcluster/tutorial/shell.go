@@ -28,8 +28,8 @@ type Shell struct {
 	kill func() error
 }
 
-// NewShell starts a shell in a directory with the programs in bin/. Environment variables
-// give the paths and addresses that have defaults on a real machine.
+// NewShell starts a shell in a directory with the programs in bin/, and in PATH. Environment
+// variables give the names, paths and addresses that have defaults on a real machine.
 func NewShell(t *testing.T, l *testcluster.Lab, h *testcluster.Host, env ...string) *Shell {
 	t.Helper()
 	s := &Shell{host: h, dir: t.TempDir()}
@@ -38,12 +38,12 @@ func NewShell(t *testing.T, l *testcluster.Lab, h *testcluster.Host, env ...stri
 	}
 	cmd := h.NS.Command(context.Background(), "bash", "--norc")
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(),
+	cmd.Env = append(os.Environ(), "PATH="+l.Config().BinDir+":"+os.Getenv("PATH"),
 		"CONTIV_NETPLUGIN_EBPF_PIN_DIR="+h.PinDir(),
 		"CONTIV_NETPLUGIN_OVS_DB="+h.DB(), "CONTIV_NETPLUGIN_OVS_RUN_DIR="+h.RunDir(), "CONTIV_NETPLUGIN_OVS_DATAPATH="+l.Config().Datapath,
 		"CONTIV_NETPLUGIN_STATE_DIR="+h.StateDir(), "CONTIV_NETPLUGIN_CNI_SOCKET="+h.CNISocket(),
 		"CONTIV_CNI_SOCKET="+h.CNISocket(), "CONTIV_CNI_STATE_DIR="+h.StateDir(), "CONTIV_NETPLUGIN_CONTROL_IP="+h.Address.String(),
-		"CONTIV_NETMASTER_DATA_DIR="+s.data(), "CONTIV_NETMASTER_INTERNAL_ADDRESS="+h.Address.String()+":9999", "HOME="+s.dir)
+		"CONTIV_NETMASTER_DATA_DIR="+s.data(), "CONTIV_NETMASTER_INTERNAL_ADDRESS="+h.Address.String()+":9999", "CONTIV_NETMASTER_MEMBER_NAME="+h.Name, "HOME="+s.dir)
 	if h.Driver() != testcluster.DriverEBPF { // which auto takes
 		cmd.Env = append(cmd.Env, "CONTIV_NETPLUGIN_DRIVER="+h.Driver())
 	}
