@@ -47,6 +47,7 @@ type NodesConfig struct {
 	Gates    string   // the API server's --feature-gates; empty = as they are
 	Masters  []string // more of netmaster's arguments
 	AgentEnv []string
+	Secure   bool     // with TLS and certificates: hosts read the store by netmaster
 	Bare     bool     // no Contiv: nodes get ready when somebody installs a pod network below /opt/cni
 	Images   []string // archives that nodes have, beside those of tests
 }
@@ -80,7 +81,7 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 	}
 	kubeconfig := filepath.Join(cfg.Dir, "netmaster.kubeconfig")
 	lc := testcluster.Config{
-		Name: cfg.Name, BinDir: cfg.BinDir, Hosts: cfg.Nodes, Driver: cfg.Driver, Bare: true, Embedded: true,
+		Name: cfg.Name, BinDir: cfg.BinDir, Hosts: cfg.Nodes, Driver: cfg.Driver, Bare: true, Embedded: true, Secure: cfg.Secure,
 		MasterArgs: append([]string{"--kubeconfig", kubeconfig}, cfg.Masters...), AgentEnv: cfg.AgentEnv, HostInit: []string{"/bin/bash", script},
 	}
 	network := []string{"network", "create", "-e", "vxlan", "-s", PodCIDR, "default-net"}
