@@ -291,14 +291,20 @@ func (e *Engine) Docker(ctx context.Context, args ...string) (string, error) {
 // Close ends everything in the box and removes what it left in the control
 // groups. The lab removes the directory.
 func (e *Engine) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	if ids, err := e.Docker(ctx, "ps", "-aq"); err == nil && ids != "" {
-		_, _ = e.Docker(ctx, append([]string{"rm", "-f"}, strings.Fields(ids)...)...) // the box ends what it cannot
-	}
+	ctx = context.WithoutCancel(ctx)
+	e.removeContainers(ctx)
 	err := e.Stop(ctx)
 	if p, e := os.FindProcess(e.box); e == nil {
 		_ = p.Kill() // with --kill-child; it may have ended
 	}
 	return err
+}
+
+// removeContainers removes all containers. The box ends those that dockerd cannot remove in time.
+func (e *Engine) removeContainers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	if ids, err := e.Docker(ctx, "ps", "-aq"); err == nil && ids != "" {
+		_, _ = e.Docker(ctx, append([]string{"rm", "-f"}, strings.Fields(ids)...)...)
+	}
 }
