@@ -318,7 +318,7 @@ func (k *kubernetes) check(h *api.Health) {
 	}
 	if len(troubled) > 0 {
 		slices.Sort(troubled)
-		err = fmt.Errorf("not applied as written: %s; their events and conditions say why", strings.Join(troubled, ", "))
+		err = fmt.Errorf("not applied as written: %s", strings.Join(troubled, ", "))
 	}
 	condition.MasterKubernetesObjects.Add(h, err)
 }
