@@ -300,7 +300,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	return err
 }
 
-// removeContainers removes all containers. The box ends those that dockerd cannot remove in time.
+// removeContainers removes all containers. The box ends the rest.
 func (e *Engine) removeContainers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
