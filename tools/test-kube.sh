@@ -22,7 +22,7 @@ export CONTIV_KUBE
 samples=(
 	'TestControl|TestPoliciesBesideKubeProxy|TestMirrorThroughOutage|TestMirrorOfServices|TestMirrorOfAStranger'
 	'TestInstall|TestManifests|TestNetmaster|TestDemo'
-	'TestPodsUnderPolicies|TestServices|TestSchedule|TestMirrorOfAnotherStore'
+	'TestPodsUnderPolicies|TestServices|TestSchedule|TestMirrorOfAnotherStore|TestTutorial'
 )
 read -ra drivers <<<"${DRIVER:-ebpf ovs}"
 [[ $# -gt 0 ]] || set -- own netpol clusternetworkpolicy services zones dualstack network reports

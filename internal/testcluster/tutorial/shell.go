@@ -17,7 +17,7 @@ import (
 )
 
 // blockTime is how long a block may take.
-const blockTime = time.Minute
+const blockTime = 5 * time.Minute
 
 // Shell is a bash on a bare host that runs one script after another.
 type Shell struct {
