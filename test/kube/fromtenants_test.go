@@ -5,12 +5,14 @@ package kube
 import (
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/contiv/netplugin/v2/internal/testcluster"
+	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
 // podsReachOtherTenants: backends of a service of tenant blue see blue's pods as themselves, and
@@ -41,6 +43,7 @@ func (n *onNodes) podsReachOtherTenants() {
 			}
 		}
 	}
+	n.forwardsPort("shop", "web")
 	n.netctl("network-policy create --tenant blue --label app=web --default-in deny closed")
 	for _, h := range n.Lab.Hosts() {
 		for _, namespace := range []string{"shop", "green", "plain"} {
@@ -52,6 +55,16 @@ func (n *onNodes) podsReachOtherTenants() {
 	must(n.t, n.Client.CoreV1().Services("shop").Delete(n.t.Context(), "web", metav1.DeleteOptions{}))
 	n.gone("green")
 	n.gone("plain")
+}
+
+// forwardsPort checks that kubectl forwards a port to a pod.
+func (n *onNodes) forwardsPort(namespace, name string) {
+	n.t.Helper()
+	forward := n.Lab.Master.Command(n.t.Context(), os.Getenv(cluster.Program), "kubectl", "--kubeconfig="+n.Control.Kubeconfig, "port-forward", "-n", namespace, name, "18080:80")
+	must(n.t, forward.Start())
+	until(n.t, "kubectl forwards a port to "+namespace+"/"+name, func() bool { return n.seen(n.Lab.Master, "127.0.0.1:18080") == "127.0.0.1" })
+	must(n.t, forward.Process.Kill())
+	_ = forward.Wait() // killed
 }
 
 // vlanServices: a service of pods on a VLAN network leads its own network's pods to all backends,
