@@ -60,7 +60,7 @@ test-bgp: ## the BGP speaker, and netplugins with it, with FRR and BIRD in names
 	tools/deps.sh bgp && go test -timeout 10m -count=1 -v -tags integration ./test/bgp
 test-kube: deps ## tests with a real Kubernetes, which is built first (minutes); PART=own|sample|netpol|clusternetworkpolicy|services|zones|dualstack|network|reports, DRIVER=ebpf|ovs; needs root
 	tools/test-kube.sh $(PART)
-test-packages: deps ## the commands of docs/how-to/install.md in machines made by mmdebstrap, in which systemd runs; needs root and network
+test-packages: deps ## the commands of install.md and secure.md of docs/how-to in machines made by mmdebstrap, in which systemd runs; needs root and network
 	@tools/deps.sh packages
 	go test -timeout 15m -count=1 -v -tags integration ./test/packages
 check: ## vet, lint and -short tests of what changed since BASE (main), or of PKG: a minute for a leaf package, four for internal/model
