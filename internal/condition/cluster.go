@@ -119,7 +119,7 @@ var (
 	TableFills = cluster(row{
 		name: "table-fills", severity: api.SeverityNotice, check: api.CheckCapacity,
 		means:  "A table of a host's data plane is 80 % full.",
-		remedy: "see docs/how-to/limits.md for what fills it",
+		remedy: "see docs/reference/restrictions.md for what fills it",
 	})
 	PoolFills = cluster(row{
 		name: "pool-fills", severity: api.SeverityNotice, check: api.CheckCapacity,

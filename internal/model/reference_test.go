@@ -79,9 +79,9 @@ var limits = []struct {
 func TestReference(t *testing.T) {
 	p := &pagetest.Page{
 		Name: "limits.md", Command: "go test ./internal/model -run TestReference -update", Title: "Limits of objects",
-		Purpose: "On this page you look up how many, how long and how large the parts of objects may be; [limits](../how-to/limits.md) explains the limits of hosts, drivers and servers.",
+		Purpose: "On this page you look up how many, how long and how large the parts of objects may be; [restrictions](restrictions.md) has the limits of hosts, drivers and servers.",
 	}
-	p.Printf("\nIn requests netmaster refuses larger values with status 400, and with 409 where the limit is of several objects together. [Kubernetes](../how-to/kubernetes.md#what-cannot-be-had) says what becomes of its objects.\n")
+	p.Printf("\nIn requests netmaster refuses larger values with status 400, and with 409 where the limit is of several objects together. [Policies of Kubernetes](../how-to/kubernetes-policies.md#find-out-what-does-not-apply-as-written) says what becomes of its objects.\n")
 	var rows [][]string
 	listed := map[string]bool{}
 	for _, l := range limits {

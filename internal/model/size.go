@@ -192,7 +192,7 @@ func (m *PolicyMeter) Check(joining, leaving []PolicyRule, identities func(Selec
 		return len(joining), nil
 	}
 	fit = sort.Search(len(joining), func(i int) bool { return with(i+1) > MaxPolicyEntries })
-	return fit, Errorf(ErrExhausted, "its rules would take up to %d entries of a host's tables, where each rule counts its ports for each of its peers, and a selector each identity that it selects; at most %d are allowed: name the peers by fewer selectors, or their ports by protocol (docs/how-to/limits.md)", with(min(fit+1, len(joining))), MaxPolicyEntries)
+	return fit, Errorf(ErrExhausted, "its rules would take up to %d entries of a host's tables, where each rule counts its ports for each of its peers, and a selector each identity that it selects; at most %d are allowed: name the peers by fewer selectors, or their ports by protocol (docs/reference/restrictions.md)", with(min(fit+1, len(joining))), MaxPolicyEntries)
 }
 
 func (d *directionMeter) change(r PolicyRule, by int) {

@@ -109,7 +109,7 @@ func TestPolicyMeterCheck(t *testing.T) {
 	var m PolicyMeter
 	fit, err := m.Check(rules, nil, many)
 	want := MaxPolicyEntries/(groups+2) - 1
-	if count := strconv.Itoa((want + 2) * (groups + 2)); fit != want || !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), count) || !strings.Contains(err.Error(), "docs/how-to/limits.md") {
+	if count := strconv.Itoa((want + 2) * (groups + 2)); fit != want || !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), count) || !strings.Contains(err.Error(), "docs/reference/restrictions.md") {
 		t.Errorf("%d rules fit, %v; want %d, and the count %s told", fit, err, want, count)
 	}
 	if n := m.Entries(many); n != 0 {

@@ -132,7 +132,7 @@ var cannot = []struct{ values, reason string }{
 	{"runtime=compose network=infra", "an engine gets no infra networks"},
 	{"runtime=swarm family=ipv6", "Docker has no networks without IPv4"},
 	{"runtime=swarm network=infra", "an engine gets no infra networks"},
-	{"environment=slash32 driver=ovs", "Open vSwitch in user space finds no way from an address without a subnet (docs/how-to/limits.md)"},
+	{"environment=slash32 driver=ovs", "Open vSwitch in user space finds no way from an address without a subnet (docs/reference/restrictions.md)"},
 	{"environment=slash32 driver=mixed", "likewise"},
 }
 

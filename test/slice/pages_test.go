@@ -18,7 +18,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-var pageRE = regexp.MustCompile("(?s)<!-- run: ([a-z ]+) -->\n```sh\n(.*?)```")
+var (
+	pageRE = regexp.MustCompile("(?s)<!-- run: ([a-z ]+) -->\n```sh\n(.*?)```")
+	wordRE = regexp.MustCompile(`"[^"]*"|\S+`)
+)
 
 // page runs the blocks of a user's page that carry a mark, in order.
 func (c *cluster) page(name, mark string, each func(block string)) {
@@ -38,11 +41,16 @@ func (c *cluster) page(name, mark string, each func(block string)) {
 		}
 		n++
 		for line := range strings.Lines(m[2]) {
-			words, ok := strings.CutPrefix(strings.TrimSpace(line), "netctl ")
-			if !ok {
+			words := wordRE.FindAllString(line, -1)
+			if len(words) == 0 || words[0] != "netctl" {
 				c.t.Fatalf("%s: %q is no netctl command", name, line)
 			}
-			c.netctl(words)
+			for i := range words {
+				words[i] = strings.Trim(words[i], `"`)
+			}
+			if _, err := c.Masters.Netctl(c.t.Context(), words[1:]...); err != nil {
+				c.t.Fatal(err)
+			}
 		}
 		if each != nil {
 			each(m[2])

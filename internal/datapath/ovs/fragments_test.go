@@ -116,7 +116,7 @@ func TestSmallFragments(t *testing.T) {
 	for _, size := range []int{1500, 1008, 576, 408} {
 		try(size, true)
 	}
-	for _, size := range []int{392, 112} { // docs/how-to/limits.md says so
+	for _, size := range []int{392, 112} { // docs/reference/restrictions.md says so
 		try(size, false)
 	}
 	l.KillSwitch()

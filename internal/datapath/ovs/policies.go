@@ -41,7 +41,7 @@ type setForm struct {
 }
 
 // maxPolicyFlows bounds the flows of a host's rules: some 0.5 GB of memory, and 7 s
-// of a processor when all are new (docs/how-to/limits.md).
+// of a processor when all are new (docs/reference/restrictions.md).
 const maxPolicyFlows = model.MaxPolicyFlows
 
 func newPolicies(l *ledger) *policies {
@@ -161,7 +161,7 @@ func change(m map[desired.PolicySetID]int, id desired.PolicySetID, by int) {
 type tooManyError struct{ need, all, most int }
 
 func (e *tooManyError) Error() string {
-	return fmt.Sprintf("its rules take %d flows, and those of all policies on this host %d; at most %d are possible (docs/how-to/limits.md)", e.need, e.all, e.most)
+	return fmt.Sprintf("its rules take %d flows, and those of all policies on this host %d; at most %d are possible (docs/reference/restrictions.md)", e.need, e.all, e.most)
 }
 
 func (e *tooManyError) Unwrap() error { return model.ErrExhausted }

@@ -45,7 +45,7 @@ func (pv *PolicyView) fitFlows(policies []model.PolicyKey, rules []model.PolicyR
 	if all <= model.MaxPolicyFlows {
 		return 0, nil
 	}
-	err = model.Errorf(model.ErrExhausted, "its rules would take up to %d flows of a host with Open vSwitch, where each of a rule's peers counts each of its ports, for IPv4 and IPv6; at most %d are allowed: name fewer peers, by group or wider address range, or fewer ports, by protocol (docs/how-to/limits.md)", all, model.MaxPolicyFlows)
+	err = model.Errorf(model.ErrExhausted, "its rules would take up to %d flows of a host with Open vSwitch, where each of a rule's peers counts each of its ports, for IPv4 and IPv6; at most %d are allowed: name fewer peers, by group or wider address range, or fewer ports, by protocol (docs/reference/restrictions.md)", all, model.MaxPolicyFlows)
 	for left := all - model.MaxPolicyFlows; len(at) > 0; at = at[:len(at)-1] { // those before the one to blame fit
 		var one model.FlowMeter
 		one.Add(rules[at[len(at)-1]], 1)

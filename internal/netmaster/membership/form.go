@@ -63,7 +63,7 @@ func (m *Member) form(ctx context.Context) error {
 		}
 		if err.Error() != told || time.Since(at) >= time.Minute {
 			told, at = err.Error(), time.Now()
-			m.cfg.Logger.Warn("a cluster is recorded, and this netmaster is not a member yet: it waits, and founds no other one; if all data of that cluster are lost for good, restore a snapshot or delete the record (docs/how-to/kubernetes.md)", "error", err)
+			m.cfg.Logger.Warn("a cluster is recorded, and this netmaster is not a member yet: it waits, and founds no other one; if all data of that cluster are lost for good, restore a snapshot or delete the record (docs/how-to/kubernetes-netmasters.md)", "error", err)
 		}
 		select {
 		case <-time.After(formInterval):

@@ -106,7 +106,7 @@ func (f *firewall) pass(p *desired.HostNAT, ports bool) (put bool, err error) {
 	slices.Sort(drop)
 	hint := ""
 	if slices.ContainsFunc(drop, func(name string) bool { return strings.HasPrefix(name, "firewalld ") }) {
-		hint = " (a zone for the interface and a policy from any zone to it: docs/how-to/outside.md, What the host needs, has the lines of firewall-cmd)"
+		hint = " (a zone for the interface and a policy from any zone to it: docs/how-to/outside.md has the lines of firewall-cmd)"
 	}
 	return put, model.Errorf(model.ErrUnavailable, "the firewall's chains %s drop containers' packets to or from outside this host; accept interface %s in them, in and out%s",
 		strings.Join(slices.Compact(drop), ", "), p.Interface, hint)

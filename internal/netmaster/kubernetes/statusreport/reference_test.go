@@ -31,7 +31,7 @@ func TestReference(t *testing.T) {
 	}
 	p := &pagetest.Page{
 		Name: "events.md", Command: "go test ./internal/netmaster/kubernetes/statusreport -run TestReference -update", Title: "Events in Kubernetes",
-		Purpose: "On this page you look up what an event of netmaster on an object of Kubernetes means; [Kubernetes](../how-to/kubernetes.md#what-cannot-be-had) explains what cannot be applied.",
+		Purpose: "On this page you look up what an event of netmaster on an object of Kubernetes means; [Policies of Kubernetes](../how-to/kubernetes-policies.md#find-out-what-does-not-apply-as-written) explains what cannot be applied.",
 	}
 	p.Printf("\nnetmaster writes them, as controller `%s`. An equal message about an object is the same event.\n", controller)
 	p.Table([]string{"reason", "object", "type", "when"}, events...)

@@ -115,10 +115,10 @@ app.kubernetes.io/part-of: contiv
 {{- $args := default list (first $is.spec.template.spec.containers).args }}
 {{- $secure := has "--secure" $args }}
 {{- if and .Values.secure.enabled (not .Values.secure.acceptPlain) (not $secure) }}
-{{- fail "this cluster's netmaster is plain: to turn it secure upgrade with --set secure.acceptPlain=true first, and without it when all pods of contiv-netplugin are ready (docs/how-to/kubernetes.md, Upgrade); to leave it plain, --set secure.enabled=false" }}
+{{- fail "this cluster's netmaster is plain: to turn it secure upgrade with --set secure.acceptPlain=true first, and without it when all pods of contiv-netplugin are ready (docs/how-to/kubernetes-plain.md); to leave it plain, --set secure.enabled=false" }}
 {{- end }}
 {{- if and $secure (not (has "--accept-plain" $args)) (not .Values.secure.enabled) }}
-{{- fail "this cluster's netmaster is secure, and would not start plainly: leave secure.enabled=false out; to go back to plain for good, upgrade with --set secure.acceptPlain=true first (docs/how-to/kubernetes.md, Back to plain)" }}
+{{- fail "this cluster's netmaster is secure, and would not start plainly: leave secure.enabled=false out; to go back to plain for good, upgrade with --set secure.acceptPlain=true first (docs/how-to/kubernetes-plain.md)" }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -132,7 +132,7 @@ app.kubernetes.io/part-of: contiv
 {{- fail (printf "controlPlane.addresses: lacks controlPlane.address %s: list that node too, or set controlPlane.address= if no netmaster ran there" $.Values.controlPlane.address) }}
 {{- end }}
 {{- if or (not $.Values.secure.enabled) $.Values.secure.acceptPlain }}
-{{- fail "controlPlane.addresses: needs secure.enabled without secure.acceptPlain: turn the installation secure first (docs/how-to/kubernetes.md, Upgrade)" }}
+{{- fail "controlPlane.addresses: needs secure.enabled without secure.acceptPlain: turn the installation secure first (docs/how-to/kubernetes-plain.md)" }}
 {{- end }}
 {{- else }}
 {{- if lookup "apps/v1" "DaemonSet" "kube-system" "contiv-netmaster" }}
