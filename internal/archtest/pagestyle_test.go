@@ -1,23 +1,15 @@
 package archtest
 
 import (
-	"flag"
 	"fmt"
-	"maps"
-	"os"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode"
 )
 
-var updatePages = flag.Bool("update-pages", false, "take pages that pass out of testdata/pages.txt")
-
 const (
-	pagesFile = "testdata/pages.txt"
-
 	maxSentence  = 40 // words
 	maxMean      = 16 // words, of the sentences of a page that has at least minSentences
 	minSentences = 5
@@ -38,42 +30,12 @@ var (
 )
 
 // Pages of users have short sentences and cells, and say first what the reader can do.
-// Pages that do not yet are listed in testdata/pages.txt, by page and rule. A listed page
-// that passes is to be taken out: `go test ./internal/archtest -run TestPageStyle -update-pages`.
 func TestPageStyle(t *testing.T) {
-	listed := map[string]bool{}
-	data, err := os.ReadFile(pagesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(data)) {
-		listed[strings.TrimSpace(line)] = true
-	}
-	found := map[string]string{}
 	for _, f := range files(t) {
-		if !isUserPage(f.name) {
-			continue
-		}
-		for rule, example := range badStyle(f) {
-			found[f.name+" "+rule] = example
-		}
-	}
-	for key, example := range found {
-		if !listed[key] {
-			t.Errorf("%s: %s", key, example)
-		}
-	}
-	var left strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(listed)) {
-		if found[key] != "" {
-			left.WriteString(key + "\n")
-		} else if !*updatePages {
-			t.Errorf("%s lists %q, which passes: take the line out (-update-pages does)", pagesFile, key)
-		}
-	}
-	if *updatePages {
-		if err := os.WriteFile(pagesFile, []byte(left.String()), 0o644); err != nil {
-			t.Fatal(err)
+		if isUserPage(f.name) {
+			for rule, example := range badStyle(f) {
+				t.Errorf("%s: %s: %s", f.name, rule, example)
+			}
 		}
 	}
 }
