@@ -62,7 +62,7 @@ test-kube: deps ## tests with a real Kubernetes, which is built first (minutes);
 	tools/test-kube.sh $(PART)
 test-packages: deps ## the commands of install.md and secure.md of docs/how-to in machines made by mmdebstrap, in which systemd runs; needs root and network
 	@tools/deps.sh packages
-	go test -timeout 15m -count=1 -v -tags integration ./test/packages
+	CONTIV_DEBIAN=$$(tools/debian.sh) go test -timeout 15m -count=1 -v -tags integration ./test/packages
 check: ## vet, lint and -short tests of what changed since BASE (main), or of PKG: a minute for a leaf package, four for internal/model
 	@nice tools/check.sh $(filter-out ./...,$(PKG))
 fmt: ## format with gofumpt and gci
@@ -93,7 +93,7 @@ image: build ## bin/contiv-image.tar, an image IMAGE (docker.io/contiv/contiv:VE
 plugin: build ## bin/plugin for `docker plugin create $(PLUGIN)`
 	packaging/docker-plugin/build.sh bin bin/plugin $(PLUGIN)
 packages: build ## bin/*.deb and *.rpm of the programs in bin
-	tools/packages.sh $(VERSION) $$(go env GOARCH) bin bin
+	rm -f bin/contiv-*.deb bin/contiv-*.rpm && tools/packages.sh $(VERSION) $$(go env GOARCH) bin bin
 release: ## dist/: archives and packages of the programs of VERSION for amd64 and arm64 with checksums; refuses when a long report, or the checkout, is not of this commit's code
 	tools/release.sh
 clean: ## remove what was built

@@ -65,9 +65,13 @@ exec env -i container=other PATH=/usr/sbin:/usr/bin setpriv --bounding-set=-sys_
 ' sh "$1"
 `
 
-// start boots a machine of a Debian in a tar archive.
-func start(t *testing.T, name, debian string) *machine {
+// start boots a machine.
+func start(t *testing.T, name string) *machine {
 	t.Helper()
+	debian := os.Getenv("CONTIV_DEBIAN")
+	if debian == "" {
+		t.Fatal("CONTIV_DEBIAN must be an archive that tools/debian.sh has made, as in make test-packages")
+	}
 	root := filepath.Join(t.TempDir(), name)
 	command(t, "mkdir", root)
 	command(t, "tar", "-C", root, "-xf", debian)
@@ -117,6 +121,21 @@ func start(t *testing.T, name, debian string) *machine {
 		return err
 	})
 	return m
+}
+
+// onLAN boots machines NAME1, NAME2 and so on, with the addresses 10.0.0.1, 10.0.0.2 and so
+// on at one switch.
+func onLAN(t *testing.T, name string, n int) (machines []*machine) {
+	t.Helper()
+	lan := name + "-lan"
+	command(t, "ip", "link", "add", lan, "up", "type", "bridge")
+	for i := 1; i <= n; i++ {
+		m := start(t, fmt.Sprintf("%s%d", name, i))
+		command(t, "ip", "link", "add", m.name, "up", "master", lan, "type", "veth", "peer", "eth0", "netns", m.pid)
+		m.run(fmt.Sprintf("ip link set eth0 up; ip addr add 10.0.0.%d/24 dev eth0; ip route add default via 10.0.0.254", i))
+		machines = append(machines, m)
+	}
+	return machines
 }
 
 // try runs lines of a shell in the machine.

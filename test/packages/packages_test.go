@@ -4,7 +4,6 @@ package packages
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,23 +36,6 @@ func build(t *testing.T, version string) (dir string) {
 	return dir
 }
 
-// debian returns an archive of a Debian that is made once.
-func debian(t *testing.T) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	archive := filepath.Join(cache, "contiv", "bookworm-"+runtime.GOARCH+".tar")
-	if _, err := os.Stat(archive); err == nil {
-		return archive
-	}
-	command(t, "mkdir", "-p", filepath.Dir(archive))
-	command(t, "mmdebstrap", "--variant=minbase", "--include=systemd-sysv,iproute2,iputils-ping", "bookworm", archive+".new.tar", "http://deb.debian.org/debian")
-	command(t, "mv", archive+".new.tar", archive)
-	return archive
-}
-
 var blockRE = regexp.MustCompile("(?s)<!-- run: ([a-z ]+) -->\n```sh\n(.*?)```")
 
 // page runs the blocks of docs/how-to/install.md with a mark, in a directory.
@@ -75,10 +57,10 @@ func (m *machine) page(dir, mark string) {
 	}
 }
 
-// give copies packages into a directory of the machine.
-func (m *machine) give(from, to string) {
+// give copies packages that fit a pattern into a directory of the machine.
+func (m *machine) give(from, to, pattern string) {
 	m.Helper()
-	files, err := filepath.Glob(filepath.Join(from, "*.deb"))
+	files, err := filepath.Glob(filepath.Join(from, pattern))
 	if err != nil || len(files) != 3 {
 		m.Fatal(files, err)
 	}
@@ -113,21 +95,21 @@ func (m *machine) reaches(netns, address string, port int) string {
 	return out
 }
 
-// TestInstall follows docs/how-to/install.md from two bare machines to containers under a
-// policy, through an upgrade, to machines on which nothing is left.
-func TestInstall(t *testing.T) {
+// TestPackages installs, upgrades and removes the packages of both kinds.
+func TestPackages(t *testing.T) {
 	packages, upgrade := build(t, "2.0.0"), build(t, "2.0.1")
-	archive := debian(t)
-	command(t, "ip", "link", "add", "lan", "up", "type", "bridge")
-	machines := make([]*machine, 2)
-	for i := range machines {
-		name := fmt.Sprintf("host%d", i+1)
-		m := start(t, name, archive)
-		command(t, "ip", "link", "add", name, "up", "master", "lan", "type", "veth", "peer", "eth0", "netns", m.pid)
-		m.run(fmt.Sprintf("ip link set eth0 up; ip addr add 10.0.0.%d/24 dev eth0; ip route add default via 10.0.0.254", i+1))
-		m.give(packages, "/root/packages")
-		m.give(upgrade, "/root/upgrade")
-		machines[i] = m
+	t.Run("deb", func(t *testing.T) { deb(t, packages, upgrade) })
+	t.Run("rpm", func(t *testing.T) { rpm(t, packages, upgrade) })
+}
+
+// deb follows docs/how-to/install.md from two bare machines to containers under a policy,
+// through an upgrade, to machines on which nothing is left.
+func deb(t *testing.T, packages, upgrade string) {
+	t.Helper()
+	machines := onLAN(t, "host", 2)
+	for _, m := range machines {
+		m.give(packages, "/root/packages", "*.deb")
+		m.give(upgrade, "/root/upgrade", "*.deb")
 	}
 	one, two := machines[0], machines[1]
 	before := []string{one.files(), two.files()}
@@ -155,13 +137,7 @@ func TestInstall(t *testing.T) {
 	}
 	for _, m := range machines {
 		m.page("/root/upgrade", "upgrade")
-		m.until("runs the new version", func() error {
-			out, err := m.try("systemctl is-active netplugin && ls -l /proc/$(systemctl show -P MainPID netplugin)/exe && dpkg-query -W contiv-netplugin")
-			if err == nil && (strings.Contains(out, "deleted") || !strings.Contains(out, "2.0.1")) {
-				err = fmt.Errorf("%s", out)
-			}
-			return err
-		})
+		m.upgraded("dpkg-query -W contiv-netplugin")
 	}
 	one.run("kill -INT $(cat /run/ping.pid)")
 	_ = ping.Wait() // what it says is judged
@@ -189,15 +165,14 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestRPM: the rpm packages hold what the deb packages hold, and are installed and removed.
-func TestRPM(t *testing.T) {
-	dir := build(t, "2.0.0")
-	root := t.TempDir()
-	command(t, "rpm", "--root", root, "--initdb")
-	for _, name := range []string{"contiv-netmaster", "contiv-netplugin", "contiv-netctl"} {
-		deb, rpm := glob(t, dir, name+"_*.deb"), glob(t, dir, name+"-*.rpm")
-		want := contents(command(t, "dpkg-deb", "--contents", deb))
-		got := contents(command(t, "rpm", "--query", "--list", "--verbose", "--package", rpm))
+// rpm compares the rpm packages with the deb packages, and has them installed, upgraded and
+// removed by rpm on a Debian.
+func rpm(t *testing.T, packages, upgrade string) {
+	t.Helper()
+	names := []string{"contiv-netmaster", "contiv-netplugin", "contiv-netctl"}
+	for _, name := range names {
+		want := contents(command(t, "dpkg-deb", "--contents", glob(t, packages, name+"_*.deb")))
+		got := contents(command(t, "rpm", "--query", "--list", "--verbose", "--package", glob(t, packages, name+"-*.rpm")))
 		const zsh = "/usr/share/zsh/"
 		for _, files := range []map[string]string{want, got} {
 			for file, mode := range files {
@@ -210,17 +185,42 @@ func TestRPM(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s (-deb +rpm):\n%s", name, d)
 		}
-		command(t, "rpm", "--root", root, "--install", "--nodeps", "--noscripts", rpm)
-		for file := range maps.Keys(got) {
-			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-				t.Errorf("%s is not installed: %v", name, err)
-			}
+	}
+
+	m := onLAN(t, "rpm", 1)[0]
+	m.give(packages, "/root/packages", "*.rpm")
+	m.give(upgrade, "/root/upgrade", "*.rpm")
+	m.run(`
+		rpm --install --nodeps /root/packages/*.rpm
+		systemctl enable --now netmaster netplugin
+		netctl --netmaster http://127.0.0.1:9999 network create --encap vxlan --subnet 10.100.0.0/24 default-net
+		ip netns add web
+		netctl attach --netns /run/netns/web
+		rpm --upgrade --nodeps /root/upgrade/*.rpm`)
+	m.upgraded("rpm --query contiv-netplugin")
+	if out, err := m.try("rpm --erase contiv-netplugin"); err == nil || !strings.Contains(out, "attached on this host") {
+		t.Errorf("it is removed while containers are attached: %v %s", err, out)
+	}
+	m.until("goes on", func() error { _, err := m.try("systemctl is-active netplugin"); return err })
+	m.run("netctl detach --netns /run/netns/web; ip netns del web; rpm --erase " + strings.Join(names, " "))
+	left := m.run(`
+		find / -xdev ! -path '/root/*' ! -path '/var/lib/contiv/*' \( -name '*contiv*' -o -name '*netmaster*' -o -name '*netplugin*' -o -name '*netctl*' \)
+		find /run /sys/fs/bpf -name '*contiv*' ! -path '/run/systemd/*'`)
+	if left != "/var/lib/contiv\n" { // netmaster's state
+		t.Errorf("rpm leaves\n%s", left)
+	}
+}
+
+// upgraded waits until netplugin of the new version runs; query says which is installed.
+func (m *machine) upgraded(query string) {
+	m.Helper()
+	m.until("runs the new version", func() error {
+		out, err := m.try("systemctl is-active netplugin && ls -l /proc/$(systemctl show -P MainPID netplugin)/exe && " + query)
+		if err == nil && (strings.Contains(out, "deleted") || !strings.Contains(out, "2.0.1")) {
+			err = fmt.Errorf("%s", out)
 		}
-		command(t, "rpm", "--root", root, "--erase", "--noscripts", name)
-	}
-	if left := command(t, "find", root, "-name", "*netctl*", "-o", "-name", "*netmaster*", "-o", "-name", "*netplugin*"); left != "" {
-		t.Errorf("rpm leaves %s", left)
-	}
+		return err
+	})
 }
 
 func glob(t *testing.T, dir, pattern string) string {

@@ -22,18 +22,11 @@ func TestSecure(t *testing.T) {
 	}
 	_, login, _ := strings.Cut(string(text), "## 2. Log in\n\n<!-- run: machine1 -->\n```sh\n")
 	login, _, _ = strings.Cut(login, "```")
-	packages, archive := build(t, "2.0.0"), debian(t)
-	command(t, "ip", "link", "add", "lan", "up", "type", "bridge")
-	var machines []*machine
+	packages, machines := build(t, "2.0.0"), onLAN(t, "m", 3)
 	const addresses = "M1=10.0.0.1\nM2=10.0.0.2\nM3=10.0.0.3\n"
-	for i := 1; i <= 3; i++ {
-		name := fmt.Sprintf("m%d", i)
-		m := start(t, name, archive)
-		command(t, "ip", "link", "add", name, "up", "master", "lan", "type", "veth", "peer", "eth0", "netns", m.pid)
-		m.run(fmt.Sprintf("ip link set eth0 up; ip addr add 10.0.0.%d/24 dev eth0; ip route add default via 10.0.0.254", i))
-		m.give(packages, "/root/packages")
+	for _, m := range machines {
+		m.give(packages, "/root/packages", "*.deb")
 		m.run("apt-get install -y /root/packages/contiv-*.deb")
-		machines = append(machines, m)
 	}
 	one, three := machines[0], machines[2]
 	follow := func(m *machine, block string) {
