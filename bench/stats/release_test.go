@@ -153,6 +153,10 @@ func TestReleaseRefusesReportsOfOtherCode(t *testing.T) {
 				}
 			}
 		}
+		sbom := c.run("cat", "dist/contiv-netctl-2.3.4-linux-"+arch+".cdx.json")
+		if !strings.Contains(sbom, `"version": "2.3.4"`) || !strings.Contains(sbom, "goarch="+arch) {
+			t.Errorf("what netctl is made of: %s", sbom)
+		}
 		name := "contiv-2.3.4-linux-" + arch
 		if !strings.Contains(string(sums), "  "+name+".tar.gz\n") {
 			t.Errorf("no checksum of %s: %s", name, sums)
