@@ -117,13 +117,13 @@ func (r Row) ID() string {
 
 func (r Row) String() string { return strings.Join(r, " ") }
 
-// cannot are values that no cluster has together, with the reason: the product refuses
-// them, or the thing does not exist.
+// cannot are values that no cluster of the matrix has together, with the reason: the product
+// refuses them, the thing does not exist, or the test cluster cannot make it.
 var cannot = []struct{ values, reason string }{
-	{"security=secure store=etcd-tls", "--secure is for netmasters that keep the store themselves (docs/how-to/secure.md)"},
-	{"security=secure store=consul-acl", "likewise"},
+	{"security=secure store=etcd-tls", "the test cluster uses --secure with the embedded store alone; docs/how-to/secure.md has it with an etcd"},
+	{"security=secure store=consul-acl", "--secure is for an embedded store or an etcd"},
 	{"security=secure store=consul3", "likewise"},
-	{"security=turned store=etcd-tls", "likewise"},
+	{"security=turned store=etcd-tls", "only a cluster with the embedded store is turned secure (docs/how-to/secure-running.md)"},
 	{"security=turned store=consul-acl", "likewise"},
 	{"security=turned store=consul3", "likewise"},
 	{"runtime=docker family=ipv6", "Docker has no networks without IPv4"},
