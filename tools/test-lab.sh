@@ -11,7 +11,7 @@ CONTIV_TEST_BIN=$(mktemp -d)
 export CONTIV_TEST_BIN CGO_ENABLED=0
 trap 'rm -rf "$CONTIV_TEST_BIN"' EXIT
 go build -ldflags '-s -w' -o "$CONTIV_TEST_BIN/" "${@/#/./cmd/}"
-packages=$(grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs -r -n1 dirname | sort -u | grep -vx -e ./test/docker -e ./test/bgp -e ./test/cluster -e ./test/matrix -e './test/kube.*')
+packages=$(grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs -r -n1 dirname | sort -u | grep -vx -e ./test/docker -e ./test/bgp -e ./test/cluster -e ./test/matrix -e ./test/packages -e './test/kube.*')
 failed=0
 # shellcheck disable=SC2086 # several packages
 CONTIV_TEST_MACHINE=own tools/gotest.sh -timeout 15m -count=1 -p 1 -tags integration -- $packages || failed=1
