@@ -135,6 +135,8 @@ func deb(t *testing.T, packages, upgrade string) {
 	if err := ping.Start(); err != nil {
 		t.Fatal(err)
 	}
+	one.run("echo CONTIV_NETMASTER_LOG_LEVEL=debug >/etc/contiv/netmaster.env")
+	two.run("echo 'NETPLUGIN_FLAGS=\"--log-level debug --vxlan-port 4789\"' >/etc/contiv/netplugin.env")
 	for _, m := range machines {
 		m.page("/root/upgrade", "upgrade")
 		m.upgraded("dpkg-query -W contiv-netplugin")
