@@ -162,7 +162,7 @@ func TestOtherMembersAreReportedWhenFoundSeveralTimes(t *testing.T) {
 	away := []string{"netmaster2: no answer"}
 	var o otherMembers
 	for i, x := range []struct {
-		found     []string
+		found         []string
 		reported, ask bool
 	}{
 		{nil, false, false}, {away, false, true}, {away, false, true}, {nil, false, false},
