@@ -32,8 +32,8 @@ func TestServicesFromNodesOfPodsBehindTheDataPlane(t *testing.T) {
 	testServicesFromNodes(t, cluster.NodesConfig{}, nil)
 }
 
-// TestServicesFromNodesOfOtherTenantsPods: so they do where the pods are of another tenant, as
-// do that tenant's pods, and those of others as clients from outside.
+// TestServicesFromNodesOfOtherTenantsPods: so they do where the pods are of another tenant, but
+// not by node ports; as do that tenant's pods, and those of others as clients from outside.
 func TestServicesFromNodesOfOtherTenantsPods(t *testing.T) {
 	testServicesFromNodes(t, cluster.NodesConfig{Native: true, Secure: true}, map[string]string{"io.contiv.tenant": "blue", "io.contiv.network": "net"})
 }
@@ -52,7 +52,13 @@ func testServicesFromNodes(t *testing.T, c cluster.NodesConfig, labels map[strin
 	}
 	n.namespace("shop", labels)
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
-		t.Run(string(family), n.in(func(n *onNodes) { n.servicesReach(family, c.Native && labels == nil) }))
+		t.Run(string(family), n.in(func(n *onNodes) {
+			if labels != nil {
+				n.tenantServicesReach(family)
+			} else {
+				n.servicesReach(family, c.Native)
+			}
+		}))
 	}
 	if labels != nil {
 		t.Run("Pods", n.in((*onNodes).podsReachOtherTenants))
