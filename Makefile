@@ -7,7 +7,7 @@ export CGO_ENABLED ?= 0
 export GOFLAGS ?= -trimpath
 BINARIES := netmaster netplugin netctl contivk8s contivlab
 PLUGIN ?= contiv/netplugin:$(basename $(file <VERSION))
-VERSION ?= $(file <VERSION)+$(shell git describe --exclude='*' --always --dirty=.dirty 2>/dev/null || echo unknown)
+VERSION ?= $(file <VERSION)-dev.$(shell git log -1 --format=%cd --date=format:%Y%m%d%H%M%S 2>/dev/null || echo 0)+$(shell git describe --exclude='*' --always --dirty=.dirty 2>/dev/null || echo unknown)
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 BUILDTIME := $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
 LDFLAGS := -s -w $(foreach p,github.com/contiv/netplugin/v2/internal/daemon main,-X $(p).version=$(VERSION) -X $(p).commit=$(COMMIT) -X $(p).buildTime=$(BUILDTIME))

@@ -25,7 +25,7 @@ func clusterServices(ctx context.Context, c *api.Client, o *getOptions) (out []i
 		return nil, err
 	}
 	for _, s := range all {
-		out = append(out, item{object: s, name: s.ServiceName, row: []string{s.ServiceName, "", "", "", s.Owner}, otherTenant: true})
+		out = append(out, item{object: s, name: s.ServiceName, row: []string{s.ServiceName, s.TenantName, s.NetworkName, "", s.Owner}, otherTenant: true})
 	}
 	return out, nil
 }

@@ -12,9 +12,9 @@ func TestClusterServices(t *testing.T) {
 	m := newFakeMaster(t)
 	m.store("tenants", "blue", `{"key":"blue","tenantName":"blue"}`)
 	m.store("serviceLBs", "default:shop", `{"key":"default:shop","serviceName":"shop","tenantName":"default","networkName":"n","selectors":["a=b"],"ports":["80:80:TCP"]}`)
-	m.store("clusterServices", "", `{"serviceName":"ns/web","owner":"kubernetes","addresses":["10.96.0.9"],"ports":[]}`)
+	m.store("clusterServices", "", `{"serviceName":"ns/web","owner":"kubernetes","tenantName":"blue","networkName":"net","addresses":["10.96.0.9"],"ports":[]}`)
 	for line, want := range map[string]string{
-		"service ls":            "ServiceName  Tenant   Network  Selectors  Owner\n-----------  ------   -------  ---------  -----\nshop         default  n        a=b\nns/web                                    kubernetes\n",
+		"service ls":            "ServiceName  Tenant   Network  Selectors  Owner\n-----------  ------   -------  ---------  -----\nshop         default  n        a=b\nns/web       blue     net                 kubernetes\n",
 		"service ls --all -q":   "default:shop\nns/web\n",
 		"service ls -q":         "shop\nns/web\n",
 		"service ls -t blue -q": "",

@@ -1,7 +1,9 @@
 package flags
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -35,12 +37,18 @@ func (s *Set) FromFile() error {
 	if err != nil {
 		return Usagef("read the file of --config: %w", err)
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
+	var doc, more yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(data))
+	switch err := documents.Decode(&doc); {
+	case errors.Is(err, io.EOF): // comments only
+		return nil
+	case err != nil:
 		return Usagef("%s: %w", s.file, err)
 	}
-	if len(doc.Content) == 0 { // comments only
-		return nil
+	if err := documents.Decode(&more); err == nil {
+		return Usagef("%s:%d: a second YAML document begins here; write all settings into one", s.file, more.Line)
+	} else if !errors.Is(err, io.EOF) {
+		return Usagef("%s: after the first YAML document: %w", s.file, err)
 	}
 	top := doc.Content[0]
 	if top.Kind != yaml.MappingNode {
@@ -74,7 +82,10 @@ func (s *Set) FromFile() error {
 // meant ends the refusal of a key with the one that it may be.
 func (s *Set) meant(key string) string {
 	if f := s.Lookup(key); f != nil {
-		if f.Env == "" || f.Names[0] == configFlag {
+		switch {
+		case f.Names[0] == configFlag:
+			return ": a file names no other file"
+		case f.Env == "":
 			return ": only the command line sets it"
 		}
 		return "; its name is " + f.Names[0]
