@@ -376,6 +376,11 @@ func Open(name string) (*Lab, error) {
 		if err := h.NS.openCgroup(); err != nil {
 			return nil, err
 		}
+		if first := h.process("init"); first != nil && first.Alive() {
+			if err := h.join(first); err != nil {
+				return nil, err
+			}
+		}
 		l.hosts = append(l.hosts, h)
 	}
 	for c := range st.Containers {

@@ -28,6 +28,16 @@ func TestHostInit(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	again, err := Open("machine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	for _, h := range again.Hosts() {
+		if out, err := h.Run(t.Context(), "/bin/sh", "-c", "cat /mnt/whose; hostname"); err != nil || out != h.Name+"\n"+h.Name+"\n" {
+			t.Errorf("inside %s of an opened lab: %v\n%s", h.Name, err, out)
+		}
+	}
 	for _, h := range l.Hosts() {
 		out, err := h.Run(t.Context(), "/bin/sh", "-c", "cat /mnt/whose; cat /proc/1/comm; hostname; ip -br address show eth0")
 		if err != nil || !strings.HasPrefix(out, h.Name+"\nsh\n"+h.Name+"\neth0") || !strings.Contains(out, h.Address.String()) {
