@@ -165,8 +165,16 @@ func TestOtherMembersAreReportedWhenFoundSeveralTimes(t *testing.T) {
 		found         []string
 		reported, ask bool
 	}{
-		{nil, false, false}, {away, false, true}, {away, false, true}, {nil, false, false},
-		{away, false, true}, {away, false, true}, {away, false, true}, {away, true, false}, {away, true, false}, {nil, false, false},
+		{nil, false, false},
+		{away, false, true},
+		{away, false, true},
+		{nil, false, false},
+		{away, false, true},
+		{away, false, true},
+		{away, false, true},
+		{away, true, false},
+		{away, true, false},
+		{nil, false, false},
 	} {
 		o.found(x.found)
 		if reported := len(o.confirmed()) > 0; reported != x.reported || o.unconfirmed() != x.ask {
