@@ -32,7 +32,7 @@ func (r Row) Right() bool {
 // longer at the second try than at the first would show nothing more.
 const (
 	firstPatience  = 400 * time.Millisecond
-	secondPatience = 2500 * time.Millisecond
+	secondPatience = 10 * time.Second
 )
 
 // Matrix asks questions in parallel and puts beside the answers what the

@@ -33,8 +33,8 @@ const strayDevice = "cvstraystraystr"
 // containers is listed by name. What is reported as repaired is repaired, and nothing else
 // is lost.
 func TestDoctor(t *testing.T) {
-	shared(t)
-	on(t, len(both), both, doctor)
+	sharedOnEBPF(t, both)
+	onOne(t, both, doctor)
 }
 
 // diagnose asks the doctor.
