@@ -117,12 +117,9 @@ func (sv *Services) build(s *service) (out []desired.Service, problems []string)
 // inClusterDomain reports whether a network is in the domain to which nodes' addresses lead
 // clients outside: those of one address go to one domain.
 func (sv *Services) inClusterDomain(n *network) bool {
-	if n.key == clusterNetworkKey {
-		return true
-	}
 	cluster := sv.inv.networks[clusterNetworkKey]
-	if cluster == nil || cluster.id == 0 {
-		return false
+	if cluster == nil || cluster == n {
+		return cluster == n
 	}
 	a, _ := sv.out.Networks.Get(n.id)
 	b, _ := sv.out.Networks.Get(cluster.id)

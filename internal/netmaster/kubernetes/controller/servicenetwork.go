@@ -32,11 +32,11 @@ func (p *serviceSync) networkOf(k model.ClusterServiceKey, have model.NetworkKey
 }
 
 // addNetworks adds the networks of the pods that a slice names. Pods of other namespaces do not
-// count: who may write slices in one namespace would move its services to another's tenant.
+// count, or the author of slices in one namespace could move its services to another's tenant.
 func (p *serviceSync) addNetworks(found map[model.NetworkKey]bool, x model.ServiceSlice) {
 	for _, b := range x.Backends {
 		e, ok := p.view.Pods.PodEndpoint(b.Pod)
-		if ok && b.Pod != "" && e.Namespace == x.Key.Namespace && (e.IPv4 == b.Addr || e.IPv6 == b.Addr) {
+		if ok && e.Namespace == x.Key.Namespace && (e.IPv4 == b.Addr || e.IPv6 == b.Addr) {
 			found[e.Key.Network] = true
 		}
 	}
