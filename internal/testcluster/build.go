@@ -2,10 +2,14 @@ package testcluster
 
 import (
 	"context"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -39,6 +43,43 @@ func build(ctx context.Context, root, bin string, flags, programs []string) erro
 		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, tail(string(out), 20))
 	}
 	return nil
+}
+
+// BuildImage packs the programs of bin into an archive as a release has it, with an image for
+// each architecture. The programs of the other architecture are headers, which cannot run.
+// Flags are of packaging/image.
+func BuildImage(ctx context.Context, bin, archive, name string, flags ...string) error {
+	root, err := Root(ctx, ".")
+	if err != nil {
+		return err
+	}
+	machine := elf.EM_AARCH64
+	if runtime.GOARCH == "arm64" {
+		machine = elf.EM_X86_64
+	}
+	header, err := binary.Append(nil, binary.LittleEndian, elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Ehsize: 64,
+	})
+	if err != nil {
+		return err
+	}
+	other, err := os.MkdirTemp(filepath.Dir(archive), "other")
+	if err != nil {
+		return err
+	}
+	for _, p := range Programs {
+		err = errors.Join(err, os.WriteFile(filepath.Join(other, p), header, 0o700))
+	}
+	if err == nil {
+		c := exec.CommandContext(ctx, "go", append([]string{"run", "./packaging/image", "-bin", bin + "," + other, "-o", archive, "-name", name}, flags...)...)
+		c.Dir = root
+		var out []byte
+		if out, err = c.CombinedOutput(); err != nil {
+			err = fmt.Errorf("%s: %w: %s", c, err, out)
+		}
+	}
+	return errors.Join(err, os.RemoveAll(other))
 }
 
 // Root returns the directory of the Go module around dir.

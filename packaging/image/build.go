@@ -16,80 +16,143 @@ import (
 	"time"
 )
 
-// programs are what the image holds, in /usr/bin.
-var programs = []string{"contivk8s", "netctl", "netmaster", "netplugin"}
+// spec is what an image is made of.
+type spec struct {
+	bins     []string // directories of built programs, one for each architecture
+	programs []string // what the image holds, in /usr/bin
+	name     string   // with registry and tag
+	user     int      // runs the programs and owns stateDir
+	revision string   // commit of the programs
+	created  time.Time
+}
+
+const (
+	stateDir = "var/lib/contiv/" // of the programs: a volume is mounted there
+	docDir   = "usr/share/doc/contiv/"
+
+	oci = "application/vnd.oci.image."
+)
 
 // image is a finished one.
 type image struct {
 	archive []byte
-	digest  string // of its manifest
+	digest  string // of its index
 }
 
-// build makes an archive that is an OCI layout and, by manifest.json, what docker
-// load takes too.
-func build(bin, name string, created time.Time) (image, error) {
-	layer, arch, err := buildLayer(bin, created)
+// build makes an archive that is an OCI layout with one index of all architectures and, by
+// manifest.json, what docker load takes too. That knows no architectures: of several, each
+// image gets a tag of its own there.
+func build(s spec) (image, error) {
+	var blobs [][]byte
+	var platforms, loads []any
+	names := map[string]string{} // by architecture
+	for _, bin := range s.bins {
+		layer, arch, err := s.layer(bin)
+		if err != nil {
+			return image{}, err
+		}
+		if names[arch] != "" {
+			return image{}, fmt.Errorf("%s is for %s as another directory is: give one for each architecture", bin, arch)
+		}
+		names[arch] = s.name
+		if len(s.bins) > 1 {
+			names[arch] += "-" + arch
+		}
+		packed, err := compress(layer)
+		if err != nil {
+			return image{}, err
+		}
+		config, err := s.config(arch, layer)
+		if err != nil {
+			return image{}, err
+		}
+		manifest, err := json.Marshal(map[string]any{
+			"schemaVersion": 2, "mediaType": oci + "manifest.v1+json",
+			"config": descriptor(oci+"config.v1+json", config), "layers": []any{descriptor(oci+"layer.v1.tar+gzip", packed)},
+		})
+		if err != nil {
+			return image{}, err
+		}
+		platform := descriptor(oci+"manifest.v1+json", manifest)
+		platform["platform"] = map[string]string{"architecture": arch, "os": "linux"}
+		platforms = append(platforms, platform)
+		loads = append(loads, map[string]any{"Config": blobPath(config), "RepoTags": []string{names[arch]}, "Layers": []string{blobPath(packed)}})
+		blobs = append(blobs, config, manifest, packed)
+	}
+	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": oci + "index.v1+json", "manifests": platforms, "annotations": s.labels()})
 	if err != nil {
 		return image{}, err
 	}
-	packed, err := compress(layer)
+	archive, err := s.pack(index, loads, append(blobs, index))
+	return image{archive, digest(index)}, err
+}
+
+// pack writes the archive of an index and of the blobs.
+func (s spec) pack(index []byte, loads []any, blobs [][]byte) ([]byte, error) {
+	top := descriptor(oci+"index.v1+json", index)
+	top["annotations"] = map[string]string{"io.containerd.image.name": s.name, "org.opencontainers.image.ref.name": s.tag()}
+	layout, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": oci + "index.v1+json", "manifests": []any{top}})
 	if err != nil {
-		return image{}, err
+		return nil, err
 	}
-	config, err := json.Marshal(map[string]any{
-		"created": created.Format(time.RFC3339), "architecture": arch, "os": "linux",
-		"config": map[string]any{
-			"Env":    []string{"PATH=/usr/bin"},
-			"Labels": map[string]string{"org.opencontainers.image.source": "https://github.com/contiv/netplugin", "org.opencontainers.image.licenses": "Apache-2.0"},
-		},
-		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}},
-		"history": []map[string]any{{"created": created.Format(time.RFC3339), "created_by": "make image"}},
-	})
+	docker, err := json.Marshal(loads)
 	if err != nil {
-		return image{}, err
+		return nil, err
 	}
-	const oci = "application/vnd.oci.image."
-	manifest, err := json.Marshal(map[string]any{
-		"schemaVersion": 2, "mediaType": oci + "manifest.v1+json",
-		"config": descriptor(oci+"config.v1+json", config), "layers": []any{descriptor(oci+"layer.v1.tar+gzip", packed)},
-	})
-	if err != nil {
-		return image{}, err
-	}
-	of := descriptor(oci+"manifest.v1+json", manifest)
-	of["platform"] = map[string]string{"architecture": arch, "os": "linux"}
-	of["annotations"] = map[string]string{"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name[strings.LastIndex(name, ":")+1:]}
-	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": oci + "index.v1+json", "manifests": []any{of}})
-	if err != nil {
-		return image{}, err
-	}
-	docker, err := json.Marshal([]any{map[string]any{"Config": blob(config), "RepoTags": []string{name}, "Layers": []string{blob(packed)}}})
-	if err != nil {
-		return image{}, err
-	}
-	var b bytes.Buffer
-	w := packer{tar.NewWriter(&b), created, nil}
+	w := newPacker(s.created)
 	w.file("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`), 0o644)
-	w.file("index.json", index, 0o644)
+	w.file("index.json", layout, 0o644)
 	w.file("manifest.json", docker, 0o644)
 	w.directory("blobs/", 0o755)
 	w.directory("blobs/sha256/", 0o755)
-	for _, data := range [][]byte{config, manifest, packed} {
-		w.file(blob(data), data, 0o644)
+	for _, data := range blobs {
+		w.file(blobPath(data), data, 0o644)
 	}
-	return image{b.Bytes(), digest(manifest)}, w.close()
+	return w.close()
 }
 
-// buildLayer packs the programs, which must be able to run with nothing beside them.
-func buildLayer(bin string, created time.Time) (layer []byte, arch string, err error) {
-	var b bytes.Buffer
-	w := packer{tar.NewWriter(&b), created, nil}
-	for _, dir := range []string{"etc/", "run/", "usr/", "usr/bin/", "var/", "var/lib/"} {
+// config is how the image is run on an architecture.
+func (s spec) config(arch string, layer []byte) ([]byte, error) {
+	run := map[string]any{"Env": []string{"PATH=/usr/bin"}, "Labels": s.labels()}
+	if s.user != 0 {
+		run["User"] = fmt.Sprintf("%d:%d", s.user, s.user)
+	}
+	return json.Marshal(map[string]any{
+		"created": s.created.Format(time.RFC3339), "architecture": arch, "os": "linux", "config": run,
+		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}},
+		"history": []map[string]any{{"created": s.created.Format(time.RFC3339), "created_by": "make image"}},
+	})
+}
+
+// labels say what the image is. Registries show them as annotations of the index too.
+func (s spec) labels() map[string]string {
+	const prefix = "org.opencontainers.image."
+	return map[string]string{
+		prefix + "title":       "Contiv",
+		prefix + "description": "Networks and policy for containers: " + strings.Join(s.programs, ", "),
+		prefix + "version":     s.tag(),
+		prefix + "revision":    s.revision,
+		prefix + "created":     s.created.Format(time.RFC3339),
+		prefix + "source":      "https://github.com/contiv/netplugin",
+		prefix + "licenses":    "Apache-2.0 AND (MIT OR GPL-2.0-only)", // the latter is of the eBPF programs
+	}
+}
+
+func (s spec) tag() string { return s.name[strings.LastIndex(s.name, ":")+1:] }
+
+// layer packs the programs, which must be able to run with nothing beside them, and the
+// licences that lie beside them.
+func (s spec) layer(bin string) (layer []byte, arch string, err error) {
+	w := newPacker(s.created)
+	for _, dir := range []string{"etc/", "run/", "usr/", "usr/bin/", "usr/share/", "usr/share/doc/", docDir, "var/", "var/lib/"} {
 		w.directory(dir, 0o755)
 	}
 	w.directory("tmp/", 0o1777)
 	w.link("var/run", "../run")
-	for _, name := range programs {
+	w.owner = s.user
+	w.directory(stateDir, 0o755)
+	w.owner = 0
+	for _, name := range s.programs {
 		path := filepath.Join(bin, name)
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -105,7 +168,19 @@ func buildLayer(bin string, created time.Time) (layer []byte, arch string, err e
 		arch = a
 		w.file("usr/bin/"+name, data, 0o755)
 	}
-	return b.Bytes(), arch, w.close()
+	licences, err := filepath.Glob(filepath.Join(bin, "LICENSE*")) // sorted
+	if err != nil {
+		return nil, "", err
+	}
+	for _, path := range licences {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, "", err
+		}
+		w.file(docDir+filepath.Base(path), data, 0o644)
+	}
+	layer, err = w.close()
+	return layer, arch, err
 }
 
 // architecture is Go's name of what a program runs on.
@@ -128,13 +203,21 @@ func architecture(program []byte) (string, error) {
 
 // packer writes a tar whose bytes depend on nothing but what is put into it.
 type packer struct {
-	tar  *tar.Writer
-	time time.Time
-	err  error
+	bytes bytes.Buffer
+	tar   *tar.Writer
+	time  time.Time
+	owner int
+	err   error
+}
+
+func newPacker(at time.Time) *packer {
+	w := &packer{time: at}
+	w.tar = tar.NewWriter(&w.bytes)
+	return w
 }
 
 func (w *packer) add(h *tar.Header, data []byte) {
-	h.ModTime, h.Size, h.Format = w.time, int64(len(data)), tar.FormatPAX
+	h.ModTime, h.Size, h.Format, h.Uid, h.Gid = w.time, int64(len(data)), tar.FormatPAX, w.owner, w.owner
 	if w.err == nil {
 		w.err = w.tar.WriteHeader(h)
 	}
@@ -155,11 +238,15 @@ func (w *packer) link(name, to string) {
 	w.add(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to, Mode: 0o777}, nil)
 }
 
-func (w *packer) close() error {
-	if w.err != nil {
-		return fmt.Errorf("pack: %w", w.err)
+// close returns the whole tar.
+func (w *packer) close() ([]byte, error) {
+	if w.err == nil {
+		w.err = w.tar.Close()
 	}
-	return w.tar.Close()
+	if w.err != nil {
+		return nil, fmt.Errorf("pack: %w", w.err)
+	}
+	return w.bytes.Bytes(), nil
 }
 
 func compress(data []byte) ([]byte, error) {
@@ -177,7 +264,7 @@ func digest(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-func blob(data []byte) string {
+func blobPath(data []byte) string {
 	return "blobs/" + strings.Replace(digest(data), ":", "/", 1)
 }
 

@@ -19,7 +19,10 @@ func main() {
 
 func run(args []string, stdout io.Writer) error {
 	fs := flag.NewFlagSet("image", flag.ContinueOnError)
-	bin := fs.String("bin", "bin", "directory of the built programs")
+	bins := fs.String("bin", "bin", "directories of the built programs, comma-separated, one for each architecture")
+	programs := fs.String("programs", "contivk8s,netctl,netmaster,netplugin", "what the image holds of them")
+	user := fs.Int("user", 0, "number of the user that runs the programs, and owns /"+stateDir)
+	revision := fs.String("revision", "", "commit that the programs were built from")
 	out := fs.String("o", "", "archive to write")
 	name := fs.String("name", "", "the image's name, with registry and tag, such as docker.io/contiv/contiv:2.0")
 	created := fs.String("time", "1970-01-01T00:00:00Z", "what the image says when it was made, RFC 3339")
@@ -36,7 +39,10 @@ func run(args []string, stdout io.Writer) error {
 	case !tagged || repo == "" || tag == "" || !strings.Contains(*name, "/"):
 		return fmt.Errorf("-name %q: must be registry/repository:tag, such as docker.io/contiv/contiv:2.0", *name)
 	}
-	image, err := build(*bin, *name, at.UTC())
+	image, err := build(spec{
+		bins: strings.Split(*bins, ","), programs: strings.Split(*programs, ","),
+		name: *name, user: *user, revision: *revision, created: at.UTC(),
+	})
 	if err != nil {
 		return err
 	}

@@ -4,25 +4,28 @@ package docker
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// image: what `make image` makes is taken by an engine, its programs run with nothing
-// beside them, and netplugin installs the plugin from it onto the machine.
+// image: an engine takes the images of a release, their programs run with nothing beside
+// them, and netplugin installs the plugin from one onto the machine.
 func image(b *bed) {
 	e, dir := b.e[0], b.t.TempDir()
-	const name = "docker.io/contiv/contiv:test"
-	archive := filepath.Join(dir, "contiv.tar")
-	make := exec.CommandContext(b.t.Context(), "go", "run", "../../packaging/image", "-bin", bin, "-o", archive, "-name", name)
-	if out, err := make.CombinedOutput(); err != nil {
-		b.t.Fatalf("%v: %s", err, out)
+	load := func(name string, flags ...string) string {
+		archive := filepath.Join(dir, "image.tar")
+		e.must(testcluster.BuildImage(b.t.Context(), bin, archive, name, flags...))
+		loaded := name + "-" + runtime.GOARCH
+		if out := e.docker("load -i " + archive); !strings.Contains(out, strings.TrimPrefix(loaded, "docker.io/")) {
+			b.t.Errorf("docker load says %s", out)
+		}
+		return loaded
 	}
-	if out := e.docker("load -i " + archive); !strings.Contains(out, "contiv/contiv:test") {
-		b.t.Errorf("docker load says %s", out)
-	}
+	name := load("docker.io/contiv/contiv:test")
 	const run = "run --rm --network none --read-only "
 	for _, program := range []string{"netmaster", "netplugin", "netctl", "contivk8s"} {
 		if out := e.docker(run + name + " " + program + " --version"); !strings.Contains(strings.ToLower(out), "version") && !strings.Contains(out, program) {
@@ -40,12 +43,20 @@ func image(b *bed) {
 	if _, err := os.Stat(filepath.Join(dir, "net.d", "10-contiv.conflist")); err != nil {
 		b.t.Error(err)
 	}
-	// netmaster with files that cannot change but for its data, as the chart has it.
-	e.docker("run -d --name master --network none --read-only --cap-drop ALL --tmpfs /tmp -v " + filepath.Join(dir, "etcd") + ":/var/lib/contiv/etcd " + name + " netmaster --external-address 127.0.0.1:9999")
-	e.until("netmaster in a container is ready", time.Minute, func() error {
-		_, err := e.try("exec", "master", "netctl", "tenant", "ls")
-		return err
-	})
-	e.docker("rm -f master")
-	e.docker("rmi " + name)
+	// netmaster with files that cannot change but for its data, as the chart has it, and as
+	// another user than root in the image for that.
+	own := load("docker.io/contiv/netmaster:test", "-programs", "netctl,netmaster", "-user", "65532")
+	for image, volume := range map[string]string{name: filepath.Join(dir, "etcd") + ":/var/lib/contiv/etcd", own: "state:/var/lib/contiv"} {
+		e.docker("run -d --name master --network none --read-only --cap-drop ALL --tmpfs /tmp -v " + volume + " " + image + " netmaster --external-address 127.0.0.1:9999")
+		e.until("netmaster in a container of "+image+" is ready", time.Minute, func() error {
+			_, err := e.try("exec", "master", "netctl", "tenant", "ls")
+			return err
+		})
+		e.docker("rm -f master")
+	}
+	if out := e.docker("image inspect --format {{.Config.User}} " + own); strings.TrimSpace(out) != "65532:65532" {
+		b.t.Errorf("the image's user is %q", out)
+	}
+	e.docker("rmi " + name + " " + own)
+	e.docker("volume rm state")
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -108,9 +107,7 @@ func bareNodes(t *testing.T, name string) (n *onNodes, manifest func(path string
 		t.Fatal(err)
 	}
 	archive := filepath.Join(dir, "contiv.tar")
-	if out, err := exec.CommandContext(t.Context(), "go", "run", "../../packaging/image", "-bin", bin, "-o", archive, "-name", "docker.io/contiv/contiv:2.0.0").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must(t, testcluster.BuildImage(t.Context(), bin, archive, "docker.io/contiv/contiv:2.0.0"))
 	c, err := cluster.StartNodes(t.Context(), cluster.NodesConfig{Name: name, Dir: dir, BinDir: bin, Nodes: 2, Bare: true, Images: []string{archive}})
 	must(t, err)
 	n = &onNodes{Nodes: c, t: t}
