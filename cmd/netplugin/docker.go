@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
@@ -30,11 +33,29 @@ func dockerFlags(fs *flags.Set, o *options) {
 		return nil
 	})
 	fs.String(&o.dockerTokenFile, "docker-token-file", "file", "file with a tenant administrator's token, which 'docker network create' and 'rm' need on a secure cluster; reloaded when it changes; empty = only existing networks can be used")
+	fs.Bool(&o.remountSysctls, "remount-proc-sys", "first make /proc/sys writable in netplugin's mount namespace: Docker mounts it read-only for managed plugins")
 	fs.Enum(&o.dockerScope, "docker-scope", "scope", "scope of Docker's networks: local (each engine has its own), or global (the swarm's, created by netmaster)", scopeLocal, scopeGlobal).Else("global with --mode swarm-mode, otherwise local")
 }
 
 // docker reports whether containers of a Docker engine are served.
 func (o options) docker() bool { return o.mode == modeDocker || o.mode == modeSwarm }
+
+// remountProcSys makes a /proc/sys that is mounted read-only writable: interfaces need
+// settings there.
+func remountProcSys() error {
+	const dir = "/proc/sys"
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("--remount-proc-sys: look at %s: %w", dir, err)
+	}
+	if fs.Flags&unix.ST_RDONLY == 0 {
+		return nil
+	}
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("--remount-proc-sys: mount %s writable: %w; that needs CAP_SYS_ADMIN", dir, err)
+	}
+	return nil
+}
 
 // listenDocker takes the Docker plugin's socket where the mode asks for it, nil otherwise:
 // first of all, since nothing of a plugin of the same name may be touched, and an engine

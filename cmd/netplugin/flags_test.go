@@ -41,6 +41,7 @@ func TestFlagSetsItsOption(t *testing.T) {
 		"--mode docker --docker-socket-dir /x = /x":               func(o options) any { return o.dockerDir },
 		"--mode docker --docker-endpoint none = none":             func(o options) any { return o.dockerEngine },
 		"--mode docker --docker-scope global = global":            func(o options) any { return o.dockerScope },
+		"--remount-proc-sys = true":                               func(o options) any { return o.remountSysctls },
 		"--dns off = true":                                        func(o options) any { return configured(o).NoDNS },
 		"--state-dir /x/s = /x/s":                                 func(o options) any { return configured(o).StateDir },
 		"--cni-socket /x/c = /x/c":                                func(o options) any { return configured(o).Socket },

@@ -92,6 +92,11 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 		log.Debug("timers stay exact, which costs some processor time", "error", err)
 	}
 
+	if o.remountSysctls {
+		if err := remountProcSys(); err != nil {
+			return err
+		}
+	}
 	cfg := agent.Config{FromNetmasters: o.asksNetmasters(), Seeds: o.seeds}
 	if cfg.FromNetmasters {
 		cfg.StoreAddresses = func(context.Context) ([]string, error) { return o.storeAt, nil }

@@ -48,6 +48,7 @@ var flagEffects = map[string]archtest.Effect{
 	"docker-endpoint":                archtest.By("TestDocker").GivenBy("TestFlagSetsItsOption"),
 	"docker-token-file":              archtest.By("TestDockerOnSecureCluster"),
 	"docker-scope":                   archtest.By("TestSwarm").GivenBy("TestFlagSetsItsOption"),
+	"remount-proc-sys":               archtest.By("TestSwarm").GivenBy("TestFlagSetsItsOption"),
 	"dns":                            archtest.By("TestNameServerFollowsHome").GivenBy("TestFlagSetsItsOption"),
 	"dns-upstream":                   archtest.By("TestResolvers"),
 	"uninstall":                      archtest.By("TestUninstall"),

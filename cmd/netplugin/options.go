@@ -57,6 +57,7 @@ type options struct {
 	dockerScope     string
 	dockerTokenFile string
 	dockerToken     *transport.TokenFile
+	remountSysctls  bool
 
 	dns         string
 	dnsUpstream string
