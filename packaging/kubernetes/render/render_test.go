@@ -3,11 +3,16 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	helm "helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
 	"sigs.k8s.io/yaml"
@@ -51,6 +56,39 @@ func external(v map[string]any) map[string]any {
 func plain(v map[string]any) map[string]any {
 	v["secure"] = map[string]any{"enabled": false}
 	return v
+}
+
+// private has its image in a registry that asks for a password.
+func private(v map[string]any) map[string]any {
+	v["image"] = map[string]any{"pullSecrets": []any{map[string]any{"name": "password"}}}
+	return v
+}
+
+// TestPackage: Helm reads from the package of a release what it reads from the chart.
+func TestPackage(t *testing.T) {
+	archive := filepath.Join(t.TempDir(), "contiv.tgz")
+	pack := exec.CommandContext(t.Context(), "../../../tools/pack.sh", archive, "..", "--dereference", "--transform", "s,^chart,contiv,", "chart")
+	if out, err := pack.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	want, err := loader.LoadDir(chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := loader.LoadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := func(c *helm.Chart) map[string]string {
+		all := map[string]string{}
+		for _, f := range c.Raw {
+			all[f.Name] = string(f.Data)
+		}
+		return all
+	}
+	if !maps.Equal(files(want), files(got)) || got.Metadata.Version != want.Metadata.Version || len(got.CRDObjects()) == 0 {
+		t.Errorf("Helm reads %v of %v", slices.Sorted(maps.Keys(files(got))), slices.Sorted(maps.Keys(files(want))))
+	}
 }
 
 // TestDrift: the manifests are what the chart makes.
@@ -132,6 +170,7 @@ type object struct {
 					}
 				}
 				ServiceAccountName string
+				ImagePullSecrets   []struct{ Name string }
 			}
 		}
 	}
@@ -167,7 +206,7 @@ func TestTemplate(t *testing.T) {
 		for _, c := range append(spec.InitContainers, spec.Containers...) {
 			fmt.Fprintf(&text, "%s %s %v %v %v %v %v\n", c.Name, c.Image, c.Args, c.Env, c.StartupProbe, c.LivenessProbe, c.ReadinessProbe)
 		}
-		fmt.Fprint(&text, spec.Volumes, all[name].Spec.Replicas, spec.ServiceAccountName)
+		fmt.Fprint(&text, spec.Volumes, all[name].Spec.Replicas, spec.ServiceAccountName, spec.ImagePullSecrets)
 		return text.String()
 	}
 	const master, plugin = "Deployment/contiv-netmaster", "DaemonSet/contiv-netplugin"
@@ -216,7 +255,9 @@ func TestTemplate(t *testing.T) {
 		{with("netmaster", map[string]any{"args": []any{"--pods-choose-tenant"}, "etcdPort": 12379}), master, []string{"--pods-choose-tenant", "--etcd-listen=10.0.0.1:12379"}, ""},
 		{with("netmaster", map[string]any{"etcdPort": 12379}), plugin, []string{"https://10.0.0.1:12379"}, ""},
 		{with("image", map[string]any{"repository": "r.example/c", "tag": "7"}), plugin, []string{"install-cni r.example/c:7", "netplugin r.example/c:7"}, "docker.io"},
-		{map[string]any{"uninstall": map[string]any{"enabled": true, "force": true}}, "DaemonSet/contiv-uninstall", []string{"--uninstall", "--force", "--stay", "openvswitch"}, "--token"},
+		{private(address("10.0.0.1")), master, []string{"[{password}]"}, ""},
+		{private(address("10.0.0.1")), plugin, []string{"[{password}]"}, ""},
+		{private(map[string]any{"uninstall": map[string]any{"enabled": true, "force": true}}), "DaemonSet/contiv-uninstall", []string{"--uninstall", "--force", "--stay", "openvswitch", "[{password}]"}, "--token"},
 	} {
 		got := flags(rendered(t, tc.values), tc.object)
 		for _, want := range tc.has {
