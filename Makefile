@@ -89,12 +89,12 @@ demo-docker: build deps ## two Docker engines on two hosts, names, policy, start
 demo-kube: build deps ## a Kubernetes of two nodes, which is built first (minutes), beside it a Docker container and a bare process under the same policies, and a pod of another tenant; KEEP=1 keeps it until Ctrl-C
 	CONTIV_KUBE=$${CONTIV_KUBE:-$$(tools/kube.sh -nodes)} go run ./test/kube/demo -bin bin $(if $(filter-out 0,$(KEEP)),-keep)
 image: build ## bin/contiv-image.tar, an image IMAGE (docker.io/contiv/contiv:VERSION) of the programs alone
-	go run ./packaging/image -bin bin -o bin/contiv-image.tar -name $(or $(IMAGE),docker.io/contiv/contiv:$(file <VERSION)) -time $(BUILDTIME)
+	go run ./packaging/image -bin bin -o bin/contiv-image.tar -name $(or $(IMAGE),docker.io/contiv/contiv:$(file <VERSION)) -time $(BUILDTIME) -revision $(COMMIT)
 plugin: build ## bin/plugin for `docker plugin create $(PLUGIN)`
 	packaging/docker-plugin/build.sh bin bin/plugin $(PLUGIN)
 packages: build ## bin/*.deb and *.rpm of the programs in bin
 	rm -f bin/contiv-*.deb bin/contiv-*.rpm && tools/packages.sh $(VERSION) $$(go env GOARCH) bin bin
-release: ## dist/: archives and packages of the programs of VERSION for amd64 and arm64 with checksums; refuses when a long report, or the checkout, is not of this commit's code
+release: ## dist/: archives, packages, images, chart and plugin of VERSION for amd64 and arm64 with checksums, signed with RELEASE_KEY; refuses when a long report, or the checkout, is not of this commit's code
 	tools/release.sh
 clean: ## remove what was built
 	rm -rf bin dist bench/new.txt

@@ -21,6 +21,7 @@ test_packages=(
   containernetworking-plugins # the stock bridge plugin that benchmarks compare with
   busybox-static          # containers' root
   docker.io               # the engines of test/docker, started by hand
+  openssh-client          # ssh-keygen, which signs a release
   docker-compose          # the compose example, as users run it
   systemd                 # systemd-analyze, which checks the units
   containerd              # comes with it; named here so that its service stays off

@@ -1,12 +1,16 @@
 package stats
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // checkout is a small repository with this one's Makefile and release scripts, and with
@@ -20,7 +24,8 @@ func newCheckout(t *testing.T) *checkout {
 	t.Helper()
 	c := &checkout{t, t.TempDir()}
 	for _, pattern := range []string{
-		"Makefile", "LICENSE", "internal/datapath/ebpf/bpf/LICENSE", "tools/release.sh", "tools/report-ages.sh",
+		"Makefile", "LICENSE", "internal/datapath/ebpf/bpf/LICENSE", "tools/release.sh", "tools/pack.sh", "tools/report-ages.sh",
+		"packaging/image/*.go", "packaging/docker-plugin/*", "packaging/kubernetes/*.yaml", "packaging/kubernetes/chart/*", "packaging/kubernetes/chart/*/*",
 		"tools/packages.sh", "tools/licences.sh", "tools/man.awk", "tools/packages/*", "packaging/packages/*", "packaging/systemd/*.*", "docs/reference/net*.md", "docs/reference/contivk8s.md",
 	} {
 		files, err := filepath.Glob(filepath.Join("../..", pattern))
@@ -29,8 +34,11 @@ func newCheckout(t *testing.T) *checkout {
 		}
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				continue // a directory
+			if err != nil || strings.HasSuffix(file, "_test.go") {
+				continue // a directory, or a test that needs modules
+			}
+			if strings.Contains(file, "packaging/kubernetes/") {
+				text = bytes.ReplaceAll(text, []byte("2.0.0"), []byte("2.3.4"))
 			}
 			c.write(strings.TrimPrefix(file, "../../"), string(text))
 		}
@@ -96,6 +104,94 @@ const (
 	matrixReport = "test/matrix/report.json"
 )
 
+// isRelease checks that dist/ has what docs/design/releasing.md lists, that the checksums are
+// of all of it, and that the signature is the key's.
+func (c *checkout) isRelease(key string) {
+	c.t.Helper()
+	const v = "2.3.4"
+	want := []string{
+		"SHA256SUMS", "SHA256SUMS.sig", "contiv-image-" + v + ".tar", "contiv-image-netmaster-" + v + ".tar",
+		"contiv-chart-" + v + ".tgz", "contiv-kubernetes-" + v + ".tar.gz",
+	}
+	manifests := "contiv-kubernetes-" + v + "/"
+	tars := map[string][]string{
+		"contiv-chart-" + v + ".tgz":         {"contiv/Chart.yaml", "contiv/crds/crds.yaml", "contiv/templates/_helpers.tpl"},
+		"contiv-kubernetes-" + v + ".tar.gz": {manifests + "contiv.yaml", manifests + "uninstall.yaml", manifests + "crds.yaml", manifests + "admission.yaml", manifests + "netmaster-rbac.yaml"},
+	}
+	for arch, rpm := range map[string]string{"amd64": "x86_64", "arm64": "aarch64"} {
+		for _, program := range []string{"netmaster", "netplugin", "netctl"} {
+			want = append(want, "contiv-"+program+"_"+v+"_"+arch+".deb", "contiv-"+program+"-"+v+"-1."+rpm+".rpm")
+		}
+		name, plugin := "contiv-"+v+"-linux-"+arch, "contiv-plugin-"+v+"-linux-"+arch
+		for _, program := range []string{"netmaster", "netplugin", "netctl", "contivk8s", "contivlab"} {
+			list := "contiv-" + program + "-" + v + "-linux-" + arch + ".cdx.json"
+			if text := c.run("cat", "dist/"+list); !strings.Contains(text, `"version": "`+v+`"`) || !strings.Contains(text, "goarch="+arch) {
+				c.t.Errorf("what %s is made of: %s", program, text)
+			}
+			want = append(want, list)
+			tars[name+".tar.gz"] = append(tars[name+".tar.gz"], name+"/"+program)
+		}
+		for _, file := range []string{"LICENSE", "LICENSE.ebpf", "LICENSE.modules"} {
+			tars[name+".tar.gz"] = append(tars[name+".tar.gz"], name+"/"+file)
+			tars[plugin+".tar.gz"] = append(tars[plugin+".tar.gz"], plugin+"/rootfs/"+file)
+		}
+		tars[plugin+".tar.gz"] = append(tars[plugin+".tar.gz"], plugin+"/config.json", plugin+"/rootfs/netplugin")
+		want = append(want, name+".tar.gz", plugin+".tar.gz")
+	}
+	files, err := filepath.Glob(filepath.Join(c.dir, "dist", "*"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for i := range files {
+		files[i] = filepath.Base(files[i])
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, files); diff != "" {
+		c.t.Errorf("dist has other files: %s", diff)
+	}
+	for archive, names := range tars {
+		list := strings.Fields(c.run("tar", "-tzf", "dist/"+archive))
+		for _, name := range names {
+			if !slices.Contains(list, name) {
+				c.t.Errorf("%s has no %s: %s", archive, name, list)
+			}
+		}
+	}
+	for _, name := range []string{"contiv", "netmaster"} {
+		archive := map[string]string{"contiv": "dist/contiv-image-" + v + ".tar", "netmaster": "dist/contiv-image-netmaster-" + v + ".tar"}[name]
+		for _, arch := range []string{"amd64", "arm64"} {
+			if list := c.run("tar", "-xOf", archive, "manifest.json"); !strings.Contains(list, `"docker.io/contiv/`+name+":"+v+"-"+arch+`"`) {
+				c.t.Errorf("%s lacks the image for %s: %s", archive, arch, list)
+			}
+		}
+	}
+	public, err := os.ReadFile(key + ".pub")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/how-to/install.md")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, steps, _ := strings.Cut(string(page), "<!-- run: verify -->\n```sh\n")
+	steps, _, _ = strings.Cut(steps, "```")
+	verify := func() (string, error) {
+		cmd := c.command("bash", "-euc", strings.Replace(steps, "ssh-ed25519 AAAA...", strings.TrimSpace(string(public)), 1))
+		cmd.Dir = filepath.Join(c.dir, "dist")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := verify(); err != nil || strings.Count(out, ": OK\n") != len(want)-2 || !strings.Contains(out, `Good "contiv-release" signature`) {
+		c.t.Errorf("the release is not verified: %v\n%s", err, out)
+	}
+	sums := c.run("cat", "dist/SHA256SUMS")
+	c.write("dist/SHA256SUMS", sums+"\n\n")
+	if out, err := verify(); err == nil {
+		c.t.Errorf("the signature is of other checksums too: %s", out)
+	}
+	c.write("dist/SHA256SUMS", sums+"\n")
+}
+
 // make release builds archives only of code that every report is of.
 func TestReleaseRefusesReportsOfOtherCode(t *testing.T) {
 	c := newCheckout(t)
@@ -139,40 +235,25 @@ func TestReleaseRefusesReportsOfOtherCode(t *testing.T) {
 	c.write("cmd/netctl/main_test.go", "package main\n")
 	c.commit("netctl: add a test")
 
+	c.write("VERSION", "2.3.5\n")
+	c.commit("VERSION: 2.3.5")
+	refuses("the chart is of another version", "go generate ./packaging/kubernetes")
+	c.run("git", "reset", "-q", "--hard", "HEAD^")
+	key := filepath.Join(t.TempDir(), "key")
+	t.Setenv("RELEASE_KEY", key)
+	refuses("there is no key", "RELEASE_KEY", key)
+
+	c.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
 	c.run("make", "release")
-	sums, err := os.ReadFile(filepath.Join(c.dir, "dist/SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, arch := range []string{"amd64", "arm64"} {
-		for _, name := range []string{"contiv-netmaster", "contiv-netplugin", "contiv-netctl"} {
-			rpm := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
-			for _, file := range []string{name + "_2.3.4_" + arch + ".deb", name + "-2.3.4-1." + rpm + ".rpm"} {
-				if !strings.Contains(string(sums), "  "+file+"\n") {
-					t.Errorf("no checksum of %s: %s", file, sums)
-				}
-			}
-		}
-		sbom := c.run("cat", "dist/contiv-netctl-2.3.4-linux-"+arch+".cdx.json")
-		if !strings.Contains(sbom, `"version": "2.3.4"`) || !strings.Contains(sbom, "goarch="+arch) {
-			t.Errorf("what netctl is made of: %s", sbom)
-		}
-		name := "contiv-2.3.4-linux-" + arch
-		if !strings.Contains(string(sums), "  "+name+".tar.gz\n") {
-			t.Errorf("no checksum of %s: %s", name, sums)
-		}
-		list := c.run("tar", "-tzf", "dist/"+name+".tar.gz")
-		for _, file := range []string{"netmaster", "netplugin", "netctl", "contivk8s", "contivlab", "LICENSE", "LICENSE.ebpf", "LICENSE.modules"} {
-			if !strings.Contains(list+"\n", name+"/"+file+"\n") {
-				t.Errorf("%s has no %s: %s", name, file, list)
-			}
-		}
-	}
+	c.isRelease(key)
+	sums := c.run("cat", "dist/SHA256SUMS")
+	t.Setenv("RELEASE_KEY", "")
 	other := &checkout{t, filepath.Join(t.TempDir(), "clone")}
 	c.run("git", "clone", "-q", c.dir, other.dir)
-	other.run("make", "release")
-	again, err := os.ReadFile(filepath.Join(other.dir, "dist/SHA256SUMS"))
-	if err != nil || string(again) != string(sums) {
-		t.Errorf("another clone makes other bytes, %v:\n%s%s", err, again, sums)
+	if out := other.run("make", "release"); !strings.Contains(out, "unsigned") {
+		t.Errorf("it does not say that it has no signature: %s", out)
+	}
+	if again := other.run("cat", "dist/SHA256SUMS"); again != sums {
+		t.Errorf("another clone makes other bytes:\n%s\n%s", again, sums)
 	}
 }

@@ -16,10 +16,9 @@ import (
 func TestTutorial(t *testing.T) {
 	n, manifest := bareNodes(t, "kubetutorial")
 	s := tutorial.NewShell(t, n.Lab, n.Lab.Hosts()[0])
-	s.Run(t, fmt.Sprintf("kubectl() { '%s' kubectl --kubeconfig='%s' \"$@\"; }; mkdir -p packaging/kubernetes", os.Getenv(cluster.Program), n.Control.Kubeconfig))
+	s.Run(t, fmt.Sprintf("kubectl() { '%s' kubectl --kubeconfig='%s' \"$@\"; }; mkdir contiv-kubernetes-2.0.0", os.Getenv(cluster.Program), n.Control.Kubeconfig))
 	for _, name := range []string{"contiv.yaml", "uninstall.yaml"} {
-		path := filepath.Join("packaging", "kubernetes", name)
-		s.Run(t, fmt.Sprintf("cp '%s' %s", manifest(filepath.Join("..", "..", path)), path))
+		s.Run(t, fmt.Sprintf("cp '%s' contiv-kubernetes-2.0.0/", manifest(filepath.Join("../../packaging/kubernetes", name))))
 	}
 	tutorial.Follow(t, []*tutorial.Shell{s}, "docs/tutorials/kubernetes.md")
 }
