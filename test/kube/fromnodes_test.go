@@ -32,8 +32,8 @@ func TestServicesFromNodesOfPodsBehindTheDataPlane(t *testing.T) {
 	testServicesFromNodes(t, cluster.NodesConfig{}, nil)
 }
 
-// TestServicesFromNodesOfOtherTenantsPods: so they do where the pods are of another tenant, but
-// not by node ports; as do that tenant's pods, and those of others as clients from outside.
+// TestServicesFromNodesOfOtherTenantsPods: so they do where the pods are of other tenants; as do
+// a tenant's own pods, and pods of others as clients from outside.
 func TestServicesFromNodesOfOtherTenantsPods(t *testing.T) {
 	testServicesFromNodes(t, cluster.NodesConfig{Native: true, Secure: true}, map[string]string{"io.contiv.tenant": "blue", "io.contiv.network": "net"})
 }
@@ -41,7 +41,7 @@ func TestServicesFromNodesOfOtherTenantsPods(t *testing.T) {
 // testServicesFromNodes has the services' pods in a namespace with some labels.
 func testServicesFromNodes(t *testing.T, c cluster.NodesConfig, labels map[string]string) {
 	t.Helper()
-	c.Dual, c.Masters = true, []string{"--load-balancer-pool", "10.250.0.224/28,fd00:250::e0/124"}
+	c.Dual, c.Masters = true, []string{"--load-balancer-pool", "10.250.0.224/28,fd00:250::e0/124", "--external-ip-ranges", "10.251.0.0/24,fd00:251::/64"}
 	n := nodes(t, c)
 	if labels != nil {
 		n.netctl("tenant create blue")

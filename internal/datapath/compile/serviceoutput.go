@@ -104,54 +104,7 @@ func (sv *Services) build(s *service) (out []desired.Service, problems []string)
 	if s.rec.OutsideLocal {
 		out = sv.remoteNodePorts(s, all, out)
 	}
-	if sv.inClusterDomain(s.net) {
-		return out, problems
-	}
-	n := len(out)
-	if out = sv.closeNodePorts(out); len(out) > n {
-		add(fmt.Sprintf("%sonly pods that network %s reaches use its node ports: for other clients node ports lead to pods of network %s; use its cluster address, or a load balancer's", model.NoEffectPrefix, s.net.key, clusterNetworkKey))
-	}
 	return out, problems
-}
-
-// inClusterDomain reports whether a network is in the domain to which nodes' addresses lead
-// clients outside: those of one address go to one domain.
-func (sv *Services) inClusterDomain(n *network) bool {
-	cluster := sv.inv.networks[clusterNetworkKey]
-	if cluster == nil || cluster == n {
-		return cluster == n
-	}
-	a, _ := sv.out.Networks.Get(n.id)
-	b, _ := sv.out.Networks.Get(cluster.id)
-	return a != nil && b != nil && a.Domain() == b.Domain()
-}
-
-// closeNodePorts makes the node ports of exposed services separate services, which are not
-// exposed.
-func (sv *Services) closeNodePorts(all []desired.Service) []desired.Service {
-	var closed []desired.Service
-	for i := range all {
-		s := &all[i]
-		if !s.Exposed {
-			continue
-		}
-		inner := *s
-		inner.Key, inner.Exposed, inner.IPv4, inner.IPv6, inner.Ports = desired.KeyAtNode(s.Key, model.NodeName(sv.nodePorts.self)), false, netip.Addr{}, netip.Addr{}, nil
-		inner.Frontends, inner.Balanced, inner.HealthPort = nil, nil, 0
-		var others []desired.Frontend
-		for _, f := range s.Frontends {
-			if _, node := sv.out.NodeAddrs.Get(f.Addr); node || f.Addr.IsUnspecified() {
-				inner.Frontends = append(inner.Frontends, f)
-			} else {
-				others = append(others, f)
-			}
-		}
-		if len(inner.Frontends) > 0 {
-			s.Frontends = others
-			closed = append(closed, inner)
-		}
-	}
-	return append(all, closed...)
 }
 
 // filledSlices returns a service's slices with backends, by name; none of a service without ports.

@@ -15,12 +15,13 @@ import (
 )
 
 // randomFrontends are random services at few addresses, that share them and take ports from
-// each other, asked by containers, by the node's own processes and by clients outside.
+// each other, asked by containers, by the node's own processes and by clients outside. They
+// are in two domains with equal addresses, and those of the second have other ports.
 type randomFrontends struct {
 	random   *randomServices
 	six      bool // also by IPv6 from outside
-	network  model.Network
-	services []desired.Service
+	networks [2]model.Network
+	services []desired.Service // in turn of one network and the other
 	asked    []*frontendConn
 }
 
@@ -66,12 +67,13 @@ func testRandomFrontends(t *testing.T, h Harness) {
 	sport, sent, through := uint16(20000), 0, 0
 	foreign := b.withExternal(t, h, w)
 	for i := range n {
-		x := &randomFrontends{random: newRandomServices(t, b, top, w), six: h.Egress6, network: top.Networks[0]}
+		x := &randomFrontends{random: newRandomServices(t, b, top, w), six: h.Egress6, networks: [2]model.Network{top.Networks[0], top.Networks[2]}}
 		x.random.r, x.random.unusual = rand.New(rand.NewPCG(seed, uint64(i))), rand.New(rand.NewPCG(seed, 1<<32|uint64(i)))
 		x.random.seed, x.random.world, x.random.sport, x.random.external = seed, uint64(i), &sport, foreign
 		for range 2 + x.random.r.IntN(3) {
-			x.services = append(x.services, desired.Service{Key: model.ServiceKey{Tenant: "blue", Name: fmt.Sprint("shop", len(x.services))}, Network: x.network.ID})
-			x.fill(len(x.services) - 1)
+			i := len(x.services)
+			x.services = append(x.services, desired.Service{Key: model.ServiceKey{Tenant: "blue", Name: fmt.Sprint("shop", i)}, Network: x.networks[i%2].ID})
+			x.fill(i)
 		}
 		for range 8 {
 			x.change()
@@ -99,19 +101,19 @@ func frontendAddrs() []netip.Addr {
 
 // fill gives a service anything but its key.
 func (x *randomFrontends) fill(i int) {
-	r, s := x.random.r, &x.services[i]
+	r, s, n := x.random.r, &x.services[i], x.networks[i%2]
 	*s = desired.Service{Key: s.Key, Network: s.Network, Exposed: r.IntN(4) > 0, Affinity: one(r, 0, 0, 0, time.Hour)}
 	among := func() desired.TrafficPolicy {
 		return one(r, desired.TrafficCluster, desired.TrafficCluster, desired.TrafficLocal, desired.TrafficLocalDrop)
 	}
 	if r.IntN(2) == 0 {
-		s.IPv4, s.IPv6 = host4(x.network, byte(200+i)), host6(x.network, byte(200+i))
+		s.IPv4, s.IPv6 = host4(n, byte(200+i)), host6(n, byte(200+i))
 		s.Ports = []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Backend: 8080}, {Protocol: model.ProtoUDP, Port: 53, Backend: 5353}}
 		s.InternalPolicy, s.ExternalPolicy = among(), among()
 	}
 	for range 1 + r.IntN(8) {
 		f := desired.Frontend{
-			Addr: one(r, frontendAddrs()...), Protocol: one(r, model.ProtoTCP, model.ProtoUDP), Port: one(r, uint16(53), 80), Backend: one(r, uint16(5353), 8080),
+			Addr: one(r, frontendAddrs()...), Protocol: one(r, model.ProtoTCP, model.ProtoUDP), Port: one(r, uint16(53), 80) + uint16(i%2), Backend: one(r, uint16(5353), 8080),
 			InternalPolicy: among(), ExternalPolicy: among(),
 		}
 		if r.IntN(4) == 0 {
@@ -125,13 +127,13 @@ func (x *randomFrontends) fill(i int) {
 	slices.SortStableFunc(s.Frontends, desired.CompareFrontends)
 	s.Frontends = slices.CompactFunc(s.Frontends, func(a, b desired.Frontend) bool { return desired.CompareFrontends(a, b) == 0 })
 	for _, e := range append(slices.Clone(x.random.top.Endpoints), x.random.external...) {
-		if e.Key.Network != x.network.Key || r.IntN(3) > 0 || r.IntN(12) == 0 {
+		if e.Key.Network != n.Key || r.IntN(3) > 0 || r.IntN(12) == 0 {
 			continue
 		}
 		b := &desired.Backend{IPv4: e.IPv4, IPv6: e.IPv6, State: x.random.state(), Port: one(r, uint16(0), 0, 7000)}
 		b.Split, b.Serving6 = x.random.serving6()
 		if e.Host != "" {
-			b.Network, b.Identity, b.Local = x.network.ID, e.Identity, e.Host == "h1"
+			b.Network, b.Identity, b.Local = n.ID, e.Identity, e.Host == "h1"
 			if !b.Local {
 				b.VTEP = x.random.top.vtep(e.Host)
 			}
@@ -214,7 +216,7 @@ func (x *randomFrontends) owners() map[frontendAt]model.ServiceKey {
 	out := map[frontendAt]model.ServiceKey{}
 	for _, a := range x.clientTargets() {
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
-			for _, port := range []uint16{53, 80} {
+			for _, port := range []uint16{53, 54, 80, 81} {
 				if s, _ := x.owner(frontendAt{a, proto, port}); s != nil {
 					out[frontendAt{a, proto, port}] = s.Key
 				}
@@ -268,7 +270,7 @@ func (x *randomFrontends) packet() bool {
 // beginConnection begins a connection.
 func (x *randomFrontends) beginConnection() bool {
 	x.random.t.Helper()
-	at := frontendAt{one(x.random.r, x.clientTargets()...), one(x.random.r, model.ProtoTCP, model.ProtoUDP), one(x.random.r, uint16(53), 53, 80, 80, 443)}
+	at := frontendAt{one(x.random.r, x.clientTargets()...), one(x.random.r, model.ProtoTCP, model.ProtoUDP), one(x.random.r, uint16(53), 53, 54, 80, 80, 81, 443)}
 	*x.random.sport = max(*x.random.sport+1, 20000)
 	c := &frontendConn{}
 	v6 := at.addr.Is6()
@@ -278,7 +280,9 @@ func (x *randomFrontends) beginConnection() bool {
 			c.first.TCPFlags = reference.FlagSYN
 		}
 	} else {
-		here := slices.DeleteFunc(slices.Clone(x.random.top.Endpoints), func(e model.Endpoint) bool { return e.Host != "h1" || e.Key.Network != x.network.Key })
+		here := slices.DeleteFunc(slices.Clone(x.random.top.Endpoints), func(e model.Endpoint) bool {
+			return e.Host != "h1" || e.Key.Network != x.networks[0].Key && e.Key.Network != x.networks[1].Key
+		})
 		c.client = one(x.random.r, here...)
 		c.first = between(x.random.top, c.client, c.client, at.proto, v6, *x.random.sport, at.port)
 		c.first.DstMAC = desired.RouterMAC

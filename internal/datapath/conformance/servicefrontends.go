@@ -56,6 +56,7 @@ func testFrontends(t *testing.T, h Harness) {
 		{"Restart", (*frontends).restarted},
 		{"Outside", (*frontends).clients},
 		{"Hidden", (*frontends).hidden},
+		{"Domains", (*frontends).domains},
 		{"Closed", (*frontends).closed},
 	} {
 		cases = append(cases, outsideCase{sub.name, func(s *externalTest) { sub.run(newFrontends(s)) }})

@@ -29,7 +29,10 @@ type Service struct {
 	// elsewhere, may go to.
 	InternalPolicy, ExternalPolicy TrafficPolicy
 	// Exposed: this host's own processes, and clients that the host forwards for, reach the
-	// service by Host.Private's interface. No two exposed services share an address.
+	// service by Host.Private's interface, whatever its domain: at its addresses, which no other
+	// exposed service has, and at its frontends. Of exposed services that have a port of an address,
+	// whatever their domains, the one whose Frontend is Before the others' has it. What shows no
+	// port goes to the domain of the first one by key at the address.
 	Exposed bool
 	// HealthPort is the port at which this host tells by HTTP how many of the backends are
 	// here, for the host's agent; drivers ignore it. 0 = at none.

@@ -25,12 +25,16 @@ type frontendKey struct {
 
 // sharedVIPs are what the driver knows of faces beside what the maps hold.
 type sharedVIPs struct {
-	owners  map[frontendKey][]model.ServiceKey // sorted: the first has it
-	number  map[hostKey]uint32                 // of shared VIPs; also of ones that the maps hold and no desired state has named yet
-	count   map[hostKey]int                    // of claims at a spot
-	open    map[addr][]model.ServiceKey        // by a spot's address, sorted: the exposed services there
-	sources map[string]*sourceSet
-	nodes   desired.Map[netip.Addr, struct{}] // as of the last picture
+	owners map[frontendKey][]model.ServiceKey // sorted: the first has it
+	number map[hostKey]uint32                 // of shared VIPs; also of ones that the maps hold and no desired state has named yet
+	count  map[hostKey]int                    // of claims at a spot
+	open   map[addr][]model.ServiceKey        // by a spot's address, sorted: the exposed services there
+	// severalDomains has the addresses at which exposed services of several domains have faces, the
+	// unspecified one for all nodes'; exposedPorts the ports of spots there that have entries.
+	severalDomains map[addr]bool
+	exposedPorts   map[addr]map[exposedKey]bool
+	sources        map[string]*sourceSet
+	nodes          desired.Map[netip.Addr, struct{}] // as of the last picture
 }
 
 // sourceSet are prefixes of clients, which fronts name by a number.
@@ -41,7 +45,10 @@ type sourceSet struct {
 }
 
 func newSharedVIPs() sharedVIPs {
-	return sharedVIPs{owners: map[frontendKey][]model.ServiceKey{}, number: map[hostKey]uint32{}, count: map[hostKey]int{}, open: map[addr][]model.ServiceKey{}, sources: map[string]*sourceSet{}}
+	return sharedVIPs{
+		owners: map[frontendKey][]model.ServiceKey{}, number: map[hostKey]uint32{}, count: map[hostKey]int{}, open: map[addr][]model.ServiceKey{}, sources: map[string]*sourceSet{},
+		severalDomains: map[addr]bool{}, exposedPorts: map[addr]map[exposedKey]bool{},
+	}
 }
 
 // loadSharedVIPs takes over what the maps hold; of are the services there.
@@ -292,7 +299,7 @@ func (r *serviceRun) moveNodes() {
 				r.s.generations.add(k)
 			}
 		}
-		r.exposedServices[a] = true
+		r.exposedServices[a], r.exposedVIPs[a], r.exposedVIPs[toAddr(desired.AnyNode(c.Key))] = true, true, true
 	}
 	spots.nodes = r.run.want.NodeAddrs
 }

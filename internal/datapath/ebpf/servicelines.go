@@ -41,8 +41,12 @@ func (s *serviceState) lines(last *desired.Host) (lines []string) {
 		}
 		add("service %s face %s domain %d port %s %d of clients %s", claims[0], k.at.IP.vip(), k.at.Domain, model.Protocol(k.proto), k.port, sources)
 	}
-	for a, x := range s.maps.Exposed.have {
-		add("address %s leads clients outside to domain %d", text(a), x.Domain)
+	for k, x := range s.maps.Exposed.have {
+		port := ""
+		if k.Proto != 0 {
+			port = fmt.Sprintf(" port %s %d", model.Protocol(k.Proto), k.Port)
+		}
+		add("address %s%s leads clients outside to domain %d", text(k.IP), port, x.Domain)
 	}
 	for k, to := range s.maps.ServicePorts.have {
 		add("%s port %s %d to %d, traffic policy inside %d, outside %d", names[to.Service], model.Protocol(k.Proto), k.Port, to.Port, to.Inside, to.Outside)

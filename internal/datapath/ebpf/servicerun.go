@@ -78,7 +78,7 @@ func (r *serviceRun) putService(s *desired.Service) error {
 	old := r.s.of[s.Key]
 	faces, err := r.frontendsOf(x.number, s, n.Domain())
 	if err == nil {
-		err = errors.Join(r.maps.VIPs.room(vips...), r.maps.Exposed.room(ipsOf(open)...), r.maps.Services.room(x.number), r.checkFrontendRoom(faces))
+		err = errors.Join(r.maps.VIPs.room(vips...), r.maps.Exposed.room(exposedAddrs(open)...), r.maps.Services.room(x.number), r.checkFrontendRoom(faces))
 	}
 	if err != nil {
 		r.dropService(s.Key)

@@ -16,7 +16,7 @@ import (
 // serviceTables are the maps of services.
 type serviceTables struct {
 	VIPs         table[hostKey, uint32]          `map:"vips"` // service by virtual address
-	Exposed      table[addr, exposedEntry]       `map:"exposed"`
+	Exposed      table[exposedKey, exposedEntry] `map:"exposed"`
 	Services     table[uint32, service]          `map:"services"`
 	ServicePorts table[vipPortKey, vipPortEntry] `map:"service_ports"`
 	Sources      table[subnetKey, uint32]        `map:"sources"`

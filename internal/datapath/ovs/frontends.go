@@ -38,19 +38,20 @@ type sharedVIP struct {
 
 // frontends are the spots, and who has which port there.
 type frontends struct {
-	owners map[frontendPort][]model.ServiceKey // sorted: the first one has it
-	vips   map[domainAddress]*sharedVIP
-	named  map[uint32]domainAddress          // by number
-	open   map[netip.Addr][]model.ServiceKey // sorted: the exposed services with faces at an address
-	ended  map[frontendPort]bool             // ports claimed or left since translations were looked through: whether others have them
-	dirty  map[domainAddress]bool            // shared VIPs whose flows are to be computed
-	nodes  map[domainAddress]bool            // likewise, of nodes' addresses
+	owners  map[frontendPort][]model.ServiceKey // sorted: the first one has it
+	vips    map[domainAddress]*sharedVIP
+	named   map[uint32]domainAddress          // by number
+	open    map[netip.Addr][]model.ServiceKey // sorted: the exposed services with faces at an address
+	ended   map[frontendPort]bool             // ports claimed or left since translations were looked through: whether others have them
+	dirty   map[domainAddress]bool            // shared VIPs whose flows are to be computed
+	nodes   map[domainAddress]bool            // likewise, of nodes' addresses
+	outside map[netip.Addr]bool               // addresses that may lead clients outside to other domains now
 }
 
 func newFrontends() frontends {
 	return frontends{
 		owners: map[frontendPort][]model.ServiceKey{}, vips: map[domainAddress]*sharedVIP{}, named: map[uint32]domainAddress{}, open: map[netip.Addr][]model.ServiceKey{},
-		ended: map[frontendPort]bool{}, dirty: map[domainAddress]bool{}, nodes: map[domainAddress]bool{},
+		ended: map[frontendPort]bool{}, dirty: map[domainAddress]bool{}, nodes: map[domainAddress]bool{}, outside: map[netip.Addr]bool{},
 	}
 }
 
@@ -137,6 +138,7 @@ func (ch *servicesChange) setFrontendOwner(f frontendPort, k model.ServiceKey, c
 		list = without(list, k)
 	}
 	ch.frontends.dirty[f.at] = ch.frontends.dirty[f.at] || s.frontends == 0 || s.frontends == 1
+	ch.frontends.outside[ch.sharedBy(f.at.addr)] = true
 	if !f.at.addr.IsUnspecified() && ch.want.IsNode(f.at.addr) {
 		ch.ownPorts(f.at)
 	}
@@ -182,16 +184,6 @@ func (ch *servicesChange) endFrontends() {
 		if ch.frontends.ended[f] = ch.frontends.ended[f] || ended; ended {
 			ch.markDomain(f.at.domain)
 		}
-	}
-}
-
-// reopen marks what leads clients outside to an address.
-func (ch *servicesChange) reopen(a netip.Addr) {
-	if len(ch.frontends.open[a]) == 0 {
-		delete(ch.frontends.open, a)
-	}
-	for d := range ch.serving {
-		ch.touchVIP(domainAddress{d, a})
 	}
 }
 
@@ -255,10 +247,14 @@ func (ch *servicesChange) moveNodes(all bool) {
 				ch.frontends.nodes[at] = true
 			}
 		}
+		ch.reopen(x.Key)
+		ch.reopen(desired.AnyNode(x.Key))
+		ch.frontends.outside[x.Key] = true
 	}
 	if all {
 		for at := range ch.frontends.vips {
 			ch.frontends.dirty[at] = true
+			ch.frontends.outside[ch.sharedBy(at.addr)] = true
 		}
 	}
 }
@@ -273,18 +269,6 @@ func (s *services) hasFrontends(h desired.Host, at domainAddress) bool {
 	_, node := h.NodeAddrs.Get(at.addr)
 	x := s.frontends.vips[at]
 	return x != nil && x.frontends > 0 && !node && s.free(at)
-}
-
-// leadsOutside is the service by which clients outside ask at an address: the first one
-// by key whose spot has it.
-func (ch *servicesChange) leadsOutside(a netip.Addr) (first *desired.Service, d desired.Domain) {
-	for _, k := range ch.frontends.open[a] {
-		if d := ch.addrs[k].domain; a.IsUnspecified() || ch.hasFrontends(ch.want, domainAddress{d, a}) {
-			x, _ := ch.want.Services.Get(k)
-			return x, d
-		}
-	}
-	return nil, 0
 }
 
 // setFrontends makes the flows of the spots that were marked, once their services have
@@ -312,6 +296,10 @@ func (ch *servicesChange) setFrontends(all bool) {
 		ch.setNode(at)
 	}
 	clear(ch.frontends.nodes)
+	for a := range ch.frontends.outside {
+		ch.setOutside(a)
+	}
+	clear(ch.frontends.outside)
 }
 
 func (ch *servicesChange) isLive(at domainAddress) bool {
@@ -338,12 +326,15 @@ func (ch *servicesChange) setVIP(at domainAddress, all bool) {
 		for port := range x.datagrams {
 			k := ch.frontends.owners[frontendPort{at, model.ProtoUDP, port}][0]
 			if s, _ := ch.want.Services.Get(k); s != nil && len(x.datagrams) == 1 {
-				x.flows.Datagrams, x.flows.Inside = ch.numbers[k], !s.Exposed
+				x.flows.Datagrams, x.flows.Inside = ch.numbers[k], !s.Exposed || ch.severalDomains(at.addr)
 			}
 		}
 		ch.ledger.set(vipOwner(at), pipeline.SharedVIPFlows(ch.config, x.flows))
 	} else {
 		ch.ledger.set(vipOwner(at), nil)
+	}
+	if was != x.flows {
+		ch.frontends.outside[at.addr] = true
 	}
 	if at.addr.IsUnspecified() && (was != x.flows || all) {
 		for a := range x.nodes {
@@ -382,7 +373,7 @@ func (ch *servicesChange) setNode(at domainAddress) {
 	leads := node && x.live && ch.free(at)
 	var flows []openflow.Flow
 	if leads {
-		flows = pipeline.NodeFrontendFlows(ch.config, ch.openNode(x.flows, at), at.addr)
+		flows = pipeline.NodeFrontendFlows(ch.config, x.flows, at.addr)
 	}
 	ch.ledger.set(nodeFrontendOwner(at), flows)
 	if x.nodes[at.addr] && !leads {
@@ -391,23 +382,6 @@ func (ch *servicesChange) setNode(at domainAddress) {
 	if delete(x.nodes, at.addr); leads {
 		x.nodes[at.addr] = true
 	}
-}
-
-// openNode is the nodes' spot as it is at one's address, where services may be exposed by
-// that itself.
-func (ch *servicesChange) openNode(s pipeline.SharedVIP, at domainAddress) pipeline.SharedVIP {
-	own, all := ch.frontends.open[at.addr], ch.frontends.open[anyNode(at).addr]
-	if len(own) == 0 {
-		return s
-	}
-	first := own[0]
-	if len(all) > 0 && compareServices(all[0], first) < 0 {
-		first = all[0]
-	}
-	if s.Open = 0; ch.addrs[first].domain == at.domain {
-		s.Open = ch.addrs[first].network
-	}
-	return s
 }
 
 // vipNumber is a spot's number in the switch.

@@ -1,7 +1,6 @@
 package reference
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 
@@ -13,37 +12,78 @@ import (
 // Services for clients on the host and beyond it; see docs/design/services.md.
 
 // exposedTo is the network in whose domain external clients use a service with a packet;
-// nil = the packet is no service's. It is the network of the first exposed service by key
-// with the address, or a frontend there.
+// nil = the packet is no service's. It is the network of the first exposed service by key that
+// has the address to itself, else of the first one with the packet's port there, else of the
+// first one with any port.
 func (k *kernel) exposedTo(p *Packet) *desired.Network {
 	t := k.tables
-	var first *desired.Service
-	look := func(keys map[model.ServiceKey]struct{}) {
-		for key := range keys {
-			s := t.services[key]
-			if s == nil || !s.Exposed || t.networks[s.Network] == nil || t.stations.byAddr(t.networks[s.Network], p.Dst).known() {
-				continue
-			}
-			if has := t.serviceAt(t.networks[s.Network], p.Dst); has != nil && s.IPv4 != p.Dst && s.IPv6 != p.Dst {
-				continue // it has the address to itself
-			}
-			if first == nil || cmp.Less(key.String(), first.Key.String()) {
-				first = s
-			}
-		}
-	}
-	if look(t.vips[p.Dst]); first == nil {
-		look(t.servicesAt(p.Dst))
-	}
-	if first == nil || t.private == nil || !p.isIP() {
+	if t.private == nil || !p.isIP() {
 		return nil
 	}
-	n := t.networks[first.Network]
+	whole := func(*desired.Service) (at desired.Frontend, ok bool) { return at, true }
+	n := t.firstExposed(t.vips[p.Dst], p.Dst, whole)
+	if n == nil {
+		shared := t.servicesAt(p.Dst)
+		if proto, port, ok := k.servicePort(p); ok {
+			n = t.firstExposed(shared, p.Dst, func(s *desired.Service) (desired.Frontend, bool) {
+				return s.FrontendAt(p.Dst, t.isNode(p.Dst), proto, port)
+			})
+		}
+		if n == nil {
+			n = t.firstExposed(shared, p.Dst, whole)
+		}
+	}
+	if n == nil {
+		return nil
+	}
 	q := *p
 	if q.DstMAC = desired.RouterMAC; !k.isForService(n, &q) {
 		return nil
 	}
 	return n
+}
+
+// firstExposed is the network of the first exposed service at an address, among services with
+// a frontend there.
+func (t *tables) firstExposed(keys map[model.ServiceKey]struct{}, a netip.Addr, frontend func(*desired.Service) (desired.Frontend, bool)) *desired.Network {
+	var first *desired.Service
+	var at desired.Frontend
+	for key := range keys {
+		s := t.services[key]
+		if s == nil || !s.Exposed || t.networks[s.Network] == nil || t.stations.byAddr(t.networks[s.Network], a).known() {
+			continue
+		}
+		if has := t.serviceAt(t.networks[s.Network], a); has != nil && s.IPv4 != a && s.IPv6 != a {
+			continue // it has the address to itself
+		}
+		if f, ok := frontend(s); ok && (first == nil || f.Before(s.Key, at, first.Key)) {
+			first, at = s, f
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return t.networks[first.Network]
+}
+
+// servicePort is the port of a service that a packet of an external client is about: its own,
+// its datagram's, or the one that an error quotes.
+func (k *kernel) servicePort(p *Packet) (proto model.Protocol, port uint16, ok bool) {
+	switch {
+	case p.Frag != nil && p.Frag.Offset != 0:
+		for _, n := range k.tables.networks {
+			if tr := k.nat.frags[fragOf(n, p)]; tr != nil && tr.outside() && tr.original.dst == p.Dst {
+				return tr.original.proto, tr.original.dstPort, true
+			}
+		}
+	case p.isError():
+		if p.Inner != nil && p.Inner.Src == p.Dst {
+			return p.Inner.Proto, p.Inner.SrcPort, true
+		}
+	case p.hasPorts():
+		return p.Proto, p.DstPort, true
+	}
+	return 0, 0, false
 }
 
 // isOutside reports whether an address can be an external client's in a network's domain: a

@@ -444,7 +444,7 @@ int from_host(struct __sk_buff *skb)
 	if (own)
 		skb->mark = 0;
 	if ((g->services & SERVICES_EXPOSED || g->natives) && goes_to(skb, p)) {
-		struct exposed *x = g->services & SERVICES_EXPOSED ? bpf_map_lookup_elem(&exposed, &p->mapped) : 0;
+		struct exposed *x = g->services & SERVICES_EXPOSED ? leads_outside(p, &p->mapped, 0, 0) : 0;
 		struct segment *n = x || !g->natives ? 0 : native_at(p, &p->mapped);
 		if (x || n) {
 			int why = x ? serves_outside(skb, p, x) : from_stack(skb, p, n, own);

@@ -21,9 +21,7 @@ static __noinline struct front *front_of(struct pkt *p, __u32 vip, __u16 port, _
 	struct front *f = front_at(p, vip & ~VIP_OWN, port, proto);
 	if (f || !(vip & VIP_OWN))
 		return f;
-	__u32 *a = (void *)&p->hk.ip;
-	a[0] = a[1] = a[3] = 0;
-	a[2] = p->ip.v6 ? 0 : bpf_htonl(0xffff);
+	any_node(&p->hk.ip, p->ip.v6);
 	p->hk.domain = p->domain | ALL_NODES;
 	__u32 *all = bpf_map_lookup_elem(&vips, &p->hk);
 	return all ? front_at(p, *all & ~VIP_SHARED, port, proto) : 0;
@@ -54,15 +52,21 @@ static __always_inline struct translation *first_of(struct pkt *p, __u64 now)
 	return bpf_map_lookup_elem(&translations, &p->ck);
 }
 
-// quoted_by finds the translation of what an error of a client's quotes.
-static __noinline struct translation *quoted_by(struct __sk_buff *skb, struct pkt *p)
+// quotes reads what an error of a client's quotes; 0 = it is nothing that the client got.
+static __always_inline int quotes(struct __sk_buff *skb, struct pkt *p)
 {
-	struct flow *f = &p->ip.f;
 	int bad = read_quoted(skb, p);
 	// What is read of the quoted header is in the place of the packet's.
 	if (p->ip.v6 ? bpf_skb_load_bytes(skb, 14, &p->h6, sizeof(p->h6)) : bpf_skb_load_bytes(skb, 14, &p->h4, sizeof(p->h4)))
 		return 0;
-	if (bad || !same_addr(&p->inner.f.dst, &f->src) || !same_addr(&p->inner.f.src, &f->dst))
+	return !bad && same_addr(&p->inner.f.dst, &p->ip.f.src) && same_addr(&p->inner.f.src, &p->ip.f.dst);
+}
+
+// quoted_by finds the translation of what an error of a client's quotes.
+static __noinline struct translation *quoted_by(struct __sk_buff *skb, struct pkt *p)
+{
+	struct flow *f = &p->ip.f;
+	if (!quotes(skb, p))
 		return 0;
 	name_front(p, &f->src, &f->dst, p->inner.f.dport, p->inner.f.sport, p->inner.f.proto);
 	return bpf_map_lookup_elem(&translations, &p->tk);

@@ -88,6 +88,31 @@ static __noinline int goes_to(struct __sk_buff *skb, struct pkt *p)
 	return 1;
 }
 
+// by_port finds where the port leads that a packet of the host's stack is about: its own, its
+// first fragment's, or where a client tells of an error, the one that it quotes.
+static __noinline struct exposed *by_port(struct __sk_buff *skb, struct pkt *p)
+{
+	__u16 port = p->ip.f.dport;
+	__u8 proto = p->ip.f.proto;
+	if (p->ip.fragment) {
+		name_datagram(p); // in domain 0, since its own is not known yet
+		struct frag *first = p->ip.later ? bpf_map_lookup_elem(&frags, &p->fk) : 0;
+		if (first) {
+			port = first->orig.dport;
+			proto = first->orig.proto;
+		} else if (!p->ip.later) {
+			p->frag.orig = p->ip.f;
+			p->frag.parts = p->frag.waits = 0;
+			p->frag.seen = bpf_ktime_get_coarse_ns();
+			note_datagram(p);
+		}
+	} else if (is_error(p) && quotes(skb, p)) {
+		port = p->inner.f.sport;
+		proto = p->inner.f.proto;
+	}
+	return leads_outside(p, &p->ip.f.dst, port, proto);
+}
+
 #define NOT_SERVED -1 // it is to a port of a node's address that is no service's
 
 // serves_outside tells why what the host's stack sends to an exposed service is
@@ -99,6 +124,8 @@ static __noinline int serves_outside(struct __sk_buff *skb, struct pkt *p, struc
 	int bad = read_frame(skb, p);
 	if (bad)
 		return bad;
+	if (x && x->ports)
+		x = by_port(skb, p);
 	if (!g || !x || p->kind != KIND_IP)
 		return DROP_NOT_IP;
 	p->net = x->net;

@@ -118,6 +118,7 @@ struct pkt {
 	struct translation tr, old;
 	struct ct_key tk; // of a translation, as the client sends
 	struct front_key pk;
+	struct exposed_key xk;
 	struct backend_key bk;
 	struct affine_key ak;
 	struct affine affine;

@@ -156,13 +156,38 @@ static __always_inline int lead_on(struct pkt *p, struct host *h)
 	return ROUTED;
 }
 
+// exposed_at finds the entry of a port of the address in p->xk.
+static __always_inline struct exposed *exposed_at(struct pkt *p, __u16 port, __u8 proto)
+{
+	p->xk.port = port;
+	p->xk.proto = proto;
+	return bpf_map_lookup_elem(&exposed, &p->xk);
+}
+
+// leads_outside finds where a port of an address leads clients outside; port and protocol 0:
+// all ports that lead nowhere else.
+static __noinline struct exposed *leads_outside(struct pkt *p, const struct addr *a, __u16 port, __u8 proto)
+{
+	if (!a)
+		return 0;
+	p->xk.ip = *a;
+	struct exposed *x = exposed_at(p, 0, 0), *by_port;
+	if (!x || !x->ports || !port)
+		return x;
+	by_port = exposed_at(p, port, proto);
+	if (!by_port && x->ports & EXPOSED_NODE) {
+		any_node(&p->xk.ip, p->ip.v6);
+		by_port = exposed_at(p, port, proto);
+	}
+	return by_port ? by_port : x;
+}
+
 // keeps_outside tells whether the service of the translation p->tr is still exposed, and
 // its client still nobody's endpoint.
 static __always_inline int keeps_outside(struct pkt *p)
 {
 	if (host_at(p, &p->tr.front.lo))
 		return 0;
-	p->hk.ip = p->tr.front.hi;
-	struct exposed *x = bpf_map_lookup_elem(&exposed, &p->hk.ip);
+	struct exposed *x = leads_outside(p, &p->tr.front.hi, p->tr.front.hi_port, p->tr.front.proto);
 	return x && x->domain == p->domain;
 }

@@ -79,11 +79,23 @@ struct backend {
 	__u16 port6;
 };
 
+// exposed_key is where clients outside ask: a port of an address, or (port and protocol 0)
+// an address, for all ports that have no entry. The unspecified address stands for nodes'.
+struct exposed_key {
+	struct addr ip;
+	__u16 port;
+	__u8 proto, pad;
+};
+
+#define EXPOSED_PORTS 1 // services of several domains share the address: its ports have entries
+#define EXPOSED_NODE 2 // and so have those of all nodes' addresses, of which it is one
+
 // exposed is where an exposed service is: its network, and what is inside of that.
 struct exposed {
 	__u32 net, domain;
 	__be32 subnet, mask; // as in struct port
 	struct addr subnet6, mask6;
+	__u32 ports; // of an address: EXPOSED_PORTS, EXPOSED_NODE
 };
 
 #define OWNERS_IN_ROW 64
@@ -108,7 +120,7 @@ struct affine {
 
 MAP(sources, BPF_MAP_TYPE_LPM_TRIE, struct subnet_key, __u32, 65536, BPF_F_NO_PREALLOC); // of fronts, by their number in place of a domain
 MAP(vips, BPF_MAP_TYPE_HASH, struct host_key, __u32, 65536, BPF_F_NO_PREALLOC); // number of the service, or of what services share, by domain and address; 0 = it is a link-local service address
-MAP(exposed, BPF_MAP_TYPE_HASH, struct addr, struct exposed, 32768, BPF_F_NO_PREALLOC); // by virtual address
+MAP(exposed, BPF_MAP_TYPE_HASH, struct exposed_key, struct exposed, 65536, BPF_F_NO_PREALLOC);
 MAP(services, BPF_MAP_TYPE_HASH, __u32, struct service, 24576, BPF_F_NO_PREALLOC);
 MAP(service_ports, BPF_MAP_TYPE_HASH, struct front_key, struct front, 131072, BPF_F_NO_PREALLOC);
 MAP(backends, BPF_MAP_TYPE_HASH, struct backend_key, struct backend, 262144, BPF_F_NO_PREALLOC);
@@ -136,6 +148,14 @@ static __always_inline int is_service_addr(const struct addr *a)
 	if (x[2] == bpf_htonl(0xffff) && !(x[0] | x[1]))
 		return x[3] == bpf_htonl(0xa9fe0102); // 169.254.1.2
 	return x[0] == bpf_htonl(0xfe800000) && !(x[1] | x[2]) && x[3] == bpf_htonl(0x00530001); // fe80::53:1
+}
+
+// any_node makes an address the one that stands for all nodes' of its family.
+static __always_inline void any_node(struct addr *a, __u32 v6)
+{
+	__u32 *x = (void *)a;
+	x[0] = x[1] = x[3] = 0;
+	x[2] = v6 ? 0 : bpf_htonl(0xffff);
 }
 
 static __always_inline void service_addr(struct addr *a, __u32 v6)

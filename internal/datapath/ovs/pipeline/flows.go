@@ -124,13 +124,14 @@ var (
 	isIPv6 = of.Eq(of.EthType, ethIPv6)
 	isARP  = of.Eq(of.EthType, ethARP)
 
-	isFragment = of.Masked(of.IPFrag, of.Uint(1), of.Uint(1))
-	isLater    = of.Eq(of.IPFrag, uint8(3)) // any fragment, and not the first
-	untagged   = of.Eq(of.VlanVID, 0)
-	broadcast  = of.Masked(of.EthDst, of.MAC([6]byte{1}), of.MAC([6]byte{1})) // and multicast
-	unicast    = of.Masked(of.EthDst, of.Value{}, of.MAC([6]byte{1}))
-	noMAC      = [6]byte{}
-	allNodes   = netip.IPv6LinkLocalAllNodes()
+	isFragment  = of.Masked(of.IPFrag, of.Uint(1), of.Uint(1))
+	notFragment = of.Masked(of.IPFrag, of.Value{}, of.Uint(1))
+	isLater     = of.Eq(of.IPFrag, uint8(3)) // any fragment, and not the first
+	untagged    = of.Eq(of.VlanVID, 0)
+	broadcast   = of.Masked(of.EthDst, of.MAC([6]byte{1}), of.MAC([6]byte{1})) // and multicast
+	unicast     = of.Masked(of.EthDst, of.Value{}, of.MAC([6]byte{1}))
+	noMAC       = [6]byte{}
+	allNodes    = netip.IPv6LinkLocalAllNodes()
 )
 
 func network(n model.NetworkID) of.Term { return of.Eq(regNetwork, n) }

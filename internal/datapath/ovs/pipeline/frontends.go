@@ -33,10 +33,11 @@ type SharedVIP struct {
 	Domain desired.Domain
 	Zone   uint16     // of the domain's translations
 	Addr   netip.Addr // unspecified = all nodes' of the family
-	// Open is the network of the service that leads clients outside here, 0 = none does.
+	// Open is the network of the service that leads clients outside here, 0 = none does. Ports of
+	// services of other domains there have OutsideFlows.
 	Open model.NetworkID
 	// Datagrams is the service with the only face of UDP here, 0 = there is none, or
-	// several; Inside: it is not exposed.
+	// several; Inside: it is not exposed, or not only services of this domain are.
 	Datagrams uint32
 	Inside    bool
 }
@@ -106,10 +107,50 @@ func SharedVIPFlows(c Config, s SharedVIP) []of.Flow {
 // open leads what the host's stack sends to an address to the spot.
 func (s SharedVIP) open(l *list, c Config, priority uint16, a netip.Addr) {
 	if s.Open != 0 && c.servicesOutside() {
-		l.add(Classify, priority, toAddr(a, of.Eq(of.InPort, c.Host)), routerToRouter(
-			of.Set(regDomain, s.Domain), of.Set(regNetwork, s.Open), of.Set(regOrigin, fromStack),
-			of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(NodeFrontends))...)
+		l.add(Classify, priority, toAddr(a, of.Eq(of.InPort, c.Host)), routerToRouter(s.enter(of.Set(regOrigin, fromStack), goTo(NodeFrontends))...)...)
 	}
+}
+
+// enter has a packet of a client outside be one to the spot.
+func (s SharedVIP) enter(then ...of.Action) []of.Action {
+	return append([]of.Action{of.Set(regDomain, s.Domain), of.Set(regNetwork, s.Open), of.Set(regService, s.Number), of.Set(regZone, s.Zone)}, then...)
+}
+
+// OutsidePort is a port at which clients outside reach a service of another domain than the
+// one that its address leads them to.
+type OutsidePort struct {
+	Protocol model.Protocol
+	Port     uint16
+	Node     netip.Addr // the node's address that has it by itself; invalid = none
+	To       SharedVIP  // of the service's domain; Open is the service's network
+}
+
+// OutsideFlows returns the flows by which clients outside whom an address leads to a spot go on to
+// spots of other domains: by the port, once it shows. Fragments are put together in the
+// first one's zone. An error goes through the zones of all until one knows its connection.
+func OutsideFlows(c Config, s SharedVIP, ports []OutsidePort) []of.Flow {
+	l := &list{cookie: cookie(KindService, 0)}
+	if !c.servicesOutside() {
+		return nil
+	}
+	eth, _, dst := ethOf(s.Addr.Is6())
+	icmp := isProto(1)
+	if s.Addr.Is6() {
+		icmp = isProto(58)
+	}
+	last, tried := s, map[uint32]bool{}
+	for _, p := range ports {
+		m, priority := []of.Term{of.Eq(regService, s.Number), eth, origin(fromStack), notFragment, isProto(int(p.Protocol)), of.Eq(dstPort(p.Protocol), p.Port)}, uint16(103)
+		if p.Node.IsValid() {
+			m, priority = append(m, of.EqAddr(dst, p.Node)), 106
+		}
+		l.add(NodeFrontends, priority, match(m...), p.To.enter(goTo(NodeFrontends))...)
+		if !tried[p.To.Number] {
+			l.add(Served, 217, match(of.Eq(regService, last.Number), eth, icmp, origin(fromStack), of.State(of.StateInv|of.StateTrk, 0)), p.To.enter(goTo(Serve))...)
+			last, tried[p.To.Number] = p.To, true
+		}
+	}
+	return l.flows
 }
 
 // nodes adds that what has a node's address and is no service's goes where it would
@@ -191,8 +232,8 @@ func (s Service) frontendFlows(l *list, c Config, choose *chooser, self []of.Ter
 				m, priority = append(m, of.EqAddr(dst, f.Addr)), 105
 			}
 			if !s.outside(c) {
-				if f.Node && c.servicesOutside() { // a port of all nodes must not take its place
-					l.drop(NodeFrontends, priority, match(append(slices.Clone(m), origin(fromStack))...), driver.DropNetwork)
+				if f.Node && c.servicesOutside() { // a port of all nodes must not take its place, but another domain's
+					l.drop(NodeFrontends, 102, match(append(slices.Clone(m), origin(fromStack))...), driver.DropNetwork)
 				}
 				m = append(m, origin(fromPort))
 			}

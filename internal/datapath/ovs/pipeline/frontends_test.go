@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFrontendsGolden pins the flows of a service with faces, of the addresses that it shares
-// and of a node's, and that faces with the same choice have one group.
+// TestFrontendsGolden pins the flows of a service with faces, of the addresses that it shares,
+// of a node's and of ports of another domain there, and that faces with the same choice have one group.
 func TestFrontendsGolden(t *testing.T) {
 	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	c := Config{Tunnel: 1, Host: 3, Private: *way, ArpMode: model.ArpProxy, Answers: true, Pieces: true}
@@ -33,6 +33,8 @@ func TestFrontendsGolden(t *testing.T) {
 		flows, groups := made(c, s, faces...)
 		flows = slices.Concat(flows, SharedVIPFlows(c, nodes), NodeFrontendFlows(c, nodes, node),
 			SharedVIPFlows(c, SharedVIP{Number: 0xfff00002, Domain: 7, Zone: 65528, Addr: at, Open: 7, Datagrams: 0x80000005}))
+		other := SharedVIP{Number: 0xfff00003, Domain: 8, Zone: 65527, Addr: nodes.Addr, Open: 8}
+		flows = append(flows, OutsideFlows(c, nodes, []OutsidePort{{model.ProtoTCP, 30081, netip.Addr{}, other}, {model.ProtoUDP, 30053, node, other}})...)
 		golden(t, name, text(t, flows)+groups)
 		if n := strings.Count(groups, "# group"); n != 3 {
 			t.Errorf("%s: %d groups, want one for TCP and those for UDP", name, n)
