@@ -50,7 +50,7 @@ func (j *clusterOptions) register(fs *flags.Set) {
 	})
 	fs.IntWithin(&j.keep, "snapshot-keep", "number", "number of snapshots to keep; the oldest are deleted", 1, 10000)
 	j.pods.register(fs)
-	fs.Bool(&j.recover, "recover", "make a cluster of this data directory's member alone after most members were permanently lost, and exit; no netmaster may be running on it, and the lost members must not return")
+	fs.Bool(&j.recover, "recover", "make a cluster of this data directory's member alone after most members were permanently lost, and exit; no netmaster may be running on it, and the lost members must not return").From("")
 }
 
 // noSnapshots is the --snapshot-dir of who wants none.

@@ -93,9 +93,9 @@ func newFlags(o *options) *flags.Set {
 	o.flags = fs
 	o.store.Register(fs, "etcd to keep the cluster's state in, comma-separated, such as "+clusterstore.LocalEtcd, "Consul to keep the cluster's state in, comma-separated, such as http://127.0.0.1:8500; instead of etcd").Else("an embedded etcd, see --etcd-listen")
 	fs.String(&o.dataDir, "data-dir", "directory", "where the embedded etcd keeps its data").Must(notEmpty)
-	fs.String(&o.restore, "restore", "file", "make the data directory from a backup of 'netctl backup', and exit; existing data is kept beside it; no netmaster may be running on it").Must(notEmpty)
-	fs.Bool(&o.keepTokens, "keep-tokens", "with --restore: the backup's tokens stay valid, including those revoked after it; otherwise they are revoked")
-	fs.Bool(&o.newAuth, "new-authorities", "with --restore: make new authorities instead of the data directory's, which invalidates all existing certificates")
+	fs.String(&o.restore, "restore", "file", "make the data directory from a backup of 'netctl backup', and exit; existing data is kept beside it; no netmaster may be running on it").Must(notEmpty).From("")
+	fs.Bool(&o.keepTokens, "keep-tokens", "with --restore: the backup's tokens stay valid, including those revoked after it; otherwise they are revoked").From("")
+	fs.Bool(&o.newAuth, "new-authorities", "with --restore: make new authorities instead of the data directory's, which invalidates all existing certificates").From("")
 	fs.String(&o.etcdListen, "etcd-listen", "ip:port", "where the embedded etcd serves clients; agents on other hosts must be able to reach it").Must(checkIPPort)
 	o.joining.register(fs)
 	fs.String(&o.external, "external-address, listen-url", "ip:port", "where to serve the REST API; with --internal-address alone, there and at 127.0.0.1").Must(checkListen)

@@ -160,6 +160,6 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		_, err = fmt.Fprintln(stdout, "nothing of netplugin's was on this host")
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "the cluster still knows the host: 'netctl host rm %s' has it forget it, with the endpoints that it left\n", name)
+	_, err = fmt.Fprintf(stdout, "the host is still in the cluster: 'netctl host rm %s' removes it, with the endpoints that it left\n", name)
 	return err
 }

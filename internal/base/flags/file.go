@@ -3,6 +3,7 @@ package flags
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -65,14 +66,7 @@ func (s *Set) FromFile() error {
 			return Usagef("%s:%d: key %q is there twice", s.file, line, key)
 		}
 		seen[key] = true
-		value, ok := oneValue(top.Content[i+1])
-		if !ok {
-			return Usagef("%s:%d: key %q must have a value, or a list of values", s.file, line, key)
-		}
-		if f.Given != "" {
-			continue
-		}
-		if err := f.assign(key+" in "+s.file, value); err != nil {
+		if err := f.fromYAML(fmt.Sprintf("%s in %s:%d", key, s.file, line), top.Content[i+1]); err != nil {
 			return err
 		}
 	}
@@ -100,20 +94,32 @@ func (s *Set) meant(key string) string {
 	return s.seeHelp()
 }
 
-// oneValue returns what a flag would have on the command line: a list's items with commas.
-func oneValue(n *yaml.Node) (string, bool) {
-	switch {
-	case n.Kind == yaml.ScalarNode:
-		return n.Value, n.Tag != "!!null"
-	case n.Kind != yaml.SequenceNode:
-		return "", false
+// fromYAML sets the flag, unless it is set, to what it would have on the command line: a
+// list's items with commas.
+func (f *Flag) fromYAML(how string, n *yaml.Node) error {
+	list := true
+	switch f.To.(type) {
+	case *bool, *int:
+		list = false
 	}
-	var items []string
-	for _, item := range n.Content {
-		if item.Kind != yaml.ScalarNode || item.Tag == "!!null" {
-			return "", false
+	value := n.Value
+	if n.Kind == yaml.SequenceNode && list {
+		items := make([]string, 0, len(n.Content))
+		for _, item := range n.Content {
+			if item.Kind != yaml.ScalarNode || item.Tag == "!!null" {
+				return Usagef("%s: each item must be one value", how)
+			}
+			items = append(items, item.Value)
 		}
-		items = append(items, item.Value)
+		value = strings.Join(items, ",")
+	} else if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		if list {
+			return Usagef("%s: must have a value, or a list of values", how)
+		}
+		return Usagef("%s: must have one value", how)
 	}
-	return strings.Join(items, ","), true
+	if f.Given != "" {
+		return nil
+	}
+	return f.assign(how, value)
 }
