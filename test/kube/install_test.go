@@ -97,9 +97,9 @@ func (n *onNodes) isSecure(master string) {
 }
 
 // bareNodes starts two nodes of kubeadm's configuration without a pod network or
-// kube-proxy, which have the image. A manifest is made theirs by manifest, with more
+// kube-proxy, which have the image, and hosts beside them. A manifest is made theirs by manifest, with more
 // replaced in it.
-func bareNodes(t *testing.T, name string) (n *onNodes, manifest func(path string, more ...string) string) {
+func bareNodes(t *testing.T, name string, beside int) (n *onNodes, manifest func(path string, more ...string) string) {
 	t.Helper()
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
@@ -108,7 +108,7 @@ func bareNodes(t *testing.T, name string) (n *onNodes, manifest func(path string
 	}
 	archive := filepath.Join(dir, "contiv.tar")
 	must(t, testcluster.BuildImage(t.Context(), bin, archive, "docker.io/contiv/contiv:2.0.0"))
-	c, err := cluster.StartNodes(t.Context(), cluster.NodesConfig{Name: name, Dir: dir, BinDir: bin, Nodes: 2, Bare: true, Images: []string{archive}})
+	c, err := cluster.StartNodes(t.Context(), cluster.NodesConfig{Name: name, Dir: dir, BinDir: bin, Nodes: 2, Beside: beside, Bare: true, Images: []string{archive}})
 	must(t, err)
 	n = &onNodes{Nodes: c, t: t}
 	t.Cleanup(func() {
@@ -178,7 +178,7 @@ func (n *onNodes) connectsWhile(to, what string, workloads ...string) {
 // without credentials are refused; netctl in netmaster's pod needs none. No connection is
 // refused while netplugin is replaced, and the other manifest leaves nothing behind.
 func TestInstall(t *testing.T) {
-	n, manifest := bareNodes(t, "kubeinstall")
+	n, manifest := bareNodes(t, "kubeinstall", 0)
 	first := n.Lab.Hosts()[0].Address.String()
 	contiv, off := manifest("../../packaging/kubernetes/contiv.yaml"), manifest("../../packaging/kubernetes/uninstall.yaml")
 	n.kubectl("apply -f " + contiv)

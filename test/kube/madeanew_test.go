@@ -65,7 +65,7 @@ func (n *onNodes) newAuthority() {
 // applied again after it was deleted; netmaster's data are lost, and what the page says
 // makes both nodes hosts of the new cluster. After each, pods start on both nodes.
 func TestMadeAnew(t *testing.T) {
-	n, manifest := bareNodes(t, "kubeanew")
+	n, manifest := bareNodes(t, "kubeanew", 0)
 	h1 := n.Lab.Hosts()[0]
 	secure := manifest(contivManifest)
 	n.kubectl("apply -f " + secure)

@@ -97,7 +97,7 @@ func (n *onNodes) isPlain(master string) {
 // the manifest at once. After each step pods start on both nodes. The plain manifest on a
 // secure installation opens it to no one, and is undone.
 func TestTurnSecure(t *testing.T) {
-	n, manifest := bareNodes(t, "kubeturn")
+	n, manifest := bareNodes(t, "kubeturn", 0)
 	first := n.Lab.Hosts()[0].Address.String()
 	plain, both, secure := manifest("testdata/plain.yaml"), manifest(contivManifest, acceptPlain...), manifest(contivManifest)
 	n.kubectl("-n kube-system create secret generic contiv-token --from-literal=token=0123456789abcdef0123456789abcdef")

@@ -27,6 +27,7 @@ func TestTutorials(t *testing.T) {
 		"first":  {1, []string{"docs/tutorials/first-cluster.md", "docs/tutorials/denied-connection.md"}},
 		"two":    {2, []string{"docs/tutorials/two-machines.md"}},
 		"secure": {2, []string{"docs/tutorials/secure-cluster.md"}},
+		"lost":   {3, []string{"docs/tutorials/three-machines.md"}},
 		"three":  {3, []string{"docs/how-to/secure.md"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,10 +14,11 @@ import (
 )
 
 var (
-	blockRE     = regexp.MustCompile("(?s)<!-- run: (\\w+) -->\n```sh\n(.*?)```")
-	namespaceRE = regexp.MustCompile(`ip netns add (\S+)`)
-	absoluteRE  = regexp.MustCompile(`\brm\b.* /`)
-	invertedRE  = regexp.MustCompile(`(?m)^! (.*)$`)
+	blockRE      = regexp.MustCompile("(?s)<!-- run: (\\w+) -->\n```sh\n(.*?)```")
+	namespaceRE  = regexp.MustCompile(`ip netns add (\S+)`)
+	absoluteRE   = regexp.MustCompile(`\brm\b.* /`)
+	fromReaderRE = regexp.MustCompile(`(?m)^(\w+=)\S*\.\.\.$`)
+	invertedRE   = regexp.MustCompile(`(?m)^! (.*)$`)
 )
 
 // block is a runnable code block of a page.
@@ -28,8 +29,8 @@ type block struct {
 
 // Follow runs the code blocks of pages, whose names are relative to the module: each on the
 // machine that it names. Blocks of cleanup1 run on the first machine after all pages.
-// The addresses M1, M2, ..., the directory DATA and a token to join that a page leaves to
-// the reader are the machines', and what machine 1 has printed.
+// The addresses M1, M2, ... and the directory DATA are the machines'. A value that a page
+// leaves to the reader ("TOKEN=contiv-join-...") is what the block before has printed.
 func Follow(t *testing.T, shells []*Shell, pages ...string) {
 	t.Helper()
 	last := "" // what the block before printed
@@ -41,7 +42,7 @@ func Follow(t *testing.T, shells []*Shell, pages ...string) {
 		for i, s := range shells {
 			script = setTo(script, fmt.Sprintf("M%d=", i+1), s.host.Address.String())
 		}
-		script = setTo(script, "TOKEN=contiv-join", strings.TrimSpace(last))
+		script = fromReaderRE.ReplaceAllString(script, "${1}"+strings.ReplaceAll(strings.TrimSpace(last), "$", "$$"))
 		ran := false
 		for i, s := range shells {
 			if b.where == "both" || b.where == fmt.Sprintf("machine%d", i+1) {

@@ -38,6 +38,7 @@ type NodesConfig struct {
 	BinDir   string // Contiv's programs (testcluster.Build)
 	Driver   string // as testcluster.Config's
 	Nodes    int
+	Beside   int      // more hosts, which are no nodes
 	Zones    int      // that they are in by turns; 0 = none
 	Proxy    bool     // kube-proxy on each node, in mode iptables
 	Native   bool     // the pods' network is
@@ -81,7 +82,7 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 	}
 	kubeconfig := filepath.Join(cfg.Dir, "netmaster.kubeconfig")
 	lc := testcluster.Config{
-		Name: cfg.Name, BinDir: cfg.BinDir, Hosts: cfg.Nodes, Driver: cfg.Driver, Bare: true, Embedded: true, Secure: cfg.Secure,
+		Name: cfg.Name, BinDir: cfg.BinDir, Hosts: cfg.Nodes + cfg.Beside, Driver: cfg.Driver, Bare: true, Embedded: true, Secure: cfg.Secure,
 		MasterArgs: append([]string{"--kubeconfig", kubeconfig}, cfg.Masters...), AgentEnv: cfg.AgentEnv, HostInit: []string{"/bin/bash", script},
 	}
 	network := []string{"network", "create", "-e", "vxlan", "-s", PodCIDR, "default-net"}
@@ -125,7 +126,7 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 	}
 	archives = append(archives, cfg.Images...)
 	g, each := errgroup.WithContext(ctx)
-	for _, h := range n.Lab.Hosts() {
+	for _, h := range n.Lab.Hosts()[:cfg.Nodes] {
 		g.Go(func() error { return n.startNode(each, h, archives) })
 	}
 	if err := g.Wait(); err != nil {
@@ -267,7 +268,7 @@ func (n *Nodes) ready(ctx context.Context) error {
 			}
 		}
 	}
-	for _, h := range n.Lab.Hosts() {
+	for _, h := range n.Lab.Hosts()[:n.cfg.Nodes] {
 		if p := h.Process("kubelet"); !p.Alive() {
 			return fmt.Errorf("the kubelet of %s has ended:\n%s", h.Name, p.Tail(15))
 		}
