@@ -26,7 +26,7 @@ type Config struct {
 	Consuls int `json:"consuls,omitempty"`
 	// ConsulACL: Consul asks for tokens, of which netmaster's and hosts' may what consul.md says.
 	ConsulACL bool `json:"consulACL,omitempty"`
-	// Secure: netmasters run with --secure, and hosts join with tokens; with Embedded.
+	// Secure: netmasters run with --secure, and hosts join with tokens; with Embedded, or an etcd with TLSStore.
 	Secure bool `json:"secure,omitempty"`
 	// TLS is who has certificates of an authority of the operator's own: TLSStore or TLSOwn.
 	TLS    string `json:"tls,omitempty"`
@@ -101,8 +101,8 @@ func (c *Config) fill() error {
 	if c.Consul != "" && (c.Consuls < 0 || c.Consuls > firstHost-masterHost) {
 		return fmt.Errorf("servers of Consul: %d must be between 0 and %d", c.Consuls, firstHost-masterHost)
 	}
-	if c.Secure && (!c.Embedded || c.TLS != "") {
-		return errors.New("secure: netmasters have to keep the store themselves, and make the authority")
+	if c.Secure && (c.TLS == TLSOwn || c.Consul != "" || !c.Embedded && (c.TLS == "" || c.Replicas > 1)) {
+		return errors.New("secure: netmasters make the authority, and keep the store themselves, or one of them has an etcd with TLS")
 	}
 	if c.TLS != "" && c.TLS != TLSStore && c.TLS != TLSOwn || c.TLS == TLSStore && (c.Embedded || c.Consul != "") {
 		return fmt.Errorf("TLS %q: must be %s, or %s with an etcd process", c.TLS, TLSOwn, TLSStore)

@@ -153,7 +153,7 @@ func (l *Store) StartMember(ctx context.Context, n int) error {
 		return err
 	}
 	local := scheme(l.certificates.storeTLS()) + "://127.0.0.1:2379"
-	cfg, err := l.certificates.admin(l.certificates.storeTLS(), pki.Netmaster)
+	cfg, err := l.certificates.storeAdmin()
 	if err != nil {
 		return err
 	}
@@ -268,6 +268,9 @@ func (l *Masters) LaunchReplica(n int, flags []string, env ...string) (*Process,
 		argv = append(argv, "--data-dir", l.st.dataDir(n), "--etcd-listen", net.JoinHostPort(addr, "2379"))
 	} else {
 		argv = append(argv, l.store.storeFlag(), l.store.StoreURLs())
+		if l.st.Config.Secure { // where the authority is
+			argv = append(argv, "--data-dir", l.st.dataDir(n))
+		}
 	}
 	env = append([]string{"CONTIV_NETMASTER_CONFIG=none"}, env...)
 	return l.processes.start(l.Master, replicaName("netmaster", n), dir, env, slices.Concat(argv, l.certificates.masterTLS(n), l.store.storeToken("netmaster"), l.st.Config.MasterArgs, flags)...)
@@ -275,7 +278,7 @@ func (l *Masters) LaunchReplica(n int, flags []string, env ...string) (*Process,
 
 // API returns a client of netmaster's REST interface; the caller closes it.
 func (l *Masters) API() (*api.Client, error) {
-	cfg, err := l.certificates.admin(l.certificates.restTLS(), pki.Netmaster)
+	cfg, err := l.certificates.admin(pki.Netmaster)
 	if err != nil {
 		return nil, err
 	}

@@ -145,10 +145,11 @@ func (l *certificates) storeTLS() bool {
 
 // masterTLS, etcdTLS and tls are the flags of the n-th netmaster and etcd, and of a host.
 func (l *certificates) masterTLS(n int) []string {
+	flags := l.tlsFlags(replicaName("netmaster", n))
 	if l.st.Config.Secure {
-		return []string{"--secure"}
+		flags = append(flags, "--secure")
 	}
-	return l.tlsFlags(replicaName("netmaster", n))
+	return flags
 }
 
 func (l *certificates) etcdTLS(n int) []string {
@@ -163,18 +164,30 @@ func (l *certificates) tlsFlags(name string) (flags []string) {
 	if l.st.Config.TLS == TLSOwn {
 		flags = append(flags, "--tls-dir", l.certificate(name))
 	}
-	if l.st.Config.TLS != "" && l.st.Config.Consul == "" && (l.st.Config.TLS != TLSOwn || strings.HasPrefix(name, "netmaster")) { // hosts with a certificate ask no store
+	if l.st.Config.TLS != "" && l.st.Config.Consul == "" && (!l.restTLS() || strings.HasPrefix(name, "netmaster")) { // hosts with a certificate ask no store
 		flags = append(flags, "--store-tls-dir", l.certificate(name))
 	}
 	return flags
 }
 
-// admin is what asks a server of a role as the administrator; nil where that is done plainly.
-func (l *certificates) admin(byTLS bool, server pki.Role) (*tls.Config, error) {
-	if !byTLS {
+// admin is what asks netmaster or a host as the administrator; nil without TLS.
+func (l *certificates) admin(server pki.Role) (*tls.Config, error) {
+	if !l.restTLS() {
 		return nil, nil
 	}
-	d, err := transport.OpenDirectory(l.adminDir())
+	return clientConfig(l.adminDir(), server)
+}
+
+// storeAdmin is what asks an etcd process as the administrator; nil without TLS.
+func (l *certificates) storeAdmin() (*tls.Config, error) {
+	if !l.storeTLS() {
+		return nil, nil
+	}
+	return clientConfig(l.certificate(adminName), pki.Netmaster)
+}
+
+func clientConfig(dir string, server pki.Role) (*tls.Config, error) {
+	d, err := transport.OpenDirectory(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ func (h *Host) Healthz(ctx context.Context) (text string, good bool, err error) 
 
 // getFrom gets a path of the inspection of a host.
 func getFrom(ctx context.Context, h *Host, path string) (*http.Response, error) {
-	cfg, err := h.lab.certificates.admin(h.lab.certificates.restTLS(), pki.Host)
+	cfg, err := h.lab.certificates.admin(pki.Host)
 	if err != nil {
 		return nil, err
 	}

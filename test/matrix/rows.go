@@ -120,7 +120,6 @@ func (r Row) String() string { return strings.Join(r, " ") }
 // cannot are values that no cluster of the matrix has together, with the reason: the product
 // refuses them, the thing does not exist, or the test cluster cannot make it.
 var cannot = []struct{ values, reason string }{
-	{"security=secure store=etcd-tls", "the test cluster uses --secure with the embedded store alone; docs/how-to/secure.md has it with an etcd"},
 	{"security=secure store=consul-acl", "--secure is for an embedded store or an etcd"},
 	{"security=secure store=consul3", "likewise"},
 	{"security=turned store=etcd-tls", "only a cluster with the embedded store is turned secure (docs/how-to/secure-running.md)"},
