@@ -220,6 +220,7 @@ func newRoot(base common, env Env) *command {
 		newGlobal(base),
 		newGroup(base),
 		newHost(base),
+		newInstall(base),
 		newLogin(base),
 		newLogout(base),
 		newMonitor(base),

@@ -22,7 +22,7 @@ const (
 	ExitConflict    = 4 // in use, immutable, taken, exhausted
 	ExitUnavailable = 5 // no netmaster (attach: no netplugin) answers, or its store is away: try again later
 	ExitDiffers     = 6 // diff: something differs; nothing went wrong
-	ExitUnhealthy   = 7 // status, doctor: the cluster answers, and there are problems
+	ExitUnhealthy   = 7 // status, doctor: the cluster answers, and there are problems; install --check: the machine has some
 )
 
 // exitMeanings says when netctl exits with each code.
@@ -34,7 +34,7 @@ var exitMeanings = [...]string{
 	ExitConflict:    "conflict: in use, immutable, taken, exhausted, or contradicting what exists",
 	ExitUnavailable: "no netmaster (attach, detach: no netplugin) answers, or it cannot reach its store: try again later",
 	ExitDiffers:     "diff found differences",
-	ExitUnhealthy:   "status, doctor: the cluster answers, and there are problems",
+	ExitUnhealthy:   "status, doctor: the cluster answers, and there are problems; install --check: the machine fails a check",
 }
 
 // errDiffers makes diff exit with ExitDiffers.

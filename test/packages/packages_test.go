@@ -38,8 +38,11 @@ func build(t *testing.T, version string) (dir string) {
 
 var blockRE = regexp.MustCompile("(?s)<!-- run: ([a-z ]+) -->\n```sh\n(.*?)```")
 
-// page runs the blocks of docs/how-to/install.md with a mark, in a directory.
-func (m *machine) page(dir, mark string) {
+var tokenRE = regexp.MustCompile(`contiv-join-\S+`)
+
+// page runs the blocks of docs/how-to/install.md with a mark, in a directory, and returns the
+// token that the last one printed; with stands in for the page's.
+func (m *machine) page(dir, mark, with string) (token string) {
 	m.Helper()
 	text, err := os.ReadFile("../../docs/how-to/install.md")
 	if err != nil {
@@ -48,13 +51,16 @@ func (m *machine) page(dir, mark string) {
 	n := 0
 	for _, block := range blockRE.FindAllStringSubmatch(string(text), -1) {
 		if block[1] == mark {
-			m.Log(m.name, "\n", block[2], m.run("cd "+dir+"\n"+block[2]))
+			out := m.run("cd " + dir + "\n" + strings.ReplaceAll(block[2], "contiv-join-...", with))
+			m.Log(m.name, "\n", block[2], out)
+			token = tokenRE.FindString(out)
 			n++
 		}
 	}
 	if n == 0 {
 		m.Fatalf("install.md has no block %q", mark)
 	}
+	return token
 }
 
 // give copies packages that fit a pattern into a directory of the machine.
@@ -114,8 +120,17 @@ func deb(t *testing.T, packages, upgrade string) {
 	one, two := machines[0], machines[1]
 	before := []string{one.files(), two.files()}
 
-	one.page("/root/packages", "first machine")
-	two.page("/root/packages", "second machine")
+	const unpack = "dpkg-deb --fsys-tarfile /root/packages/contiv-netctl_*.deb | tar -xO ./usr/bin/netctl >/root/netctl; chmod +x /root/netctl; "
+	if out, err := one.try(unpack + "/root/netctl install"); err == nil || !strings.Contains(out, "netmaster is not installed") || !strings.Contains(out, "nothing was changed") {
+		t.Errorf("a machine without packages is installed: %v %s", err, out)
+	}
+	one.page("/root/packages", "first machine", "")
+	two.page("/root/packages", "second machine", one.page("/root", "token", ""))
+	one.run("netctl install --check; netctl install; netctl status")
+	two.run("netctl install --check --host host2 --join 10.0.0.1:9005 --token used")
+	if out, err := two.try("netctl install"); err == nil || !strings.Contains(out, "/etc/contiv/netplugin.yaml has host: host2") && !strings.Contains(out, "netmaster is not installed") {
+		t.Errorf("a host is made the first machine of another cluster: %v %s", err, out)
+	}
 	two.run("ip netns add web2 && netctl attach --netns /run/netns/web2 --label app=web --ip 10.100.0.12")
 	for _, c := range []struct {
 		m     *machine
@@ -138,7 +153,7 @@ func deb(t *testing.T, packages, upgrade string) {
 	one.run("echo CONTIV_NETMASTER_LOG_LEVEL=debug >/etc/contiv/netmaster.env")
 	two.run("echo 'NETPLUGIN_FLAGS=\"--log-level debug --vxlan-port 4789\"' >/etc/contiv/netplugin.env")
 	for _, m := range machines {
-		m.page("/root/upgrade", "upgrade")
+		m.page("/root/upgrade", "upgrade", "")
 		m.upgraded("dpkg-query -W contiv-netplugin")
 	}
 	one.run("kill -INT $(cat /run/ping.pid)")
@@ -154,9 +169,9 @@ func deb(t *testing.T, packages, upgrade string) {
 		m.until("goes on", func() error { _, err := m.try("systemctl is-active netplugin"); return err })
 	}
 	two.run("netctl detach --netns /run/netns/web2; ip netns del web2")
-	two.page("/root", "remove")
-	one.page("/root", "detach")
-	one.page("/root", "remove")
+	two.page("/root", "remove", "")
+	one.page("/root", "detach", "")
+	one.page("/root", "remove", "")
 	for i, m := range machines {
 		if d := cmp.Diff(strings.Split(before[i], "\n"), strings.Split(m.files(), "\n")); d != "" {
 			t.Errorf("a purge leaves on %s (-before +after):\n%s", m.name, d)
