@@ -18,10 +18,9 @@ tool = GOFLAGS='$(GOFLAGS) -mod=readonly' go tool -modfile=tools/go.mod $(1)
 LONGEST = $(if $(filter ./...,$(PKG)),./internal/datapath/ebpf ./internal/datapath/ovs ./internal/store/etcd ./internal/netmaster/membership)
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
-.PHONY: help deps build test test-unit test-lab test-matrix test-full test-race check chaos-operator lint fmt mutate vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube test-packages fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin packages release clean
+.PHONY: help deps build test test-unit test-lab test-matrix test-full test-race check chaos-operator lint fmt mutate vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube test-packages fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin packages docs release clean
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-
 deps: ## install the Debian packages that tests and demo need; start no service
 	@tools/deps.sh
 build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
@@ -94,6 +93,8 @@ plugin: build ## bin/plugin for `docker plugin create $(PLUGIN)`
 	packaging/docker-plugin/build.sh bin bin/plugin $(PLUGIN)
 packages: build ## bin/*.deb and *.rpm of the programs in bin
 	rm -f bin/contiv-*.deb bin/contiv-*.rpm && tools/packages.sh $(VERSION) $$(go env GOARCH) bin bin
+docs: ## a static site of docs/ with a search, bin/contiv-docs-VERSION.tar.gz, built by npm; TEST=1 opens every page in Chromium
+	tools/site.sh bin $(if $(filter-out 0,$(TEST)),test)
 release: ## dist/: archives, packages, images, chart and plugin of VERSION for amd64 and arm64 with checksums, signed with RELEASE_KEY; refuses when a long report, or the checkout, is not of this commit's code
 	tools/release.sh
 clean: ## remove what was built

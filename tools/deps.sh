@@ -38,6 +38,8 @@ bgp_packages=(frr bird2)
 podman_packages=(podman runc)
 # "deps.sh packages" installs what test/packages makes machines with, and rpm, besides.
 package_packages=(mmdebstrap rpm)
+# "deps.sh node" installs what builds the site of the pages, besides, and "deps.sh chromium" the browser of its test.
+node_packages=(nodejs npm)
 # "deps.sh kernel" installs what test-kernel.sh boots other kernels with, besides.
 kernel_packages=(
   qemu-system-x86         # the machine
@@ -49,6 +51,8 @@ kernel_packages=(
 [[ ${1:-test} != bgp ]] || packages+=("${bgp_packages[@]}")
 [[ ${1:-test} != podman ]] || packages+=("${podman_packages[@]}")
 [[ ${1:-test} != packages ]] || packages+=("${package_packages[@]}")
+[[ ${1:-test} != node ]] || packages=("${node_packages[@]}")
+[[ ${1:-test} != chromium ]] || packages=(chromium)
 [[ ${1:-test} != kernel ]] || packages+=("${kernel_packages[@]}")
 
 if ! command -v dpkg-query >/dev/null; then
