@@ -97,5 +97,4 @@ docs: ## a static site of docs/ with a search, bin/contiv-docs-VERSION.tar.gz, b
 	tools/site.sh bin $(if $(filter-out 0,$(TEST)),test)
 release: ## dist/: archives, packages, images, chart and plugin of VERSION for amd64 and arm64 with checksums, signed with RELEASE_KEY; refuses when a long report, or the checkout, is not of this commit's code
 	tools/release.sh
-clean: ## remove what was built
-	rm -rf bin dist bench/new.txt
+clean: ; rm -rf bin dist bench/new.txt ## remove what was built

@@ -49,6 +49,8 @@ rm -r dist/contiv-"$version"-linux-*/
 tools/pack.sh "dist/contiv-chart-$version.tgz" $kube --dereference --transform 's,^chart,contiv,' chart
 tools/pack.sh "dist/contiv-kubernetes-$version.tar.gz" $kube --transform "s,^,contiv-kubernetes-$version/," {contiv,uninstall,crds,admission,netmaster-rbac}.yaml
 
+tools/site.sh dist
+
 cd dist
 sha256sum -- contiv* | tee SHA256SUMS
 if [[ -n $key ]]; then

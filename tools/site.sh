@@ -17,7 +17,7 @@ node tools/site/prepare.mjs docs "$work" "$version"
 	npm ci --no-audit --no-fund --loglevel=error
 	npx vitepress build . --outDir ../site
 )
-tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$(git log -1 --format=%ct)" --transform "s,^site,contiv-docs-$version," -C bin -c site | gzip -9n >"$to/contiv-docs-$version.tar.gz"
+tools/pack.sh "$to/contiv-docs-$version.tar.gz" bin --transform "s,^site,contiv-docs-$version," site
 [[ ${2:-} == test ]] || exit 0
 [[ -x /usr/bin/chromium ]] || tools/deps.sh chromium
 go -C test/site test -timeout 20m -count=1 -v ./...
