@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -119,6 +120,21 @@ func process(t *testing.T, driver string) {
 	// By its number; it ends without a word.
 	p := exec.CommandContext(t.Context(), "unshare", "--net", "sleep", "1000")
 	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err = testcluster.Until(ctx, "the process to have its own namespace", func(context.Context) error { // it starts in the machine's
+		if has, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p.Process.Pid)); err != nil || has == own {
+			return fmt.Errorf("it is in %s: %w", has, err)
+		}
+		return nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	pid := "--pid " + strconv.Itoa(p.Process.Pid)
