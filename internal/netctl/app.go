@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/fields"
+	"github.com/contiv/netplugin/v2/internal/netctl/installer"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
@@ -220,7 +221,7 @@ func newRoot(base common, env Env) *command {
 		newGlobal(base),
 		newGroup(base),
 		newHost(base),
-		newInstall(base),
+		newInstall(base, &installer.Machine{}),
 		newLogin(base),
 		newLogout(base),
 		newMonitor(base),

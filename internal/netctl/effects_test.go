@@ -43,6 +43,11 @@ var flagEffects = map[string]archtest.Effect{
 	"external-contracts create --consumed": archtest.By("TestHistories").GivenBy("TestEveryCommand"),
 	"external-contracts create --provided": archtest.By("TestHistories").GivenBy("TestEveryCommand"),
 
+	"install --check":    archtest.By("TestInstallCommand"),
+	"install --host":     archtest.By("TestInstallCommand"),
+	"install --address":  archtest.By("TestInstallCommand"),
+	"install --join":     archtest.By("TestInstallCommand"),
+	"install --token":    archtest.By("TestInstallCommand"),
 	"attach --netns":     archtest.By("TestAttachCommand"),
 	"attach --pid":       archtest.By("TestAttachCommand"),
 	"attach --ifname":    archtest.By("TestAttachCommand"),

@@ -17,9 +17,17 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netctl/installer"
 )
 
+// machine is what install does on the machine; installer.Machine is one.
+type machine interface {
+	Check(ctx context.Context, p *installer.Plan) []installer.Finding
+	Steps(p installer.Plan) []string
+	StartNetmaster(ctx context.Context, p installer.Plan) error
+	StartNetplugin(ctx context.Context, p installer.Plan) error
+}
+
 type installOptions struct {
 	common
-	machine installer.Machine
+	machine machine
 	plan    installer.Plan
 	address string
 	check   bool
@@ -34,8 +42,8 @@ type installation struct {
 	Done     bool                `json:"done"`
 }
 
-func newInstall(base common) *command {
-	o := &installOptions{common: base}
+func newInstall(base common, m machine) *command {
+	o := &installOptions{common: base, machine: m}
 	c := &command{
 		name:  "install",
 		short: "Makes this machine, which has the packages, the first of a secure cluster, or with --join one more host: checks it, says what it will do, does it",
