@@ -30,7 +30,7 @@ type block struct {
 // Follow runs the code blocks of pages, whose names are relative to the module: each on the
 // machine that it names. Blocks of cleanup1 run on the first machine after all pages.
 // The addresses M1, M2, ... and the directory DATA are the machines'. A value that a page
-// leaves to the reader ("TOKEN=contiv-join-...") is what the block before has printed.
+// leaves to the reader ("TOKEN=contiv-join-...") is the last line that the block before has printed.
 func Follow(t *testing.T, shells []*Shell, pages ...string) {
 	t.Helper()
 	last := "" // what the block before printed
@@ -42,7 +42,7 @@ func Follow(t *testing.T, shells []*Shell, pages ...string) {
 		for i, s := range shells {
 			script = setTo(script, fmt.Sprintf("M%d=", i+1), s.host.Address.String())
 		}
-		script = fromReaderRE.ReplaceAllString(script, "${1}"+strings.ReplaceAll(strings.TrimSpace(last), "$", "$$"))
+		script = fromReaderRE.ReplaceAllString(script, "${1}"+strings.ReplaceAll(lastLine(last), "$", "$$"))
 		ran := false
 		for i, s := range shells {
 			if b.where == "both" || b.where == fmt.Sprintf("machine%d", i+1) {
@@ -53,6 +53,12 @@ func Follow(t *testing.T, shells []*Shell, pages ...string) {
 			t.Errorf("%s: no machine is called %s", b.page, b.where)
 		}
 	}
+}
+
+// lastLine is the last line that is not empty.
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // blocks returns the runnable blocks of pages, those of clean-ups last.
