@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -40,14 +41,22 @@ type browser struct {
 
 func startBrowser(t *testing.T, origin string) *browser {
 	t.Helper()
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath("/usr/bin/chromium"), chromedp.NoSandbox)
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), chromedp.ExecPath("/usr/bin/chromium"), chromedp.Headless, chromedp.NoSandbox)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
 	b := &browser{ctx: ctx, origin: origin}
-	chromedp.ListenTarget(ctx, b.listen)
-	if err := chromedp.Run(ctx, network.Enable(), log.Enable()); err != nil {
+	err := chromedp.Do(ctx) // it starts
+	if err == nil {
+		err = chromedp.Listen(ctx, b.listen)
+	}
+	if err == nil {
+		_, err = chromedp.Call(ctx, network.Enable, network.EnableParams{})
+	}
+	if err == nil {
+		_, err = chromedp.Call(ctx, log.Enable, cdp.Empty{})
+	}
+	if err != nil {
 		t.Fatalf("start Chromium: %v", err)
 	}
 	return b
@@ -57,9 +66,9 @@ func (b *browser) listen(event any) {
 	text := ""
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
-		text = "exception: " + e.ExceptionDetails.Error()
+		text = "exception: " + e.ExceptionDetails.Text
 	case *log.EventEntryAdded:
-		if e.Entry.Level == log.LevelError {
+		if e.Entry.Level == log.EntryLevelError {
 			text = "error: " + e.Entry.Text + " " + e.Entry.URL
 		}
 	case *network.EventRequestWillBeSent:
@@ -83,11 +92,13 @@ func (b *browser) takeFaults() []string {
 }
 
 // visit opens a page in a window and evaluates a script there.
-func (b *browser) visit(page string, width int64, script string, result any) error {
+func visit[T any](b *browser, page string, width int64, script string) (result T, err error) {
 	ctx, cancel := context.WithTimeout(b.ctx, pageTime)
 	defer cancel()
-	return chromedp.Run(ctx, chromedp.EmulateViewport(width, 800), chromedp.Navigate(b.origin+"/"+page), chromedp.WaitReady("main"),
-		chromedp.Evaluate(script, result, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 800), chromedp.Navigate(b.origin+"/"+page), chromedp.WaitReady(chromedp.CSS("main"))); err != nil {
+		return result, err
+	}
+	return chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
 }
 
 // seen is what a page tells of itself.
@@ -127,8 +138,8 @@ func TestEveryPageCanBeRead(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		var s seen
-		if err := b.visit(page, 1280, string(axe)+";"+look, &s); err != nil {
+		s, err := visit[seen](b, page, 1280, string(axe)+";"+look)
+		if err != nil {
 			t.Errorf("%s: %v", page, err)
 			return nil
 		}
@@ -136,8 +147,7 @@ func TestEveryPageCanBeRead(t *testing.T) {
 		for _, v := range s.Violations {
 			t.Errorf("%s: not accessible: %s", page, v)
 		}
-		var wide int
-		if err := b.visit(page, 360, width, &wide); err != nil {
+		if wide, err := visit[int](b, page, 360, width); err != nil {
 			t.Errorf("%s: %v", page, err)
 		} else if wide > 360 {
 			t.Errorf("%s: %d pixels wide in a window of 360", page, wide)
@@ -192,12 +202,14 @@ func TestSearchFindsAPage(t *testing.T) {
 	b := startBrowser(t, server.URL)
 	ctx, cancel := context.WithTimeout(b.ctx, pageTime)
 	defer cancel()
-	var found []string
-	err := chromedp.Run(ctx, chromedp.EmulateViewport(1280, 800), chromedp.Navigate(server.URL),
-		chromedp.Click(".DocSearch-Button", chromedp.NodeVisible),
-		chromedp.SendKeys("#localsearch-input", "rollback", chromedp.NodeVisible),
-		chromedp.WaitVisible(".VPLocalSearchBox a.result"),
-		chromedp.Evaluate(`[...document.querySelectorAll('.VPLocalSearchBox a.result')].map((e) => e.href)`, &found))
+	err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 800), chromedp.Navigate(server.URL),
+		chromedp.Click(chromedp.CSS(".DocSearch-Button"), chromedp.NodeVisible),
+		chromedp.SendKeys(chromedp.CSS("#localsearch-input"), "rollback", chromedp.NodeVisible),
+		chromedp.WaitVisible(chromedp.CSS(".VPLocalSearchBox a.result")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll('.VPLocalSearchBox a.result')].map((e) => e.href)`))
 	if err != nil {
 		t.Fatal(err)
 	}
