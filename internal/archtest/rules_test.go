@@ -148,7 +148,7 @@ var rules = []rule{
 	{pkg: "internal/netplugin/runtimes/cni/server", may: []string{"internal/base/durable", "internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/model", "internal/security/strictjson"}, why: "verbs become attach requests, and kinds of error become codes; Install places files where runtimes look"},
 	{pkg: "internal/netplugin/runtimes/mesos", may: []string{"internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/netplugin/runtimes/cni/server", "internal/security/strictjson"}, why: "1.x's calls become invocations of the CNI plugin, nothing more"},
 	{pkg: "internal/netplugin/runtimes/docker", may: []string{"internal/security/transport", "internal/netplugin/attach", "internal/base/durable", "internal/model", "internal/base/waiting"}, why: "verbs become attach requests, nothing more"},
-	{pkg: "internal/netctl/installer", may: []string{"internal/base/durable"}, why: "a machine is made a host by files and services; what a cluster has to say is netctl's to ask"},
+	{pkg: "internal/netctl/installer", may: []string{"internal/base/durable", "internal/security/jointoken", "internal/security/transport"}, why: "a machine is made a host by files and services; what a cluster has to say is netctl's to ask"},
 	{pkg: "internal/netctl", may: []string{"api", "internal/base/flags", "internal/fields", "internal/netplugin/attach", "internal/daemon/supportbundle", "internal/condition", "internal/base/durable", "internal/security/pki", "internal/security/transport", "internal/netctl/installer"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
 
 	{pkg: "internal/datapath/bpfattach", may: []string{"internal/model"}, why: "it holds programs, whatever they do"},

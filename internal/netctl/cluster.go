@@ -101,7 +101,7 @@ func runClusterToken(ctx context.Context, o *clusterOptions) error {
 	case o.quiet:
 		return printLines(o.out, []string{t.Token})
 	case o.host != "":
-		_, err = fmt.Fprintf(o.out, "On host %[1]s, once, before %[2]s, with the packages\n\n  netctl install --host %[1]s --join %[3]s --token %[4]s\n\nor without them\n\n  netplugin --host %[1]s --ctrl-ip ADDRESS --join %[3]s --token %[4]s\n\n%[5]s\n", t.Host, t.Expires, strings.Join(t.Addresses, ","), t.Token, ownAddress)
+		_, err = fmt.Fprintf(o.out, "On host %[1]s, once, before %[2]s, with the packages\n\n  netctl install --token %[4]s\n\nor without them\n\n  netplugin --host %[1]s --ctrl-ip ADDRESS --join %[3]s --token %[4]s\n\n%[5]s\n", t.Host, t.Expires, strings.Join(t.Addresses, ","), t.Token, ownAddress)
 		if h, failed := client.Host(ctx, t.Host); err == nil && failed == nil && h.State == api.HostAlive { // else nothing is said
 			_, err = fmt.Fprintf(o.out, "\nA host of that name is alive, at %s. If another host joins with the token, the certificate of %s can no longer be renewed, and the other host is refused its name: give each host its own name.\n", h.Control, t.Host)
 		}

@@ -46,7 +46,6 @@ var flagEffects = map[string]archtest.Effect{
 	"install --check":    archtest.By("TestInstallCommand"),
 	"install --host":     archtest.By("TestInstallCommand"),
 	"install --address":  archtest.By("TestInstallCommand"),
-	"install --join":     archtest.By("TestInstallCommand"),
 	"install --token":    archtest.By("TestInstallCommand"),
 	"attach --netns":     archtest.By("TestAttachCommand"),
 	"attach --pid":       archtest.By("TestAttachCommand"),

@@ -28,8 +28,9 @@ type machine interface {
 type installOptions struct {
 	common
 	machine machine
-	plan    installer.Plan
+	host    string
 	address string
+	token   string
 	check   bool
 }
 
@@ -46,18 +47,17 @@ func newInstall(base common, m machine) *command {
 	o := &installOptions{common: base, machine: m}
 	c := &command{
 		name:  "install",
-		short: "Makes this machine, which has the packages, the first of a secure cluster, or with --join one more host: checks it, says what it will do, does it",
+		short: "Makes this machine, which has the packages, the first of a secure cluster, or with --token one more host: checks it, says what it will do, does it",
 		examples: []string{
 			"netctl install --check",
 			"netctl install",
-			"netctl install --join 10.0.0.1:9005 --host host2 --token contiv-join-...",
+			"netctl install --token contiv-join-...",
 		},
 	}
 	c.flags.Bool(&o.check, "check", fmt.Sprintf("check the machine and say what would be done, no more; the exit code is %d if it cannot be done", ExitUnhealthy))
-	c.flags.String(&o.plan.Host, "host", "NAME", "this host's name in the cluster, with --join that of the token (default: the machine's)")
-	c.flags.String(&o.address, "address", "ADDRESS", "this machine's address, by which other machines reach it (default: that of its route to them)")
-	c.flags.List(&o.plan.Join, "join", "ADDRESSES", "--join-listen of netmasters, as 'netctl cluster token --host' prints: become a host of their cluster")
-	c.flags.String(&o.plan.Token, "token", "TOKEN", "with --join: the token of 'netctl cluster token --host', valid once; prefer the variable, since other users of this machine can see flags").From("CONTIV_NETPLUGIN_TOKEN")
+	c.flags.String(&o.host, "host", "NAME", "name of the first machine's host in the cluster (default: the machine's); a token has its host's")
+	c.flags.String(&o.address, "address", "ADDRESS", "this machine's address, by which other machines reach it (default: the one by which it reaches them)")
+	c.flags.String(&o.token, "token", "TOKEN", "token of 'netctl cluster token --host', valid once: become a host of that cluster; prefer the variable, since other users of this machine can see flags").From("CONTIV_NETPLUGIN_TOKEN")
 	c.flags.Bool(&o.json, "json, j", "print the findings and steps as JSON")
 	c.flags.Bool(&o.quiet, "quiet, q", "print nothing but errors")
 	c.run = bindRun(o, runInstall, nil)
@@ -70,9 +70,15 @@ var installFindings = columns[installer.Finding]{
 }
 
 func runInstall(ctx context.Context, o *installOptions) error {
-	p := o.plan
-	if (len(p.Join) == 0) != (p.Token == "") {
-		return flags.Usagef("--join and --token go together: 'netctl cluster token --host NAME' on a machine of the cluster prints both")
+	p := installer.Plan{Host: o.host}
+	if o.token != "" {
+		var err error
+		if p, err = installer.Joining(o.token); err != nil {
+			return flags.Usagef("--token: %w", err)
+		}
+		if o.host != "" && o.host != p.Host {
+			return flags.Usagef("--host %s: the token is for host %s", o.host, p.Host)
+		}
 	}
 	if o.address != "" {
 		var err error
@@ -117,7 +123,7 @@ func (o *installOptions) showPlan(i installation) error {
 		return nil
 	}
 	what := "the first machine of a secure cluster"
-	if len(o.plan.Join) > 0 {
+	if o.token != "" {
 		what = "a host"
 	}
 	fmt.Fprintf(o.out, "\nThis machine, %s, becomes %s by these steps:\n", i.Host, what)
@@ -135,7 +141,7 @@ func (o *installOptions) say(format string, args ...any) {
 }
 
 func (o *installOptions) install(ctx context.Context, p installer.Plan) error {
-	if len(p.Join) > 0 {
+	if o.token != "" {
 		if err := o.machine.StartNetplugin(ctx, p); err != nil {
 			return err
 		}

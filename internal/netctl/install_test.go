@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/netctl/installer"
+	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 )
 
 // fakeMachine passes its checks, or not, and records what is done on it.
@@ -45,8 +46,14 @@ func (m *fakeMachine) StartNetplugin(_ context.Context, p installer.Plan) error 
 }
 
 func TestInstallCommand(t *testing.T) {
-	plan := installer.Plan{Host: "h2", Address: netip.MustParseAddr("10.0.0.2"), Join: []string{"10.0.0.1:9005", "10.0.0.3:9005"}, Token: "contiv-join-x"}
-	const join = "--host h2 --address 10.0.0.2 --join 10.0.0.1:9005,10.0.0.3:9005 --token contiv-join-x"
+	token := jointoken.New([]string{"10.0.0.1:9005", "10.0.0.3:9005"}, jointoken.Fingerprint{1})
+	token.Host = "h2"
+	plan, err := installer.Joining(token.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Address = netip.MustParseAddr("10.0.0.2")
+	join := "--address 10.0.0.2 --token " + token.Text()
 	for name, tt := range map[string]struct {
 		args    string
 		bad     bool
@@ -60,8 +67,9 @@ func TestInstallCommand(t *testing.T) {
 		"a check that finds something": {args: join + " --check", bad: true, out: "too old", err: "there are problems", code: ExitUnhealthy},
 		"a machine that cannot be one": {args: join, bad: true, out: "upgrade it", err: "nothing was changed", code: ExitFailure},
 		"JSON":                         {args: join + " --json", started: true, out: `"done": true`},
-		"a token without --join":       {args: "--token x", err: "--join and --token go together", code: ExitUsage},
-		"--join without a token":       {args: "--join 10.0.0.1:9005", err: "--join and --token go together", code: ExitUsage},
+		"a token that is cut off":      {args: "--token contiv-join-x", err: "--token: the join token is invalid or incomplete", code: ExitUsage},
+		"another host's token":         {args: join + " --host h3", err: "--host h3: the token is for host h2", code: ExitUsage},
+		"the same host's token":        {args: join + " --host h2", started: true},
 		"no address":                   {args: "--address here", err: `--address "here": must be an IPv4 or IPv6 address`, code: ExitUsage},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +91,7 @@ func TestInstallCommand(t *testing.T) {
 				t.Errorf("netplugin was started: %v", started)
 			}
 			if _, usage := errors.AsType[*flags.UsageError](err); !usage {
-				if d := cmp.Diff(plan, m.plan, cmpopts.EquateComparable(netip.Addr{})); d != "" {
+				if d := cmp.Diff(plan, m.plan, cmpopts.EquateComparable(netip.Addr{}), cmp.AllowUnexported(installer.Plan{})); d != "" {
 					t.Errorf("the plan (-want +got): %s", d)
 				}
 			}

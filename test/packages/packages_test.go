@@ -125,9 +125,10 @@ func deb(t *testing.T, packages, upgrade string) {
 		t.Errorf("a machine without packages is installed: %v %s", err, out)
 	}
 	one.page("/root/packages", "first machine", "")
-	two.page("/root/packages", "second machine", one.page("/root", "token", ""))
+	token := one.page("/root", "token", "")
+	two.page("/root/packages", "second machine", token)
 	one.run("netctl install --check; netctl install; netctl status")
-	two.run("netctl install --check --host host2 --join 10.0.0.1:9005 --token used")
+	two.run("netctl install --check --token " + token)
 	if out, err := two.try("netctl install"); err == nil || !strings.Contains(out, "/etc/contiv/netplugin.yaml has host: host2") && !strings.Contains(out, "netmaster is not installed") {
 		t.Errorf("a host is made the first machine of another cluster: %v %s", err, out)
 	}

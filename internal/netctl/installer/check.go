@@ -116,7 +116,7 @@ const DataDir = "/var/lib/contiv/etcd"
 func (m *Machine) checkAddress(ctx context.Context, p *Plan, add adder) {
 	if p.Address.IsValid() {
 		if err := m.os().free(ctx, "udp", net.JoinHostPort(p.Address.String(), "0")); err != nil {
-			add("address", Error, p.Address.String()+" is no address of this machine", "give one of those that 'ip address' shows")
+			add("address", Error, p.Address.String()+" is no address of this machine", "give one that 'ip address' shows")
 			p.Address = netip.Addr{}
 			return
 		}
@@ -173,12 +173,12 @@ func (m *Machine) checkClock(ctx context.Context, p Plan, add adder) {
 		return
 	}
 	for _, address := range p.Join {
-		ahead, err := m.os().ahead(ctx, address)
+		ahead, err := m.os().ahead(ctx, address, p.authority)
 		switch {
 		case err != nil:
 			add("netmaster", Error, fmt.Sprintf("%s does not answer: %v", address, err), "check the address, and that firewalls let this port through")
 		case ahead.Abs() > maxClockDifference:
-			add("time", Error, fmt.Sprintf("this clock and that of %s differ by %s", address, ahead.Abs().Round(time.Second)), "set the clocks: tokens and certificates need clocks that agree")
+			add("time", Error, fmt.Sprintf("this clock and the one of %s differ by %s", address, ahead.Abs().Round(time.Second)), "set the clocks: tokens and certificates need clocks that agree")
 		default:
 			add("netmaster", OK, address+" answers, and the clocks agree", "")
 		}

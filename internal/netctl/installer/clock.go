@@ -2,9 +2,12 @@ package installer
 
 import (
 	"context"
-	"crypto/tls"
+	"net"
 	"net/http"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/security/jointoken"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 // maxClockDifference is how far clocks may differ for a join token (docs/how-to/cluster.md).
@@ -13,18 +16,16 @@ const maxClockDifference = 5 * time.Minute
 // askTimeout bounds the question for a netmaster's clock.
 const askTimeout = 5 * time.Second
 
-// ahead believes whoever answers: an answer is compared with the clock, and used for nothing
-// else. netplugin verifies the netmaster by the token when it joins.
-func (operatingSystem) ahead(ctx context.Context, address string) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
+func (operatingSystem) ahead(ctx context.Context, address string, authority jointoken.Fingerprint) (time.Duration, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return 0, err
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, "https://"+address+"/", http.NoBody)
 	if err != nil {
 		return 0, err
 	}
-	t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}}
-	defer t.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: t}).Do(req)
+	resp, err := transport.OwnClient(jointoken.Pinned(authority), host, askTimeout).Do(req)
 	if err != nil {
 		return 0, err
 	}

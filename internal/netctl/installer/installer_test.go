@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 )
 
 // fake is a Debian machine with the packages, whose files are in a directory.
@@ -25,7 +27,7 @@ type fake struct {
 	taken   map[string]bool // "tcp 10.0.0.1:9999"
 	foreign map[string]bool // addresses that are not the machine's
 	clock   time.Duration
-	silent  bool // netmasters do not answer
+	away    bool // netmasters do not answer
 	ran     []string
 }
 
@@ -70,8 +72,8 @@ func (f *fake) free(_ context.Context, network, address string) error {
 	return nil
 }
 
-func (f *fake) ahead(context.Context, string) (time.Duration, error) {
-	if f.silent {
+func (f *fake) ahead(context.Context, string, jointoken.Fingerprint) (time.Duration, error) {
+	if f.away {
 		return 0, errors.New("connection refused")
 	}
 	return f.clock, nil
@@ -125,8 +127,8 @@ func TestCheckFindsWhatKeepsAMachineFromBeingAHost(t *testing.T) {
 		"another machine's address":       {plan: first, machine: func(f *fake) { f.foreign["10.0.0.1"] = true }, want: []string{"address: 10.0.0.1 is no address of this machine"}},
 		"a port that is taken":            {plan: first, machine: func(f *fake) { f.taken["tcp 10.0.0.1:9999"] = true }, want: []string{"ports: another program listens on port 9999/tcp"}},
 		"VXLAN of another network":        {plan: next, machine: func(f *fake) { f.taken["udp 10.0.0.2:4789"] = true }, want: []string{"ports: port 4789/udp is used: another network has VXLAN on this machine"}},
-		"a clock that is late":            {plan: next, machine: func(f *fake) { f.clock = -time.Hour }, want: []string{"time: this clock and that of 10.0.0.1:9005 differ by 1h0m0s"}},
-		"netmasters behind a firewall":    {plan: next, machine: func(f *fake) { f.silent = true }, want: []string{"netmaster: 10.0.0.1:9005 does not answer: connection refused"}},
+		"a clock that is late":            {plan: next, machine: func(f *fake) { f.clock = -time.Hour }, want: []string{"time: this clock and the one of 10.0.0.1:9005 differ by 1h0m0s"}},
+		"netmasters behind a firewall":    {plan: next, machine: func(f *fake) { f.away = true }, want: []string{"netmaster: 10.0.0.1:9005 does not answer: connection refused"}},
 		"a firewall":                      {plan: next, machine: func(f *fake) { f.running["ufw"] = true }, want: []string{"firewall: ufw runs"}},
 		"another CNI plugin":              {plan: next, machine: func(f *fake) { f.write(t, "/etc/cni/net.d/10-flannel.conflist", "{}") }, want: []string{"cni: /etc/cni/net.d has 10-flannel.conflist"}},
 		"settings of another cluster": {plan: next, machine: func(f *fake) { f.write(t, "/etc/contiv/netplugin.yaml", "join: [10.0.0.9:9005]\nhost: h2\n") }, want: []string{
@@ -208,5 +210,22 @@ func TestSettingsOfIPv6AreReadAsTheyWereWritten(t *testing.T) {
 	}
 	if d := cmp.Diff(map[string]string{"secure": "true", "internal-address": "[fd00::1]:9999"}, has); d != "" {
 		t.Error(d)
+	}
+}
+
+func TestTokensOfHostsAreAPlan(t *testing.T) {
+	token := jointoken.New([]string{"10.0.0.1:9005", "10.0.0.3:9005"}, jointoken.Fingerprint{1})
+	if _, err := Joining(token.Text()); err == nil || !strings.Contains(err.Error(), "the token is for a netmaster") {
+		t.Errorf("a netmaster's token: %v", err)
+	}
+	token.Host = "h2"
+	text := token.Text()
+	if _, err := Joining(text[:40]); err == nil || !strings.Contains(err.Error(), "invalid or incomplete") {
+		t.Errorf("a part of a token: %v", err)
+	}
+	got, err := Joining(text + "\n")
+	want := Plan{Host: "h2", Join: token.Addresses, Token: text, authority: token.Authority}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(Plan{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); err != nil || d != "" {
+		t.Errorf("%v %s", err, d)
 	}
 }

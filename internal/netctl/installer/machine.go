@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 )
 
 // Machine is the machine that netctl runs on. The zero value is ready.
@@ -27,9 +29,9 @@ type system interface {
 	kernel() (string, error)
 	// free returns why a port of an address cannot be listened on.
 	free(ctx context.Context, network, address string) error
-	// ahead is how far the machine's clock is before that of a netmaster, by its answer at
-	// an address for joins.
-	ahead(ctx context.Context, address string) (time.Duration, error)
+	// ahead is how far the machine's clock is before a netmaster's, which is of an authority and
+	// answers at an address for joins.
+	ahead(ctx context.Context, address string, authority jointoken.Fingerprint) (time.Duration, error)
 }
 
 func (m *Machine) os() system {

@@ -1,22 +1,37 @@
 package installer
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 )
 
 // Plan says what a machine becomes.
 type Plan struct {
 	Host string // its name in the cluster
-	// Address is the machine's own, by which others reach it; invalid = that of the route to
-	// the netmasters of Join, or of the default route.
+	// Address is the machine's own, by which others reach it. If it is invalid, Check takes the
+	// source address of the route to the netmasters of Join, or to other networks.
 	Address netip.Addr
 	// Join are --join-listen addresses of netmasters, host:port. Empty: a cluster begins here.
 	Join []string
 	// Token lets the host join, once. Where a cluster begins here, it is made later.
 	Token string
+
+	authority jointoken.Fingerprint // of the netmasters of Join
+}
+
+// Joining is the plan of the host that a token is for. The error, model.ErrInvalid, does not
+// have the token.
+func Joining(token string) (Plan, error) {
+	t, err := jointoken.Parse(token)
+	if err == nil && t.Host == "" {
+		err = errors.New("the token is for a netmaster: make one for a host with 'netctl cluster token --host NAME'")
+	}
+	return Plan{Host: t.Host, Join: t.Addresses, Token: strings.TrimSpace(token), authority: t.Authority}, err
 }
 
 // begins reports whether a cluster begins on the machine.
@@ -28,7 +43,7 @@ const (
 	JoinPort = "9005"
 )
 
-// tcpPorts are those that the programs of the plan listen on.
+// tcpPorts are the ports on which the programs of the plan listen.
 func (p Plan) tcpPorts() []string {
 	if p.begins() {
 		return []string{APIPort, "9001", "9004", JoinPort, "9006"}

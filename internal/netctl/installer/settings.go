@@ -21,7 +21,7 @@ func (u unit) file() string { return "/etc/contiv/" + u.name + ".yaml" }
 
 func (u unit) environment() string { return "/etc/contiv/" + u.name + ".env" }
 
-// settings are those that the unit's file has.
+// settings returns what the unit's file has.
 func (m *Machine) settings(u unit) (map[string]string, error) {
 	data, err := os.ReadFile(m.os().path(u.file()))
 	if errors.Is(err, fs.ErrNotExist) {
