@@ -51,15 +51,30 @@ type Rates struct {
 	ReceiveBurst uint64 `json:"receiveBurst,omitempty"`
 }
 
-// Pod names a pod of Kubernetes (POST /plugin/pod asks where it belongs). A pod that is
-// deleted and made again under its name has another UID.
+// Pod names a pod of Kubernetes. A pod that is deleted and made again under its name has
+// another UID.
 type Pod struct {
 	Namespace string `json:"Namespace"`
 	Name      string `json:"Name"`
 	UID       string `json:"UID"`
 }
 
-// PodPlacement is where a pod belongs.
+// PodPlacementRequest asks where an interface of a pod belongs: the main one, which labels
+// place, or a further one, which its CNI configuration places in the pod's tenant.
+type PodPlacementRequest struct {
+	Namespace string        `json:"Namespace"`
+	Name      string        `json:"Name"`
+	UID       string        `json:"UID"`                 // empty = the pod that has the name now
+	Interface *PodInterface `json:"Interface,omitempty"` // nil = the main one
+}
+
+// PodInterface is what the configuration of a further interface of a pod asks for.
+type PodInterface struct {
+	TenantName  string `json:"TenantName,omitempty"`  // empty = the pod's
+	ServiceName string `json:"ServiceName,omitempty"` // group; empty = none
+}
+
+// PodPlacement is where a pod belongs; of a further interface only the tenant.
 type PodPlacement struct {
 	Followed    bool   `json:"Followed"`      // false = netmaster follows no Kubernetes, and the rest is empty
 	UID         string `json:"UID,omitempty"` // the pod's, of that name if it was asked for without

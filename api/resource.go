@@ -103,8 +103,8 @@ func (c *Client) ReleaseAddress(ctx context.Context, req ReleaseAddressRequest) 
 	return c.Do(ctx, http.MethodPost, pathReleaseAddress, req, nil)
 }
 
-// PlacePod asks where a pod of Kubernetes belongs.
-func (c *Client) PlacePod(ctx context.Context, p Pod) (PodPlacement, error) {
+// PlacePod asks where an interface of a pod of Kubernetes belongs.
+func (c *Client) PlacePod(ctx context.Context, p PodPlacementRequest) (PodPlacement, error) {
 	return post[PodPlacement](ctx, c, pathPod, p)
 }
 

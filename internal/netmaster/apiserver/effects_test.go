@@ -55,6 +55,13 @@ var requestEffects = map[string]archtest.Effect{
 	"NetworkPolicyRule.peers":     archtest.By("TestNetworkPolicy"),
 	"NetworkPolicyRule.ports":     archtest.By("TestNetworkPolicy"),
 
+	"PodPlacementRequest.Namespace": archtest.By("TestPods"),
+	"PodPlacementRequest.Name":      archtest.By("TestPods"),
+	"PodPlacementRequest.UID":       archtest.By("TestPods"),
+	"PodPlacementRequest.Interface": archtest.By("TestPodInterface"),
+	"PodInterface.TenantName":       archtest.By("TestPodInterface"),
+	"PodInterface.ServiceName":      archtest.By("TestPodInterface"),
+
 	"Pod.Namespace": archtest.By("TestPods"),
 	"Pod.Name":      archtest.By("TestPods"),
 	"Pod.UID":       archtest.By("TestPods"),

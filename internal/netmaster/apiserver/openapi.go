@@ -63,7 +63,7 @@ var exchanges = map[string]exchange{
 	"POST /api/v1/endpoints/{key}/drain":                  {"Services send an endpoint no new connections, until its container ends; established connections go on. The key is as in an inspection", drainRequest{}, api.EndpointOper{}},
 	"DELETE /api/v1/endpoints/{key}/drain":                {"Services send an endpoint new connections again", nil, api.EndpointOper{}},
 	"POST /plugin/network":                                {"The network for an endpoint of a group", api.EndpointPlacement{}, api.EndpointPlacement{}},
-	"POST /plugin/pod":                                    {"The tenant, network and group of a pod of Kubernetes", api.Pod{}, api.PodPlacement{}},
+	"POST /plugin/pod":                                    {"The tenant, network and group of a pod of Kubernetes, or the tenant of a further interface of it", api.PodPlacementRequest{}, api.PodPlacement{}},
 	"POST /plugin/createEndpoint":                         {"Create an endpoint; repeating it is harmless", api.CreateEndpointRequest{}, api.CreateEndpointResponse{}},
 	"POST /plugin/deleteEndpoint":                         {"Delete an endpoint", api.DeleteEndpointRequest{}, api.DeleteEndpointResponse{}},
 	"POST /plugin/updateEndpoint":                         {"Report a runtime's data of an endpoint's container; its labels decide which services it provides", api.UpdateEndpointRequest{}, api.UpdateEndpointResponse{}},

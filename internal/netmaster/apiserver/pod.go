@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -16,28 +17,34 @@ type Pods interface {
 	// another UID; without one it is the pod that has the name now. A place that it may
 	// not have is model.ErrInvalid.
 	Endpoint(ctx context.Context, namespace, name, uid string) (model.Endpoint, error)
+	// CheckGroup returns model.ErrInvalid if pods of a namespace may not choose a group.
+	CheckGroup(namespace string, group model.GroupName) error
 	// Node is the node that a pod is on, "" where that is not known.
 	Node(namespace, name, uid string) string
 	// ReportRefused tells a pod's users why it cannot have the addresses for which it asks.
 	ReportRefused(namespace, name, uid string, err error)
 }
 
-// placePod answers where a pod belongs, before anybody makes an endpoint for it.
+// placePod answers where an interface of a pod belongs, before an endpoint is made for it.
 func (s *endpointHandlers) placePod(w http.ResponseWriter, r *request) (any, error) {
-	req, err := endpointBody[api.Pod](w, r)
+	req, err := endpointBody[api.PodPlacementRequest](w, r)
 	if err != nil {
 		return nil, err
 	}
+	pod := api.Pod{Namespace: req.Namespace, Name: req.Name, UID: req.UID}
 	if s.pods == nil {
 		v, err := s.control.View(r.Context())
 		if err == nil && v.Settings.KubernetesCluster().UID != "" { // it would be under no policy of Kubernetes
-			err = noKubernetes(req)
+			err = noKubernetes(pod)
 		}
 		return api.PodPlacement{}, err
 	}
-	e, err := s.podEndpoint(r.Context(), req, false)
+	e, err := s.podEndpoint(r.Context(), pod, false)
 	if err != nil {
 		return nil, err
+	}
+	if req.Interface != nil {
+		return s.placeInterface(e, *req.Interface)
 	}
 	p := api.PodPlacement{
 		Followed: true, UID: e.Pod.UID, TenantName: string(e.Key.Network.Tenant), NetworkName: string(e.Key.Network.Name), ServiceName: string(e.Group),
@@ -49,6 +56,22 @@ func (s *endpointHandlers) placePod(w http.ResponseWriter, r *request) (any, err
 		p.IPv6Address = e.IPv6.String()
 	}
 	return p, nil
+}
+
+// placeInterface answers in which tenant a further interface of a pod is. The author of its
+// configuration, a NetworkAttachmentDefinition, may choose no more than the pod's labels may:
+// a network of the pod's tenant, and a group that pods may choose.
+func (s *endpointHandlers) placeInterface(pod model.Endpoint, asked api.PodInterface) (any, error) {
+	tenant := string(pod.Key.Network.Tenant)
+	if asked.TenantName != "" && asked.TenantName != tenant {
+		return nil, model.InvalidField("tenant", asked.TenantName, fmt.Sprintf("must be left out: pod %s/%s is of tenant %s, and so are all its interfaces", pod.Namespace, pod.Pod.Name, tenant))
+	}
+	if asked.ServiceName != "" {
+		if err := s.pods.CheckGroup(string(pod.Namespace), model.GroupName(asked.ServiceName)); err != nil {
+			return nil, err
+		}
+	}
+	return api.PodPlacement{Followed: true, UID: pod.Pod.UID, TenantName: tenant}, nil
 }
 
 // placeEndpoint answers on which network an endpoint is to be, before anybody makes it: a

@@ -186,3 +186,30 @@ func TestPodAddresses(t *testing.T) {
 }
 
 func (p somePods) Node(_, _, _ string) string { return "" }
+
+func (p somePods) CheckGroup(namespace string, group model.GroupName) error {
+	if group != "web" {
+		return model.InvalidField("group", group, "pods of "+namespace+" may choose only web")
+	}
+	return nil
+}
+
+// TestPodInterface: a further interface of a pod is of the pod's tenant, and of a group that
+// pods may choose, whatever its configuration asks for.
+func TestPodInterface(t *testing.T) {
+	f := serveWith(t, func(c *Config) { c.Pods = somePods{} })
+	f.populate()
+	for asked, refusal := range map[string]string{
+		`{}`: "", `{"TenantName":"blue"}`: "", `{"ServiceName":"web"}`: "",
+		`{"TenantName":"red"}`: "must be left out: pod shop/one is of tenant blue, and so are all its interfaces",
+		`{"ServiceName":"db"}`: "pods of shop may choose only web",
+	} {
+		status, got := f.do("POST", "/plugin/pod", `{"Namespace":"shop","Name":"one","UID":"u1","Interface":`+asked+`}`)
+		switch {
+		case refusal != "" && (status != http.StatusBadRequest || !strings.Contains(got, refusal)):
+			t.Errorf("%s: %d %s, want that it is refused: %s", asked, status, got, refusal)
+		case refusal == "" && (status != http.StatusOK || !strings.Contains(got, `"Followed":true,"UID":"u1","TenantName":"blue"}`)):
+			t.Errorf("%s: %d %s, want tenant blue and nothing else", asked, status, got)
+		}
+	}
+}

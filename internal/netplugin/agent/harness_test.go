@@ -65,11 +65,18 @@ func newMaster(t testing.TB, st store.Store) *master {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /plugin/pod", func(w http.ResponseWriter, r *http.Request) {
-		var req api.Pod
+		var req api.PodPlacementRequest
 		m.serve(w, r, &req, func() (any, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			return m.places[req], nil
+			place := m.places[api.Pod{Namespace: req.Namespace, Name: req.Name, UID: req.UID}]
+			if i := req.Interface; i != nil {
+				if i.TenantName != "" && i.TenantName != place.TenantName || i.ServiceName == "refused" {
+					return nil, model.Errorf(model.ErrInvalid, "tenant %q and group %q are not for pod %s", i.TenantName, i.ServiceName, req.Name)
+				}
+				return api.PodPlacement{Followed: place.Followed, UID: place.UID, TenantName: place.TenantName}, nil
+			}
+			return place, nil
 		})
 	})
 	mux.HandleFunc("POST /plugin/createEndpoint", func(w http.ResponseWriter, r *http.Request) {

@@ -88,9 +88,9 @@ func TestSecondInterface(t *testing.T) {
 	}
 }
 
-// TestSecondInterfaceOfPod: the labels of a pod say where its first interface belongs;
-// another one is where its configuration says, in the pod's tenant, and no pod of
-// Kubernetes.
+// TestSecondInterfaceOfPod: the labels of a pod say where its first interface belongs.
+// Another one is where its configuration says, as far as netmaster allows it, and is no pod
+// of Kubernetes.
 func TestSecondInterfaceOfPod(t *testing.T) {
 	b := newBed(t)
 	b.ready()
@@ -116,12 +116,19 @@ func TestSecondInterfaceOfPod(t *testing.T) {
 	b.master.places[pod] = api.PodPlacement{Followed: true, TenantName: "default", NetworkName: "default-net"}
 	b.master.mu.Unlock()
 	_, err := r.AddNetworkList(t.Context(), two, second)
-	if e, ok := errors.AsType[*types.Error](err); !ok || !strings.Contains(e.Details, `tenant "blue": must be left out`) {
+	if e, ok := errors.AsType[*types.Error](err); !ok || !strings.Contains(e.Details, `tenant "blue" and group "" are not for pod web`) {
 		t.Errorf("a tenant that is not the pod's: %v", err)
 	}
 	b.master.mu.Lock()
 	b.master.places[pod] = api.PodPlacement{Followed: true, TenantName: "blue", NetworkName: "net1"}
 	b.master.mu.Unlock()
+	_, err = r.AddNetworkList(t.Context(), r.list(t, "1.0.0", `,"tenant":"","network":"net2","group":"refused"`), second)
+	if e, ok := errors.AsType[*types.Error](err); !ok || !strings.Contains(e.Details, `tenant "" and group "refused" are not for pod web`) {
+		t.Errorf("a group that netmaster refuses: %v", err)
+	}
+	if n, _ := b.master.askedFor("c1"); n != 1 {
+		t.Errorf("%d endpoints were asked for, want the first interface's", n)
+	}
 	for _, conf := range []*libcni.NetworkConfigList{two, leftOut, leftOut} { // again: the same
 		if _, err := r.AddNetworkList(t.Context(), conf, second); err != nil {
 			t.Fatal(err)

@@ -144,7 +144,7 @@ func (l *legacyPods) add(w http.ResponseWriter, r *http.Request) {
 	fail := func(err error) { legacyFail(w, "failed to add pod "+p.Namespace+"/"+p.Name, err) }
 	ctx, cancel := context.WithTimeout(r.Context(), l.timeout)
 	defer cancel()
-	place, err := l.masters.PlacePod(ctx, api.Pod{Namespace: p.Namespace, Name: p.Name})
+	place, err := l.masters.PlacePod(ctx, api.PodPlacementRequest{Namespace: p.Namespace, Name: p.Name})
 	if err != nil {
 		fail(err)
 		return

@@ -15,13 +15,17 @@ import (
 // A request that differs from netmaster's answer is refused: otherwise it would silently
 // have no effect.
 //
-// A pod's second interface (Multus) is no pod of Kubernetes: the labels name its tenant
-// only, and network and group are the request's.
-func (a *attacher) askPlacement(ctx context.Context, pod *attach.Pod, asked target, second bool) (target, error) {
+// A pod's further interface (Multus) is no pod of Kubernetes: the labels name its tenant
+// only. Network and group are the request's, if netmaster allows them.
+func (a *attacher) askPlacement(ctx context.Context, pod *attach.Pod, asked target, further bool) (target, error) {
 	if pod.Name == "" {
 		return asked, nil
 	}
-	p, err := a.masters.PlacePod(ctx, api.Pod(*pod))
+	req := api.PodPlacementRequest{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+	if further {
+		req.Interface = &api.PodInterface{TenantName: textIf(asked.tenant, asked.tenantGiven), ServiceName: string(asked.group)}
+	}
+	p, err := a.masters.PlacePod(ctx, req)
 	if err != nil || !p.Followed {
 		return asked, err
 	}
@@ -29,10 +33,7 @@ func (a *attacher) askPlacement(ctx context.Context, pod *attach.Pod, asked targ
 	if t.tenant, err = model.ParseTenantName(p.TenantName); err != nil {
 		return t, err
 	}
-	if second {
-		if asked.tenantGiven && asked.tenant != t.tenant {
-			return t, model.InvalidField("tenant", asked.tenant, "must be left out, since the labels of pod "+pod.Namespace+"/"+pod.Name+" and of its namespace say that it is of tenant "+p.TenantName)
-		}
+	if further {
 		*pod = attach.Pod{}
 		return t, nil
 	}

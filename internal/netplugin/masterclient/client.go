@@ -162,9 +162,9 @@ func (m *Client) Close() {
 // ErrNone: no netmaster is known.
 var ErrNone = model.Errorf(model.ErrUnavailable, "no netmaster is known: none is registered in the store and --netmaster is not given")
 
-// PlacePod asks where a pod belongs. A netmaster of before it could be asked follows
-// none.
-func (m *Client) PlacePod(ctx context.Context, p api.Pod) (api.PodPlacement, error) {
+// PlacePod asks where an interface of a pod belongs. A netmaster of before it could be asked
+// follows no Kubernetes.
+func (m *Client) PlacePod(ctx context.Context, p api.PodPlacementRequest) (api.PodPlacement, error) {
 	c := m.API()
 	if c == nil {
 		return api.PodPlacement{}, ErrNone

@@ -139,6 +139,18 @@ func (k *PolicySyncer) podEndpoint(v *control.View, pod *corev1.Pod) (e model.En
 	return e, problems, nil
 }
 
+// CheckGroup returns model.ErrInvalid if pods of a namespace may not choose a group.
+func (k *PolicySyncer) CheckGroup(namespace string, group model.GroupName) error {
+	ns := k.mirror.Get(mirror.Namespaces, mirror.Name{Name: namespace})
+	if ns == nil {
+		return model.Errorf(model.ErrUnavailable, "namespace %s is not there", namespace)
+	}
+	if why := k.config.Choices.GroupRefusal(group, ns.GetLabels()); why != "" {
+		return model.InvalidField("group", group, why)
+	}
+	return nil
+}
+
 // Node is the node that a pod is on, "" where that is not known.
 func (k *PolicySyncer) Node(namespace, name, uid string) string {
 	if pod := k.podByUID(mirror.Name{Namespace: namespace, Name: name}, uid); pod != nil {

@@ -194,6 +194,15 @@ func TestPodGroups(t *testing.T) {
 		t.Errorf("a group that pods may not choose: %v", err)
 	}
 	l.wantTold("metadata.labels[io.contiv.net-group]: " + why)
+	if err := l.keeper.CheckGroup("a", "db"); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), `group "db": pods may choose only web`) {
+		t.Errorf("a further interface in that group: %v", err)
+	}
+	if err := l.keeper.CheckGroup("a", "web"); err != nil {
+		t.Errorf("a further interface in a group that pods may choose: %v", err)
+	}
+	if err := l.keeper.CheckGroup("b", "web"); !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("a further interface in a namespace that is not there: %v", err)
+	}
 	l.sources[mirror.Pods].Modify(in("web"))
 	var e model.Endpoint
 	for end := time.Now().Add(time.Minute); e.Group != "web" && time.Now().Before(end); {

@@ -30,6 +30,18 @@ type Choices struct {
 	Groups []model.GroupName
 }
 
+// GroupRefusal says why pods of a namespace with these labels may not choose a group; empty =
+// they may. The namespace's own group is always allowed.
+func (c Choices) GroupRefusal(group model.GroupName, namespace map[string]string) string {
+	switch {
+	case string(group) == namespace[LabelGroup] || c.Groups == nil || slices.Contains(c.Groups, group):
+		return ""
+	case len(c.Groups) == 0:
+		return "pods may choose no group; their namespace may name one"
+	}
+	return "pods may choose only " + listed(c.Groups)
+}
+
 // Intent tells what exists.
 type Intent interface {
 	Tenants() []model.TenantName
@@ -91,11 +103,10 @@ func PlacementOf(pod, namespace map[string]string, may Choices, there Intent) (P
 			p.Group = DefaultGroup
 		}
 		return p, nil
-	case from == "pod" && group != namespace[LabelGroup] && may.Groups != nil && !slices.Contains(may.Groups, p.Group):
-		if len(may.Groups) == 0 {
-			return p, refused(LabelGroup, "label %s=%s of the pod: pods may choose no group; their namespace may name one", LabelGroup, group)
+	case from == "pod":
+		if why := may.GroupRefusal(p.Group, namespace); why != "" {
+			return p, refused(LabelGroup, "label %s=%s of the pod: %s", LabelGroup, group, why)
 		}
-		return p, refused(LabelGroup, "label %s=%s of the pod: pods may choose only %s", LabelGroup, group, listed(may.Groups))
 	}
 	return p, exists(LabelGroup, from, fmt.Sprintf("group of tenant %s", p.Tenant), p.Group, groups)
 }

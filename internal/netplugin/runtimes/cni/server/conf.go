@@ -110,8 +110,8 @@ func loadConf(data []byte) (conf, error) {
 // loadArgs reads CNI_ARGS ("K=V;K=V") into the request: TENANT, NETWORK, GROUP,
 // IP, MAC and NAME override the configuration, unless they are empty; the K8S_POD_* become
 // name and labels.
-// Unknown keys are refused unless IgnoreUnknown is set, as the convention has it; a key
-// that is there twice always is.
+// Unknown keys are refused unless IgnoreUnknown is set, as the convention has it. A key with
+// two values always is. Multus repeats the kubelet's keys with the same values.
 func loadArgs(args string, r *attach.Request) error {
 	if args == "" {
 		return nil
@@ -120,7 +120,7 @@ func loadArgs(args string, r *attach.Request) error {
 		return types.NewError(types.ErrInvalidEnvironmentVariables, "invalid CNI_ARGS", details)
 	}
 	var unknown []string
-	given := map[string]bool{}
+	given := map[string]string{}
 	ignore := false
 	for pair := range strings.SplitSeq(args, ";") {
 		if pair == "" {
@@ -130,19 +130,21 @@ func loadArgs(args string, r *attach.Request) error {
 		if !ok {
 			return bad(quote(pair) + " must be KEY=VALUE")
 		}
-		if given[k] { // either one could be the policy that was meant
-			return bad("key " + quote(k) + " is there twice; it must be there once at most")
-		}
-		given[k] = true
-		switch k {
-		case "IgnoreUnknown":
+		if k == "IgnoreUnknown" {
 			switch strings.ToLower(v) {
 			case "1", "true":
-				ignore = true
+				v, ignore = "true", true
 			case "0", "false":
+				v = "false"
 			default:
 				return bad("IgnoreUnknown=" + quote(v) + " must be 1, true, 0 or false")
 			}
+		}
+		if was, twice := given[k]; twice && was != v { // either one could be the policy that was meant
+			return bad("key " + quote(k) + " is there twice with different values; it must have one")
+		}
+		given[k] = v
+		switch k {
 		case "TENANT":
 			r.Tenant = cmp.Or(v, r.Tenant)
 		case "NETWORK":
@@ -182,7 +184,7 @@ func loadArgs(args string, r *attach.Request) error {
 			case "K8S_POD_UID":
 				r.Pod.UID = v
 			}
-		case "K8S_POD_INFRA_CONTAINER_ID":
+		case "IgnoreUnknown", "K8S_POD_INFRA_CONTAINER_ID":
 		default:
 			unknown = append(unknown, k)
 		}

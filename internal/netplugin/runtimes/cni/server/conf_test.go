@@ -58,6 +58,10 @@ func TestRequest(t *testing.T) {
 			r.Name, r.Pod = "web-0", attach.Pod{Namespace: "default", Name: "web-0", UID: "u1"}
 			r.Labels = map[string]string{"io.kubernetes.pod.name": "web-0", "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": "u1"}
 		})},
+		{"Multus repeats the kubelet's arguments", `{"name":"n"}`, "IgnoreUnknown=true;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0;IP=10.1.1.9;IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0;X=y", with(func(r *attach.Request) {
+			r.Name, r.Pod, r.Addresses = "web-0", attach.Pod{Namespace: "default", Name: "web-0"}, []netip.Addr{addr("10.1.1.9")}
+			r.Labels = map[string]string{"io.kubernetes.pod.name": "web-0", "io.kubernetes.pod.namespace": "default"}
+		})},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := request(test.conf, test.args)
@@ -92,6 +96,7 @@ func TestRequestRefused(t *testing.T) {
 		{`{}`, "GROUP=web;GROUP=closed", `key "GROUP" is there twice`},
 		{`{}`, "IgnoreUnknown=1;GROUP=;NAME=n;GROUP=web", `key "GROUP" is there twice`},
 		{`{}`, "IgnoreUnknown=0;IgnoreUnknown=1;FOO=1", `key "IgnoreUnknown" is there twice`},
+		{`{}`, "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;IgnoreUnknown=true;K8S_POD_NAMESPACE=bank", `key "K8S_POD_NAMESPACE" is there twice`},
 	} {
 		if _, err := request(test.conf, test.args); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s with %q: got %v, want %q", test.conf, test.args, err, test.want)

@@ -59,19 +59,52 @@ func Install(c InstallConfig) error {
 }
 
 // alone refuses a directory whose first configuration is another network's: pods
-// would be attached there, without a policy of ours.
+// would be attached there, without a policy of ours. Multus' may come first if it calls ours.
 func (c InstallConfig) alone() error {
 	entries, err := os.ReadDir(c.ConfDir) // sorted by name
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for other CNI configurations: %w", err)
 	}
 	for _, e := range entries {
-		if e.Name() < ConfFile && slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(e.Name())) {
+		if e.Name() < ConfFile && slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(e.Name())) && !delegates(filepath.Join(c.ConfDir, e.Name())) {
 			return model.Errorf(model.ErrConflict, "%s has %s, which runtimes use before %s: containers would be attached to that network, without Contiv's policies; remove that file, or move it elsewhere",
 				c.ConfDir, e.Name(), ConfFile)
 		}
 	}
 	return nil
+}
+
+// multusConf is the part of a configuration that says what Multus calls.
+type multusConf struct {
+	Type           string       `json:"type"`
+	Plugins        []multusConf `json:"plugins"`        // of a list
+	ClusterNetwork string       `json:"clusterNetwork"` // of Multus: the file of the main network, in place of Delegates
+	Delegates      []multusConf `json:"delegates"`      // of Multus: the first is the main network
+}
+
+// first is the plugin that a configuration calls first.
+func (m multusConf) first() multusConf {
+	if len(m.Plugins) > 0 {
+		return m.Plugins[0]
+	}
+	return m
+}
+
+// delegates reports whether a file is a configuration of Multus whose main network is this
+// one, by a copy of the configuration or by its file's name.
+func delegates(file string) bool {
+	var c multusConf
+	text, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(text, &c) != nil {
+		return false
+	}
+	switch c = c.first(); {
+	case c.Type != "multus" && c.Type != "multus-shim":
+		return false
+	case c.ClusterNetwork != "":
+		return filepath.Base(c.ClusterNetwork) == ConfFile
+	}
+	return len(c.Delegates) > 0 && c.Delegates[0].first().Type == Plugin
 }
 
 // conf is the configuration; keys that have the plugin's defaults are left out.

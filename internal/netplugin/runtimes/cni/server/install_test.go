@@ -150,6 +150,34 @@ func TestOthersFirst(t *testing.T) {
 	}
 }
 
+// TestBehindMultus: beside Multus' configuration both files are placed if it attaches pods to
+// this network first, and neither is if pods would be on another one.
+func TestBehindMultus(t *testing.T) {
+	const ours = `{"cniVersion":"1.0.0","name":"contiv","plugins":[{"type":"contivk8s"},{"type":"tuning"}]}`
+	for conf, refused := range map[string]bool{
+		`{"name":"multus-cni-network","type":"multus","delegates":[` + ours + `]}`:                                          false,
+		`{"name":"multus-cni-network","plugins":[{"type":"multus","delegates":[` + ours + `]}]}`:                            false,
+		`{"name":"multus-cni-network","type":"multus","delegates":[{"type":"contivk8s"}]}`:                                  false,
+		`{"name":"multus-cni-network","type":"multus-shim","clusterNetwork":"/host/etc/cni/net.d/10-contiv.conflist"}`:      false,
+		`{"name":"multus-cni-network","type":"multus-shim","clusterNetwork":"/host/etc/cni/net.d/10-flannel.conflist"}`:     true,
+		`{"name":"multus-cni-network","type":"multus","clusterNetwork":"other","delegates":[` + ours + `]}`:                 true,
+		`{"name":"multus-cni-network","type":"multus","delegates":[{"type":"flannel"},` + ours + `]}`:                       true,
+		`{"name":"multus-cni-network","type":"multus","delegates":[{"plugins":[{"type":"flannel"},{"type":"contivk8s"}]}]}`: true,
+		`{"name":"multus-cni-network","type":"multus"}`:                                                                     true,
+		`{"name":"other","type":"genie","delegates":[` + ours + `]}`:                                                        true,
+		`{"name":"multus-cni-network","type":"multus","delegates":`:                                                         true,
+	} {
+		c := fixture(t)
+		write(t, filepath.Join(c.ConfDir, "00-multus.conf"), conf)
+		if err := Install(c); refused != errors.Is(err, model.ErrConflict) || !refused && err != nil {
+			t.Errorf("beside %s: %v, refused %v wanted", conf, err, refused)
+		}
+		if _, err := os.Stat(filepath.Join(c.ConfDir, ConfFile)); os.IsNotExist(err) != refused {
+			t.Errorf("beside %s: the configuration is there: %v", conf, err)
+		}
+	}
+}
+
 // TestInstallFails: a sentence names the directory; the former files stay; the
 // configuration does not come without the plugin.
 func TestInstallFails(t *testing.T) {
