@@ -178,6 +178,12 @@ func (n *onNodes) rests(h *testcluster.Host) []string {
 func (n *onNodes) nothing() {
 	n.t.Helper()
 	until(n.t, "no endpoint is left", func() bool { return n.endpoints() == 0 })
+	n.nothingOnNodes()
+}
+
+// nothingOnNodes waits until nodes have nothing of pods of the test.
+func (n *onNodes) nothingOnNodes() {
+	n.t.Helper()
 	for _, h := range n.Lab.Hosts() {
 		var rests []string
 		defer func() {

@@ -27,6 +27,15 @@ const containerdConfig = `version = 2
     bin_dir = %[3]q
 `
 
+// MultusConf is the file of Multus' configuration, beside Contiv's.
+const MultusConf = "00-multus.conf"
+
+// PluginEnv tells contivk8s where a host's netplugin is, for configurations that all nodes
+// share.
+func PluginEnv(h *testcluster.Host) []string {
+	return []string{"CONTIV_CNI_SOCKET=" + h.CNISocket(), "CONTIV_CNI_STATE_DIR=" + h.StateDir()}
+}
+
 // writeNode writes what a node's programs read into the host's directory.
 func (n *Nodes) writeNode(h *testcluster.Host) error {
 	type object = map[string]any
@@ -50,10 +59,18 @@ func (n *Nodes) writeNode(h *testcluster.Host) error {
 		return err
 	}
 	if !n.cfg.Bare {
-		err = writeJSON(filepath.Join(cni, "10-contiv.conflist"), object{
+		capabilities := object{"portMappings": true, "bandwidth": true}
+		contiv := object{
 			"cniVersion": "1.0.0", "name": "contiv",
-			"plugins": []object{{"type": "contivk8s", "socket": h.CNISocket(), "stateDir": h.StateDir(), "capabilities": object{"portMappings": true, "bandwidth": true}}},
-		})
+			"plugins": []object{{"type": "contivk8s", "socket": h.CNISocket(), "stateDir": h.StateDir(), "capabilities": capabilities}},
+		}
+		err = writeJSON(filepath.Join(cni, "10-contiv.conflist"), contiv)
+		if n.cfg.Multus != "" { // as its installation makes it of the first file
+			err = errors.Join(err, os.Symlink(n.cfg.Multus, filepath.Join(plugins, "multus")), writeJSON(filepath.Join(cni, MultusConf), object{
+				"cniVersion": "1.0.0", "name": "multus-cni-network", "type": "multus", "capabilities": capabilities,
+				"kubeconfig": n.Control.Kubeconfig, "delegates": []object{contiv},
+			}))
+		}
 		if err != nil {
 			return err
 		}

@@ -49,6 +49,7 @@ type NodesConfig struct {
 	Masters  []string // more of netmaster's arguments
 	AgentEnv []string
 	Secure   bool     // with TLS and certificates: hosts read the store by netmaster
+	Multus   string   // its program, by which kubelets attach pods; it calls contivk8s. Empty = contivk8s alone
 	Bare     bool     // no Contiv: nodes get ready when somebody installs a pod network below /opt/cni
 	Images   []string // archives that nodes have, beside those of tests
 }
@@ -215,7 +216,11 @@ func (n *Nodes) StartProxy(h *testcluster.Host, mode string) error {
 
 // StartContainerd starts a host's containerd and waits until it answers.
 func (n *Nodes) StartContainerd(ctx context.Context, h *testcluster.Host) error {
-	if _, err := h.Start("containerd", nil, "/usr/bin/containerd", "-c", filepath.Join(h.Dir, "containerd.toml")); err != nil {
+	var env []string
+	if n.cfg.Multus != "" {
+		env = PluginEnv(h)
+	}
+	if _, err := h.Start("containerd", env, "/usr/bin/containerd", "-c", filepath.Join(h.Dir, "containerd.toml")); err != nil {
 		return err
 	}
 	return testcluster.Until(ctx, "containerd of "+h.Name, func(ctx context.Context) error {
