@@ -225,6 +225,7 @@ func TestCompatibility(t *testing.T) {
 	for module, of := range map[string]string{
 		"go.etcd.io/etcd/server/v3": "go.mod", "github.com/hashicorp/consul": "tools/consul/go.mod",
 		"github.com/docker/compose/v2": "tools/compose/go.mod", "k8s.io/kubernetes": "test/kube/kubernetes/go.mod",
+		"gopkg.in/k8snetworkplumbingwg/multus-cni.v4": "tools/multus/go.mod",
 	} {
 		m := regexp.MustCompile(`\s` + regexp.QuoteMeta(module) + ` v(\S+)`).FindStringSubmatch(text(t, of))
 		if m == nil {
