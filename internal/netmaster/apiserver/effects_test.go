@@ -59,12 +59,6 @@ var requestEffects = map[string]archtest.Effect{
 	"PodPlacementRequest.Name":      archtest.By("TestPods"),
 	"PodPlacementRequest.UID":       archtest.By("TestPods"),
 	"PodPlacementRequest.Interface": archtest.By("TestPodInterface"),
-	"PodInterface.TenantName":       archtest.By("TestPodInterface"),
-	"PodInterface.ServiceName":      archtest.By("TestPodInterface"),
-
-	"Pod.Namespace": archtest.By("TestPods"),
-	"Pod.Name":      archtest.By("TestPods"),
-	"Pod.UID":       archtest.By("TestPods"),
 
 	"DeleteEndpointRequest.TenantName":  archtest.By("TestEndpointLife"),
 	"DeleteEndpointRequest.NetworkName": archtest.By("TestEndpointLife"),
