@@ -78,18 +78,18 @@ func (n *onNodes) interfaces(namespace, name string) map[string]string {
 // never: a pod does not start, and an event on it says why.
 func (n *onNodes) never(namespace, name, why string) {
 	n.t.Helper()
-	var last string
+	var said []string
 	defer func() {
 		if n.t.Failed() {
-			n.t.Logf("events of %s/%s:\n%s", namespace, name, last)
+			n.t.Logf("events of %s/%s:\n%s", namespace, name, strings.Join(said, "\n"))
 		}
 	}()
 	until(n.t, fmt.Sprintf("an event on %s/%s says %q", namespace, name, why), func() bool {
-		last = ""
+		said = nil
 		for _, e := range ok[*corev1.EventList](n.t)(n.Client.CoreV1().Events(namespace).List(n.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})).Items {
-			last += e.Reason + ": " + e.Message + "\n"
+			said = append(said, e.Reason+": "+e.Message)
 		}
-		return strings.Contains(last, why)
+		return strings.Contains(strings.Join(said, "\n"), why)
 	})
 	if p := ok[*corev1.Pod](n.t)(n.Client.CoreV1().Pods(namespace).Get(n.t.Context(), name, metav1.GetOptions{})); p.Status.Phase != corev1.PodPending {
 		n.t.Errorf("%s/%s is %s", namespace, name, p.Status.Phase)
