@@ -112,7 +112,7 @@ func (n *onNodes) plugin(h *testcluster.Host, verb string) {
 // labels. Policies of Kubernetes, services and names concern the first one, which has the
 // default route. What a definition asks for beyond the pod's tenant and groups is refused.
 func TestInterfaces(t *testing.T) {
-	n := nodes(t, cluster.NodesConfig{Native: true, Dual: true, DNS: true, Multus: multus(t), Masters: []string{"--pod-groups", "guarded"}})
+	n := nodes(t, cluster.NodesConfig{Native: true, Dual: true, DNS: true, Secure: true, Multus: multus(t), Masters: []string{"--pod-groups", "guarded"}})
 	before := n.endpoints()
 	n.kubectl("apply -f testdata/networkattachmentdefinition.yaml")
 	n.kubectl("wait --for=condition=Established crd/network-attachment-definitions.k8s.cni.cncf.io")
