@@ -100,7 +100,7 @@ func (r *serviceRun) putExposed() error {
 		}
 		if to == nil {
 			stale = append(stale, exposedKey{IP: a})
-		} else if err := r.maps.Exposed.put(exposedKey{IP: a}, toExposed(to, ports)); err != nil {
+		} else if err := r.putExposedAt("address "+a.vip().String()+" of services", exposedKey{IP: a}, toExposed(to, ports)); err != nil {
 			return err
 		}
 	}
@@ -110,6 +110,17 @@ func (r *serviceRun) putExposed() error {
 		}
 	}
 	return nil
+}
+
+// putExposedAt writes an entry. Without room for it clients outside are refused there, and an
+// object has the problem.
+func (r *serviceRun) putExposedAt(object string, k exposedKey, to exposedEntry) error {
+	err := r.maps.Exposed.put(k, to)
+	if err != nil && !fatal(err) {
+		r.run.problem(object, err)
+		return nil
+	}
+	return err
 }
 
 // sharedBy is the address of the spot that leads clients outside at an address: all nodes' are one.
@@ -226,7 +237,7 @@ func (r *serviceRun) putExposedPortsOf(a addr) error {
 				continue
 			}
 			ports[k] = true
-			if err := r.maps.Exposed.put(k, toExposed(n, 0)); err != nil {
+			if err := r.putExposedAt("service "+key.String(), k, toExposed(n, 0)); err != nil {
 				return err
 			}
 		}

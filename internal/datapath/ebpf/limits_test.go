@@ -94,6 +94,36 @@ func TestFullMaps(t *testing.T) {
 	}
 }
 
+// TestFullMapOfExposedServices: what clients outside do not reach, as the map has no room, is
+// named each time, and all else is applied.
+func TestFullMapOfExposedServices(t *testing.T) {
+	r := newRig(t)
+	r.sizes = map[string]uint32{"exposed": 3}
+	drv := r.open(t)
+	pic := desired.Host{VTEP: vtep1}
+	for i, id := range []model.NetworkID{7, 8} { // of two domains, with an address for each and one that they share
+		n := &desired.Network{ID: id, Encap: model.EncapVXLAN, Tag: uint32(id), Subnet: netip.MustParsePrefix("10.9.0.0/24")}
+		pic.Networks = pic.Networks.Set(id, n)
+		s := &desired.Service{Key: model.ServiceKey{Tenant: "default", Name: []string{"one", "two"}[i]}, Network: id, Exposed: true}
+		for _, last := range []byte{1, byte(id)} {
+			s.Frontends = append(s.Frontends, desired.Frontend{Addr: netip.AddrFrom4([4]byte{203, 0, 113, last}), Protocol: model.ProtoTCP, Port: 80 + uint16(i), Backend: 8080})
+		}
+		pic.Services = pic.Services.Set(s.Key, s)
+	}
+	for range 2 {
+		rep, err := drv.Apply(t.Context(), pic)
+		if err != nil || len(rep.Problems) != 2 || !errors.Is(rep.Problems[0].Err, model.ErrExhausted) || !strings.Contains(rep.Problems[0].Err.Error(), "exposed=N") {
+			t.Errorf("Apply() = %v, problems %v, want two of the map", err, rep.Problems)
+		}
+		if n := r.drv.Tables()["service_ports"].Entries; n != 4 {
+			t.Errorf("%d ports of services are there, want all 4", n)
+		}
+	}
+	if err := drv.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestTooBigIsKnown: a set that does not fit is computed once, whatever else changes and
 // however often the whole is compared meanwhile. It is reported all the time, and applied
 // when another one leaves, or when it changes.
