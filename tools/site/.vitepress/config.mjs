@@ -29,7 +29,7 @@ export default {
   description: 'Policy-driven networking for containers, pods and processes',
   head: [['link', { rel: 'icon', href: 'data:,' }]],
   appearance: 'force-auto', // pictures follow the system's choice too
-  markdown: { anchor: { slugify } },
+  markdown: { anchor: { slugify }, theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' } },
   themeConfig: {
     sidebar: sidebar(readFileSync(new URL('../index.md', import.meta.url), 'utf8')),
     outline: [2, 3],
