@@ -13,7 +13,7 @@ import (
 func nearlyFullAt(size uint32) uint32 { return uint32(uint64(size) * 4 / 5) }
 
 // connections are the maps of connections, of which each owner has a share
-// (bpf/share.h). The programs evict half-open ones, the driver open ones; the
+// (bpf/connshares.h). The programs evict half-open ones, the driver open ones; the
 // kernel does what the driver does not get to.
 type connections struct {
 	half, open fill

@@ -16,79 +16,79 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	datapathMapAffineCounts   = "affine_counts"
-	datapathMapAffines        = "affines"
-	datapathMapAnswers        = "answers"
-	datapathMapBackends       = "backends"
-	datapathMapChoices        = "choices"
-	datapathMapConns          = "conns"
-	datapathMapCounted        = "counted"
-	datapathMapCreated        = "created"
-	datapathMapDrops          = "drops"
-	datapathMapEndings        = "endings"
-	datapathMapEventBudgets   = "event_budgets"
-	datapathMapEventSlots     = "event_slots"
-	datapathMapEvents         = "events"
-	datapathMapExposed        = "exposed"
-	datapathMapFrags          = "frags"
-	datapathMapGiven          = "given"
-	datapathMapHalfopen       = "halfopen"
-	datapathMapHeld           = "held"
-	datapathMapHits           = "hits"
-	datapathMapHosts          = "hosts"
-	datapathMapIcmpError      = "icmp_error"
-	datapathMapJoined         = "joined"
-	datapathMapLanes          = "lanes"
-	datapathMapMembers        = "members"
-	datapathMapMemberships    = "memberships"
-	datapathMapNatives        = "natives"
-	datapathMapNetworks       = "networks"
-	datapathMapNodes          = "nodes"
-	datapathMapPasses         = "passes"
-	datapathMapPortCounters   = "port_counters"
-	datapathMapPorts          = "ports"
-	datapathMapPrivates       = "privates"
-	datapathMapQueues         = "queues"
-	datapathMapRules          = "rules"
-	datapathMapScratch        = "scratch"
-	datapathMapServed         = "served"
-	datapathMapServedCounters = "served_counters"
-	datapathMapServicePorts   = "service_ports"
-	datapathMapServices       = "services"
-	datapathMapSets           = "sets"
-	datapathMapSettings       = "settings"
-	datapathMapSlots          = "slots"
-	datapathMapSources        = "sources"
-	datapathMapSpent          = "spent"
-	datapathMapStations       = "stations"
-	datapathMapSubnets        = "subnets"
-	datapathMapSwept          = "swept"
-	datapathMapTags           = "tags"
-	datapathMapTallies        = "tallies"
-	datapathMapTellings       = "tellings"
-	datapathMapTranslations   = "translations"
-	datapathMapTunnelEnds     = "tunnel_ends"
-	datapathMapTunnelSource   = "tunnel_source"
-	datapathMapTunnels        = "tunnels"
-	datapathMapTurns          = "turns"
-	datapathMapVips           = "vips"
-	datapathProgFromContainer = "from_container"
-	datapathProgFromHost      = "from_host"
-	datapathProgFromQueue     = "from_queue"
-	datapathProgFromTunnel    = "from_tunnel"
-	datapathProgFromUnderlay  = "from_underlay"
-	datapathProgFromUplink    = "from_uplink"
-	datapathProgToContainer   = "to_container"
-	datapathProgToQueue       = "to_queue"
-	datapathVarConnsShare     = "conns_share"
-	datapathVarConnsShort     = "conns_short"
-	datapathVarFastTicks      = "fast_ticks"
-	datapathVarHalfShort      = "half_short"
-	datapathVarHalfSlots      = "half_slots"
-	datapathVarLaneBits       = "lane_bits"
-	datapathVarOwnerSeed      = "owner_seed"
-	datapathVarPassBits       = "pass_bits"
-	datapathVarServedBits     = "served_bits"
+	datapathMapAffineCounts     = "affine_counts"
+	datapathMapAffines          = "affines"
+	datapathMapAgentBudgets     = "agent_budgets"
+	datapathMapAnswers          = "answers"
+	datapathMapBackends         = "backends"
+	datapathMapChoices          = "choices"
+	datapathMapConns            = "conns"
+	datapathMapCounted          = "counted"
+	datapathMapCreated          = "created"
+	datapathMapDrops            = "drops"
+	datapathMapEndings          = "endings"
+	datapathMapEventBudgets     = "event_budgets"
+	datapathMapEventSlots       = "event_slots"
+	datapathMapEvents           = "events"
+	datapathMapExposed          = "exposed"
+	datapathMapForwardCache     = "forward_cache"
+	datapathMapFrags            = "frags"
+	datapathMapGiven            = "given"
+	datapathMapHalfopen         = "halfopen"
+	datapathMapHits             = "hits"
+	datapathMapHosts            = "hosts"
+	datapathMapIcmpError        = "icmp_error"
+	datapathMapJoined           = "joined"
+	datapathMapMembers          = "members"
+	datapathMapMemberships      = "memberships"
+	datapathMapNatCache         = "nat_cache"
+	datapathMapNatives          = "natives"
+	datapathMapNetworks         = "networks"
+	datapathMapNodes            = "nodes"
+	datapathMapPortCounters     = "port_counters"
+	datapathMapPorts            = "ports"
+	datapathMapPrivates         = "privates"
+	datapathMapQueues           = "queues"
+	datapathMapRules            = "rules"
+	datapathMapScratch          = "scratch"
+	datapathMapServedCounters   = "served_counters"
+	datapathMapServicePorts     = "service_ports"
+	datapathMapServices         = "services"
+	datapathMapSets             = "sets"
+	datapathMapSettings         = "settings"
+	datapathMapSlots            = "slots"
+	datapathMapSources          = "sources"
+	datapathMapSpent            = "spent"
+	datapathMapStations         = "stations"
+	datapathMapSubnets          = "subnets"
+	datapathMapSwept            = "swept"
+	datapathMapTags             = "tags"
+	datapathMapTallies          = "tallies"
+	datapathMapTranslations     = "translations"
+	datapathMapTunnelEnds       = "tunnel_ends"
+	datapathMapTunnelSource     = "tunnel_source"
+	datapathMapTunnels          = "tunnels"
+	datapathMapTurns            = "turns"
+	datapathMapVerdictCache     = "verdict_cache"
+	datapathMapVips             = "vips"
+	datapathMapWaitingFragments = "waiting_fragments"
+	datapathProgFromContainer   = "from_container"
+	datapathProgFromHost        = "from_host"
+	datapathProgFromQueue       = "from_queue"
+	datapathProgFromTunnel      = "from_tunnel"
+	datapathProgFromUnderlay    = "from_underlay"
+	datapathProgFromUplink      = "from_uplink"
+	datapathProgToContainer     = "to_container"
+	datapathProgToQueue         = "to_queue"
+	datapathVarConnsPressure    = "conns_pressure"
+	datapathVarConnsShare       = "conns_share"
+	datapathVarFastTicks        = "fast_ticks"
+	datapathVarForwardBits      = "forward_bits"
+	datapathVarHalfPressure     = "half_pressure"
+	datapathVarHalfSlots        = "half_slots"
+	datapathVarNatBits          = "nat_bits"
+	datapathVarOwnerSeed        = "owner_seed"
+	datapathVarVerdictBits      = "verdict_bits"
 )
 
 // loadDatapath returns the embedded CollectionSpec for datapath.
@@ -147,77 +147,77 @@ type datapathProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type datapathMapSpecs struct {
-	AffineCounts   *ebpf.MapSpec `ebpf:"affine_counts"`
-	Affines        *ebpf.MapSpec `ebpf:"affines"`
-	Answers        *ebpf.MapSpec `ebpf:"answers"`
-	Backends       *ebpf.MapSpec `ebpf:"backends"`
-	Choices        *ebpf.MapSpec `ebpf:"choices"`
-	Conns          *ebpf.MapSpec `ebpf:"conns"`
-	Counted        *ebpf.MapSpec `ebpf:"counted"`
-	Created        *ebpf.MapSpec `ebpf:"created"`
-	Drops          *ebpf.MapSpec `ebpf:"drops"`
-	Endings        *ebpf.MapSpec `ebpf:"endings"`
-	EventBudgets   *ebpf.MapSpec `ebpf:"event_budgets"`
-	EventSlots     *ebpf.MapSpec `ebpf:"event_slots"`
-	Events         *ebpf.MapSpec `ebpf:"events"`
-	Exposed        *ebpf.MapSpec `ebpf:"exposed"`
-	Frags          *ebpf.MapSpec `ebpf:"frags"`
-	Given          *ebpf.MapSpec `ebpf:"given"`
-	Halfopen       *ebpf.MapSpec `ebpf:"halfopen"`
-	Held           *ebpf.MapSpec `ebpf:"held"`
-	Hits           *ebpf.MapSpec `ebpf:"hits"`
-	Hosts          *ebpf.MapSpec `ebpf:"hosts"`
-	IcmpError      *ebpf.MapSpec `ebpf:"icmp_error"`
-	Joined         *ebpf.MapSpec `ebpf:"joined"`
-	Lanes          *ebpf.MapSpec `ebpf:"lanes"`
-	Members        *ebpf.MapSpec `ebpf:"members"`
-	Memberships    *ebpf.MapSpec `ebpf:"memberships"`
-	Natives        *ebpf.MapSpec `ebpf:"natives"`
-	Networks       *ebpf.MapSpec `ebpf:"networks"`
-	Nodes          *ebpf.MapSpec `ebpf:"nodes"`
-	Passes         *ebpf.MapSpec `ebpf:"passes"`
-	PortCounters   *ebpf.MapSpec `ebpf:"port_counters"`
-	Ports          *ebpf.MapSpec `ebpf:"ports"`
-	Privates       *ebpf.MapSpec `ebpf:"privates"`
-	Queues         *ebpf.MapSpec `ebpf:"queues"`
-	Rules          *ebpf.MapSpec `ebpf:"rules"`
-	Scratch        *ebpf.MapSpec `ebpf:"scratch"`
-	Served         *ebpf.MapSpec `ebpf:"served"`
-	ServedCounters *ebpf.MapSpec `ebpf:"served_counters"`
-	ServicePorts   *ebpf.MapSpec `ebpf:"service_ports"`
-	Services       *ebpf.MapSpec `ebpf:"services"`
-	Sets           *ebpf.MapSpec `ebpf:"sets"`
-	Settings       *ebpf.MapSpec `ebpf:"settings"`
-	Slots          *ebpf.MapSpec `ebpf:"slots"`
-	Sources        *ebpf.MapSpec `ebpf:"sources"`
-	Spent          *ebpf.MapSpec `ebpf:"spent"`
-	Stations       *ebpf.MapSpec `ebpf:"stations"`
-	Subnets        *ebpf.MapSpec `ebpf:"subnets"`
-	Swept          *ebpf.MapSpec `ebpf:"swept"`
-	Tags           *ebpf.MapSpec `ebpf:"tags"`
-	Tallies        *ebpf.MapSpec `ebpf:"tallies"`
-	Tellings       *ebpf.MapSpec `ebpf:"tellings"`
-	Translations   *ebpf.MapSpec `ebpf:"translations"`
-	TunnelEnds     *ebpf.MapSpec `ebpf:"tunnel_ends"`
-	TunnelSource   *ebpf.MapSpec `ebpf:"tunnel_source"`
-	Tunnels        *ebpf.MapSpec `ebpf:"tunnels"`
-	Turns          *ebpf.MapSpec `ebpf:"turns"`
-	Vips           *ebpf.MapSpec `ebpf:"vips"`
+	AffineCounts     *ebpf.MapSpec `ebpf:"affine_counts"`
+	Affines          *ebpf.MapSpec `ebpf:"affines"`
+	AgentBudgets     *ebpf.MapSpec `ebpf:"agent_budgets"`
+	Answers          *ebpf.MapSpec `ebpf:"answers"`
+	Backends         *ebpf.MapSpec `ebpf:"backends"`
+	Choices          *ebpf.MapSpec `ebpf:"choices"`
+	Conns            *ebpf.MapSpec `ebpf:"conns"`
+	Counted          *ebpf.MapSpec `ebpf:"counted"`
+	Created          *ebpf.MapSpec `ebpf:"created"`
+	Drops            *ebpf.MapSpec `ebpf:"drops"`
+	Endings          *ebpf.MapSpec `ebpf:"endings"`
+	EventBudgets     *ebpf.MapSpec `ebpf:"event_budgets"`
+	EventSlots       *ebpf.MapSpec `ebpf:"event_slots"`
+	Events           *ebpf.MapSpec `ebpf:"events"`
+	Exposed          *ebpf.MapSpec `ebpf:"exposed"`
+	ForwardCache     *ebpf.MapSpec `ebpf:"forward_cache"`
+	Frags            *ebpf.MapSpec `ebpf:"frags"`
+	Given            *ebpf.MapSpec `ebpf:"given"`
+	Halfopen         *ebpf.MapSpec `ebpf:"halfopen"`
+	Hits             *ebpf.MapSpec `ebpf:"hits"`
+	Hosts            *ebpf.MapSpec `ebpf:"hosts"`
+	IcmpError        *ebpf.MapSpec `ebpf:"icmp_error"`
+	Joined           *ebpf.MapSpec `ebpf:"joined"`
+	Members          *ebpf.MapSpec `ebpf:"members"`
+	Memberships      *ebpf.MapSpec `ebpf:"memberships"`
+	NatCache         *ebpf.MapSpec `ebpf:"nat_cache"`
+	Natives          *ebpf.MapSpec `ebpf:"natives"`
+	Networks         *ebpf.MapSpec `ebpf:"networks"`
+	Nodes            *ebpf.MapSpec `ebpf:"nodes"`
+	PortCounters     *ebpf.MapSpec `ebpf:"port_counters"`
+	Ports            *ebpf.MapSpec `ebpf:"ports"`
+	Privates         *ebpf.MapSpec `ebpf:"privates"`
+	Queues           *ebpf.MapSpec `ebpf:"queues"`
+	Rules            *ebpf.MapSpec `ebpf:"rules"`
+	Scratch          *ebpf.MapSpec `ebpf:"scratch"`
+	ServedCounters   *ebpf.MapSpec `ebpf:"served_counters"`
+	ServicePorts     *ebpf.MapSpec `ebpf:"service_ports"`
+	Services         *ebpf.MapSpec `ebpf:"services"`
+	Sets             *ebpf.MapSpec `ebpf:"sets"`
+	Settings         *ebpf.MapSpec `ebpf:"settings"`
+	Slots            *ebpf.MapSpec `ebpf:"slots"`
+	Sources          *ebpf.MapSpec `ebpf:"sources"`
+	Spent            *ebpf.MapSpec `ebpf:"spent"`
+	Stations         *ebpf.MapSpec `ebpf:"stations"`
+	Subnets          *ebpf.MapSpec `ebpf:"subnets"`
+	Swept            *ebpf.MapSpec `ebpf:"swept"`
+	Tags             *ebpf.MapSpec `ebpf:"tags"`
+	Tallies          *ebpf.MapSpec `ebpf:"tallies"`
+	Translations     *ebpf.MapSpec `ebpf:"translations"`
+	TunnelEnds       *ebpf.MapSpec `ebpf:"tunnel_ends"`
+	TunnelSource     *ebpf.MapSpec `ebpf:"tunnel_source"`
+	Tunnels          *ebpf.MapSpec `ebpf:"tunnels"`
+	Turns            *ebpf.MapSpec `ebpf:"turns"`
+	VerdictCache     *ebpf.MapSpec `ebpf:"verdict_cache"`
+	Vips             *ebpf.MapSpec `ebpf:"vips"`
+	WaitingFragments *ebpf.MapSpec `ebpf:"waiting_fragments"`
 }
 
 // datapathVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type datapathVariableSpecs struct {
-	ConnsShare *ebpf.VariableSpec `ebpf:"conns_share"`
-	ConnsShort *ebpf.VariableSpec `ebpf:"conns_short"`
-	FastTicks  *ebpf.VariableSpec `ebpf:"fast_ticks"`
-	HalfShort  *ebpf.VariableSpec `ebpf:"half_short"`
-	HalfSlots  *ebpf.VariableSpec `ebpf:"half_slots"`
-	LaneBits   *ebpf.VariableSpec `ebpf:"lane_bits"`
-	OwnerSeed  *ebpf.VariableSpec `ebpf:"owner_seed"`
-	PassBits   *ebpf.VariableSpec `ebpf:"pass_bits"`
-	ServedBits *ebpf.VariableSpec `ebpf:"served_bits"`
+	ConnsPressure *ebpf.VariableSpec `ebpf:"conns_pressure"`
+	ConnsShare    *ebpf.VariableSpec `ebpf:"conns_share"`
+	FastTicks     *ebpf.VariableSpec `ebpf:"fast_ticks"`
+	ForwardBits   *ebpf.VariableSpec `ebpf:"forward_bits"`
+	HalfPressure  *ebpf.VariableSpec `ebpf:"half_pressure"`
+	HalfSlots     *ebpf.VariableSpec `ebpf:"half_slots"`
+	NatBits       *ebpf.VariableSpec `ebpf:"nat_bits"`
+	OwnerSeed     *ebpf.VariableSpec `ebpf:"owner_seed"`
+	VerdictBits   *ebpf.VariableSpec `ebpf:"verdict_bits"`
 }
 
 // datapathObjects contains all objects after they have been loaded into the kernel.
@@ -240,68 +240,69 @@ func (o *datapathObjects) Close() error {
 //
 // It can be passed to loadDatapathObjects or ebpf.CollectionSpec.LoadAndAssign.
 type datapathMaps struct {
-	AffineCounts   *ebpf.Map `ebpf:"affine_counts"`
-	Affines        *ebpf.Map `ebpf:"affines"`
-	Answers        *ebpf.Map `ebpf:"answers"`
-	Backends       *ebpf.Map `ebpf:"backends"`
-	Choices        *ebpf.Map `ebpf:"choices"`
-	Conns          *ebpf.Map `ebpf:"conns"`
-	Counted        *ebpf.Map `ebpf:"counted"`
-	Created        *ebpf.Map `ebpf:"created"`
-	Drops          *ebpf.Map `ebpf:"drops"`
-	Endings        *ebpf.Map `ebpf:"endings"`
-	EventBudgets   *ebpf.Map `ebpf:"event_budgets"`
-	EventSlots     *ebpf.Map `ebpf:"event_slots"`
-	Events         *ebpf.Map `ebpf:"events"`
-	Exposed        *ebpf.Map `ebpf:"exposed"`
-	Frags          *ebpf.Map `ebpf:"frags"`
-	Given          *ebpf.Map `ebpf:"given"`
-	Halfopen       *ebpf.Map `ebpf:"halfopen"`
-	Held           *ebpf.Map `ebpf:"held"`
-	Hits           *ebpf.Map `ebpf:"hits"`
-	Hosts          *ebpf.Map `ebpf:"hosts"`
-	IcmpError      *ebpf.Map `ebpf:"icmp_error"`
-	Joined         *ebpf.Map `ebpf:"joined"`
-	Lanes          *ebpf.Map `ebpf:"lanes"`
-	Members        *ebpf.Map `ebpf:"members"`
-	Memberships    *ebpf.Map `ebpf:"memberships"`
-	Natives        *ebpf.Map `ebpf:"natives"`
-	Networks       *ebpf.Map `ebpf:"networks"`
-	Nodes          *ebpf.Map `ebpf:"nodes"`
-	Passes         *ebpf.Map `ebpf:"passes"`
-	PortCounters   *ebpf.Map `ebpf:"port_counters"`
-	Ports          *ebpf.Map `ebpf:"ports"`
-	Privates       *ebpf.Map `ebpf:"privates"`
-	Queues         *ebpf.Map `ebpf:"queues"`
-	Rules          *ebpf.Map `ebpf:"rules"`
-	Scratch        *ebpf.Map `ebpf:"scratch"`
-	Served         *ebpf.Map `ebpf:"served"`
-	ServedCounters *ebpf.Map `ebpf:"served_counters"`
-	ServicePorts   *ebpf.Map `ebpf:"service_ports"`
-	Services       *ebpf.Map `ebpf:"services"`
-	Sets           *ebpf.Map `ebpf:"sets"`
-	Settings       *ebpf.Map `ebpf:"settings"`
-	Slots          *ebpf.Map `ebpf:"slots"`
-	Sources        *ebpf.Map `ebpf:"sources"`
-	Spent          *ebpf.Map `ebpf:"spent"`
-	Stations       *ebpf.Map `ebpf:"stations"`
-	Subnets        *ebpf.Map `ebpf:"subnets"`
-	Swept          *ebpf.Map `ebpf:"swept"`
-	Tags           *ebpf.Map `ebpf:"tags"`
-	Tallies        *ebpf.Map `ebpf:"tallies"`
-	Tellings       *ebpf.Map `ebpf:"tellings"`
-	Translations   *ebpf.Map `ebpf:"translations"`
-	TunnelEnds     *ebpf.Map `ebpf:"tunnel_ends"`
-	TunnelSource   *ebpf.Map `ebpf:"tunnel_source"`
-	Tunnels        *ebpf.Map `ebpf:"tunnels"`
-	Turns          *ebpf.Map `ebpf:"turns"`
-	Vips           *ebpf.Map `ebpf:"vips"`
+	AffineCounts     *ebpf.Map `ebpf:"affine_counts"`
+	Affines          *ebpf.Map `ebpf:"affines"`
+	AgentBudgets     *ebpf.Map `ebpf:"agent_budgets"`
+	Answers          *ebpf.Map `ebpf:"answers"`
+	Backends         *ebpf.Map `ebpf:"backends"`
+	Choices          *ebpf.Map `ebpf:"choices"`
+	Conns            *ebpf.Map `ebpf:"conns"`
+	Counted          *ebpf.Map `ebpf:"counted"`
+	Created          *ebpf.Map `ebpf:"created"`
+	Drops            *ebpf.Map `ebpf:"drops"`
+	Endings          *ebpf.Map `ebpf:"endings"`
+	EventBudgets     *ebpf.Map `ebpf:"event_budgets"`
+	EventSlots       *ebpf.Map `ebpf:"event_slots"`
+	Events           *ebpf.Map `ebpf:"events"`
+	Exposed          *ebpf.Map `ebpf:"exposed"`
+	ForwardCache     *ebpf.Map `ebpf:"forward_cache"`
+	Frags            *ebpf.Map `ebpf:"frags"`
+	Given            *ebpf.Map `ebpf:"given"`
+	Halfopen         *ebpf.Map `ebpf:"halfopen"`
+	Hits             *ebpf.Map `ebpf:"hits"`
+	Hosts            *ebpf.Map `ebpf:"hosts"`
+	IcmpError        *ebpf.Map `ebpf:"icmp_error"`
+	Joined           *ebpf.Map `ebpf:"joined"`
+	Members          *ebpf.Map `ebpf:"members"`
+	Memberships      *ebpf.Map `ebpf:"memberships"`
+	NatCache         *ebpf.Map `ebpf:"nat_cache"`
+	Natives          *ebpf.Map `ebpf:"natives"`
+	Networks         *ebpf.Map `ebpf:"networks"`
+	Nodes            *ebpf.Map `ebpf:"nodes"`
+	PortCounters     *ebpf.Map `ebpf:"port_counters"`
+	Ports            *ebpf.Map `ebpf:"ports"`
+	Privates         *ebpf.Map `ebpf:"privates"`
+	Queues           *ebpf.Map `ebpf:"queues"`
+	Rules            *ebpf.Map `ebpf:"rules"`
+	Scratch          *ebpf.Map `ebpf:"scratch"`
+	ServedCounters   *ebpf.Map `ebpf:"served_counters"`
+	ServicePorts     *ebpf.Map `ebpf:"service_ports"`
+	Services         *ebpf.Map `ebpf:"services"`
+	Sets             *ebpf.Map `ebpf:"sets"`
+	Settings         *ebpf.Map `ebpf:"settings"`
+	Slots            *ebpf.Map `ebpf:"slots"`
+	Sources          *ebpf.Map `ebpf:"sources"`
+	Spent            *ebpf.Map `ebpf:"spent"`
+	Stations         *ebpf.Map `ebpf:"stations"`
+	Subnets          *ebpf.Map `ebpf:"subnets"`
+	Swept            *ebpf.Map `ebpf:"swept"`
+	Tags             *ebpf.Map `ebpf:"tags"`
+	Tallies          *ebpf.Map `ebpf:"tallies"`
+	Translations     *ebpf.Map `ebpf:"translations"`
+	TunnelEnds       *ebpf.Map `ebpf:"tunnel_ends"`
+	TunnelSource     *ebpf.Map `ebpf:"tunnel_source"`
+	Tunnels          *ebpf.Map `ebpf:"tunnels"`
+	Turns            *ebpf.Map `ebpf:"turns"`
+	VerdictCache     *ebpf.Map `ebpf:"verdict_cache"`
+	Vips             *ebpf.Map `ebpf:"vips"`
+	WaitingFragments *ebpf.Map `ebpf:"waiting_fragments"`
 }
 
 func (m *datapathMaps) Close() error {
 	return _DatapathClose(
 		m.AffineCounts,
 		m.Affines,
+		m.AgentBudgets,
 		m.Answers,
 		m.Backends,
 		m.Choices,
@@ -314,28 +315,26 @@ func (m *datapathMaps) Close() error {
 		m.EventSlots,
 		m.Events,
 		m.Exposed,
+		m.ForwardCache,
 		m.Frags,
 		m.Given,
 		m.Halfopen,
-		m.Held,
 		m.Hits,
 		m.Hosts,
 		m.IcmpError,
 		m.Joined,
-		m.Lanes,
 		m.Members,
 		m.Memberships,
+		m.NatCache,
 		m.Natives,
 		m.Networks,
 		m.Nodes,
-		m.Passes,
 		m.PortCounters,
 		m.Ports,
 		m.Privates,
 		m.Queues,
 		m.Rules,
 		m.Scratch,
-		m.Served,
 		m.ServedCounters,
 		m.ServicePorts,
 		m.Services,
@@ -349,13 +348,14 @@ func (m *datapathMaps) Close() error {
 		m.Swept,
 		m.Tags,
 		m.Tallies,
-		m.Tellings,
 		m.Translations,
 		m.TunnelEnds,
 		m.TunnelSource,
 		m.Tunnels,
 		m.Turns,
+		m.VerdictCache,
 		m.Vips,
+		m.WaitingFragments,
 	)
 }
 
@@ -363,15 +363,15 @@ func (m *datapathMaps) Close() error {
 //
 // It can be passed to loadDatapathObjects or ebpf.CollectionSpec.LoadAndAssign.
 type datapathVariables struct {
-	ConnsShare *ebpf.Variable `ebpf:"conns_share"`
-	ConnsShort *ebpf.Variable `ebpf:"conns_short"`
-	FastTicks  *ebpf.Variable `ebpf:"fast_ticks"`
-	HalfShort  *ebpf.Variable `ebpf:"half_short"`
-	HalfSlots  *ebpf.Variable `ebpf:"half_slots"`
-	LaneBits   *ebpf.Variable `ebpf:"lane_bits"`
-	OwnerSeed  *ebpf.Variable `ebpf:"owner_seed"`
-	PassBits   *ebpf.Variable `ebpf:"pass_bits"`
-	ServedBits *ebpf.Variable `ebpf:"served_bits"`
+	ConnsPressure *ebpf.Variable `ebpf:"conns_pressure"`
+	ConnsShare    *ebpf.Variable `ebpf:"conns_share"`
+	FastTicks     *ebpf.Variable `ebpf:"fast_ticks"`
+	ForwardBits   *ebpf.Variable `ebpf:"forward_bits"`
+	HalfPressure  *ebpf.Variable `ebpf:"half_pressure"`
+	HalfSlots     *ebpf.Variable `ebpf:"half_slots"`
+	NatBits       *ebpf.Variable `ebpf:"nat_bits"`
+	OwnerSeed     *ebpf.Variable `ebpf:"owner_seed"`
+	VerdictBits   *ebpf.Variable `ebpf:"verdict_bits"`
 }
 
 // datapathPrograms contains all programs after they have been loaded into the kernel.

@@ -10,7 +10,7 @@ import (
 )
 
 // linkLocal reports whether an address is unique on its network only: what
-// space_of of bpf/packet.h asks.
+// domain_of of bpf/packet.h asks.
 func (a addr) linkLocal() bool { return a[0] == 0xfe && a[1]&0xc0 == 0x80 }
 
 // addresses are the keys of an endpoint's addresses.

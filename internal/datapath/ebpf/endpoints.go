@@ -129,7 +129,7 @@ func (e *endpoints) remove(run *applyRun) error {
 }
 
 // putHost writes who is at an address. Connections of who was there before end
-// with the number that their entries bear (same_ends of bpf/conntrack.h).
+// with the number that their entries bear (same_owners of bpf/conntrack.h).
 func (e *endpoints) putHost(k hostKey, v hostEntry) error {
 	old, was := e.Hosts.have[k]
 	if was && old.MAC == v.MAC && (old.Ifindex == 0) == (v.Ifindex == 0) {

@@ -22,7 +22,7 @@ const (
 func fastPathSizes(memory uint64, cpus int) map[string]uint32 {
 	sets := memory / verdictSetsShare / uint64(max(1, cpus)) / setBytes            //nolint:gosec // not negative
 	passes := uint32(min(max(minVerdictSets, bits.Len64(sets)-1), maxVerdictSets)) //nolint:gosec // between the two
-	return map[string]uint32{"lanes": passes - 1, "passes": passes, "served": passes - 1}
+	return map[string]uint32{"forward_cache": passes - 1, "verdict_cache": passes, "nat_cache": passes - 1}
 }
 
 // The open connections that a host keeps: as many as a part of the machine's memory

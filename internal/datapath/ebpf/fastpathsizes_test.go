@@ -15,10 +15,10 @@ func TestShortPlaces(t *testing.T) {
 		{gb / 2, 64, minVerdictSets}, {gb, 2, 11}, {24 * gb, 2, maxVerdictSets}, {24 * gb, 8, 14}, {256 * gb, 64, 14}, {1 << 50, 1, maxVerdictSets}, {gb, 0, 12},
 	} {
 		got := fastPathSizes(c.memory, c.cpus)
-		if want := map[string]uint32{"lanes": c.want - 1, "passes": c.want, "served": c.want - 1}; !maps.Equal(got, want) {
+		if want := map[string]uint32{"forward_cache": c.want - 1, "verdict_cache": c.want, "nat_cache": c.want - 1}; !maps.Equal(got, want) {
 			t.Errorf("shortPlaces(%d, %d) = %v, want %v", c.memory, c.cpus, got, want)
 		}
-		if takes := uint64(max(1, c.cpus)) * 256 * (1<<got["lanes"] + 1<<got["passes"] + 3*1<<got["served"]/2); got["passes"] > minVerdictSets && takes > c.memory/256 {
+		if takes := uint64(max(1, c.cpus)) * 256 * (1<<got["forward_cache"] + 1<<got["verdict_cache"] + 3*1<<got["nat_cache"]/2); got["verdict_cache"] > minVerdictSets && takes > c.memory/256 {
 			t.Errorf("shortPlaces(%d, %d) takes %d bytes", c.memory, c.cpus, takes)
 		}
 	}

@@ -73,7 +73,7 @@ func (n *flowNames) audited(id desired.PolicySetID) *desired.PolicySet {
 	return s
 }
 
-// peerAt is who policy takes an address for: ask_about of bpf/forward.h.
+// peerAt is who policy takes an address for: set_peer of bpf/forward.h.
 func (n *flowNames) peerAt(net uint32, a addr, way bool) desired.Peer {
 	p := desired.Peer{Addr: a.netip(), Network: model.NetworkID(net)}
 	switch h, known := n.endpoints.Hosts.have[n.keyOf(net, a)]; {
@@ -137,7 +137,7 @@ func (n *flowNames) keyOf(space uint32, a addr) hostKey {
 	return hostKey{space, a}
 }
 
-// sameEndpoints is same_ends of bpf/conntrack.h.
+// sameEndpoints is same_owners of bpf/conntrack.h.
 func (n *flowNames) sameEndpoints(k connKey, c conn) bool {
 	same := func(ip addr, hand uint32) bool {
 		return hand == 0 || hand == n.endpoints.Hosts.have[n.keyOf(k.Domain, ip)].Hand

@@ -17,7 +17,7 @@ type generations struct {
 	at map[uint32]bool // places that turn when all is written
 }
 
-// generationIndex is turn_place of bpf/conntrack.h.
+// generationIndex is generation_index of bpf/conntrack.h.
 func generationIndex(k hostKey) uint32 {
 	const odd = 0x9e3779b97f4a7c15 // 2^64 by the golden ratio (Knuth 6.4)
 	w := func(i int) uint64 { return uint64(binary.NativeEndian.Uint32(k.IP[4*i:])) }

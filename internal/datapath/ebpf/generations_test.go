@@ -26,7 +26,7 @@ const (
 
 // placesOf are the maps of short ways, with the bytes of what stands there.
 func placesOf(o *objects) map[*ebpf.Map]int {
-	return map[*ebpf.Map]int{o.Lanes: pathBytes, o.Passes: passBytes, o.Served: servedBytes}
+	return map[*ebpf.Map]int{o.ForwardCache: pathBytes, o.VerdictCache: passBytes, o.NatCache: servedBytes}
 }
 
 // keepShortWays lets the short ways that there are last, and counts the connections that
@@ -43,7 +43,7 @@ func (r *rig) keepShortWays(t testing.TB) (n int) {
 				if at == 0 { // forgotten
 					continue
 				}
-				if m != r.drv.dp.obj.Lanes {
+				if m != r.drv.dp.obj.ForwardCache {
 					n++
 				}
 				binary.NativeEndian.PutUint64(way[liveUntil:], at+1<<40)

@@ -259,8 +259,8 @@ func resize(spec *ebpf.CollectionSpec, s scale) error {
 	half, open := spec.Maps["halfopen"].MaxEntries, spec.Maps["conns"].MaxEntries
 	spec.Maps["translations"].MaxEntries = 2*(half+open) + spareTranslations
 	for name, n := range map[string]uint32{
-		"half_slots": half, "half_short": nearlyFullAt(half), "conns_short": nearlyFullAt(open), "conns_share": max(1, open/16),
-		"lane_bits": s.Places["lanes"], "pass_bits": s.Places["passes"], "served_bits": s.Places["served"],
+		"half_slots": half, "half_pressure": nearlyFullAt(half), "conns_pressure": nearlyFullAt(open), "conns_share": max(1, open/16),
+		"forward_bits": s.Places["forward_cache"], "verdict_bits": s.Places["verdict_cache"], "nat_bits": s.Places["nat_cache"],
 		"fast_ticks": s.Ticks,
 	} {
 		if err := spec.Variables[name].Set(n); err != nil {

@@ -42,7 +42,7 @@ func newLRU(name string, m, created *ebpf.Map, made uint32, quiet bool) *lru {
 	return &lru{fill: fill{name: name, quiet: quiet, most: uint64(m.MaxEntries())}, m: m, created: created, made: made}
 }
 
-// EVICTED_HALF, MADE_FRAG and MADE_HIT of bpf/maps.h.
+// EVICTED_HALF, CREATED_FRAG and CREATED_HIT of bpf/maps.h.
 const (
 	evictedHalf = iota
 	madeFrag

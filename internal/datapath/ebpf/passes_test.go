@@ -61,7 +61,7 @@ func TestPassesLast(t *testing.T) {
 	last := func() (until uint64, at time.Time) {
 		at = time.Now()
 		c.connect("a connection", c.a, 10000, 1)
-		for _, set := range takenPlaces(t, c.drv.dp.obj.Passes) {
+		for _, set := range takenPlaces(t, c.drv.dp.obj.VerdictCache) {
 			for way := range slices.Chunk(set, passBytes) {
 				until = max(until, binary.NativeEndian.Uint64(way[liveUntil:]))
 			}

@@ -91,7 +91,7 @@ func TestRestartReusesPrograms(t *testing.T) {
 	next("programs of another object", false)
 	do(os.Remove(filepath.Join(dir, "maps", "rules")))
 	next("a map is gone", false)
-	do(os.Remove(filepath.Join(programs(), "lanes")))
+	do(os.Remove(filepath.Join(programs(), "forward_cache")))
 	next("a map of the programs is gone", false)
 	do(os.Remove(filepath.Join(programs(), "from_tunnel")))
 	next("a program is gone", false)

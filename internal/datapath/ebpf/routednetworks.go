@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// nodeHere, as a machine's number, is this one: NODE_HERE of bpf/maps.h.
+// nodeHere, as a machine's number, is this one: NODE_LOCAL of bpf/maps.h.
 const nodeHere = 1<<32 - 1
 
 // routing is the addresses beside those of endpoints: tunnels of other hosts, routed

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// The layouts of bpf/counted.h.
+// The layouts of bpf/servicecounters.h.
 
 // serviceCounterKey is who has a place where connections to a service are counted.
 type serviceCounterKey struct {

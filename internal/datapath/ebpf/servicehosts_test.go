@@ -45,7 +45,7 @@ func (w *twoHosts) serve(t testing.TB, network model.NetworkID, to4, to6 netip.A
 // servedShort counts the translated connections that have a short way on a host.
 func (w *twoHosts) servedShort(t testing.TB, i int) (n int) {
 	t.Helper()
-	for _, set := range takenPlaces(t, w.drivers[i].dp.obj.Served) {
+	for _, set := range takenPlaces(t, w.drivers[i].dp.obj.NatCache) {
 		for way := range slices.Chunk(set, servedBytes) {
 			if !bytes.Equal(way, make([]byte, servedBytes)) {
 				n++

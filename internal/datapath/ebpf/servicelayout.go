@@ -27,7 +27,7 @@ type vipPortKey struct {
 	Proto, Pad uint8
 }
 
-// vipPortEntry is where a port of a virtual address leads: struct front.
+// vipPortEntry is where a port of a virtual address leads: struct frontend.
 type vipPortEntry struct {
 	Service         uint32
 	Port            uint16

@@ -3,12 +3,12 @@
 // ends; it knows which end began.
 #pragma once
 
-#include "share.h"
+#include "connshares.h"
 
 #define SECOND 1000000000ULL
 
-// closed tells whether both ends of a TCP connection have ended it, or one has reset it.
-static __always_inline int closed(__u8 state)
+// is_closed tells whether both ends of a TCP connection have ended it, or one has reset it.
+static __always_inline int is_closed(__u8 state)
 {
 	return state & CT_RESET || (state & CT_FINS) == CT_FINS;
 }
@@ -20,7 +20,7 @@ static __always_inline __u64 timeout(__u8 proto, __u8 state)
 {
 	switch (proto) {
 	case P_TCP:
-		if (closed(state))
+		if (is_closed(state))
 			return 30 * SECOND;
 		return state & CT_OPEN && !(state & CT_FINS) ? 8 * 3600 * SECOND : 120 * SECOND;
 	case P_ICMP:
@@ -30,41 +30,41 @@ static __always_inline __u64 timeout(__u8 proto, __u8 state)
 	return state & CT_REPLIED ? 180 * SECOND : 60 * SECOND;
 }
 
-// turn_place is where the changes of what is at an address are counted; placeOf
-// of turns.go says the same.
-static __always_inline __u32 turn_place(__u32 domain, const struct addr *a)
+// generation_index is where the changes of what is at an address are counted; generationIndex
+// of generations.go says the same.
+static __always_inline __u32 generation_index(__u32 domain, const struct addr *a)
 {
 	const __u32 *w = (const void *)a;
 	const __u64 odd = 0x9e3779b97f4a7c15ULL; // 2^64 by the golden ratio (Knuth 6.4)
 	__u64 h = (((__u64)w[0] << 32 | w[1]) ^ domain) * odd;
 	h = (h ^ h >> 29 ^ ((__u64)w[2] << 32 | w[3])) * odd;
-	return h >> (64 - TURN_BITS);
+	return h >> (64 - GENERATION_BITS);
 }
 
-static __always_inline __u32 turn_at(__u32 place)
+static __always_inline __u32 generation_at(__u32 place)
 {
 	__u32 *n = bpf_map_lookup_elem(&turns, &place);
 	return n ? *(volatile __u32 *)n : 0;
 }
 
-// hand_at tells who an address is now; 0 = nobody that this host knows.
-static __always_inline __u32 hand_at(struct pkt *p, const struct addr *a)
+// owner_version_at tells who an address is now; 0 = nobody that this host knows.
+static __always_inline __u32 owner_version_at(struct pkt *p, const struct addr *a)
 {
-	p->hk.domain = space_of(p, a);
+	p->hk.domain = domain_of(p, a);
 	p->hk.ip = *a;
-	struct host *h = bpf_map_lookup_elem(&hosts, &p->hk);
-	return h ? h->hand : 0;
+	struct endpoint *h = bpf_map_lookup_elem(&hosts, &p->hk);
+	return h ? h->owner_version : 0;
 }
 
-// same_ends tells whether a connection's ends are still who they were. Who
+// same_owners tells whether a connection's ends are still who they were. Who
 // comes to an address that was nobody's goes on with what is there.
-static __noinline int same_ends(struct pkt *p, struct ct *c)
+static __noinline int same_owners(struct pkt *p, struct ct *c)
 {
 	if (!c)
 		return 0;
-	if (c->lo_hand && c->lo_hand != hand_at(p, &p->ck.lo))
+	if (c->lo_owner_version && c->lo_owner_version != owner_version_at(p, &p->ck.lo))
 		return 0;
-	return !c->hi_hand || c->hi_hand == hand_at(p, &p->ck.hi);
+	return !c->hi_owner_version || c->hi_owner_version == owner_version_at(p, &p->ck.hi);
 }
 
 // make_key orders the ends of a flow, and takes down the stamp of what is found
@@ -98,13 +98,13 @@ static __always_inline int make_key(struct pkt *p, const struct flow *f)
 		k->lo_port = f->sport;
 		k->hi_port = f->dport;
 	}
-	__u32 lo_space = space_of(p, &k->lo), hi_space = space_of(p, &k->hi);
+	__u32 lo_space = domain_of(p, &k->lo), hi_space = domain_of(p, &k->hi);
 	k->domain = lo_space < hi_space ? lo_space : hi_space;
-	__u32 lo = turn_place(lo_space, &k->lo), hi = turn_place(hi_space, &k->hi);
-	p->lo_turn = lo;
-	p->hi_turn = hi;
+	__u32 lo = generation_index(lo_space, &k->lo), hi = generation_index(hi_space, &k->hi);
+	p->lo_index = lo;
+	p->hi_index = hi;
 	// Each only grows, so the sum is the same when all are.
-	p->stamp = p->epoch + turn_at(lo) + turn_at(hi) + p->nat_turns;
+	p->version = p->epoch + generation_at(lo) + generation_at(hi) + p->nat_generation;
 	return flip;
 }
 
@@ -122,36 +122,36 @@ static __always_inline void set_orig(struct pkt *p, const struct flow *f, int re
 	p->orig.proto = f->proto;
 }
 
-static __always_inline int alive(struct pkt *p, struct ct *c, __u64 now)
+static __always_inline int is_alive(struct pkt *p, struct ct *c, __u64 now)
 {
 	if (now - c->seen > timeout(p->ck.proto, c->state) && now > c->seen)
 		return 0;
 	// What comes back from a service has not all of its stamp yet.
-	if (c->state & CT_SERVICE && p->nat != NAT_THERE)
-		return same_ends(p, c);
-	return c->stamp == p->stamp || same_ends(p, c);
+	if (c->state & CT_SERVICE && p->nat != NAT_REQUEST)
+		return same_owners(p, c);
+	return c->version == p->version || same_owners(p, c);
 }
 
-// find finds the connection of p->ck; p->half says where, and p->past whether
+// find_conn finds the connection of p->ck; p->half_open says where, and p->replaces whether
 // one is there that is past its time, or between others.
-static __noinline struct ct *find(struct pkt *p, __u64 now)
+static __noinline struct ct *find_conn(struct pkt *p, __u64 now)
 {
 	struct ct *c = bpf_map_lookup_elem(&conns, &p->ck);
-	p->half = p->past = 0;
-	if (c && alive(p, c, now))
+	p->half_open = p->replaces = 0;
+	if (c && is_alive(p, c, now))
 		return c;
 	c = bpf_map_lookup_elem(&halfopen, &p->ck);
-	p->half = 1;
-	if (c && alive(p, c, now))
+	p->half_open = 1;
+	if (c && is_alive(p, c, now))
 		return c;
-	p->past = c != 0;
+	p->replaces = c != 0;
 	return 0;
 }
 
-// found is what find has found.
-static __always_inline struct ct *found(struct pkt *p)
+// find_again is what find has found.
+static __always_inline struct ct *find_again(struct pkt *p)
 {
-	return p->half ? bpf_map_lookup_elem(&halfopen, &p->ck) : bpf_map_lookup_elem(&conns, &p->ck);
+	return p->half_open ? bpf_map_lookup_elem(&halfopen, &p->ck) : bpf_map_lookup_elem(&conns, &p->ck);
 }
 
 // next_state is a connection's state after the packet under way.
@@ -173,16 +173,16 @@ static __always_inline __u8 next_state(const struct pkt *p, __u8 state)
 	return state;
 }
 
-// known finds the connection of a flow, whichever direction the flow is in.
-static __always_inline struct ct *known(struct pkt *p, const struct flow *f, __u64 now)
+// find_flow finds the connection of a flow, whichever direction the flow is in.
+static __always_inline struct ct *find_flow(struct pkt *p, const struct flow *f, __u64 now)
 {
 	int flip = make_key(p, f);
 	if (f->proto == P_ICMP || f->proto == P_ICMP6)
 		p->ck.flip = flip;
-	struct ct *c = find(p, now);
+	struct ct *c = find_conn(p, now);
 	if (!c && (f->proto == P_ICMP || f->proto == P_ICMP6)) {
 		p->ck.flip = !flip;
-		c = find(p, now);
+		c = find_conn(p, now);
 	}
 	if (c)
 		set_orig(p, f, flip != c->flipped);
@@ -203,8 +203,8 @@ static __noinline int read_quoted(struct __sk_buff *skb, struct pkt *p)
 	return h->later ? -1 : 0;
 }
 
-// name_datagram makes p->fk the key of the datagram that a fragment is of.
-static __always_inline void name_datagram(struct pkt *p)
+// set_frag_key makes p->fk the key of the datagram that a fragment is of.
+static __always_inline void set_frag_key(struct pkt *p)
 {
 	const struct flow *f = &p->ip.f;
 	p->fk.domain = p->domain;
@@ -214,11 +214,11 @@ static __always_inline void name_datagram(struct pkt *p)
 	p->fk.proto = p->ip.v6 ? 0 : f->proto;
 }
 
-// note_datagram enters what is known of the datagram of p->fk.
-static __always_inline void note_datagram(struct pkt *p)
+// store_frag enters what is known of the datagram of p->fk.
+static __always_inline void store_frag(struct pkt *p)
 {
 	if (!bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_NOEXIST))
-		made(MADE_FRAG);
+		count_created(CREATED_FRAG);
 	else
 		bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_ANY);
 }
@@ -255,16 +255,16 @@ static __noinline int overlaps(struct pkt *p, struct frag *f)
 	return 0;
 }
 
-// request tells whether a packet asks for a TCP connection.
-static __always_inline int request(const struct pkt *p)
+// is_syn tells whether a packet asks for a TCP connection.
+static __always_inline int is_syn(const struct pkt *p)
 {
 	return p->ip.f.proto == P_TCP && (p->ip.tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 }
 
-// classify finds the connection that a packet belongs to, and its original
+// lookup_connection finds the connection that a packet belongs to, and its original
 // direction in p->orig; 0 = none is known, and if p->invalid is set, the packet
 // answers nothing.
-static __noinline struct ct *classify(struct __sk_buff *skb, struct pkt *p, __u64 now)
+static __noinline struct ct *lookup_connection(struct __sk_buff *skb, struct pkt *p, __u64 now)
 {
 	struct flow *f = &p->ip.f;
 	struct ct *c;
@@ -272,7 +272,7 @@ static __noinline struct ct *classify(struct __sk_buff *skb, struct pkt *p, __u6
 	p->known = p->error = 0;
 	p->invalid = 1;
 	if (p->ip.fragment)
-		name_datagram(p);
+		set_frag_key(p);
 	if (p->ip.later) {
 		struct frag *fr = bpf_map_lookup_elem(&frags, &p->fk);
 		if (!fr || !fr->parts || now - fr->seen > 30 * SECOND || overlaps(p, fr))
@@ -283,7 +283,7 @@ static __noinline struct ct *classify(struct __sk_buff *skb, struct pkt *p, __u6
 		if (p->orig.proto == P_ICMP || p->orig.proto == P_ICMP6)
 			p->ck.flip = flip;
 		p->invalid = 0;
-		c = find(p, now);
+		c = find_conn(p, now);
 		p->known = c != 0;
 		return c;
 	}
@@ -302,13 +302,13 @@ static __noinline struct ct *classify(struct __sk_buff *skb, struct pkt *p, __u6
 			error = t == 3 || t == 4 || t == 5 || t == 11 || t == 12;
 		}
 		if (error) {
-			if ((p->nat != NAT_THERE && read_quoted(skb, p)) || !same_addr(&p->inner.f.src, &f->dst))
+			if ((p->nat != NAT_REQUEST && read_quoted(skb, p)) || !same_addr(&p->inner.f.src, &f->dst))
 				return 0;
 			// A container is no router: it says what has become of a packet
 			// only when that was sent to it.
 			if (p->from == FROM_PORT && !same_addr(&p->inner.f.dst, &f->src))
 				return 0;
-			c = known(p, &p->inner.f, now);
+			c = find_flow(p, &p->inner.f, now);
 			p->known = c != 0;
 			p->reply = !p->reply; // it goes against what it quotes
 			p->error = 1;
@@ -320,17 +320,17 @@ static __noinline struct ct *classify(struct __sk_buff *skb, struct pkt *p, __u6
 		flip = make_key(p, f);
 		p->ck.flip = answer ? !flip : flip;
 		set_orig(p, f, answer);
-		c = find(p, now);
+		c = find_conn(p, now);
 		p->known = c != 0;
 		p->invalid = !query && !c;
 		return c;
 	}
-	c = known(p, f, now);
+	c = find_flow(p, f, now);
 	// Whoever was asked and asks itself begins a connection of its own; so does
 	// who asks again after an end.
-	if (c && request(p) && (!(c->state & CT_SERVICE) || p->nat) && (p->reply || c->state & (CT_RESET | CT_FINS))) {
+	if (c && is_syn(p) && (!(c->state & CT_SERVICE) || p->nat) && (p->reply || c->state & (CT_RESET | CT_FINS))) {
 		c = 0;
-		p->past = 1;
+		p->replaces = 1;
 	}
 	if (c) {
 		p->known = 1;
@@ -347,73 +347,73 @@ static __noinline struct ct *classify(struct __sk_buff *skb, struct pkt *p, __u6
 	return 0;
 }
 
-static __always_inline int flipped(const struct pkt *p)
+static __always_inline int is_flipped(const struct pkt *p)
 {
 	return !(same_addr(&p->orig.src, &p->ck.lo) && p->orig.sport == p->ck.lo_port);
 }
 
-// take_down notes who the ends of a connection are.
-static __always_inline void take_down(struct pkt *p, struct ct *c)
+// set_owner_versions notes who the ends of a connection are.
+static __always_inline void set_owner_versions(struct pkt *p, struct ct *c)
 {
 	if (c->flipped) {
-		c->lo_hand = p->dst_hand;
-		c->hi_hand = p->src_hand;
+		c->lo_owner_version = p->dst_owner_version;
+		c->hi_owner_version = p->src_owner_version;
 	} else {
-		c->lo_hand = p->src_hand;
-		c->hi_hand = p->dst_hand;
+		c->lo_owner_version = p->src_owner_version;
+		c->hi_owner_version = p->dst_owner_version;
 	}
 }
 
-// marked is a connection's state with what is noted of its ways: to or from the
+// with_marks is a connection's state with what is noted of its ways: to or from the
 // host, whether that is who began, and whether a translation belongs to it, which an
 // error about it leaves as it is.
-static __always_inline __u8 marked(const struct pkt *p, __u8 state)
+static __always_inline __u8 with_marks(const struct pkt *p, __u8 state)
 {
-	state &= p->error ? ~(CT_WAY | CT_OWN) : ~(CT_WAY | CT_OWN | CT_SERVICE);
-	return state | (p->nat ? CT_SERVICE : 0) | (p->way ? CT_WAY : 0) | (p->own ? CT_OWN : 0);
+	state &= p->error ? ~(CT_VIA_HOST | CT_HOST_SOCKET) : ~(CT_VIA_HOST | CT_HOST_SOCKET | CT_SERVICE);
+	return state | (p->nat ? CT_SERVICE : 0) | (p->path ? CT_VIA_HOST : 0) | (p->host_socket ? CT_HOST_SOCKET : 0);
 }
 
-// came_by notes by which host a connection's client came, if it is one outside.
+// note_ingress_host notes by which host a connection's client came, if it is one outside.
 // What a container sends leaves that as it is.
-static __always_inline void came_by(const struct pkt *p, struct ct *c)
+static __always_inline void note_ingress_host(const struct pkt *p, struct ct *c)
 {
-	if (p->from != FROM_PORT && c->by != p->by)
-		c->by = p->by;
+	if (p->from != FROM_PORT && c->ingress_host != p->other_host)
+		c->ingress_host = p->other_host;
 }
 
 // commit records that a packet of the connection was let through; 0 = there was no
 // place for it.
-static __noinline int commit(struct pkt *p, __u64 now, __u32 stamp, __u32 in_ifindex)
+static __noinline int commit(struct pkt *p, __u64 now, __u32 version, __u32 in_ifindex)
 {
-	struct ct *c = p->known || p->past ? found(p) : 0;
+	struct ct *c = p->known || p->replaces ? find_again(p) : 0;
 	int there = 1;
 	if (c) {
 		__u8 state = next_state(p, p->known ? c->state : 0);
 		c->out_rule = p->out_rule;
 		c->in_rule = p->rule;
 		c->in_ifindex = in_ifindex;
-		c->state = marked(p, state);
+		c->state = with_marks(p, state);
 		c->seen = now;
-		came_by(p, c);
+		note_ingress_host(p, c);
 		if (!p->known)
-			c->flipped = flipped(p);
-		take_down(p, c);
-		c->stamp = stamp; // last: whoever finds it finds the rest
-		if (p->half && state & CT_OPEN)
-			open(p, c);
+			c->flipped = is_flipped(p);
+		set_owner_versions(p, c);
+		c->version = version; // last: whoever finds it finds the rest
+		if (p->half_open && state & CT_OPEN)
+			promote(p, c);
 	} else {
 		struct ct *n = &p->fresh;
 		__builtin_memset(n, 0, sizeof(*n));
 		n->seen = now;
 		n->out_rule = p->out_rule;
 		n->in_rule = p->rule;
-		n->stamp = stamp;
+		n->version = version;
 		n->in_ifindex = in_ifindex;
-		n->state = marked(p, next_state(p, 0));
-		n->flipped = flipped(p);
-		n->by = p->by;
-		take_down(p, n);
-		there = begin_half(p);
+		n->state = with_marks(p, next_state(p, 0));
+		n->flipped = is_flipped(p);
+		n->ingress_host = p->other_host;
+		set_owner_versions(p, n);
+		there = insert_half_open(p);
 	}
 	if (p->ip.fragment && p->ip.more && !p->ip.later) {
 		p->frag.orig = p->orig;
@@ -423,7 +423,7 @@ static __noinline int commit(struct pkt *p, __u64 now, __u32 stamp, __u32 in_ifi
 		p->frag.waits = 0;
 		p->frag.part[0].from = p->ip.frag_from;
 		p->frag.part[0].to = p->ip.frag_to;
-		note_datagram(p);
+		store_frag(p);
 	}
 	return there;
 }

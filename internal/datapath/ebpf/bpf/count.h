@@ -2,7 +2,7 @@
 // Counting: drops by reason, rules by their hits, ports by what goes in and out.
 #pragma once
 
-#include "fast.h"
+#include "fastpath.h"
 #include "monitor.h"
 
 static __noinline int dropped(__u32 reason)
@@ -14,7 +14,7 @@ static __noinline int dropped(__u32 reason)
 		*n += 1;
 	if (g && (g->monitor & MONITOR_DROPS || (g->monitor && reason == DROP_POLICY))) {
 		struct pkt *p = bpf_map_lookup_elem(&scratch, &zero);
-		if (p && (g->monitor & MONITOR_DROPS || has_asides(p)))
+		if (p && (g->monitor & MONITOR_DROPS || has_audits(p)))
 			monitor(p, reason, g->monitor);
 	}
 	return TC_DROP;
@@ -30,7 +30,7 @@ static __noinline int hit_all(__u64 *id, struct counter *n)
 		c->packets += n->packets;
 		c->bytes += n->bytes;
 	} else if (!bpf_map_update_elem(&hits, id, n, BPF_NOEXIST)) {
-		made(MADE_HIT);
+		count_created(CREATED_HIT);
 	}
 	return 0;
 }
@@ -103,7 +103,7 @@ static __always_inline int count_rx(__u32 ifindex, __u64 bytes)
 }
 
 // count_allowed counts for the rules of a packet that goes a short way.
-static __always_inline void count_allowed(struct allowed *by, __u32 len)
+static __always_inline void count_allowed(struct allowing_rules *by, __u32 len)
 {
 	if (by->out)
 		hit_again(&by->out, len);

@@ -36,7 +36,7 @@ static long flood_one(__u32 i, struct flooding *f)
 			return 0;
 	}
 	if (f->judged) {
-		int pass = judge(p, s->set, DIR_IN);
+		int pass = evaluate_policy(p, s->set, DIR_IN);
 		if (p->rule)
 			hit(&p->rule, p->len);
 		if (!pass) {

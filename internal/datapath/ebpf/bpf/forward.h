@@ -3,38 +3,38 @@
 #pragma once
 
 #include "flood.h"
-#include "held.h"
-#include "outside.h"
+#include "fragments.h"
+#include "externalclients.h"
 
-// ask_about makes an end, h = nobody that this host knows, the peer that a policy is
+// set_peer makes an end, h = nobody that this host knows, the peer that a policy is
 // asked about.
-static __always_inline void ask_about(struct pkt *p, const struct host *h)
+static __always_inline void set_peer(struct pkt *p, const struct endpoint *h)
 {
-	if (p->way)
+	if (p->path)
 		h = 0;
 	p->peer_net = h ? h->net : p->net;
 	if (h)
 		p->peer_identity = h->identity;
 	else
-		p->peer_identity = p->way || p->encap == ENCAP_VLAN; // beyond the host, or a machine of the physical network
+		p->peer_identity = p->path || p->encap == ENCAP_VLAN; // beyond the host, or a machine of the physical network
 }
 
-// judge_ends applies the policies of both ends of p->orig that are here; 1 = passes.
-static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 *in_ifindex)
+// evaluate_both_ends applies the policies of both ends of p->orig that are here; 1 = passes.
+static __noinline int evaluate_both_ends(struct pkt *p, __u32 target, __u32 *in_ifindex)
 {
-	struct host *h = host_at(p, &p->orig.src), *to = host_at(p, &p->orig.dst);
-	p->owner = h ? charge_to(h) : to ? charge_to(to) : NOBODY;
-	p->src_hand = h ? h->hand : 0;
-	p->dst_hand = to ? to->hand : 0;
+	struct endpoint *h = endpoint_at(p, &p->orig.src), *to = endpoint_at(p, &p->orig.dst);
+	p->owner = h ? share_owner_of(h) : to ? share_owner_of(to) : OWNER_UNKNOWN;
+	p->src_owner_version = h ? h->owner_version : 0;
+	p->dst_owner_version = to ? to->owner_version : 0;
 	p->out_rule = 0;
 	p->out_set = p->in_set = 0;
-	p->asides = 0;
+	p->audits = 0;
 	*in_ifindex = 0;
 	if (h && h->ifindex) {
 		__u32 set = h->set;
 		p->out_set = set;
-		ask_about(p, to);
-		if (!judge(p, set, DIR_OUT))
+		set_peer(p, to);
+		if (!evaluate_policy(p, set, DIR_OUT))
 			return 0;
 		p->out_rule = p->rule;
 	}
@@ -43,8 +43,8 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 *in_ifindex)
 		__u32 set = to->set;
 		*in_ifindex = to->ifindex;
 		p->in_set = set;
-		ask_about(p, h);
-		if (!p->own && !judge(p, set, DIR_IN)) // what the host itself begins is not asked about
+		set_peer(p, h);
+		if (!p->host_socket && !evaluate_policy(p, set, DIR_IN)) // what the host itself begins is not asked about
 			return 0;
 	} else if (target && same_addr(&p->orig.dst, &p->ip.f.dst)) {
 		return 0; // nothing reaches a port unjudged
@@ -54,16 +54,16 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 *in_ifindex)
 
 static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, struct settings *g, __u64 now)
 {
-	struct host *h = host_at(p, &p->orig.src);
-	p->owner = h ? charge_to(h) : NOBODY;
-	p->src_hand = h ? h->hand : 0;
-	p->dst_hand = 0;
+	struct endpoint *h = endpoint_at(p, &p->orig.src);
+	p->owner = h ? share_owner_of(h) : OWNER_UNKNOWN;
+	p->src_owner_version = h ? h->owner_version : 0;
+	p->dst_owner_version = 0;
 	p->out_rule = p->rule = 0;
 	if (!g->flood && !is_grouped(&p->ip.f.dst))
 		return dropped(DROP_UNKNOWN_DEST);
 	if (p->from == FROM_PORT) {
-		ask_about(p, host_at(p, &p->orig.dst));
-		if (!judge(p, p->set, DIR_OUT)) {
+		set_peer(p, endpoint_at(p, &p->orig.dst));
+		if (!evaluate_policy(p, p->set, DIR_OUT)) {
 			if (p->rule)
 				hit(&p->rule, p->len);
 			return dropped(DROP_POLICY);
@@ -71,24 +71,24 @@ static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, st
 		if (p->rule)
 			hit(&p->rule, p->len);
 	}
-	ask_about(p, h);
+	set_peer(p, h);
 	int verdict = flood(skb, p, 1);
 	p->rule = 0;
 	if (p->admitted)
-		commit(p, now, p->stamp - 1, 0); // there is no one verdict to remember
+		commit(p, now, p->version - 1, 0); // there is no one verdict to remember
 	return verdict;
 }
 
 // deliver sends on what was let through.
 static __always_inline int deliver(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct station *s)
 {
-	if (p->way == WAY_BACK)
-		return go_back(skb, p);
-	if (p->way == WAY_HOME)
-		return go_home(skb, p, g);
-	if (p->way != WAY_OUT)
+	if (p->path == PATH_OTHER_HOST)
+		return send_to_other_host(skb, p);
+	if (p->path == PATH_EXTERNAL_CLIENT)
+		return send_to_external_client(skb, p, g);
+	if (p->path != PATH_TO_HOST)
 		return to_station(skb, p, g, s);
-	if ((p->nat && rewrite(skb, p)) || outwards(skb, p))
+	if ((p->nat && apply_nat(skb, p)) || snat_to_host(skb, p))
 		return dropped(DROP_INVALID);
 	return bpf_redirect(g->host, BPF_F_INGRESS);
 }
@@ -104,87 +104,87 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 	if (p->from == FROM_PORT && !p->identity && p->encap == ENCAP_VXLAN)
 		return dropped(DROP_UNKNOWN_SOURCE);
 	if (p->ip.fragment && p->from != FROM_HOST) { // whose stack sends them in order
-		int told = in_order(skb, p, now);
-		if (told != IN_ORDER)
-			return told;
+		int ret = order_fragments(skb, p, now);
+		if (ret != IN_ORDER)
+			return ret;
 	}
-	if (p->way == WAY_SERVICE) {
-		int told = serve(skb, p, now);
-		if (told == UNSERVED)
-			return no_provider(skb, p);
-		if (told != SERVED)
-			return told;
-	} else if (p->way == WAY_ITSELF) {
-		p->itself = 1;
-		p->way = WAY_NONE;
+	if (p->path == PATH_SERVICE) {
+		int ret = translate_request(skb, p, now);
+		if (ret == NO_BACKEND)
+			return reject_no_backend(skb, p);
+		if (ret != SERVICE_OK)
+			return ret;
+	} else if (p->path == PATH_HAIRPIN) {
+		p->hairpin = 1;
+		p->path = PATH_NONE;
 	}
-	if (p->way >= WAY_ROUTED && p->way < WAY_BACK && p->way != WAY_UNROUTED) {
-		int told = route(skb, p);
-		if (told != ROUTED)
-			return told;
+	if (p->path >= PATH_ROUTED && p->path < PATH_OTHER_HOST && p->path != PATH_NO_ROUTE) {
+		int ret = route(skb, p);
+		if (ret != ROUTED)
+			return ret;
 	}
-	struct ct *c = classify(skb, p, now);
-	owns(p, c);
-	if (answers_outside(p, g, c)) {
-		p->way = WAY_BACK;
-		p->by = c->by;
-	} else if (p->way == WAY_BACK && of_stack(p, c)) {
-		p->way = WAY_OUT; // where the stack may have translated what it answers
-		p->by = 0;
+	struct ct *c = lookup_connection(skb, p, now);
+	set_host_socket(p, c);
+	if (is_reply_to_external(p, g, c)) {
+		p->path = PATH_OTHER_HOST;
+		p->other_host = c->ingress_host;
+	} else if (p->path == PATH_OTHER_HOST && is_reply_to_host(p, c)) {
+		p->path = PATH_TO_HOST; // where the stack may have translated what it answers
+		p->other_host = 0;
 	} else if (c && c->state & CT_SERVICE && !p->nat) {
-		int told = come_back(p, c);
-		if (told == AGAIN)
-			c = classify(skb, p, now);
-		else if (told != SERVED)
-			return told;
+		int ret = translate_reply(p, c);
+		if (ret == CONNECTION_GONE)
+			c = lookup_connection(skb, p, now);
+		else if (ret != SERVICE_OK)
+			return ret;
 	}
-	if (p->way == WAY_HOME && !p->nat && !comes_home(p, c))
+	if (p->path == PATH_EXTERNAL_CLIENT && !p->nat && !is_for_host(p, c))
 		return dropped(DROP_UNKNOWN_DEST);
-	if (p->way == WAY_UNROUTED)
+	if (p->path == PATH_NO_ROUTE)
 		return route(skb, p);
 	if (p->invalid)
-		return dropped(p->itself && !p->nat ? DROP_UNKNOWN_DEST : DROP_INVALID);
-	if (p->itself)
-		return to_itself(skb, p, g, now);
+		return dropped(p->hairpin && !p->nat ? DROP_UNKNOWN_DEST : DROP_INVALID);
+	if (p->hairpin)
+		return deliver_hairpin(skb, p, g, now);
 	if (p->multicast)
 		return forward_multicast(skb, p, g, now);
-	int leaves = p->way == WAY_OUT || p->way >= WAY_BACK; // the domain
+	int leaves = p->path == PATH_TO_HOST || p->path >= PATH_OTHER_HOST; // the domain
 	struct station *s = leaves ? 0 : p->routed ? station_on(p, p->to_net, p->to_mac) : station_at(p, p->eth.dst);
-	if (p->way == WAY_NOWHERE || (!leaves && !reachable(p, g, s)) || (!p->way && !p->routed && astray(p, s != 0)))
+	if (p->path == PATH_UNREACHABLE || (!leaves && !reachable(p, g, s)) || (!p->path && !p->routed && has_wrong_mac(p, s != 0)))
 		return dropped(DROP_UNKNOWN_DEST);
 	__u32 target = s ? s->ifindex : 0;
-	if (c && !p->ip.fragment && c->stamp == p->stamp && !(c->state & CT_WAY) == !p->way && !(c->state & CT_OWN) == !p->own && (p->reply || !target || target == c->in_ifindex)) {
+	if (c && !p->ip.fragment && c->version == p->version && !(c->state & CT_VIA_HOST) == !p->path && !(c->state & CT_HOST_SOCKET) == !p->host_socket && (p->reply || !target || target == c->in_ifindex)) {
 		__u8 state = next_state(p, c->state);
 		if (now - c->seen > SECOND)
 			c->seen = now;
 		if (state != c->state)
 			c->state = state;
-		came_by(p, c);
+		note_ingress_host(p, c);
 		p->out_rule = c->out_rule;
 		p->rule = c->in_rule;
-		if (p->half && state & CT_OPEN)
-			open(p, c);
+		if (p->half_open && state & CT_OPEN)
+			promote(p, c);
 		count_rules(p);
 		if (p->nat)
-			count_served(p);
-		if (!p->way && p->resident)
-			remember(p, g, s, c->in_ifindex, state & CT_OPEN);
+			count_service(p);
+		if (!p->path && p->dst_is_endpoint)
+			cache_decision(p, g, s, c->in_ifindex, state & CT_OPEN);
 		return deliver(skb, p, g, s);
 	}
-	if (!judge_ends(p, target, &in)) {
+	if (!evaluate_both_ends(p, target, &in)) {
 		if (p->rule)
 			hit(&p->rule, p->len);
 		return dropped(DROP_POLICY);
 	}
 	count_rules(p);
-	if (g->monitor && !p->known && (g->monitor & MONITOR_CONNECTIONS || has_asides(p)))
+	if (g->monitor && !p->known && (g->monitor & MONITOR_CONNECTIONS || has_audits(p)))
 		monitor(p, DROP_NONE, g->monitor);
-	int entered = commit(p, now, p->stamp, in);
-	if (p->past)
-		forget(p);
-	if (p->nat == NAT_THERE)
-		keep(p, now, entered);
+	int entered = commit(p, now, p->version, in);
+	if (p->replaces)
+		invalidate_fast(p);
+	if (p->nat == NAT_REQUEST)
+		store_translation(p, now, entered);
 	if (p->nat)
-		count_served(p);
+		count_service(p);
 	return deliver(skb, p, g, s);
 }

@@ -51,7 +51,7 @@ struct settings {
 	__be32 private_net, private_mask; // the host's private subnet
 	struct addr private6; // the same for IPv6, a /96; the last 32 bits of addresses are the IPv4 ones; 0 = no way out
 	__u8 router[6]; // MAC of the virtual router
-	__u8 natives; // there are native networks
+	__u8 routed_networks; // there are native networks
 	__u8 pad;
 	__u32 mtu, uplink_mtu; // of the tunnel device and the uplink, without Ethernet's header
 };
@@ -75,7 +75,7 @@ struct port {
 	struct addr subnet6, mask6;
 	struct addr private6; // as private_ip
 	__u32 slot; // of its counters
-	__u16 native; // its network is: the host knows it by its own addresses
+	__u16 routed; // its network is: the host knows it by its own addresses
 	__u8 queued; // what it receives goes by the queue of its interface (queue.h)
 	__u8 tos; // what it sends is marked so, without ECN's bits; 0 = not marked
 };
@@ -122,19 +122,19 @@ struct subnet_key {
 #define DOMAIN_BITS 32
 #define JOINED 0x10000 // domains from here on are those of routers
 
-struct host_key {
+struct domain_addr {
 	__u32 domain; // of a link-local address the network
 	struct addr ip;
 };
 
-struct host {
+struct endpoint {
 	__u32 identity;
 	__u32 ifindex; // 0 = on another host
 	__u32 set;
-	__u32 hand; // another one whenever the address is somebody else's; never 0
+	__u32 owner_version; // another one whenever the address is somebody else's; never 0
 	__u32 net;
 	__u8 mac[6];
-	__u8 stray; // the address is in none of its network's subnets
+	__u8 outside_subnets; // the address is in none of its network's subnets
 	__u8 pad;
 };
 
@@ -178,7 +178,7 @@ struct policy_set {
 	__u64 generation; // of its rules
 	__u32 instance; // what its rules are found under
 	__u8 tiers[2]; // number of tiers by direction
-	__u8 asides; // it has rules with Log or audited sets, of which the driver tells
+	__u8 audits; // it has rules with Log or audited sets, of which the driver tells
 	__u8 pad;
 	struct stage stages[2][TIERS];
 };
@@ -222,45 +222,45 @@ struct ct_key {
 
 #define CT_REPLIED 1 // something came back
 #define CT_OPEN 2 // both ends take part: of TCP, who began has answered the answer
-#define CT_WAY 4 // judged as going to or coming from the host
+#define CT_VIA_HOST 4 // judged as going to or coming from the host
 #define CT_RESET 8
 #define CT_FIN 16 // of who began; CT_FIN << 1 of the other end
 #define CT_FINS (CT_FIN | CT_FIN << 1)
 #define CT_SERVICE 64 // there is a translation of it
-#define CT_OWN 128 // who began is a socket of this host
+#define CT_HOST_SOCKET 128 // who began is a socket of this host
 
 struct ct {
 	__u64 seen; // coarse monotonic clock, ns
 	__u64 out_rule, in_rule; // that allowed it; 0 = none
-	__u32 stamp; // of the verdict: the epoch and the turns of both ends, added up
-	__u32 lo_hand, hi_hand; // who the ends were; 0 = nobody that this host knew
+	__u32 version; // of the verdict: the epoch and the turns of both ends, added up
+	__u32 lo_owner_version, hi_owner_version; // who the ends were; 0 = nobody that this host knew
 	__u32 in_ifindex; // local port that it was judged for as destination
 	__u32 slot; // of a half-open one, in slots
 	__u16 owner; // whose share it takes
 	__u8 flipped; // the original direction is from hi to lo
 	__u8 state;
-	__u32 by; // number of the host that its client, outside, came by at last; 0 = by none
+	__u32 ingress_host; // number of the host that its client, outside, came by at last; 0 = by none
 	__u32 pad;
 };
 
 // As pad of a translation's key: as the client sends; lo is the client. One outside
 // is no endpoint that has its address later.
-#define FRONT 1
-#define FRONT_OUTSIDE 2
+#define CLIENT_SIDE 1
+#define CLIENT_SIDE_EXTERNAL 2
 
 // translation is a connection to a service: entered as the client sends it (front),
 // and under the key that the connection to the backend has. It lives as long as
 // that one.
 struct translation {
-	struct ct_key front; // hi is the virtual address
-	__u32 index; // of the backend, with FOREIGN
+	struct ct_key client_key; // hi is the virtual address
+	__u32 index; // of the backend, with EXTERNAL_BACKEND
 	struct addr backend;
-	__u16 behind_port, backend_port; // the client's and the backend's, behind the translation
-	__u32 space; // domain of the connection's key
+	__u16 nat_port, backend_port; // the client's and the backend's, behind the translation
+	__u32 conn_domain; // domain of the connection's key
 	__u64 seed, id; // of the service and the backend
 };
 
-#define FOREIGN 0x80000000u // the backend is no endpoint
+#define EXTERNAL_BACKEND 0x80000000u // the backend is no endpoint
 
 // slot is a place for a half-open connection.
 struct slot {
@@ -295,15 +295,15 @@ struct frag {
 	struct part part[FRAG_PARTS];
 };
 
-// lane is what packets from one address to another that come from one place have in
+// forward_entry is what packets from one address to another that come from one place have in
 // common.
-struct lane {
-	__u64 ends; // addresses, as in the packet
+struct forward_entry {
+	__u64 addrs; // addresses, as in the packet
 	__u64 from; // where it came from: an interface, and above that the tag of the tunnel, 0 on a port
 	__u64 until; // in ticks
 	__u8 head[16]; // of the frame: destination, source, type, and IPv4 without options
-	__u32 stamp; // of the epoch and the turns of both ends, as in struct ct
-	__u16 lo_turn, hi_turn; // places of the ends
+	__u32 version; // of the epoch and the turns of both ends, as in struct ct
+	__u16 lo_index, hi_index; // places of the ends
 	__u32 domain;
 	__u32 to; // where it goes, a port or the tunnel device
 	__u16 hop; // HOP_NONE, HOP_MACS or HOP_ROUTED
@@ -317,33 +317,33 @@ struct lane {
 	__u32 pad[5];
 };
 
-// allowed are the rules that let a connection pass; 0 = none.
-struct allowed {
+// allowing_rules are the rules that let a connection pass; 0 = none.
+struct allowing_rules {
 	__u64 out, in;
 };
 
-// pass is a connection that may take its lanes: a line of the cache for both directions.
-struct pass {
-	__u64 ends; // lower address first, as a number in the packet's order
+// verdict_entry is a connection that may take its lanes: a line of the cache for both directions.
+struct verdict_entry {
+	__u64 addrs; // lower address first, as a number in the packet's order
 	__u64 id; // the ports of both ends, and above that the domain
 	__u64 until; // in ticks
-	__u32 stamp; // as in struct ct
+	__u32 version; // as in struct ct
 	__u8 proto;
 	__u8 ways; // that it was judged for: bit 0 from the lower end, bit 1 from the higher one
 	__u16 pad;
-	struct allowed by;
+	struct allowing_rules by;
 	__u64 more[2]; // so that none stands in two lines
 };
 
-// served is one direction of a translated connection, with a lane of its own.
-struct served {
-	struct lane lane; // as the packet comes
-	struct allowed by;
+// nat_entry is one direction of a translated connection, with a lane of its own.
+struct nat_entry {
+	struct forward_entry forward; // as the packet comes
+	struct allowing_rules by;
 	__u32 ports, proto; // as in the packet
-	__u64 to_ends; // addresses, as the packet has them then
+	__u64 to_addrs; // addresses, as the packet has them then
 	__u32 to_ports;
-	__u16 vip_turn, end_turn; // places of its virtual address and its client
-	__u16 counted, pad[3]; // where it is counted (counted.h)
+	__u16 vip_index, client_index; // places of its virtual address and its client
+	__u16 counted, pad[3]; // where it is counted (servicecounters.h)
 	__u64 more[2];
 };
 
@@ -387,14 +387,14 @@ MAP(tags, BPF_MAP_TYPE_HASH, struct tag_key, struct segment, 16384, BPF_F_NO_PRE
 MAP(networks, BPF_MAP_TYPE_HASH, __u32, struct network, 16384, BPF_F_NO_PREALLOC);
 MAP(subnets, BPF_MAP_TYPE_LPM_TRIE, struct subnet_key, __u32, 32768, BPF_F_NO_PREALLOC); // network by address, of joined ones
 MAP(natives, BPF_MAP_TYPE_LPM_TRIE, struct subnet_key, struct segment, 16384, BPF_F_NO_PREALLOC); // likewise native ones, all in domain 0
-#define NODE_HERE 0xffffffff
+#define NODE_LOCAL 0xffffffff
 MAP(nodes, BPF_MAP_TYPE_HASH, struct addr, __u32, 65536, BPF_F_NO_PREALLOC); // number in tunnels of the machine that has an address; 0 = none there
 MAP(stations, BPF_MAP_TYPE_HASH, struct station_key, struct station, 131072, BPF_F_NO_PREALLOC);
-MAP(hosts, BPF_MAP_TYPE_HASH, struct host_key, struct host, 393216, BPF_F_NO_PREALLOC);
+MAP(hosts, BPF_MAP_TYPE_HASH, struct domain_addr, struct endpoint, 393216, BPF_F_NO_PREALLOC);
 // A place, by domain and address, counts the changes of what is at it. Two
 // addresses may share one, which costs them a look at what did not change.
-#define TURN_BITS 16
-MAP(turns, BPF_MAP_TYPE_ARRAY, __u32, __u32, 1 << TURN_BITS, 0);
+#define GENERATION_BITS 16
+MAP(turns, BPF_MAP_TYPE_ARRAY, __u32, __u32, 1 << GENERATION_BITS, 0);
 MAP(members, BPF_MAP_TYPE_HASH, struct member_key, struct station, 131072, BPF_F_NO_PREALLOC);
 MAP(joined, BPF_MAP_TYPE_HASH, struct joined_key, __u32, 16384, BPF_F_NO_PREALLOC); // the network
 MAP(sets, BPF_MAP_TYPE_HASH, __u32, struct policy_set, 4096, BPF_F_NO_PREALLOC);
@@ -418,14 +418,14 @@ MAP(tallies, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct tally, TALLIES, 0);
 // created counts the entries that the programs made in maps that evict: what
 // was made, and is neither there nor was deleted, was evicted.
 #define EVICTED_HALF 0 // counts evictions, since the programs know of them
-#define MADE_FRAG 1
-#define MADE_HIT 2
-#define MADE_AFFINE 3
+#define CREATED_FRAG 1
+#define CREATED_HIT 2
+#define CREATED_AFFINE 3
 MAP(created, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, 4, 0);
 MAP(drops, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, DROP_REASONS, 0);
 MAP(port_counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct port_counter, 4096, 0);
 
-static __always_inline void made(__u32 what)
+static __always_inline void count_created(__u32 what)
 {
 	__u64 *n = bpf_map_lookup_elem(&created, &what);
 	if (n)

@@ -6,12 +6,12 @@
 #include "send.h"
 
 #define MEMBERSHIP_BYTES 1520 // of a frame that the agent gets
-#define TOLD_BY_ONE 50 // in a second, of one port
-#define TOLD_BY_UPLINK 200
-#define TOLD_BY_ALL 2000
+#define MESSAGES_PER_PORT 50 // in a second, of one port
+#define MESSAGES_PER_UPLINK 200
+#define MESSAGES_PER_SECOND 2000
 
-// told is a message as the agent gets it.
-struct told {
+// agent_message is a message as the agent gets it.
+struct agent_message {
 	__u32 ifindex; // of the port that it came from; 0 = it came by the uplink
 	__u32 net, len, pad;
 	__u8 frame[MEMBERSHIP_BYTES];
@@ -22,7 +22,7 @@ struct {
 	__uint(max_entries, 1 << 18);
 } memberships SEC(".maps");
 
-struct telling {
+struct agent_budget {
 	__u64 second;
 	__u32 used, pad;
 };
@@ -31,9 +31,9 @@ struct telling {
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__type(key, __u32);
-	__type(value, struct telling);
+	__type(value, struct agent_budget);
 	__uint(max_entries, 4096);
-} tellings SEC(".maps");
+} agent_budgets SEC(".maps");
 
 static __always_inline int is_membership(const struct pkt *p)
 {
@@ -44,14 +44,14 @@ static __always_inline int is_membership(const struct pkt *p)
 	return p->ip.f.proto == P_ICMP6 && !p->ip.later && ((p->ip.type >= 130 && p->ip.type <= 132) || p->ip.type == 143);
 }
 
-// may_tell tells whether somebody may tell one more now.
-static __noinline int may_tell(__u32 who, __u32 most)
+// is_message_allowed tells whether somebody may tell one more now.
+static __noinline int is_message_allowed(__u32 who, __u32 most)
 {
 	__u64 second = bpf_ktime_get_coarse_ns() / 1000000000ULL;
-	struct telling *t = bpf_map_lookup_elem(&tellings, &who);
+	struct agent_budget *t = bpf_map_lookup_elem(&agent_budgets, &who);
 	if (!t) {
-		struct telling first = { .second = second, .used = 1 };
-		bpf_map_update_elem(&tellings, &who, &first, BPF_ANY);
+		struct agent_budget first = { .second = second, .used = 1 };
+		bpf_map_update_elem(&agent_budgets, &who, &first, BPF_ANY);
 		return 1;
 	}
 	if (t->second != second) {
@@ -61,17 +61,17 @@ static __noinline int may_tell(__u32 who, __u32 most)
 	return __sync_fetch_and_add(&t->used, 1) < most;
 }
 
-// tell gives the agent the first len bytes of a frame.
-static __noinline void tell(struct __sk_buff *skb, __u32 ifindex, __u32 net, __u32 len)
+// send_to_agent gives the agent the first len bytes of a frame.
+static __noinline void send_to_agent(struct __sk_buff *skb, __u32 ifindex, __u32 net, __u32 len)
 {
-	struct told *t = bpf_ringbuf_reserve(&memberships, sizeof(*t), 0);
+	struct agent_message *t = bpf_ringbuf_reserve(&memberships, sizeof(*t), 0);
 	if (!t)
 		return;
 	t->ifindex = ifindex;
 	t->net = net;
 	t->len = len;
 	t->pad = 0;
-	asm volatile("" : "+r"(len)); // as in bad_sum
+	asm volatile("" : "+r"(len)); // as in has_wrong_checksum
 	if (len < 14 || len > MEMBERSHIP_BYTES || bpf_skb_load_bytes(skb, 0, t->frame, len)) {
 		bpf_ringbuf_discard(t, 0);
 		return;
@@ -79,17 +79,17 @@ static __noinline void tell(struct __sk_buff *skb, __u32 ifindex, __u32 net, __u
 	bpf_ringbuf_submit(t, 0);
 }
 
-static __always_inline void tell_membership(struct __sk_buff *skb, struct pkt *p)
+static __always_inline void report_membership(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 port = p->from == FROM_PORT, len = skb->len;
-	if (len <= MEMBERSHIP_BYTES && may_tell(p->ifindex, port ? TOLD_BY_ONE : TOLD_BY_UPLINK) && may_tell(0, TOLD_BY_ALL))
-		tell(skb, port ? p->ifindex : 0, p->net, len);
+	if (len <= MEMBERSHIP_BYTES && is_message_allowed(p->ifindex, port ? MESSAGES_PER_PORT : MESSAGES_PER_UPLINK) && is_message_allowed(0, MESSAGES_PER_SECOND))
+		send_to_agent(skb, port ? p->ifindex : 0, p->net, len);
 }
 
-// of_member tells whether a message is of who hears groups: a report or a leave. All else
+// is_report tells whether a message is of who hears groups: a report or a leave. All else
 // that IGMP has (questions, who is a router) is routers', which no endpoint is: switches
 // of the physical network send to who says so all that is sent to any group.
-static __always_inline int of_member(const struct pkt *p)
+static __always_inline int is_report(const struct pkt *p)
 {
 	__u8 type = p->ip.type;
 	if (p->ip.v6)
@@ -107,9 +107,9 @@ static __noinline int membership(struct __sk_buff *skb, struct pkt *p)
 		return dropped(DROP_UNKNOWN_DEST); // its own host has heard it
 	if (!p->ip.v6 && bpf_skb_load_bytes(skb, p->ip.l4, &p->ip.type, 1))
 		return dropped(DROP_INVALID);
-	if (p->from == FROM_PORT && !of_member(p))
+	if (p->from == FROM_PORT && !is_report(p))
 		return dropped(DROP_SPOOF);
-	tell_membership(skb, p);
+	report_membership(skb, p);
 	if (p->from == FROM_PORT && p->encap == ENCAP_VLAN)
 		return to_uplink(skb, p, g);
 	return TC_DROP;

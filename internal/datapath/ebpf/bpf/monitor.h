@@ -33,16 +33,16 @@ struct event {
 	__u8 tier; // that denied by default; TIERS = none did
 	__u8 src_mac[6], dst_mac[6];
 	__u8 arp; // src and dst are sender and target of an ARP message
-	__u8 asides; // it would begin a connection, of which there may be more to tell
-	__u8 way; // it goes to or comes from the host
+	__u8 audits; // it would begin a connection, of which there may be more to tell
+	__u8 path; // it goes to or comes from the host
 	__u8 plain; // it is to be told itself, not only its asides
 	__u8 pad[4];
 };
 
 // event_slot holds back what is alike.
 struct event_slot {
-	__u64 hash, told; // time of the last event
-	__u64 held; // packets since then
+	__u64 hash, last_reported; // time of the last event
+	__u64 suppressed; // packets since then
 };
 
 struct event_budget {
@@ -65,11 +65,11 @@ static __always_inline __u64 mix(__u64 h, __u64 v)
 	return h ^ h >> 29;
 }
 
-// has_asides tells whether the packet under way would begin a connection of
+// has_audits tells whether the packet under way would begin a connection of
 // which there is more to tell than the verdict.
-static __always_inline int has_asides(struct pkt *p)
+static __always_inline int has_audits(struct pkt *p)
 {
-	return p->asides && !p->known && !p->multicast && !p->ip.later;
+	return p->audits && !p->known && !p->multicast && !p->ip.later;
 }
 
 static __always_inline struct event_budget *budget(__u32 i, __u64 now)
@@ -89,14 +89,14 @@ __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 	if (!p)
 		return 0;
 	__u64 now = bpf_ktime_get_coarse_ns(), count = 1, h;
-	__u8 type = 0, plain = !!(on & (reason ? MONITOR_DROPS : MONITOR_CONNECTIONS)), asides = (!reason || reason == DROP_POLICY) && has_asides(p);
-	struct event_budget *b = budget(asides, now), *share = b;
+	__u8 type = 0, plain = !!(on & (reason ? MONITOR_DROPS : MONITOR_CONNECTIONS)), audits = (!reason || reason == DROP_POLICY) && has_audits(p);
+	struct event_budget *b = budget(audits, now), *share = b;
 	int ip = p->kind == KIND_IP;
-	if (asides)
+	if (audits)
 		share = budget(2 + (p->owner & (EVENT_SHARES - 1)), now);
 	if (!b || !share)
 		return 0;
-	h = mix(mix(reason | asides << 8 | plain << 9 | p->way << 16, p->net), p->from == FROM_PORT ? p->ifindex : 0);
+	h = mix(mix(reason | audits << 8 | plain << 9 | p->path << 16, p->net), p->from == FROM_PORT ? p->ifindex : 0);
 	if (ip) {
 		if (!p->ip.later && (p->ip.f.proto == P_ICMP || p->ip.f.proto == P_ICMP6))
 			type = p->ip.type;
@@ -110,12 +110,12 @@ __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 	struct event_slot *s = bpf_map_lookup_elem(&event_slots, &slot);
 	if (!s)
 		return 0;
-	__u64 age = now - s->told;
+	__u64 age = now - s->last_reported;
 	if (s->hash == h && age < NANOSECONDS) {
-		s->held++;
+		s->suppressed++;
 		return 0;
 	}
-	int room = b->used < EVENTS_PER_SECOND && (!asides || share->used < EVENTS_PER_SHARE);
+	int room = b->used < EVENTS_PER_SECOND && (!audits || share->used < EVENTS_PER_SHARE);
 	if (!room && s->hash != h) { // its event would take the slot, and with it what is held back for somebody else
 		b->lost++;
 		return 0;
@@ -123,11 +123,11 @@ __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 	// What is held for two seconds has been told by the reader.
 	if (age < 2 * NANOSECONDS) {
 		if (s->hash == h)
-			count += s->held;
+			count += s->suppressed;
 		else
-			b->lost += s->held;
+			b->lost += s->suppressed;
 	}
-	s->held = 0;
+	s->suppressed = 0;
 	struct event *e = 0;
 	if (room)
 		e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
@@ -136,10 +136,10 @@ __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 		return 0;
 	}
 	b->used++;
-	if (asides)
+	if (audits)
 		share->used++;
 	s->hash = h;
-	s->told = now;
+	s->last_reported = now;
 	__builtin_memset(e, 0, sizeof(*e));
 	e->time = now;
 	e->hash = h;
@@ -149,8 +149,8 @@ __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 	e->net = p->net;
 	e->reason = reason;
 	e->tier = TIERS;
-	e->asides = asides;
-	e->way = p->way;
+	e->audits = audits;
+	e->path = p->path;
 	e->plain = plain;
 	if (p->from == FROM_PORT)
 		e->ifindex = p->ifindex;
@@ -168,8 +168,8 @@ __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 	}
 	if (p->kind == KIND_ARP) {
 		e->arp = 1;
-		map4(&e->src, p->arp.sip);
-		map4(&e->dst, p->arp.tip);
+		map_ipv4(&e->src, p->arp.sip);
+		map_ipv4(&e->dst, p->arp.tip);
 	}
 	if (reason == DROP_POLICY) {
 		if (p->judged_dir == DIR_OUT) {
@@ -178,7 +178,7 @@ __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 		} else {
 			e->in_set = p->judged_set;
 			e->in_rule = p->rule;
-			if (asides) { // the other end has let it through
+			if (audits) { // the other end has let it through
 				e->out_set = p->out_set;
 				e->out_rule = p->out_rule;
 			}

@@ -61,7 +61,7 @@ struct {
 	__uint(max_entries, 1);
 } icmp_error SEC(".maps");
 
-static __always_inline __u16 folded(__s64 sum)
+static __always_inline __u16 fold_checksum(__s64 sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -88,9 +88,9 @@ static __always_inline __u32 quotable(const struct pkt *p, __u32 most)
 			return -1;         \
 	} while (0)
 
-// tell4 makes the frame an error about itself, of a kind (type and code), sent by
+// make_icmp_error4 makes the frame an error about itself, of a kind (type and code), sent by
 // an address; it returns its length, -1 = it could not be made.
-static __always_inline int tell4(struct __sk_buff *skb, struct pkt *p, struct error4 *b, __u32 kind, __be32 rest, const __u8 *by)
+static __always_inline int make_icmp_error4(struct __sk_buff *skb, struct pkt *p, struct error4 *b, __u32 kind, __be32 rest, const __u8 *by)
 {
 	__u32 n = quotable(p, QUOTE4), len;
 	__builtin_memset(b->quote, 0, QUOTE4);
@@ -107,19 +107,19 @@ static __always_inline int tell4(struct __sk_buff *skb, struct pkt *p, struct er
 	b->ip.proto = P_ICMP;
 	__builtin_memcpy(b->ip.src, by, 4);
 	__builtin_memcpy(b->ip.dst, p->h4.src, 4);
-	b->ip.csum = folded(bpf_csum_diff(0, 0, (void *)&b->ip, sizeof(b->ip), 0));
+	b->ip.csum = fold_checksum(bpf_csum_diff(0, 0, (void *)&b->ip, sizeof(b->ip), 0));
 	b->type = kind >> 8;
 	b->code = kind;
 	b->csum = 0;
 	b->rest = rest;
-	b->csum = folded(bpf_csum_diff(0, 0, (void *)&b->type, 8 + QUOTE4, 0));
+	b->csum = fold_checksum(bpf_csum_diff(0, 0, (void *)&b->type, 8 + QUOTE4, 0));
 	len = sizeof(*b) - QUOTE4 + n;
 	BETWEEN(len, 42, sizeof(*b));
 	return bpf_skb_change_tail(skb, len, 0) || bpf_skb_store_bytes(skb, 0, b, len, BPF_F_INVALIDATE_HASH) ? -1 : (int)len;
 }
 
-// tell6 is tell4 for IPv6.
-static __always_inline int tell6(struct __sk_buff *skb, struct pkt *p, struct error6 *b, __u32 kind, __be32 rest, const struct addr *by)
+// make_icmp_error6 is make_icmp_error4 for IPv6.
+static __always_inline int make_icmp_error6(struct __sk_buff *skb, struct pkt *p, struct error6 *b, __u32 kind, __be32 rest, const struct addr *by)
 {
 	__u32 n = quotable(p, QUOTE6), len;
 	__builtin_memset(b->quote, 0, QUOTE6);
@@ -142,17 +142,17 @@ static __always_inline int tell6(struct __sk_buff *skb, struct pkt *p, struct er
 	b->rest = rest;
 	__s64 sum = bpf_csum_diff(0, 0, pseudo, sizeof(pseudo), 0);
 	sum = bpf_csum_diff(0, 0, (void *)&b->ip.src, 32, sum);
-	b->csum = folded(bpf_csum_diff(0, 0, (void *)&b->type, 8 + QUOTE6, sum));
+	b->csum = fold_checksum(bpf_csum_diff(0, 0, (void *)&b->type, 8 + QUOTE6, sum));
 	len = sizeof(*b) - QUOTE6 + n;
 	BETWEEN(len, 42, sizeof(*b));
 	return bpf_skb_change_tail(skb, len, 0) || bpf_skb_store_bytes(skb, 0, b, len, BPF_F_INVALIDATE_HASH) ? -1 : (int)len;
 }
 
-// exceeds tells whether a packet, or a segment of it, is bigger than the device
+// make_too_big tells whether a packet, or a segment of it, is bigger than the device
 // that it goes to takes, and its sender must know: then the frame has become
 // the error for the sender, of the length that is returned. 0 = let it go;
 // -1 = no error could be made.
-static __noinline int exceeds(struct __sk_buff *skb, struct pkt *p, __u32 ifindex)
+static __noinline int make_too_big(struct __sk_buff *skb, struct pkt *p, __u32 ifindex)
 {
 	__u32 zero = 0, mtu = 0;
 	if (p->kind != KIND_IP || p->error || bpf_check_mtu(skb, ifindex, &mtu, 0, BPF_MTU_CHK_SEGS) <= 0)
@@ -162,8 +162,8 @@ static __noinline int exceeds(struct __sk_buff *skb, struct pkt *p, __u32 ifinde
 		return 0;
 	// In the name of whom it is for.
 	if (p->ip.v6)
-		return mtu < MIN_MTU6 ? 0 : tell6(skb, p, &b->v6, 2 << 8, bpf_htonl(mtu), p->nat == NAT_THERE ? &p->was.dst : &p->ip.f.dst);
+		return mtu < MIN_MTU6 ? 0 : make_icmp_error6(skb, p, &b->v6, 2 << 8, bpf_htonl(mtu), p->nat == NAT_REQUEST ? &p->pre_nat.dst : &p->ip.f.dst);
 	if (p->ip.later) // nobody is told of these (RFC 1122 3.2.2)
 		return -1;
-	return tell4(skb, p, &b->v4, 3 << 8 | 4, bpf_htonl(mtu), p->h4.dst);
+	return make_icmp_error4(skb, p, &b->v4, 3 << 8 | 4, bpf_htonl(mtu), p->h4.dst);
 }

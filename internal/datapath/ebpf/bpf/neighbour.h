@@ -2,7 +2,7 @@
 // ARP and neighbour discovery: answered here, or carried.
 #pragma once
 
-#include "served.h"
+#include "servicenat.h"
 
 static __noinline int answer_arp(struct __sk_buff *skb, struct pkt *p, const __u8 *mac)
 {
@@ -78,28 +78,28 @@ static __noinline int neighbour(struct __sk_buff *skb, struct pkt *p)
 	int asks = p->nd == 135 || (p->kind == KIND_ARP && p->arp.op == bpf_htons(1));
 	if (!g)
 		return dropped(DROP_NETWORK);
-	if (p->way == WAY_OUT) // it asks for the router
+	if (p->path == PATH_TO_HOST) // it asks for the router
 		return p->kind == KIND_ARP ? answer_arp(skb, p, g->router) : answer_nd(skb, p, g->router, bpf_htonl(IS_ROUTER));
 	if (asks && p->from == FROM_PORT && g->services) { // or for a service
 		if (p->kind == KIND_ARP)
-			map4(&p->mapped, p->arp.tip);
+			map_ipv4(&p->mapped, p->arp.tip);
 		else
 			p->mapped = p->target;
-		__u32 *vip = vip_at(p, &p->mapped);
+		__u32 *vip = lookup_vip(p, &p->mapped);
 		if (vip && !(*vip & VIP_SHARED))
 			return p->kind == KIND_ARP ? answer_arp(skb, p, g->router) : answer_nd(skb, p, g->router, 0);
 	}
-	int lost = p->nd && !p->multicast && astray(p, 0);
+	int lost = p->nd && !p->multicast && has_wrong_mac(p, 0);
 	if (!p->multicast && (!asks || g->flood))
 		return lost ? dropped(DROP_UNKNOWN_DEST) : to_station(skb, p, g, station_at(p, p->eth.dst));
 	if (g->flood)
 		return flood(skb, p, 0);
 	if (asks) {
 		if (p->kind == KIND_ARP)
-			map4(&p->mapped, p->arp.tip);
+			map_ipv4(&p->mapped, p->arp.tip);
 		else
 			p->mapped = p->target;
-		struct host *s = host_at(p, &p->mapped);
+		struct endpoint *s = endpoint_at(p, &p->mapped);
 		if (s && s->net == p->net) {
 			int answers = p->from == FROM_PORT ? !same(s->mac, p->eth.src, 6) : p->from == FROM_UPLINK && s->ifindex;
 			if (answers)
@@ -113,7 +113,7 @@ static __noinline int neighbour(struct __sk_buff *skb, struct pkt *p)
 				return to_station(skb, p, g, st);
 		}
 	}
-	if (p->from == FROM_PORT && p->encap == ENCAP_VLAN && !p->way)
+	if (p->from == FROM_PORT && p->encap == ENCAP_VLAN && !p->path)
 		return to_uplink(skb, p, g);
 	return dropped(DROP_UNKNOWN_DEST);
 }

@@ -82,13 +82,13 @@ struct pkt {
 	struct addr sender; // ARP sender, or IP source
 	struct addr target; // ND target
 	struct addr mapped; // scratch
-	__u8 has_sender, way;
-	__u8 again; // it has waited for the first fragment of its datagram
+	__u8 has_sender, path;
+	__u8 reinjected; // it has waited for the first fragment of its datagram
 	__u8 routed; // it goes to to_mac on to_net, another network of its sender's domain
-	__u8 across; // it came from another network of the domain, routed there
-	__u8 native; // the host's stack sent it to a native network
-	__u8 own; // of a connection of the host's own sockets
-	__u8 at_home; // of what the router takes: its sender's address is in its network's subnets
+	__u8 cross_network; // it came from another network of the domain, routed there
+	__u8 to_routed; // the host's stack sent it to a native network
+	__u8 host_socket; // of a connection of the host's own sockets
+	__u8 src_in_subnets; // of what the router takes: its sender's address is in its network's subnets
 	__u8 to_mac[6];
 	__u32 to_net;
 	// connection
@@ -98,45 +98,45 @@ struct pkt {
 	struct ct_key victim;
 	__u32 owner; // whose share a connection takes
 	__u8 reply, known, error, invalid;
-	__u32 by; // as in struct ct
+	__u32 other_host; // that a client outside came by, or that the packet goes to; 0 = none
 	struct tunnel_source end;
-	__u8 half; // the connection is among the half-open, if it is anywhere
-	__u8 past; // what is there is another connection, which has ended
+	__u8 half_open; // the connection is among the half-open, if it is anywhere
+	__u8 replaces; // what is there is another connection, which has ended
 	// service
-	__u8 nat; // NAT_NONE, NAT_THERE, NAT_BACK
-	__u8 itself; // the client is its own backend
-	__u8 begun; // the translation is a new one
-	__u8 choice; // whom a backend is chosen among
-	__u8 asks; // whose client it is
+	__u8 nat; // NAT_NONE, NAT_REQUEST, NAT_REPLY
+	__u8 hairpin; // the client is its own backend
+	__u8 new_translation; // the translation is a new one
+	__u8 pool; // whom a backend is chosen among
+	__u8 client_kind; // whose client it is
 	__u16 counted; // where it is counted, and in which direction
-	__u16 vip_turn, end_turn; // places of the virtual address and of the client
-	__u32 nat_turns; // what is counted there
+	__u16 vip_index, client_index; // places of the virtual address and of the client
+	__u32 nat_generation; // what is counted there
 	__u32 vip; // what the virtual address leads to
 	__u32 service; // that the backend is chosen of
-	struct flow was, becomes; // by the translation; also of a packet that is quoted
-	struct flow quoted, requoted;
+	struct flow pre_nat, post_nat; // by the translation; also of a packet that is quoted
+	struct flow quoted_pre_nat, quoted_post_nat;
 	struct translation tr, old;
 	struct ct_key tk; // of a translation, as the client sends
-	struct front_key pk;
+	struct frontend_key pk;
 	struct exposed_key xk;
 	struct backend_key bk;
 	struct affine_key ak;
 	struct affine affine;
 	// keys, so that they need no stack
 	struct station_key sk;
-	struct host_key hk;
+	struct domain_addr hk;
 	struct subnet_key nk;
 	struct rule_key rk;
 	struct frag_key fk;
 	struct frag frag;
 	struct member_key mk;
 	struct joined_key jk;
-	struct served fast;
+	struct nat_entry cache_entry;
 	__u32 epoch; // read before anything else
-	__u32 stamp; // of a verdict on the connection of ck
-	__u16 lo_turn, hi_turn; // places of its ends
-	__u32 src_hand, dst_hand; // who the ends of orig are
-	__u8 resident; // the packet's destination is an endpoint
+	__u32 version; // of a verdict on the connection of ck
+	__u16 lo_index, hi_index; // places of its ends
+	__u32 src_owner_version, dst_owner_version; // who the ends of orig are
+	__u8 dst_is_endpoint; // the packet's destination is an endpoint
 	__u8 tos; // with which the port that it comes from marks
 	__u32 slot; // counters of the port that it comes from
 	__u32 remote_family; // of the host that it came from by tunnel, whose address is in key; 0 = none
@@ -154,12 +154,12 @@ struct pkt {
 	__u64 out_rule;
 	__u32 judged_set, out_set, in_set; // asked last, and of the ends that are here
 	__u8 judged_dir, judged_tier; // the tier that denied by default, TIERS = none did
-	__u8 asides; // one of the policies asked has some
+	__u8 audits; // one of the policies asked has some
 };
 
 #define NAT_NONE 0
-#define NAT_THERE 1 // of a client to a service
-#define NAT_BACK 2
+#define NAT_REQUEST 1 // of a client to a service
+#define NAT_REPLY 2
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -190,7 +190,7 @@ static __always_inline int zero_addr(const struct addr *a)
 	return !(x[0] | x[1] | x[2] | x[3]);
 }
 
-static __always_inline void map4(struct addr *a, const __u8 *ip)
+static __always_inline void map_ipv4(struct addr *a, const __u8 *ip)
 {
 	__u32 *x = (void *)a;
 	x[0] = x[1] = 0;
@@ -198,9 +198,9 @@ static __always_inline void map4(struct addr *a, const __u8 *ip)
 	__builtin_memcpy(&a->b[12], ip, 4);
 }
 
-// to_mapped tells whether an IPv6 packet is for an IPv4-mapped address, as which IPv4 is
+// is_to_mapped tells whether an IPv6 packet is for an IPv4-mapped address, as which IPv4 is
 // kept here: it is nobody's (RFC 4291 section 2.5.5.2).
-static __always_inline int to_mapped(const struct pkt *p)
+static __always_inline int is_to_mapped(const struct pkt *p)
 {
 	const __u32 *x = (const void *)&p->ip.f.dst;
 	return p->ip.v6 && !(x[0] | x[1]) && x[2] == bpf_htonl(0xffff);
@@ -237,16 +237,16 @@ static __always_inline int is_grouped(const struct addr *a)
 	return a->b[0] == 0xff && (a->b[1] & 15) > 2;
 }
 
-// space_of is what an address is unique in: its network, if it is link-local.
-static __always_inline __u32 space_of(const struct pkt *p, const struct addr *a)
+// domain_of is what an address is unique in: its network, if it is link-local.
+static __always_inline __u32 domain_of(const struct pkt *p, const struct addr *a)
 {
 	return is_link_local(a) ? p->net : p->domain;
 }
 
-// bad_flags tells whether a TCP segment's flags are nobody's: nothing, or what
+// has_invalid_flags tells whether a TCP segment's flags are nobody's: nothing, or what
 // only an acknowledgement may have without being one; a request that is also
 // an end (as Open vSwitch's and, but for PSH, Linux's connection tracking say).
-static __always_inline int bad_flags(__u8 f)
+static __always_inline int has_invalid_flags(__u8 f)
 {
 	if (f & TCP_SYN && f & (TCP_FIN | TCP_RST))
 		return 1;
@@ -279,7 +279,7 @@ static __noinline int read_l4(struct __sk_buff *skb, struct pkt *p, struct ip *h
 				return -1;
 			__u32 header = (b[12] >> 4) * 4;
 			h->tcp_flags = b[13];
-			if (header < 20 || h->l4 + header > h->end || bad_flags(b[13]))
+			if (header < 20 || h->l4 + header > h->end || has_invalid_flags(b[13]))
 				return -1;
 		}
 		break;
@@ -311,9 +311,9 @@ static __noinline int read_l4(struct __sk_buff *skb, struct pkt *p, struct ip *h
 	return 0;
 }
 
-// in_parts notes which bytes of its datagram a fragment is; 0 = fine. All but the
+// note_fragment_range notes which bytes of its datagram a fragment is; 0 = fine. All but the
 // last are of eight bytes each (RFC 791, RFC 8200 section 4.5).
-static __always_inline int in_parts(struct ip *h, __u32 from, __u32 at)
+static __always_inline int note_fragment_range(struct ip *h, __u32 from, __u32 at)
 {
 	__u32 len = h->end - at;
 	h->frag_from = from;
@@ -321,9 +321,9 @@ static __always_inline int in_parts(struct ip *h, __u32 from, __u32 at)
 	return h->fragment && (from + len > 65535 || (h->more && (!len || len & 7)));
 }
 
-// bad_sum tells whether an IPv4 header's checksum is wrong; p->h4 is its first
+// has_wrong_checksum tells whether an IPv4 header's checksum is wrong; p->h4 is its first
 // 20 bytes.
-static __always_inline int bad_sum(struct __sk_buff *skb, struct pkt *p, __u32 off, __u32 hl)
+static __always_inline int has_wrong_checksum(struct __sk_buff *skb, struct pkt *p, __u32 off, __u32 hl)
 {
 	const __u16 *w = (const void *)&p->h4;
 	__u32 sum = 0, more = hl - 20;
@@ -355,10 +355,10 @@ static __noinline int read_ip4(struct __sk_buff *skb, struct pkt *p, struct ip *
 	// With segmentation offload a packet beyond 64 KiB has total length 0.
 	if (!quoted && ((total && (total < hl || off + total > skb->len)) || (!total && skb->len < 65536)))
 		return -1;
-	if (!quoted && (fo & 0x8000 || !p->h4.ttl || bad_sum(skb, p, off, hl)))
+	if (!quoted && (fo & 0x8000 || !p->h4.ttl || has_wrong_checksum(skb, p, off, hl)))
 		return -1;
-	map4(&h->f.src, p->h4.src);
-	map4(&h->f.dst, p->h4.dst);
+	map_ipv4(&h->f.src, p->h4.src);
+	map_ipv4(&h->f.dst, p->h4.dst);
 	h->f.proto = p->h4.proto;
 	h->l4 = off + hl;
 	h->end = quoted || !total ? skb->len : off + total;
@@ -369,7 +369,7 @@ static __noinline int read_ip4(struct __sk_buff *skb, struct pkt *p, struct ip *
 	// A later fragment that would overwrite the first one's ports (RFC 3128).
 	if ((fo & 0x1fff) == 1 && h->f.proto == P_TCP)
 		return -1;
-	if (!quoted && in_parts(h, (fo & 0x1fff) * 8, h->l4))
+	if (!quoted && note_fragment_range(h, (fo & 0x1fff) * 8, h->l4))
 		return -1;
 	return read_l4(skb, p, h, quoted);
 }
@@ -404,7 +404,7 @@ static __noinline int read_ip6(struct __sk_buff *skb, struct pkt *p, struct ip *
 			h->frag_id = (__u32)b[4] << 24 | (__u32)b[5] << 16 | (__u32)b[6] << 8 | b[7];
 			next = b[0];
 			off += 8;
-			if (!quoted && (off > h->end || in_parts(h, fo & 0xfff8, off)))
+			if (!quoted && (off > h->end || note_fragment_range(h, fo & 0xfff8, off)))
 				return -1;
 			if (h->later)
 				break;
@@ -436,7 +436,7 @@ static __noinline int read_frame(struct __sk_buff *skb, struct pkt *p)
 		    p->arp.proto != bpf_htons(ETH_IP) || p->arp.hwlen != 6 || p->arp.plen != 4)
 			return DROP_INVALID;
 		p->kind = KIND_ARP;
-		map4(&p->sender, p->arp.sip);
+		map_ipv4(&p->sender, p->arp.sip);
 		p->has_sender = *(__u32 *)p->arp.sip != 0;
 		return 0;
 	case ETH_IP:

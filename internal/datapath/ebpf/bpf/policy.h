@@ -8,9 +8,9 @@
 
 #include "packet.h"
 
-// weigh takes the rule at a key if it decides before what was found so far. It
+// match_rule takes the rule at a key if it decides before what was found so far. It
 // returns the port prefixes that its peer has rules for.
-static __always_inline __u64 weigh(struct pkt *p, struct rule_key *k)
+static __always_inline __u64 match_rule(struct pkt *p, struct rule_key *k)
 {
 	struct rule *r = bpf_map_lookup_elem(&rules, k);
 	if (!r)
@@ -25,10 +25,10 @@ static __always_inline __u64 weigh(struct pkt *p, struct rule_key *k)
 	return r->ports;
 }
 
-// ask weighs all rules of the peer at p->rk. Like judge it is a global function,
+// match_peer weighs all rules of the peer at p->rk. Like evaluate_policy it is a global function,
 // which the verifier reads once, not for each of its callers. The key is on its
 // stack: Linux 6.1 takes nothing that a global function is given for a map's key.
-__noinline int ask(struct pkt *p)
+__noinline int match_peer(struct pkt *p)
 {
 	if (!p)
 		return 0;
@@ -37,14 +37,14 @@ __noinline int ask(struct pkt *p)
 	k.port_bits = ANY_PROTOCOL;
 	k.port = 0;
 	__u32 shift = p->orig.proto == P_TCP ? 0 : p->orig.proto == P_UDP ? PORT_MASK_BITS : 2 * PORT_MASK_BITS;
-	__u32 ports = weigh(p, &k) >> shift & PORT_MASK;
+	__u32 ports = match_rule(p, &k) >> shift & PORT_MASK;
 	k.proto = p->orig.proto;
 	for (__u32 i = 0; i < PORT_MASK_BITS && ports; i++, ports >>= 1) {
 		if (!(ports & 1))
 			continue;
 		k.port_bits = 16 - i;
 		k.port = p->port >> i << i;
-		weigh(p, &k);
+		match_rule(p, &k);
 	}
 	return 0;
 }
@@ -60,10 +60,10 @@ static __always_inline __u32 first_bit(__u64 m)
 	return n * 0x0101010101010101ULL >> 56;
 }
 
-// walk asks for the address at p->peer as one of each length in use: those of
+// match_prefixes asks for the address at p->peer as one of each length in use: those of
 // lengths, counted from base. mapped is 96 for IPv4, as which the address is
-// mapped. A global function, too, since judge calls it for each tier and scope.
-__noinline int walk(struct pkt *p, __u64 lengths, __u32 base, __u32 mapped)
+// mapped. A global function, too, since evaluate_policy calls it for each tier and scope.
+__noinline int match_prefixes(struct pkt *p, __u64 lengths, __u32 base, __u32 mapped)
 {
 	if (!p)
 		return 0;
@@ -72,14 +72,14 @@ __noinline int walk(struct pkt *p, __u64 lengths, __u32 base, __u32 mapped)
 		p->rk.bits = bits;
 		p->rk.hi = n >= 64 ? p->peer_hi : n ? p->peer_hi & ~0ULL << (64 - n) : 0;
 		p->rk.lo = n > 64 ? p->peer_lo & ~0ULL << (128 - n) : 0;
-		ask(p);
+		match_peer(p);
 	}
 	return 0;
 }
 
-// judge applies a policy set to p->orig; other is the end that is the peer.
+// evaluate_policy applies a policy set to p->orig; other is the end that is the peer.
 // It returns 1 when the connection passes; p->rule says what decided.
-__noinline int judge(struct pkt *p, __u32 set, __u32 dir)
+__noinline int evaluate_policy(struct pkt *p, __u32 set, __u32 dir)
 {
 	if (!p)
 		return 0;
@@ -93,7 +93,7 @@ __noinline int judge(struct pkt *p, __u32 set, __u32 dir)
 	struct policy_set *s = bpf_map_lookup_elem(&sets, &set);
 	if (!s)
 		return 0; // its rules are not in (any more)
-	p->asides |= s->asides;
+	p->audits |= s->audits;
 	const struct addr *other = dir == DIR_IN ? &p->orig.src : &p->orig.dst;
 	const __u32 *a = (const void *)other;
 	int v4 = (a[0] | a[1]) == 0 && a[2] == bpf_htonl(0xffff);
@@ -118,12 +118,12 @@ __noinline int judge(struct pkt *p, __u32 set, __u32 dir)
 		k->hi = k->lo = 0;
 		if (g->kinds & 1 << PEER_ANY) {
 			k->kind = PEER_ANY;
-			ask(p);
+			match_peer(p);
 		}
 		if (g->kinds & 1 << PEER_IDENTITY) {
 			k->kind = PEER_IDENTITY;
 			k->lo = p->peer_identity;
-			ask(p);
+			match_peer(p);
 		}
 		k->kind = v4 ? PEER_CIDR4 : PEER_CIDR6;
 		if (g->kinds & 1 << (v4 ? PEER_CIDR4 : PEER_CIDR6)) {
@@ -135,7 +135,7 @@ __noinline int judge(struct pkt *p, __u32 set, __u32 dir)
 				if (!left)
 					continue;
 				k->scope = i < LENGTH_WORDS ? 0 : p->peer_net;
-				walk(p, left, word ? (word - 1) * 64 : 0, v4 ? 96 : 0);
+				match_prefixes(p, left, word ? (word - 1) * 64 : 0, v4 ? 96 : 0);
 			}
 		}
 		if (p->weight)

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "membership.h"
-#include "outside.h"
+#include "externalclients.h"
 
 #define PROBE_VNI 0 // no network's
 #define ETH_PROBE 0x88b6
@@ -12,7 +12,7 @@
 #define PROBE_MAC 0x02c0f200 // of the destination; then a zero byte, and one of these
 #define PROBE_REQUEST 1
 #define PROBE_ANSWER 2
-#define PROBES 0xffffffff // in tellings, and in place of a port
+#define PROBES 0xffffffff // in agent_budgets, and in place of a port
 #define PROBES_OF_ALL 2000 // in a second
 
 struct probe {
@@ -30,12 +30,12 @@ static __noinline int probe(struct __sk_buff *skb, struct pkt *p)
 	__u8 answer = PROBE_ANSWER;
 	if (skb->vlan_present || bpf_skb_load_bytes(skb, 0, f, sizeof(*f)) || f->proto != bpf_htons(ETH_PROBE) || f->magic != bpf_htonl(PROBE_MAGIC) || f->dst != bpf_htonl(PROBE_MAC) || f->zero)
 		return dropped(DROP_NETWORK);
-	if (!tunnel_number(p))
+	if (!tunnel_host(p))
 		return dropped(DROP_UNKNOWN_SOURCE);
-	if (!may_tell(PROBES, PROBES_OF_ALL))
+	if (!is_message_allowed(PROBES, PROBES_OF_ALL))
 		return TC_DROP;
 	if (f->kind == PROBE_ANSWER) {
-		tell(skb, PROBES, 0, sizeof(*f));
+		send_to_agent(skb, PROBES, 0, sizeof(*f));
 		return TC_DROP;
 	}
 	if (f->kind != PROBE_REQUEST || bpf_skb_store_bytes(skb, 5, &answer, 1, 0) || tunnel_key(skb, PROBE_VNI, p->end.family, p->end.vtep, 0))

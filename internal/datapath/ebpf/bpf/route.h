@@ -3,7 +3,7 @@
 // docs/design/routing.md.
 #pragma once
 
-#include "hostside.h"
+#include "hostegress.h"
 #include "send.h"
 
 // subnet_at finds the network of a joined domain that has an address in its
@@ -17,32 +17,32 @@ static __always_inline __u32 subnet_at(struct pkt *p, const struct addr *a)
 	return net ? *net : 0;
 }
 
-// route_of tells where an IP packet to the router of a joined network goes. The
+// route_path tells where an IP packet to the router of a joined network goes. The
 // network's own subnets come first.
-static __noinline int route_of(struct pkt *p, struct settings *g, struct port *o)
+static __noinline int route_path(struct pkt *p, struct settings *g, struct port *o)
 {
 	if (!p || !g || !o)
-		return WAY_NOWHERE;
-	p->at_home = on_subnet(p, o, &p->ip.f.src);
-	int own = on_subnet(p, o, &p->ip.f.dst);
-	if (!own && !to_mapped(p)) {
-		struct host *h = host_at(p, &p->ip.f.dst);
-		if (h && h->net != p->net && !h->stray) {
+		return PATH_UNREACHABLE;
+	p->src_in_subnets = in_own_subnets(p, o, &p->ip.f.src);
+	int own = in_own_subnets(p, o, &p->ip.f.dst);
+	if (!own && !is_to_mapped(p)) {
+		struct endpoint *h = endpoint_at(p, &p->ip.f.dst);
+		if (h && h->net != p->net && !h->outside_subnets) {
 			p->to_net = h->net;
 			__builtin_memcpy(p->to_mac, h->mac, 6);
-			return WAY_ROUTED;
+			return PATH_ROUTED;
 		}
 		if (subnet_at(p, &p->ip.f.dst))
-			return WAY_NOBODY;
+			return PATH_NO_ENDPOINT;
 	}
-	int way = g->host ? way_of(p, g, o) : WAY_NOWHERE;
-	return way == WAY_OUT || way == WAY_BACK || own ? way : WAY_UNROUTED;
+	int path = g->host ? egress_path(p, g, o) : PATH_UNREACHABLE;
+	return path == PATH_TO_HOST || path == PATH_OTHER_HOST || own ? path : PATH_NO_ROUTE;
 }
 
-#define ANSWERS_PER_SECOND 1000 // of the router to one port, or to the host, on one processor
-#define HOST_ANSWERS 4096 // place of the host, after those of ports
+#define REPLIES_PER_SECOND 1000 // of the router to one port, or to the host, on one processor
+#define HOST_REPLIES 4096 // place of the host, after those of ports
 
-struct answers {
+struct reply_budget {
 	__u64 second; // that used counts for
 	__u64 used;
 };
@@ -50,15 +50,15 @@ struct answers {
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
-	__type(value, struct answers);
-	__uint(max_entries, HOST_ANSWERS + 1);
+	__type(value, struct reply_budget);
+	__uint(max_entries, HOST_REPLIES + 1);
 } answers SEC(".maps");
 
-// may_answer bounds what answers to a port cost.
-static __always_inline int may_answer(const struct pkt *p)
+// is_reply_allowed bounds what answers to a port cost.
+static __always_inline int is_reply_allowed(const struct pkt *p)
 {
-	__u32 i = p->from == FROM_HOST ? HOST_ANSWERS : p->slot & (HOST_ANSWERS - 1);
-	struct answers *a = bpf_map_lookup_elem(&answers, &i);
+	__u32 i = p->from == FROM_HOST ? HOST_REPLIES : p->slot & (HOST_REPLIES - 1);
+	struct reply_budget *a = bpf_map_lookup_elem(&answers, &i);
 	__u64 now = bpf_ktime_get_coarse_ns() / NANOSECONDS;
 	if (!a)
 		return 0;
@@ -66,11 +66,11 @@ static __always_inline int may_answer(const struct pkt *p)
 		a->second = now;
 		a->used = 0;
 	}
-	return a->used++ < ANSWERS_PER_SECOND;
+	return a->used++ < REPLIES_PER_SECOND;
 }
 
-// nobodys tells whether an address is no single machine's that a router reaches.
-static __always_inline int nobodys(const struct pkt *p, const struct addr *a)
+// is_unroutable tells whether an address is no single machine's that a router reaches.
+static __always_inline int is_unroutable(const struct pkt *p, const struct addr *a)
 {
 	const __u32 *w = (const void *)a;
 	if (!p->ip.v6)
@@ -78,11 +78,11 @@ static __always_inline int nobodys(const struct pkt *p, const struct addr *a)
 	return a->b[0] == 0xff || (!(w[0] | w[1] | w[2]) && (w[3] & bpf_htonl(~1)) == 0) || is_link_local(a);
 }
 
-// tellable tells whether a packet may be answered with an error (RFC 1122 3.2.2,
+// may_get_error tells whether a packet may be answered with an error (RFC 1122 3.2.2,
 // RFC 4443 2.4).
-static __always_inline int tellable(const struct pkt *p)
+static __always_inline int may_get_error(const struct pkt *p)
 {
-	if (p->ip.later || !p->at_home || nobodys(p, &p->ip.f.dst))
+	if (p->ip.later || !p->src_in_subnets || is_unroutable(p, &p->ip.f.dst))
 		return 0;
 	if (p->ip.f.proto == P_ICMP && is_error4(p->ip.type))
 		return 0;
@@ -97,20 +97,20 @@ static __always_inline int tellable(const struct pkt *p)
 #define NO_HOST4 (3 << 8 | 1)
 #define NO_HOST6 (1 << 8 | 3)
 
-// refuse drops a packet and tells its sender, if that may be.
-static __noinline int refuse(struct __sk_buff *skb, struct pkt *p, __u32 reason, __u32 kind4, __u32 kind6)
+// reject drops a packet and tells its sender, if that may be.
+static __noinline int reject(struct __sk_buff *skb, struct pkt *p, __u32 reason, __u32 kind4, __u32 kind6)
 {
 	__u32 zero = 0, ifindex = p->ifindex;
 	int len;
 	dropped(reason);
 	struct port *o = bpf_map_lookup_elem(&ports, &ifindex);
 	union icmp_error *b = bpf_map_lookup_elem(&icmp_error, &zero);
-	if (!o || !b || !tellable(p) || !may_answer(p))
+	if (!o || !b || !may_get_error(p) || !is_reply_allowed(p))
 		return TC_DROP;
 	if (p->ip.v6)
-		len = tell6(skb, p, &b->v6, kind6, 0, &o->router_ip6);
+		len = make_icmp_error6(skb, p, &b->v6, kind6, 0, &o->router_ip6);
 	else
-		len = tell4(skb, p, &b->v4, kind4, 0, (void *)&o->router_ip);
+		len = make_icmp_error4(skb, p, &b->v4, kind4, 0, (void *)&o->router_ip);
 	return len < 0 ? TC_DROP : send_back(skb, p, len);
 }
 
@@ -120,29 +120,29 @@ static __noinline int refuse(struct __sk_buff *skb, struct pkt *p, __u32 reason,
 // network.
 static __noinline int route(struct __sk_buff *skb, struct pkt *p)
 {
-	__u8 way = p->way, hops = p->ip.v6 ? p->h6.hops : p->h4.ttl;
+	__u8 path = p->path, hops = p->ip.v6 ? p->h6.hops : p->h4.ttl;
 	__u32 net = p->to_net;
-	p->way = WAY_NONE;
-	if (way == WAY_UNROUTED)
-		return refuse(skb, p, DROP_UNKNOWN_DEST, NO_ROUTE4, NO_ROUTE6);
-	if (!p->identity || !p->at_home)
+	p->path = PATH_NONE;
+	if (path == PATH_NO_ROUTE)
+		return reject(skb, p, DROP_UNKNOWN_DEST, NO_ROUTE4, NO_ROUTE6);
+	if (!p->identity || !p->src_in_subnets)
 		return dropped(DROP_UNKNOWN_SOURCE); // nobody there could know, or answer, it
 	if (hops == 1)
-		return refuse(skb, p, DROP_TTL, TIME_EXCEEDED4, TIME_EXCEEDED6);
-	if (way == WAY_NOBODY)
-		return refuse(skb, p, DROP_UNKNOWN_DEST, NO_HOST4, NO_HOST6);
+		return reject(skb, p, DROP_TTL, TIME_EXCEEDED4, TIME_EXCEEDED6);
+	if (path == PATH_NO_ENDPOINT)
+		return reject(skb, p, DROP_UNKNOWN_DEST, NO_HOST4, NO_HOST6);
 	struct network *n = bpf_map_lookup_elem(&networks, &net);
 	if (!n)
 		return dropped(DROP_NETWORK);
 	p->encap = n->encap;
 	p->tag = n->tag;
-	p->routed = p->resident = 1;
+	p->routed = p->dst_is_endpoint = 1;
 	return ROUTED;
 }
 
-// lead_on makes what a client outside sent its backend's, on whichever network: the
+// forward_to_backend makes what a client outside sent its backend's, on whichever network: the
 // host's stack has counted the hop. ROUTED = it goes on.
-static __always_inline int lead_on(struct pkt *p, struct host *h)
+static __always_inline int forward_to_backend(struct pkt *p, struct endpoint *h)
 {
 	__u32 net = h->net;
 	struct network *n = bpf_map_lookup_elem(&networks, &net);
@@ -152,7 +152,7 @@ static __always_inline int lead_on(struct pkt *p, struct host *h)
 	p->encap = n->encap;
 	p->tag = n->tag;
 	__builtin_memcpy(p->eth.dst, h->mac, 6);
-	p->way = WAY_IN;
+	p->path = PATH_FROM_HOST;
 	return ROUTED;
 }
 
@@ -164,9 +164,9 @@ static __always_inline struct exposed *exposed_at(struct pkt *p, __u16 port, __u
 	return bpf_map_lookup_elem(&exposed, &p->xk);
 }
 
-// leads_outside finds where a port of an address leads clients outside; port and protocol 0:
+// lookup_exposed finds where a port of an address leads clients outside; port and protocol 0:
 // all ports that lead nowhere else.
-static __noinline struct exposed *leads_outside(struct pkt *p, const struct addr *a, __u16 port, __u8 proto)
+static __noinline struct exposed *lookup_exposed(struct pkt *p, const struct addr *a, __u16 port, __u8 proto)
 {
 	if (!a)
 		return 0;
@@ -182,12 +182,12 @@ static __noinline struct exposed *leads_outside(struct pkt *p, const struct addr
 	return by_port ? by_port : x;
 }
 
-// keeps_outside tells whether the service of the translation p->tr is still exposed, and
+// is_still_exposed tells whether the service of the translation p->tr is still exposed, and
 // its client still nobody's endpoint.
-static __always_inline int keeps_outside(struct pkt *p)
+static __always_inline int is_still_exposed(struct pkt *p)
 {
-	if (host_at(p, &p->tr.front.lo))
+	if (endpoint_at(p, &p->tr.client_key.lo))
 		return 0;
-	struct exposed *x = leads_outside(p, &p->tr.front.hi, p->tr.front.hi_port, p->tr.front.proto);
+	struct exposed *x = lookup_exposed(p, &p->tr.client_key.hi, p->tr.client_key.hi_port, p->tr.client_key.proto);
 	return x && x->domain == p->domain;
 }

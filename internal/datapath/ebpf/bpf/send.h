@@ -10,16 +10,16 @@
 
 #define MARK 0xc0ffee76 // of frames that the programs send out of a port
 
-// by_queue sends a frame out of a port's interface, by the queue that it may have.
-static __always_inline int by_queue(struct __sk_buff *skb, __u32 ifindex)
+// redirect_by_queue sends a frame out of a port's interface, by the queue that it may have.
+static __always_inline int redirect_by_queue(struct __sk_buff *skb, __u32 ifindex)
 {
 	skb->mark = MARK;
 	return bpf_redirect(ifindex, 0);
 }
 
-static __always_inline struct host *host_at(struct pkt *p, const struct addr *a)
+static __always_inline struct endpoint *endpoint_at(struct pkt *p, const struct addr *a)
 {
-	p->hk.domain = space_of(p, a);
+	p->hk.domain = domain_of(p, a);
 	p->hk.ip = *a;
 	return bpf_map_lookup_elem(&hosts, &p->hk);
 }
@@ -36,15 +36,15 @@ static __always_inline struct station *station_at(struct pkt *p, const __u8 *mac
 	return station_on(p, p->net, mac);
 }
 
-// astray tells whether a unicast frame's IP destination and its MAC are not the same
+// has_wrong_mac tells whether a unicast frame's IP destination and its MAC are not the same
 // endpoint's: policy would judge one station, and another one would get the frame.
 // station tells whether the MAC is an endpoint's.
-static __noinline int astray(struct pkt *p, __u32 station)
+static __noinline int has_wrong_mac(struct pkt *p, __u32 station)
 {
-	struct host *h = host_at(p, &p->ip.f.dst);
-	if (to_mapped(p))
+	struct endpoint *h = endpoint_at(p, &p->ip.f.dst);
+	if (is_to_mapped(p))
 		h = 0;
-	p->resident = h != 0;
+	p->dst_is_endpoint = h != 0;
 	if (!h && station)
 		return 1;
 	if (!h && p->from == FROM_PORT) { // a virtual address is nobody's but by the router
@@ -57,8 +57,8 @@ static __noinline int astray(struct pkt *p, __u32 station)
 	return h && (h->net != p->net || !same(h->mac, p->eth.dst, 6));
 }
 
-// hop_less takes one hop of a packet's, which has more.
-static __always_inline int hop_less(struct __sk_buff *skb, __u32 v6)
+// decrement_ttl takes one hop of a packet's, which has more.
+static __always_inline int decrement_ttl(struct __sk_buff *skb, __u32 v6)
 {
 	__u8 was[2], now[2];
 	if (v6) {
@@ -85,21 +85,21 @@ static __noinline int next_hop(struct __sk_buff *skb, struct pkt *p, __u32 local
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 	if (!g || (!p->routed && !local && !p->nat))
 		return 0;
-	if (p->nat && rewrite(skb, p))
+	if (p->nat && apply_nat(skb, p))
 		return -1;
 	if (p->routed) {
-		if (hop_less(skb, p->ip.v6))
+		if (decrement_ttl(skb, p->ip.v6))
 			return -1;
 		__builtin_memcpy(p->eth.dst, p->to_mac, 6);
 	}
-	if (local && (p->routed || p->across || p->nat == NAT_BACK))
+	if (local && (p->routed || p->cross_network || p->nat == NAT_REPLY))
 		__builtin_memcpy(p->eth.src, g->router, 6);
 	return bpf_skb_store_bytes(skb, 0, &p->eth, 12, 0);
 }
 
-static __always_inline int moves_on(struct __sk_buff *skb, struct pkt *p, __u32 local)
+static __always_inline int rewrite_next_hop(struct __sk_buff *skb, struct pkt *p, __u32 local)
 {
-	return !(p->routed | p->across | p->nat) || !next_hop(skb, p, local);
+	return !(p->routed | p->cross_network | p->nat) || !next_hop(skb, p, local);
 }
 
 static __always_inline int tunnel_key(struct __sk_buff *skb, __u32 vni, __u32 family, const __u8 *vtep, __u32 tos)
@@ -121,11 +121,11 @@ static __always_inline int tunnel_key(struct __sk_buff *skb, __u32 vni, __u32 fa
 	return bpf_skb_set_tunnel_key(skb, &k, sizeof(k), BPF_F_TUNINFO_IPV6);
 }
 
-// by_underlay sends a frame of IPv4 that fits to another host as the short way
+// encap_to_station sends a frame of IPv4 that fits to another host as the short way
 // does; negative = the VXLAN device has to.
-static __noinline int by_underlay(struct __sk_buff *skb, struct pkt *p, struct settings *g, const struct station *s)
+static __noinline int encap_to_station(struct __sk_buff *skb, struct pkt *p, struct settings *g, const struct station *s)
 {
-	struct lane *l = &p->fast.lane;
+	struct forward_entry *l = &p->cache_entry.forward;
 	l->underlay = underlay_to(g, s);
 	if (!l->underlay)
 		return -1;
@@ -133,7 +133,7 @@ static __noinline int by_underlay(struct __sk_buff *skb, struct pkt *p, struct s
 	__builtin_memcpy(l->vtep, s->vtep, 4);
 	l->tos = p->tos;
 	__builtin_memcpy(l->macs, &p->eth, 12);
-	return wrap(skb, l, g);
+	return encapsulate(skb, l, g);
 }
 
 // tunnel_to is tunnel_key with a stack of its own, for where there is little left:
@@ -147,7 +147,7 @@ static __noinline int tunnel_to(struct __sk_buff *skb, __u32 vni, const struct s
 static __always_inline int to_port(struct __sk_buff *skb, struct pkt *p, __u32 ifindex)
 {
 	if (count_rx(ifindex, p->len) || p->from == FROM_HOST) // on its way out of an interface, where there is no other way in
-		return by_queue(skb, ifindex);
+		return redirect_by_queue(skb, ifindex);
 	return bpf_redirect_peer(ifindex, 0);
 }
 
@@ -165,41 +165,41 @@ static __always_inline int send_back(struct __sk_buff *skb, struct pkt *p, __u32
 	return bpf_redirect(p->ifindex, 0);
 }
 
-// tell_sender answers a packet that is too big for a device; 0 = it may go there.
-static __noinline int tell_sender(struct __sk_buff *skb, struct pkt *p, __u32 ifindex)
+// send_too_big answers a packet that is too big for a device; 0 = it may go there.
+static __noinline int send_too_big(struct __sk_buff *skb, struct pkt *p, __u32 ifindex)
 {
-	int told = p->from == FROM_PORT || p->from == FROM_HOST ? exceeds(skb, p, ifindex) : 0;
-	if (!told)
+	int ret = p->from == FROM_PORT || p->from == FROM_HOST ? make_too_big(skb, p, ifindex) : 0;
+	if (!ret)
 		return 0;
 	dropped(DROP_TOO_BIG);
-	return told < 0 ? TC_DROP : send_back(skb, p, told);
+	return ret < 0 ? TC_DROP : send_back(skb, p, ret);
 }
 
 static __always_inline int to_uplink(struct __sk_buff *skb, struct pkt *p, struct settings *g)
 {
 	if (p->len > g->uplink_mtu + sizeof(struct eth)) {
-		int told = tell_sender(skb, p, g->uplink);
-		if (told)
-			return told;
+		int ret = send_too_big(skb, p, g->uplink);
+		if (ret)
+			return ret;
 	}
-	if (!g->uplink || !moves_on(skb, p, 0) || bpf_skb_vlan_push(skb, bpf_htons(0x8100), p->tag))
+	if (!g->uplink || !rewrite_next_hop(skb, p, 0) || bpf_skb_vlan_push(skb, bpf_htons(0x8100), p->tag))
 		return dropped(DROP_UNKNOWN_DEST);
 	return bpf_redirect(g->uplink, 0);
 }
 
-// led_on tells whether a packet of the host's stack is to a service, or to a native
+// may_host_tunnel tells whether a packet of the host's stack is to a service, or to a native
 // network, and goes by tunnel where its backend or endpoint is on another host.
-static __always_inline int led_on(const struct pkt *p)
+static __always_inline int may_host_tunnel(const struct pkt *p)
 {
-	return p->from == FROM_HOST && (p->nat == NAT_THERE || p->native) && p->encap == ENCAP_VXLAN;
+	return p->from == FROM_HOST && (p->nat == NAT_REQUEST || p->to_routed) && p->encap == ENCAP_VXLAN;
 }
 
 // to_station sends a frame to s (which may be none), where it was found that it may go.
 static __always_inline int to_station(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct station *s)
 {
 	if (s && s->ifindex && s->ifindex != p->ifindex)
-		return moves_on(skb, p, 1) ? to_port(skb, p, s->ifindex) : dropped(DROP_INVALID);
-	if ((p->from != FROM_PORT || p->way) && !led_on(p))
+		return rewrite_next_hop(skb, p, 1) ? to_port(skb, p, s->ifindex) : dropped(DROP_INVALID);
+	if ((p->from != FROM_PORT || p->path) && !may_host_tunnel(p))
 		return dropped(DROP_UNKNOWN_DEST);
 	if (s && s->ifindex)
 		return dropped(DROP_UNKNOWN_DEST);
@@ -209,16 +209,16 @@ static __always_inline int to_station(struct __sk_buff *skb, struct pkt *p, stru
 		return dropped(DROP_UNKNOWN_DEST);
 	int fits = p->len <= g->mtu + sizeof(struct eth);
 	if (!fits) {
-		int told = tell_sender(skb, p, g->vxlan);
-		if (told)
-			return told;
+		int ret = send_too_big(skb, p, g->vxlan);
+		if (ret)
+			return ret;
 	}
-	if (!moves_on(skb, p, 0))
+	if (!rewrite_next_hop(skb, p, 0))
 		return dropped(DROP_UNKNOWN_DEST);
 	if (fits && p->kind == KIND_IP && !p->ip.v6 && p->from == FROM_PORT) {
-		int way = by_underlay(skb, p, g, s);
-		if (way >= 0)
-			return way;
+		int ret = encap_to_station(skb, p, g, s);
+		if (ret >= 0)
+			return ret;
 	}
 	if (tunnel_to(skb, p->tag, s, p->tos))
 		return dropped(DROP_UNKNOWN_DEST);
@@ -231,5 +231,5 @@ static __always_inline int reachable(struct pkt *p, struct settings *g, struct s
 		return 1;
 	if (s && s->ifindex)
 		return 0;
-	return p->from == FROM_PORT ? p->encap == ENCAP_VLAN || s : s && led_on(p);
+	return p->from == FROM_PORT ? p->encap == ENCAP_VLAN || s : s && may_host_tunnel(p);
 }

@@ -8,7 +8,7 @@
 #define BACKEND_ACTIVE 0
 #define BACKEND_UNHEALTHY 2
 
-#define SCANNED 32 // so many backends are compared; of more there is a table
+#define MAX_COMPARED 32 // so many backends are compared; of more there is a table
 
 // Traffic policies, as internal/datapath/desired has them.
 #define TRAFFIC_LOCAL 1
@@ -16,15 +16,15 @@
 #define TRAFFIC_NEAR 3
 
 // Whom is chosen among, by the traffic policy, and + 1 for IPv6.
-#define AMONG_ALL 0
-#define AMONG_HERE 2
-#define AMONG_NEAR 4
-#define CHOICES 6
+#define POOL_ALL 0
+#define POOL_LOCAL 2
+#define POOL_NEAR 4
+#define POOLS 6
 
 // Who asks, which decides about the traffic policy.
-#define ASKS_INSIDE 0
-#define ASKS_OUTSIDE 1
-#define ASKS_HOST 2 // by its own private address, which no other host can answer
+#define CLIENT_INTERNAL 0
+#define CLIENT_EXTERNAL 1
+#define CLIENT_HOST 2 // by its own private address, which no other host can answer
 
 // service is what a choice rests on. It is replaced by one write.
 struct service {
@@ -32,21 +32,21 @@ struct service {
 	__u64 seed; // its number, the same on every host and at every start
 	__u64 affinity; // ns; 0 = none
 	__u64 pools; // which of the choices are kept, a bit each
-	__u32 among[CHOICES]; // which of ids are chosen among, a bit each
-	__u32 table[CHOICES]; // where the owners of slots are; 0 = ids are compared
-	__u64 ids[SCANNED]; // numbers of backends
-	__u16 at[SCANNED]; // their places in backends
+	__u32 candidates[POOLS]; // which of ids are chosen among, a bit each
+	__u32 slot_table[POOLS]; // where the owners of slots are; 0 = ids are compared
+	__u64 ids[MAX_COMPARED]; // numbers of backends
+	__u16 at[MAX_COMPARED]; // their places in backends
 };
 
-// front_key names a port of what a virtual address leads to.
-struct front_key {
+// frontend_key names a port of what a virtual address leads to.
+struct frontend_key {
 	__u32 vip;
 	__u16 port;
 	__u8 proto, pad;
 };
 
-// front is where a port of a virtual address leads.
-struct front {
+// frontend is where a port of a virtual address leads.
+struct frontend {
 	__u32 service;
 	__u16 port; // the backends', but for those with one of their own
 	__u8 inside, outside; // traffic policies, by who asks
@@ -72,9 +72,9 @@ struct backend {
 	__u64 id;
 	struct addr ip[2]; // IPv4 and IPv6
 	__u8 state; // by IPv4
-	__u8 among; // may be chosen, a bit for each of CHOICES
+	__u8 in_pools; // may be chosen, a bit for each of POOLS
 	__u16 port; // at which it is asked by IPv4; 0 = at the front's
-	__u8 foreign; // it is no endpoint
+	__u8 external; // it is no endpoint
 	__u8 state6;
 	__u16 port6;
 };
@@ -119,10 +119,10 @@ struct affine {
 #define MAX_AFFINE 16384 // clients of a service that are remembered
 
 MAP(sources, BPF_MAP_TYPE_LPM_TRIE, struct subnet_key, __u32, 65536, BPF_F_NO_PREALLOC); // of fronts, by their number in place of a domain
-MAP(vips, BPF_MAP_TYPE_HASH, struct host_key, __u32, 65536, BPF_F_NO_PREALLOC); // number of the service, or of what services share, by domain and address; 0 = it is a link-local service address
+MAP(vips, BPF_MAP_TYPE_HASH, struct domain_addr, __u32, 65536, BPF_F_NO_PREALLOC); // number of the service, or of what services share, by domain and address; 0 = it is a link-local service address
 MAP(exposed, BPF_MAP_TYPE_HASH, struct exposed_key, struct exposed, 65536, BPF_F_NO_PREALLOC);
 MAP(services, BPF_MAP_TYPE_HASH, __u32, struct service, 24576, BPF_F_NO_PREALLOC);
-MAP(service_ports, BPF_MAP_TYPE_HASH, struct front_key, struct front, 131072, BPF_F_NO_PREALLOC);
+MAP(service_ports, BPF_MAP_TYPE_HASH, struct frontend_key, struct frontend, 131072, BPF_F_NO_PREALLOC);
 MAP(backends, BPF_MAP_TYPE_HASH, struct backend_key, struct backend, 262144, BPF_F_NO_PREALLOC);
 MAP(affines, BPF_MAP_TYPE_LRU_HASH, struct affine_key, struct affine, 65536, 0);
 MAP(affine_counts, BPF_MAP_TYPE_HASH, __u64, __u32, 24576, BPF_F_NO_PREALLOC); // by seed; set anew at each sweep
@@ -186,26 +186,26 @@ static __always_inline __u32 slot_of(const struct service *s, const struct flow 
 	return h & 0xffff;
 }
 
-static __always_inline __u32 among_of(__u8 policy)
+static __always_inline __u32 pool_of(__u8 policy)
 {
-	return policy == TRAFFIC_NEAR ? AMONG_NEAR : policy ? AMONG_HERE : AMONG_ALL;
+	return policy == TRAFFIC_NEAR ? POOL_NEAR : policy ? POOL_LOCAL : POOL_ALL;
 }
 
-#define NO_OWNER -1
+#define NO_INDEX -1
 #define RACED -2 // the service was written anew meanwhile: its memory may be another's
-#define FORGOTTEN -3 // the client cannot be remembered
+#define AFFINITY_FULL -3 // the client cannot be remembered
 
-// owner_of finds the place of the backend that has a slot of a service. A global
+// backend_of_slot finds the place of the backend that has a slot of a service. A global
 // function, which the verifier reads once.
-__noinline int owner_of(__u32 number, __u32 slot, __u32 choice)
+__noinline int backend_of_slot(__u32 number, __u32 slot, __u32 choice)
 {
 	struct service *s = bpf_map_lookup_elem(&services, &number);
 	if (!s)
 		return RACED;
 	__u64 generation = *(volatile __u64 *)&s->generation;
-	if (choice >= CHOICES)
+	if (choice >= POOLS)
 		return RACED;
-	__u32 table = s->table[choice];
+	__u32 table = s->slot_table[choice];
 	if (table) {
 		void *rows = bpf_map_lookup_elem(&choices, &table);
 		__u32 row = slot / OWNERS_IN_ROW;
@@ -214,10 +214,10 @@ __noinline int owner_of(__u32 number, __u32 slot, __u32 choice)
 		struct owners *o = bpf_map_lookup_elem(rows, &row);
 		return o ? o->of[slot & (OWNERS_IN_ROW - 1)] : RACED;
 	}
-	__u32 among = s->among[choice];
+	__u32 among = s->candidates[choice];
 	__u64 key = scramble((__u64)slot + 1), best = 0, best_id = 0;
-	int chosen = NO_OWNER;
-	for (__u32 i = 0; i < SCANNED && among >> i; i++) {
+	int chosen = NO_INDEX;
+	for (__u32 i = 0; i < MAX_COMPARED && among >> i; i++) {
 		if (!(among >> i & 1))
 			continue;
 		__u64 id = s->ids[i], now = scramble(key ^ id);

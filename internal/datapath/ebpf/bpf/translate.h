@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// What a service's translation changes in a packet: from p->was to p->becomes, and in
-// what an ICMP error quotes from p->quoted to p->requoted. Checksums are corrected by
+// What a service's translation changes in a packet: from p->pre_nat to p->post_nat, and in
+// what an ICMP error quotes from p->quoted_pre_nat to p->quoted_post_nat. Checksums are corrected by
 // the difference, which is right for packets with offloads too; SCTP's as well, whose
 // CRC is linear, but where it is left to the device: there it is no part of one, but
 // nothing. Quoted transport checksums stay.
 #pragma once
 
-#include "hostside.h"
+#include "hostegress.h"
 
 #define CRC32C 0x82f63b78 // polynomial, reflected (RFC 9260 appendix A)
 
-// times multiplies two polynomials modulo CRC32C's, reflected: bit 31 is x^0.
-static __always_inline __u32 times(__u32 a, __u32 b)
+// crc_multiply multiplies two polynomials modulo CRC32C's, reflected: bit 31 is x^0.
+static __always_inline __u32 crc_multiply(__u32 a, __u32 b)
 {
 	__u32 product = 0;
 	for (int i = 0; i < 32; i++) {
@@ -28,16 +28,16 @@ __noinline int crc_change(__u32 change, __u32 len)
 {
 	__u32 power = 1U << 23; // x^8
 	for (int i = 0; i < 17; i++) {
-		__u32 with = times(change, power), bit = -(len >> i & 1);
+		__u32 with = crc_multiply(change, power), bit = -(len >> i & 1);
 		change = (with & bit) | (change & ~bit);
-		power = times(power, power);
+		power = crc_multiply(power, power);
 	}
 	return change;
 }
 
-// sum_at is where a transport's checksum over addresses is, 0 = it has none; of UDP
+// checksum_offset is where a transport's checksum over addresses is, 0 = it has none; of UDP
 // flags say that none stays none.
-static __always_inline __u32 sum_at(const struct pkt *p, __u64 *flags)
+static __always_inline __u32 checksum_offset(const struct pkt *p, __u64 *flags)
 {
 	switch (p->ip.f.proto) {
 	case P_TCP:
@@ -51,37 +51,37 @@ static __always_inline __u32 sum_at(const struct pkt *p, __u64 *flags)
 	return 0;
 }
 
-// readdress_one changes an address of the packet; field is its offset in the header.
-static __noinline int readdress_one(struct __sk_buff *skb, struct pkt *p, __u32 field, struct addr *from, struct addr *to)
+// rewrite_packet_addr changes an address of the packet; field is its offset in the header.
+static __noinline int rewrite_packet_addr(struct __sk_buff *skb, struct pkt *p, __u32 field, struct addr *from, struct addr *to)
 {
 	__u64 flags = BPF_F_PSEUDO_HDR;
-	__u32 at = p->ip.later ? 0 : sum_at(p, &flags);
+	__u32 at = p->ip.later ? 0 : checksum_offset(p, &flags);
 	if (!from || !to || same_addr(from, to))
 		return 0;
 	if (!p->ip.v6)
-		return readdress(skb, 14, field, p->ip.later ? 0 : p->ip.l4, p->ip.f.proto, last4(from), last4(to));
+		return rewrite_addr(skb, 14, field, p->ip.later ? 0 : p->ip.l4, p->ip.f.proto, last4(from), last4(to));
 	__s64 diff = bpf_csum_diff((__be32 *)from, sizeof(*from), (__be32 *)to, sizeof(*to), 0);
 	if (at && bpf_l4_csum_replace(skb, at, 0, diff, flags))
 		return -1;
-	return bpf_skb_store_bytes(skb, 14 + field, to, sizeof(*to), BPF_F_RECOMPUTE_CSUM); // as in readdress6
+	return bpf_skb_store_bytes(skb, 14 + field, to, sizeof(*to), BPF_F_RECOMPUTE_CSUM); // as in rewrite_addr6
 }
 
-// requote_one changes an address in the header that an error quotes.
-static __noinline int requote_one(struct __sk_buff *skb, struct pkt *p, __u32 field, struct addr *from, struct addr *to)
+// rewrite_quoted_addr changes an address in the header that an error quotes.
+static __noinline int rewrite_quoted_addr(struct __sk_buff *skb, struct pkt *p, __u32 field, struct addr *from, struct addr *to)
 {
 	__u32 at = p->ip.l4 + 8;
 	if (!from || !to || same_addr(from, to))
 		return 0;
 	if (!p->ip.v6)
-		return readdress(skb, at, field, 0, 0, last4(from), last4(to)); // the error's checksum stays
+		return rewrite_addr(skb, at, field, 0, 0, last4(from), last4(to)); // the error's checksum stays
 	__s64 diff = bpf_csum_diff((__be32 *)from, sizeof(*from), (__be32 *)to, sizeof(*to), 0);
 	if (bpf_l4_csum_replace(skb, p->ip.l4 + 2, 0, diff, 0))
 		return -1;
 	return bpf_skb_store_bytes(skb, at + field, to, sizeof(*to), 0);
 }
 
-// renumber changes the port at offset at; sum is where the checksum is that covers it.
-static __noinline int renumber(struct __sk_buff *skb, __u32 at, __u32 sum, __u64 flags, __u32 ports)
+// rewrite_port changes the port at offset at; sum is where the checksum is that covers it.
+static __noinline int rewrite_port(struct __sk_buff *skb, __u32 at, __u32 sum, __u64 flags, __u32 ports)
 {
 	__be16 from = bpf_htons(ports >> 16), to = bpf_htons(ports);
 	if (from == to)
@@ -91,11 +91,11 @@ static __noinline int renumber(struct __sk_buff *skb, __u32 at, __u32 sum, __u64
 	return bpf_skb_store_bytes(skb, at, &to, sizeof(to), 0);
 }
 
-// renumber_sctp changes both ports of SCTP.
-static __noinline int renumber_sctp(struct __sk_buff *skb, struct pkt *p)
+// rewrite_sctp_ports changes both ports of SCTP.
+static __noinline int rewrite_sctp_ports(struct __sk_buff *skb, struct pkt *p)
 {
-	__u32 from = (__u32)bpf_htons(p->was.dport) << 16 | bpf_htons(p->was.sport);
-	__u32 to = (__u32)bpf_htons(p->becomes.dport) << 16 | bpf_htons(p->becomes.sport), sum;
+	__u32 from = (__u32)bpf_htons(p->pre_nat.dport) << 16 | bpf_htons(p->pre_nat.sport);
+	__u32 to = (__u32)bpf_htons(p->post_nat.dport) << 16 | bpf_htons(p->post_nat.sport), sum;
 	if (from == to)
 		return 0;
 	if (p->ip.fragment || bpf_skb_load_bytes(skb, p->ip.l4 + 8, &sum, sizeof(sum)))
@@ -105,31 +105,31 @@ static __noinline int renumber_sctp(struct __sk_buff *skb, struct pkt *p)
 	return bpf_skb_store_bytes(skb, p->ip.l4, &to, sizeof(to), 0) || bpf_skb_store_bytes(skb, p->ip.l4 + 8, &sum, sizeof(sum), 0);
 }
 
-static __always_inline __u32 both(__u16 from, __u16 to)
+static __always_inline __u32 port_pair(__u16 from, __u16 to)
 {
 	return (__u32)from << 16 | to;
 }
 
-// rewrite translates the packet under way; 0 = done.
-static __noinline int rewrite(struct __sk_buff *skb, struct pkt *p)
+// apply_nat translates the packet under way; 0 = done.
+static __noinline int apply_nat(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 src = p->ip.v6 ? IP6_SRC : IP_SRC, dst = p->ip.v6 ? IP6_DST : IP_DST, at = p->ip.l4;
 	__u64 flags = 0;
 	if (p->error) {
 		__u32 sum = at + 2;
-		if (requote_one(skb, p, src, &p->quoted.src, &p->requoted.src) ||
-		    requote_one(skb, p, dst, &p->quoted.dst, &p->requoted.dst) ||
-		    renumber(skb, p->inner.l4, sum, 0, both(p->quoted.sport, p->requoted.sport)) ||
-		    renumber(skb, p->inner.l4 + 2, sum, 0, both(p->quoted.dport, p->requoted.dport)))
+		if (rewrite_quoted_addr(skb, p, src, &p->quoted_pre_nat.src, &p->quoted_post_nat.src) ||
+		    rewrite_quoted_addr(skb, p, dst, &p->quoted_pre_nat.dst, &p->quoted_post_nat.dst) ||
+		    rewrite_port(skb, p->inner.l4, sum, 0, port_pair(p->quoted_pre_nat.sport, p->quoted_post_nat.sport)) ||
+		    rewrite_port(skb, p->inner.l4 + 2, sum, 0, port_pair(p->quoted_pre_nat.dport, p->quoted_post_nat.dport)))
 			return -1;
 	}
-	if (readdress_one(skb, p, src, &p->was.src, &p->becomes.src) || readdress_one(skb, p, dst, &p->was.dst, &p->becomes.dst))
+	if (rewrite_packet_addr(skb, p, src, &p->pre_nat.src, &p->post_nat.src) || rewrite_packet_addr(skb, p, dst, &p->pre_nat.dst, &p->post_nat.dst))
 		return -1;
 	if (p->error || p->ip.later)
 		return 0;
 	if (p->ip.f.proto == P_SCTP)
-		return renumber_sctp(skb, p);
-	__u32 sum = sum_at(p, &flags);
-	return renumber(skb, at, sum, flags, both(p->was.sport, p->becomes.sport)) ||
-	       renumber(skb, at + 2, sum, flags, both(p->was.dport, p->becomes.dport));
+		return rewrite_sctp_ports(skb, p);
+	__u32 sum = checksum_offset(p, &flags);
+	return rewrite_port(skb, at, sum, flags, port_pair(p->pre_nat.sport, p->post_nat.sport)) ||
+	       rewrite_port(skb, at + 2, sum, flags, port_pair(p->pre_nat.dport, p->post_nat.dport));
 }

@@ -7,7 +7,7 @@
 // VXLAN device would write them.
 #pragma once
 
-#include "fast.h"
+#include "fastpath.h"
 
 struct tunnel_header {
 	__u8 macs[12];
@@ -24,9 +24,9 @@ struct tunnel_header {
 #define TUNNEL_BYTES 50
 #define PACKET_HOST 0 // skb->pkt_type of what is for this host
 
-// tunnelled is the header of a tunnel packet to this host that holds a frame which
+// tunnel_header_of is the header of a tunnel packet to this host that holds a frame which
 // may be taken out here; 0 = the VXLAN device has to. 42 bytes of the frame are there.
-static __always_inline struct tunnel_header *tunnelled(struct __sk_buff *skb, const struct settings *g)
+static __always_inline struct tunnel_header *tunnel_header_of(struct __sk_buff *skb, const struct settings *g)
 {
 	struct tunnel_header *t = (void *)(long)skb->data;
 	void *end = (void *)(long)skb->data_end;
@@ -41,8 +41,8 @@ static __always_inline struct tunnel_header *tunnelled(struct __sk_buff *skb, co
 	return bpf_ntohl(t->vni) & 0xff ? 0 : t;
 }
 
-// outer_summed tells whether a tunnel packet's own IP header has the right checksum.
-static __always_inline int outer_summed(const struct tunnel_header *t)
+// has_right_outer_checksum tells whether a tunnel packet's own IP header has the right checksum.
+static __always_inline int has_right_outer_checksum(const struct tunnel_header *t)
 {
 	const __u16 *w = (const void *)&t->vihl;
 	__u32 sum = 0;
@@ -53,11 +53,11 @@ static __always_inline int outer_summed(const struct tunnel_header *t)
 	return (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
-// inside finds what was decided about the packet in a tunnel packet; 0 = it is to
+// fast_lookup_inner finds what was decided about the packet in a tunnel packet; 0 = it is to
 // go the long way.
-static __always_inline int inside(struct fast *f, struct __sk_buff *skb, const struct settings *g, __u32 epoch)
+static __always_inline int fast_lookup_inner(struct fast_decision *f, struct __sk_buff *skb, const struct settings *g, __u32 epoch)
 {
-	struct tunnel_header *t = tunnelled(skb, g);
+	struct tunnel_header *t = tunnel_header_of(skb, g);
 	void *end = (void *)(long)skb->data_end;
 	if (!t)
 		return 0;
@@ -68,16 +68,16 @@ static __always_inline int inside(struct fast *f, struct __sk_buff *skb, const s
 	// is longer than its first packet says.
 	if (skb->gso_size && (h->proto != P_TCP || bpf_ntohs(h->len) + 14 + TUNNEL_BYTES != skb->len))
 		return 0;
-	return remembered(f, h, end, skb->len - TUNNEL_BYTES, g, epoch, g->vxlan, vni >> 8) &&
-	       f->lane->vtep_family == 4 && *(__u32 *)f->lane->vtep == src;
+	return fast_lookup(f, h, end, skb->len - TUNNEL_BYTES, g, epoch, g->vxlan, vni >> 8) &&
+	       f->forward->vtep_family == 4 && *(__u32 *)f->forward->vtep == src;
 }
 
 // Packets up to here fit into every path (RFC 791: hosts take 576 bytes).
 #define SMALL 512
 
-// unwrap takes the tunnel headers off; 0 = done. What is known of the inner
+// decapsulate takes the tunnel headers off; 0 = done. What is known of the inner
 // checksum stays known, so that nobody adds up big packets again.
-static __always_inline int unwrap(struct __sk_buff *skb)
+static __always_inline int decapsulate(struct __sk_buff *skb)
 {
 	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO;
 	int known = skb->len > SMALL && bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) > 0;
@@ -92,10 +92,10 @@ static __always_inline int unwrap(struct __sk_buff *skb)
 
 static __u32 idents; // of tunnel packets that may be fragmented
 
-// wrap puts a frame into a tunnel packet; 0 = it is one. A frame of several
+// encapsulate puts a frame into a tunnel packet; 0 = it is one. A frame of several
 // segments becomes one of several tunnel packets, which the device, or the
 // kernel before it, cuts.
-static __noinline int wrap(struct __sk_buff *skb, struct lane *l, struct settings *g)
+static __noinline int encapsulate(struct __sk_buff *skb, struct forward_entry *l, struct settings *g)
 {
 	struct {
 		struct tunnel_header t;

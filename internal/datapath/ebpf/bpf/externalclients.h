@@ -5,27 +5,27 @@
 // another host leads here a container's answers go back to that host.
 #pragma once
 
-#include "native.h"
+#include "routednetworks.h"
 
-// from_router tells whether a frame has the router's MAC as source.
-static __always_inline int from_router(const struct pkt *p)
+// is_from_router tells whether a frame has the router's MAC as source.
+static __always_inline int is_from_router(const struct pkt *p)
 {
 	__u32 zero = 0;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 	return g && same(p->eth.src, g->router, 6);
 }
 
-// came_from tells whether a frame's outer source is a tunnel endpoint.
-static __always_inline int came_from(const struct pkt *p, __u32 family, const __u8 *vtep)
+// is_from_vtep tells whether a frame's outer source is a tunnel endpoint.
+static __always_inline int is_from_vtep(const struct pkt *p, __u32 family, const __u8 *vtep)
 {
 	if (family != p->remote_family)
 		return 0;
 	return family == 4 ? p->key.remote_ipv4 == *(const __u32 *)vtep : same(p->key.remote_ipv6, vtep, 16);
 }
 
-// tunnel_number is the number of the host that a frame came from; 0 = it is none that
+// tunnel_host is the number of the host that a frame came from; 0 = it is none that
 // is known.
-static __always_inline __u32 tunnel_number(struct pkt *p)
+static __always_inline __u32 tunnel_host(struct pkt *p)
 {
 	__builtin_memset(&p->end, 0, sizeof(p->end));
 	p->end.family = p->remote_family;
@@ -37,9 +37,9 @@ static __always_inline __u32 tunnel_number(struct pkt *p)
 	return n ? *n : 0;
 }
 
-// nowhere tells whether an address is no single machine's that others reach: what
+// is_blackhole tells whether an address is no single machine's that others reach: what
 // desired.Nowhere has, and link-local ones.
-static __always_inline int nowhere(const struct pkt *p, const struct addr *a)
+static __always_inline int is_blackhole(const struct pkt *p, const struct addr *a)
 {
 	const __u32 *x = (const void *)a;
 	if (p->ip.v6)
@@ -47,14 +47,14 @@ static __always_inline int nowhere(const struct pkt *p, const struct addr *a)
 	return !a->b[12] || a->b[12] == 127 || a->b[12] >= 224 || (a->b[12] == 169 && a->b[13] == 254);
 }
 
-// is_outside tells whether a packet's source can be a client outside of a domain, if
+// is_external tells whether a packet's source can be a client outside of a domain, if
 // it is not in the subnets of the network.
-static __noinline int is_outside(struct pkt *p)
+static __noinline int is_external(struct pkt *p)
 {
 	__u32 zero = 0;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 	struct addr *a = &p->ip.f.src;
-	if (!g || nowhere(p, a) || host_at(p, a) || (p->domain >= JOINED && subnet_at(p, a)))
+	if (!g || is_blackhole(p, a) || endpoint_at(p, a) || (p->domain >= JOINED && subnet_at(p, a)))
 		return 0;
 	if (p->ip.v6 ? is_private6(g, a) : g->private_mask && (last4(a) & g->private_mask) == g->private_net)
 		return 0;
@@ -64,15 +64,15 @@ static __noinline int is_outside(struct pkt *p)
 	return !vip || *vip & VIP_SHARED;
 }
 
-// of_host tells whether a packet's source is the host's own address towards its
+// is_host_addr tells whether a packet's source is the host's own address towards its
 // containers, which means nothing on other hosts.
-static __always_inline int of_host(const struct pkt *p, const struct settings *g)
+static __always_inline int is_host_addr(const struct pkt *p, const struct settings *g)
 {
 	return last4(&p->ip.f.src) == g->host_ip && (!p->ip.v6 || is_private6(g, &p->ip.f.src));
 }
 
-// goes_to leaves in p->mapped where a frame of the host's stack goes; 0 = it is no packet.
-static __noinline int goes_to(struct __sk_buff *skb, struct pkt *p)
+// read_destination leaves in p->mapped where a frame of the host's stack goes; 0 = it is no packet.
+static __noinline int read_destination(struct __sk_buff *skb, struct pkt *p)
 {
 	__builtin_memset(&p->mapped, 0, sizeof(p->mapped));
 	if (skb->vlan_present)
@@ -83,19 +83,19 @@ static __noinline int goes_to(struct __sk_buff *skb, struct pkt *p)
 	} else {
 		if (skb->protocol != bpf_htons(ETH_IP) || bpf_skb_load_bytes(skb, 14 + IP_DST, p->buf, 4))
 			return 0;
-		map4(&p->mapped, p->buf);
+		map_ipv4(&p->mapped, p->buf);
 	}
 	return 1;
 }
 
-// by_port finds where the port leads that a packet of the host's stack is about: its own, its
-// first fragment's, or where a client tells of an error, the one that it quotes.
-static __noinline struct exposed *by_port(struct __sk_buff *skb, struct pkt *p)
+// exposed_by_port finds where the port leads that a packet of the host's stack is about: its
+// own, its first fragment's, or where a client tells of an error, the one that it quotes.
+static __noinline struct exposed *exposed_by_port(struct __sk_buff *skb, struct pkt *p)
 {
 	__u16 port = p->ip.f.dport;
 	__u8 proto = p->ip.f.proto;
 	if (p->ip.fragment) {
-		name_datagram(p); // in domain 0, since its own is not known yet
+		set_frag_key(p); // in domain 0, since its own is not known yet
 		struct frag *first = p->ip.later ? bpf_map_lookup_elem(&frags, &p->fk) : 0;
 		if (first) {
 			port = first->orig.dport;
@@ -104,20 +104,20 @@ static __noinline struct exposed *by_port(struct __sk_buff *skb, struct pkt *p)
 			p->frag.orig = p->ip.f;
 			p->frag.parts = p->frag.waits = 0;
 			p->frag.seen = bpf_ktime_get_coarse_ns();
-			note_datagram(p);
+			store_frag(p);
 		}
-	} else if (is_error(p) && quotes(skb, p)) {
+	} else if (is_error(p) && read_client_error(skb, p)) {
 		port = p->inner.f.sport;
 		proto = p->inner.f.proto;
 	}
-	return leads_outside(p, &p->ip.f.dst, port, proto);
+	return lookup_exposed(p, &p->ip.f.dst, port, proto);
 }
 
-#define NOT_SERVED -1 // it is to a port of a node's address that is no service's
+#define NOT_FOR_SERVICE -1 // it is to a port of a node's address that is no service's
 
-// serves_outside tells why what the host's stack sends to an exposed service is
+// accept_exposed tells why what the host's stack sends to an exposed service is
 // dropped; 0 = it is the service's.
-static __noinline int serves_outside(struct __sk_buff *skb, struct pkt *p, struct exposed *x)
+static __noinline int accept_exposed(struct __sk_buff *skb, struct pkt *p, struct exposed *x)
 {
 	__u32 zero = 0;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
@@ -125,100 +125,100 @@ static __noinline int serves_outside(struct __sk_buff *skb, struct pkt *p, struc
 	if (bad)
 		return bad;
 	if (x && x->ports)
-		x = by_port(skb, p);
+		x = exposed_by_port(skb, p);
 	if (!g || !x || p->kind != KIND_IP)
 		return DROP_NOT_IP;
 	p->net = x->net;
 	p->domain = x->domain;
-	int own = of_host(p, g);
-	__u32 *service = vip_at(p, &p->ip.f.dst);
+	int own = is_host_addr(p, g);
+	__u32 *service = lookup_vip(p, &p->ip.f.dst);
 	p->vip = service ? *service & ~VIP_SHARED : 0;
-	if (service && *service & VIP_SHARED && (p->nd || !faced(skb, p))) {
-		p->nat_turns = 0;
-		return NOT_SERVED;
+	if (service && *service & VIP_SHARED && (p->nd || !is_for_service(skb, p))) {
+		p->nat_generation = 0;
+		return NOT_FOR_SERVICE;
 	}
 	if (p->nd)
 		return DROP_SPOOF;
-	if (!own && (in_subnets(p, &p->ip.f.src, x->subnet, x->mask, &x->subnet6, &x->mask6) || !is_outside(p)))
+	if (!own && (in_subnets(p, &p->ip.f.src, x->subnet, x->mask, &x->subnet6, &x->mask6) || !is_external(p)))
 		return DROP_SPOOF;
 	if (!p->vip)
 		return DROP_UNKNOWN_DEST;
-	p->asks = own ? ASKS_HOST : ASKS_OUTSIDE;
-	p->at_home = 1;
+	p->client_kind = own ? CLIENT_HOST : CLIENT_EXTERNAL;
+	p->src_in_subnets = 1;
 	p->multicast = 0;
 	__builtin_memcpy(p->eth.src, g->router, 6);
 	__builtin_memcpy(p->eth.dst, g->router, 6);
-	p->way = WAY_SERVICE;
+	p->path = PATH_SERVICE;
 	return 0;
 }
 
-// back_from tells why a frame between routers is dropped; 0 = a backend on the host
+// accept_backend_reply tells why a frame between routers is dropped; 0 = a backend on the host
 // that sent it may be answering a client outside.
-static __noinline int back_from(struct pkt *p)
+static __noinline int accept_backend_reply(struct pkt *p)
 {
-	struct host *h = host_at(p, &p->sender);
+	struct endpoint *h = endpoint_at(p, &p->sender);
 	if (!h || h->ifindex || !h->identity || h->net != p->net)
 		return DROP_UNKNOWN_SOURCE;
 	struct station *s = station_on(p, p->net, h->mac);
-	if (!s || s->ifindex || !came_from(p, s->vtep_family, s->vtep))
+	if (!s || s->ifindex || !is_from_vtep(p, s->vtep_family, s->vtep))
 		return DROP_UNKNOWN_SOURCE;
-	p->by = 0; // that is of clients
-	p->way = WAY_HOME;
+	p->other_host = 0; // that is of clients
+	p->path = PATH_EXTERNAL_CLIENT;
 	return 0;
 }
 
-// takes_outside tells why a frame that another host's router sent is dropped; 0 = it
+// accept_external tells why a frame that another host's router sent is dropped; 0 = it
 // is of a client outside, for a container here.
-static __noinline int takes_outside(struct pkt *p)
+static __noinline int accept_external(struct pkt *p)
 {
-	p->by = tunnel_number(p);
-	if (!p->by || p->kind != KIND_IP || p->nd || p->multicast)
+	p->other_host = tunnel_host(p);
+	if (!p->other_host || p->kind != KIND_IP || p->nd || p->multicast)
 		return DROP_UNKNOWN_SOURCE;
 	__u32 zero = 0;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 	if (g && same(p->eth.dst, g->router, 6))
-		return back_from(p);
-	struct host *h = host_at(p, &p->ip.f.dst);
+		return accept_backend_reply(p);
+	struct endpoint *h = endpoint_at(p, &p->ip.f.dst);
 	if (!h || !h->ifindex || h->net != p->net || !same(h->mac, p->eth.dst, 6))
 		return DROP_UNKNOWN_DEST;
 	__u32 ifindex = h->ifindex;
 	struct port *o = bpf_map_lookup_elem(&ports, &ifindex);
-	if (!o || on_subnet(p, o, &p->ip.f.src) || !is_outside(p) || (o->native && !of_its_node(p, p->by)))
+	if (!o || in_own_subnets(p, o, &p->ip.f.src) || !is_external(p) || (o->routed && !is_from_its_node(p, p->other_host)))
 		return DROP_SPOOF;
-	p->way = WAY_IN;
+	p->path = PATH_FROM_HOST;
 	return 0;
 }
 
-// answers_outside tells whether a container's packet to the router answers a client
+// is_reply_to_external tells whether a container's packet to the router answers a client
 // outside that another host has led here.
-static __always_inline int answers_outside(const struct pkt *p, const struct settings *g, const struct ct *c)
+static __always_inline int is_reply_to_external(const struct pkt *p, const struct settings *g, const struct ct *c)
 {
-	return p->from == FROM_PORT && c && c->by && p->reply && same(p->eth.dst, g->router, 6);
+	return p->from == FROM_PORT && c && c->ingress_host && p->reply && same(p->eth.dst, g->router, 6);
 }
 
-// go_back sends an answer to the host that its client came by.
-static __noinline int go_back(struct __sk_buff *skb, struct pkt *p)
+// send_to_other_host sends an answer to the host that its client came by.
+static __noinline int send_to_other_host(struct __sk_buff *skb, struct pkt *p)
 {
-	__u32 zero = 0, by = p->by;
+	__u32 zero = 0, by = p->other_host;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 	struct tunnel_source *end = bpf_map_lookup_elem(&tunnel_ends, &by);
 	if (!g || !end || !g->vxlan || p->encap != ENCAP_VXLAN)
 		return dropped(DROP_UNKNOWN_DEST);
 	if (p->len > g->mtu + sizeof(struct eth)) {
-		int told = tell_sender(skb, p, g->vxlan);
-		if (told)
-			return told;
+		int ret = send_too_big(skb, p, g->vxlan);
+		if (ret)
+			return ret;
 	}
 	p->end = *end;
-	if ((p->nat && rewrite(skb, p)) || bpf_skb_store_bytes(skb, 6, g->router, 6, 0) || tunnel_key(skb, p->tag, p->end.family, p->end.vtep, p->tos))
+	if ((p->nat && apply_nat(skb, p)) || bpf_skb_store_bytes(skb, 6, g->router, 6, 0) || tunnel_key(skb, p->tag, p->end.family, p->end.vtep, p->tos))
 		return dropped(DROP_UNKNOWN_DEST);
 	return bpf_redirect(g->vxlan, 0);
 }
 
-// go_home gives the host's stack what a backend answers a client outside.
-static __noinline int go_home(struct __sk_buff *skb, struct pkt *p, struct settings *g)
+// send_to_external_client gives the host's stack what a backend answers a client outside.
+static __noinline int send_to_external_client(struct __sk_buff *skb, struct pkt *p, struct settings *g)
 {
-	if (!g || !g->host || (p->nat && rewrite(skb, p)))
+	if (!g || !g->host || (p->nat && apply_nat(skb, p)))
 		return dropped(DROP_INVALID);
 	__builtin_memcpy(p->eth.src, g->router, 6);
 	__builtin_memcpy(p->eth.dst, g->router, 6);

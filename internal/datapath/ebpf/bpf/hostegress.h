@@ -6,29 +6,29 @@
 
 #include "packet.h"
 
-#define WAY_NONE 0
-#define WAY_OUT 1 // to the host
-#define WAY_IN 2 // from the host
-#define WAY_NOWHERE 3 // the router's, and it leads nowhere
-#define WAY_ROUTED 4 // to an endpoint of another network of the domain; so is what follows
-#define WAY_NOBODY 5 // to an address of one that is nobody's
-#define WAY_UNROUTED 6 // nowhere, of which the sender is told
-#define WAY_SERVICE 7 // to a virtual address
-#define WAY_ITSELF 8 // to a link-local service address
-#define WAY_BACK 9 // to a client outside, by the host that it came by
-#define WAY_HOME 10 // to a client outside of a service, by this host
+#define PATH_NONE 0
+#define PATH_TO_HOST 1 // to the host
+#define PATH_FROM_HOST 2 // from the host
+#define PATH_UNREACHABLE 3 // the router's, and it leads nowhere
+#define PATH_ROUTED 4 // to an endpoint of another network of the domain; so is what follows
+#define PATH_NO_ENDPOINT 5 // to an address of one that is nobody's
+#define PATH_NO_ROUTE 6 // nowhere, of which the sender is told
+#define PATH_SERVICE 7 // to a virtual address
+#define PATH_HAIRPIN 8 // to a link-local service address
+#define PATH_OTHER_HOST 9 // to a client outside, by the host that it came by
+#define PATH_EXTERNAL_CLIENT 10 // to a client outside of a service, by this host
 
 static __always_inline __be32 last4(const struct addr *a)
 {
 	return *(const __be32 *)&a->b[12];
 }
 
-// leads tells whether the router takes packets to an address: outside of the
+// has_egress tells whether the router takes packets to an address: outside of the
 // network, of one host, and of no endpoint by its private address.
-static __always_inline int leads(const struct settings *g, const struct port *o, __be32 to)
+static __always_inline int has_egress(const struct settings *g, const struct port *o, __be32 to)
 {
 	__u8 first = *(__u8 *)&to;
-	return (o->private_ip || o->native) && (to & o->mask) != o->subnet && (to == g->host_ip || (to & g->private_mask) != g->private_net) &&
+	return (o->private_ip || o->routed) && (to & o->mask) != o->subnet && (to == g->host_ip || (to & g->private_mask) != g->private_net) &&
 	       first != 0 && first != 127 && first < 224;
 }
 
@@ -45,8 +45,8 @@ static __always_inline int in_subnets(const struct pkt *p, const struct addr *a,
 	return m[0] && !differs;
 }
 
-// on_subnet tells whether an address of the packet is in its sender's subnets.
-static __always_inline int on_subnet(const struct pkt *p, const struct port *o, const struct addr *a)
+// in_own_subnets tells whether an address of the packet is in its sender's subnets.
+static __always_inline int in_own_subnets(const struct pkt *p, const struct port *o, const struct addr *a)
 {
 	return in_subnets(p, a, o->subnet, o->mask, &o->subnet6, &o->mask6);
 }
@@ -58,19 +58,19 @@ static __always_inline int is_private6(const struct settings *g, const struct ad
 	return s[0] && x[0] == s[0] && x[1] == s[1] && x[2] == s[2];
 }
 
-// leads6 is leads for IPv6: not to ::/64, link-local or multicast addresses either.
-static __always_inline int leads6(const struct pkt *p, const struct settings *g, const struct port *o, const struct addr *to)
+// has_egress6 is has_egress for IPv6: not to ::/64, link-local or multicast addresses either.
+static __always_inline int has_egress6(const struct pkt *p, const struct settings *g, const struct port *o, const struct addr *to)
 {
 	const __u32 *x = (const void *)to;
-	if ((zero_addr(&o->private6) && !(o->native && !zero_addr(&g->private6))) || on_subnet(p, o, to))
+	if ((zero_addr(&o->private6) && !(o->routed && !zero_addr(&g->private6))) || in_own_subnets(p, o, to))
 		return 0;
 	if (is_private6(g, to))
 		return last4(to) == g->host_ip;
 	return (x[0] | x[1]) && to->b[0] != 0xff && !is_link_local(to);
 }
 
-// native_at finds the native network that has an address.
-static __noinline struct segment *native_at(struct pkt *p, const struct addr *a)
+// routed_network_at finds the native network that has an address.
+static __noinline struct segment *routed_network_at(struct pkt *p, const struct addr *a)
 {
 	if (!a)
 		return 0;
@@ -80,7 +80,7 @@ static __noinline struct segment *native_at(struct pkt *p, const struct addr *a)
 	return bpf_map_lookup_elem(&natives, &p->nk);
 }
 
-// node_at is the number of the machine of the cluster that has an address: NODE_HERE, or
+// node_at is the number of the machine of the cluster that has an address: NODE_LOCAL, or
 // as in tunnels; NO_NODE = none has.
 #define NO_NODE 0xfffffffe
 static __always_inline __u32 node_at(struct pkt *p, const struct addr *a)
@@ -90,47 +90,47 @@ static __always_inline __u32 node_at(struct pkt *p, const struct addr *a)
 	return n ? *n : NO_NODE;
 }
 
-// way_native is the way of what a container of a native network sends beyond it: to the
+// routed_network_path is the way of what a container of a native network sends beyond it: to the
 // host, or by the tunnel to the machine that has the address.
-static __noinline int way_native(struct pkt *p)
+static __noinline int routed_network_path(struct pkt *p)
 {
-	if (native_at(p, &p->ip.f.dst))
-		return WAY_NOWHERE;
+	if (routed_network_at(p, &p->ip.f.dst))
+		return PATH_UNREACHABLE;
 	__u32 node = node_at(p, &p->ip.f.dst);
-	if (node == NODE_HERE || node == NO_NODE)
-		return WAY_OUT;
-	p->by = node;
-	return WAY_BACK;
+	if (node == NODE_LOCAL || node == NO_NODE)
+		return PATH_TO_HOST;
+	p->other_host = node;
+	return PATH_OTHER_HOST;
 }
 
-// way_of tells whether a container's IP unicast packet is the router's.
-static __always_inline int way_of(struct pkt *p, const struct settings *g, const struct port *o)
+// egress_path tells whether a container's IP unicast packet is the router's.
+static __always_inline int egress_path(struct pkt *p, const struct settings *g, const struct port *o)
 {
 	int direct;
 	if (!g->host)
-		return WAY_NONE;
+		return PATH_NONE;
 	direct = same(p->eth.dst, g->router, 6);
 	if (!direct && !(p->ip.v6 ? o->diverts6 : o->diverts))
-		return WAY_NONE;
+		return PATH_NONE;
 	__be32 to = last4(&p->ip.f.dst);
-	int open = p->ip.v6 ? leads6(p, g, o, &p->ip.f.dst) : leads(g, o, to);
+	int open = p->ip.v6 ? has_egress6(p, g, o, &p->ip.f.dst) : has_egress(g, o, to);
 	int here = to == g->host_ip && (!p->ip.v6 || is_private6(g, &p->ip.f.dst));
 	// By a link-local address nobody beyond its network is answered.
 	int own = !p->ip.v6 || same_addr(&p->ip.f.src, &o->ip6);
 	// No container speaks to a tunnel: hosts take what is in there for each other's.
 	int tunnel = !p->ip.later && p->ip.f.proto == P_UDP && bpf_htons(p->ip.f.dport) == g->vxlan_port;
 	if (direct)
-		return !open || !own || tunnel ? WAY_NOWHERE : o->native ? way_native(p) : WAY_OUT;
+		return !open || !own || tunnel ? PATH_UNREACHABLE : o->routed ? routed_network_path(p) : PATH_TO_HOST;
 	if (open && here && tunnel)
-		return WAY_NOWHERE;
+		return PATH_UNREACHABLE;
 	if (open && (here || (!p->ip.later && p->ip.f.dport == 53 && (p->ip.f.proto == P_UDP || p->ip.f.proto == P_TCP))))
-		return own ? WAY_OUT : WAY_NOWHERE;
-	return WAY_NONE;
+		return own ? PATH_TO_HOST : PATH_UNREACHABLE;
+	return PATH_NONE;
 }
 
-// readdress changes one address of the IPv4 header at offset ip, and what sums
+// rewrite_addr changes one address of the IPv4 header at offset ip, and what sums
 // it up: the header's checksum and, where l4 is not 0, the transport's.
-static __always_inline int readdress(struct __sk_buff *skb, __u32 ip, __u32 field, __u32 l4, __u32 proto, __be32 from, __be32 to)
+static __always_inline int rewrite_addr(struct __sk_buff *skb, __u32 ip, __u32 field, __u32 l4, __u32 proto, __be32 from, __be32 to)
 {
 	__u32 at = 0, flags = BPF_F_PSEUDO_HDR | sizeof(to);
 	if (l4 && proto == P_TCP)
@@ -156,23 +156,23 @@ static __always_inline int is_error4(__u8 type)
 	return type == 3 || type == 4 || type == 5 || type == 11 || type == 12;
 }
 
-// requote changes the address in a packet that an ICMP error quotes. The sum of
+// rewrite_quoted changes the address in a packet that an ICMP error quotes. The sum of
 // the quoted header stays what it was, and so does the error's checksum.
-static __always_inline int requote(struct __sk_buff *skb, struct pkt *p, __u32 at, __u32 field, __be32 from, __be32 to)
+static __always_inline int rewrite_quoted(struct __sk_buff *skb, struct pkt *p, __u32 at, __u32 field, __be32 from, __be32 to)
 {
 	if (bpf_skb_load_bytes(skb, at + field, p->buf, 4))
 		return 0; // it quotes too little to be known
 	if (*(__be32 *)p->buf != from)
 		return 0;
-	return readdress(skb, at, field, 0, 0, from, to);
+	return rewrite_addr(skb, at, field, 0, 0, from, to);
 }
 
 #define IP6_SRC 8
 #define IP6_DST 24
 
-// readdress6 changes one address of a frame's IPv6 header, in the packet that an
+// rewrite_addr6 changes one address of a frame's IPv6 header, in the packet that an
 // ICMPv6 error quotes the other one, and what sums them up.
-static __noinline int readdress6(struct __sk_buff *skb, struct pkt *p, __u32 field, struct addr *from, struct addr *to)
+static __noinline int rewrite_addr6(struct __sk_buff *skb, struct pkt *p, __u32 field, struct addr *from, struct addr *to)
 {
 	__u32 l4 = p->ip.l4, quoted = l4 + 8 + (field == IP6_SRC ? IP6_DST : IP6_SRC), at = 0, flags = BPF_F_PSEUDO_HDR;
 	__u8 proto = p->ip.f.proto;
@@ -199,8 +199,8 @@ static __noinline int readdress6(struct __sk_buff *skb, struct pkt *p, __u32 fie
 	return bpf_skb_store_bytes(skb, 14 + field, to, sizeof(*to), BPF_F_RECOMPUTE_CSUM);
 }
 
-// outwards gives a packet that was let through to the host.
-static __noinline int outwards(struct __sk_buff *skb, struct pkt *p)
+// snat_to_host gives a packet that was let through to the host.
+static __noinline int snat_to_host(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 zero = 0, ifindex = p->ifindex;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
@@ -208,19 +208,19 @@ static __noinline int outwards(struct __sk_buff *skb, struct pkt *p)
 	if (!g || !o)
 		return -1;
 	__be32 own = last4(&o->ip4);
-	if (o->native)
+	if (o->routed)
 		return bpf_skb_store_bytes(skb, 0, g->router, 6, 0);
 	if (p->ip.v6)
-		return readdress6(skb, p, IP6_SRC, &o->ip6, &o->private6) || bpf_skb_store_bytes(skb, 0, g->router, 6, 0);
-	if (p->error && requote(skb, p, p->ip.l4 + 8, IP_DST, own, o->private_ip))
+		return rewrite_addr6(skb, p, IP6_SRC, &o->ip6, &o->private6) || bpf_skb_store_bytes(skb, 0, g->router, 6, 0);
+	if (p->error && rewrite_quoted(skb, p, p->ip.l4 + 8, IP_DST, own, o->private_ip))
 		return -1;
-	if (readdress(skb, 14, IP_SRC, p->ip.later ? 0 : p->ip.l4, p->ip.f.proto, own, o->private_ip))
+	if (rewrite_addr(skb, 14, IP_SRC, p->ip.later ? 0 : p->ip.l4, p->ip.f.proto, own, o->private_ip))
 		return -1;
 	return bpf_skb_store_bytes(skb, 0, g->router, 6, 0);
 }
 
-// inwards makes a packet that the host sent to a private address the endpoint's.
-static __noinline int inwards(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct port *o)
+// dnat_from_host makes a packet that the host sent to a private address the endpoint's.
+static __noinline int dnat_from_host(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct port *o)
 {
 	__u32 hl = (p->h4.vihl & 15) * 4, l4 = 14 + hl, proto = p->h4.proto;
 	__be32 own = last4(&o->ip4);
@@ -230,20 +230,20 @@ static __noinline int inwards(struct __sk_buff *skb, struct pkt *p, struct setti
 	if (!later && proto == P_ICMP) {
 		if (bpf_skb_load_bytes(skb, l4, p->buf, 1))
 			return -1;
-		if (is_error4(p->buf[0]) && requote(skb, p, l4 + 8, IP_SRC, o->private_ip, own))
+		if (is_error4(p->buf[0]) && rewrite_quoted(skb, p, l4 + 8, IP_SRC, o->private_ip, own))
 			return -1;
 	}
-	if (readdress(skb, 14, IP_DST, later ? 0 : l4, proto, o->private_ip, own))
+	if (rewrite_addr(skb, 14, IP_DST, later ? 0 : l4, proto, o->private_ip, own))
 		return -1;
 	__builtin_memcpy(p->buf, o->mac, 6);
 	__builtin_memcpy(p->buf + 6, g->router, 6);
 	return bpf_skb_store_bytes(skb, 0, p->buf, 12, 0);
 }
 
-// inwards6 is inwards for IPv6; the frame is read.
-static __noinline int inwards6(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct port *o)
+// dnat_from_host6 is dnat_from_host for IPv6; the frame is read.
+static __noinline int dnat_from_host6(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct port *o)
 {
-	if (!g || !o || readdress6(skb, p, IP6_DST, &o->private6, &o->ip6))
+	if (!g || !o || rewrite_addr6(skb, p, IP6_DST, &o->private6, &o->ip6))
 		return -1;
 	__builtin_memcpy(p->buf, o->mac, 6);
 	__builtin_memcpy(p->buf + 6, g->router, 6);

@@ -14,8 +14,8 @@
 
 // Set when the programs are loaded.
 volatile const __u32 half_slots = 65536; // entries of slots and halfopen
-volatile const __u32 half_short = 52428; // more half-open connections than this are many
-volatile const __u32 conns_short = 104857; // more open connections than this are many
+volatile const __u32 half_pressure = 52428; // more half-open connections than this are many
+volatile const __u32 conns_pressure = 104857; // more open connections than this are many
 volatile const __u32 conns_share = 8192; // of one owner, when they are many
 
 #define SLOT_TAKEN 0xffffffff
@@ -27,11 +27,11 @@ volatile const __u64 owner_seed = 0; // so that nobody chooses whose share it ta
 
 #define DRIVER_AWAY (60 * 1000000000ULL) // without a sweep for so long, ns
 
-static __u32 hand; // of the ring
+static __u32 next_slot; // of the ring
 
-// charge_to makes an endpoint the owner of the connection under way. Two of one
+// share_owner_of makes an endpoint the owner of the connection under way. Two of one
 // place share it.
-static __always_inline __u32 charge_to(const struct host *h)
+static __always_inline __u32 share_owner_of(const struct endpoint *h)
 {
 	const __u16 *m = (const void *)h->mac;
 	__u64 v = (__u64)m[0] << 32 | (__u32)m[1] << 16 | m[2];
@@ -39,9 +39,9 @@ static __always_inline __u32 charge_to(const struct host *h)
 	return 2 + (__u32)((v >> 32) * (OWNERS - 2) >> 32);
 }
 
-#define NOBODY 1 // owner of what no endpoint here or elsewhere began
+#define OWNER_UNKNOWN 1 // owner of what no endpoint here or elsewhere began
 
-static __always_inline __u32 held_half(__u32 owner)
+static __always_inline __u32 half_open_count(__u32 owner)
 {
 	struct share *s = bpf_map_lookup_elem(&spent, &owner), *g = bpf_map_lookup_elem(&given, &owner);
 	if (!s || !g)
@@ -50,7 +50,7 @@ static __always_inline __u32 held_half(__u32 owner)
 	return n < 0 ? 0 : n;
 }
 
-static __always_inline __u32 held_open(__u32 owner)
+static __always_inline __u32 open_count(__u32 owner)
 {
 	struct share *s = bpf_map_lookup_elem(&spent, &owner), *g = bpf_map_lookup_elem(&given, &owner);
 	if (!s || !g)
@@ -59,8 +59,8 @@ static __always_inline __u32 held_open(__u32 owner)
 	return n < 0 ? 0 : n;
 }
 
-// count_held adds to what an owner holds, and to what all do.
-static __noinline int count_held(__u32 owner, __u32 half, __u32 open)
+// count_owned adds to what an owner holds, and to what all do.
+static __noinline int count_owned(__u32 owner, __u32 half, __u32 open)
 {
 	__u32 all = 0;
 	struct share *s = bpf_map_lookup_elem(&spent, &owner), *t = bpf_map_lookup_elem(&spent, &all);
@@ -87,30 +87,30 @@ static __always_inline int same_key(const struct ct_key *a, const struct ct_key 
 	return d == 0;
 }
 
-static __always_inline int take(struct slot *s, __u32 owner)
+static __always_inline int claim_slot(struct slot *s, __u32 owner)
 {
 	return __sync_val_compare_and_swap(&s->owner, owner, SLOT_TAKEN) == owner;
 }
 
-// untranslate takes out the translation of the connection of p->victim, if it has
+// delete_translation takes out the translation of the connection of p->victim, if it has
 // one.
-static __noinline int untranslate(struct pkt *p)
+static __noinline int delete_translation(struct pkt *p)
 {
 	struct translation *t = bpf_map_lookup_elem(&translations, &p->victim);
 	if (!t)
 		return 0;
-	p->tk = t->front;
+	p->tk = t->client_key;
 	bpf_map_delete_elem(&translations, &p->victim);
 	return bpf_map_delete_elem(&translations, &p->tk);
 }
 
-struct search {
+struct slot_search {
 	__u32 at, far; // where the next look is, in the ring and anywhere
 	__u32 all; // half-open connections
 	__u32 slot, owner, most; // of who holds most; owner 0 = it is free, and taken
 };
 
-static long look_at(__u32 n, struct search *l)
+static long probe_slot(__u32 n, struct slot_search *l)
 {
 	l->far = l->far * 1664525 + 1013904223; // Knuth 3.3.4
 	__u32 i = n < SLOTS_NEXT ? (l->at + n) % half_slots : (__u32)((__u64)l->far * half_slots >> 32);
@@ -118,58 +118,58 @@ static long look_at(__u32 n, struct search *l)
 	if (!s)
 		return 1;
 	__u32 owner = s->owner;
-	if (owner == SLOT_TAKEN || (!owner && !take(s, 0)))
+	if (owner == SLOT_TAKEN || (!owner && !claim_slot(s, 0)))
 		return 0;
-	__u32 held = owner ? held_half(owner) + 1 : ~0;
-	if (held > l->most) {
-		l->most = held;
+	__u32 waiting_fragments = owner ? half_open_count(owner) + 1 : ~0;
+	if (waiting_fragments > l->most) {
+		l->most = waiting_fragments;
 		l->slot = i;
 		l->owner = owner;
 	}
 	// Nobody holds more than half, and there is little room; or this was free.
-	return !owner || (l->most > l->all / 2 && l->all > half_short);
+	return !owner || (l->most > l->all / 2 && l->all > half_pressure);
 }
 
-// take_slot finds a place for a half-open connection, free or freed;
+// allocate_slot finds a place for a half-open connection, free or freed;
 // NO_SLOT = somebody else was faster. The places that it looks at are those next
 // in the ring, which are the oldest, and some anywhere: a run of places is one
 // owner's often, which need not be who holds most.
-static __noinline __u32 take_slot(struct pkt *p)
+static __noinline __u32 allocate_slot(struct pkt *p)
 {
-	struct search l = { .at = __sync_fetch_and_add(&hand, 1) % half_slots };
+	struct slot_search l = { .at = __sync_fetch_and_add(&next_slot, 1) % half_slots };
 	l.far = l.slot = l.at;
 	struct slot *s = bpf_map_lookup_elem(&slots, &l.slot);
-	if (s && !s->owner && take(s, 0))
+	if (s && !s->owner && claim_slot(s, 0))
 		return l.slot;
-	l.all = held_half(0);
+	l.all = half_open_count(0);
 	l.slot = NO_SLOT;
-	bpf_loop(SLOTS_NEXT + SLOTS_ANYWHERE, look_at, &l, 0);
+	bpf_loop(SLOTS_NEXT + SLOTS_ANYWHERE, probe_slot, &l, 0);
 	s = bpf_map_lookup_elem(&slots, &l.slot);
-	if (!s || (l.owner && !take(s, l.owner)))
+	if (!s || (l.owner && !claim_slot(s, l.owner)))
 		return NO_SLOT;
 	if (!l.owner)
 		return l.slot;
 	p->victim = s->key;
 	if (!bpf_map_delete_elem(&halfopen, &p->victim)) {
-		count_held(l.owner, -1, 0);
-		made(EVICTED_HALF);
-		untranslate(p);
+		count_owned(l.owner, -1, 0);
+		count_created(EVICTED_HALF);
+		delete_translation(p);
 	}
 	return l.slot;
 }
 
-// leave_slot gives back the place of the connection of p->ck.
-static __always_inline void leave_slot(struct pkt *p, __u32 slot, __u32 owner)
+// release_slot gives back the place of the connection of p->ck.
+static __always_inline void release_slot(struct pkt *p, __u32 slot, __u32 owner)
 {
 	struct slot *s = bpf_map_lookup_elem(&slots, &slot);
 	if (s && s->owner == owner && same_key(&s->key, &p->ck))
 		__sync_val_compare_and_swap(&s->owner, owner, 0);
 }
 
-// begin_half enters p->fresh as a half-open connection of p->owner; 1 = done.
-static __noinline int begin_half(struct pkt *p)
+// insert_half_open enters p->fresh as a half-open connection of p->owner; 1 = done.
+static __noinline int insert_half_open(struct pkt *p)
 {
-	__u32 owner = p->owner, slot = take_slot(p);
+	__u32 owner = p->owner, slot = allocate_slot(p);
 	struct slot *s = bpf_map_lookup_elem(&slots, &slot);
 	if (!s)
 		return 0;
@@ -181,7 +181,7 @@ static __noinline int begin_half(struct pkt *p)
 		return 0;
 	}
 	*(volatile __u32 *)&s->owner = owner; // last: now it may be evicted
-	count_held(owner, 1, 0);
+	count_owned(owner, 1, 0);
 	return 1;
 }
 
@@ -192,19 +192,19 @@ static __always_inline int driver_away(void)
 	return !at || (now > *at && now - *at > DRIVER_AWAY);
 }
 
-// open makes the half-open connection c of p->ck an open one, if there is room.
-static __noinline int open(struct pkt *p, struct ct *c)
+// promote makes the half-open connection c of p->ck an open one, if there is room.
+static __noinline int promote(struct pkt *p, struct ct *c)
 {
 	if (!c)
 		return 0;
 	__u32 owner = c->owner, slot = c->slot, all = 0;
-	if (held_open(all) >= conns_short && held_open(owner) >= conns_share && !driver_away())
+	if (open_count(all) >= conns_pressure && open_count(owner) >= conns_share && !driver_away())
 		return 0;
 	p->fresh = *c;
 	int old = bpf_map_update_elem(&conns, &p->ck, &p->fresh, BPF_NOEXIST);
 	if (old && bpf_map_update_elem(&conns, &p->ck, &p->fresh, BPF_EXIST)) // one past its time
 		return 0;
-	count_held(owner, bpf_map_delete_elem(&halfopen, &p->ck) ? 0 : -1, !old);
-	leave_slot(p, slot, owner);
+	count_owned(owner, bpf_map_delete_elem(&halfopen, &p->ck) ? 0 : -1, !old);
+	release_slot(p, slot, owner);
 	return 1;
 }

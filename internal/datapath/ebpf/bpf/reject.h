@@ -28,16 +28,16 @@ static __always_inline void make_reset(struct pkt *p, struct tcp *t)
 	}
 }
 
-static __always_inline void turn_round(struct eth *e, const struct pkt *p)
+static __always_inline void swap_macs(struct eth *e, const struct pkt *p)
 {
 	__builtin_memcpy(e->dst, p->eth.src, 6);
 	__builtin_memcpy(e->src, p->eth.dst, 6);
 	e->proto = p->eth.proto;
 }
 
-// reset makes the frame the answer to itself; it returns its length, -1 = it could not be
+// make_tcp_reset makes the frame the answer to itself; it returns its length, -1 = it could not be
 // made.
-static __noinline int reset(struct __sk_buff *skb, struct pkt *p, union icmp_error *b)
+static __noinline int make_tcp_reset(struct __sk_buff *skb, struct pkt *p, union icmp_error *b)
 {
 	__u32 len;
 	if (!b || bpf_skb_load_bytes(skb, p->ip.l4, p->buf, sizeof(struct tcp)))
@@ -45,7 +45,7 @@ static __noinline int reset(struct __sk_buff *skb, struct pkt *p, union icmp_err
 	__be32 pseudo[2] = { bpf_htonl(sizeof(struct tcp)), bpf_htonl(P_TCP) };
 	if (p->ip.v6) {
 		struct reset6 *r = &b->r6;
-		turn_round(&r->eth, p);
+		swap_macs(&r->eth, p);
 		make_reset(p, &r->tcp);
 		r->ip.vtcfl = bpf_htonl(0x60000000);
 		r->ip.len = bpf_htons(sizeof(r->tcp));
@@ -55,12 +55,12 @@ static __noinline int reset(struct __sk_buff *skb, struct pkt *p, union icmp_err
 		r->ip.dst = p->ip.f.src;
 		__s64 sum = bpf_csum_diff(0, 0, pseudo, sizeof(pseudo), 0);
 		sum = bpf_csum_diff(0, 0, (void *)&r->ip.src, 32, sum);
-		r->tcp.csum = folded(bpf_csum_diff(0, 0, (void *)&r->tcp, sizeof(r->tcp), sum));
+		r->tcp.csum = fold_checksum(bpf_csum_diff(0, 0, (void *)&r->tcp, sizeof(r->tcp), sum));
 		len = sizeof(*r);
 		return bpf_skb_change_tail(skb, sizeof(*r), 0) || bpf_skb_store_bytes(skb, 0, r, sizeof(*r), BPF_F_INVALIDATE_HASH) ? -1 : (int)len;
 	}
 	struct reset4 *r = &b->r4;
-	turn_round(&r->eth, p);
+	swap_macs(&r->eth, p);
 	make_reset(p, &r->tcp);
 	__builtin_memset(&r->ip, 0, sizeof(r->ip));
 	r->ip.vihl = 0x45;
@@ -69,29 +69,29 @@ static __noinline int reset(struct __sk_buff *skb, struct pkt *p, union icmp_err
 	r->ip.proto = P_TCP;
 	__builtin_memcpy(r->ip.src, p->h4.dst, 4);
 	__builtin_memcpy(r->ip.dst, p->h4.src, 4);
-	r->ip.csum = folded(bpf_csum_diff(0, 0, (void *)&r->ip, sizeof(r->ip), 0));
+	r->ip.csum = fold_checksum(bpf_csum_diff(0, 0, (void *)&r->ip, sizeof(r->ip), 0));
 	__s64 sum = bpf_csum_diff(0, 0, pseudo, sizeof(pseudo), 0);
 	sum = bpf_csum_diff(0, 0, (void *)r->ip.src, 8, sum);
-	r->tcp.csum = folded(bpf_csum_diff(0, 0, (void *)&r->tcp, sizeof(r->tcp), sum));
+	r->tcp.csum = fold_checksum(bpf_csum_diff(0, 0, (void *)&r->tcp, sizeof(r->tcp), sum));
 	len = sizeof(*r);
 	return bpf_skb_change_tail(skb, sizeof(*r), 0) || bpf_skb_store_bytes(skb, 0, r, sizeof(*r), BPF_F_INVALIDATE_HASH) ? -1 : (int)len;
 }
 
-// no_provider drops what a client sends to a service that has nobody for it, and
+// reject_no_backend drops what a client sends to a service that has nobody for it, and
 // tells the client.
-static __noinline int no_provider(struct __sk_buff *skb, struct pkt *p)
+static __noinline int reject_no_backend(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 zero = 0;
 	int len;
 	dropped(DROP_NO_PROVIDER);
 	union icmp_error *b = bpf_map_lookup_elem(&icmp_error, &zero);
-	if (!b || !tellable(p) || !may_answer(p))
+	if (!b || !may_get_error(p) || !is_reply_allowed(p))
 		return TC_DROP;
-	if (p->was.proto == P_TCP)
-		len = reset(skb, p, b);
+	if (p->pre_nat.proto == P_TCP)
+		len = make_tcp_reset(skb, p, b);
 	else if (p->ip.v6)
-		len = tell6(skb, p, &b->v6, NO_PORT6, 0, &p->was.dst);
+		len = make_icmp_error6(skb, p, &b->v6, NO_PORT6, 0, &p->pre_nat.dst);
 	else
-		len = tell4(skb, p, &b->v4, NO_PORT4, 0, p->h4.dst);
+		len = make_icmp_error4(skb, p, &b->v4, NO_PORT4, 0, p->h4.dst);
 	return len < 0 ? TC_DROP : send_back(skb, p, len);
 }
