@@ -1,36 +1,34 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Whose connections stay when there is not room for all. A connection is half
-// open until both ends take part in it, and has a place of its own kind until
-// then, so that no half-open one takes an open one's. Places are given out in a
-// ring, oldest first: where none is free, the next few tell who of their owners
-// holds most, and that one's oldest goes. Open ones are evicted by the driver:
-// while they are short of room, nobody gets more than its share of them, and
-// what is beyond stays among the half-open. While there is no driver the longest
-// idle of all make room. All this costs something when a
-// connection begins and when it opens, and nothing per packet.
+// Shares of the connection tables. A connection is half open until both ends take part, and
+// is in a table of its own until then, so that half-open connections never evict open ones.
+// Slots of half-open connections form a ring, oldest first. If the next slot is taken, some
+// others are examined, and the oldest connection of the largest holder is evicted. The
+// driver evicts open connections. While their table is nearly full, an owner gets no more
+// than its share, and further connections stay half open. Without a driver the LRU evicts.
+// This costs something when a connection begins and when it opens, and nothing per packet.
 #pragma once
 
 #include "packet.h"
 
 // Set when the programs are loaded.
 volatile const __u32 half_slots = 65536; // entries of slots and halfopen
-volatile const __u32 half_pressure = 52428; // more half-open connections than this are many
-volatile const __u32 conns_pressure = 104857; // more open connections than this are many
-volatile const __u32 conns_share = 8192; // of one owner, when they are many
+volatile const __u32 half_pressure = 52428; // more half-open connections than this are too many
+volatile const __u32 conns_pressure = 104857; // more open connections than this are too many
+volatile const __u32 conns_share = 8192; // of one owner, once there are too many
 
 #define SLOT_TAKEN 0xffffffff
 #define NO_SLOT 0xffffffff
-#define SLOTS_NEXT 16 // places among which one is chosen: next in the ring, and anywhere
+#define SLOTS_NEXT 16 // slots that are examined: next in the ring, and at random
 #define SLOTS_ANYWHERE 48
 
-volatile const __u64 owner_seed = 0; // so that nobody chooses whose share it takes
+volatile const __u64 owner_seed = 0; // so that no sender can choose its owner
 
-#define DRIVER_AWAY (60 * 1000000000ULL) // without a sweep for so long, ns
+#define DRIVER_AWAY (60 * 1000000000ULL) // no sweep for so long, ns
 
 static __u32 next_slot; // of the ring
 
-// share_owner_of makes an endpoint the owner of the connection under way. Two of one
-// place share it.
+// share_owner_of returns the owner that an endpoint's connections are charged to. Two
+// endpoints may share one.
 static __always_inline __u32 share_owner_of(const struct endpoint *h)
 {
 	const __u16 *m = (const void *)h->mac;
@@ -39,7 +37,7 @@ static __always_inline __u32 share_owner_of(const struct endpoint *h)
 	return 2 + (__u32)((v >> 32) * (OWNERS - 2) >> 32);
 }
 
-#define OWNER_UNKNOWN 1 // owner of what no endpoint here or elsewhere began
+#define OWNER_UNKNOWN 1 // owner of connections that no known endpoint takes part in
 
 static __always_inline __u32 half_open_count(__u32 owner)
 {
@@ -59,7 +57,7 @@ static __always_inline __u32 open_count(__u32 owner)
 	return n < 0 ? 0 : n;
 }
 
-// count_owned adds to what an owner holds, and to what all do.
+// count_owned adds to the connections of an owner, and to those of all.
 static __noinline int count_owned(__u32 owner, __u32 half, __u32 open)
 {
 	__u32 all = 0;
@@ -87,13 +85,12 @@ static __always_inline int same_key(const struct ct_key *a, const struct ct_key 
 	return d == 0;
 }
 
-static __always_inline int claim_slot(struct slot *s, __u32 owner)
+static __always_inline int acquire_slot(struct slot *s, __u32 owner)
 {
 	return __sync_val_compare_and_swap(&s->owner, owner, SLOT_TAKEN) == owner;
 }
 
-// delete_translation takes out the translation of the connection of p->victim, if it has
-// one.
+// delete_translation deletes the translation of the connection of p->victim, if it has one.
 static __noinline int delete_translation(struct pkt *p)
 {
 	struct translation *t = bpf_map_lookup_elem(&translations, &p->victim);
@@ -105,9 +102,9 @@ static __noinline int delete_translation(struct pkt *p)
 }
 
 struct slot_search {
-	__u32 at, far; // where the next look is, in the ring and anywhere
+	__u32 at, far; // next slots to examine, in the ring and at random
 	__u32 all; // half-open connections
-	__u32 slot, owner, most; // of who holds most; owner 0 = it is free, and taken
+	__u32 slot, owner, most; // of the largest holder; owner 0 = the slot was free, and is claimed
 };
 
 static long probe_slot(__u32 n, struct slot_search *l)
@@ -118,7 +115,7 @@ static long probe_slot(__u32 n, struct slot_search *l)
 	if (!s)
 		return 1;
 	__u32 owner = s->owner;
-	if (owner == SLOT_TAKEN || (!owner && !claim_slot(s, 0)))
+	if (owner == SLOT_TAKEN || (!owner && !acquire_slot(s, 0)))
 		return 0;
 	__u32 waiting_fragments = owner ? half_open_count(owner) + 1 : ~0;
 	if (waiting_fragments > l->most) {
@@ -126,26 +123,26 @@ static long probe_slot(__u32 n, struct slot_search *l)
 		l->slot = i;
 		l->owner = owner;
 	}
-	// Nobody holds more than half, and there is little room; or this was free.
+	// This owner has more than half, and there is little room; or the slot was free.
 	return !owner || (l->most > l->all / 2 && l->all > half_pressure);
 }
 
-// allocate_slot finds a place for a half-open connection, free or freed;
-// NO_SLOT = somebody else was faster. The places that it looks at are those next
-// in the ring, which are the oldest, and some anywhere: a run of places is one
-// owner's often, which need not be who holds most.
+// allocate_slot returns a slot for a half-open connection, free or evicted; NO_SLOT =
+// another processor was faster. It examines the next slots in the ring, which are the
+// oldest, and some at random: neighbouring slots often have one owner, which need not be
+// the largest holder.
 static __noinline __u32 allocate_slot(struct pkt *p)
 {
 	struct slot_search l = { .at = __sync_fetch_and_add(&next_slot, 1) % half_slots };
 	l.far = l.slot = l.at;
 	struct slot *s = bpf_map_lookup_elem(&slots, &l.slot);
-	if (s && !s->owner && claim_slot(s, 0))
+	if (s && !s->owner && acquire_slot(s, 0))
 		return l.slot;
 	l.all = half_open_count(0);
 	l.slot = NO_SLOT;
 	bpf_loop(SLOTS_NEXT + SLOTS_ANYWHERE, probe_slot, &l, 0);
 	s = bpf_map_lookup_elem(&slots, &l.slot);
-	if (!s || (l.owner && !claim_slot(s, l.owner)))
+	if (!s || (l.owner && !acquire_slot(s, l.owner)))
 		return NO_SLOT;
 	if (!l.owner)
 		return l.slot;
@@ -158,7 +155,7 @@ static __noinline __u32 allocate_slot(struct pkt *p)
 	return l.slot;
 }
 
-// release_slot gives back the place of the connection of p->ck.
+// release_slot frees the slot of the connection of p->ck.
 static __always_inline void release_slot(struct pkt *p, __u32 slot, __u32 owner)
 {
 	struct slot *s = bpf_map_lookup_elem(&slots, &slot);
@@ -166,7 +163,7 @@ static __always_inline void release_slot(struct pkt *p, __u32 slot, __u32 owner)
 		__sync_val_compare_and_swap(&s->owner, owner, 0);
 }
 
-// insert_half_open enters p->fresh as a half-open connection of p->owner; 1 = done.
+// insert_half_open inserts p->fresh as a half-open connection of p->owner; 1 = done.
 static __noinline int insert_half_open(struct pkt *p)
 {
 	__u32 owner = p->owner, slot = allocate_slot(p);
@@ -180,7 +177,7 @@ static __noinline int insert_half_open(struct pkt *p)
 		*(volatile __u32 *)&s->owner = 0;
 		return 0;
 	}
-	*(volatile __u32 *)&s->owner = owner; // last: now it may be evicted
+	*(volatile __u32 *)&s->owner = owner; // last: from now on it may be evicted
 	count_owned(owner, 1, 0);
 	return 1;
 }
@@ -192,7 +189,7 @@ static __always_inline int driver_away(void)
 	return !at || (now > *at && now - *at > DRIVER_AWAY);
 }
 
-// promote makes the half-open connection c of p->ck an open one, if there is room.
+// promote moves the half-open connection c of p->ck to the open ones, if there is room.
 static __noinline int promote(struct pkt *p, struct ct *c)
 {
 	if (!c)
@@ -202,7 +199,7 @@ static __noinline int promote(struct pkt *p, struct ct *c)
 		return 0;
 	p->fresh = *c;
 	int old = bpf_map_update_elem(&conns, &p->ck, &p->fresh, BPF_NOEXIST);
-	if (old && bpf_map_update_elem(&conns, &p->ck, &p->fresh, BPF_EXIST)) // one past its time
+	if (old && bpf_map_update_elem(&conns, &p->ck, &p->fresh, BPF_EXIST)) // an expired one
 		return 0;
 	count_owned(owner, bpf_map_delete_elem(&halfopen, &p->ck) ? 0 : -1, !old);
 	release_slot(p, slot, owner);

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Connections: one entry for both directions, found under the ordered pair of
-// ends; it knows which end began.
+// Connection tracking: one entry for both directions, by the ordered pair of ends. The entry
+// says which end began.
 #pragma once
 
 #include "connshares.h"
 
 #define SECOND 1000000000ULL
 
-// is_closed tells whether both ends of a TCP connection have ended it, or one has reset it.
+// is_closed tells whether both ends of a TCP connection sent FIN, or one sent RST.
 static __always_inline int is_closed(__u8 state)
 {
 	return state & CT_RESET || (state & CT_FINS) == CT_FINS;
 }
 
-// timeout is how long a connection lives without packets (expired() of
-// expire.go says the same). Half-closed TCP lives as long as Linux's FIN_WAIT,
-// and closed TCP as its LAST_ACK.
+// timeout is how long a connection lives without packets; expired in expire.go must agree.
+// Half-closed TCP lives as long as Linux's FIN_WAIT, closed TCP as its LAST_ACK.
 static __always_inline __u64 timeout(__u8 proto, __u8 state)
 {
 	switch (proto) {
@@ -30,8 +29,8 @@ static __always_inline __u64 timeout(__u8 proto, __u8 state)
 	return state & CT_REPLIED ? 180 * SECOND : 60 * SECOND;
 }
 
-// generation_index is where the changes of what is at an address are counted; generationIndex
-// of generations.go says the same.
+// generation_index returns the index in map turns of an address's generation;
+// generationIndex in generations.go must agree.
 static __always_inline __u32 generation_index(__u32 domain, const struct addr *a)
 {
 	const __u32 *w = (const void *)a;
@@ -47,7 +46,7 @@ static __always_inline __u32 generation_at(__u32 place)
 	return n ? *(volatile __u32 *)n : 0;
 }
 
-// owner_version_at tells who an address is now; 0 = nobody that this host knows.
+// owner_version_at returns the owner version of an address; 0 = no known endpoint has it.
 static __always_inline __u32 owner_version_at(struct pkt *p, const struct addr *a)
 {
 	p->hk.domain = domain_of(p, a);
@@ -56,8 +55,8 @@ static __always_inline __u32 owner_version_at(struct pkt *p, const struct addr *
 	return h ? h->owner_version : 0;
 }
 
-// same_owners tells whether a connection's ends are still who they were. Who
-// comes to an address that was nobody's goes on with what is there.
+// same_owners tells whether the same endpoints are at a connection's ends as before. An end
+// without a known endpoint matches whatever gets its address.
 static __noinline int same_owners(struct pkt *p, struct ct *c)
 {
 	if (!c)
@@ -67,8 +66,8 @@ static __noinline int same_owners(struct pkt *p, struct ct *c)
 	return !c->hi_owner_version || c->hi_owner_version == owner_version_at(p, &p->ck.hi);
 }
 
-// make_key orders the ends of a flow, and takes down the stamp of what is found
-// out about them from now on; it returns whether they were swapped.
+// make_key makes p->ck the key of a flow, and p->version the version of what is looked up
+// about its ends from now on; it returns whether the ends were swapped.
 static __always_inline int make_key(struct pkt *p, const struct flow *f)
 {
 	struct ct_key *k = &p->ck;
@@ -103,7 +102,7 @@ static __always_inline int make_key(struct pkt *p, const struct flow *f)
 	__u32 lo = generation_index(lo_space, &k->lo), hi = generation_index(hi_space, &k->hi);
 	p->lo_index = lo;
 	p->hi_index = hi;
-	// Each only grows, so the sum is the same when all are.
+	// Each only grows, so an equal sum means that nothing changed.
 	p->version = p->epoch + generation_at(lo) + generation_at(hi) + p->nat_generation;
 	return flip;
 }
@@ -126,14 +125,14 @@ static __always_inline int is_alive(struct pkt *p, struct ct *c, __u64 now)
 {
 	if (now - c->seen > timeout(p->ck.proto, c->state) && now > c->seen)
 		return 0;
-	// What comes back from a service has not all of its stamp yet.
+	// A reply of a service does not have its whole version yet.
 	if (c->state & CT_SERVICE && p->nat != NAT_REQUEST)
 		return same_owners(p, c);
 	return c->version == p->version || same_owners(p, c);
 }
 
-// find_conn finds the connection of p->ck; p->half_open says where, and p->replaces whether
-// one is there that is past its time, or between others.
+// find_conn finds the connection of p->ck. p->half_open says in which table; p->replaces says
+// that there is an expired one, or one between other endpoints.
 static __noinline struct ct *find_conn(struct pkt *p, __u64 now)
 {
 	struct ct *c = bpf_map_lookup_elem(&conns, &p->ck);
@@ -148,7 +147,7 @@ static __noinline struct ct *find_conn(struct pkt *p, __u64 now)
 	return 0;
 }
 
-// find_again is what find has found.
+// find_again returns what find_conn found.
 static __always_inline struct ct *find_again(struct pkt *p)
 {
 	return p->half_open ? bpf_map_lookup_elem(&halfopen, &p->ck) : bpf_map_lookup_elem(&conns, &p->ck);
@@ -158,7 +157,7 @@ static __always_inline struct ct *find_again(struct pkt *p)
 static __always_inline __u8 next_state(const struct pkt *p, __u8 state)
 {
 	__u8 flags = p->ip.tcp_flags;
-	if (p->error) // which is about it, and no part of it
+	if (p->error) // an error is about the connection, and no part of it
 		return state;
 	if (p->reply)
 		state |= CT_REPLIED;
@@ -173,7 +172,7 @@ static __always_inline __u8 next_state(const struct pkt *p, __u8 state)
 	return state;
 }
 
-// find_flow finds the connection of a flow, whichever direction the flow is in.
+// find_flow finds the connection of a flow in either direction.
 static __always_inline struct ct *find_flow(struct pkt *p, const struct flow *f, __u64 now)
 {
 	int flip = make_key(p, f);
@@ -203,7 +202,7 @@ static __noinline int read_quoted(struct __sk_buff *skb, struct pkt *p)
 	return h->later ? -1 : 0;
 }
 
-// set_frag_key makes p->fk the key of the datagram that a fragment is of.
+// set_frag_key makes p->fk the key of a fragment's datagram.
 static __always_inline void set_frag_key(struct pkt *p)
 {
 	const struct flow *f = &p->ip.f;
@@ -214,7 +213,7 @@ static __always_inline void set_frag_key(struct pkt *p)
 	p->fk.proto = p->ip.v6 ? 0 : f->proto;
 }
 
-// store_frag enters what is known of the datagram of p->fk.
+// store_frag stores p->frag as the datagram of p->fk.
 static __always_inline void store_frag(struct pkt *p)
 {
 	if (!bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_NOEXIST))
@@ -237,9 +236,8 @@ static long overlap_one(__u32 i, struct overlap *o)
 	return o->found;
 }
 
-// overlaps tells whether a fragment says something again, or is one too many;
-// otherwise it is noted. What a datagram consists of must not depend on who puts
-// it together (RFC 1858, RFC 5722).
+// overlaps tells whether a fragment overlaps another one, or is one too many; otherwise its
+// range is stored. A datagram must not depend on who reassembles it (RFC 1858, RFC 5722).
 static __noinline int overlaps(struct pkt *p, struct frag *f)
 {
 	if (!f)
@@ -255,15 +253,15 @@ static __noinline int overlaps(struct pkt *p, struct frag *f)
 	return 0;
 }
 
-// is_syn tells whether a packet asks for a TCP connection.
+// is_syn tells whether a packet requests a TCP connection.
 static __always_inline int is_syn(const struct pkt *p)
 {
 	return p->ip.f.proto == P_TCP && (p->ip.tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 }
 
-// lookup_connection finds the connection that a packet belongs to, and its original
-// direction in p->orig; 0 = none is known, and if p->invalid is set, the packet
-// answers nothing.
+// lookup_connection finds the connection of a packet, and sets p->orig to its original
+// direction; 0 = none is known. p->invalid is set if the packet could only be part of a
+// connection that is not known.
 static __noinline struct ct *lookup_connection(struct __sk_buff *skb, struct pkt *p, __u64 now)
 {
 	struct flow *f = &p->ip.f;
@@ -304,13 +302,12 @@ static __noinline struct ct *lookup_connection(struct __sk_buff *skb, struct pkt
 		if (error) {
 			if ((p->nat != NAT_REQUEST && read_quoted(skb, p)) || !same_addr(&p->inner.f.src, &f->dst))
 				return 0;
-			// A container is no router: it says what has become of a packet
-			// only when that was sent to it.
+			// A container is no router: it may report errors only about packets that were sent to it.
 			if (p->from == FROM_PORT && !same_addr(&p->inner.f.dst, &f->src))
 				return 0;
 			c = find_flow(p, &p->inner.f, now);
 			p->known = c != 0;
-			p->reply = !p->reply; // it goes against what it quotes
+			p->reply = !p->reply; // an error goes against the packet that it quotes
 			p->error = 1;
 			p->invalid = !c;
 			return c;
@@ -326,8 +323,8 @@ static __noinline struct ct *lookup_connection(struct __sk_buff *skb, struct pkt
 		return c;
 	}
 	c = find_flow(p, f, now);
-	// Whoever was asked and asks itself begins a connection of its own; so does
-	// who asks again after an end.
+	// A request of the end that did not begin, or after the connection has ended, begins a new
+	// connection.
 	if (c && is_syn(p) && (!(c->state & CT_SERVICE) || p->nat) && (p->reply || c->state & (CT_RESET | CT_FINS))) {
 		c = 0;
 		p->replaces = 1;
@@ -338,7 +335,7 @@ static __noinline struct ct *lookup_connection(struct __sk_buff *skb, struct pkt
 		return c;
 	}
 	if (f->proto == P_TCP) {
-		// A connection may be picked up in its middle, but not by an answer.
+		// A connection may be picked up in the middle, but not by RST or SYN-ACK.
 		if (p->ip.tcp_flags & TCP_RST || (p->ip.tcp_flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK))
 			return 0;
 	}
@@ -352,7 +349,7 @@ static __always_inline int is_flipped(const struct pkt *p)
 	return !(same_addr(&p->orig.src, &p->ck.lo) && p->orig.sport == p->ck.lo_port);
 }
 
-// set_owner_versions notes who the ends of a connection are.
+// set_owner_versions stores the owner versions of a connection's ends.
 static __always_inline void set_owner_versions(struct pkt *p, struct ct *c)
 {
 	if (c->flipped) {
@@ -364,25 +361,23 @@ static __always_inline void set_owner_versions(struct pkt *p, struct ct *c)
 	}
 }
 
-// with_marks is a connection's state with what is noted of its ways: to or from the
-// host, whether that is who began, and whether a translation belongs to it, which an
-// error about it leaves as it is.
+// with_marks adds to a connection's state whether it goes through the host, is of a socket of
+// the host, and is translated. An error leaves the last one as it is.
 static __always_inline __u8 with_marks(const struct pkt *p, __u8 state)
 {
 	state &= p->error ? ~(CT_VIA_HOST | CT_HOST_SOCKET) : ~(CT_VIA_HOST | CT_HOST_SOCKET | CT_SERVICE);
 	return state | (p->nat ? CT_SERVICE : 0) | (p->path ? CT_VIA_HOST : 0) | (p->host_socket ? CT_HOST_SOCKET : 0);
 }
 
-// note_ingress_host notes by which host a connection's client came, if it is one outside.
-// What a container sends leaves that as it is.
+// note_ingress_host stores by which host the connection's client outside comes. Packets of a
+// container leave that as it is.
 static __always_inline void note_ingress_host(const struct pkt *p, struct ct *c)
 {
 	if (p->from != FROM_PORT && c->ingress_host != p->other_host)
 		c->ingress_host = p->other_host;
 }
 
-// commit records that a packet of the connection was let through; 0 = there was no
-// place for it.
+// commit stores that a packet of the connection was allowed; 0 = there was no room.
 static __noinline int commit(struct pkt *p, __u64 now, __u32 version, __u32 in_ifindex)
 {
 	struct ct *c = p->known || p->replaces ? find_again(p) : 0;
@@ -398,7 +393,7 @@ static __noinline int commit(struct pkt *p, __u64 now, __u32 version, __u32 in_i
 		if (!p->known)
 			c->flipped = is_flipped(p);
 		set_owner_versions(p, c);
-		c->version = version; // last: whoever finds it finds the rest
+		c->version = version; // last: who finds the version finds the rest
 		if (p->half_open && state & CT_OPEN)
 			promote(p, c);
 	} else {

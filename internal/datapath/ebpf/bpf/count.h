@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Counting: drops by reason, rules by their hits, ports by what goes in and out.
+// Counters: drops by reason, rules by hits, ports by direction.
 #pragma once
 
 #include "fastpath.h"
@@ -20,7 +20,7 @@ static __noinline int dropped(__u32 reason)
 	return TC_DROP;
 }
 
-// hit_all counts where all processors' counts of a rule are.
+// hit_all counts in map hits.
 static __noinline int hit_all(__u64 *id, struct counter *n)
 {
 	if (!id || !n)
@@ -41,7 +41,7 @@ static __always_inline struct tally *tally(__u64 id)
 	return bpf_map_lookup_elem(&tallies, &i);
 }
 
-// hit_again counts for a rule that hit has counted for a moment ago.
+// hit_again counts for a rule that hit has counted for before.
 static __always_inline void hit_again(__u64 *id, __u64 bytes)
 {
 	struct tally *t = tally(*id);
@@ -54,8 +54,8 @@ static __always_inline void hit_again(__u64 *id, __u64 bytes)
 	}
 }
 
-// hit counts for a rule, which takes its place among the tallies if nobody has
-// it or its owner is idle.
+// hit counts for a rule. The rule takes its place among the tallies if that is free or its
+// owner is idle.
 static __noinline int hit(__u64 *id, __u64 bytes)
 {
 	if (!id)
@@ -92,7 +92,7 @@ static __always_inline void count_slot_tx(__u32 slot, __u64 bytes)
 	}
 }
 
-// count_rx counts what a port receives, and tells whether that goes by its queue.
+// count_rx counts what a port receives; it returns whether the port has a queue.
 static __always_inline int count_rx(__u32 ifindex, __u64 bytes)
 {
 	struct port *o = bpf_map_lookup_elem(&ports, &ifindex);
@@ -102,7 +102,7 @@ static __always_inline int count_rx(__u32 ifindex, __u64 bytes)
 	return o->queued;
 }
 
-// count_allowed counts for the rules of a packet that goes a short way.
+// count_allowed counts for the rules of a packet on the fast path.
 static __always_inline void count_allowed(struct allowing_rules *by, __u32 len)
 {
 	if (by->out)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// The data plane of one host: its programs. They do what internal/datapath/reference says, in its
-// order.
+// The programs of a host's data plane. They have the same steps in the same order as
+// internal/datapath/reference.
 #include "forward.h"
 #include "membership.h"
 #include "neighbour.h"
@@ -8,13 +8,13 @@
 #include "queue.h"
 #include "underlay.h"
 
-// passes_port_security tells whether a container sends in its own name only.
+// passes_port_security tells whether a container sends with its own addresses only.
 static __noinline int passes_port_security(struct __sk_buff *skb, struct pkt *p, struct port *o)
 {
 	if (!same(p->eth.src, o->mac, 6))
 		return 0;
 	link_local(&p->mapped, o->mac);
-	// An IPv4-mapped address, as which IPv4 is kept here, is no address in IPv6.
+	// An IPv4-mapped address, by which the maps hold IPv4, is no address of IPv6.
 	int own = p->has_sender && ((!p->ip.v6 && same_addr(&p->sender, &o->ip4)) || same_addr(&p->sender, &o->ip6) ||
 				    same_addr(&p->sender, &p->mapped));
 	if (p->kind == KIND_ARP)
@@ -50,7 +50,7 @@ static __noinline int passes_port_security(struct __sk_buff *skb, struct pkt *p,
 	return 0;
 }
 
-// policy_epoch is read before anything that a verdict rests on.
+// policy_epoch is read before anything that a verdict depends on.
 static __always_inline __u32 policy_epoch(void)
 {
 	__u32 zero = 0;
@@ -58,15 +58,15 @@ static __always_inline __u32 policy_epoch(void)
 	return g ? *(volatile __u32 *)&g->epoch : 0;
 }
 
-// forward_fast sends a packet where those before it went, if moved is not set as what its
-// next station gets; SLOW_PATH = it does not fit there.
-static __always_inline int forward_fast(struct __sk_buff *skb, struct fast_decision *f, struct settings *g, __u32 moved)
+// forward_fast sends a packet as the fast path's entry says; rewritten = its headers have
+// been rewritten. SLOW_PATH = it does not fit there.
+static __always_inline int forward_fast(struct __sk_buff *skb, struct fast_decision *f, struct settings *g, __u32 rewritten)
 {
 	struct forward_entry *l = f->forward;
 	__u32 out = l->to, len = skb->len, changed = needs_rewrite(f);
 	note_fin(f);
 	if (l->tag) {
-		if (!fits_mtu(skb, g->mtu) || (changed && rewrite_fast(skb, f)))
+		if (!is_within_mtu(skb, g->mtu) || (changed && rewrite_fast(skb, f)))
 			return SLOW_PATH;
 		if (l->underlay) {
 			int ret = encapsulate(skb, l, g);
@@ -80,7 +80,7 @@ static __always_inline int forward_fast(struct __sk_buff *skb, struct fast_decis
 		count_allowed(f->by, len);
 		return bpf_redirect(out, 0);
 	}
-	if (!moved && changed && rewrite_fast(skb, f))
+	if (!rewritten && changed && rewrite_fast(skb, f))
 		return SLOW_PATH;
 	count_allowed(f->by, len);
 	count_slot_rx(l->rx_slot, len);
@@ -115,7 +115,7 @@ static __always_inline struct pkt *begin_packet(struct __sk_buff *skb, __u8 from
 	return p;
 }
 
-// router_path tells what of an honest container's frame is the virtual router's.
+// router_path tells whether the virtual router handles a frame, and its path then.
 static __noinline int router_path(struct __sk_buff *skb, struct pkt *p, struct port *o)
 {
 	__u32 zero = 0;
@@ -124,7 +124,7 @@ static __noinline int router_path(struct __sk_buff *skb, struct pkt *p, struct p
 	if (!g || (!g->host && !joined && !g->services))
 		return PATH_NONE;
 	int direct = same(p->eth.dst, g->router, 6);
-	// What a container answers to itself goes to whichever gateway it has.
+	// A container's replies to itself go to whichever gateway it has.
 	if (g->services && p->kind == KIND_IP && !p->nd && !p->multicast && !is_to_mapped(p) && (direct || is_service_addr(&p->ip.f.dst))) {
 		__u32 *service = lookup_vip(p, &p->ip.f.dst);
 		if (service) {
@@ -163,8 +163,8 @@ static __always_inline int dispatch(struct __sk_buff *skb, struct pkt *p)
 	return forward(skb, p);
 }
 
-// fast_from_container sends a container's packet its short way, if it has one. It is a function
-// for its stack's sake, of which the long way has none to spare.
+// fast_from_container sends a container's packet by the fast path, if there is an entry. It
+// is a function of its own because the slow path has no stack to spare.
 static __noinline int fast_from_container(struct __sk_buff *skb, __u32 epoch)
 {
 	__u32 zero = 0, len = skb->len;
@@ -214,15 +214,15 @@ int from_container(struct __sk_buff *skb)
 	return dispatch(skb, p);
 }
 
-// is_routable tells whether a frame is of a kind that is routed.
+// is_routable tells whether frames of this kind are routed.
 static __always_inline int is_routable(const struct pkt *p)
 {
 	return p->kind == KIND_IP && !p->nd && !p->multicast;
 }
 
-// is_from_its_host tells whether a frame out of the tunnel is in the name of an
-// endpoint, by its MAC and address, and came from that endpoint's host. What
-// looks for a duplicate or a router has no address yet.
+// is_from_its_host tells whether the MAC and address of a frame from the tunnel are of one
+// endpoint, and that endpoint's host sent the frame. Duplicate address detection and router
+// solicitations have no address yet.
 static __noinline int is_from_its_host(struct pkt *p)
 {
 	__u32 net = p->net;
@@ -239,8 +239,8 @@ static __noinline int is_from_its_host(struct pkt *p)
 	return s && !s->ifindex && is_from_vtep(p, s->vtep_family, s->vtep);
 }
 
-// read_tunnel_frame reads a frame out of the tunnel; 0 = fine, otherwise why it is dropped. Who
-// sent it is still to be asked.
+// read_tunnel_frame reads a frame from the tunnel; 0 = fine, otherwise the drop reason. The
+// sender is checked afterwards.
 static __always_inline int read_tunnel_frame(struct __sk_buff *skb, struct pkt *p, const struct segment *at, __u32 tag)
 {
 	p->net = at->net;
@@ -252,7 +252,7 @@ static __always_inline int read_tunnel_frame(struct __sk_buff *skb, struct pkt *
 	return read_frame(skb, p);
 }
 
-// fast_from_tunnel is fast_from_container for what comes out of the tunnel.
+// fast_from_tunnel is fast_from_container for frames from the tunnel.
 static __noinline int fast_from_tunnel(struct __sk_buff *skb, struct pkt *p, __u32 tag)
 {
 	__u32 zero = 0;
@@ -293,9 +293,9 @@ int from_tunnel(struct __sk_buff *skb)
 	return bad ? dropped(bad) : dispatch(skb, p);
 }
 
-// decap_and_forward takes a packet of IPv4 that has no short way out of its tunnel packet and
-// judges it as from_tunnel does, if a host of the same link sent it: what others send
-// is for the host's stack to believe. What a host's router sends goes by the device.
+// decap_and_forward decapsulates an IPv4 packet without an entry of the fast path and handles
+// it as from_tunnel does, if a host of the same link sent it. The host's stack checks the
+// sources of all others. Frames of another host's router go to the VXLAN device.
 static __always_inline int decap_and_forward(struct __sk_buff *skb, struct settings *g, __u32 epoch)
 {
 	struct tunnel_header *t = tunnel_header_of(skb, g);
@@ -325,7 +325,7 @@ static __always_inline int decap_and_forward(struct __sk_buff *skb, struct setti
 	return bad ? dropped(bad) : forward(skb, p);
 }
 
-// fast_from_underlay takes a packet that has a short way out of its tunnel packet.
+// fast_from_underlay decapsulates a packet that has an entry of the fast path.
 static __noinline int fast_from_underlay(struct __sk_buff *skb, struct settings *g, __u32 epoch)
 {
 	struct fast_decision f;
@@ -350,9 +350,9 @@ int from_underlay(struct __sk_buff *skb)
 	return ret == SLOW_PATH ? decap_and_forward(skb, g, epoch) : ret;
 }
 
-// is_valid_from_uplink tells whether a frame from the physical network may be in the name of
-// its sender: nobody of this host, and of another network of the domain an endpoint
-// only, by its MAC.
+// is_valid_from_uplink tells whether a frame from the physical network may have its source:
+// no endpoint of this host, and of another network of the domain only an endpoint with its
+// MAC.
 static __noinline int is_valid_from_uplink(struct pkt *p)
 {
 	struct endpoint *h = endpoint_at(p, &p->sender);
@@ -407,8 +407,8 @@ static __always_inline void set_destination(struct pkt *p, const struct port *o)
 	p->path = PATH_FROM_HOST;
 }
 
-// from_host6 makes a packet of IPv6 from the host its endpoint's; 0 = it is, or why
-// it is dropped.
+// from_host6 delivers an IPv6 packet of the host to its endpoint; 0 = fine, otherwise the
+// drop reason.
 static __noinline int from_host6(struct __sk_buff *skb, struct pkt *p, struct settings *g)
 {
 	int bad = read_frame(skb, p);
@@ -426,12 +426,12 @@ static __noinline int from_host6(struct __sk_buff *skb, struct pkt *p, struct se
 	set_destination(p, o);
 	if (p->nd || is_link_local(&p->ip.f.src) || in_own_subnets(p, o, &p->ip.f.src) ||
 	    (p->domain >= JOINED && subnet_at(p, &p->ip.f.src)))
-		return DROP_SPOOF; // nobody of the domain comes this way
+		return DROP_SPOOF; // no endpoint of the domain comes through the host
 	return dnat_from_host6(skb, p, g, o) ? DROP_INVALID : read_frame(skb, p);
 }
 
-// from_host takes what the host's own stack sends to private addresses, to exposed
-// services and to native networks, on its way out of the host's side.
+// from_host handles what the host's stack sends by contivh0: to host-local NAT addresses,
+// exposed services and routed networks.
 SEC("tc")
 int from_host(struct __sk_buff *skb)
 {
@@ -469,7 +469,7 @@ int from_host(struct __sk_buff *skb)
 	set_destination(p, o);
 	map_ipv4(&p->mapped, p->h4.src);
 	if ((by & o->mask) == o->subnet || (p->domain >= JOINED && subnet_at(p, &p->mapped)))
-		return dropped(DROP_SPOOF); // nobody of the domain comes this way
+		return dropped(DROP_SPOOF); // no endpoint of the domain comes through the host
 	if (dnat_from_host(skb, p, g, o))
 		return dropped(DROP_INVALID);
 	int bad = read_frame(skb, p);
@@ -478,8 +478,8 @@ int from_host(struct __sk_buff *skb)
 	return forward(skb, p);
 }
 
-// to_container keeps what the host's own stack sends out of a port from
-// reaching the container: only what the programs sent gets there.
+// to_container drops what the host's stack sends to a port: only frames of the programs
+// reach a container.
 SEC("tc")
 int to_container(struct __sk_buff *skb)
 {

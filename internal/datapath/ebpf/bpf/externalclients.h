@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Clients outside of services ("From outside" of docs/design/services.md). What the
-// host's own stack sends to an exposed service is translated here; frames to backends
-// on other hosts, and theirs back, have the router's MAC as source. Of clients that
-// another host leads here a container's answers go back to that host.
+// Clients outside of all networks ("From outside" of docs/design/services.md). What the
+// host's stack sends to an exposed service is translated here. Frames to backends on other
+// hosts, and their replies, have the router's MAC as source. Replies to a client that another
+// host forwarded go back to that host.
 #pragma once
 
 #include "routednetworks.h"
@@ -15,7 +15,7 @@ static __always_inline int is_from_router(const struct pkt *p)
 	return g && same(p->eth.src, g->router, 6);
 }
 
-// is_from_vtep tells whether a frame's outer source is a tunnel endpoint.
+// is_from_vtep tells whether a tunnel endpoint sent a frame.
 static __always_inline int is_from_vtep(const struct pkt *p, __u32 family, const __u8 *vtep)
 {
 	if (family != p->remote_family)
@@ -23,8 +23,7 @@ static __always_inline int is_from_vtep(const struct pkt *p, __u32 family, const
 	return family == 4 ? p->key.remote_ipv4 == *(const __u32 *)vtep : same(p->key.remote_ipv6, vtep, 16);
 }
 
-// tunnel_host is the number of the host that a frame came from; 0 = it is none that
-// is known.
+// tunnel_host returns the number of the host that sent a frame; 0 = an unknown host.
 static __always_inline __u32 tunnel_host(struct pkt *p)
 {
 	__builtin_memset(&p->end, 0, sizeof(p->end));
@@ -37,8 +36,8 @@ static __always_inline __u32 tunnel_host(struct pkt *p)
 	return n ? *n : 0;
 }
 
-// is_blackhole tells whether an address is no single machine's that others reach: what
-// desired.Nowhere has, and link-local ones.
+// is_blackhole tells whether an address is one of desired.Blackhole or link-local: no single
+// machine has it.
 static __always_inline int is_blackhole(const struct pkt *p, const struct addr *a)
 {
 	const __u32 *x = (const void *)a;
@@ -47,8 +46,7 @@ static __always_inline int is_blackhole(const struct pkt *p, const struct addr *
 	return !a->b[12] || a->b[12] == 127 || a->b[12] >= 224 || (a->b[12] == 169 && a->b[13] == 254);
 }
 
-// is_external tells whether a packet's source can be a client outside of a domain, if
-// it is not in the subnets of the network.
+// is_external tells whether a source outside the network's subnets is outside the domain.
 static __noinline int is_external(struct pkt *p)
 {
 	__u32 zero = 0;
@@ -64,14 +62,14 @@ static __noinline int is_external(struct pkt *p)
 	return !vip || *vip & VIP_SHARED;
 }
 
-// is_host_addr tells whether a packet's source is the host's own address towards its
-// containers, which means nothing on other hosts.
+// is_host_addr tells whether the source is the host's own NAT address, which is valid on
+// this host only.
 static __always_inline int is_host_addr(const struct pkt *p, const struct settings *g)
 {
 	return last4(&p->ip.f.src) == g->host_ip && (!p->ip.v6 || is_private6(g, &p->ip.f.src));
 }
 
-// read_destination leaves in p->mapped where a frame of the host's stack goes; 0 = it is no packet.
+// read_destination sets p->mapped to the destination of a frame of the host's stack; 0 = no IP.
 static __noinline int read_destination(struct __sk_buff *skb, struct pkt *p)
 {
 	__builtin_memset(&p->mapped, 0, sizeof(p->mapped));
@@ -88,14 +86,14 @@ static __noinline int read_destination(struct __sk_buff *skb, struct pkt *p)
 	return 1;
 }
 
-// exposed_by_port finds where the port leads that a packet of the host's stack is about: its
-// own, its first fragment's, or where a client tells of an error, the one that it quotes.
+// exposed_by_port finds the entry of the port that a packet of the host's stack concerns: its
+// own, its first fragment's, or the one that a client's ICMP error quotes.
 static __noinline struct exposed *exposed_by_port(struct __sk_buff *skb, struct pkt *p)
 {
 	__u16 port = p->ip.f.dport;
 	__u8 proto = p->ip.f.proto;
 	if (p->ip.fragment) {
-		set_frag_key(p); // in domain 0, since its own is not known yet
+		set_frag_key(p); // in domain 0: its own is not known yet
 		struct frag *first = p->ip.later ? bpf_map_lookup_elem(&frags, &p->fk) : 0;
 		if (first) {
 			port = first->orig.dport;
@@ -113,10 +111,10 @@ static __noinline struct exposed *exposed_by_port(struct __sk_buff *skb, struct 
 	return lookup_exposed(p, &p->ip.f.dst, port, proto);
 }
 
-#define NOT_FOR_SERVICE -1 // it is to a port of a node's address that is no service's
+#define NOT_FOR_SERVICE -1 // it is for a port of a node's address without a service
 
-// accept_exposed tells why what the host's stack sends to an exposed service is
-// dropped; 0 = it is the service's.
+// accept_exposed returns why a packet of the host's stack to an exposed service is dropped;
+// 0 = it goes to the service.
 static __noinline int accept_exposed(struct __sk_buff *skb, struct pkt *p, struct exposed *x)
 {
 	__u32 zero = 0;
@@ -152,8 +150,8 @@ static __noinline int accept_exposed(struct __sk_buff *skb, struct pkt *p, struc
 	return 0;
 }
 
-// accept_backend_reply tells why a frame between routers is dropped; 0 = a backend on the host
-// that sent it may be answering a client outside.
+// accept_backend_reply returns why a frame between routers is dropped; 0 = it may be the reply
+// of a backend on the sending host to a client outside.
 static __noinline int accept_backend_reply(struct pkt *p)
 {
 	struct endpoint *h = endpoint_at(p, &p->sender);
@@ -162,13 +160,13 @@ static __noinline int accept_backend_reply(struct pkt *p)
 	struct station *s = station_on(p, p->net, h->mac);
 	if (!s || s->ifindex || !is_from_vtep(p, s->vtep_family, s->vtep))
 		return DROP_UNKNOWN_SOURCE;
-	p->other_host = 0; // that is of clients
+	p->other_host = 0; // only clients have one
 	p->path = PATH_EXTERNAL_CLIENT;
 	return 0;
 }
 
-// accept_external tells why a frame that another host's router sent is dropped; 0 = it
-// is of a client outside, for a container here.
+// accept_external returns why a frame of another host's router is dropped; 0 = it is of a
+// client outside, for a container here.
 static __noinline int accept_external(struct pkt *p)
 {
 	p->other_host = tunnel_host(p);
@@ -189,14 +187,14 @@ static __noinline int accept_external(struct pkt *p)
 	return 0;
 }
 
-// is_reply_to_external tells whether a container's packet to the router answers a client
-// outside that another host has led here.
+// is_reply_to_external tells whether a container's packet to the router is a reply to a client
+// outside that another host forwarded.
 static __always_inline int is_reply_to_external(const struct pkt *p, const struct settings *g, const struct ct *c)
 {
 	return p->from == FROM_PORT && c && c->ingress_host && p->reply && same(p->eth.dst, g->router, 6);
 }
 
-// send_to_other_host sends an answer to the host that its client came by.
+// send_to_other_host sends a packet, from the router's MAC, to the host of number p->other_host.
 static __noinline int send_to_other_host(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 zero = 0, by = p->other_host;
@@ -215,7 +213,7 @@ static __noinline int send_to_other_host(struct __sk_buff *skb, struct pkt *p)
 	return bpf_redirect(g->vxlan, 0);
 }
 
-// send_to_external_client gives the host's stack what a backend answers a client outside.
+// send_to_external_client gives a backend's reply to a client outside to the host's stack.
 static __noinline int send_to_external_client(struct __sk_buff *skb, struct pkt *p, struct settings *g)
 {
 	if (!g || !g->host || (p->nat && apply_nat(skb, p)))

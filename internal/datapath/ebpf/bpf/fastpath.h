@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// The short way: what the long one decided about packets of an established TCP
-// or UDP connection over IPv4, found by look-ups in arrays before anything else
-// (flowcache.h). It counts under the stamp of the decision (the epoch, and the turns of
-// both ends) and for at most ten seconds; then a packet goes the long way again, which
-// keeps the connection alive and judges it anew. What is unusual about a packet
-// (options, fragments, SYN, RST, lengths that do not fit, an end that is no endpoint)
-// sends it the long way. A FIN is noted in the connection's entry besides.
+// The fast path: cached decisions about packets of established TCP and UDP connections over
+// IPv4, looked up in arrays before anything else (flowcache.h). A decision counts under its
+// version (the epoch and the generations of both ends), and for at most ten seconds. Then a
+// packet takes the slow path again, which refreshes the connection and its verdict. Unusual
+// packets (options, fragments, SYN, RST, wrong lengths, an end without an endpoint) take the
+// slow path. A FIN is noted in the connection's entry besides.
 #pragma once
 
 #include "servicecounters.h"
@@ -13,13 +12,13 @@
 
 #define SLOW_PATH -2
 
-// fast_decision is what was decided about a packet.
+// fast_decision is the cached decision about a packet.
 struct fast_decision {
 	struct forward_entry *forward;
 	struct allowing_rules *by;
 	struct nat_entry *nat; // 0 = it is not translated
-	struct ct *ended_conn; // the connection that the packet ends, if it does
-	__u64 fin; // and its state for that
+	struct ct *ended_conn; // the connection, if the packet has FIN
+	__u64 fin; // and its state bit for that
 };
 
 struct fast_header {
@@ -29,15 +28,14 @@ struct fast_header {
 	__be16 len, id, frag;
 	__u8 ttl, proto;
 	__be16 csum;
-	__u64 addrs; // addresses
+	__u64 addrs; // source and destination
 	__be32 ports;
 	__be16 udp_len, udp_csum; // or the sequence number
 	__be32 ack;
 	__u8 offset, flags;
 } __attribute__((packed));
 
-// AT is a field of a packet in one load: the compiler takes those of packed
-// structures byte by byte.
+// AT is a field of a packet in one load: the compiler reads packed structures byte by byte.
 #define AT(h, field) (*(__typeof__(((struct fast_header *)0)->field) *)((void *)(h) + __builtin_offsetof(struct fast_header, field)))
 #define WORD(h, n) (((const __u64 *)(h))[n])
 
@@ -52,7 +50,7 @@ static __always_inline int has_right_checksum(const struct fast_header *h, __u64
 	return (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
-// nat_generation_of is what the stamp of a translation has besides.
+// nat_generation_of is what the version of a translated connection has besides.
 static __always_inline __u32 nat_generation_of(const struct nat_entry *s)
 {
 	__u32 place = s->client_index;
@@ -60,13 +58,13 @@ static __always_inline __u32 nat_generation_of(const struct nat_entry *s)
 	return generation_at(s->vip_index) + (ended ? *(volatile __u32 *)ended : 0);
 }
 
-// version_of is the stamp in force for two addresses.
+// version_of is the present version for two addresses.
 static __always_inline __u32 version_of(const struct forward_entry *l, __u32 epoch)
 {
 	return epoch + generation_at(l->lo_index) + generation_at(l->hi_index);
 }
 
-// matches_entry tells whether a packet is one of a lane's.
+// matches_entry tells whether a forward entry is for a packet.
 static __always_inline int matches_entry(const struct forward_entry *l, const struct fast_header *h, __u32 version, __u64 now)
 {
 	if (WORD(h, 0) != WORD(l->head, 0) || (WORD(h, 1) ^ WORD(l->head, 1)) & bpf_cpu_to_be64(~0xffULL)) // all but the TOS
@@ -77,8 +75,8 @@ static __always_inline int matches_entry(const struct forward_entry *l, const st
 #define ELIGIBLE 1
 #define ELIGIBLE_FIN 2
 
-// is_eligible tells whether there is nothing unusual about a packet of len bytes, or nothing but
-// a FIN; 0 = there is.
+// is_eligible tells whether a packet of len bytes has nothing unusual: ELIGIBLE, ELIGIBLE_FIN
+// = nothing but a FIN, 0 = it has.
 static __always_inline int is_eligible(const struct fast_header *h, void *end, __u32 len, __u64 addrs)
 {
 	__u32 total = bpf_ntohs(AT(h, len)), l4, is = ELIGIBLE;
@@ -100,8 +98,8 @@ static __always_inline int is_eligible(const struct fast_header *h, void *end, _
 	return l4 + 20 <= total ? is : 0;
 }
 
-// find_ended finds the open connection that a packet of a lane ends, if the long way would let
-// it by as it stands.
+// find_ended finds the open connection of a packet with FIN, if the slow path would allow the
+// packet as the connection stands.
 static __noinline struct ct *find_ended(struct fast_decision *f, __u64 addrs, __u32 ports, __u32 version)
 {
 	struct ct_key k = {};
@@ -125,7 +123,7 @@ static __noinline struct ct *find_ended(struct fast_decision *f, __u64 addrs, __
 	return c;
 }
 
-// note_fin notes in a connection's entry that one of its ends has ended it.
+// note_fin notes in a connection's entry that one end has sent FIN.
 static __always_inline void note_fin(struct fast_decision *f)
 {
 	if (!f->ended_conn)
@@ -136,10 +134,9 @@ static __always_inline void note_fin(struct fast_decision *f)
 	f->ended_conn->seen = bpf_ktime_get_coarse_ns();
 }
 
-// fast_lookup finds what was decided about a packet of len bytes; 0 = nothing
-// that counts. The first 42 bytes are there. The packet itself is looked at first: those
-// that open a connection would find nothing, by misses of the cache. Translations are
-// asked for where nothing else is found: a host without services has none.
+// fast_lookup finds the decision about a packet of len bytes; 0 = there is none. The first 42
+// bytes are readable. The packet is checked first: one that opens a connection would only
+// cause cache misses. Translations are looked up last, and only if the host has services.
 static __always_inline int fast_lookup(struct fast_decision *f, struct fast_header *h, void *end, __u32 len, const struct settings *g, __u32 epoch, __u32 ifindex, __u32 tag)
 {
 	__u64 addrs = AT(h, addrs), from = (__u64)tag << 32 | ifindex, now = bpf_jiffies64();
@@ -182,7 +179,7 @@ static __always_inline int fast_lookup_frame(struct fast_decision *f, struct __s
 	return fast_lookup(f, h, end, skb->len, g, epoch, skb->ifindex, tag);
 }
 
-// checksum_diff is what a checksum changes by, when 64 bits become others.
+// checksum_diff is the change of a checksum when 64 bits change.
 static __always_inline __u32 checksum_diff(__u64 from, __u64 to)
 {
 	__u64 sum = (__u64)(__u32)to + (to >> 32) + (__u32)~from + (__u32)(~from >> 32);
@@ -200,7 +197,7 @@ struct served_header {
 	__u32 addrs[2], ports;
 } __attribute__((packed));
 
-// rewrite_fast_nat is rewrite_fast_l2 for what is translated.
+// rewrite_fast_nat is rewrite_fast_l2 for translated packets.
 static __noinline int rewrite_fast_nat(struct __sk_buff *skb, struct nat_entry *f)
 {
 	struct served_header h;
@@ -217,7 +214,7 @@ static __noinline int rewrite_fast_nat(struct __sk_buff *skb, struct nat_entry *
 	diff = checksum_diff((__u64)h.addrs[1] << 32 | h.addrs[0], to);
 	sum = (__u16)~h.csum + (diff & 0xffff) + (diff >> 16);
 	if (f->forward.hop == HOP_ROUTED)
-		sum += (__u16)~bpf_htons(0x100); // one hop less
+		sum += (__u16)~bpf_htons(0x100); // TTL - 1
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	h.csum = ~sum;
@@ -238,10 +235,10 @@ static __noinline int rewrite_fast_nat(struct __sk_buff *skb, struct nat_entry *
 	return 0;
 }
 
-// rewrite_fast_l2 makes a packet of a lane that has a hop what its next station gets; 0 = it is.
+// rewrite_fast_l2 writes MACs and TTL as a forward entry says; 0 = done.
 static __noinline int rewrite_fast_l2(struct __sk_buff *skb, struct forward_entry *l)
 {
-	__u8 b[26]; // the frame's header, and the packet's up to the checksum
+	__u8 b[26]; // Ethernet header, and IPv4 header up to its checksum
 	if (!l)
 		return -1;
 	if (l->hop == HOP_MACS)
@@ -250,7 +247,7 @@ static __noinline int rewrite_fast_l2(struct __sk_buff *skb, struct forward_entr
 		return -1;
 	b[22]--;
 	__u32 sum = (__u32)b[24] << 8 | b[25];
-	sum += 0x100; // one hop less, in the header's sum one more (RFC 1141)
+	sum += 0x100; // TTL - 1 is + 1 in the checksum (RFC 1141)
 	sum += sum >> 16;
 	b[24] = sum >> 8;
 	b[25] = sum;
@@ -258,21 +255,21 @@ static __noinline int rewrite_fast_l2(struct __sk_buff *skb, struct forward_entr
 	return bpf_skb_store_bytes(skb, 0, b, sizeof(b), 0);
 }
 
-// needs_rewrite tells whether a packet's next station gets it otherwise than it came.
+// needs_rewrite tells whether a packet leaves with other headers than it came with.
 static __always_inline int needs_rewrite(const struct fast_decision *f)
 {
 	return f->nat || f->forward->hop;
 }
 
-// rewrite_fast makes a packet what its next station gets; 0 = it is.
+// rewrite_fast rewrites a packet's headers; 0 = done.
 static __always_inline int rewrite_fast(struct __sk_buff *skb, struct fast_decision *f)
 {
 	return f->nat ? rewrite_fast_nat(skb, f->nat) : rewrite_fast_l2(skb, f->forward);
 }
 
-// fits_mtu tells whether a packet, or each segment that it will be cut into, is at
-// most mtu bytes of IP.
-static __always_inline int fits_mtu(struct __sk_buff *skb, __u32 mtu)
+// is_within_mtu tells whether a packet, or each segment that it will be cut into, has at most mtu
+// bytes of IP.
+static __always_inline int is_within_mtu(struct __sk_buff *skb, __u32 mtu)
 {
 	struct fast_header *h = (void *)(long)skb->data;
 	__u32 size = skb->gso_size;
@@ -283,14 +280,14 @@ static __always_inline int fits_mtu(struct __sk_buff *skb, __u32 mtu)
 	return 20 + (h->proto == P_TCP ? (h->offset >> 4) * 4 : 8) + size <= mtu;
 }
 
-// underlay_to is the interface that a packet to a host of the same link leaves by
-// with a tunnel header of ours; 0 = the VXLAN device sends it.
+// underlay_to is the interface by which a packet to a host of the same link leaves with a
+// tunnel header of ours; 0 = the VXLAN device sends it.
 static __always_inline __u32 underlay_to(const struct settings *g, const struct station *s)
 {
 	return s->vtep_family == 4 && !((bpf_htonl(*(const __u32 *)s->vtep) ^ g->vtep) & g->vtep_mask) ? g->underlay : 0;
 }
 
-// original_flow is the packet under way as the frame has it.
+// original_flow is the flow of the packet as the frame came.
 static __always_inline const struct flow *original_flow(const struct pkt *p)
 {
 	return p->nat ? &p->pre_nat : &p->ip.f;
@@ -312,8 +309,8 @@ static __always_inline __u64 origin_of(const struct pkt *p)
 	return (__u64)(p->from == FROM_TUNNEL ? p->tag : 0) << 32 | p->ifindex;
 }
 
-// invalidate_fast takes away what was decided about the connection in whose place another
-// one begins: the packet that opens that one has to go the long way.
+// invalidate_fast removes the decisions about a connection that a new one replaces: the new
+// one's packets take the slow path.
 static __noinline int invalidate_fast(struct pkt *p)
 {
 	const struct flow *f = original_flow(p);
@@ -331,9 +328,9 @@ static __noinline int invalidate_fast(struct pkt *p)
 	return 0;
 }
 
-// cache_verdict notes that packets of the connection under way may take their lanes, in the
-// direction of this one, and in the other one if both ends take part: for which the
-// connection's entry, whose destination is at the port in, says that it was judged.
+// cache_verdict stores that packets of the connection may use their forward entries: in the
+// direction of this packet, and in the other one if both ends take part and the verdict was
+// made for the port in, the connection's destination.
 static __noinline int cache_verdict(struct pkt *p, __u32 in, __u32 both)
 {
 	__u64 addrs = addrs_of(&p->ip.f), now = bpf_jiffies64();
@@ -355,8 +352,8 @@ static __noinline int cache_verdict(struct pkt *p, __u32 in, __u32 both)
 	return 0;
 }
 
-// cache_decision keeps what was decided about a packet of a known connection, whose entry
-// has its destination at the port in; both = both ends take part in it.
+// cache_decision stores the decision about a packet of a known connection, whose destination
+// is at the port in; both = both ends take part in it.
 static __noinline int cache_decision(struct pkt *p, struct settings *g, struct station *s, __u32 in, __u32 both)
 {
 	struct nat_entry *f = &p->cache_entry;
@@ -422,7 +419,7 @@ static __noinline int cache_decision(struct pkt *p, struct settings *g, struct s
 	f->counted = p->counted;
 	f->to_addrs = addrs_of(&p->post_nat);
 	f->to_ports = ports_of(&p->post_nat);
-	if (p->nat == NAT_REQUEST) // the frame is the router's
+	if (p->nat == NAT_REQUEST) // the frame is addressed to the router
 		__builtin_memcpy(l->head, g->router, 6);
 	struct nat_entry *place = place_nat(cpu, l->addrs, l->from, ports, proto, now);
 	if (place)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Frames for all of a network.
+// Flooding, and multicast.
 #pragma once
 
 #include "policy.h"
@@ -9,7 +9,7 @@ struct flooding {
 	struct __sk_buff *skb;
 	struct pkt *p;
 	__u32 vxlan, kind, judged;
-	__u32 group; // for members of the group only that it is addressed to
+	__u32 group; // only to members of the group that the frame is addressed to
 };
 
 static long flood_one(__u32 i, struct flooding *f)
@@ -51,8 +51,8 @@ static long flood_one(__u32 i, struct flooding *f)
 	return 0;
 }
 
-// flood sends a frame to all of its network, or of a group that it is addressed to; to
-// local ports only when it came from outside.
+// flood sends a frame to all of its network, or to members of its group; frames from other
+// hosts go to local ports only.
 static __noinline int flood(struct __sk_buff *skb, struct pkt *p, __u32 judged)
 {
 	__u32 zero = 0, mark = skb->mark, net = p->net;

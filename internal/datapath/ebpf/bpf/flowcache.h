@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Where what short ways need stands: lanes, the passes of connections, and translated
-// connections, each in an array of sets of a few places. Each processor has its own,
-// so that nobody else writes there, and a set is found without the kernel's help. Others
-// that live are left alone, three times of four, or connections in turn would take their
-// places from each other without end. Not pinned: programs of another version begin with
-// empty ones. The arrays begin at a page (BPF_F_MMAPABLE), so that a pass is one line of
-// the cache.
+// The caches of the fast path: forward entries, verdict entries of connections, and entries
+// of translated connections, each in an array of small sets. Each processor has its own sets,
+// so no other one writes there, and a set is found without a helper call. A live entry is
+// overwritten in one case of four; otherwise flows in turn would evict each other forever. The
+// arrays are not pinned in maps/: programs of another version begin with empty ones. They
+// begin at a page (BPF_F_MMAPABLE), so that a verdict entry is one cache line.
 #pragma once
 
 #include "conntrack.h"
 
-// Set when the programs are loaded: how long a place counts, in ticks, and of the number
-// of sets that each processor has, of which the maps are as big.
+// Set when the programs are loaded: lifetime of an entry in ticks, and numbers of sets of each
+// processor as powers of two. The maps have as many.
 const volatile __u32 fast_ticks = 1000, forward_bits = 10, verdict_bits = 11, nat_bits = 10;
 
-#define IDLE_TICKS (10 * (__u64)fast_ticks) // of a rule that nothing hits: packets take the long way more often
+#define IDLE_TICKS (10 * (__u64)fast_ticks) // of a rule's tally without hits: its packets take the slow path more often
 
 #define FORWARD_WAYS 2
 #define VERDICT_WAYS 4
@@ -45,7 +44,7 @@ FLOW_CACHE(forward_cache, forward_set);
 FLOW_CACHE(verdict_cache, verdict_set);
 FLOW_CACHE(nat_cache, nat_set);
 
-// spread makes a number of which each bit depends on all of two.
+// spread hashes two numbers.
 static __always_inline __u64 spread(__u64 a, __u64 b)
 {
 	const __u64 odd = 0x9e3779b97f4a7c15ULL; // 2^64 by the golden ratio (Knuth 6.4)
@@ -58,8 +57,7 @@ static __always_inline int is_live(__u64 until, __u64 now)
 	return (__s64)(until - now) >= 0;
 }
 
-// pick_victim tells which place of a set somebody new gets from somebody who lives;
-// negative = none.
+// pick_victim returns which live entry of a set is overwritten; negative = none.
 static __always_inline int pick_victim(__u32 ways)
 {
 	__u32 any = bpf_get_prandom_u32();
@@ -77,7 +75,7 @@ static __always_inline int is_forward_entry(const struct forward_entry *l, __u64
 	return l->addrs == addrs && l->from == from;
 }
 
-// find_forward finds a lane; 0 = there is none.
+// find_forward finds a forward entry; 0 = there is none.
 static __always_inline struct forward_entry *find_forward(__u32 cpu, __u64 addrs, __u64 from)
 {
 	struct forward_set *s = forward_set(cpu, addrs, from);
@@ -88,7 +86,7 @@ static __always_inline struct forward_entry *find_forward(__u32 cpu, __u64 addrs
 	return is_forward_entry(&s->way[1], addrs, from) ? &s->way[1] : 0;
 }
 
-// place_forward finds where a lane stands, or may; 0 = nowhere.
+// place_forward finds a forward entry, or the place for it; 0 = there is none.
 static __always_inline struct forward_entry *place_forward(__u32 cpu, __u64 addrs, __u64 from, __u64 now)
 {
 	struct forward_set *s = forward_set(cpu, addrs, from);
@@ -122,7 +120,7 @@ static __always_inline __u32 ordered_ports(__u64 addrs, __u32 ports)
 
 struct verdict_key {
 	__u64 addrs, id;
-	__u32 proto, first; // place of the set that is looked at first
+	__u32 proto, first; // index of the entry that is compared first
 };
 
 static __always_inline struct verdict_set *verdict_set(struct verdict_key *k, __u32 cpu, __u64 addrs, __u32 ports, __u32 domain, __u32 proto)
@@ -147,7 +145,7 @@ static __always_inline struct verdict_entry *verdict_in(struct verdict_set *s, c
 	return 0;
 }
 
-// find_verdict finds a connection's pass; 0 = it has none.
+// find_verdict finds a connection's verdict entry; 0 = it has none.
 static __always_inline struct verdict_entry *find_verdict(__u32 cpu, __u64 addrs, __u32 ports, __u32 domain, __u32 proto)
 {
 	struct verdict_key k;
@@ -155,7 +153,7 @@ static __always_inline struct verdict_entry *find_verdict(__u32 cpu, __u64 addrs
 	return s ? verdict_in(s, &k) : 0;
 }
 
-// place_verdict finds where a connection's pass stands, or may; 0 = nowhere.
+// place_verdict finds a connection's verdict entry, or the place for it; 0 = there is none.
 static __always_inline struct verdict_entry *place_verdict(__u32 cpu, __u64 addrs, __u32 ports, __u32 domain, __u32 proto, __u64 now)
 {
 	struct verdict_key k;
@@ -186,7 +184,7 @@ static __always_inline int is_nat_entry(const struct nat_entry *s, __u64 addrs, 
 	return is_forward_entry(&s->forward, addrs, from) && s->ports == ports && s->proto == proto;
 }
 
-// find_nat finds a translated connection's direction; 0 = it is not there.
+// find_nat finds the entry of one direction of a translated connection; 0 = there is none.
 static __always_inline struct nat_entry *find_nat(__u32 cpu, __u64 addrs, __u64 from, __u32 ports, __u32 proto)
 {
 	struct nat_set *s = nat_set(cpu, addrs, from, ports);
@@ -197,7 +195,7 @@ static __always_inline struct nat_entry *find_nat(__u32 cpu, __u64 addrs, __u64 
 	return is_nat_entry(&s->way[1], addrs, from, ports, proto) ? &s->way[1] : 0;
 }
 
-// place_nat finds where it stands, or may; 0 = nowhere.
+// place_nat finds that entry, or the place for it; 0 = there is none.
 static __always_inline struct nat_entry *place_nat(__u32 cpu, __u64 addrs, __u64 from, __u32 ports, __u32 proto, __u64 now)
 {
 	struct nat_set *s = nat_set(cpu, addrs, from, ports);

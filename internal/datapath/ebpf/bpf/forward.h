@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// IP packets: judged by the policies of both ends, and sent on.
+// IP packets: policy of both ends, and delivery.
 #pragma once
 
 #include "flood.h"
 #include "fragments.h"
 #include "externalclients.h"
 
-// set_peer makes an end, h = nobody that this host knows, the peer that a policy is
-// asked about.
+// set_peer makes an endpoint, h = 0 if none is known, the peer that policy matches.
 static __always_inline void set_peer(struct pkt *p, const struct endpoint *h)
 {
 	if (p->path)
@@ -16,11 +15,11 @@ static __always_inline void set_peer(struct pkt *p, const struct endpoint *h)
 	if (h)
 		p->peer_identity = h->identity;
 	else
-		p->peer_identity = p->path || p->encap == ENCAP_VLAN; // beyond the host, or a machine of the physical network
+		p->peer_identity = p->path || p->encap == ENCAP_VLAN; // beyond the host, or on the physical network
 }
 
-// evaluate_both_ends applies the policies of both ends of p->orig that are here; 1 = passes.
-static __noinline int evaluate_both_ends(struct pkt *p, __u32 target, __u32 *in_ifindex)
+// evaluate_policies applies the policies of both ends of p->orig that are here; 1 = allowed.
+static __noinline int evaluate_policies(struct pkt *p, __u32 target, __u32 *in_ifindex)
 {
 	struct endpoint *h = endpoint_at(p, &p->orig.src), *to = endpoint_at(p, &p->orig.dst);
 	p->owner = h ? share_owner_of(h) : to ? share_owner_of(to) : OWNER_UNKNOWN;
@@ -44,10 +43,10 @@ static __noinline int evaluate_both_ends(struct pkt *p, __u32 target, __u32 *in_
 		*in_ifindex = to->ifindex;
 		p->in_set = set;
 		set_peer(p, h);
-		if (!p->host_socket && !evaluate_policy(p, set, DIR_IN)) // what the host itself begins is not asked about
+		if (!p->host_socket && !evaluate_policy(p, set, DIR_IN)) // connections of the host's own sockets are exempt
 			return 0;
 	} else if (target && same_addr(&p->orig.dst, &p->ip.f.dst)) {
-		return 0; // nothing reaches a port unjudged
+		return 0; // no packet reaches a port without a verdict
 	}
 	return 1;
 }
@@ -75,11 +74,11 @@ static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, st
 	int verdict = flood(skb, p, 1);
 	p->rule = 0;
 	if (p->admitted)
-		commit(p, now, p->version - 1, 0); // there is no one verdict to remember
+		commit(p, now, p->version - 1, 0); // receivers differ, so there is no one verdict to remember
 	return verdict;
 }
 
-// deliver sends on what was let through.
+// deliver sends an allowed packet.
 static __always_inline int deliver(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct station *s)
 {
 	if (p->path == PATH_OTHER_HOST)
@@ -93,7 +92,7 @@ static __always_inline int deliver(struct __sk_buff *skb, struct pkt *p, struct 
 	return bpf_redirect(g->host, BPF_F_INGRESS);
 }
 
-// forward judges an IP packet and sends it on.
+// forward decides about an IP packet and sends it.
 static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 zero = 0, in = 0;
@@ -103,7 +102,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		return dropped(DROP_NETWORK);
 	if (p->from == FROM_PORT && !p->identity && p->encap == ENCAP_VXLAN)
 		return dropped(DROP_UNKNOWN_SOURCE);
-	if (p->ip.fragment && p->from != FROM_HOST) { // whose stack sends them in order
+	if (p->ip.fragment && p->from != FROM_HOST) { // the host's stack sends them in order
 		int ret = order_fragments(skb, p, now);
 		if (ret != IN_ORDER)
 			return ret;
@@ -129,7 +128,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		p->path = PATH_OTHER_HOST;
 		p->other_host = c->ingress_host;
 	} else if (p->path == PATH_OTHER_HOST && is_reply_to_host(p, c)) {
-		p->path = PATH_TO_HOST; // where the stack may have translated what it answers
+		p->path = PATH_TO_HOST; // the stack may have translated the request
 		p->other_host = 0;
 	} else if (c && c->state & CT_SERVICE && !p->nat) {
 		int ret = translate_reply(p, c);
@@ -171,7 +170,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 			cache_decision(p, g, s, c->in_ifindex, state & CT_OPEN);
 		return deliver(skb, p, g, s);
 	}
-	if (!evaluate_both_ends(p, target, &in)) {
+	if (!evaluate_policies(p, target, &in)) {
 		if (p->rule)
 			hit(&p->rule, p->len);
 		return dropped(DROP_POLICY);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Fragments that come before the first one of their datagram: only that one tells what
-// they are of. They wait in memory, and come in once more behind it.
+// Fragments that arrive before the first one of their datagram, which alone has the ports.
+// They wait in a map, and enter the interface again behind the first one.
 #pragma once
 
 #include "hostegress.h"
 
-#define WAITING_SLOTS 256 // frames that wait on this host; more of them overwrite the oldest
+#define WAITING_SLOTS 256 // frames that wait on this host; more overwrite the oldest
 #define WAITING_BYTES 9216 // of a frame
-#define REINJECT_MARK 0xc0de0000 // of a frame that comes in once more, with its slot
+#define REINJECT_MARK 0xc0de0000 // of a frame that enters again, with its slot
 
 struct waiting_fragment {
 	struct frag_key key;
@@ -26,7 +26,7 @@ struct {
 
 static __u32 next_waiting;
 
-// take_reinjected finds where a frame that has waited came from, by its mark.
+// take_reinjected finds where a reinjected frame came from, by its mark.
 static __noinline int take_reinjected(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 slot = skb->mark ^ REINJECT_MARK;
@@ -41,13 +41,13 @@ static __noinline int take_reinjected(struct __sk_buff *skb, struct pkt *p)
 	return 1;
 }
 
-// is_reinjected reports whether a frame has waited. The others, nearly all, cost no call.
+// is_reinjected reports whether a frame has waited. Nearly all have not, and cost no call.
 static __always_inline int is_reinjected(struct __sk_buff *skb, struct pkt *p)
 {
 	return (skb->mark ^ REINJECT_MARK) < WAITING_SLOTS ? take_reinjected(skb, p) : 0;
 }
 
-// store_fragment keeps the frame of p->fk; it returns the slot, negative = there is none for it.
+// store_fragment stores the frame of p->fk; it returns the slot, negative = there is none.
 static __noinline int store_fragment(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 slot = __sync_fetch_and_add(&next_waiting, 1) % WAITING_SLOTS, len = skb->len;
@@ -63,7 +63,7 @@ static __noinline int store_fragment(struct __sk_buff *skb, struct pkt *p)
 	return slot;
 }
 
-// reinject has a frame that waited come in once more, in the place of another.
+// reinject sends a stored frame into the interface again, in place of the present one.
 static __noinline int reinject(struct __sk_buff *skb, struct pkt *p, __u32 slot)
 {
 	struct waiting_fragment *h = bpf_map_lookup_elem(&waiting_fragments, &slot);
@@ -92,7 +92,7 @@ static long reinject_one(__u32 i, struct reinjection *b)
 
 #define IN_ORDER -1
 
-// wait_for_first has a later fragment wait; f is what is known of its datagram, 0 = nothing.
+// wait_for_first stores a later fragment; f = its datagram, 0 = unknown.
 static __noinline int wait_for_first(struct __sk_buff *skb, struct pkt *p, struct frag *f, __u64 now)
 {
 	__u32 n = f ? f->waits : 0;
@@ -112,7 +112,7 @@ static __noinline int wait_for_first(struct __sk_buff *skb, struct pkt *p, struc
 	return TC_DROP;
 }
 
-// reinject_all brings in a first fragment, and what has waited for it behind it.
+// reinject_all sends a first fragment into the interface again, then the later ones that wait.
 static __noinline int reinject_all(struct __sk_buff *skb, struct pkt *p, struct frag *f)
 {
 	struct reinjection b = { .skb = skb, .p = p };
@@ -131,12 +131,12 @@ static __noinline int reinject_all(struct __sk_buff *skb, struct pkt *p, struct 
 	return TC_DROP;
 }
 
-// order_fragments has a later fragment wait for the first one, and brings in what has waited
-// behind that. IN_ORDER = the frame itself goes on.
+// order_fragments stores later fragments until the first one is there, and then sends them
+// behind it. IN_ORDER = the frame itself goes on.
 static __noinline int order_fragments(struct __sk_buff *skb, struct pkt *p, __u64 now)
 {
 	if (p->path == PATH_UNREACHABLE || p->path == PATH_NO_ENDPOINT || p->path == PATH_NO_ROUTE)
-		return IN_ORDER; // it goes nowhere, whatever it is of
+		return IN_ORDER; // it will be dropped or refused in any case
 	set_frag_key(p);
 	struct frag *f = bpf_map_lookup_elem(&frags, &p->fk);
 	if (f && now - f->seen > 30 * SECOND)

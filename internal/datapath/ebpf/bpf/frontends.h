@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Where ports of virtual addresses lead, and which packets to a node's address are a
-// service's: "Frontends" of docs/design/services.md.
+// Frontends: ports of virtual addresses, and which packets to a node's address are for a
+// service ("Frontends" of docs/design/services.md).
 #pragma once
 
 #include "reject.h"
 
-// frontend_at finds where a port of a virtual address leads.
+// frontend_at finds the frontend of a port of a virtual address.
 static __always_inline struct frontend *frontend_at(struct pkt *p, __u32 vip, __u16 port, __u8 proto)
 {
 	p->pk.vip = vip;
@@ -14,8 +14,8 @@ static __always_inline struct frontend *frontend_at(struct pkt *p, __u32 vip, __
 	return bpf_map_lookup_elem(&service_ports, &p->pk);
 }
 
-// frontend_of finds where a port leads of an address that leads to vip, without VIP_SHARED:
-// at a node's by its own number first, then by that of all nodes'.
+// frontend_of finds the frontend of a port of an address with number vip, without VIP_SHARED.
+// A node's address is looked up by its own number first, then by the one of all nodes.
 static __noinline struct frontend *frontend_of(struct pkt *p, __u32 vip, __u16 port, __u8 proto)
 {
 	struct frontend *f = frontend_at(p, vip & ~VIP_OWN, port, proto);
@@ -27,7 +27,7 @@ static __noinline struct frontend *frontend_of(struct pkt *p, __u32 vip, __u16 p
 	return all ? frontend_at(p, *all & ~VIP_SHARED, port, proto) : 0;
 }
 
-// set_client_key makes the key of a flow of a client's to a service.
+// set_client_key makes p->tk the key of a client's flow to a service.
 static __always_inline void set_client_key(struct pkt *p, const struct addr *client, const struct addr *vip, __u16 client_port, __u16 port, __u8 proto)
 {
 	struct ct_key *k = &p->tk;
@@ -41,7 +41,7 @@ static __always_inline void set_client_key(struct pkt *p, const struct addr *cli
 	k->hi = *vip;
 }
 
-// translation_of_fragment finds the translation of the datagram that a later fragment is of.
+// translation_of_fragment finds the translation of a later fragment's datagram.
 static __always_inline struct translation *translation_of_fragment(struct pkt *p, __u64 now)
 {
 	set_frag_key(p);
@@ -52,17 +52,18 @@ static __always_inline struct translation *translation_of_fragment(struct pkt *p
 	return bpf_map_lookup_elem(&translations, &p->ck);
 }
 
-// read_client_error reads what an error of a client's quotes; 0 = it is nothing that the client got.
+// read_client_error reads the packet that a client's ICMP error quotes; 0 = the client did not
+// get it.
 static __always_inline int read_client_error(struct __sk_buff *skb, struct pkt *p)
 {
 	int bad = read_quoted(skb, p);
-	// What is read of the quoted header is in the place of the packet's.
+	// read_quoted has overwritten the packet's own header.
 	if (p->ip.v6 ? bpf_skb_load_bytes(skb, 14, &p->h6, sizeof(p->h6)) : bpf_skb_load_bytes(skb, 14, &p->h4, sizeof(p->h4)))
 		return 0;
 	return !bad && same_addr(&p->inner.f.dst, &p->ip.f.src) && same_addr(&p->inner.f.src, &p->ip.f.dst);
 }
 
-// translation_of_error finds the translation of what an error of a client's quotes.
+// translation_of_error finds the translation of the packet that a client's ICMP error quotes.
 static __noinline struct translation *translation_of_error(struct __sk_buff *skb, struct pkt *p)
 {
 	struct flow *f = &p->ip.f;
@@ -83,7 +84,7 @@ static __always_inline int is_error(const struct pkt *p)
 	return !p->ip.later && (p->ip.v6 ? p->ip.f.proto == P_ICMP6 && type >= 1 && type <= 4 : p->ip.f.proto == P_ICMP && is_error4(type));
 }
 
-// is_for_service tells whether a packet to a node's address is a service's.
+// is_for_service tells whether a packet to a node's address is for a service.
 static __noinline int is_for_service(struct __sk_buff *skb, struct pkt *p)
 {
 	struct translation *t;

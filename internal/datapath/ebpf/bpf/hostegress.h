@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// The way out through the host's own stack: the virtual router, and the one to
-// one translation between an endpoint's address and its private one. Checksums
-// are corrected by the difference, which is right for packets with offloads too.
+// Egress through the host's stack: the virtual router, and 1:1 NAT between an endpoint's
+// address and its host-local NAT address. Checksums are corrected by the difference, which is
+// right for packets with offloads too.
 #pragma once
 
 #include "packet.h"
 
 #define PATH_NONE 0
-#define PATH_TO_HOST 1 // to the host
-#define PATH_FROM_HOST 2 // from the host
-#define PATH_UNREACHABLE 3 // the router's, and it leads nowhere
-#define PATH_ROUTED 4 // to an endpoint of another network of the domain; so is what follows
-#define PATH_NO_ENDPOINT 5 // to an address of one that is nobody's
-#define PATH_NO_ROUTE 6 // nowhere, of which the sender is told
+#define PATH_TO_HOST 1 // to the host's stack
+#define PATH_FROM_HOST 2 // from the host's stack
+#define PATH_UNREACHABLE 3 // to the router, which drops it
+#define PATH_ROUTED 4 // to an endpoint of another network of the domain
+#define PATH_NO_ENDPOINT 5 // to an address of another network without an endpoint
+#define PATH_NO_ROUTE 6 // no route: the sender gets an ICMP error
 #define PATH_SERVICE 7 // to a virtual address
 #define PATH_HAIRPIN 8 // to a link-local service address
-#define PATH_OTHER_HOST 9 // to a client outside, by the host that it came by
-#define PATH_EXTERNAL_CLIENT 10 // to a client outside of a service, by this host
+#define PATH_OTHER_HOST 9 // from the router's MAC to another host: a reply to a client outside that came by it, or to a node
+#define PATH_EXTERNAL_CLIENT 10 // a reply to a client outside of a service, through this host's stack
 
 static __always_inline __be32 last4(const struct addr *a)
 {
 	return *(const __be32 *)&a->b[12];
 }
 
-// has_egress tells whether the router takes packets to an address: outside of the
-// network, of one host, and of no endpoint by its private address.
+// has_egress tells whether the router forwards packets to an address: unicast, outside the
+// network, and no host-local NAT address but the host's own.
 static __always_inline int has_egress(const struct settings *g, const struct port *o, __be32 to)
 {
 	__u8 first = *(__u8 *)&to;
@@ -51,14 +51,14 @@ static __always_inline int in_own_subnets(const struct pkt *p, const struct port
 	return in_subnets(p, a, o->subnet, o->mask, &o->subnet6, &o->mask6);
 }
 
-// is_private6 tells whether an address is in the private subnet of IPv6.
+// is_private6 tells whether an address is an IPv6 host-local NAT address.
 static __always_inline int is_private6(const struct settings *g, const struct addr *a)
 {
 	const __u32 *x = (const void *)a, *s = (const void *)&g->private6;
 	return s[0] && x[0] == s[0] && x[1] == s[1] && x[2] == s[2];
 }
 
-// has_egress6 is has_egress for IPv6: not to ::/64, link-local or multicast addresses either.
+// has_egress6 is has_egress for IPv6: no ::/64, link-local or multicast addresses either.
 static __always_inline int has_egress6(const struct pkt *p, const struct settings *g, const struct port *o, const struct addr *to)
 {
 	const __u32 *x = (const void *)to;
@@ -69,7 +69,7 @@ static __always_inline int has_egress6(const struct pkt *p, const struct setting
 	return (x[0] | x[1]) && to->b[0] != 0xff && !is_link_local(to);
 }
 
-// routed_network_at finds the native network that has an address.
+// routed_network_at finds the routed network that has an address.
 static __noinline struct segment *routed_network_at(struct pkt *p, const struct addr *a)
 {
 	if (!a)
@@ -80,8 +80,8 @@ static __noinline struct segment *routed_network_at(struct pkt *p, const struct 
 	return bpf_map_lookup_elem(&natives, &p->nk);
 }
 
-// node_at is the number of the machine of the cluster that has an address: NODE_LOCAL, or
-// as in tunnels; NO_NODE = none has.
+// node_at returns the number of the node that has an address: NODE_LOCAL, or as in map
+// tunnels; NO_NODE = none has it.
 #define NO_NODE 0xfffffffe
 static __always_inline __u32 node_at(struct pkt *p, const struct addr *a)
 {
@@ -90,8 +90,8 @@ static __always_inline __u32 node_at(struct pkt *p, const struct addr *a)
 	return n ? *n : NO_NODE;
 }
 
-// routed_network_path is the way of what a container of a native network sends beyond it: to the
-// host, or by the tunnel to the machine that has the address.
+// routed_network_path is the path of a packet from a container of a routed network to
+// elsewhere: to the host, or through the tunnel to the node that has the address.
 static __noinline int routed_network_path(struct pkt *p)
 {
 	if (routed_network_at(p, &p->ip.f.dst))
@@ -103,7 +103,7 @@ static __noinline int routed_network_path(struct pkt *p)
 	return PATH_OTHER_HOST;
 }
 
-// egress_path tells whether a container's IP unicast packet is the router's.
+// egress_path tells whether a container's unicast packet leaves through the host.
 static __always_inline int egress_path(struct pkt *p, const struct settings *g, const struct port *o)
 {
 	int direct;
@@ -115,9 +115,9 @@ static __always_inline int egress_path(struct pkt *p, const struct settings *g, 
 	__be32 to = last4(&p->ip.f.dst);
 	int open = p->ip.v6 ? has_egress6(p, g, o, &p->ip.f.dst) : has_egress(g, o, to);
 	int here = to == g->host_ip && (!p->ip.v6 || is_private6(g, &p->ip.f.dst));
-	// By a link-local address nobody beyond its network is answered.
+	// A link-local source gets no replies from beyond its network.
 	int own = !p->ip.v6 || same_addr(&p->ip.f.src, &o->ip6);
-	// No container speaks to a tunnel: hosts take what is in there for each other's.
+	// No container sends to a tunnel port: hosts believe what comes there.
 	int tunnel = !p->ip.later && p->ip.f.proto == P_UDP && bpf_htons(p->ip.f.dport) == g->vxlan_port;
 	if (direct)
 		return !open || !own || tunnel ? PATH_UNREACHABLE : o->routed ? routed_network_path(p) : PATH_TO_HOST;
@@ -128,8 +128,8 @@ static __always_inline int egress_path(struct pkt *p, const struct settings *g, 
 	return PATH_NONE;
 }
 
-// rewrite_addr changes one address of the IPv4 header at offset ip, and what sums
-// it up: the header's checksum and, where l4 is not 0, the transport's.
+// rewrite_addr changes one address of the IPv4 header at offset ip, its checksum and, where
+// l4 is not 0, the transport's.
 static __always_inline int rewrite_addr(struct __sk_buff *skb, __u32 ip, __u32 field, __u32 l4, __u32 proto, __be32 from, __be32 to)
 {
 	__u32 at = 0, flags = BPF_F_PSEUDO_HDR | sizeof(to);
@@ -137,7 +137,7 @@ static __always_inline int rewrite_addr(struct __sk_buff *skb, __u32 ip, __u32 f
 		at = l4 + 16;
 	if (l4 && (proto == P_UDP || proto == P_UDPLITE)) {
 		at = l4 + 6;
-		flags |= BPF_F_MARK_MANGLED_0; // none stays none
+		flags |= BPF_F_MARK_MANGLED_0; // no checksum stays none
 	}
 	if (l4 && proto == P_DCCP)
 		at = l4 + 6;
@@ -156,12 +156,12 @@ static __always_inline int is_error4(__u8 type)
 	return type == 3 || type == 4 || type == 5 || type == 11 || type == 12;
 }
 
-// rewrite_quoted changes the address in a packet that an ICMP error quotes. The sum of
-// the quoted header stays what it was, and so does the error's checksum.
+// rewrite_quoted changes an address in the packet that an ICMP error quotes. The quoted
+// header's checksum changes with it, so the error's stays the same.
 static __always_inline int rewrite_quoted(struct __sk_buff *skb, struct pkt *p, __u32 at, __u32 field, __be32 from, __be32 to)
 {
 	if (bpf_skb_load_bytes(skb, at + field, p->buf, 4))
-		return 0; // it quotes too little to be known
+		return 0; // it quotes too little
 	if (*(__be32 *)p->buf != from)
 		return 0;
 	return rewrite_addr(skb, at, field, 0, 0, from, to);
@@ -170,8 +170,8 @@ static __always_inline int rewrite_quoted(struct __sk_buff *skb, struct pkt *p, 
 #define IP6_SRC 8
 #define IP6_DST 24
 
-// rewrite_addr6 changes one address of a frame's IPv6 header, in the packet that an
-// ICMPv6 error quotes the other one, and what sums them up.
+// rewrite_addr6 changes one address of a frame's IPv6 header, the other one in the packet that
+// an ICMPv6 error quotes, and the checksums.
 static __noinline int rewrite_addr6(struct __sk_buff *skb, struct pkt *p, __u32 field, struct addr *from, struct addr *to)
 {
 	__u32 l4 = p->ip.l4, quoted = l4 + 8 + (field == IP6_SRC ? IP6_DST : IP6_SRC), at = 0, flags = BPF_F_PSEUDO_HDR;
@@ -195,11 +195,11 @@ static __noinline int rewrite_addr6(struct __sk_buff *skb, struct pkt *p, __u32 
 	}
 	if (at && bpf_l4_csum_replace(skb, at, 0, diff, flags))
 		return -1;
-	// No header's checksum makes up for the address in what the device has added up.
+	// IPv6 has no header checksum that would balance the address in the device's sum.
 	return bpf_skb_store_bytes(skb, 14 + field, to, sizeof(*to), BPF_F_RECOMPUTE_CSUM);
 }
 
-// snat_to_host gives a packet that was let through to the host.
+// snat_to_host gives an allowed packet its NAT address as source, and the router's MAC.
 static __noinline int snat_to_host(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 zero = 0, ifindex = p->ifindex;
@@ -219,7 +219,7 @@ static __noinline int snat_to_host(struct __sk_buff *skb, struct pkt *p)
 	return bpf_skb_store_bytes(skb, 0, g->router, 6, 0);
 }
 
-// dnat_from_host makes a packet that the host sent to a private address the endpoint's.
+// dnat_from_host gives the host's packet to a NAT address the endpoint's address and MAC.
 static __noinline int dnat_from_host(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct port *o)
 {
 	__u32 hl = (p->h4.vihl & 15) * 4, l4 = 14 + hl, proto = p->h4.proto;
@@ -240,7 +240,7 @@ static __noinline int dnat_from_host(struct __sk_buff *skb, struct pkt *p, struc
 	return bpf_skb_store_bytes(skb, 0, p->buf, 12, 0);
 }
 
-// dnat_from_host6 is dnat_from_host for IPv6; the frame is read.
+// dnat_from_host6 is dnat_from_host for IPv6; the frame has been read.
 static __noinline int dnat_from_host6(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct port *o)
 {
 	if (!g || !o || rewrite_addr6(skb, p, IP6_DST, &o->private6, &o->ip6))

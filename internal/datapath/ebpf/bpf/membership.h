@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// IGMP and MLD: who hears which multicast group is the agent's to know. It gets their
-// messages, and no other endpoint does.
+// IGMP and MLD. Their messages go to the agent, which keeps the members of groups; no other
+// endpoint gets them.
 #pragma once
 
 #include "send.h"
 
 #define MEMBERSHIP_BYTES 1520 // of a frame that the agent gets
-#define MESSAGES_PER_PORT 50 // in a second, of one port
+#define MESSAGES_PER_PORT 50 // a second, of one port
 #define MESSAGES_PER_UPLINK 200
 #define MESSAGES_PER_SECOND 2000
 
-// agent_message is a message as the agent gets it.
+// agent_message is a message to the agent.
 struct agent_message {
-	__u32 ifindex; // of the port that it came from; 0 = it came by the uplink
+	__u32 ifindex; // of the port that sent it; 0 = it came by the uplink
 	__u32 net, len, pad;
 	__u8 frame[MEMBERSHIP_BYTES];
 };
@@ -27,7 +27,7 @@ struct agent_budget {
 	__u32 used, pad;
 };
 
-// Who has told how much; 0 = all.
+// Messages of each port in this second; 0 = of all.
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__type(key, __u32);
@@ -44,7 +44,7 @@ static __always_inline int is_membership(const struct pkt *p)
 	return p->ip.f.proto == P_ICMP6 && !p->ip.later && ((p->ip.type >= 130 && p->ip.type <= 132) || p->ip.type == 143);
 }
 
-// is_message_allowed tells whether somebody may tell one more now.
+// is_message_allowed tells whether a sender may send the agent one more message now.
 static __noinline int is_message_allowed(__u32 who, __u32 most)
 {
 	__u64 second = bpf_ktime_get_coarse_ns() / 1000000000ULL;
@@ -61,7 +61,7 @@ static __noinline int is_message_allowed(__u32 who, __u32 most)
 	return __sync_fetch_and_add(&t->used, 1) < most;
 }
 
-// send_to_agent gives the agent the first len bytes of a frame.
+// send_to_agent sends the first len bytes of a frame to the agent.
 static __noinline void send_to_agent(struct __sk_buff *skb, __u32 ifindex, __u32 net, __u32 len)
 {
 	struct agent_message *t = bpf_ringbuf_reserve(&memberships, sizeof(*t), 0);
@@ -86,9 +86,9 @@ static __always_inline void report_membership(struct __sk_buff *skb, struct pkt 
 		send_to_agent(skb, port ? p->ifindex : 0, p->net, len);
 }
 
-// is_report tells whether a message is of who hears groups: a report or a leave. All else
-// that IGMP has (questions, who is a router) is routers', which no endpoint is: switches
-// of the physical network send to who says so all that is sent to any group.
+// is_report tells whether a message is a report or a leave. Other messages (queries, router
+// discovery) are for routers to send, and no endpoint is one: switches of the physical network
+// send all multicast to each router.
 static __always_inline int is_report(const struct pkt *p)
 {
 	__u8 type = p->ip.type;
@@ -97,14 +97,13 @@ static __always_inline int is_report(const struct pkt *p)
 	return type == 0x12 || type == 0x16 || type == 0x17 || type == 0x22;
 }
 
-// membership takes such a message. Questions are asked by the agent, and by the physical
-// network.
+// membership handles such a message. The agent and the physical network send queries.
 static __noinline int membership(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 zero = 0;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 	if (!g || p->from == FROM_TUNNEL)
-		return dropped(DROP_UNKNOWN_DEST); // its own host has heard it
+		return dropped(DROP_UNKNOWN_DEST); // its own host has reported it
 	if (!p->ip.v6 && bpf_skb_load_bytes(skb, p->ip.l4, &p->ip.type, 1))
 		return dropped(DROP_INVALID);
 	if (p->from == FROM_PORT && !is_report(p))

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Telling of drops and new connections, to whoever listens. Packets that are
-// alike but for their source port are told once a second, with their number;
-// a processor tells at most EVENTS_PER_SECOND; the rest is counted. Connections
-// of which the driver tells more (policies with rules to log, or audited) have a
-// bound of their own, and in it each endpoint its share.
+// Events for a monitor: drops and new connections. Packets that differ in their source port
+// only make one event a second, with their number. A processor sends at most EVENTS_PER_SECOND;
+// the rest is counted. Connections that the driver evaluates further (policies with rules that
+// log, or audited ones) have a limit of their own, of which each endpoint has a share.
 #pragma once
 
 #include "packet.h"
@@ -21,11 +20,11 @@
 
 struct event {
 	__u64 time; // coarse monotonic clock, ns
-	__u64 hash; // of all that makes events alike
+	__u64 hash; // of all that is compared
 	__u64 out_rule, in_rule; // that decided; 0 = none
 	struct addr src, dst; // all zero = not IP
 	__u32 net, ifindex; // ifindex of the local port that it came from, 0 = none
-	__u32 out_set, in_set; // policies that were asked; 0 = none
+	__u32 out_set, in_set; // policy sets that were evaluated; 0 = none
 	__u32 count, slot, cpu;
 	__u16 sport, dport;
 	__u8 proto, type;
@@ -33,13 +32,13 @@ struct event {
 	__u8 tier; // that denied by default; TIERS = none did
 	__u8 src_mac[6], dst_mac[6];
 	__u8 arp; // src and dst are sender and target of an ARP message
-	__u8 audits; // it would begin a connection, of which there may be more to tell
+	__u8 audits; // it would begin a connection that the driver evaluates further
 	__u8 path; // it goes to or comes from the host
-	__u8 plain; // it is to be told itself, not only its asides
+	__u8 plain; // it is an event of its own, and not only for audits
 	__u8 pad[4];
 };
 
-// event_slot holds back what is alike.
+// event_slot suppresses similar events.
 struct event_slot {
 	__u64 hash, last_reported; // time of the last event
 	__u64 suppressed; // packets since then
@@ -56,7 +55,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } events SEC(".maps");
 MAP(event_slots, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct event_slot, EVENT_SLOTS, 0);
-// Events are the first's, those with asides the second's and one of the shares'.
+// The first is of plain events, the second of those with audits, the others of their shares.
 MAP(event_budgets, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct event_budget, 2 + EVENT_SHARES, 0);
 
 static __always_inline __u64 mix(__u64 h, __u64 v)
@@ -65,8 +64,8 @@ static __always_inline __u64 mix(__u64 h, __u64 v)
 	return h ^ h >> 29;
 }
 
-// has_audits tells whether the packet under way would begin a connection of
-// which there is more to tell than the verdict.
+// has_audits tells whether the packet would begin a connection that the driver evaluates
+// further.
 static __always_inline int has_audits(struct pkt *p)
 {
 	return p->audits && !p->known && !p->multicast && !p->ip.later;
@@ -82,8 +81,8 @@ static __always_inline struct event_budget *budget(__u32 i, __u64 now)
 	return b;
 }
 
-// monitor tells what became of the packet under way: reason, or 0 = it began a
-// connection. on says who listens.
+// monitor sends an event about the packet: reason is why it was dropped, 0 = it began a
+// connection; on says what the monitor wants.
 __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 {
 	if (!p)
@@ -116,11 +115,11 @@ __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 		return 0;
 	}
 	int room = b->used < EVENTS_PER_SECOND && (!audits || share->used < EVENTS_PER_SHARE);
-	if (!room && s->hash != h) { // its event would take the slot, and with it what is held back for somebody else
+	if (!room && s->hash != h) { // its event would take the slot, and lose what is suppressed there
 		b->lost++;
 		return 0;
 	}
-	// What is held for two seconds has been told by the reader.
+	// The reader has reported what was suppressed two seconds ago.
 	if (age < 2 * NANOSECONDS) {
 		if (s->hash == h)
 			count += s->suppressed;
@@ -178,7 +177,7 @@ __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 		} else {
 			e->in_set = p->judged_set;
 			e->in_rule = p->rule;
-			if (audits) { // the other end has let it through
+			if (audits) { // the other end has allowed it
 				e->out_set = p->out_set;
 				e->out_rule = p->out_rule;
 			}

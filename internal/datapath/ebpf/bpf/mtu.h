@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// ICMP errors. Packets that the tunnel cannot carry whole: their sender is told
-// (RFC 1191, RFC 8201), with DF or without, since Open vSwitch in user space does not
-// put fragments of tunnel packets together. What the router refuses is in route.h.
+// ICMP errors. The sender of a packet that the tunnel cannot carry gets one (RFC 1191,
+// RFC 8201), with DF or without: Open vSwitch in user space does not reassemble fragments of
+// tunnel packets. Errors of the router are in route.h.
 #pragma once
 
 #include "packet.h"
@@ -15,7 +15,7 @@ struct error4 {
 	struct ip4 ip;
 	__u8 type, code;
 	__be16 csum;
-	__be32 rest; // the MTU, of a packet that is too big
+	__be32 rest; // the MTU, if the packet is too big
 	__u8 quote[QUOTE4];
 } __attribute__((packed));
 
@@ -68,16 +68,15 @@ static __always_inline __u16 fold_checksum(__s64 sum)
 	return ~sum;
 }
 
-// quotable is how many bytes of the packet an error may quote, at most most.
+// quotable is how many bytes of the packet an error may quote.
 static __always_inline __u32 quotable(const struct pkt *p, __u32 most)
 {
 	__u32 n = p->ip.end - sizeof(struct eth);
 	return n < most ? n : most;
 }
 
-// BETWEEN returns -1 unless a length is from lo to hi, in steps that the verifiers of
-// old kernels follow: each a comparison of its own, and none with 1, which they read
-// as "not 0".
+// BETWEEN returns -1 unless lo <= n <= hi, in steps that verifiers of old kernels follow: each
+// bound is a comparison of its own, and never with 1, which they read as "not 0".
 #define BETWEEN(n, lo, hi)                 \
 	do {                               \
 		asm volatile("" : "+r"(n)); \
@@ -88,8 +87,8 @@ static __always_inline __u32 quotable(const struct pkt *p, __u32 most)
 			return -1;         \
 	} while (0)
 
-// make_icmp_error4 makes the frame an error about itself, of a kind (type and code), sent by
-// an address; it returns its length, -1 = it could not be made.
+// make_icmp_error4 turns the frame into an error about itself, of a type and code, from an
+// address; it returns the length, -1 = it could not be made.
 static __always_inline int make_icmp_error4(struct __sk_buff *skb, struct pkt *p, struct error4 *b, __u32 kind, __be32 rest, const __u8 *by)
 {
 	__u32 n = quotable(p, QUOTE4), len;
@@ -148,10 +147,9 @@ static __always_inline int make_icmp_error6(struct __sk_buff *skb, struct pkt *p
 	return bpf_skb_change_tail(skb, len, 0) || bpf_skb_store_bytes(skb, 0, b, len, BPF_F_INVALIDATE_HASH) ? -1 : (int)len;
 }
 
-// make_too_big tells whether a packet, or a segment of it, is bigger than the device
-// that it goes to takes, and its sender must know: then the frame has become
-// the error for the sender, of the length that is returned. 0 = let it go;
-// -1 = no error could be made.
+// make_too_big checks whether a packet, or a segment of it, exceeds its device's MTU and the
+// sender must know. Then the frame becomes the error, whose length is returned. 0 = it may be
+// sent; -1 = no error could be made.
 static __noinline int make_too_big(struct __sk_buff *skb, struct pkt *p, __u32 ifindex)
 {
 	__u32 zero = 0, mtu = 0;
@@ -160,10 +158,10 @@ static __noinline int make_too_big(struct __sk_buff *skb, struct pkt *p, __u32 i
 	union icmp_error *b = bpf_map_lookup_elem(&icmp_error, &zero);
 	if (!b)
 		return 0;
-	// In the name of whom it is for.
+	// In the name of the destination.
 	if (p->ip.v6)
 		return mtu < MIN_MTU6 ? 0 : make_icmp_error6(skb, p, &b->v6, 2 << 8, bpf_htonl(mtu), p->nat == NAT_REQUEST ? &p->pre_nat.dst : &p->ip.f.dst);
-	if (p->ip.later) // nobody is told of these (RFC 1122 3.2.2)
+	if (p->ip.later) // no error about these (RFC 1122 3.2.2)
 		return -1;
 	return make_icmp_error4(skb, p, &b->v4, 3 << 8 | 4, bpf_htonl(mtu), p->h4.dst);
 }

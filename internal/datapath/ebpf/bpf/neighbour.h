@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// ARP and neighbour discovery: answered here, or carried.
+// ARP and neighbour discovery: answered here, or forwarded.
 #pragma once
 
 #include "servicenat.h"
@@ -70,7 +70,7 @@ static __noinline int answer_nd(struct __sk_buff *skb, struct pkt *p, const __u8
 	return send_back(skb, p, sizeof(a));
 }
 
-// neighbour handles ARP and neighbour discovery, which no policy touches.
+// neighbour handles ARP and neighbour discovery, which policy does not judge.
 static __noinline int neighbour(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 zero = 0;
@@ -78,9 +78,9 @@ static __noinline int neighbour(struct __sk_buff *skb, struct pkt *p)
 	int asks = p->nd == 135 || (p->kind == KIND_ARP && p->arp.op == bpf_htons(1));
 	if (!g)
 		return dropped(DROP_NETWORK);
-	if (p->path == PATH_TO_HOST) // it asks for the router
+	if (p->path == PATH_TO_HOST) // for the router's address
 		return p->kind == KIND_ARP ? answer_arp(skb, p, g->router) : answer_nd(skb, p, g->router, bpf_htonl(IS_ROUTER));
-	if (asks && p->from == FROM_PORT && g->services) { // or for a service
+	if (asks && p->from == FROM_PORT && g->services) { // for a service's address
 		if (p->kind == KIND_ARP)
 			map_ipv4(&p->mapped, p->arp.tip);
 		else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Reading a frame. Everything is copied by bpf_skb_load_bytes, which refuses
-// what is beyond the packet, so truncated packets end here.
+// Reading a frame. Everything is copied by bpf_skb_load_bytes, which fails beyond the packet,
+// so truncated packets end here.
 #pragma once
 
 #include "services.h"
@@ -61,12 +61,12 @@ struct ip6 {
 	struct addr src, dst;
 };
 
-// ip is what is read of an IP packet, outer or quoted.
+// ip is what is read of an IP header, outer or quoted.
 struct ip {
 	struct flow f;
 	__u32 l4; // offset of the transport header
-	__u32 end; // of the packet; what the frame has beyond is padding
-	__u32 frag_id, frag_from, frag_to; // the bytes of the datagram that a fragment is
+	__u32 end; // of the packet; the rest of the frame is padding
+	__u32 frag_id, frag_from, frag_to; // bytes of the datagram that a fragment has
 	__u8 v6, fragment, later, more; // later: not the first fragment
 	__u8 type, code, tcp_flags, pad;
 };
@@ -84,11 +84,11 @@ struct pkt {
 	struct addr mapped; // scratch
 	__u8 has_sender, path;
 	__u8 reinjected; // it has waited for the first fragment of its datagram
-	__u8 routed; // it goes to to_mac on to_net, another network of its sender's domain
-	__u8 cross_network; // it came from another network of the domain, routed there
-	__u8 to_routed; // the host's stack sent it to a native network
-	__u8 host_socket; // of a connection of the host's own sockets
-	__u8 src_in_subnets; // of what the router takes: its sender's address is in its network's subnets
+	__u8 routed; // it goes to to_mac on to_net, another network of the domain
+	__u8 cross_network; // another host routed it here, from another network of the domain
+	__u8 to_routed; // the host's stack sent it to a routed network
+	__u8 host_socket; // of a connection whose client is a socket of the host
+	__u8 src_in_subnets; // for the router: the sender's address is in its network's subnets
 	__u8 to_mac[6];
 	__u32 to_net;
 	// connection
@@ -96,24 +96,24 @@ struct pkt {
 	struct ct_key ck;
 	struct ct fresh;
 	struct ct_key victim;
-	__u32 owner; // whose share a connection takes
+	__u32 owner; // whose share the connection counts towards
 	__u8 reply, known, error, invalid;
 	__u32 other_host; // that a client outside came by, or that the packet goes to; 0 = none
 	struct tunnel_source end;
-	__u8 half_open; // the connection is among the half-open, if it is anywhere
-	__u8 replaces; // what is there is another connection, which has ended
+	__u8 half_open; // the connection is half open, if there is one
+	__u8 replaces; // its key is of another connection, which has ended
 	// service
 	__u8 nat; // NAT_NONE, NAT_REQUEST, NAT_REPLY
 	__u8 hairpin; // the client is its own backend
 	__u8 new_translation; // the translation is a new one
-	__u8 pool; // whom a backend is chosen among
-	__u8 client_kind; // whose client it is
-	__u16 counted; // where it is counted, and in which direction
-	__u16 vip_index, client_index; // places of the virtual address and of the client
-	__u32 nat_generation; // what is counted there
-	__u32 vip; // what the virtual address leads to
-	__u32 service; // that the backend is chosen of
-	struct flow pre_nat, post_nat; // by the translation; also of a packet that is quoted
+	__u8 pool; // pool of backends
+	__u8 client_kind; // CLIENT_INTERNAL, CLIENT_EXTERNAL or CLIENT_HOST
+	__u16 counted; // index of its service counter, twice, + 1 for a reply
+	__u16 vip_index, client_index; // of the generations of the virtual address and the client
+	__u32 nat_generation; // both added up
+	__u32 vip; // number of the virtual address
+	__u32 service; // number of the service that has the port
+	struct flow pre_nat, post_nat; // also of a quoted packet
 	struct flow quoted_pre_nat, quoted_post_nat;
 	struct translation tr, old;
 	struct ct_key tk; // of a translation, as the client sends
@@ -122,7 +122,7 @@ struct pkt {
 	struct backend_key bk;
 	struct affine_key ak;
 	struct affine affine;
-	// keys, so that they need no stack
+	// keys, which need no stack here
 	struct station_key sk;
 	struct domain_addr hk;
 	struct subnet_key nk;
@@ -134,31 +134,31 @@ struct pkt {
 	struct nat_entry cache_entry;
 	__u32 epoch; // read before anything else
 	__u32 version; // of a verdict on the connection of ck
-	__u16 lo_index, hi_index; // places of its ends
-	__u32 src_owner_version, dst_owner_version; // who the ends of orig are
-	__u8 dst_is_endpoint; // the packet's destination is an endpoint
-	__u8 tos; // with which the port that it comes from marks
-	__u32 slot; // counters of the port that it comes from
-	__u32 remote_family; // of the host that it came from by tunnel, whose address is in key; 0 = none
+	__u16 lo_index, hi_index; // of the generations of its ends
+	__u32 src_owner_version, dst_owner_version; // of the ends of orig
+	__u8 dst_is_endpoint; // an endpoint has the destination address
+	__u8 tos; // DSCP that the sending port's packets get
+	__u32 slot; // counters of the sending port
+	__u32 remote_family; // of the host that sent it by tunnel, whose address is in key; 0 = none
 	struct ip4 h4;
 	struct ip6 h6;
 	struct bpf_tunnel_key key;
 	__u8 buf[40];
-	// judgement
+	// policy evaluation
 	__u32 peer_identity, peer_net;
 	__u64 rule;
 	__u64 generation, peer_hi, peer_lo;
 	__u32 weight;
-	__u16 port; // asked for
+	__u16 port; // destination port
 	__u32 admitted, refused;
 	__u64 out_rule;
-	__u32 judged_set, out_set, in_set; // asked last, and of the ends that are here
-	__u8 judged_dir, judged_tier; // the tier that denied by default, TIERS = none did
-	__u8 audits; // one of the policies asked has some
+	__u32 judged_set, out_set, in_set; // the set evaluated last, and those of the ends that are here
+	__u8 judged_dir, judged_tier; // judged_tier denied by default; TIERS = none did
+	__u8 audits; // an evaluated set has rules that log, or audits
 };
 
 #define NAT_NONE 0
-#define NAT_REQUEST 1 // of a client to a service
+#define NAT_REQUEST 1 // from a client to a service
 #define NAT_REPLY 2
 
 struct {
@@ -198,8 +198,8 @@ static __always_inline void map_ipv4(struct addr *a, const __u8 *ip)
 	__builtin_memcpy(&a->b[12], ip, 4);
 }
 
-// is_to_mapped tells whether an IPv6 packet is for an IPv4-mapped address, as which IPv4 is
-// kept here: it is nobody's (RFC 4291 section 2.5.5.2).
+// is_to_mapped tells whether an IPv6 packet goes to an IPv4-mapped address, by which the maps
+// hold IPv4; no machine has one (RFC 4291 section 2.5.5.2).
 static __always_inline int is_to_mapped(const struct pkt *p)
 {
 	const __u32 *x = (const void *)&p->ip.f.dst;
@@ -227,8 +227,8 @@ static __always_inline int is_link_local(const struct addr *a)
 	return (*(const __be32 *)a->b & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
 }
 
-// is_grouped tells whether an address is that of a group which endpoints join: multicast
-// beyond the link, as desired.Grouped says.
+// is_grouped tells whether endpoints can join a multicast group: beyond the link, as
+// desired.Grouped says.
 static __always_inline int is_grouped(const struct addr *a)
 {
 	const __u32 *x = (const void *)a;
@@ -237,15 +237,15 @@ static __always_inline int is_grouped(const struct addr *a)
 	return a->b[0] == 0xff && (a->b[1] & 15) > 2;
 }
 
-// domain_of is what an address is unique in: its network, if it is link-local.
+// domain_of is where an address is unique: its domain, or its network if it is link-local.
 static __always_inline __u32 domain_of(const struct pkt *p, const struct addr *a)
 {
 	return is_link_local(a) ? p->net : p->domain;
 }
 
-// has_invalid_flags tells whether a TCP segment's flags are nobody's: nothing, or what
-// only an acknowledgement may have without being one; a request that is also
-// an end (as Open vSwitch's and, but for PSH, Linux's connection tracking say).
+// has_invalid_flags tells whether TCP flags are impossible: none at all, FIN, PSH or URG
+// without ACK, or SYN with FIN or RST (so says Open vSwitch's connection tracking, and but for
+// PSH Linux's).
 static __always_inline int has_invalid_flags(__u8 f)
 {
 	if (f & TCP_SYN && f & (TCP_FIN | TCP_RST))
@@ -289,7 +289,7 @@ static __noinline int read_l4(struct __sk_buff *skb, struct pkt *p, struct ip *h
 			return -1;
 		if (!quoted && h->f.proto == P_SCTP && bpf_skb_load_bytes(skb, h->l4 + 8, b + 8, 4))
 			return -1;
-		if (h->f.proto == P_UDP && !quoted) { // RFC 768; a fragment's is that of the whole
+		if (h->f.proto == P_UDP && !quoted) { // RFC 768; a fragment has the length of the whole
 			__u32 len = (__u32)b[4] << 8 | b[5], there = h->end - h->l4;
 			if (len < 8 ? len || there <= 65535 : len > there && !h->fragment)
 				return -1;
@@ -311,8 +311,8 @@ static __noinline int read_l4(struct __sk_buff *skb, struct pkt *p, struct ip *h
 	return 0;
 }
 
-// note_fragment_range notes which bytes of its datagram a fragment is; 0 = fine. All but the
-// last are of eight bytes each (RFC 791, RFC 8200 section 4.5).
+// note_fragment_range stores which bytes of its datagram a fragment has; 0 = fine. All but the
+// last fragment have a multiple of eight bytes (RFC 791, RFC 8200 section 4.5).
 static __always_inline int note_fragment_range(struct ip *h, __u32 from, __u32 at)
 {
 	__u32 len = h->end - at;
@@ -321,8 +321,8 @@ static __always_inline int note_fragment_range(struct ip *h, __u32 from, __u32 a
 	return h->fragment && (from + len > 65535 || (h->more && (!len || len & 7)));
 }
 
-// has_wrong_checksum tells whether an IPv4 header's checksum is wrong; p->h4 is its first
-// 20 bytes.
+// has_wrong_checksum tells whether an IPv4 header's checksum is wrong; p->h4 has its first 20
+// bytes.
 static __always_inline int has_wrong_checksum(struct __sk_buff *skb, struct pkt *p, __u32 off, __u32 hl)
 {
 	const __u16 *w = (const void *)&p->h4;
@@ -330,7 +330,7 @@ static __always_inline int has_wrong_checksum(struct __sk_buff *skb, struct pkt 
 #pragma unroll
 	for (int i = 0; i < 10; i++)
 		sum += w[i];
-	asm volatile("" : "+r"(more)); // old verifiers follow only what is compared, twice, before it is used
+	asm volatile("" : "+r"(more)); // old verifiers follow only bounds that are compared just before the use, each by itself
 	if (more > sizeof(p->buf))
 		return 1;
 	asm volatile("" : "+r"(more));
@@ -416,13 +416,13 @@ static __noinline int read_ip6(struct __sk_buff *skb, struct pkt *p, struct ip *
 	if (off > h->end)
 		return -1;
 	if (!h->later && (next == 0 || next == 43 || next == 44 || next == 51 || next == 60))
-		return -1; // more extension headers than anybody uses
+		return -1; // too many extension headers
 	h->f.proto = next;
 	h->l4 = off;
 	return read_l4(skb, p, h, quoted);
 }
 
-// read_frame reads a frame; 0 = fine, otherwise why it is dropped.
+// read_frame reads a frame; 0 = fine, otherwise the drop reason.
 static __noinline int read_frame(struct __sk_buff *skb, struct pkt *p)
 {
 	if (bpf_skb_load_bytes(skb, 0, &p->eth, sizeof(p->eth)))

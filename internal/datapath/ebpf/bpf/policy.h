@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// The verdict on a connection. Each rule stands on its own, under the exact keys
-// of its peers and port prefixes, so that one rule's change touches its own
-// entries only; what is asked for is told by what is in use: the kinds of peers
-// and the lengths of prefixes of a tier, and the lengths of port prefixes of a
-// peer. Of all that is found the heaviest decides.
+// Policy evaluation. Each rule has entries of its own, under the exact keys of its peers and
+// port prefixes, so that one rule's change touches its own entries only. Only what is in use is
+// looked up: kinds of peers and prefix lengths of a tier, and lengths of port prefixes of a
+// peer. The rule with the highest weight decides.
 #pragma once
 
 #include "packet.h"
 
-// match_rule takes the rule at a key if it decides before what was found so far. It
-// returns the port prefixes that its peer has rules for.
+// match_rule takes the rule at a key if it outranks what was found so far. It returns the
+// port prefixes for which its peer has rules.
 static __always_inline __u64 match_rule(struct pkt *p, struct rule_key *k)
 {
 	struct rule *r = bpf_map_lookup_elem(&rules, k);
@@ -25,9 +24,9 @@ static __always_inline __u64 match_rule(struct pkt *p, struct rule_key *k)
 	return r->ports;
 }
 
-// match_peer weighs all rules of the peer at p->rk. Like evaluate_policy it is a global function,
-// which the verifier reads once, not for each of its callers. The key is on its
-// stack: Linux 6.1 takes nothing that a global function is given for a map's key.
+// match_peer matches all rules of the peer at p->rk. Like evaluate_policy it is a global
+// function, which the verifier reads once, not for each caller. The key is on its stack: Linux
+// 6.1 accepts no argument of a global function as a map key.
 __noinline int match_peer(struct pkt *p)
 {
 	if (!p)
@@ -49,8 +48,8 @@ __noinline int match_peer(struct pkt *p)
 	return 0;
 }
 
-// first_bit is the number of the lowest bit that is set: how many bits are below
-// it. Without branches, each of which would double what the verifier goes through.
+// first_bit is the number of the lowest set bit, without branches, each of which would double
+// the verifier's paths.
 static __always_inline __u32 first_bit(__u64 m)
 {
 	__u64 n = (m & -m) - 1;
@@ -60,9 +59,9 @@ static __always_inline __u32 first_bit(__u64 m)
 	return n * 0x0101010101010101ULL >> 56;
 }
 
-// match_prefixes asks for the address at p->peer as one of each length in use: those of
-// lengths, counted from base. mapped is 96 for IPv4, as which the address is
-// mapped. A global function, too, since evaluate_policy calls it for each tier and scope.
+// match_prefixes matches the peer's address with each prefix length in use: those of lengths,
+// counted from base. mapped is 96 for IPv4, which is held as mapped. A global function too,
+// since evaluate_policy calls it for each tier and scope.
 __noinline int match_prefixes(struct pkt *p, __u64 lengths, __u32 base, __u32 mapped)
 {
 	if (!p)
@@ -77,8 +76,8 @@ __noinline int match_prefixes(struct pkt *p, __u64 lengths, __u32 base, __u32 ma
 	return 0;
 }
 
-// evaluate_policy applies a policy set to p->orig; other is the end that is the peer.
-// It returns 1 when the connection passes; p->rule says what decided.
+// evaluate_policy applies a policy set to p->orig, whose other end is the peer. It returns 1
+// if the connection is allowed; p->rule is the rule that decided.
 __noinline int evaluate_policy(struct pkt *p, __u32 set, __u32 dir)
 {
 	if (!p)
@@ -92,7 +91,7 @@ __noinline int evaluate_policy(struct pkt *p, __u32 set, __u32 dir)
 		return 1;
 	struct policy_set *s = bpf_map_lookup_elem(&sets, &set);
 	if (!s)
-		return 0; // its rules are not in (any more)
+		return 0; // its rules are not written yet, or not any more
 	p->audits |= s->audits;
 	const struct addr *other = dir == DIR_IN ? &p->orig.src : &p->orig.dst;
 	const __u32 *a = (const void *)other;

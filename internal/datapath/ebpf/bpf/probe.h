@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Tunnel probes (internal/datapath/driver/tunnelprobe.go): a request of a known host goes back to it
-// as an answer of the same size; the agent gets the beginning of answers.
+// Tunnel probes (internal/datapath/driver/tunnelprobe.go): a request of a known host returns to
+// it as an answer of the same size; the agent gets the beginning of answers.
 #pragma once
 
 #include "membership.h"
 #include "externalclients.h"
 
-#define PROBE_VNI 0 // no network's
+#define PROBE_VNI 0 // no network has it
 #define ETH_PROBE 0x88b6
 #define PROBE_MAGIC 0x63547031
 #define PROBE_MAC 0x02c0f200 // of the destination; then a zero byte, and one of these
 #define PROBE_REQUEST 1
 #define PROBE_ANSWER 2
-#define PROBES 0xffffffff // in agent_budgets, and in place of a port
+#define PROBES 0xffffffff // in agent_budgets, in place of a port
 #define PROBES_OF_ALL 2000 // in a second
 
 struct probe {
@@ -23,7 +23,7 @@ struct probe {
 	__u8 nonce[8];
 } __attribute__((packed));
 
-// probe takes what came out of the tunnel with the VNI of probes.
+// probe handles frames from the tunnel with the VNI of probes.
 static __noinline int probe(struct __sk_buff *skb, struct pkt *p)
 {
 	struct probe *f = (void *)p->buf;

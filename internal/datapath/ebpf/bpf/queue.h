@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// What a port's net profile asks for of what its container sends. Such a port has a
-// program before its own, which marks a packet and leads it by a queue: out of a device
-// whose other end leads it back to the port. Other ports do not have that program.
+// The net profile of a port. Such a port has a program before its own, which sets DSCP and
+// sends the packet through a queue: out of a device whose other end leads back to the port.
+// Other ports do not have that program.
 #pragma once
 
 #include "packet.h"
 
-#define QUEUED 0xc0ffee77 // mark of a packet that has gone by the queue
+#define QUEUED 0xc0ffee77 // mark of a packet that has been through the queue
 
 // queue is what is done on an interface with a queue: a port, or a queue's far end.
 struct queue {
 	__u32 to; // on a port the queue, 0 = none; at a queue's far end the port
-	__u8 tos; // that packets are marked with, ECN's bits apart; 0 = they are not
+	__u8 tos; // DSCP of packets, without ECN bits; 0 = unchanged
 	__u8 pad[3];
 };
 MAP(queues, BPF_MAP_TYPE_HASH, __u32, struct queue, 8192, BPF_F_NO_PREALLOC);
 
-// mark_packet puts a mark in place of an IP packet's own; ECN's bits stay.
+// mark_packet sets an IP packet's DSCP; ECN bits stay.
 static __always_inline void mark_packet(struct __sk_buff *skb, __u8 tos)
 {
 	__u8 b[2], now[2];
@@ -35,8 +35,7 @@ static __always_inline void mark_packet(struct __sk_buff *skb, __u8 tos)
 	}
 }
 
-// to_queue takes what the container of a port with a profile sends, before
-// from_container.
+// to_queue handles what the container of a port with a profile sends, before from_container.
 SEC("tc")
 int to_queue(struct __sk_buff *skb)
 {
@@ -54,7 +53,7 @@ int to_queue(struct __sk_buff *skb)
 	return to ? bpf_redirect(to, 0) : TC_NEXT;
 }
 
-// from_queue leads what has gone by a queue back to where it came from.
+// from_queue returns a packet from the queue to its port.
 SEC("tc")
 int from_queue(struct __sk_buff *skb)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// What a client of a service is told when nobody is there: TCP a reset, others that
-// the port is unreachable, in the virtual address's name.
+// The answer to a client whose service has no backend: TCP a reset, others "port unreachable",
+// from the virtual address.
 #pragma once
 
 #include "route.h"
@@ -35,8 +35,8 @@ static __always_inline void swap_macs(struct eth *e, const struct pkt *p)
 	e->proto = p->eth.proto;
 }
 
-// make_tcp_reset makes the frame the answer to itself; it returns its length, -1 = it could not be
-// made.
+// make_tcp_reset turns the frame into the answer to itself; it returns the length, -1 = it
+// could not be made.
 static __noinline int make_tcp_reset(struct __sk_buff *skb, struct pkt *p, union icmp_error *b)
 {
 	__u32 len;
@@ -77,8 +77,7 @@ static __noinline int make_tcp_reset(struct __sk_buff *skb, struct pkt *p, union
 	return bpf_skb_change_tail(skb, sizeof(*r), 0) || bpf_skb_store_bytes(skb, 0, r, sizeof(*r), BPF_F_INVALIDATE_HASH) ? -1 : (int)len;
 }
 
-// reject_no_backend drops what a client sends to a service that has nobody for it, and
-// tells the client.
+// reject_no_backend drops a client's packet to a service without a backend, and answers it.
 static __noinline int reject_no_backend(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 zero = 0;

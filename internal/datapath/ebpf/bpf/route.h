@@ -6,8 +6,7 @@
 #include "hostegress.h"
 #include "send.h"
 
-// subnet_at finds the network of a joined domain that has an address in its
-// subnets; 0 = none does.
+// subnet_at finds the network of a joined domain whose subnets have an address; 0 = none.
 static __always_inline __u32 subnet_at(struct pkt *p, const struct addr *a)
 {
 	p->nk.bits = DOMAIN_BITS + 128;
@@ -17,8 +16,8 @@ static __always_inline __u32 subnet_at(struct pkt *p, const struct addr *a)
 	return net ? *net : 0;
 }
 
-// route_path tells where an IP packet to the router of a joined network goes. The
-// network's own subnets come first.
+// route_path is the path of an IP packet to the router of a joined network. The network's own
+// subnets come first.
 static __noinline int route_path(struct pkt *p, struct settings *g, struct port *o)
 {
 	if (!p || !g || !o)
@@ -39,8 +38,8 @@ static __noinline int route_path(struct pkt *p, struct settings *g, struct port 
 	return path == PATH_TO_HOST || path == PATH_OTHER_HOST || own ? path : PATH_NO_ROUTE;
 }
 
-#define REPLIES_PER_SECOND 1000 // of the router to one port, or to the host, on one processor
-#define HOST_REPLIES 4096 // place of the host, after those of ports
+#define REPLIES_PER_SECOND 1000 // to one port, or to the host, by one processor
+#define HOST_REPLIES 4096 // index of the host, after those of ports
 
 struct reply_budget {
 	__u64 second; // that used counts for
@@ -54,7 +53,7 @@ struct {
 	__uint(max_entries, HOST_REPLIES + 1);
 } answers SEC(".maps");
 
-// is_reply_allowed bounds what answers to a port cost.
+// is_reply_allowed limits the cost of replies to a port.
 static __always_inline int is_reply_allowed(const struct pkt *p)
 {
 	__u32 i = p->from == FROM_HOST ? HOST_REPLIES : p->slot & (HOST_REPLIES - 1);
@@ -69,7 +68,7 @@ static __always_inline int is_reply_allowed(const struct pkt *p)
 	return a->used++ < REPLIES_PER_SECOND;
 }
 
-// is_unroutable tells whether an address is no single machine's that a router reaches.
+// is_unroutable tells whether no single machine has an address.
 static __always_inline int is_unroutable(const struct pkt *p, const struct addr *a)
 {
 	const __u32 *w = (const void *)a;
@@ -78,7 +77,7 @@ static __always_inline int is_unroutable(const struct pkt *p, const struct addr 
 	return a->b[0] == 0xff || (!(w[0] | w[1] | w[2]) && (w[3] & bpf_htonl(~1)) == 0) || is_link_local(a);
 }
 
-// may_get_error tells whether a packet may be answered with an error (RFC 1122 3.2.2,
+// may_get_error tells whether a packet may be answered with an ICMP error (RFC 1122 3.2.2,
 // RFC 4443 2.4).
 static __always_inline int may_get_error(const struct pkt *p)
 {
@@ -89,7 +88,7 @@ static __always_inline int may_get_error(const struct pkt *p)
 	return p->ip.f.proto != P_ICMP6 || p->ip.type >= 128;
 }
 
-// What the router tells: types and codes (RFC 792, RFC 4443).
+// Types and codes of the router's errors (RFC 792, RFC 4443).
 #define TIME_EXCEEDED4 (11 << 8)
 #define TIME_EXCEEDED6 (3 << 8)
 #define NO_ROUTE4 (3 << 8)
@@ -97,7 +96,7 @@ static __always_inline int may_get_error(const struct pkt *p)
 #define NO_HOST4 (3 << 8 | 1)
 #define NO_HOST6 (1 << 8 | 3)
 
-// reject drops a packet and tells its sender, if that may be.
+// reject drops a packet, and answers it with an error if that is allowed.
 static __noinline int reject(struct __sk_buff *skb, struct pkt *p, __u32 reason, __u32 kind4, __u32 kind6)
 {
 	__u32 zero = 0, ifindex = p->ifindex;
@@ -116,8 +115,7 @@ static __noinline int reject(struct __sk_buff *skb, struct pkt *p, __u32 reason,
 
 #define ROUTED -1
 
-// route takes a packet whose way is the router's; ROUTED = it goes on, to another
-// network.
+// route handles a packet to the router; ROUTED = it goes on, to another network.
 static __noinline int route(struct __sk_buff *skb, struct pkt *p)
 {
 	__u8 path = p->path, hops = p->ip.v6 ? p->h6.hops : p->h4.ttl;
@@ -126,7 +124,7 @@ static __noinline int route(struct __sk_buff *skb, struct pkt *p)
 	if (path == PATH_NO_ROUTE)
 		return reject(skb, p, DROP_UNKNOWN_DEST, NO_ROUTE4, NO_ROUTE6);
 	if (!p->identity || !p->src_in_subnets)
-		return dropped(DROP_UNKNOWN_SOURCE); // nobody there could know, or answer, it
+		return dropped(DROP_UNKNOWN_SOURCE); // there it would be unknown, or could not be answered
 	if (hops == 1)
 		return reject(skb, p, DROP_TTL, TIME_EXCEEDED4, TIME_EXCEEDED6);
 	if (path == PATH_NO_ENDPOINT)
@@ -140,8 +138,8 @@ static __noinline int route(struct __sk_buff *skb, struct pkt *p)
 	return ROUTED;
 }
 
-// forward_to_backend makes what a client outside sent its backend's, on whichever network: the
-// host's stack has counted the hop. ROUTED = it goes on.
+// forward_to_backend addresses a packet of a client outside to its backend, on any network; the
+// host's stack has decremented the TTL. ROUTED = it goes on.
 static __always_inline int forward_to_backend(struct pkt *p, struct endpoint *h)
 {
 	__u32 net = h->net;
@@ -164,8 +162,8 @@ static __always_inline struct exposed *exposed_at(struct pkt *p, __u16 port, __u
 	return bpf_map_lookup_elem(&exposed, &p->xk);
 }
 
-// lookup_exposed finds where a port of an address leads clients outside; port and protocol 0:
-// all ports that lead nowhere else.
+// lookup_exposed finds the entry of a port of an address for clients outside. Port and
+// protocol 0 mean the entry of all ports without their own.
 static __noinline struct exposed *lookup_exposed(struct pkt *p, const struct addr *a, __u16 port, __u8 proto)
 {
 	if (!a)
@@ -182,8 +180,8 @@ static __noinline struct exposed *lookup_exposed(struct pkt *p, const struct add
 	return by_port ? by_port : x;
 }
 
-// is_still_exposed tells whether the service of the translation p->tr is still exposed, and
-// its client still nobody's endpoint.
+// is_still_exposed tells whether the service of the translation p->tr is exposed, and its
+// client no endpoint.
 static __always_inline int is_still_exposed(struct pkt *p)
 {
 	if (endpoint_at(p, &p->tr.client_key.lo))

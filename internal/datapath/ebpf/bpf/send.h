@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Sending a frame on: to a port, through the tunnel, to the uplink, or back with
-// an answer.
+// Sending a frame: to a port, through the tunnel, to the uplink, or back as an answer.
 #pragma once
 
 #include "count.h"
@@ -10,7 +9,7 @@
 
 #define MARK 0xc0ffee76 // of frames that the programs send out of a port
 
-// redirect_by_queue sends a frame out of a port's interface, by the queue that it may have.
+// redirect_by_queue sends a frame to a port's interface, through the queue if it has one.
 static __always_inline int redirect_by_queue(struct __sk_buff *skb, __u32 ifindex)
 {
 	skb->mark = MARK;
@@ -36,9 +35,9 @@ static __always_inline struct station *station_at(struct pkt *p, const __u8 *mac
 	return station_on(p, p->net, mac);
 }
 
-// has_wrong_mac tells whether a unicast frame's IP destination and its MAC are not the same
-// endpoint's: policy would judge one station, and another one would get the frame.
-// station tells whether the MAC is an endpoint's.
+// has_wrong_mac tells whether the destination address and MAC of a unicast frame are of
+// different endpoints: policy would judge one, and the other would get the frame. station =
+// an endpoint has the MAC.
 static __noinline int has_wrong_mac(struct pkt *p, __u32 station)
 {
 	struct endpoint *h = endpoint_at(p, &p->ip.f.dst);
@@ -47,7 +46,7 @@ static __noinline int has_wrong_mac(struct pkt *p, __u32 station)
 	p->dst_is_endpoint = h != 0;
 	if (!h && station)
 		return 1;
-	if (!h && p->from == FROM_PORT) { // a virtual address is nobody's but by the router
+	if (!h && p->from == FROM_PORT) { // only the router forwards to a virtual address
 		__u32 zero = 0;
 		struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 		p->hk.domain = p->domain;
@@ -57,7 +56,7 @@ static __noinline int has_wrong_mac(struct pkt *p, __u32 station)
 	return h && (h->net != p->net || !same(h->mac, p->eth.dst, 6));
 }
 
-// decrement_ttl takes one hop of a packet's, which has more.
+// decrement_ttl decrements the TTL or hop limit, which is above 1.
 static __always_inline int decrement_ttl(struct __sk_buff *skb, __u32 v6)
 {
 	__u8 was[2], now[2];
@@ -76,9 +75,9 @@ static __always_inline int decrement_ttl(struct __sk_buff *skb, __u32 v6)
 	return bpf_skb_store_bytes(skb, 14 + 8, now, 1, 0);
 }
 
-// next_hop makes a packet that is routed here, or was elsewhere, or translated, what
-// its next station gets: a container gets it from the router, but for what a client
-// sends to a service on its own network; others get it from its sender.
+// next_hop writes MACs, TTL and NAT of a routed or translated packet. A local container gets it
+// from the router's MAC, except requests to a service on its own network; others get it from
+// the sender's MAC.
 static __noinline int next_hop(struct __sk_buff *skb, struct pkt *p, __u32 local)
 {
 	__u32 zero = 0;
@@ -110,7 +109,7 @@ static __always_inline int tunnel_key(struct __sk_buff *skb, __u32 vni, __u32 fa
 	k.tunnel_id = vni;
 	k.tunnel_ttl = 64;
 	k.tunnel_tos = tos; // the device adds ECN's bits
-	// Receivers take nothing from another address of this host.
+	// Receivers accept no other address of this host.
 	if (own && own->family == family)
 		__builtin_memcpy(k.local_ipv6, own->vtep, 16);
 	if (family == 4) {
@@ -121,7 +120,7 @@ static __always_inline int tunnel_key(struct __sk_buff *skb, __u32 vni, __u32 fa
 	return bpf_skb_set_tunnel_key(skb, &k, sizeof(k), BPF_F_TUNINFO_IPV6);
 }
 
-// encap_to_station sends a frame of IPv4 that fits to another host as the short way
+// encap_to_station encapsulates an IPv4 frame that fits for another host, as the fast path
 // does; negative = the VXLAN device has to.
 static __noinline int encap_to_station(struct __sk_buff *skb, struct pkt *p, struct settings *g, const struct station *s)
 {
@@ -136,9 +135,8 @@ static __noinline int encap_to_station(struct __sk_buff *skb, struct pkt *p, str
 	return encapsulate(skb, l, g);
 }
 
-// tunnel_to is tunnel_key with a stack of its own, for where there is little left:
-// before Linux 6.8 or so all frames of a chain of calls count in steps of 32
-// bytes, up to 512.
+// tunnel_to is tunnel_key in a function of its own, where stack is short: before Linux 6.8 the
+// stack of a call chain counts in steps of 32 bytes, up to 512.
 static __noinline int tunnel_to(struct __sk_buff *skb, __u32 vni, const struct station *s, __u32 tos)
 {
 	return s ? tunnel_key(skb, vni, s->vtep_family, s->vtep, tos) : -1;
@@ -146,12 +144,12 @@ static __noinline int tunnel_to(struct __sk_buff *skb, __u32 vni, const struct s
 
 static __always_inline int to_port(struct __sk_buff *skb, struct pkt *p, __u32 ifindex)
 {
-	if (count_rx(ifindex, p->len) || p->from == FROM_HOST) // on its way out of an interface, where there is no other way in
+	if (count_rx(ifindex, p->len) || p->from == FROM_HOST) // bpf_redirect_peer works on ingress only
 		return redirect_by_queue(skb, ifindex);
 	return bpf_redirect_peer(ifindex, 0);
 }
 
-// send_back returns an answer to where its question came from.
+// send_back returns an answer to where its request came from.
 static __always_inline int send_back(struct __sk_buff *skb, struct pkt *p, __u32 len)
 {
 	if (p->from == FROM_HOST)
@@ -165,7 +163,7 @@ static __always_inline int send_back(struct __sk_buff *skb, struct pkt *p, __u32
 	return bpf_redirect(p->ifindex, 0);
 }
 
-// send_too_big answers a packet that is too big for a device; 0 = it may go there.
+// send_too_big answers a packet that exceeds a device's MTU; 0 = it may be sent.
 static __noinline int send_too_big(struct __sk_buff *skb, struct pkt *p, __u32 ifindex)
 {
 	int ret = p->from == FROM_PORT || p->from == FROM_HOST ? make_too_big(skb, p, ifindex) : 0;
@@ -187,14 +185,14 @@ static __always_inline int to_uplink(struct __sk_buff *skb, struct pkt *p, struc
 	return bpf_redirect(g->uplink, 0);
 }
 
-// may_host_tunnel tells whether a packet of the host's stack is to a service, or to a native
-// network, and goes by tunnel where its backend or endpoint is on another host.
+// may_host_tunnel tells whether a packet of the host's stack, to a service or to a routed
+// network, may go through the tunnel.
 static __always_inline int may_host_tunnel(const struct pkt *p)
 {
 	return p->from == FROM_HOST && (p->nat == NAT_REQUEST || p->to_routed) && p->encap == ENCAP_VXLAN;
 }
 
-// to_station sends a frame to s (which may be none), where it was found that it may go.
+// to_station sends a frame to s (0 = none), after reachable has allowed it.
 static __always_inline int to_station(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct station *s)
 {
 	if (s && s->ifindex && s->ifindex != p->ifindex)
@@ -207,15 +205,15 @@ static __always_inline int to_station(struct __sk_buff *skb, struct pkt *p, stru
 		return to_uplink(skb, p, g);
 	if (!s || !s->vtep_family || !g->vxlan)
 		return dropped(DROP_UNKNOWN_DEST);
-	int fits = p->len <= g->mtu + sizeof(struct eth);
-	if (!fits) {
+	int in_mtu = p->len <= g->mtu + sizeof(struct eth);
+	if (!in_mtu) {
 		int ret = send_too_big(skb, p, g->vxlan);
 		if (ret)
 			return ret;
 	}
 	if (!rewrite_next_hop(skb, p, 0))
 		return dropped(DROP_UNKNOWN_DEST);
-	if (fits && p->kind == KIND_IP && !p->ip.v6 && p->from == FROM_PORT) {
+	if (in_mtu && p->kind == KIND_IP && !p->ip.v6 && p->from == FROM_PORT) {
 		int ret = encap_to_station(skb, p, g, s);
 		if (ret >= 0)
 			return ret;

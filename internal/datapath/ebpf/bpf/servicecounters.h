@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Counting of connections to services, where their clients are: by service, port,
-// family and backend (docs/design/services.md, Counters). Each such has a place, which
-// a packet of the long way finds, and the short one remembers.
+// Counters of connections to services, on the client's host: by service, port, family and
+// backend (docs/design/services.md, Counters). The slow path finds a counter's index, and the
+// fast path stores it.
 #pragma once
 
 #include "packet.h"
@@ -9,8 +9,8 @@
 #define SERVICE_COUNTERS 16384
 #define SERVICE_COUNTER_PROBES 8
 
-// service_counter_owner is who has a place. Its owner is written after its id; the driver, which
-// knows how the one follows from the other (servedcounts.go), tells when it is whole.
+// service_counter_owner is what an index counts. The rest is written after the id; the driver
+// recomputes the id (servedcounts.go) to see whether it is complete.
 struct service_counter_owner {
 	__u64 id; // 0 = free
 	__u64 seed, backend; // numbers of the service and the backend
@@ -19,14 +19,14 @@ struct service_counter_owner {
 #define SERVICE_COUNTER_KEY(port, proto, v6) ((__u64)(port) << 16 | (__u64)(proto) << 8 | !!(v6))
 
 struct service_counter {
-	struct counter out, in; // of the client
+	struct counter out, in; // as the client sees it
 	__u64 begun;
 };
 
-MAP(counted, BPF_MAP_TYPE_ARRAY, __u32, struct service_counter_owner, SERVICE_COUNTERS, 0); // 0 is nobody's
+MAP(counted, BPF_MAP_TYPE_ARRAY, __u32, struct service_counter_owner, SERVICE_COUNTERS, 0); // index 0 is unused
 MAP(served_counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct service_counter, SERVICE_COUNTERS, 0);
 
-// service_counter_index finds a place or takes one; 0 = there is none near, and it is not
+// service_counter_index finds an index or takes one; 0 = none near is free, and nothing is
 // counted. A global function, which the verifier reads once.
 __noinline int service_counter_index(__u64 seed, __u64 backend, __u64 what)
 {
@@ -54,7 +54,7 @@ __noinline int service_counter_index(__u64 seed, __u64 backend, __u64 what)
 	return 0;
 }
 
-// count_service_packet counts a packet; way is its place, twice, and one more if it comes back.
+// count_service_packet counts a packet; place is its index, twice, + 1 for a reply.
 static __always_inline void count_service_packet(__u32 place, __u64 bytes)
 {
 	__u32 at = place >> 1;
@@ -66,8 +66,8 @@ static __always_inline void count_service_packet(__u32 place, __u64 bytes)
 	n->bytes += bytes;
 }
 
-// count_service counts the translated packet under way, and the connection that it
-// begins. Errors are not counted: they are about a connection and no part of it.
+// count_service counts the translated packet, and the connection if it begins one. Errors are
+// not counted: they are about a connection and no part of it.
 static __noinline int count_service(struct pkt *p)
 {
 	const struct ct_key *f = &p->tr.client_key;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Connections to services, on the client's host: docs/design/services.md. What a
-// client sends is given the addresses that it has behind its translation, then judged
-// and sent on as any packet (p->ip.f says what it becomes, the frame what it was);
-// what comes back is judged as what it is. The frame is rewritten last (translate.h).
+// NAT of connections to services, on the client's host: docs/design/services.md. A client's
+// packet gets its addresses after NAT in p->ip.f, is judged by these and forwarded like any
+// other; the frame still has those before NAT. A reply is judged by its own addresses. The
+// frame is rewritten last (translate.h).
 #pragma once
 
 #include "frontends.h"
 
 #define SERVICE_OK -1
-#define NO_BACKEND -3 // nobody is there
+#define NO_BACKEND -3 // there is no backend
 
-// lookup_vip tells whether an address is a service's where the packet comes from, and
-// whose: first it takes down when that was, so that a later change is seen.
+// lookup_vip finds the number of a virtual address in the packet's domain; 0 = it is none. The
+// generation is read first, so that a later change is noticed.
 static __noinline __u32 *lookup_vip(struct pkt *p, struct addr *a)
 {
 	if (!a)
@@ -25,15 +25,15 @@ static __noinline __u32 *lookup_vip(struct pkt *p, struct addr *a)
 	return bpf_map_lookup_elem(&vips, &p->hk);
 }
 
-// endings_of counts the translations of a client that packets have ended: what was
-// remembered of them on any processor is stale.
+// endings_of counts the ended translations of a client: what the fast path has of them on any
+// processor is stale.
 static __always_inline __u32 *endings_of(struct pkt *p)
 {
 	__u32 place = p->client_index;
 	return bpf_map_lookup_elem(&endings, &place);
 }
 
-// set_nat_generation completes p->nat_generation, of the virtual address and the client.
+// set_nat_generation sets p->nat_generation, of the virtual address and the client.
 static __always_inline void set_nat_generation(struct pkt *p, const struct addr *client)
 {
 	p->client_index = generation_index(p->domain, client);
@@ -41,7 +41,7 @@ static __always_inline void set_nat_generation(struct pkt *p, const struct addr 
 	p->nat_generation = generation_at(p->vip_index) + (ended ? *(volatile __u32 *)ended : 0);
 }
 
-// backend_of finds the backend of the translation p->tr, while its service has it.
+// backend_of finds the backend of the translation p->tr, while the service has it.
 static __always_inline struct backend *backend_of(struct pkt *p, __u32 service)
 {
 	p->bk.service = service;
@@ -50,7 +50,8 @@ static __always_inline struct backend *backend_of(struct pkt *p, __u32 service)
 	return b && b->id == p->tr.id ? b : 0;
 }
 
-// is_translation_valid tells whether the translation p->tr goes on with its service as that is now.
+// is_translation_valid tells whether the translation p->tr may continue with the service as it
+// is now.
 static __noinline int is_translation_valid(struct pkt *p)
 {
 	if (p->tr.client_key.pad == CLIENT_SIDE_EXTERNAL && !is_still_exposed(p))
@@ -84,7 +85,7 @@ static __always_inline int is_backend_active(struct pkt *p)
 	return b && (p->ip.v6 & 1 ? b->state6 : b->state) == BACKEND_ACTIVE;
 }
 
-// drop_conn takes out the connection of p->ck, if it is a translation's.
+// drop_conn deletes the connection of p->ck, if it is translated.
 static __noinline int drop_conn(struct pkt *p)
 {
 	struct ct *c = bpf_map_lookup_elem(&halfopen, &p->ck);
@@ -103,8 +104,8 @@ static __noinline int drop_conn(struct pkt *p)
 	return 0;
 }
 
-// end_translation takes out the one whose connection is that of p->ck, which is
-// p->old's; the one that was entered in its place in front stays.
+// end_translation deletes the translation p->old with the connection of p->ck. replaced = a
+// new one already has its client key.
 static __noinline int end_translation(struct pkt *p, __u32 replaced)
 {
 	__u32 *ended = endings_of(p);
@@ -119,7 +120,7 @@ static __noinline int end_translation(struct pkt *p, __u32 replaced)
 	return 0;
 }
 
-// set_post_nat makes p->post_nat what a client's packet of the translation p->tr becomes.
+// set_post_nat sets p->post_nat for a client's packet of the translation p->tr.
 static __always_inline void set_post_nat(struct pkt *p)
 {
 	struct flow *b = &p->post_nat;
@@ -133,7 +134,7 @@ static __always_inline void set_post_nat(struct pkt *p)
 		service_addr(&b->src, p->ip.v6);
 }
 
-// is_translation_alive tells whether the translation p->tr goes on.
+// is_translation_alive tells whether the translation p->tr continues.
 static __noinline int is_translation_alive(struct pkt *p, __u64 now)
 {
 	set_post_nat(p);
@@ -142,7 +143,7 @@ static __noinline int is_translation_alive(struct pkt *p, __u64 now)
 	return c && c->state & CT_SERVICE && (c->version == p->version || is_translation_valid(p));
 }
 
-#define OTHER_PORTS 64 // of a client's that are tried when its own is taken
+#define OTHER_PORTS 64 // source ports that are tried when the client's own is taken
 #define FIRST_PORT 1024
 
 struct port_search {
@@ -151,8 +152,8 @@ struct port_search {
 	__u32 found;
 };
 
-// try_port tells whether p->post_nat is nobody's tuple, or the former one of the same
-// client's connection; if not, its next port is to be tried.
+// try_port tells whether the tuple p->post_nat is free, or belongs to the same client's
+// previous connection; if not, it sets the next port.
 static long try_port(__u32 i, struct port_search *l)
 {
 	struct pkt *p = l->p;
@@ -168,8 +169,8 @@ static long try_port(__u32 i, struct port_search *l)
 	return 0;
 }
 
-// affinity_backend finds the place of the backend that the client of p->pre_nat stays with; NO_INDEX
-// = of none, and note_affinity will remember the one that is chosen, if it has room.
+// affinity_backend finds the index of the backend that the client of p->pre_nat stays with;
+// NO_INDEX = none, AFFINITY_FULL = and the new one will not be stored.
 static __noinline int affinity_backend(struct pkt *p, __u64 affinity, __u64 now)
 {
 	p->ak.seed = p->tr.seed;
@@ -187,8 +188,8 @@ static __noinline int affinity_backend(struct pkt *p, __u64 affinity, __u64 now)
 	return b && b->id == a->id && b->in_pools >> p->pool & 1 ? (int)p->bk.index : NO_INDEX;
 }
 
-// choose_backend begins a translation of the packet under way, whose key in front is p->tk;
-// SERVICE_OK = done, NO_BACKEND = there is no backend.
+// choose_backend begins a translation of the packet, with client key p->tk; SERVICE_OK = done,
+// NO_BACKEND = there is none.
 static __noinline int choose_backend(struct pkt *p, __u64 now)
 {
 	__u32 v6 = p->ip.v6 & 1;
@@ -221,23 +222,23 @@ static __noinline int choose_backend(struct pkt *p, __u64 now)
 	if (index < 0)
 		index = backend_of_slot(number, slot_of(s, &p->pre_nat, index == AFFINITY_FULL), choice);
 	if (index == NO_INDEX)
-		return policy == TRAFFIC_SILENT && (s->candidates[POOL_ALL + v6] | s->slot_table[POOL_ALL + v6]) ? dropped(DROP_NO_PROVIDER) : NO_BACKEND;
+		return policy == TRAFFIC_LOCAL_DROP && (s->candidates[POOL_ALL + v6] | s->slot_table[POOL_ALL + v6]) ? dropped(DROP_NO_PROVIDER) : NO_BACKEND;
 	p->bk.service = number;
 	p->bk.index = p->tr.index = index;
 	struct backend *b = bpf_map_lookup_elem(&backends, &p->bk);
-	if (index < 0 || !b || !(b->in_pools >> choice & 1)) // it was there a moment ago
+	if (index < 0 || !b || !(b->in_pools >> choice & 1)) // it has just left
 		return dropped(DROP_INVALID);
 	p->tr.id = *(volatile __u64 *)&b->id;
 	p->tr.backend = v6 ? b->ip[1] : b->ip[0];
 	if (b->external) {
 		if (p->client_kind)
-			return dropped(DROP_NO_PROVIDER); // its answer would not come by here
+			return dropped(DROP_NO_PROVIDER); // its reply would not return through here
 		p->tr.index |= EXTERNAL_BACKEND;
 	}
 	__u16 own = v6 ? b->port6 : b->port;
 	if (own)
 		p->tr.backend_port = own;
-	if (*(volatile __u64 *)&b->id != p->tr.id) // written anew meanwhile
+	if (*(volatile __u64 *)&b->id != p->tr.id) // overwritten meanwhile
 		return dropped(DROP_INVALID);
 	p->tr.nat_port = p->pre_nat.sport;
 	set_post_nat(p);
@@ -251,8 +252,8 @@ static __noinline int choose_backend(struct pkt *p, __u64 now)
 	return SERVICE_OK;
 }
 
-// find_translation finds that of a client's packet; SERVICE_OK = it is p->tr, 0 = there is
-// none yet, else what becomes of the packet.
+// find_translation finds the translation of a client's packet; SERVICE_OK = it is in p->tr,
+// 0 = there is none, else the program's result.
 static __noinline int find_translation(struct __sk_buff *skb, struct pkt *p, __u64 now)
 {
 	struct flow *f = &p->ip.f;
@@ -276,8 +277,8 @@ static __noinline int find_translation(struct __sk_buff *skb, struct pkt *p, __u
 	return p->ip.later || p->error ? dropped(DROP_INVALID) : 0;
 }
 
-// forward_to_external_backend finds the way of what is translated to an address that is no endpoint's: that
-// of what its client itself sends there.
+// forward_to_external_backend sets the path of a packet to a backend that is no endpoint: as if
+// the client had sent it there itself.
 static __noinline int forward_to_external_backend(struct pkt *p)
 {
 	__u32 zero = 0, ifindex = p->ifindex;
@@ -289,14 +290,14 @@ static __noinline int forward_to_external_backend(struct pkt *p)
 	return p->path == PATH_NONE || p->path == PATH_UNREACHABLE ? dropped(DROP_UNKNOWN_DEST) : SERVICE_OK;
 }
 
-// translate_request takes what a container, or a client outside, sends to a virtual address; SERVICE_OK = it goes on, as
-// what it becomes, NO_BACKEND = nobody is there.
+// translate_request translates a packet to a virtual address; SERVICE_OK = it continues,
+// NO_BACKEND = there is none.
 static __noinline int translate_request(struct __sk_buff *skb, struct pkt *p, __u64 now)
 {
 	struct flow *f = &p->ip.f;
 	p->path = PATH_NONE;
 	if (!p->src_in_subnets)
-		return dropped(DROP_UNKNOWN_SOURCE); // no backend elsewhere could answer it
+		return dropped(DROP_UNKNOWN_SOURCE); // a remote backend could not answer it
 	p->pre_nat = *f;
 	p->nat = NAT_REQUEST;
 	set_nat_generation(p, &p->pre_nat.src);
@@ -344,13 +345,12 @@ static __noinline int translate_request(struct __sk_buff *skb, struct pkt *p, __
 
 #define CONNECTION_GONE -2
 
-// translate_reply takes a packet of the connection c of a translation that is none of a
-// client's to its service: SERVICE_OK = it goes on, CONNECTION_GONE = there is no such connection
-// any more, else what becomes of it.
+// translate_reply handles other packets of a translated connection c: SERVICE_OK = it
+// continues, CONNECTION_GONE = the connection has ended, else the program's result.
 static __noinline int translate_reply(struct pkt *p, struct ct *c)
 {
 	struct translation *t = bpf_map_lookup_elem(&translations, &p->ck);
-	// The same client of a service here, whom another host leads to the backend itself.
+	// A client that also uses a service here, and that another host leads to the backend itself.
 	if (p->from == FROM_TUNNEL && p->path == PATH_FROM_HOST && (!t || t->client_key.pad == CLIENT_SIDE_EXTERNAL))
 		return SERVICE_OK;
 	if (!c || !t)
@@ -360,7 +360,7 @@ static __noinline int translate_reply(struct pkt *p, struct ct *c)
 	p->vip_index = generation_index(p->domain, &p->tr.client_key.hi);
 	set_nat_generation(p, &p->tr.client_key.lo);
 	p->version += p->nat_generation;
-	// A closed one gives its tuple up to a request.
+	// A closed connection gives its tuple up to a new request.
 	if ((is_syn(p) && !p->error && !p->ip.later && is_closed(c->state)) || (c->version != p->version && !is_translation_valid(p))) {
 		p->old = p->tr;
 		end_translation(p, 0);
@@ -369,9 +369,9 @@ static __noinline int translate_reply(struct pkt *p, struct ct *c)
 		return CONNECTION_GONE;
 	}
 	if (p->error && !p->reply)
-		return SERVICE_OK; // the client, to the backend by its own address
+		return SERVICE_OK; // from the client to the backend's own address
 	if (!p->reply || (is_syn(p) && !p->error && !p->ip.later))
-		return dropped(DROP_INVALID); // the tuple is the translation's
+		return dropped(DROP_INVALID); // the tuple belongs to the translation
 	if (p->tr.client_key.pad == CLIENT_SIDE_EXTERNAL) {
 		if (p->multicast)
 			return dropped(DROP_UNKNOWN_DEST);
@@ -396,7 +396,7 @@ static __noinline int translate_reply(struct pkt *p, struct ct *c)
 	return SERVICE_OK;
 }
 
-// note_affinity remembers to whom a client's new connection went.
+// note_affinity stores which backend a client's new connection has.
 static __noinline int note_affinity(struct pkt *p, __u64 now)
 {
 	__u32 number = p->service, one = 1;
@@ -424,11 +424,11 @@ static __noinline int note_affinity(struct pkt *p, __u64 now)
 	return 0;
 }
 
-// store_translation enters the new translation of a packet that was let through, once its
-// connection is entered; entered = it is. It comes last: p->ck is another one then.
+// store_translation stores the new translation of an allowed packet, after its connection;
+// entered = the connection is stored. It comes last, since it changes p->ck.
 static __noinline int store_translation(struct pkt *p, __u64 now, __u32 entered)
 {
-	if (p->ip.fragment && p->ip.more && !p->ip.later) { // as commit has noted it behind
+	if (p->ip.fragment && p->ip.more && !p->ip.later) { // commit has stored it with the addresses after NAT
 		p->fk.src = p->pre_nat.src;
 		p->fk.dst = p->pre_nat.dst;
 		store_frag(p);
@@ -441,10 +441,10 @@ static __noinline int store_translation(struct pkt *p, __u64 now, __u32 entered)
 		return 0;
 	}
 	p->tk = p->tr.client_key;
-	struct translation *former = bpf_map_lookup_elem(&translations, &p->tk);
-	int had = former != 0;
-	if (former)
-		p->old = *former;
+	struct translation *previous = bpf_map_lookup_elem(&translations, &p->tk);
+	int had = previous != 0;
+	if (previous)
+		p->old = *previous;
 	if (bpf_map_update_elem(&translations, &p->tk, &p->tr, BPF_ANY))
 		return 0;
 	if (!had || (same_addr(&p->old.backend, &p->tr.backend) && p->old.nat_port == p->tr.nat_port && p->old.backend_port == p->tr.backend_port))
@@ -462,8 +462,8 @@ static __noinline int store_translation(struct pkt *p, __u64 now, __u32 entered)
 	return end_translation(p, 1);
 }
 
-// fix_link_local_source has what a container answers to itself come from its address; 0 = done.
-// A socket that is bound to no address answers by the link-local one (RFC 6724 rule 2).
+// fix_link_local_source gives a container's reply to itself its own address as source; 0 = done.
+// A socket without a bound address replies from the link-local one (RFC 6724 rule 2).
 static __noinline int fix_link_local_source(struct __sk_buff *skb, struct pkt *p, struct port *o)
 {
 	if (!p->ip.v6 || !is_link_local(&p->ip.f.src) || !o || zero_addr(&o->ip6))
@@ -475,8 +475,8 @@ static __noinline int fix_link_local_source(struct __sk_buff *skb, struct pkt *p
 	return 0;
 }
 
-// deliver_hairpin delivers to a container what it has sent to a service whose backend it
-// is, or what it has answered to itself. No policy is asked.
+// deliver_hairpin delivers a container's packet to a service whose backend it is itself, or its
+// reply. Policy does not judge it.
 static __noinline int deliver_hairpin(struct __sk_buff *skb, struct pkt *p, struct settings *g, __u64 now)
 {
 	if (!g || !p->nat)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// What services there are, and who is chosen for a connection: docs/design/services.md,
-// ADR 0019. The driver writes all of this; internal/datapath/desired/choice.go says the same.
+// Services, and the choice of a backend: docs/design/services.md, ADR 0019. The driver writes
+// these maps; internal/datapath/desired/choice.go must choose alike.
 #pragma once
 
 #include "maps.h"
@@ -8,57 +8,57 @@
 #define BACKEND_ACTIVE 0
 #define BACKEND_UNHEALTHY 2
 
-#define MAX_COMPARED 32 // so many backends are compared; of more there is a table
+#define MAX_COMPARED 32 // so many backends are compared; with more there is a table
 
 // Traffic policies, as internal/datapath/desired has them.
 #define TRAFFIC_LOCAL 1
-#define TRAFFIC_SILENT 2
+#define TRAFFIC_LOCAL_DROP 2
 #define TRAFFIC_NEAR 3
 
-// Whom is chosen among, by the traffic policy, and + 1 for IPv6.
+// Pools of backends, by traffic policy, and + 1 for IPv6.
 #define POOL_ALL 0
 #define POOL_LOCAL 2
 #define POOL_NEAR 4
 #define POOLS 6
 
-// Who asks, which decides about the traffic policy.
+// Kinds of clients, which decide about the traffic policy.
 #define CLIENT_INTERNAL 0
 #define CLIENT_EXTERNAL 1
-#define CLIENT_HOST 2 // by its own private address, which no other host can answer
+#define CLIENT_HOST 2 // from its own NAT address, which no other host can answer
 
-// service is what a choice rests on. It is replaced by one write.
+// service is the header of a service. It is replaced by one write.
 struct service {
-	__u64 generation; // another one after each write of any service
+	__u64 generation; // changes with each write of any service
 	__u64 seed; // its number, the same on every host and at every start
 	__u64 affinity; // ns; 0 = none
-	__u64 pools; // which of the choices are kept, a bit each
-	__u32 candidates[POOLS]; // which of ids are chosen among, a bit each
-	__u32 slot_table[POOLS]; // where the owners of slots are; 0 = ids are compared
+	__u64 pools; // pools that are stored, a bit each
+	__u32 candidates[POOLS]; // which of ids are in a pool, a bit each
+	__u32 slot_table[POOLS]; // tables of slots; 0 = ids are compared
 	__u64 ids[MAX_COMPARED]; // numbers of backends
-	__u16 at[MAX_COMPARED]; // their places in backends
+	__u16 at[MAX_COMPARED]; // their indexes in backends
 };
 
-// frontend_key names a port of what a virtual address leads to.
+// frontend_key is a port of a virtual address.
 struct frontend_key {
 	__u32 vip;
 	__u16 port;
 	__u8 proto, pad;
 };
 
-// frontend is where a port of a virtual address leads.
+// frontend is where such a port leads.
 struct frontend {
 	__u32 service;
-	__u16 port; // the backends', but for those with one of their own
-	__u8 inside, outside; // traffic policies, by who asks
-	__u32 sources; // number of the prefixes of clients that it takes; 0 = it takes all
-	__u8 exposed; // clients outside may ask
+	__u16 port; // of backends without a port of their own
+	__u8 inside, outside; // traffic policies for clients inside and outside
+	__u32 sources; // number of the client prefixes that are allowed; 0 = all
+	__u8 exposed; // clients outside may use it
 	__u8 pad[3];
 };
 
-// A virtual address that leads to a number with VIP_SHARED is a node's: ports without
-// a front there are not the services' affair. With VIP_OWN the number is that of this
-// node's address alone, and ports without a front under it may have one at all nodes',
-// whose number is found by the family's unspecified address in domain | ALL_NODES.
+// A virtual address whose number has VIP_SHARED is a node's: other ports there are not for
+// services. With VIP_OWN the number is of this node's address alone; a port without a frontend
+// under it may have one under the number of all nodes, which the family's unspecified address
+// in domain | ALL_NODES has.
 #define VIP_SHARED 0x80000000u
 #define VIP_OWN 0x40000000u
 #define ALL_NODES 0x80000000u
@@ -72,15 +72,15 @@ struct backend {
 	__u64 id;
 	struct addr ip[2]; // IPv4 and IPv6
 	__u8 state; // by IPv4
-	__u8 in_pools; // may be chosen, a bit for each of POOLS
-	__u16 port; // at which it is asked by IPv4; 0 = at the front's
+	__u8 in_pools; // pools that it is in, a bit each
+	__u16 port; // for IPv4; 0 = the frontend's
 	__u8 external; // it is no endpoint
 	__u8 state6;
 	__u16 port6;
 };
 
-// exposed_key is where clients outside ask: a port of an address, or (port and protocol 0)
-// an address, for all ports that have no entry. The unspecified address stands for nodes'.
+// exposed_key is a port of an address for clients outside, or (port and protocol 0) all ports
+// of it without an entry. The unspecified address stands for the nodes' addresses.
 struct exposed_key {
 	struct addr ip;
 	__u16 port;
@@ -88,9 +88,9 @@ struct exposed_key {
 };
 
 #define EXPOSED_PORTS 1 // services of several domains share the address: its ports have entries
-#define EXPOSED_NODE 2 // and so have those of all nodes' addresses, of which it is one
+#define EXPOSED_NODE 2 // it is a node's address, and ports of all nodes' addresses have entries
 
-// exposed is where an exposed service is: its network, and what is inside of that.
+// exposed is the network of an exposed service, and its subnets.
 struct exposed {
 	__u32 net, domain;
 	__be32 subnet, mask; // as in struct port
@@ -100,7 +100,7 @@ struct exposed {
 
 #define OWNERS_IN_ROW 64
 
-// owners is who has some slots next to each other: places in backends.
+// owners are the backends of consecutive slots: indexes in backends.
 struct owners {
 	__u16 of[OWNERS_IN_ROW];
 };
@@ -118,14 +118,14 @@ struct affine {
 
 #define MAX_AFFINE 16384 // clients of a service that are remembered
 
-MAP(sources, BPF_MAP_TYPE_LPM_TRIE, struct subnet_key, __u32, 65536, BPF_F_NO_PREALLOC); // of fronts, by their number in place of a domain
-MAP(vips, BPF_MAP_TYPE_HASH, struct domain_addr, __u32, 65536, BPF_F_NO_PREALLOC); // number of the service, or of what services share, by domain and address; 0 = it is a link-local service address
+MAP(sources, BPF_MAP_TYPE_LPM_TRIE, struct subnet_key, __u32, 65536, BPF_F_NO_PREALLOC); // by the frontend's number in place of a domain
+MAP(vips, BPF_MAP_TYPE_HASH, struct domain_addr, __u32, 65536, BPF_F_NO_PREALLOC); // number of the service, or of a shared address, by domain and address; 0 = a link-local service address
 MAP(exposed, BPF_MAP_TYPE_HASH, struct exposed_key, struct exposed, 65536, BPF_F_NO_PREALLOC);
 MAP(services, BPF_MAP_TYPE_HASH, __u32, struct service, 24576, BPF_F_NO_PREALLOC);
 MAP(service_ports, BPF_MAP_TYPE_HASH, struct frontend_key, struct frontend, 131072, BPF_F_NO_PREALLOC);
 MAP(backends, BPF_MAP_TYPE_HASH, struct backend_key, struct backend, 262144, BPF_F_NO_PREALLOC);
 MAP(affines, BPF_MAP_TYPE_LRU_HASH, struct affine_key, struct affine, 65536, 0);
-MAP(affine_counts, BPF_MAP_TYPE_HASH, __u64, __u32, 24576, BPF_F_NO_PREALLOC); // by seed; set anew at each sweep
+MAP(affine_counts, BPF_MAP_TYPE_HASH, __u64, __u32, 24576, BPF_F_NO_PREALLOC); // by seed; each sweep corrects it
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
@@ -192,11 +192,11 @@ static __always_inline __u32 pool_of(__u8 policy)
 }
 
 #define NO_INDEX -1
-#define RACED -2 // the service was written anew meanwhile: its memory may be another's
-#define AFFINITY_FULL -3 // the client cannot be remembered
+#define RACED -2 // the service was rewritten meanwhile
+#define AFFINITY_FULL -3 // no room to store the client's affinity
 
-// backend_of_slot finds the place of the backend that has a slot of a service. A global
-// function, which the verifier reads once.
+// backend_of_slot returns the index of the backend of a slot. A global function, which the
+// verifier reads once.
 __noinline int backend_of_slot(__u32 number, __u32 slot, __u32 choice)
 {
 	struct service *s = bpf_map_lookup_elem(&services, &number);

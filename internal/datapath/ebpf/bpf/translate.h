@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// What a service's translation changes in a packet: from p->pre_nat to p->post_nat, and in
-// what an ICMP error quotes from p->quoted_pre_nat to p->quoted_post_nat. Checksums are corrected by
-// the difference, which is right for packets with offloads too; SCTP's as well, whose
-// CRC is linear, but where it is left to the device: there it is no part of one, but
-// nothing. Quoted transport checksums stay.
+// Rewriting a translated packet, from p->pre_nat to p->post_nat, and what an ICMP error quotes,
+// from p->quoted_pre_nat to p->quoted_post_nat. Checksums are corrected by the difference, which
+// is right for packets with offloads too. SCTP's CRC is linear, so that works for it as well,
+// unless the device computes it. Quoted transport checksums stay.
 #pragma once
 
 #include "hostegress.h"
@@ -22,8 +21,8 @@ static __always_inline __u32 crc_multiply(__u32 a, __u32 b)
 	return product;
 }
 
-// crc_change is by what the CRC32C of len bytes changes when change is added to the
-// first four: change * x^(8 * len).
+// crc_change is the change of the CRC32C of len bytes when change is added to the first four:
+// change * x^(8 * len).
 __noinline int crc_change(__u32 change, __u32 len)
 {
 	__u32 power = 1U << 23; // x^8
@@ -35,8 +34,8 @@ __noinline int crc_change(__u32 change, __u32 len)
 	return change;
 }
 
-// checksum_offset is where a transport's checksum over addresses is, 0 = it has none; of UDP
-// flags say that none stays none.
+// checksum_offset is the offset of a transport checksum over addresses, 0 = it has none; for UDP
+// it sets a flag by which no checksum stays none.
 static __always_inline __u32 checksum_offset(const struct pkt *p, __u64 *flags)
 {
 	switch (p->ip.f.proto) {
@@ -66,7 +65,7 @@ static __noinline int rewrite_packet_addr(struct __sk_buff *skb, struct pkt *p, 
 	return bpf_skb_store_bytes(skb, 14 + field, to, sizeof(*to), BPF_F_RECOMPUTE_CSUM); // as in rewrite_addr6
 }
 
-// rewrite_quoted_addr changes an address in the header that an error quotes.
+// rewrite_quoted_addr changes an address in the header that an ICMP error quotes.
 static __noinline int rewrite_quoted_addr(struct __sk_buff *skb, struct pkt *p, __u32 field, struct addr *from, struct addr *to)
 {
 	__u32 at = p->ip.l4 + 8;
@@ -80,7 +79,7 @@ static __noinline int rewrite_quoted_addr(struct __sk_buff *skb, struct pkt *p, 
 	return bpf_skb_store_bytes(skb, at + field, to, sizeof(*to), 0);
 }
 
-// rewrite_port changes the port at offset at; sum is where the checksum is that covers it.
+// rewrite_port changes the port at offset at; sum is the offset of the checksum.
 static __noinline int rewrite_port(struct __sk_buff *skb, __u32 at, __u32 sum, __u64 flags, __u32 ports)
 {
 	__be16 from = bpf_htons(ports >> 16), to = bpf_htons(ports);
@@ -99,8 +98,8 @@ static __noinline int rewrite_sctp_ports(struct __sk_buff *skb, struct pkt *p)
 	if (from == to)
 		return 0;
 	if (p->ip.fragment || bpf_skb_load_bytes(skb, p->ip.l4 + 8, &sum, sizeof(sum)))
-		return -1; // what is in the other fragments is not known
-	if (sum) // else a device makes it, or what stands in for one, over this field too
+		return -1; // the other fragments are unknown
+	if (sum) // else a device computes it
 		sum ^= crc_change(from ^ to, p->ip.end - p->ip.l4);
 	return bpf_skb_store_bytes(skb, p->ip.l4, &to, sizeof(to), 0) || bpf_skb_store_bytes(skb, p->ip.l4 + 8, &sum, sizeof(sum), 0);
 }
@@ -110,7 +109,7 @@ static __always_inline __u32 port_pair(__u16 from, __u16 to)
 	return (__u32)from << 16 | to;
 }
 
-// apply_nat translates the packet under way; 0 = done.
+// apply_nat rewrites the packet; 0 = done.
 static __noinline int apply_nat(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 src = p->ip.v6 ? IP6_SRC : IP_SRC, dst = p->ip.v6 ? IP6_DST : IP_DST, at = p->ip.l4;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// The short ways between hosts. In: on the interface that has the host's tunnel address, a
-// packet of a connection that from_tunnel has let in a moment ago, from the
-// same host, is taken out of its tunnel headers here. All others go on to the
-// host's stack and its VXLAN device.
-// Out: a packet to a host on the same link gets its tunnel headers here, as the
-// VXLAN device would write them.
+// The fast path between hosts. In: on the interface with the tunnel address, packets of a
+// connection that from_tunnel has just allowed from the same host are decapsulated here. Others
+// go on to the host's stack and its VXLAN device. Out: packets to a host of the same link get
+// their tunnel headers here, as the VXLAN device would write them.
 #pragma once
 
 #include "fastpath.h"
@@ -24,8 +22,8 @@ struct tunnel_header {
 #define TUNNEL_BYTES 50
 #define PACKET_HOST 0 // skb->pkt_type of what is for this host
 
-// tunnel_header_of is the header of a tunnel packet to this host that holds a frame which
-// may be taken out here; 0 = the VXLAN device has to. 42 bytes of the frame are there.
+// tunnel_header_of returns the header of a tunnel packet to this host that may be decapsulated
+// here; 0 = the VXLAN device has to. 42 bytes of the inner frame are readable.
 static __always_inline struct tunnel_header *tunnel_header_of(struct __sk_buff *skb, const struct settings *g)
 {
 	struct tunnel_header *t = (void *)(long)skb->data;
@@ -34,7 +32,7 @@ static __always_inline struct tunnel_header *tunnel_header_of(struct __sk_buff *
 		return 0;
 	if (t->proto != P_UDP || t->dport != g->vxlan_port || t->dst != g->vtep || t->udp_csum || t->flags != bpf_htonl(0x08000000))
 		return 0;
-	if ((t->tos & 3) == 3) // congestion: the device tells the inner packet
+	if ((t->tos & 3) == 3) // congestion: the device marks the inner packet
 		return 0;
 	if (skb->vlan_present || bpf_ntohs(t->len) + 14 != skb->len || bpf_ntohs(t->udp_len) + 34 != skb->len)
 		return 0;
@@ -53,8 +51,7 @@ static __always_inline int has_right_outer_checksum(const struct tunnel_header *
 	return (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
-// fast_lookup_inner finds what was decided about the packet in a tunnel packet; 0 = it is to
-// go the long way.
+// fast_lookup_inner is fast_lookup for the packet in a tunnel packet; 0 = it takes the slow path.
 static __always_inline int fast_lookup_inner(struct fast_decision *f, struct __sk_buff *skb, const struct settings *g, __u32 epoch)
 {
 	struct tunnel_header *t = tunnel_header_of(skb, g);
@@ -63,20 +60,20 @@ static __always_inline int fast_lookup_inner(struct fast_decision *f, struct __s
 		return 0;
 	__u32 vni = bpf_ntohl(t->vni), src = bpf_ntohl(t->src);
 	struct fast_header *h = (void *)t + TUNNEL_BYTES;
-	// Of several segments only TCP's: the kernel would still take the buffer for
-	// a tunnel's when it cuts datagrams for a socket. Whatever else was merged
-	// is longer than its first packet says.
+	// Only TCP may be several segments: the kernel would still take the buffer for a tunnel's when
+	// it cuts datagrams for a socket. Merged packets of other protocols are longer than their first
+	// header says.
 	if (skb->gso_size && (h->proto != P_TCP || bpf_ntohs(h->len) + 14 + TUNNEL_BYTES != skb->len))
 		return 0;
 	return fast_lookup(f, h, end, skb->len - TUNNEL_BYTES, g, epoch, g->vxlan, vni >> 8) &&
 	       f->forward->vtep_family == 4 && *(__u32 *)f->forward->vtep == src;
 }
 
-// Packets up to here fit into every path (RFC 791: hosts take 576 bytes).
+// Packets of this size fit every path (RFC 791: hosts accept 576 bytes).
 #define SMALL 512
 
-// decapsulate takes the tunnel headers off; 0 = done. What is known of the inner
-// checksum stays known, so that nobody adds up big packets again.
+// decapsulate removes the tunnel headers; 0 = done. A verified inner checksum stays verified, so
+// that big packets are not summed again.
 static __always_inline int decapsulate(struct __sk_buff *skb)
 {
 	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO;
@@ -92,9 +89,8 @@ static __always_inline int decapsulate(struct __sk_buff *skb)
 
 static __u32 idents; // of tunnel packets that may be fragmented
 
-// encapsulate puts a frame into a tunnel packet; 0 = it is one. A frame of several
-// segments becomes one of several tunnel packets, which the device, or the
-// kernel before it, cuts.
+// encapsulate puts a frame into a tunnel packet and sends it; negative = it could not. A frame of
+// several segments becomes one of several tunnel packets, which the device or the kernel cuts.
 static __noinline int encapsulate(struct __sk_buff *skb, struct forward_entry *l, struct settings *g)
 {
 	struct {
