@@ -97,7 +97,7 @@ func TestAffinityIsBounded(t *testing.T) {
 	}
 }
 
-// exposed is a picture with an exposed service that has an affinity, and so many
+// exposed is a desired state with an exposed service that has an affinity, and so many
 // backends on another host.
 func exposed(n *desired.Network, backends int) (h desired.Host, s *desired.Service) {
 	h = desired.Host{Name: "h1", VTEP: vtep1, ArpMode: model.ArpProxy, HostNAT: desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16"))}

@@ -65,7 +65,7 @@ func (a *responder) answerOn(ctx context.Context, conn *openflow.Conn) {
 			a.handleMembership(conn, p)
 		} else if pipeline.AnswersProbe(p.Table, p.Cookie) {
 			a.hearProbe(p)
-		} else if _, again := pipeline.ServiceAsks(p.Table, p.Cookie); again {
+		} else if _, again := pipeline.ServiceRequest(p.Table, p.Cookie); again {
 			a.begin(ctx, conn, p)
 		} else if pipeline.Reopens(p.Table, p.Cookie) {
 			a.deleteClosedConnection(ctx, conn, p)
@@ -99,7 +99,7 @@ func (a *responder) portAt(host *desired.Host, number uint32) *desired.Port {
 
 // answerTo makes the answer to a packet that came to be answered, nil = none.
 func (a *responder) answerTo(p openflow.PacketIn) []byte {
-	if nobody, _ := pipeline.ServiceAsks(p.Table, p.Cookie); nobody {
+	if nobody, _ := pipeline.ServiceRequest(p.Table, p.Cookie); nobody {
 		return refuseService(p.Frame)
 	}
 	refusal, refused := pipeline.RefusalOf(p.Table, p.Cookie)

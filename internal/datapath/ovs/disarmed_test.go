@@ -20,7 +20,7 @@ func (d disarmed) Apply(ctx context.Context, want desired.Host) (driver.Report, 
 	rep, err := d.Driver.Apply(ctx, want)
 	if err == nil { // the driver is not where its switch is
 		err = inNamespace(d.ns, func() error {
-			for _, p := range d.native.ensureFilter(want) {
+			for _, p := range d.ownMark.ensureFilter(want) {
 				return p.Err
 			}
 			return nil

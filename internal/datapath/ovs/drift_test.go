@@ -59,7 +59,9 @@ func TestDrift(t *testing.T) {
 	}{
 		{"a table emptied", driver.DriftFlow, func() { r.Ofctl("contivBr", "del-flows", fmt.Sprintf("table=%d", pipeline.Destination)) }},
 		{"all flows deleted", driver.DriftFlow, func() { r.Ofctl("contivBr", "del-flows") }},
-		{"actions changed", driver.DriftFlow, func() { r.Ofctl("contivBr", "mod-flows", fmt.Sprintf("table=%d,actions=drop", pipeline.Commit)) }},
+		{"actions changed", driver.DriftFlow, func() {
+			r.Ofctl("contivBr", "mod-flows", fmt.Sprintf("table=%d,actions=drop", pipeline.ConntrackCommit))
+		}},
 		{"the tunnel deleted", driver.DriftPort, func() { r.Vsctl("del-port", tunnelName) }},
 		{"the tunnel at another port", driver.DriftPort, func() { r.Vsctl("set", "interface", tunnelName, "options:dst_port=4790") }},
 		{"the tunnel without options", driver.DriftPort, func() { r.Vsctl("clear", "interface", tunnelName, "options") }},

@@ -78,7 +78,7 @@ func (d *Driver) policyEndpoints(here *endpointsByAddress, a driver.ConnectionGr
 	}, func(ip netip.Addr) desired.Peer { return here.peer(a.Network, ip) }, in)
 }
 
-// endpointsByAddress are the endpoints of a picture by address.
+// endpointsByAddress are the endpoints of a desired state by address.
 type endpointsByAddress struct {
 	host desired.Host
 	at   map[domainAddress]endpointAt

@@ -16,7 +16,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// auditing is a switch with two containers of one network, and pictures with and
+// auditing is a switch with two containers of one network, and desired states with and
 // without a policy under audit that would deny everything to both.
 type auditing struct {
 	*rig

@@ -67,7 +67,7 @@ func (ch *servicesChange) severalDomains(a netip.Addr) bool {
 }
 
 // leadsOutside is the service by which clients outside ask at an address: the first one
-// by key whose spot has it.
+// by key whose shared VIP has it.
 func (ch *servicesChange) leadsOutside(a netip.Addr) (first *desired.Service, d desired.Domain) {
 	for _, keys := range ch.exposedAt(a) {
 		for _, k := range keys {

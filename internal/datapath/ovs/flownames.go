@@ -100,8 +100,8 @@ func (x *flowNames) flowEvent(p openflow.PacketIn) (driver.FlowEvent, bool) {
 			}
 		}
 	}
-	if aside, ok := pipeline.AuditEventOf(p.Table, p.Register); ok {
-		return x.auditEvent(e, aside)
+	if audit, ok := pipeline.AuditEventOf(p.Table, p.Register); ok {
+		return x.auditEvent(e, audit)
 	}
 	sets := map[bool]uint32{true: p.Register(pipeline.RegOutSet), false: p.Register(pipeline.RegInSet)}
 	out, tier, policy := pipeline.PolicyStage(p.Table)
@@ -142,7 +142,7 @@ func direction(out bool) model.Direction {
 	return model.In
 }
 
-// auditEvent says what a packet tells aside from its verdict.
+// auditEvent says what a packet reports beside its verdict.
 func (x *flowNames) auditEvent(e driver.FlowEvent, a pipeline.AuditEvent) (driver.FlowEvent, bool) {
 	if e.DstMAC[0]&1 != 0 {
 		return e, false // a broadcast begins no connection

@@ -20,8 +20,8 @@ type flowState struct {
 	policies     *policies
 	services     *services
 	groupMembers map[string]map[desired.GroupKey]bool // multicast groups by member
-	domains      map[desired.Domain]int               // of the picture, and how many networks each has
-	removed      map[desired.Domain]bool              // that the picture has no more, and whose zones are to be emptied
+	domains      map[desired.Domain]int               // of the desired state, and how many networks each has
+	removed      map[desired.Domain]bool              // that the desired state has no more, and whose zones are to be emptied
 }
 
 func newFlowState() *flowState {
@@ -52,7 +52,7 @@ func sameSegment(a, b *desired.Network) bool {
 	return a != nil && b != nil && a.Encap == b.Encap && a.Tag == b.Tag && a.Joined == b.Joined && a.Routed == b.Routed && a.Subnet == b.Subnet && a.Subnet6 == b.Subnet6
 }
 
-// update makes the ledger want what the picture says, given the configuration
+// update makes the ledger want what the desired state says, given the configuration
 // and the numbers of the ports. A port without a number has no flows.
 func (p *flowState) update(want desired.Host, c pipeline.Config, numbers map[string]uint32) {
 	all := !p.started || c != p.config

@@ -41,7 +41,7 @@ func somePort(rng *rand.Rand, i int) *desired.Port {
 }
 
 // TestFlowsFollowTheDesiredState applies random changes and checks that the flows are
-// those of the last picture alone, in the ledger and in the switch.
+// those of the last desired state alone, in the ledger and in the switch.
 func TestFlowsFollowTheDesiredState(t *testing.T) {
 	seeds := int64(4)
 	if conformance.Full() {

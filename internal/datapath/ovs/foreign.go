@@ -30,7 +30,7 @@ type otherBridge struct {
 	used    []string // other ports, with something behind them
 }
 
-// otherBridges lists the bridges that are 1.x's, or take packets of the picture's
+// otherBridges lists the bridges that are 1.x's, or take packets of the desired state's
 // hosts away.
 func (b *bridge) otherBridges(want desired.Host) (out []otherBridge) {
 	hosts := map[netip.Addr]bool{}

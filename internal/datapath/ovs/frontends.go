@@ -13,9 +13,9 @@ import (
 )
 
 // What services have in common at addresses that they share. A service owns the flows of
-// its faces; those of the address, its spot, are the address's own.
+// its frontends; those of the address, its shared VIP, are the address's own.
 
-// frontendPort is a port of a spot, whose address is unspecified where it is all nodes'.
+// frontendPort is a port of a shared VIP, whose address is unspecified where it is all nodes'.
 type frontendPort struct {
 	at    domainAddress
 	proto model.Protocol
@@ -26,22 +26,22 @@ func (f frontendPort) compare(o frontendPort) int {
 	return cmp.Or(cmp.Compare(f.at.domain, o.at.domain), f.at.addr.Compare(o.at.addr), cmp.Compare(f.proto, o.proto), cmp.Compare(f.port, o.port))
 }
 
-// sharedVIP is an address that services have faces at.
+// sharedVIP is an address that services have frontends at.
 type sharedVIP struct {
 	number    uint32
-	frontends int                 // of faces
+	frontends int                 // of frontends
 	datagrams map[uint16]bool     // ports of UDP that are claimed
 	flows     pipeline.SharedVIP  // as they were made
 	live      bool                // and whether there are any
 	nodes     map[netip.Addr]bool // of the nodes' shared VIP: the ones that lead to it
 }
 
-// frontends are the spots, and who has which port there.
+// frontends are the shared VIPs, and who has which port there.
 type frontends struct {
 	owners  map[frontendPort][]model.ServiceKey // sorted: the first one has it
 	vips    map[domainAddress]*sharedVIP
 	named   map[uint32]domainAddress          // by number
-	open    map[netip.Addr][]model.ServiceKey // sorted: the exposed services with faces at an address
+	open    map[netip.Addr][]model.ServiceKey // sorted: the exposed services with frontends at an address
 	ended   map[frontendPort]bool             // ports claimed or left since translations were looked through: whether others have them
 	dirty   map[domainAddress]bool            // shared VIPs whose flows are to be computed
 	nodes   map[domainAddress]bool            // likewise, of nodes' addresses
@@ -63,24 +63,24 @@ func nodeFrontendOwner(at domainAddress) owner {
 	return owner{kind: pipeline.KindService, id: uint64(at.domain), name: "node " + at.addr.String()}
 }
 
-// anyNode is the spot of a node's address.
+// anyNode is the shared VIP of a node's address.
 func anyNode(at domainAddress) domainAddress {
 	return domainAddress{at.domain, desired.AnyNode(at.addr)}
 }
 
-// frontendsOf are the faces that flows can serve of a service in a domain, sorted, and the
+// frontendsOf are the frontends that flows can serve of a service in a domain, sorted, and the
 // addresses where it is exposed.
-func frontendsOf(x *desired.Service, d desired.Domain) (faces []frontendPort, open []netip.Addr) {
+func frontendsOf(x *desired.Service, d desired.Domain) (served []frontendPort, open []netip.Addr) {
 	for _, f := range x.Frontends {
 		if f.Protocol == model.ProtoTCP || f.Protocol == model.ProtoUDP {
-			faces = append(faces, frontendPort{domainAddress{d, f.Addr}, f.Protocol, f.Port})
+			served = append(served, frontendPort{domainAddress{d, f.Addr}, f.Protocol, f.Port})
 			if x.Exposed && !slices.Contains(open, f.Addr) {
 				open = append(open, f.Addr)
 			}
 		}
 	}
-	slices.SortFunc(faces, frontendPort.compare)
-	return faces, open
+	slices.SortFunc(served, frontendPort.compare)
+	return served, open
 }
 
 // replaceFrontends replaces the frontends that a service has, and marks the services that had or
@@ -119,7 +119,7 @@ func without(list []model.ServiceKey, k model.ServiceKey) []model.ServiceKey {
 	return slices.DeleteFunc(list, func(o model.ServiceKey) bool { return o == k })
 }
 
-// setFrontendOwner adds or takes a service's claim to a port of a spot.
+// setFrontendOwner adds or takes a service's claim to a port of a shared VIP.
 func (ch *servicesChange) setFrontendOwner(f frontendPort, k model.ServiceKey, claims bool) {
 	if _, noted := ch.owners[f]; !noted {
 		ch.owners[f] = ch.ownerOf(ch.old, f)
@@ -188,7 +188,7 @@ func (ch *servicesChange) endFrontends() {
 }
 
 // ownPorts makes it known that a node's address has ports of its own, or none any more, at
-// the spot that it shares with all nodes'.
+// the shared VIP that it shares with all nodes'.
 func (ch *servicesChange) ownPorts(at domainAddress) {
 	all := anyNode(at)
 	if ch.frontends.vips[all] == nil {
@@ -216,7 +216,7 @@ func (ch *servicesChange) renode() {
 	}
 }
 
-// touchVIP marks an address whose faces may have come, gone, or moved.
+// touchVIP marks an address whose frontends may have come, gone, or moved.
 func (ch *servicesChange) touchVIP(at domainAddress) {
 	if ch.frontends.vips[at] != nil {
 		ch.frontends.dirty[at] = true
@@ -226,7 +226,7 @@ func (ch *servicesChange) touchVIP(at domainAddress) {
 	}
 }
 
-// touchDomain marks all spots of a domain.
+// touchDomain marks all shared VIPs of a domain.
 func (ch *servicesChange) touchDomain(d desired.Domain) {
 	for at := range ch.frontends.vips {
 		if at.domain == d {
@@ -264,14 +264,14 @@ func (s *services) free(at domainAddress) bool {
 	return s.users[at].n == 0 && len(s.vipOwners[at]) == 0
 }
 
-// hasFrontends reports whether a spot, which is not the nodes', has its address in a picture.
+// hasFrontends reports whether a shared VIP, which is not the nodes', has its address in a desired state.
 func (s *services) hasFrontends(h desired.Host, at domainAddress) bool {
 	_, node := h.NodeAddrs.Get(at.addr)
 	x := s.frontends.vips[at]
 	return x != nil && x.frontends > 0 && !node && s.free(at)
 }
 
-// setFrontends makes the flows of the spots that were marked, once their services have
+// setFrontends makes the flows of the shared VIPs that were marked, once their services have
 // theirs.
 func (ch *servicesChange) setFrontends(all bool) {
 	ch.moveNodes(all)
@@ -314,7 +314,7 @@ func (ch *servicesChange) isLive(at domainAddress) bool {
 	return false
 }
 
-// setVIP makes a spot's flows.
+// setVIP makes a shared VIP's flows.
 func (ch *servicesChange) setVIP(at domainAddress, all bool) {
 	x := ch.frontends.vips[at]
 	was := x.flows
@@ -351,7 +351,7 @@ func (ch *servicesChange) setVIP(at domainAddress, all bool) {
 	}
 }
 
-// deleteVIP forgets a spot without faces, whose nodes lead elsewhere by now.
+// deleteVIP forgets a shared VIP without frontends, whose nodes lead elsewhere by now.
 func (ch *servicesChange) deleteVIP(at domainAddress) {
 	x := ch.frontends.vips[at]
 	for a := range x.nodes {
@@ -363,7 +363,7 @@ func (ch *servicesChange) deleteVIP(at domainAddress) {
 	delete(ch.frontends.vips, at)
 }
 
-// setNode makes the flows that lead a node's address to the nodes' spot.
+// setNode makes the flows that lead a node's address to the nodes' shared VIP.
 func (ch *servicesChange) setNode(at domainAddress) {
 	x := ch.frontends.vips[anyNode(at)]
 	if x == nil {
@@ -384,7 +384,7 @@ func (ch *servicesChange) setNode(at domainAddress) {
 	}
 }
 
-// vipNumber is a spot's number in the switch.
+// vipNumber is a shared VIP's number in the switch.
 func (s *services) vipNumber(at domainAddress) uint32 {
 	x := s.frontends.vips[at]
 	if x.number == 0 {
@@ -397,7 +397,7 @@ func (s *services) vipNumber(at domainAddress) uint32 {
 	return x.number
 }
 
-// frontendsOwned are the faces that a service has.
+// frontendsOwned are the frontends that a service has.
 func (ch *servicesChange) frontendsOwned(x *desired.Service, d desired.Domain) (out []pipeline.Frontend) {
 	for _, f := range x.Frontends {
 		p := frontendPort{domainAddress{d, f.Addr}, f.Protocol, f.Port}
@@ -412,7 +412,7 @@ func (ch *servicesChange) frontendsOwned(x *desired.Service, d desired.Domain) (
 	return out
 }
 
-// serviceAt is the service that is asked at a port of an address in a picture, and the
+// serviceAt is the service that is asked at a port of an address in a desired state, and the
 // backends' port that it leads to; nil if there is none.
 func (s *services) serviceAt(h desired.Host, where domainAddress, proto model.Protocol, port uint16) (x *desired.Service, backend uint16) {
 	if x = s.at(h, where); x != nil {
@@ -437,14 +437,14 @@ func (s *services) serviceAt(h desired.Host, where domainAddress, proto model.Pr
 	if x == nil {
 		return nil, 0
 	}
-	face, ok := x.FrontendAt(where.addr, node, proto, port)
+	frontend, ok := x.FrontendAt(where.addr, node, proto, port)
 	if !ok {
 		return nil, 0
 	}
-	return x, face.Backend
+	return x, frontend.Backend
 }
 
-// frontendsChanged reports whether translations by faces may end when a service changes.
+// frontendsChanged reports whether translations by frontends may end when a service changes.
 func frontendsChanged(was, now *desired.Service) (ends, udp bool) {
 	for _, f := range was.Frontends {
 		i, ok := slices.BinarySearchFunc(now.Frontends, f, desired.CompareFrontends)

@@ -16,7 +16,7 @@ import (
 // shared are addresses that services share.
 var shared = []netip.Addr{netip.MustParseAddr("198.51.100.9"), netip.MustParseAddr("2001:db8:9::9")}
 
-// faced gives a service faces instead of addresses: 80 leads to 8080 by TCP, 8053 to
+// faced gives a service frontends instead of addresses: 80 leads to 8080 by TCP, 8053 to
 // itself by UDP.
 func faced(s *desired.Service, at ...netip.Addr) *desired.Service {
 	s.IPv4, s.IPv6, s.Ports = netip.Addr{}, netip.Addr{}, nil
@@ -29,7 +29,7 @@ func faced(s *desired.Service, at ...netip.Addr) *desired.Service {
 	return s
 }
 
-// TestServedFrontends tries faces with containers' own stacks, at addresses that services
+// TestServedFrontends tries frontends with containers' own stacks, at addresses that services
 // share and at those of a node, where all else is the node's: big datagrams and ICMP
 // errors too, which show no ports at first.
 func TestServedFrontends(t *testing.T) {
@@ -94,7 +94,7 @@ func TestServedFrontends(t *testing.T) {
 	}
 }
 
-// TestFrontendsWithTheSameBackendsShareAGroup: faces that choose among the same backends do so by one group, and
+// TestFrontendsWithTheSameBackendsShareAGroup: frontends that choose among the same backends do so by one group, and
 // nodes and node ports add up.
 func TestFrontendsWithTheSameBackendsShareAGroup(t *testing.T) {
 	l := newServed(t)
@@ -112,7 +112,7 @@ func TestFrontendsWithTheSameBackendsShareAGroup(t *testing.T) {
 	s := faced(l.served(200, l.boxes[1:]...), append(all, shared[0].Next(), shared[1].Next())...)
 	l.serve(t, s)
 	if n := groups(); n != one {
-		t.Errorf("with more faces %d groups, want %d", n, one)
+		t.Errorf("with more frontends %d groups, want %d", n, one)
 	}
 	l.serve(t, faced(l.served(200, l.boxes[1:]...), all...))
 	for i := range 20 {

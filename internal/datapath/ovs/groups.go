@@ -132,7 +132,7 @@ func (g *groups) found(listed map[uint32]int, contents map[uint32]string, flows 
 		}
 	}
 	for k, body := range flows {
-		if k[0] != byte(pipeline.Pick) {
+		if k[0] != byte(pipeline.SelectBackend) {
 			continue
 		}
 		f, err := openflow.FromParts(k, body)

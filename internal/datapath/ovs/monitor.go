@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// samplesPerSecond bounds what the switch sends up, asides excepted, which
+// samplesPerSecond bounds what the switch sends up, audit events excepted, which
 // pipeline.AuditRate bounds: each sample leaves the switch's fast path.
 const samplesPerSecond = 500
 

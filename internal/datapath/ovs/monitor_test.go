@@ -21,7 +21,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// monitored is a driver with a picture that it has made true, and one of its ports.
+// monitored is a driver with a desired state that it has made true, and one of its ports.
 func monitored(t *testing.T) (r *rig, drv *Driver, big desired.Host, from *desired.Port) {
 	t.Helper()
 	r = newRig(t)

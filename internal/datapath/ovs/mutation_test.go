@@ -13,7 +13,7 @@ import (
 )
 
 // TestMutationsAreNoticed seeds faults into the pipeline: for each of them, one of the
-// generated policies must have another outcome than the oracle's. It is the proof that
+// generated policies must have another outcome than the reference's. It is the proof that
 // the matrix would catch them; that with none no policy has, TestConformance shows.
 func TestMutationsAreNoticed(t *testing.T) {
 	for m := pipeline.NoMutation + 1; m < pipeline.NumMutations; m++ {
@@ -22,14 +22,14 @@ func TestMutationsAreNoticed(t *testing.T) {
 			r := newRig(t)
 			r.mutation = m
 			if !r.wrong(t) {
-				t.Error("no packet differs from the oracle's verdict")
+				t.Error("no packet differs from the reference's verdict")
 			}
 		})
 	}
 }
 
 // wrong sends requests and answers among the endpoints of blue's VXLAN network under the
-// generated policies until the fate of one differs from the oracle's.
+// generated policies until the fate of one differs from the reference's.
 func (r *rig) wrong(t *testing.T) bool {
 	t.Helper()
 	h := r.harness()

@@ -28,12 +28,12 @@ const (
 	// not used for 15 minutes.
 	resolveAgain = 5 * time.Minute
 	// resolveOthers is for how many other hosts those are asked for that no network
-	// leads to: any host may lead clients of services here, or speak to containers of native
+	// leads to: any host may lead clients of services here, or speak to containers of routed
 	// networks, and be answered. All hosts of a link ask all others so.
 	resolveOthers = 256
 )
 
-// resolve asks for the IPv4 neighbours that the picture's tunnels lead to, and waits
+// resolve asks for the IPv4 neighbours that the desired state's tunnels lead to, and waits
 // a moment when there are new ones.
 func (u *underlay) resolve(ctx context.Context, want desired.Host) {
 	if u.cfg.Datapath != "netdev" {

@@ -91,7 +91,7 @@ type Driver struct {
 	ports     *ports
 	names     *flowNames
 	responder *responder
-	native    *ownMark
+	ownMark   *ownMark
 
 	mu                 sync.Mutex           // one Apply, replay or reading at a time; guards the parts too, unless they say otherwise
 	want               *desired.Host        // what was last asked for
@@ -112,7 +112,7 @@ func newDriver(cfg Config) *Driver {
 	d.ports = &ports{env: e, conns: d.conns, bridge: d.bridge, underlay: d.underlay, bandwidth: d.bandwidth, flows: d.flows, left: map[string]time.Time{}}
 	d.names = &flowNames{flows: d.flows, rules: map[uint32]string{}}
 	d.responder = &responder{env: e, daemon: d.daemon, underlay: d.underlay, reports: make(chan driver.MembershipReport, 256), probed: make(chan uint64, 256)}
-	d.native = &ownMark{env: e, filterIndex: -1}
+	d.ownMark = &ownMark{env: e, filterIndex: -1}
 	return d
 }
 
@@ -290,7 +290,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	rep.Problems = append(rep.Problems, d.flows.pic.policies.problems()...)
 	rep.Problems = append(rep.Problems, d.flows.pic.services.problems()...)
 	rep.Problems = append(rep.Problems, d.underlay.underlayProblems()...)
-	rep.Problems = append(rep.Problems, d.native.ensureFilter(want)...)
+	rep.Problems = append(rep.Problems, d.ownMark.ensureFilter(want)...)
 	rep.Problems = append(rep.Problems, d.ports.unmanaged()...)
 	return rep, nil
 }

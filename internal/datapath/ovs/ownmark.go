@@ -19,7 +19,7 @@ import (
 )
 
 // A switch in user space does not see marks of packets. So a filter where the host's
-// interface sends gives each frame its source: pipeline.OwnMAC to what has the mark, the
+// interface sends gives each frame its source: pipeline.HostSocketMAC to what has the mark, the
 // interface's own address to all else, whatever was there. It goes with the interface.
 
 const (
@@ -134,7 +134,7 @@ func ownProgram() asm.Instructions {
 	}
 	out = append(out, put(desired.RouterMAC)...)
 	out = append(out, asm.JNE.Imm32(asm.R7, int32(mark), "write")) //nolint:gosec // the same bits
-	out = append(out, put(pipeline.OwnMAC)...)
+	out = append(out, put(pipeline.HostSocketMAC)...)
 	return append(out,
 		asm.Mov.Reg(asm.R1, asm.R6).WithSymbol("write"),
 		asm.Mov.Imm(asm.R2, sourceOffset),

@@ -91,7 +91,7 @@ func edited(rng *rand.Rand, s *desired.PolicySet) *desired.PolicySet {
 }
 
 // TestPoliciesIncremental changes sets a little at a time, in ways that close
-// and open them too, and checks that the flows are those of the last picture
+// and open them too, and checks that the flows are those of the last desired state
 // alone.
 func TestPoliciesIncremental(t *testing.T) {
 	closed, tooMany := 0, 0

@@ -244,7 +244,7 @@ func (s *ports) ours(h portState) bool {
 	return h.port != nil && h.bridge == s.cfg.Bridge && h.port.ExternalIDs[markKey] != ""
 }
 
-// config collects what all flows depend on beside the picture; d.db.mu is held.
+// config collects what all flows depend on beside the desired state; d.db.mu is held.
 func (s *ports) config(want desired.Host) pipeline.Config {
 	c := pipeline.Config{ArpMode: want.ArpMode, Relay: s.cfg.Datapath == "system", Pieces: s.cfg.Datapath == "netdev", Answers: s.flows.answers, Mutation: s.cfg.mutation}
 	if m := s.underlay.mtu(); m < s.underlay.widest[model.EncapVXLAN] {
@@ -298,7 +298,7 @@ func (s *ports) number(name string) uint32 {
 	return 0
 }
 
-// inputs collects what flows are made of beside the picture.
+// inputs collects what flows are made of beside the desired state.
 func (s *ports) inputs(want desired.Host) (pipeline.Config, map[string]uint32) {
 	s.conns.db.mu.Lock()
 	defer s.conns.db.mu.Unlock()
@@ -417,7 +417,7 @@ func (s *ports) noteSeen(want desired.Host) {
 	s.seenPorts = stood
 }
 
-// reportPorts tells the state of every port of the picture. While there is no
+// reportPorts tells the state of every port of the desired state. While there is no
 // tunnel, a port of a VXLAN network works within its host only, and has an error: no
 // container may start in that state unnoticed.
 func (s *ports) reportPorts(want desired.Host, rep *driver.Report, tunnel error) {

@@ -158,7 +158,7 @@ func (b *bandwidth) makeQueues(want desired.Host, force bool) (changes int, prob
 	return changes, problems
 }
 
-// limits reports whether a port of a picture has a limit.
+// limits reports whether a port of a desired state has a limit.
 func limits(want desired.Host) bool {
 	for name, r := range want.Bandwidth.All() {
 		if _, ok := want.Ports.Get(name); ok && (r.Send.Bits > 0 || r.Receive.Bits > 0) {

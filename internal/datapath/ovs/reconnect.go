@@ -201,7 +201,7 @@ func (d *Driver) followFlows(ctx context.Context, sw *openflow.Conn) {
 	}
 }
 
-// replay makes the last picture true again without waiting for anybody, and
+// replay makes the last desired state true again without waiting for anybody, and
 // tells that it had to.
 func (d *Driver) replay(ctx context.Context, reason string) {
 	d.mu.Lock()

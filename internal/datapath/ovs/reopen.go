@@ -36,7 +36,7 @@ func (a *responder) deleteClosedConnection(ctx context.Context, conn *openflow.C
 	be := binary.BigEndian
 	c := connection{proto: h.proto, orig: tuple{h.src, h.dst, be.Uint16(f[h.at:]), be.Uint16(f[h.at+2:])}}
 	origin := p.Register(pipeline.RegOrigin)
-	if !pipeline.FromGuarded(origin) && !a.isClosing(ctx, c, zone) {
+	if !pipeline.IsSourceChecked(origin) && !a.isClosing(ctx, c, zone) {
 		return
 	}
 	if err := a.daemon.flushTracked(ctx, c.tracked(zone)); err != nil {

@@ -101,7 +101,7 @@ func clone[T any](p *T) *T {
 	return &c
 }
 
-// portName is a port's name in pictures, which is not its device's where that has a queue
+// portName is a port's name in desired states, which is not its device's where that has a queue
 // before it.
 func (r *portRow) portName() string {
 	if r.ExternalIDs[markKey] == markPort && r.ExternalIDs[peerDeviceKey] != "" {

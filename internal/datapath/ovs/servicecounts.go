@@ -134,7 +134,7 @@ func (t *flows) serviceStats(ctx context.Context, out *driver.Stats) error {
 			x, _ := t.pic.have.Services.Get(s.named[c.Service])
 			var n driver.ServiceStats
 			switch {
-			case c.Back:
+			case c.IsReply:
 				x = s.at(t.pic.have, domainAddress{c.Domain, c.VIP})
 				n = driver.ServiceStats{PacketsIn: f.Packets, BytesIn: f.Bytes}
 			case c.Begun:

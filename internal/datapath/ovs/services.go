@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// services keeps the flows and groups of a picture's services in step, and notes
+// services keeps the flows and groups of a desired state's services in step, and notes
 // whose translations may have ended. What it does follows what has changed.
 type services struct {
 	ledger    *ledger
@@ -60,7 +60,7 @@ func serviceOwner(k model.ServiceKey) owner {
 
 func domainOwner(d desired.Domain) owner { return owner{kind: pipeline.KindService, id: uint64(d)} }
 
-// servicesChange is one step from a picture to the next.
+// servicesChange is one step from a desired state to the next.
 type servicesChange struct {
 	*services
 	config    pipeline.Config
@@ -114,7 +114,7 @@ func (s *services) update(c pipeline.Config, old, want desired.Host, domains map
 	ch.setFrontends(all)
 }
 
-// domainIn is the domain of a network in a picture, 0 if it is not there.
+// domainIn is the domain of a network in a desired state, 0 if it is not there.
 func domainIn(h desired.Host, id model.NetworkID) desired.Domain {
 	n, ok := h.Networks.Get(id)
 	if !ok {
@@ -255,7 +255,7 @@ func (s *services) zoneFor(d desired.Domain, domains map[desired.Domain]int) uin
 	return zone
 }
 
-// serviceAddrs is what a service of the picture has claimed.
+// serviceAddrs is what a service of the desired state has claimed.
 type serviceAddrs struct {
 	domain    desired.Domain // 0 = it cannot be served
 	network   model.NetworkID
@@ -263,7 +263,7 @@ type serviceAddrs struct {
 	backs     []netip.Addr
 	external  []netip.Addr   // those of backs that are no endpoints'
 	frontends []frontendPort // sorted
-	open      []netip.Addr   // where it is exposed at faces
+	open      []netip.Addr   // where it is exposed at frontends
 }
 
 // replaceAddrs replaces the addresses that a service has, and marks the services that had or get
@@ -368,7 +368,7 @@ func (s *services) markDomain(d desired.Domain) {
 	}
 }
 
-// at is the service that has an address in a picture, nil if none.
+// at is the service that has an address in a desired state, nil if none.
 func (s *services) at(h desired.Host, where domainAddress) *desired.Service {
 	if c := s.vipOwners[where]; len(c) > 0 && s.users[where].n == 0 {
 		x, _ := h.Services.Get(c[0])
@@ -402,7 +402,7 @@ func (ch *servicesChange) set(k model.ServiceKey, domains map[desired.Domain]int
 	ch.serve(k, d, serves, domains)
 	if serves {
 		flows, groups = pipeline.ServiceFlows(ch.config, pipeline.Service{
-			Service: &own, Number: ch.number(k), Domain: d, Zone: ch.zones[d], Group: ch.groups.number, Faces: had, Taken: func(a netip.Addr) bool { return ch.users[domainAddress{d, a}].n > 0 },
+			Service: &own, Number: ch.number(k), Domain: d, Zone: ch.zones[d], Group: ch.groups.number, ServedFrontends: had, IsEndpoint: func(a netip.Addr) bool { return ch.users[domainAddress{d, a}].n > 0 },
 			Counted: ch.counts.take(k, pipeline.CountersOf(&own)),
 		})
 	} else {

@@ -171,7 +171,7 @@ func (d *daemon) flushTracked(ctx context.Context, t openflow.Connection) error 
 	return err
 }
 
-// translationFilter tells which translations of a domain go on with a picture.
+// translationFilter tells which translations of a domain go on with a desired state.
 type translationFilter struct {
 	*services
 	host    desired.Host
@@ -231,7 +231,7 @@ func (t *flows) findTranslations(ctx context.Context) error {
 			}
 		}
 	}
-	return t.conns.sw.DumpFlows(ctx, openflow.Filter{Table: uint8(pipeline.Affine), Cookie: pipeline.AffineMagic, CookieMask: pipeline.MagicMask},
+	return t.conns.sw.DumpFlows(ctx, openflow.Filter{Table: uint8(pipeline.SessionAffinity), Cookie: pipeline.AffineMagic, CookieMask: pipeline.MagicMask},
 		func(f openflow.FlowStats) {
 			n := uint32(f.Flow.Cookie)
 			x, _ := t.pic.have.Services.Get(s.named[n])

@@ -22,7 +22,7 @@ func markedTunnel(tunnel newPort) newPort {
 	return out
 }
 
-// marksDSCP reports whether a port of a picture marks what it sends.
+// marksDSCP reports whether a port of a desired state marks what it sends.
 func marksDSCP(want desired.Host) bool {
 	for _, r := range want.Bandwidth.All() {
 		if r.DSCP != 0 {

@@ -245,7 +245,7 @@ func bulk(c net.Conn, n int) error {
 }
 
 // TestWayOutPolicy: rules judge both directions, also of what is established,
-// and egress closes and opens with the picture.
+// and egress closes and opens with the desired state.
 func TestWayOutPolicy(t *testing.T) {
 	l, _, out := newWayOut(t)
 	defer l.drv.Close()

@@ -17,7 +17,7 @@ import (
 
 func zoneOf(d desired.Domain) uint16 { return uint16(d) }
 
-// count keeps how many of the picture's networks a domain has, and which domains
+// count keeps how many of the desired state's networks a domain has, and which domains
 // have none any more.
 func (p *flowState) count(n *desired.Network, by int) {
 	if n == nil {
@@ -33,7 +33,7 @@ func (p *flowState) count(n *desired.Network, by int) {
 	p.removed[d] = true
 }
 
-// findRemovedDomains looks for domains that the switch's flows know and the picture does not.
+// findRemovedDomains looks for domains that the switch's flows know and the desired state does not.
 func (p *flowState) findRemovedDomains() {
 	for f := range p.ledger.entries() {
 		if d := pipeline.DomainOf(f); d != 0 && p.domains[d] == 0 {

@@ -26,7 +26,7 @@ func affinityTerms(a netip.Addr) []of.Term {
 // went that was let through.
 func (s Service) learnAffinity(l *list, c Config, v6 bool, self []of.Term) {
 	learn := of.Learn{
-		Table: uint8(Affine), Priority: 1, Idle: uint16(min(max(s.Affinity, time.Second), of.MaxIdle) / time.Second),
+		Table: uint8(SessionAffinity), Priority: 1, Idle: uint16(min(max(s.Affinity, time.Second), of.MaxIdle) / time.Second),
 		Limit: desired.MaxAffine, Cookie: AffineMagic | uint64(s.Number), EthType: ethIP, Same: regService,
 		At: of.NwSrc, From: of.NwSrc, Load: of.NwDst, Into: of.Reg12,
 	}
@@ -35,11 +35,11 @@ func (s Service) learnAffinity(l *list, c Config, v6 bool, self []of.Term) {
 	}
 	fresh := match(append(self, of.State(of.StateNew|of.StateTrk, 0))...)
 	l.add(LearnAffinity, 10, fresh, learn)
-	l.add(Commit, 14, fresh, goTo(CountBegun), learn, commitMarked(marked))
-	if s.outside(c) {
-		l.add(Commit, 15, match(append(fresh, origin(fromStack))...), goTo(CountBegun), learn, commitMarked(marked|forHost))
+	l.add(ConntrackCommit, 14, fresh, goTo(CountConnections), learn, commitMarked(markService))
+	if s.isExposed(c) {
+		l.add(ConntrackCommit, 15, match(append(fresh, origin(fromExternalLocal))...), goTo(CountConnections), learn, commitMarked(markService|markExternalLocal))
 	}
 	learn.From = learn.Load // the client is its own backend
-	l.add(Hairpin, 10, match(append(self, justChosen, of.State(of.StateNew|of.StateTrk, of.StateInv))...),
-		goTo(CountBegun), goTo(CountReplies), learn, of.Output{Port: of.PortInPort})
+	l.add(Hairpin, 10, match(append(self, isBackendChosen, of.State(of.StateNew|of.StateTrk, of.StateInv))...),
+		goTo(CountConnections), goTo(CountPackets), learn, of.Output{Port: of.PortInPort})
 }

@@ -12,10 +12,10 @@ import (
 // packet's path: flows of the policy stages resubmit there, while there is a monitor, and
 // go on as before.
 
-// Registers of the asides.
+// Registers of these stages.
 const (
-	regAudited   = of.Reg10 // which hooks the packet has passed: 1 = In0's, 2 = Commit's too
-	regAuditKind = of.Reg11 // what a flow says aside
+	regAudited   = of.Reg10 // which hooks the packet has passed: 1 = IngressPolicy0's, 2 = ConntrackCommit's too
+	regAuditKind = of.Reg11 // what a flow reports
 	regAudit     = of.Reg12 // the audited set under evaluation
 	regRule      = of.Reg13 // number of the rule that says or judges; after auditDefault the tier
 )
@@ -33,7 +33,7 @@ const (
 // MaxAudits is how many audited sets a set may have: a flow names them all.
 const MaxAudits = 64
 
-// Each container has a share of what asides tell, so that none can use up all: the
+// Each container has a share of events of audits, so that none can use up all: the
 // lowest bits of its port's number name the share, and each share has a meter.
 const (
 	auditMeterCount = 64
@@ -67,17 +67,17 @@ func AuditEntryFlows() []of.Flow {
 func (l *list) auditEntries() {
 	for i, at := range []Stage{outward.after, inward.after} {
 		l.add(at, priorityAuditEntry, match(isNew, of.Eq(regAudited, i)),
-			of.Set(regAudited, i+1), goTo(Owner), of.Set(regAuditKind, auditAllowed+i*auditDirectionIn), goTo(Audit), goTo(at))
+			of.Set(regAudited, i+1), goTo(EventOwner), of.Set(regAuditKind, auditAllowed+i*auditDirectionIn), goTo(Audit), goTo(at))
 	}
-	l.add(Owner, 10, match(origin(fromPort)), of.Move{From: of.InPort, To: regSwap})
-	l.add(Owner, 0, nil, of.Move{From: regPort, To: regSwap}) // from elsewhere: the port that the packet is for
+	l.add(EventOwner, 10, match(origin(fromPort)), of.Move{From: of.InPort, To: regScratch})
+	l.add(EventOwner, 0, nil, of.Move{From: regPort, To: regScratch}) // from elsewhere: the port that the packet is for
 }
 
 // sampleFlows adds the flows that send up the packets of a share.
 func (l *list) sampleFlows(share int, meter uint32) {
 	tell := of.Controller{MaxLen: sampleLen, Meter: meter}
-	owner := of.Masked(regSwap, of.Uint(share), of.Uint(auditMeterCount-1))
-	l.add(Logged, 10, match(isNew, owner), tell)
+	owner := of.Masked(regScratch, of.Uint(share), of.Uint(auditMeterCount-1))
+	l.add(PolicyLog, 10, match(isNew, owner), tell)
 	for _, end := range []int{0, auditDirectionIn} {
 		l.add(WouldAllow, 10, match(of.Eq(regAuditKind, auditDenied+end), owner), tell)
 		l.add(WouldDeny, 10, match(of.Eq(regAuditKind, auditAllowed+end), owner), tell)
@@ -119,7 +119,7 @@ func logActions(kind Kind, number uint32, out bool) []of.Action {
 	if !out {
 		what += auditDirectionIn
 	}
-	return []of.Action{goTo(Owner), of.Set(regRule, number), of.Set(regAuditKind, what), goTo(Logged)}
+	return []of.Action{goTo(EventOwner), of.Set(regRule, number), of.Set(regAuditKind, what), goTo(PolicyLog)}
 }
 
 // denyActions is what a flow that denies by policy does last while monitored.
@@ -128,10 +128,10 @@ func denyActions(out bool) []of.Action {
 	if !out {
 		what += auditDirectionIn
 	}
-	return []of.Action{goTo(Owner), of.Set(regAuditKind, what), goTo(Audit)}
+	return []of.Action{goTo(EventOwner), of.Set(regAuditKind, what), goTo(Audit)}
 }
 
-// AuditEvent is what a packet tells that a stage of asides sent up.
+// AuditEvent is what a packet tells that a stage of audits sent up.
 type AuditEvent struct {
 	Kind   driver.FlowKind // FlowLogged, FlowWouldDeny or FlowWouldAllow
 	Out    bool
@@ -146,7 +146,7 @@ func AuditEventOf(table uint8, register func(of.Field) uint32) (AuditEvent, bool
 	what := register(regAuditKind)
 	a := AuditEvent{Out: what&auditDirectionIn == 0, Rule: register(regRule), Set: desired.PolicySetID(register(regAudit)), Tier: -1}
 	switch Stage(table) {
-	case Logged:
+	case PolicyLog:
 		i := int(what & 3)
 		if what&auditLogged == 0 || i >= len(ruleKinds) {
 			return a, false

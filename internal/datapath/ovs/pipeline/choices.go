@@ -20,7 +20,7 @@ type GroupOf struct {
 	V6       bool
 	Pieces   bool // for fragments, which do not show their ports
 	Among    desired.TrafficPolicy
-	Backends bool // Port is the backends': all faces that lead there choose by it
+	Backends bool // Port is the backends': all frontends that lead there choose by it
 }
 
 // Number is the number that a group would like to have.
@@ -92,7 +92,7 @@ type frontendMatch struct {
 func (s Service) port(l *list, c Config, x clientClass, port frontendMatch, src of.Field) []of.Group {
 	v6 := src == of.IPv6Src
 	nat := func(b choice) of.CT {
-		return of.CT{Commit: true, ZoneField: regZone, NAT: of.NATDst, To: b.Addr(v6), Port: b.PortFor(v6, port.Backend), Mark: marked, Recirc: true, Table: uint8(Backend)}
+		return of.CT{Commit: true, ZoneField: regZone, NAT: of.NATDst, To: b.Addr(v6), Port: b.PortFor(v6, port.Backend), Mark: markService, Recirc: true, Table: uint8(Backend)}
 	}
 	name := GroupOf{s.Key, port.Protocol, port.Port, v6, false, x.among, port.shared}
 	if port.shared {
@@ -116,7 +116,7 @@ func (s Service) port(l *list, c Config, x clientClass, port frontendMatch, src 
 	lead := func(priority uint16, g of.Group, m of.Match) {
 		before := l.cookie
 		l.cookie = cookie(KindService, GroupNumber(g))
-		l.add(Pick, priority+x.above, m, append(slices.Clone(clear), of.GroupAction{Group: g.ID})...)
+		l.add(SelectBackend, priority+x.above, m, append(slices.Clone(clear), of.GroupAction{Group: g.ID})...)
 		l.cookie = before
 	}
 	lead(10, g, asked)
@@ -139,7 +139,7 @@ func (s Service) port(l *list, c Config, x clientClass, port frontendMatch, src 
 		for _, b := range x.all {
 			stays := affinityTerms(b.Addr(v6))
 			for _, m := range append(parts, asked) {
-				l.add(Pick, 100+x.above, match(append(m, stays...)...), append(slices.Clone(clear), nat(b))...)
+				l.add(SelectBackend, 100+x.above, match(append(m, stays...)...), append(slices.Clone(clear), nat(b))...)
 			}
 		}
 	}

@@ -25,8 +25,8 @@ type Config struct {
 	Pieces    bool            // tracking passes fragments on one by one
 	Host      uint32          // port number of the host's interface; 0 = no egress
 	Private   desired.HostNAT // egress, when there is one
-	Routed    bool            // there are native networks
-	Marks     bool            // the datapath sees marks of the host's packets; else OwnMAC is in their place
+	Routed    bool            // there are routed networks
+	Marks     bool            // the datapath sees marks of the host's packets; else HostSocketMAC is in their place
 
 	// Mutation makes the pipeline wrong in a known way, so that a test can show
 	// that it would notice. Only tests set it.
@@ -160,7 +160,7 @@ func toAddr(a netip.Addr, more ...of.Term) of.Match {
 	return match(append([]of.Term{isIPv6, of.EqAddr(of.IPv6Dst, a)}, more...)...)
 }
 
-// Base returns the flows that are there whatever the picture.
+// Base returns the flows that are there whatever the desired state.
 func Base(c Config) []of.Flow {
 	l := baseFlows{&list{cookie: cookie(KindBase, 0)}, c}
 	l.drop(Classify, 0, nil, driver.DropNoPort)
@@ -169,37 +169,37 @@ func Base(c Config) []of.Flow {
 			l.drop(Classify, 10, match(of.Eq(of.InPort, p)), driver.DropNetwork)
 		}
 	}
-	l.drop(Spoof, 0, nil, driver.DropNotIP)
+	l.drop(PortSecurity, 0, nil, driver.DropNotIP)
 	for _, t := range []of.Term{isIP, isIPv6, isARP} {
-		l.drop(Spoof, 50, match(t), driver.DropSpoof)
+		l.drop(PortSecurity, 50, match(t), driver.DropSpoof)
 	}
 	// Of a message with an option twice or cut short the switch sees neither options
 	// nor target; its receiver may see another's address there.
-	l.drop(Spoof, 110, nd(ndNeighborSolicit, of.EqAddr(of.NdTarget, netip.IPv6Unspecified())), driver.DropSpoof)
+	l.drop(PortSecurity, 110, nd(ndNeighborSolicit, of.EqAddr(of.NdTarget, netip.IPv6Unspecified())), driver.DropSpoof)
 	// Neighbour discovery of local ports: a router's messages are never theirs.
-	l.add(SpoofND, 0, nil, goTo(Destination))
+	l.add(PortSecurityND, 0, nil, goTo(Destination))
 	for typ := ndRouterAdvert; typ <= ndRedirect; typ++ {
-		l.drop(SpoofND, 50, nd(typ), driver.DropSpoof)
+		l.drop(PortSecurityND, 50, nd(typ), driver.DropSpoof)
 	}
-	l.add(SpoofND, 50, nd(ndRouterSolicit), goTo(Neighbour))
+	l.add(PortSecurityND, 50, nd(ndRouterSolicit), goTo(ARPResponder))
 
-	l.drop(Sender, 0, nil, driver.DropUnknownSource)
-	l.drop(Source, 0, nil, driver.DropUnknownSource)
+	l.drop(TunnelSource, 0, nil, driver.DropUnknownSource)
+	l.drop(SourceIdentity, 0, nil, driver.DropUnknownSource)
 	// Duplicate detection has no sender address yet.
-	l.add(Source, 100, match(isARP, of.Eq(of.ArpSpa, 0)), goTo(Neighbour))
+	l.add(SourceIdentity, 100, match(isARP, of.Eq(of.ArpSpa, 0)), goTo(ARPResponder))
 	for _, typ := range []int{ndRouterSolicit, ndNeighborSolicit} {
-		l.add(Source, 100, nd(typ, of.EqAddr(of.IPv6Src, netip.IPv6Unspecified())), goTo(Neighbour))
+		l.add(SourceIdentity, 100, nd(typ, of.EqAddr(of.IPv6Src, netip.IPv6Unspecified())), goTo(ARPResponder))
 	}
 	// Beyond the uplink is the outside.
-	l.add(Source, 10, match(origin(fromUplink), isIP), of.Set(regSrc, model.IdentityExternal), goTo(Destination))
-	l.add(Source, 10, match(origin(fromUplink), isIPv6), of.Set(regSrc, model.IdentityExternal), goTo(Neighbour))
-	l.add(Source, 10, match(origin(fromUplink), isARP), goTo(Neighbour))
+	l.add(SourceIdentity, 10, match(origin(fromUplink), isIP), of.Set(regSrc, model.IdentityExternal), goTo(Destination))
+	l.add(SourceIdentity, 10, match(origin(fromUplink), isIPv6), of.Set(regSrc, model.IdentityExternal), goTo(ARPResponder))
+	l.add(SourceIdentity, 10, match(origin(fromUplink), isARP), goTo(ARPResponder))
 
-	l.add(Neighbour, 0, nil, goTo(Destination))
-	l.add(Advertise, 0, nil, of.Move{From: of.EthSrc, To: of.NdTll}, goTo(Answer))
+	l.add(ARPResponder, 0, nil, goTo(Destination))
+	l.add(NDAdvertise, 0, nil, of.Move{From: of.EthSrc, To: of.NdTll}, goTo(ReplyToPort))
 	l.flows[len(l.flows)-1].Match = nd(ndNeighborAdvert) // what nd_tll needs
-	l.drop(Answer, 0, nil, driver.DropUnknownDest)
-	l.add(Answer, 10, match(origin(fromPort)), of.Output{Port: of.PortInPort})
+	l.drop(ReplyToPort, 0, nil, driver.DropUnknownDest)
+	l.add(ReplyToPort, 10, match(origin(fromPort)), of.Output{Port: of.PortInPort})
 
 	l.drop(Destination, 0, nil, driver.DropUnknownDest)
 	if c.ArpMode == model.ArpFlood {
@@ -210,22 +210,22 @@ func Base(c Config) []of.Flow {
 			match(isARP, broadcast), nd(ndRouterSolicit, broadcast), nd(ndRouterAdvert, broadcast),
 			nd(ndNeighborSolicit, broadcast), nd(ndNeighborAdvert, broadcast), nd(ndRedirect, broadcast),
 		} {
-			l.drop(Neighbour, 20, t, driver.DropUnknownDest)
+			l.drop(ARPResponder, 20, t, driver.DropUnknownDest)
 		}
 	}
-	l.add(Destination, 105, match(isARP, unicast), goTo(Stations))
+	l.add(Destination, 105, match(isARP, unicast), goTo(MACLookup))
 	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
-		l.add(Destination, 105, nd(typ, unicast), goTo(Stations))
+		l.add(Destination, 105, nd(typ, unicast), goTo(MACLookup))
 	}
-	l.drop(Stations, 0, nil, driver.DropUnknownDest)
+	l.drop(MACLookup, 0, nil, driver.DropUnknownDest)
 	l.drop(Flood, 0, nil, driver.DropUnknownDest)
 	l.multicastBase()
-	l.add(Address, 0, nil, of.Set(regDst, model.IdentityExternal), goTo(Track))
+	l.add(UplinkIdentity, 0, nil, of.Set(regDst, model.IdentityExternal), goTo(Conntrack))
 	l.routerBase()
 	l.hostBase()
 	l.untaggedBase()
 	l.serviceBase()
-	l.outsideBase()
+	l.externalClientBase()
 	l.routedBase()
 	l.trackFlows()
 	l.reopenFlows()
@@ -240,58 +240,58 @@ func Base(c Config) []of.Flow {
 }
 
 func (l baseFlows) trackFlows() {
-	l.drop(Track, 0, nil, driver.DropNotIP)
-	l.add(Track, 200, match(isARP), goTo(Output))
+	l.drop(Conntrack, 0, nil, driver.DropNotIP)
+	l.add(Conntrack, 200, match(isARP), goTo(Output))
 	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
-		l.add(Track, 200, nd(typ), goTo(Output))
+		l.add(Conntrack, 200, nd(typ), goTo(Output))
 	}
 	for _, eth := range []of.Term{isIP, isIPv6} { // packets with TTL 0 must not be forwarded
-		l.drop(Track, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
+		l.drop(Conntrack, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
 	}
-	track := of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(State)}
+	track := of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(ConntrackState)}
 	for _, p := range tracked(false) {
-		l.add(Track, 100, match(isIP, isProto(int(p))), track)
+		l.add(Conntrack, 100, match(isIP, isProto(int(p))), track)
 	}
 	for _, p := range tracked(true) {
-		l.add(Track, 100, match(isIPv6, isProto(int(p))), track)
+		l.add(Conntrack, 100, match(isIPv6, isProto(int(p))), track)
 	}
 	// What connection tracking in user space does not know is judged packet by packet.
-	l.add(Track, 50, match(isIP), goTo(Out0))
-	l.add(Track, 50, match(isIPv6), goTo(Out0))
+	l.add(Conntrack, 50, match(isIP), goTo(EgressPolicy0))
+	l.add(Conntrack, 50, match(isIPv6), goTo(EgressPolicy0))
 
-	l.drop(State, 100, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
+	l.drop(ConntrackState, 100, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		// A reset answers a connection, it never begins one.
-		l.drop(State, 90, match(eth, isProto(6), of.State(of.StateNew|of.StateTrk, 0),
+		l.drop(ConntrackState, 90, match(eth, isProto(6), of.State(of.StateNew|of.StateTrk, 0),
 			of.Masked(of.TCPFlags, of.Uint(4), of.Uint(4))), driver.DropInvalid)
 		// A request is no answer: tracking in user space takes a request within the
 		// window for an answer.
-		l.drop(State, 90, match(eth, isProto(6), of.State(of.StateRpl|of.StateTrk, 0),
+		l.drop(ConntrackState, 90, match(eth, isProto(6), of.State(of.StateRpl|of.StateTrk, 0),
 			of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12))), driver.DropInvalid)
 	}
 	// ICMP errors of local ports that quotes does not let through; a flow for each
 	// family, as quotes has them.
 	for _, eth := range []of.Term{isIP, isIPv6} {
-		l.drop(State, 86, match(eth, origin(fromPort), of.State(of.StateRel|of.StateTrk, 0)), driver.DropInvalid)
+		l.drop(ConntrackState, 86, match(eth, origin(fromPort), of.State(of.StateRel|of.StateTrk, 0)), driver.DropInvalid)
 	}
 	if l.c.Mutation != NoReplyMirror {
-		l.add(State, 80, match(of.State(of.StateRpl|of.StateTrk, 0)), append(turnRound(), goTo(Out0))...)
+		l.add(ConntrackState, 80, match(of.State(of.StateRpl|of.StateTrk, 0)), append(swapEnds(), goTo(EgressPolicy0))...)
 	}
 	// Only tracking in user space passes later fragments on. Rules by port do not
 	// match them; commitFlows lets them go where their first fragment may go.
 	for _, eth := range []of.Term{isIP, isIPv6} {
-		l.add(State, 84, match(eth, isLater, of.State(of.StateTrk, 0)), goTo(Commit))
+		l.add(ConntrackState, 84, match(eth, isLater, of.State(of.StateTrk, 0)), goTo(ConntrackCommit))
 	}
-	l.add(State, 10, match(of.State(of.StateTrk, 0)), goTo(Out0))
-	l.drop(State, 0, nil, driver.DropInvalid)
+	l.add(ConntrackState, 10, match(of.State(of.StateTrk, 0)), goTo(EgressPolicy0))
+	l.drop(ConntrackState, 0, nil, driver.DropInvalid)
 }
 
-// turnRound swaps what is known of source and destination.
-func turnRound() []of.Action {
+// swapEnds swaps what is known of source and destination.
+func swapEnds() []of.Action {
 	swap := func(a, b of.Field) []of.Action {
-		return []of.Action{of.Move{From: a, To: regSwap}, of.Move{From: b, To: a}, of.Move{From: regSwap, To: b}}
+		return []of.Action{of.Move{From: a, To: regScratch}, of.Move{From: b, To: a}, of.Move{From: regScratch, To: b}}
 	}
-	return append(swap(regSrc, regDst), swap(regOut, regIn)...)
+	return append(swap(regSrc, regDst), swap(regEgressSet, regIngressSet)...)
 }
 
 // allowICMPErrors lets a port's ICMP errors through that are about packets to addr, one of
@@ -304,9 +304,9 @@ func (l *list) allowICMPErrors(in of.Term, addr, asked netip.Addr) {
 		src, dst, from = of.CtIPv6Src, of.CtIPv6Dst, fromAddr(asked, in)
 	}
 	with := func(more ...of.Term) of.Match { return match(append(slices.Clone(from), more...)...) }
-	l.add(State, 88, with(of.State(of.StateRel|of.StateRpl|of.StateTrk, 0), of.EqAddr(dst, asked)), append(turnRound(), goTo(Out0))...)
+	l.add(ConntrackState, 88, with(of.State(of.StateRel|of.StateRpl|of.StateTrk, 0), of.EqAddr(dst, asked)), append(swapEnds(), goTo(EgressPolicy0))...)
 	if addr == asked || addr.Is6() { // by egress it is translated by now
-		l.add(State, 88, with(of.State(of.StateRel|of.StateTrk, of.StateRpl), of.EqAddr(src, addr)), goTo(Out0))
+		l.add(ConntrackState, 88, with(of.State(of.StateRel|of.StateTrk, of.StateRpl), of.EqAddr(src, addr)), goTo(EgressPolicy0))
 	}
 }
 
@@ -321,15 +321,15 @@ func tracked(v6 bool) []model.Protocol {
 }
 
 // commitFlows remember connections. Tracking in user space keeps a fragment here,
-// as it does in Track, until all fragments of its datagram have come here: so later
+// as it does in Conntrack, until all fragments of its datagram have come here: so later
 // fragments go on only if policy has let the first one through.
 func (l baseFlows) commitFlows() {
 	for _, eth := range []of.Term{isIP, isIPv6} {
-		l.add(Commit, 8, match(eth, isFragment, of.State(of.StateTrk, of.StateNew)),
+		l.add(ConntrackCommit, 8, match(eth, isFragment, of.State(of.StateTrk, of.StateNew)),
 			of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(Output)})
 		fresh := match(eth, of.State(of.StateNew|of.StateTrk, 0))
-		l.add(Commit, 11, match(append(fresh, of.Eq(of.CtMark, 0))...), commitMarked(direct))
-		l.add(Commit, 10, fresh, of.CT{Commit: true, ZoneField: regDomain, Recirc: true, Table: uint8(Output)})
+		l.add(ConntrackCommit, 11, match(append(fresh, of.Eq(of.CtMark, 0))...), commitMarked(markNoService))
+		l.add(ConntrackCommit, 10, fresh, of.CT{Commit: true, ZoneField: regDomain, Recirc: true, Table: uint8(Output)})
 	}
-	l.add(Commit, 0, nil, goTo(Output))
+	l.add(ConntrackCommit, 0, nil, goTo(Output))
 }

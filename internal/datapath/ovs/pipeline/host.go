@@ -23,7 +23,7 @@ type family struct {
 	src, dst of.Field
 	subnet   netip.Prefix // of private addresses
 	addr     netip.Addr   // the host's own one
-	bit      int          // in regWay: the packet's port has a private address
+	bit      int          // in regFlags: the packet's port has a private address
 }
 
 // families are the ones with egress.
@@ -31,15 +31,15 @@ func families(c Config) []family {
 	if c.Host == 0 {
 		return nil
 	}
-	four := family{isIP, of.NwSrc, of.NwDst, c.Private.Subnet, c.Private.Addr, wayOpen}
+	four := family{isIP, of.NwSrc, of.NwDst, c.Private.Subnet, c.Private.Addr, flagEgress4}
 	if !c.Private.Subnet6.IsValid() {
 		return []family{four}
 	}
-	return []family{four, {isIPv6, of.IPv6Src, of.IPv6Dst, c.Private.Subnet6, c.Private.Addr6, wayOpen6}}
+	return []family{four, {isIPv6, of.IPv6Src, of.IPv6Dst, c.Private.Subnet6, c.Private.Addr6, flagEgress6}}
 }
 
-func (x family) six() bool                     { return x.bit == wayOpen6 }
-func (x family) open() of.Term                 { return of.Masked(regWay, of.Uint(x.bit), of.Uint(x.bit)) }
+func (x family) six() bool                     { return x.bit == flagEgress6 }
+func (x family) open() of.Term                 { return of.Masked(regFlags, of.Uint(x.bit), of.Uint(x.bit)) }
 func (x family) to(p netip.Prefix) []of.Term   { return []of.Term{x.eth, of.InPrefix(x.dst, p)} }
 func (x family) from(p netip.Prefix) []of.Term { return []of.Term{x.eth, of.InPrefix(x.src, p)} }
 
@@ -62,11 +62,11 @@ func (x family) ofPort(p LocalPort) (own, private netip.Addr) {
 // onLink are the addresses that get no answers from beyond a network.
 var onLink = netip.MustParsePrefix("fe80::/10")
 
-var diverted = of.Eq(regWay, wayDiverted)
+var diverted = of.Eq(regFlags, flagDiverted)
 
 // restoreRoute sends a packet on its way to the physical router.
 func (l *list) restoreRoute(priority uint16, m of.Match) {
-	l.add(Route, priority, match(append(m, diverted)...), of.Set(regWay, 0), goTo(Destination))
+	l.add(HostEgress, priority, match(append(m, diverted)...), of.Set(regFlags, 0), goTo(Destination))
 }
 
 // hostBase adds what egress needs whatever networks there are.
@@ -76,7 +76,7 @@ func (l baseFlows) hostBase() {
 	}
 	router := match(origin(fromPort), of.EqMAC(of.EthDst, desired.RouterMAC))
 	l.drop(Destination, 198, router, driver.DropUnknownDest)
-	l.dropOutside(l.c, 0, nil)
+	l.dropHostEgress(l.c, 0, nil)
 	l.socketFlows()
 	for _, x := range families(l.c) {
 		x.hostBase(l.list, l.c, router)
@@ -84,47 +84,47 @@ func (l baseFlows) hostBase() {
 }
 
 func (x family) hostBase(l *list, c Config, router of.Match) {
-	l.add(Destination, 201, match(append(router, x.eth, x.open())...), goTo(Route))
-	l.add(Router, 10, match(x.eth, x.open()), goTo(Route))
+	l.add(Destination, 201, match(append(router, x.eth, x.open())...), goTo(HostEgress))
+	l.add(Router, 10, match(x.eth, x.open()), goTo(HostEgress))
 	// A fragment whose addresses are translated by now would be tracked once more as
 	// one of another connection.
-	l.add(Commit, 9, match(x.eth, isFragment, of.Eq(regPort, c.Host)), goTo(Output))
-	l.add(Commit, 9, match(x.eth, isFragment, origin(fromHost)), goTo(Output))
+	l.add(ConntrackCommit, 9, match(x.eth, isFragment, of.Eq(regPort, c.Host)), goTo(Output))
+	l.add(ConntrackCommit, 9, match(x.eth, isFragment, origin(fromHost)), goTo(Output))
 
 	out := []of.Action{
 		of.Set(regDst, model.IdentityExternal),
 		of.SetField{Field: of.EthDst, Value: of.MAC(desired.RouterMAC)},
-		of.Set(regPort, c.Host), goTo(Track),
+		of.Set(regPort, c.Host), goTo(Conntrack),
 	}
 	if port := c.Private.TunnelPort; port != 0 {
-		l.dropOutside(c, 150, match(x.eth, isProto(17), of.Eq(of.UDPDst, port)))
+		l.dropHostEgress(c, 150, match(x.eth, isProto(17), of.Eq(of.UDPDst, port)))
 	}
-	l.add(Route, 100, match(x.eth), out...)
-	l.add(Route, 130, toAddr(x.addr), out...)
+	l.add(HostEgress, 100, match(x.eth), out...)
+	l.add(HostEgress, 130, toAddr(x.addr), out...)
 	for _, p := range append([]netip.Prefix{x.subnet}, desired.Blackhole...) {
 		if p.Addr().Is6() == x.six() {
-			l.dropOutside(c, 120, match(x.to(p)...))
+			l.dropHostEgress(c, 120, match(x.to(p)...))
 			l.restoreRoute(125, match(x.to(p)...))
 		}
 	}
 
 	// Classify has set the registers of packets from the host, see hostPort.
-	l.add(Source, 10, match(origin(fromHost), x.eth), goTo(Track))
+	l.add(SourceIdentity, 10, match(origin(fromHost), x.eth), goTo(Conntrack))
 	if x.six() {
 		for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
 			l.drop(Destination, 203, nd(typ, router...), driver.DropUnknownDest)
 			l.restoreRoute(135, nd(typ))
-			l.drop(Source, 210, nd(typ, origin(fromHost)), driver.DropSpoof)
+			l.drop(SourceIdentity, 210, nd(typ, origin(fromHost)), driver.DropSpoof)
 		}
 		own := x.from(onLink)
-		l.drop(Source, 200, match(append(own, origin(fromHost))...), driver.DropSpoof)
-		l.drop(Route, 115, match(own...), driver.DropUnknownDest)
-		l.drop(Route, 131, toAddr(x.addr, own...), driver.DropUnknownDest)
+		l.drop(SourceIdentity, 200, match(append(own, origin(fromHost))...), driver.DropSpoof)
+		l.drop(HostEgress, 115, match(own...), driver.DropUnknownDest)
+		l.drop(HostEgress, 131, toAddr(x.addr, own...), driver.DropUnknownDest)
 	}
 	for _, p := range tracked(x.six()) {
-		translate := of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(State), NAT: of.NATKnown}
-		l.add(Track, 110, match(x.eth, isProto(int(p)), of.Eq(regPort, c.Host)), translate)
-		l.add(Track, 110, match(x.eth, isProto(int(p)), origin(fromHost)), translate)
+		translate := of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(ConntrackState), NAT: of.NATKnown}
+		l.add(Conntrack, 110, match(x.eth, isProto(int(p)), of.Eq(regPort, c.Host)), translate)
+		l.add(Conntrack, 110, match(x.eth, isProto(int(p)), origin(fromHost)), translate)
 	}
 }
 
@@ -138,8 +138,8 @@ func (l networkFlows) hostNetwork() {
 			continue
 		}
 		inside := match(append(x.to(subnet.Masked()), network(l.n.ID))...)
-		l.drop(Route, 140, inside, driver.DropUnknownDest)
-		l.drop(Source, 200, match(append(x.from(subnet.Masked()), domain(l.n), origin(fromHost))...), driver.DropSpoof)
+		l.drop(HostEgress, 140, inside, driver.DropUnknownDest)
+		l.drop(SourceIdentity, 200, match(append(x.from(subnet.Masked()), domain(l.n), origin(fromHost))...), driver.DropSpoof)
 		switch {
 		case l.n.Joined != 0: // its router answers in any case
 		case !router.IsValid():
@@ -149,19 +149,19 @@ func (l networkFlows) hostNetwork() {
 				match(isProto(17), of.Eq(of.UDPDst, 53)),
 				match(isProto(6), of.Eq(of.TCPDst, 53)),
 			} {
-				l.add(Destination, 200, match(append(m, network(l.n.ID), x.eth, x.open(), unicast)...), of.Set(regWay, wayDiverted), goTo(Route))
+				l.add(Destination, 200, match(append(m, network(l.n.ID), x.eth, x.open(), unicast)...), of.Set(regFlags, flagDiverted), goTo(HostEgress))
 			}
 		case l.n.Routed: // no endpoint there has a NAT address
 			l.routedRouter(router)
 		case x.six():
-			l.advertises(l.c, routerAddrs(router), network(l.n.ID), origin(fromPort), x.open())
+			l.answersForRouter(l.c, routerAddrs(router), network(l.n.ID), origin(fromPort), x.open())
 		default:
-			l.answerARP(Neighbour, 220, match(network(l.n.ID), x.open(), of.EqAddr(of.ArpTpa, router)), desired.RouterMAC, router, goTo(Answer))
+			l.answerARP(ARPResponder, 220, match(network(l.n.ID), x.open(), of.EqAddr(of.ArpTpa, router)), desired.RouterMAC, router, goTo(ReplyToPort))
 		}
 	}
 }
 
-// hostPort adds what a port's private addresses need, and returns the port's regWay.
+// hostPort adds what a port's private addresses need, and returns the port's regFlags.
 func (l networkFlows) hostPort(p LocalPort) (way int) {
 	for _, x := range families(l.c) {
 		own, private := x.ofPort(p)
@@ -180,13 +180,13 @@ func (x family) hostPort(l *list, c Config, n *desired.Network, p LocalPort, own
 	}
 	toPort := []of.Action{
 		of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromHost), of.Set(regSrc, model.IdentityExternal),
-		of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number),
+		of.Set(regDst, p.Identity), of.Set(regIngressSet, p.Policies), of.Set(regPort, p.Number),
 		of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)},
 		of.SetField{Field: of.EthDst, Value: of.MAC(p.MAC)},
-		goTo(Source),
+		goTo(SourceIdentity),
 	}
 	l.add(Classify, 100, toAddr(private, host), toPort...)
-	l.add(Classify, 101, toAddr(private, host, c.sentBySocket()), append([]of.Action{of.Set(regWay, wayOwn)}, toPort...)...)
+	l.add(Classify, 101, toAddr(private, host, c.sentBySocket()), append([]of.Action{of.Set(regFlags, flagHostSocket)}, toPort...)...)
 
 	// Connections that come by the host are begun towards the private address.
 	l.allowICMPErrors(of.Eq(of.InPort, p.Number), own, private)
@@ -196,20 +196,20 @@ func (x family) hostPort(l *list, c Config, n *desired.Network, p LocalPort, own
 	leaving := fromAddr(own, network(n.ID), of.Eq(regPort, c.Host))
 	x.rememberExternal(l, slices.Clone(leaving), private)
 	coming := toAddr(private, network(n.ID), origin(fromHost))
-	bySocket := match(append(slices.Clone(coming), isOwn, isNew)...)
-	l.add(Commit, 21, bySocket, of.CT{Commit: true, ZoneField: regDomain, NAT: of.NATDst, To: own, Mark: ofSocket, Recirc: true, Table: uint8(Output)})
+	bySocket := match(append(slices.Clone(coming), isFromHostSocket, isNew)...)
+	l.add(ConntrackCommit, 21, bySocket, of.CT{Commit: true, ZoneField: regDomain, NAT: of.NATDst, To: own, Mark: markHostSocket, Recirc: true, Table: uint8(Output)})
 	for _, w := range []struct {
 		m     of.Match
 		nat   of.NAT
 		field of.Field
 		to    netip.Addr
 		mark  uint32
-	}{{leaving, of.NATSrc, x.src, private, direct}, {coming, of.NATDst, x.dst, own, 0}} {
-		l.add(Commit, 20, match(append(w.m, isNew)...), of.CT{Commit: true, ZoneField: regDomain, NAT: w.nat, To: w.to, Mark: w.mark, Recirc: true, Table: uint8(Output)})
+	}{{leaving, of.NATSrc, x.src, private, markNoService}, {coming, of.NATDst, x.dst, own, 0}} {
+		l.add(ConntrackCommit, 20, match(append(w.m, isNew)...), of.CT{Commit: true, ZoneField: regDomain, NAT: w.nat, To: w.to, Mark: w.mark, Recirc: true, Table: uint8(Output)})
 		// The kernel translates an error that goes in its connection's own direction
 		// only where the connection is committed; user space has done it by now, and
 		// the address does not match any more.
-		l.add(Commit, 20, match(append(w.m, isRelated)...), of.CT{Commit: true, ZoneField: regDomain, NAT: of.NATKnown, Recirc: true, Table: uint8(Output)})
+		l.add(ConntrackCommit, 20, match(append(w.m, isRelated)...), of.CT{Commit: true, ZoneField: regDomain, NAT: of.NATKnown, Recirc: true, Table: uint8(Output)})
 		l.add(Output, 110, match(append(w.m, untracked)...), of.SetField{Field: w.field, Value: of.Addr(w.to)}, of.OutputReg{Field: regPort})
 	}
 }

@@ -18,8 +18,8 @@ const (
 const (
 	RegNetwork = regNetwork
 	RegPort    = regPort
-	RegOutSet  = regOut
-	RegInSet   = regIn
+	RegOutSet  = regEgressSet
+	RegInSet   = regIngressSet
 )
 
 // sampleLen is how much of a packet monitoring wants to see: its headers.
@@ -55,7 +55,7 @@ func MonitoredFlow(f of.Flow, opts driver.MonitorOptions) of.Flow {
 		before = append(before, of.Set(RegRuleOut, number))
 	case kind == KindAllow && policy:
 		before = append(before, of.Set(RegRuleIn, number))
-	case stage == Commit && commits(f):
+	case stage == ConntrackCommit && commits(f):
 		before = append(before, of.Controller{MaxLen: sampleLen})
 	}
 	f.Actions = slices.Concat(before, f.Actions, after)
@@ -84,19 +84,19 @@ func IsMonitored(table uint8, cookie uint64, opts driver.MonitorOptions) bool {
 	case kind == KindDrop, kind.Denies():
 		return policy || !opts.NoDrops
 	}
-	return opts.Connections && (kind == KindAllow || Stage(table) == Commit)
+	return opts.Connections && (kind == KindAllow || Stage(table) == ConntrackCommit)
 }
 
 // PolicyStage tells which direction's and tier's policy a table holds.
 func PolicyStage(table uint8) (out bool, tier int, ok bool) {
 	switch s := Stage(table); {
-	case s >= Out0 && s < In0:
-		return true, int(s - Out0), true
-	case s >= In0 && s < Commit:
-		return false, int(s - In0), true
+	case s >= EgressPolicy0 && s < IngressPolicy0:
+		return true, int(s - EgressPolicy0), true
+	case s >= IngressPolicy0 && s < ConntrackCommit:
+		return false, int(s - IngressPolicy0), true
 	}
 	return false, 0, false
 }
 
 // Commits reports whether a table is where connections are remembered.
-func Commits(table uint8) bool { return Stage(table) == Commit }
+func Commits(table uint8) bool { return Stage(table) == ConntrackCommit }

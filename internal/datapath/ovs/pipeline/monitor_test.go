@@ -30,7 +30,7 @@ func TestWatched(t *testing.T) {
 			out, _, policy := PolicyStage(f.Table)
 			want, what := plain, "same"
 			switch {
-			case kind == KindCount: // it drops nothing, packets pass it aside
+			case kind == KindCount: // it drops nothing, it is beside the packet's path
 			case plain == "drop" && !opts.NoDrops:
 				want, what = "CONTROLLER:256", "drop"
 			case plain == "drop" && policy:

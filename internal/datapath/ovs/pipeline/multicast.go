@@ -76,7 +76,7 @@ func groups() (all, link []of.Match) {
 func (l baseFlows) multicastBase() {
 	all, link := groups()
 	for _, m := range all {
-		l.add(Destination, 55, m, goTo(Groups))
+		l.add(Destination, 55, m, goTo(MulticastGroups))
 	}
 	for _, m := range link {
 		if l.c.ArpMode == model.ArpFlood {
@@ -85,8 +85,8 @@ func (l baseFlows) multicastBase() {
 			l.drop(Destination, 57, m, driver.DropUnknownDest)
 		}
 	}
-	l.drop(Groups, 0, nil, driver.DropUnknownDest)
-	l.add(Groups, 5, match(of.Eq(regChunk, lastChunk)), of.Set(regChunk, 0)) // the end, and no drop: all that hear it have their copies
+	l.drop(MulticastGroups, 0, nil, driver.DropUnknownDest)
+	l.add(MulticastGroups, 5, match(of.Eq(regChunk, lastChunk)), of.Set(regChunk, 0)) // the end, and no drop: all that hear it have their copies
 
 	igmp := match(broadcast, isIP, isProto(protoIGMP))
 	l.drop(Destination, 128, igmp, driver.DropUnknownDest)
@@ -127,9 +127,9 @@ func (l networkFlows) multicastPort(p LocalPort) {
 
 // multicastNetwork has what is sent to any group go to other hosts.
 func (l networkFlows) multicastNetwork() {
-	if acts := elsewhere(l.c, l.n); acts != nil {
+	if acts := copiesToOtherHosts(l.c, l.n); acts != nil {
 		for _, at := range []uint32{0, lastChunk} {
-			l.add(Groups, 10, match(network(l.n.ID), of.Eq(regChunk, at), origin(fromPort)), acts...)
+			l.add(MulticastGroups, 10, match(network(l.n.ID), of.Eq(regChunk, at), origin(fromPort)), acts...)
 		}
 	}
 	if l.n.Encap == model.EncapVXLAN && l.c.Tunnel != 0 && len(l.n.VTEPs) > 0 {
@@ -137,17 +137,17 @@ func (l networkFlows) multicastNetwork() {
 		for _, v := range l.n.VTEPs {
 			acts = append(acts, tunnelTo(v), of.Output{Port: l.c.Tunnel})
 		}
-		l.add(Output, 100, match(network(l.n.ID), of.Eq(regPort, uint32(toVTEPs))), acts...)
+		l.add(Output, 100, match(network(l.n.ID), of.Eq(regPort, uint32(toOtherHosts))), acts...)
 	}
 }
 
-// elsewhere sends a copy to all other hosts of a network, nil = there are none.
-func elsewhere(c Config, n *desired.Network) []of.Action {
+// copiesToOtherHosts sends a copy to all other hosts of a network, nil = there are none.
+func copiesToOtherHosts(c Config, n *desired.Network) []of.Action {
 	switch {
 	case n.Encap == model.EncapVLAN && c.Uplink != 0:
-		return []of.Action{of.Set(regIn, 0), of.Set(regPort, c.Uplink), goTo(Address)}
+		return []of.Action{of.Set(regIngressSet, 0), of.Set(regPort, c.Uplink), goTo(UplinkIdentity)}
 	case n.Encap == model.EncapVXLAN && c.Tunnel != 0 && len(n.VTEPs) > 0:
-		return []of.Action{of.Set(regDst, model.IdentityUnknown), of.Set(regIn, 0), of.Set(regPort, uint32(toVTEPs)), goTo(Track)}
+		return []of.Action{of.Set(regDst, model.IdentityUnknown), of.Set(regIngressSet, 0), of.Set(regPort, uint32(toOtherHosts)), goTo(Conntrack)}
 	}
 	return nil
 }
@@ -162,6 +162,6 @@ func Group(n *desired.Network, group netip.Addr, members []LocalPort) []of.Flow 
 	if n.Encap == model.EncapVLAN {
 		nobody = model.IdentityExternal
 	}
-	l.copies(Groups, match(append(toAddr(group), network(n.ID))...), members, func(LocalPort) model.Identity { return nobody })
+	l.copies(MulticastGroups, match(append(toAddr(group), network(n.ID))...), members, func(LocalPort) model.Identity { return nobody })
 	return l.flows
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// LocalPort is a port of the picture with the number that the switch gave it.
+// LocalPort is a port of the desired state with the number that the switch gave it.
 type LocalPort struct {
 	*desired.Port
 	Number uint32
@@ -24,7 +24,7 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 	enter := enterOf(n)
 	if n.Joined != 0 {
 		l.routerNetwork()
-		enter = Border
+		enter = CrossNetwork
 	}
 	switch {
 	case n.Encap == model.EncapVXLAN && c.Tunnel != 0:
@@ -34,15 +34,15 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 		tag := of.SetField{Field: of.VlanVID, Value: of.Uint(0x1000 | n.Tag)}
 		l.add(Classify, 100, match(of.Eq(of.InPort, c.Uplink), of.Eq(of.VlanVID, 0x1000|n.Tag)),
 			of.PopVLAN{}, of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromUplink), goTo(enter))
-		l.add(Answer, 10, match(network(n.ID), origin(fromUplink)), of.PushVLAN{}, tag, of.Output{Port: of.PortInPort})
-		for _, s := range []Stage{Destination, Stations} {
-			l.add(s, 10, match(network(n.ID), origin(fromPort)), of.Set(regPort, c.Uplink), goTo(Address))
+		l.add(ReplyToPort, 10, match(network(n.ID), origin(fromUplink)), of.PushVLAN{}, tag, of.Output{Port: of.PortInPort})
+		for _, s := range []Stage{Destination, MACLookup} {
+			l.add(s, 10, match(network(n.ID), origin(fromPort)), of.Set(regPort, c.Uplink), goTo(UplinkIdentity))
 		}
 		l.add(Output, 100, match(network(n.ID), of.Eq(regPort, c.Uplink)), of.PushVLAN{}, tag, of.Output{Port: c.Uplink})
 		if c.ArpMode != model.ArpFlood {
 			// Questions that nothing answers here may be for the outside.
 			for _, m := range []of.Match{match(isARP), nd(ndRouterSolicit), nd(ndNeighborSolicit), nd(ndNeighborAdvert)} {
-				l.add(Neighbour, 30, match(append(m, broadcast, network(n.ID), origin(fromPort))...),
+				l.add(ARPResponder, 30, match(append(m, broadcast, network(n.ID), origin(fromPort))...),
 					of.Set(regPort, c.Uplink), goTo(Output))
 			}
 		}
@@ -53,7 +53,7 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 	l.multicastNetwork()
 	l.hostNetwork()
 	l.serviceNetwork()
-	l.outsideNetwork()
+	l.externalClientNetwork()
 	l.routedNetwork()
 	return l.flows
 }
@@ -69,7 +69,7 @@ const lastChunk = ^uint32(serviceBit)
 // local ports, the outside.
 func (l networkFlows) floodFlows(local []LocalPort) {
 	l.copies(Flood, match(network(l.n.ID)), local, func(p LocalPort) model.Identity { return p.Identity })
-	if acts := elsewhere(l.c, l.n); acts != nil {
+	if acts := copiesToOtherHosts(l.c, l.n); acts != nil {
 		l.add(Flood, 100, match(network(l.n.ID), of.Eq(regChunk, lastChunk), origin(fromPort)), acts...)
 	}
 }
@@ -96,7 +96,7 @@ func (l *list) copies(s Stage, m of.Match, local []LocalPort, who func(LocalPort
 		if c := chunk(p); c != at {
 			flush(c)
 		}
-		acts = append(acts, of.Set(regDst, who(p)), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track))
+		acts = append(acts, of.Set(regDst, who(p)), of.Set(regIngressSet, p.Policies), of.Set(regPort, p.Number), goTo(Conntrack))
 	}
 	flush(lastChunk)
 }
@@ -130,9 +130,9 @@ func addresses(mac model.MAC, v4, v6 netip.Addr) []netip.Addr {
 	return out
 }
 
-// space matches packets where an endpoint's address is known: in its network's
+// addressScope matches packets where an endpoint's address is known: in its network's
 // domain, or, if it is a link-local address, in its network alone.
-func space(n *desired.Network, a netip.Addr) of.Term {
+func addressScope(n *desired.Network, a netip.Addr) of.Term {
 	if a.Is6() && a.IsLinkLocalUnicast() {
 		return network(n.ID)
 	}
@@ -146,43 +146,43 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	own := addresses(p.MAC, p.IPv4, p.IPv6)
 	vlan := n.Encap == model.EncapVLAN
 	classify := []of.Action{
-		of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regSrc, p.Identity), of.Set(regOut, p.Policies), of.Set(regOrigin, fromPort),
+		of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regSrc, p.Identity), of.Set(regEgressSet, p.Policies), of.Set(regOrigin, fromPort),
 	}
 	if way := l.hostPort(p); way != 0 {
-		classify = append(classify, of.Set(regWay, way))
+		classify = append(classify, of.Set(regFlags, way))
 	}
-	l.add(Classify, 100, match(in, untagged), append(classify, goTo(Spoof))...)
+	l.add(Classify, 100, match(in, untagged), append(classify, goTo(PortSecurity))...)
 	sha := of.EqMAC(of.ArpSha, p.MAC)
 	if p.IPv4.Is4() {
-		l.add(Spoof, 100, match(in, mac, isARP, sha, of.EqAddr(of.ArpSpa, p.IPv4)), goTo(Neighbour))
+		l.add(PortSecurity, 100, match(in, mac, isARP, sha, of.EqAddr(of.ArpSpa, p.IPv4)), goTo(ARPResponder))
 	}
-	l.add(Spoof, 100, match(in, mac, isARP, sha, of.Eq(of.ArpSpa, 0), of.Eq(of.ArpOp, 1)), goTo(Neighbour))
+	l.add(PortSecurity, 100, match(in, mac, isARP, sha, of.Eq(of.ArpSpa, 0), of.Eq(of.ArpOp, 1)), goTo(ARPResponder))
 	for _, a := range own {
 		l.allowICMPErrors(in, a, a)
 		if a.Is4() {
-			l.add(Spoof, 100, fromAddr(a, in, mac), goTo(Destination))
+			l.add(PortSecurity, 100, fromAddr(a, in, mac), goTo(Destination))
 			continue
 		}
-		l.add(Spoof, 100, fromAddr(a, in, mac), goTo(SpoofND))
+		l.add(PortSecurity, 100, fromAddr(a, in, mac), goTo(PortSecurityND))
 		for _, link := range [][6]byte{p.MAC, noMAC} {
-			l.add(SpoofND, 100, nd(ndNeighborAdvert, in, of.EqAddr(of.NdTarget, a), of.EqMAC(of.NdTll, link)), goTo(Neighbour))
+			l.add(PortSecurityND, 100, nd(ndNeighborAdvert, in, of.EqAddr(of.NdTarget, a), of.EqMAC(of.NdTll, link)), goTo(ARPResponder))
 		}
 	}
 	for _, link := range [][6]byte{p.MAC, noMAC} {
-		l.add(SpoofND, 100, nd(ndNeighborSolicit, in, of.EqMAC(of.NdSll, link)), goTo(Neighbour))
+		l.add(PortSecurityND, 100, nd(ndNeighborSolicit, in, of.EqMAC(of.NdSll, link)), goTo(ARPResponder))
 	}
 	unspecified := of.EqAddr(of.IPv6Src, netip.IPv6Unspecified())
-	l.add(Spoof, 100, nd(ndNeighborSolicit, in, mac, unspecified, of.EqMAC(of.NdSll, noMAC)), goTo(Neighbour))
-	l.add(Spoof, 100, nd(ndRouterSolicit, in, mac, unspecified), goTo(Neighbour))
+	l.add(PortSecurity, 100, nd(ndNeighborSolicit, in, mac, unspecified, of.EqMAC(of.NdSll, noMAC)), goTo(ARPResponder))
+	l.add(PortSecurity, 100, nd(ndRouterSolicit, in, mac, unspecified), goTo(ARPResponder))
 
 	if vlan && c.Uplink != 0 {
 		// No machine beyond the uplink is one of our own ports.
-		l.drop(Source, 200, match(network(n.ID), origin(fromUplink), mac), driver.DropSpoof)
+		l.drop(SourceIdentity, 200, match(network(n.ID), origin(fromUplink), mac), driver.DropSpoof)
 		if p.IPv4.Is4() {
-			l.drop(Source, 200, match(network(n.ID), origin(fromUplink), isARP, of.EqAddr(of.ArpSpa, p.IPv4)), driver.DropSpoof)
+			l.drop(SourceIdentity, 200, match(network(n.ID), origin(fromUplink), isARP, of.EqAddr(of.ArpSpa, p.IPv4)), driver.DropSpoof)
 		}
 		for _, a := range own {
-			l.drop(Source, 200, fromAddr(a, space(n, a), origin(fromUplink)), driver.DropSpoof)
+			l.drop(SourceIdentity, 200, fromAddr(a, addressScope(n, a), origin(fromUplink)), driver.DropSpoof)
 			l.addressFlow(a, p.Identity)
 		}
 	}
@@ -195,15 +195,15 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 		l.ownAddressRequests(in, own)
 	}
 	l.multicastPort(p)
-	there := []of.Action{of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track)}
+	there := []of.Action{of.Set(regDst, p.Identity), of.Set(regIngressSet, p.Policies), of.Set(regPort, p.Number), goTo(Conntrack)}
 	l.deliver([]of.Term{network(n.ID), of.EqMAC(of.EthDst, p.MAC)}, own, there)
 	l.backend(p.MAC, p.IPv4, p.IPv6)
-	l.notOutside(p.IPv4, p.IPv6)
-	l.fromStackTo(p.MAC, there, p.IPv4, p.IPv6)
+	l.notExternal(p.IPv4, p.IPv6)
+	l.externalRequests(p.MAC, there, p.IPv4, p.IPv6)
 	l.toRouted(p.MAC, there, addresses(p.MAC, p.IPv4, p.IPv6))
 	l.hairpin(p)
 	if n.Joined != 0 {
-		l.next(p.MAC, p.IPv4, p.IPv6, append([]of.Action{of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}}, there...))
+		l.nextHop(p.MAC, p.IPv4, p.IPv6, append([]of.Action{of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}}, there...))
 	}
 	return l.flows
 }
@@ -214,7 +214,7 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 // one station, and another one would get the packet.
 func (l networkFlows) deliver(there []of.Term, own []netip.Addr, acts []of.Action) {
 	for _, a := range own {
-		l.drop(Destination, 110, toAddr(a, space(l.n, a), unicast), driver.DropUnknownDest)
+		l.drop(Destination, 110, toAddr(a, addressScope(l.n, a), unicast), driver.DropUnknownDest)
 		if acts != nil {
 			l.add(Destination, 120, toAddr(a, there...), acts...)
 		}
@@ -222,7 +222,7 @@ func (l networkFlows) deliver(there []of.Term, own []netip.Addr, acts []of.Actio
 	if acts == nil {
 		return
 	}
-	l.add(Stations, 100, match(there...), acts...)
+	l.add(MACLookup, 100, match(there...), acts...)
 	if l.n.Encap == model.EncapVLAN { // otherwise it has no receiver
 		l.drop(Destination, 100, match(there...), driver.DropUnknownDest)
 	}
@@ -239,9 +239,9 @@ func (l networkFlows) ownAddressRequests(in of.Term, own []netip.Addr) {
 			m = nd(ndNeighborSolicit, in, of.EqAddr(of.NdTarget, a))
 		}
 		if l.n.Encap == model.EncapVLAN && l.c.Uplink != 0 {
-			l.add(Neighbour, 210, m, of.Set(regPort, l.c.Uplink), goTo(Output))
+			l.add(ARPResponder, 210, m, of.Set(regPort, l.c.Uplink), goTo(Output))
 		} else {
-			l.drop(Neighbour, 210, m, driver.DropUnknownDest)
+			l.drop(ARPResponder, 210, m, driver.DropUnknownDest)
 		}
 	}
 }
@@ -252,7 +252,7 @@ func addressReplies(l *list, c Config, mac model.MAC, own []netip.Addr, where ..
 	toMAC := of.SetField{Field: of.EthSrc, Value: of.MAC(mac)}
 	for _, a := range own {
 		if a.Is4() {
-			l.answerARP(Neighbour, 200, match(append(where, of.EqAddr(of.ArpTpa, a))...), mac, a, goTo(Answer))
+			l.answerARP(ARPResponder, 200, match(append(where, of.EqAddr(of.ArpTpa, a))...), mac, a, goTo(ReplyToPort))
 			continue
 		}
 		if c.Relay {
@@ -261,13 +261,13 @@ func addressReplies(l *list, c Config, mac model.MAC, own []netip.Addr, where ..
 		}
 		answer := func(priority uint16, dst of.Action, flags uint32, more ...of.Term) {
 			terms := append([]of.Term{of.EqAddr(of.NdTarget, a)}, where...)
-			l.add(Neighbour, priority, nd(ndNeighborSolicit, append(terms, more...)...),
+			l.add(ARPResponder, priority, nd(ndNeighborSolicit, append(terms, more...)...),
 				of.Move{From: of.EthSrc, To: of.EthDst}, toMAC,
 				dst, of.SetField{Field: of.IPv6Src, Value: of.Addr(a)},
 				of.Set(of.ICMPv6Type, ndNeighborAdvert),
 				of.Set(of.NdOptionsType, 2), // target link-layer address, in place of the source's
 				of.Set(of.NdReserved, flags),
-				goTo(Advertise))
+				goTo(NDAdvertise))
 		}
 		// RFC 4861 section 4.4: solicited and override; a question without a sender
 		// is answered to all nodes, without solicited.
@@ -284,7 +284,7 @@ func addressReplies(l *list, c Config, mac model.MAC, own []netip.Addr, where ..
 // sent with the link-layer address in it (RFC 4861 section 7.2.4).
 func relay(l *list, mac model.MAC, a netip.Addr, where []of.Term) {
 	terms := append([]of.Term{of.EqAddr(of.NdTarget, a)}, where...)
-	l.add(Neighbour, 200, nd(ndNeighborSolicit, terms...), of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, goTo(Destination))
+	l.add(ARPResponder, 200, nd(ndNeighborSolicit, terms...), of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, goTo(Destination))
 }
 
 // answerARP makes requests that match m into replies of mac and a.
@@ -299,7 +299,7 @@ func (l *list) answerARP(s Stage, priority uint16, m of.Match, mac model.MAC, a 
 
 // addressFlow tells whose an address is when a frame for it leaves by the uplink.
 func (l networkFlows) addressFlow(a netip.Addr, id model.Identity) {
-	l.add(Address, 100, toAddr(a, space(l.n, a)), of.Set(regDst, id), goTo(Track))
+	l.add(UplinkIdentity, 100, toAddr(a, addressScope(l.n, a)), of.Set(regDst, id), goTo(Conntrack))
 }
 
 // Remote returns the flows of an endpoint on another host. n gives only its
@@ -321,20 +321,20 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 		// Only the endpoint's own host is believed when it sends in the endpoint's name.
 		mac := of.EqMAC(of.EthSrc, r.MAC)
 		sender = append(sender, mac)
-		l.add(Sender, 100, match(network(n.ID), mac, tunnelFrom(r.VTEP)), goTo(Source))
+		l.add(TunnelSource, 100, match(network(n.ID), mac, tunnelFrom(r.VTEP)), goTo(SourceIdentity))
 	}
 	for _, a := range own {
 		if known {
 			next := Destination
 			if a.Is6() {
-				next = Neighbour
+				next = ARPResponder
 			}
-			l.add(Source, 100, fromAddr(a, sender...), of.Set(regSrc, r.Identity), goTo(next))
+			l.add(SourceIdentity, 100, fromAddr(a, sender...), of.Set(regSrc, r.Identity), goTo(next))
 		}
 		if vlan {
 			l.addressFlow(a, r.Identity)
 		} else if known && a.Is4() {
-			l.add(Source, 100, match(append(sender, isARP, of.EqAddr(of.ArpSpa, a))...), goTo(Neighbour))
+			l.add(SourceIdentity, 100, match(append(sender, isARP, of.EqAddr(of.ArpSpa, a))...), goTo(ARPResponder))
 		}
 	}
 	if c.ArpMode != model.ArpFlood {
@@ -344,22 +344,22 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 	var acts []of.Action
 	switch {
 	case vlan && c.Uplink != 0:
-		acts = []of.Action{of.Set(regDst, r.Identity), of.Set(regPort, c.Uplink), goTo(Track)}
+		acts = []of.Action{of.Set(regDst, r.Identity), of.Set(regPort, c.Uplink), goTo(Conntrack)}
 	case !vlan && c.Tunnel != 0 && r.VTEP.IsValid():
-		acts = []of.Action{of.Set(regDst, r.Identity), of.Set(of.TunID, n.Tag), tunnelTo(r.VTEP), of.Set(regPort, c.Tunnel), goTo(Track)}
+		acts = []of.Action{of.Set(regDst, r.Identity), of.Set(of.TunID, n.Tag), tunnelTo(r.VTEP), of.Set(regPort, c.Tunnel), goTo(Conntrack)}
 	}
 	l.deliver(there, addresses(r.MAC, r.IPv4, r.IPv6), acts)
 	l.backend(r.MAC, r.IPv4, r.IPv6)
-	l.notOutside(r.IPv4, r.IPv6)
+	l.notExternal(r.IPv4, r.IPv6)
 	if !vlan {
-		l.fromStackTo(r.MAC, acts, r.IPv4, r.IPv6)
+		l.externalRequests(r.MAC, acts, r.IPv4, r.IPv6)
 		l.toRouted(r.MAC, acts, addresses(r.MAC, r.IPv4, r.IPv6), allHosts)
-		l.behind(r)
+		l.remoteBackendReplies(r)
 	}
 	if n.Joined != 0 {
-		l.across(r)
+		l.crossNetwork(r)
 		if acts != nil {
-			l.next(r.MAC, r.IPv4, r.IPv6, acts)
+			l.nextHop(r.MAC, r.IPv4, r.IPv6, acts)
 		}
 	}
 	return l.flows

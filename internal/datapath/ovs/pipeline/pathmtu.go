@@ -5,7 +5,7 @@ import (
 	of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
 )
 
-// These in regPort, from Track to Output, stand for the port of the tunnel and of the uplink.
+// These in regPort, from Conntrack to Output, stand for the port of the tunnel and of the uplink.
 // They have room in the lowest bit for whether the packet is too big for it.
 const (
 	tunnelChecked = 0xfffb0000
@@ -24,9 +24,9 @@ func (l baseFlows) pathMTU() {
 			continue
 		}
 		for _, eth := range []of.Term{isIP, isIPv6} {
-			l.add(Track, 290, match(origin(fromPort), eth, of.Eq(regPort, way.port)),
-				of.Set(regPort, way.checked), of.CheckLarger{Len: way.mtu + ethernetLen, Into: regPort}, goTo(Track))
-			l.refuse(l.c, Track, 291, match(eth, of.Eq(regPort, way.checked+1)), driver.DropTooBig)
+			l.add(Conntrack, 290, match(origin(fromPort), eth, of.Eq(regPort, way.port)),
+				of.Set(regPort, way.checked), of.CheckLarger{Len: way.mtu + ethernetLen, Into: regPort}, goTo(Conntrack))
+			l.refuse(l.c, Conntrack, 291, match(eth, of.Eq(regPort, way.checked+1)), driver.DropTooBig)
 		}
 		l.add(Output, 210, match(of.Eq(regPort, way.checked)), of.Set(regPort, way.port), goTo(Output))
 	}

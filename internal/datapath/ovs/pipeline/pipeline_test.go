@@ -27,7 +27,7 @@ var printed []of.Flow
 func goldenFlows(t *testing.T) []of.Flow {
 	t.Helper()
 	printed = nil
-	for _, test := range []func(*testing.T){TestModes, TestRelay, TestRouter, TestHost, TestPolicyGolden, TestAuditGolden, TestNative, TestServiceGolden, TestFrontendsGolden} {
+	for _, test := range []func(*testing.T){TestModes, TestRelay, TestRouter, TestHost, TestPolicyGolden, TestAuditGolden, TestRoutedNetworks, TestServiceGolden, TestFrontendsGolden} {
 		test(t)
 	}
 	if len(printed) == 0 {
@@ -174,9 +174,9 @@ func TestRouter(t *testing.T) {
 		stage Stage
 		r     Refusal
 	}{
-		{Hops, Refusal{[2]uint8{11, 0}, [2]uint8{3, 0}, false}},
-		{Next, Refusal{[2]uint8{3, 1}, [2]uint8{1, 3}, false}},
-		{Next, Refusal{[2]uint8{3, 4}, [2]uint8{2, 0}, true}},
+		{TTLCheck, Refusal{[2]uint8{11, 0}, [2]uint8{3, 0}, false}},
+		{NextHop, Refusal{[2]uint8{3, 1}, [2]uint8{1, 3}, false}},
+		{NextHop, Refusal{[2]uint8{3, 4}, [2]uint8{2, 0}, true}},
 		{Router, Refusal{[2]uint8{3, 0}, [2]uint8{1, 0}, false}},
 	} {
 		answered := 0

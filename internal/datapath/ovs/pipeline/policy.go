@@ -43,8 +43,8 @@ type direction struct {
 }
 
 var (
-	outward = direction{Out0, In0, AuditOut0, regOut, regDst, of.CtNwDst, of.CtIPv6Dst, of.NwDst, of.IPv6Dst}
-	inward  = direction{In0, Commit, AuditIn0, regIn, regSrc, of.CtNwSrc, of.CtIPv6Src, of.NwSrc, of.IPv6Src}
+	outward = direction{EgressPolicy0, IngressPolicy0, AuditEgress0, regEgressSet, regDst, of.CtNwDst, of.CtIPv6Dst, of.NwDst, of.IPv6Dst}
+	inward  = direction{IngressPolicy0, ConntrackCommit, AuditIngress0, regIngressSet, regSrc, of.CtNwSrc, of.CtIPv6Src, of.NwSrc, of.IPv6Src}
 )
 
 // policyBase adds what every tier's table has: a port without policy passes, a
@@ -53,7 +53,7 @@ func (l baseFlows) policyBase() {
 	for _, d := range []direction{outward, inward} {
 		for i := range Stage(TiersPerDirection) {
 			l.drop(d.first+i, priorityMiss, nil, driver.DropPolicy)
-			if l.c.Mutation == NoIngress && d.first == In0 {
+			if l.c.Mutation == NoIngress && d.first == IngressPolicy0 {
 				l.add(d.first+i, 0xffff, nil, goTo(d.after))
 			}
 			if i == 0 {

@@ -27,8 +27,8 @@ const refusedLen = 1280
 // ethernetLen is the length of an Ethernet header in bytes.
 const ethernetLen = 14
 
-// tooBig matches, from Hops to Next, what does not fit a VXLAN network: what a VLAN
-// network's endpoints send may be bigger. Next overwrites the field.
+// tooBig matches, from TTLCheck to NextHop, what does not fit a VXLAN network: what a VLAN
+// network's endpoints send may be bigger. NextHop overwrites the field.
 var tooBig = of.Masked(regPort, of.Uint(1), of.Uint(1))
 
 // joined matches packets in a domain of joined networks.
@@ -51,11 +51,11 @@ func (l *list) refuseBy(c Config, meter uint32, s Stage, priority uint16, m of.M
 	}
 }
 
-// dropOutside adds a flow that drops what egress does not take, and refuses it
+// dropHostEgress adds a flow that drops what egress does not take, and refuses it
 // to a network that is joined.
-func (l *list) dropOutside(c Config, priority uint16, m of.Match) {
-	l.drop(Route, priority, m, driver.DropUnknownDest)
-	l.refuse(c, Route, priority+1, match(append(m, joined)...), driver.DropUnknownDest)
+func (l *list) dropHostEgress(c Config, priority uint16, m of.Match) {
+	l.drop(HostEgress, priority, m, driver.DropUnknownDest)
+	l.refuse(c, HostEgress, priority+1, match(append(m, joined)...), driver.DropUnknownDest)
 }
 
 // Refusal is what the router tells a sender: ICMP type and code.
@@ -72,16 +72,16 @@ func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
 		return r, false
 	}
 	s := Stage(table)
-	if s == Pick || s == Retranslate || Reopens(table, cookie) {
+	if s == SelectBackend || s == BackendCheck || Reopens(table, cookie) {
 		return r, false // not the router's
 	}
-	if s == Hops {
+	if s == TTLCheck {
 		return Refusal{V4: [2]uint8{11, 0}, V6: [2]uint8{3, 0}}, true // time exceeded
 	}
 	if Reason(why) == driver.DropTooBig {
 		return Refusal{V4: [2]uint8{3, 4}, V6: [2]uint8{2, 0}, TooBig: true}, true // fragmentation needed, packet too big
 	}
-	if s == Next {
+	if s == NextHop {
 		return Refusal{V4: [2]uint8{3, 1}, V6: [2]uint8{1, 3}}, true // host unreachable
 	}
 	return Refusal{V4: [2]uint8{3, 0}, V6: [2]uint8{1, 0}}, true
@@ -91,21 +91,21 @@ func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
 // router's link address.
 func IsRouterSolicitation(table uint8, cookie uint64) bool {
 	kind, _, ours := KindOf(cookie)
-	return ours && (kind == KindNetwork || kind == KindService) && cookie&AnswerBit != 0 && Stage(table) == Neighbour
+	return ours && (kind == KindNetwork || kind == KindService) && cookie&AnswerBit != 0 && Stage(table) == ARPResponder
 }
 
 // routerBase adds what routing needs whatever networks there are.
 func (l baseFlows) routerBase() {
-	l.drop(Border, 0, nil, driver.DropUnknownSource)
-	l.add(Border, 10, match(origin(fromTunnel)), goTo(Sender))
-	l.add(Border, 10, match(origin(fromUplink)), goTo(Source))
+	l.drop(CrossNetwork, 0, nil, driver.DropUnknownSource)
+	l.add(CrossNetwork, 10, match(origin(fromTunnel)), goTo(TunnelSource))
+	l.add(CrossNetwork, 10, match(origin(fromUplink)), goTo(SourceIdentity))
 	for from, reason := range map[int]string{fromTunnel: driver.DropUnknownSource, fromUplink: driver.DropSpoof} {
-		l.drop(Across, 10, match(origin(from)), reason)
+		l.drop(CrossNetworkSource, 10, match(origin(from)), reason)
 		for typ := ndRouterSolicit; typ <= ndRedirect; typ++ { // neighbour discovery stays within its network
-			l.drop(Across, 200, nd(typ, origin(from)), reason)
+			l.drop(CrossNetworkSource, 200, nd(typ, origin(from)), reason)
 		}
 	}
-	l.drop(Across, 0, nil, driver.DropUnknownSource)
+	l.drop(CrossNetworkSource, 0, nil, driver.DropUnknownSource)
 
 	router := match(origin(fromPort), joined, of.EqMAC(of.EthDst, desired.RouterMAC))
 	l.drop(Destination, 198, router, driver.DropUnknownDest)
@@ -120,20 +120,20 @@ func (l baseFlows) routerBase() {
 	// Another network does not know a sender without an identity, nor one with an address
 	// outside its network's subnets.
 	for _, eth := range []of.Term{isIP, isIPv6} {
-		l.drop(Hops, 310, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
+		l.drop(TTLCheck, 310, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
 	}
-	l.drop(Hops, 300, match(of.Eq(regSrc, model.IdentityUnknown)), driver.DropUnknownSource)
-	l.drop(Hops, 0, nil, driver.DropUnknownSource)
-	l.refuse(l.c, Next, 0, nil, driver.DropUnknownDest)
+	l.drop(TTLCheck, 300, match(of.Eq(regSrc, model.IdentityUnknown)), driver.DropUnknownSource)
+	l.drop(TTLCheck, 0, nil, driver.DropUnknownSource)
+	l.refuse(l.c, NextHop, 0, nil, driver.DropUnknownDest)
 }
 
 // enterOf is the stage that looks at frames from tunnel or uplink whose sender is on
 // the frame's own network.
 func enterOf(n *desired.Network) Stage {
 	if n.Encap == model.EncapVLAN {
-		return Source
+		return SourceIdentity
 	}
-	return Sender
+	return TunnelSource
 }
 
 // routerNetwork adds what a joined network needs.
@@ -148,30 +148,30 @@ func (l networkFlows) routerNetwork() {
 		if p.Addr().Is6() {
 			eth, src, dst = isIPv6, of.IPv6Src, of.IPv6Dst
 		}
-		l.add(Border, 150, match(network(l.n.ID), eth, of.InPrefix(src, p)), goTo(enter))
-		l.add(Border, 100, match(domain(l.n), eth, of.InPrefix(src, p)), goTo(Across))
+		l.add(CrossNetwork, 150, match(network(l.n.ID), eth, of.InPrefix(src, p)), goTo(enter))
+		l.add(CrossNetwork, 100, match(domain(l.n), eth, of.InPrefix(src, p)), goTo(CrossNetworkSource))
 		if p.Addr().Is4() {
-			l.add(Border, 150, match(network(l.n.ID), isARP, of.InPrefix(of.ArpSpa, p)), goTo(enter))
-			l.add(Border, 100, match(domain(l.n), isARP, of.InPrefix(of.ArpSpa, p)), goTo(Across))
+			l.add(CrossNetwork, 150, match(network(l.n.ID), isARP, of.InPrefix(of.ArpSpa, p)), goTo(enter))
+			l.add(CrossNetwork, 100, match(domain(l.n), isARP, of.InPrefix(of.ArpSpa, p)), goTo(CrossNetworkSource))
 		}
 		l.drop(Router, 110, match(network(l.n.ID), eth, of.InPrefix(dst, p)), driver.DropUnknownDest)
-		l.add(Router, 100, match(domain(l.n), eth, of.InPrefix(dst, p)), goTo(Hops))
-		l.refuse(l.c, Hops, 200, match(network(l.n.ID), eth, of.InPrefix(src, p), of.Eq(of.IPTTL, 1)), driver.DropTTL)
-		on := []of.Action{goTo(Next)}
+		l.add(Router, 100, match(domain(l.n), eth, of.InPrefix(dst, p)), goTo(TTLCheck))
+		l.refuse(l.c, TTLCheck, 200, match(network(l.n.ID), eth, of.InPrefix(src, p), of.Eq(of.IPTTL, 1)), driver.DropTTL)
+		on := []of.Action{goTo(NextHop)}
 		if l.c.MTU != 0 && l.n.Encap == model.EncapVLAN {
-			on = []of.Action{of.CheckLarger{Len: l.c.MTU + ethernetLen, Into: regPort}, goTo(Next)}
+			on = []of.Action{of.CheckLarger{Len: l.c.MTU + ethernetLen, Into: regPort}, goTo(NextHop)}
 		}
-		l.add(Hops, 100, match(network(l.n.ID), eth, of.InPrefix(src, p)), on...)
+		l.add(TTLCheck, 100, match(network(l.n.ID), eth, of.InPrefix(src, p)), on...)
 		if l.c.MTU != 0 && l.n.Encap == model.EncapVXLAN {
-			l.refuse(l.c, Next, 110, match(domain(l.n), eth, of.InPrefix(dst, p), tooBig), driver.DropTooBig)
+			l.refuse(l.c, NextHop, 110, match(domain(l.n), eth, of.InPrefix(dst, p), tooBig), driver.DropTooBig)
 		}
 	}
 	here := []of.Term{network(l.n.ID), origin(fromPort)}
 	if r := l.n.Router(); r.IsValid() {
-		l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, r))...), desired.RouterMAC, r, goTo(Answer))
+		l.answerARP(ARPResponder, 220, match(append(here, of.EqAddr(of.ArpTpa, r))...), desired.RouterMAC, r, goTo(ReplyToPort))
 	}
 	if r := l.n.Router6(); r.IsValid() {
-		l.advertises(l.c, routerAddrs(r), here...)
+		l.answersForRouter(l.c, routerAddrs(r), here...)
 	}
 }
 
@@ -180,8 +180,8 @@ func routerAddrs(r netip.Addr) []netip.Addr {
 	return addresses(desired.RouterMAC, netip.Addr{}, r)
 }
 
-// advertises answers who asks for addresses with the router's MAC.
-func (l *list) advertises(c Config, own []netip.Addr, where ...of.Term) {
+// answersForRouter answers who asks for addresses with the router's MAC.
+func (l *list) answersForRouter(c Config, own []netip.Addr, where ...of.Term) {
 	if !c.Relay {
 		addressReplies(l, c, desired.RouterMAC, own, where...)
 		return
@@ -192,26 +192,26 @@ func (l *list) advertises(c Config, own []netip.Addr, where ...of.Term) {
 	before := l.cookie
 	l.cookie |= AnswerBit
 	for _, a := range own {
-		l.add(Neighbour, 220, nd(ndNeighborSolicit, append(where, of.EqAddr(of.NdTarget, a))...),
+		l.add(ARPResponder, 220, nd(ndNeighborSolicit, append(where, of.EqAddr(of.NdTarget, a))...),
 			of.Meter{ID: MeterNeighbours}, of.Controller{MaxLen: sampleLen})
 	}
 	l.cookie = before
 }
 
-// next adds the flows that take routed packets to an endpoint on network n. Between
+// nextHop adds the flows that take routed packets to an endpoint on network n. Between
 // hosts the frame keeps its sender's MAC.
-func (l networkFlows) next(mac model.MAC, v4, v6 netip.Addr, acts []of.Action) {
+func (l networkFlows) nextHop(mac model.MAC, v4, v6 netip.Addr, acts []of.Action) {
 	hop := []of.Action{of.DecTTL{}, of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, of.Set(regNetwork, l.n.ID)}
 	for _, a := range []netip.Addr{v4, v6} {
 		if l.n.Contains(a) {
-			l.add(Next, 100, toAddr(a, domain(l.n)), append(hop, acts...)...)
+			l.add(NextHop, 100, toAddr(a, domain(l.n)), append(hop, acts...)...)
 		}
 	}
 }
 
-// across adds the flows that know a remote endpoint as the sender of packets that
+// crossNetwork adds the flows that know a remote endpoint as the sender of packets that
 // its host has routed to another network.
-func (l networkFlows) across(r *desired.Remote) {
+func (l networkFlows) crossNetwork(r *desired.Remote) {
 	if r.Identity == model.IdentityUnknown {
 		return
 	}
@@ -221,15 +221,15 @@ func (l networkFlows) across(r *desired.Remote) {
 		if a.Is6() && a.IsLinkLocalUnicast() {
 			continue
 		}
-		if !l.n.Contains(a) { // Border does not know the address by a subnet
-			l.add(Border, 170, fromAddr(a, network(l.n.ID)), goTo(enterOf(l.n)))
-			l.add(Border, 160, fromAddr(a, domain(l.n)), goTo(Across))
+		if !l.n.Contains(a) { // CrossNetwork does not know the address by a subnet
+			l.add(CrossNetwork, 170, fromAddr(a, network(l.n.ID)), goTo(enterOf(l.n)))
+			l.add(CrossNetwork, 160, fromAddr(a, domain(l.n)), goTo(CrossNetworkSource))
 		}
 		if l.c.Tunnel != 0 && r.VTEP.IsValid() {
-			l.add(Across, 100, fromAddr(a, append(sender, origin(fromTunnel), tunnelFrom(r.VTEP))...), acts...)
+			l.add(CrossNetworkSource, 100, fromAddr(a, append(sender, origin(fromTunnel), tunnelFrom(r.VTEP))...), acts...)
 		}
 		if l.c.Uplink != 0 {
-			l.add(Across, 100, fromAddr(a, append(sender, origin(fromUplink))...), acts...)
+			l.add(CrossNetworkSource, 100, fromAddr(a, append(sender, origin(fromUplink))...), acts...)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // What is counted of connections to services: three flows for each port, family and
-// backend, in stages that packets pass aside, whose counters are all that they are for.
+// backend, in stages beside the packets' path, whose counters are all that they are for.
 // A match names all that is counted, so who reads the flows needs to remember nothing.
 
 // CountersOf is how many flows a service has in Begun and Counted, if it is counted.
@@ -39,23 +39,23 @@ func countable(s *desired.Service) []desired.ServicePort {
 }
 
 // What is noted of a packet that passes the stages of services. The upper half of
-// regWay has the port of the service that it was sent to, which the translation hides.
+// regFlags has the port of the service that it was sent to, which the translation hides.
 const (
 	portShift = 16
 
-	// regNoted is free but in the asides of policy, which write it before they read it.
-	regNoted = regAuditKind
-	chosen   = 1       // its backend has been chosen just now
-	noted    = 1 << 31 // Output has had it counted
+	// regCounted is free but in the stages of audits, which write it before they read it.
+	regCounted    = regAuditKind
+	backendChosen = 1       // its backend has been chosen just now
+	packetCounted = 1 << 31 // Output has had it counted
 )
 
 var (
-	notePort   = of.Move{From: of.CtTpDst, To: regWay, At: portShift}
-	justChosen = of.Eq(regNoted, chosen)
+	notePort        = of.Move{From: of.CtTpDst, To: regFlags, At: portShift}
+	isBackendChosen = of.Eq(regCounted, backendChosen)
 )
 
 func toPort(port uint16) of.Term {
-	return of.Masked(regWay, of.Uint(uint32(port)<<portShift), of.Uint(uint32(0xffff<<portShift)))
+	return of.Masked(regFlags, of.Uint(uint32(port)<<portShift), of.Uint(uint32(0xffff<<portShift)))
 }
 
 // noteBackend writes down who sends an answer, before it is sent in the service's name:
@@ -88,9 +88,9 @@ func (s Service) counted(l *list, vip netip.Addr) {
 				continue
 			}
 			there := []of.Term{of.Eq(regService, s.Number), eth, proto, toPort(port.Port), of.EqAddr(dst, a)}
-			l.add(CountBegun, 10, match(append(there, of.Eq(of.CtMark, 0))...))
-			l.add(CountReplies, 10, match(there...))
-			l.add(CountReplies, 10, match(append(affinityTerms(a), inDomain(s.Domain), eth, of.State(of.StateRpl|of.StateTrk, of.StateInv),
+			l.add(CountConnections, 10, match(append(there, of.Eq(of.CtMark, 0))...))
+			l.add(CountPackets, 10, match(there...))
+			l.add(CountPackets, 10, match(append(affinityTerms(a), inDomain(s.Domain), eth, of.State(of.StateRpl|of.StateTrk, of.StateInv),
 				of.EqAddr(front, vip), of.Eq(of.CtNwProto, uint8(port.Protocol)), of.Eq(of.CtTpDst, port.Port))...))
 		}
 	}
@@ -106,8 +106,8 @@ func CountersPart(i uint32) uint64 { return cookie(KindCount, i) }
 
 // Count is what a flow counts of a service.
 type Count struct {
-	Begun bool // connections, else packets
-	Back  bool // from the backend
+	Begun   bool // connections, else packets
+	IsReply bool // from the backend
 
 	Service  uint32         // its number; of what does not come back
 	Domain   desired.Domain // of what comes back
@@ -123,16 +123,16 @@ func CountOf(f of.Flow) (c Count, ok bool) {
 	if kind, _, ours := KindOf(f.Cookie); !ours || kind != KindCount {
 		return c, false
 	}
-	c.Begun = Stage(f.Table) == CountBegun
-	var noted [4]uint32 // the registers of affinityTerms
+	c.Begun = Stage(f.Table) == CountConnections
+	var packetCounted [4]uint32 // the registers of affinityTerms
 	for _, t := range f.Match {
 		n := t.Value.Lo
 		switch t.Field {
 		case regService:
 			c.Service = uint32(n) //nolint:gosec // 32 bits wide
 		case regDomain:
-			c.Back, c.Domain = true, desired.Domain(n)
-		case regWay:
+			c.IsReply, c.Domain = true, desired.Domain(n)
+		case regFlags:
 			c.Port = uint16(n >> portShift) //nolint:gosec // 32 bits wide
 		case of.CtTpDst:
 			c.Port = uint16(n) //nolint:gosec // 16 bits wide
@@ -143,15 +143,15 @@ func CountOf(f of.Flow) (c Count, ok bool) {
 		case of.CtNwDst, of.CtIPv6Dst:
 			c.VIP = t.Addr()
 		case of.Reg12, of.Reg13, of.Reg14, of.Reg15:
-			noted[t.Field-of.Reg12] = uint32(n) //nolint:gosec // 32 bits wide
+			packetCounted[t.Field-of.Reg12] = uint32(n) //nolint:gosec // 32 bits wide
 		default:
 		}
 	}
 	switch {
-	case c.Back && c.VIP.Is4():
-		c.Backend = of.EqValue(of.NwDst, of.Uint(noted[0])).Addr()
-	case c.Back:
-		hi, lo := uint64(noted[0])<<32|uint64(noted[1]), uint64(noted[2])<<32|uint64(noted[3])
+	case c.IsReply && c.VIP.Is4():
+		c.Backend = of.EqValue(of.NwDst, of.Uint(packetCounted[0])).Addr()
+	case c.IsReply:
+		hi, lo := uint64(packetCounted[0])<<32|uint64(packetCounted[1]), uint64(packetCounted[2])<<32|uint64(packetCounted[3])
 		c.Backend = of.EqValue(of.IPv6Dst, of.Value{Hi: hi, Lo: lo}).Addr()
 	}
 	return c, c.Backend.IsValid() && (c.Service != 0 || c.VIP.IsValid())

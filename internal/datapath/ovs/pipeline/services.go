@@ -11,26 +11,26 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Services (docs/design/services.md). What goes to a virtual address is translated
-// before all else, in a zone of tracking that has nothing but translations, and is a
-// packet to the backend from then on; what comes back is translated last of all.
+// Services (docs/design/services.md). A packet to a virtual address is translated before
+// all else, in a conntrack zone that has nothing but translations, and is a packet to the
+// backend from then on. A reply is translated last.
 
 // serviceBit marks the numbers of services in regService, which has the places of
 // Flood's chain else.
 const serviceBit = 1 << 31
 
-// marked in ct_mark says of a connection in its domain's zone that it is behind a
-// translation, and in the zone of translations that it has one.
-const marked = 1
+// markService in ct_mark says of a connection that a service translated it. In the zone of
+// translations it says that there is a translation.
+const markService = 1
 
-// direct in ct_mark says of a connection in its domain's zone that no service has led it,
-// as it shows while it is unanswered too, which tracking calls new.
-const direct = 32
+// markNoService in ct_mark says that no service translated a connection. It is visible while
+// the connection is unanswered, which conntrack calls new.
+const markNoService = 32
 
 var (
-	isMarked = of.Masked(of.CtMark, of.Uint(marked), of.Uint(marked))
-	isDirect = of.Masked(of.CtMark, of.Uint(direct), of.Uint(direct))
-	noMark   = of.Masked(of.CtMark, of.Value{}, of.Uint(^uint32(direct|ofSocket))) // but perhaps these
+	isServiceConn   = of.Masked(of.CtMark, of.Uint(markService), of.Uint(markService))
+	isNoServiceConn = of.Masked(of.CtMark, of.Uint(markNoService), of.Uint(markNoService))
+	noMark          = of.Masked(of.CtMark, of.Value{}, of.Uint(^uint32(markNoService|markHostSocket))) // but perhaps these
 )
 
 // AffineMagic is in place of CookieMagic in the cookies of flows that the switch
@@ -75,17 +75,16 @@ func TranslationsOf(f of.Flow) (d desired.Domain, zone uint16, ok bool) {
 	return d, uint16(set.Value.Lo), ok && set.Field == regZone && d != 0
 }
 
-// Service is a service of the picture, and the numbers that it has in the switch.
+// Service is a service of the desired state, and the numbers that it has in the switch.
 type Service struct {
 	*desired.Service
-	Number uint32
-	Domain desired.Domain
-	Zone   uint16 // of the domain's translations
-	Group  func(GroupOf) uint32
-	// CountReplies says that what goes to each backend is counted, by Counters flows.
-	Counted bool
-	Faces   []Frontend            // its frontends, of TCP and UDP
-	Taken   func(netip.Addr) bool // an endpoint of the domain has the address; nil = none has any
+	Number          uint32
+	Domain          desired.Domain
+	Zone            uint16 // of the domain's translations
+	Group           func(GroupOf) uint32
+	Counted         bool                  // its packets are counted by backend
+	ServedFrontends []Frontend            // its frontends, of TCP and UDP
+	IsEndpoint      func(netip.Addr) bool // whether an endpoint of the domain has the address; nil = none has
 }
 
 func ethOf(v6 bool) (eth of.Term, src, dst of.Field) {
@@ -104,8 +103,8 @@ func dstPort(p model.Protocol) of.Field {
 
 func inDomain(d desired.Domain) of.Term { return of.Eq(regDomain, d) }
 
-// translate passes a packet through the zone of translations.
-func translate(next Stage) of.CT {
+// serviceConntrack passes a packet through the zone of translations.
+func serviceConntrack(next Stage) of.CT {
 	return of.CT{ZoneField: regZone, NAT: of.NATKnown, Recirc: true, Table: uint8(next)}
 }
 
@@ -115,9 +114,9 @@ var portProtocols = []model.Protocol{model.ProtoTCP, model.ProtoUDP}
 // icmpErrors are the types of ICMP and ICMPv6 that are errors.
 var icmpErrors = map[bool][]int{false: {3, 4, 5, 11, 12}, true: {1, 2, 3, 4}}
 
-// translated adds flows to a stage for what translations know: TCP, UDP, errors
+// trackedByServices adds flows to a stage for what translations know: TCP, UDP, errors
 // about them, and fragments whose protocol is not seen.
-func (l *list) translated(s Stage, acts ...of.Action) {
+func (l *list) trackedByServices(s Stage, acts ...of.Action) {
 	for _, v6 := range []bool{false, true} {
 		eth, _, _ := ethOf(v6)
 		for _, p := range portProtocols {
@@ -136,89 +135,89 @@ func (l *list) translated(s Stage, acts ...of.Action) {
 
 // serviceBase adds what services need whatever there are.
 func (l baseFlows) serviceBase() {
-	l.drop(Serve, 0, nil, driver.DropUnknownSource)
-	l.translated(Translate, translate(Served))
-	l.drop(Translate, 0, nil, driver.DropNoProvider)
+	l.drop(ServiceSource, 0, nil, driver.DropUnknownSource)
+	l.trackedByServices(ServiceConntrack, serviceConntrack(ServiceState))
+	l.drop(ServiceConntrack, 0, nil, driver.DropNoProvider)
 
-	l.drop(Served, 0, nil, driver.DropInvalid)
-	l.drop(Served, 200, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
+	l.drop(ServiceState, 0, nil, driver.DropInvalid)
+	l.drop(ServiceState, 200, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
 	fresh, known := of.State(of.StateNew|of.StateTrk, 0), of.State(of.StateTrk, of.StateNew|of.StateInv)
 	for _, v6 := range []bool{false, true} {
 		eth, _, _ := ethOf(v6)
-		for _, s := range []Stage{Serve, Translate, SelfBackend} {
+		for _, s := range []Stage{ServiceSource, ServiceConntrack, HairpinReply} {
 			l.drop(s, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
 		}
 		tcp := match(eth, isProto(6))
 		for _, flags := range []int{0x04, 0x12} { // a reset, and an answer, begin nothing
-			l.drop(Served, 190, match(append(tcp, fresh, of.Masked(of.TCPFlags, of.Uint(flags), of.Uint(flags)))...), driver.DropInvalid)
+			l.drop(ServiceState, 190, match(append(tcp, fresh, of.Masked(of.TCPFlags, of.Uint(flags), of.Uint(flags)))...), driver.DropInvalid)
 		}
 		icmp := isProto(1)
 		if v6 {
 			icmp = isProto(58)
 		}
-		l.drop(Served, 180, match(eth, icmp, fresh), driver.DropInvalid)
+		l.drop(ServiceState, 180, match(eth, icmp, fresh), driver.DropInvalid)
 		again := [][]of.Term{{known}}
 		if l.c.Pieces {
-			again = append(again, []of.Term{fresh, isMarked})
+			again = append(again, []of.Term{fresh, isServiceConn})
 		}
 		for _, there := range again {
-			l.add(Served, 170, match(append(append(tcp, there...), of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12)))...), notePort, goTo(Retranslate))
+			l.add(ServiceState, 170, match(append(append(tcp, there...), of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12)))...), notePort, goTo(BackendCheck))
 		}
 		if !l.c.Pieces { // see hostPort
-			l.add(Served, 160, match(eth, of.State(of.StateRel|of.StateTrk, of.StateNew)),
+			l.add(ServiceState, 160, match(eth, of.State(of.StateRel|of.StateTrk, of.StateNew)),
 				of.CT{Commit: true, ZoneField: regZone, NAT: of.NATKnown, Recirc: true, Table: uint8(Backend)})
 		}
 		for _, p := range portProtocols {
-			l.refuseBy(l.c, MeterServices, Pick, 2, match(eth, isProto(int(p))), driver.DropNoProvider)
+			l.refuseBy(l.c, MeterServices, SelectBackend, 2, match(eth, isProto(int(p))), driver.DropNoProvider)
 		}
-		l.drop(Pick, 4, match(eth, isFragment), driver.DropInvalid)
+		l.drop(SelectBackend, 4, match(eth, isFragment), driver.DropInvalid)
 
-		l.add(Commit, 12, match(eth, isService, fresh), goTo(CountBegun), commitMarked(marked))
-		l.add(Output, 180, match(eth, isService, of.Masked(regNoted, of.Value{}, of.Uint(uint32(noted)))), of.Set(regNoted, uint32(noted)), goTo(CountReplies), goTo(Output))
+		l.add(ConntrackCommit, 12, match(eth, isService, fresh), goTo(CountConnections), commitMarked(markService))
+		l.add(Output, 180, match(eth, isService, of.Masked(regCounted, of.Value{}, of.Uint(uint32(packetCounted)))), of.Set(regCounted, uint32(packetCounted)), goTo(CountPackets), goTo(Output))
 		// A tuple behind a translation is the translation's alone.
-		l.drop(State, 92, match(eth, isService, of.State(of.StateTrk, of.StateNew|of.StateRel), noMark), driver.DropInvalid)
-		l.drop(State, 92, match(eth, isService, fresh, isDirect), driver.DropInvalid)
+		l.drop(ConntrackState, 92, match(eth, isService, of.State(of.StateTrk, of.StateNew|of.StateRel), noMark), driver.DropInvalid)
+		l.drop(ConntrackState, 92, match(eth, isService, fresh, isNoServiceConn), driver.DropInvalid)
 		// What a backend sent that was no answer, such as late of when it was no backend, has
 		// begun a connection by the tuple, which each of the client's packets would keep.
 		late := match(eth, isService, of.State(of.StateRpl|of.StateTrk, of.StateNew|of.StateRel|of.StateInv), noMark)
-		take := of.CT{Commit: true, Force: true, ZoneField: regDomain, Recirc: true, Table: uint8(State)}
-		l.add(State, 94, match(append(late, isProto(17))...), take)
-		l.add(State, 94, match(append(late, isProto(6), of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)))...), take)
-		other := match(eth, of.Masked(regService, of.Value{}, of.Uint(uint32(serviceBit))), isMarked)
-		l.drop(State, 92, match(append(other, origin(fromPort), of.State(of.StateTrk, of.StateNew|of.StateRel|of.StateRpl))...), driver.DropInvalid)
-		l.drop(State, 92, match(append(other, isProto(6), fresh)...), driver.DropInvalid) // so tracking in user space calls a backend's request
+		take := of.CT{Commit: true, Force: true, ZoneField: regDomain, Recirc: true, Table: uint8(ConntrackState)}
+		l.add(ConntrackState, 94, match(append(late, isProto(17))...), take)
+		l.add(ConntrackState, 94, match(append(late, isProto(6), of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)))...), take)
+		other := match(eth, of.Masked(regService, of.Value{}, of.Uint(uint32(serviceBit))), isServiceConn)
+		l.drop(ConntrackState, 92, match(append(other, origin(fromPort), of.State(of.StateTrk, of.StateNew|of.StateRel|of.StateRpl))...), driver.DropInvalid)
+		l.drop(ConntrackState, 92, match(append(other, isProto(6), fresh)...), driver.DropInvalid) // so tracking in user space calls a backend's request
 		back := of.State(of.StateRpl|of.StateTrk, of.StateInv)
-		l.add(Back, 100, match(eth, back), goTo(CountReplies), of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, of.OutputReg{Field: regPort})
-		l.add(SelfBackendSeen, 100, match(eth, back), noteBackend(v6), translate(SelfBackendReply))
-		l.add(SelfBackendReply, 100, match(eth, back), append([]of.Action{goTo(CountReplies)}, byRouter(of.Output{Port: of.PortInPort})...)...)
+		l.add(ServiceReply, 100, match(eth, back), goTo(CountPackets), of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, of.OutputReg{Field: regPort})
+		l.add(HairpinUnSNAT, 100, match(eth, back), noteBackend(v6), serviceConntrack(HairpinUnDNAT))
+		l.add(HairpinUnDNAT, 100, match(eth, back), append([]of.Action{goTo(CountPackets)}, byRouter(of.Output{Port: of.PortInPort})...)...)
 	}
-	l.add(Served, 100, match(known), notePort, goTo(Backend))
+	l.add(ServiceState, 100, match(known), notePort, goTo(Backend))
 	// To tracking all is new until its backend answers. In user space it is translated by
 	// now; in the kernel by the group's action alone, as its connection was, whatever the
 	// group says.
 	if l.c.Pieces {
-		l.add(Served, 95, match(fresh, isMarked), notePort, goTo(Backend))
+		l.add(ServiceState, 95, match(fresh, isServiceConn), notePort, goTo(Backend))
 	} else {
-		l.add(Served, 95, match(fresh, isMarked), notePort, goTo(Affine), goTo(Pick))
+		l.add(ServiceState, 95, match(fresh, isServiceConn), notePort, goTo(SessionAffinity), goTo(SelectBackend))
 	}
-	l.add(Served, 90, match(fresh), notePort, of.Set(regNoted, chosen), goTo(Affine), goTo(Pick))
+	l.add(ServiceState, 90, match(fresh), notePort, of.Set(regCounted, backendChosen), goTo(SessionAffinity), goTo(SelectBackend))
 	if l.c.Answers {
-		l.refuseBy(l.c, MeterServices, Retranslate, 0, nil, driver.DropInvalid)
+		l.refuseBy(l.c, MeterServices, BackendCheck, 0, nil, driver.DropInvalid)
 	} else {
-		l.add(Retranslate, 0, nil, goTo(Backend))
+		l.add(BackendCheck, 0, nil, goTo(Backend))
 	}
-	l.drop(Pick, 0, nil, driver.DropNoProvider)
+	l.drop(SelectBackend, 0, nil, driver.DropNoProvider)
 	l.drop(Backend, 0, nil, driver.DropUnknownDest)
 	l.add(Backend, 10, match(joined), goTo(Destination))
 	l.drop(Backend, 200, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
 	l.drop(Hairpin, 100, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
-	l.add(Hairpin, 5, match(justChosen), goTo(CountBegun), goTo(CountReplies), of.Output{Port: of.PortInPort})
-	l.add(Hairpin, 0, nil, goTo(CountReplies), of.Output{Port: of.PortInPort})
-	l.translated(SelfBackend, of.CT{ZoneField: regDomain, NAT: of.NATKnown, Recirc: true, Table: uint8(SelfBackendSeen)})
-	for _, s := range []Stage{SelfBackend, SelfBackendSeen, SelfBackendReply} {
+	l.add(Hairpin, 5, match(isBackendChosen), goTo(CountConnections), goTo(CountPackets), of.Output{Port: of.PortInPort})
+	l.add(Hairpin, 0, nil, goTo(CountPackets), of.Output{Port: of.PortInPort})
+	l.trackedByServices(HairpinReply, of.CT{ZoneField: regDomain, NAT: of.NATKnown, Recirc: true, Table: uint8(HairpinUnSNAT)})
+	for _, s := range []Stage{HairpinReply, HairpinUnSNAT, HairpinUnDNAT} {
 		l.drop(s, 0, nil, driver.DropUnknownDest)
 	}
-	l.drop(Back, 0, nil, driver.DropInvalid)
+	l.drop(ServiceReply, 0, nil, driver.DropInvalid)
 	l.frontendBase()
 	l.externalBase()
 }
@@ -236,12 +235,12 @@ func byRouter(then ...of.Action) []of.Action {
 // elsewhere can answer, and know.
 func (l networkFlows) serviceNetwork() {
 	if l.n.Encap == model.EncapVXLAN {
-		l.drop(Serve, 200, match(network(l.n.ID), of.Eq(regSrc, model.IdentityUnknown)), driver.DropUnknownSource)
+		l.drop(ServiceSource, 200, match(network(l.n.ID), of.Eq(regSrc, model.IdentityUnknown)), driver.DropUnknownSource)
 	}
 	for _, p := range []netip.Prefix{l.n.Subnet, l.n.Subnet6} {
 		if p.IsValid() {
 			eth, src, _ := ethOf(p.Addr().Is6())
-			l.add(Serve, 100, match(network(l.n.ID), eth, of.InPrefix(src, p.Masked())), goTo(Translate))
+			l.add(ServiceSource, 100, match(network(l.n.ID), eth, of.InPrefix(src, p.Masked())), goTo(ServiceConntrack))
 		}
 	}
 }
@@ -280,16 +279,16 @@ func (l networkFlows) hairpin(p LocalPort) {
 func ServiceDomain(c Config, d desired.Domain, zone uint16) []of.Flow {
 	l := &list{cookie: cookie(KindService, 0)}
 	here := []of.Term{inDomain(d), origin(fromPort)}
-	l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, desired.ServiceAddr))...), desired.RouterMAC, desired.ServiceAddr, goTo(Answer))
-	l.advertises(c, []netip.Addr{desired.ServiceAddr6}, here...)
+	l.answerARP(ARPResponder, 220, match(append(here, of.EqAddr(of.ArpTpa, desired.ServiceAddr))...), desired.RouterMAC, desired.ServiceAddr, goTo(ReplyToPort))
+	l.answersForRouter(c, []netip.Addr{desired.ServiceAddr6}, here...)
 	for _, a := range []netip.Addr{desired.ServiceAddr, desired.ServiceAddr6} {
-		l.add(Destination, 206, toAddr(a, append(here, unicast)...), of.Set(regZone, zone), goTo(SelfBackend))
+		l.add(Destination, 206, toAddr(a, append(here, unicast)...), of.Set(regZone, zone), goTo(HairpinReply))
 	}
 	for _, v6 := range []bool{false, true} {
 		eth, _, _ := ethOf(v6)
-		l.add(Output, 150, match(eth, inDomain(d), isAnswer, isMarked), of.Set(regZone, zone), noteBackend(v6), translate(Back))
+		l.add(Output, 150, match(eth, inDomain(d), isReply, isServiceConn), of.Set(regZone, zone), noteBackend(v6), serviceConntrack(ServiceReply))
 	}
-	toStack(l, c, d, zone)
+	repliesToExternal(l, c, d, zone)
 	return l.flows
 }
 
@@ -312,14 +311,14 @@ func (s Service) family(l *list, c Config, choose *chooser) []of.Group {
 	if v6 {
 		vip = s.IPv6
 	}
-	faces := slices.ContainsFunc(s.Faces, func(f Frontend) bool { return f.Addr.Is6() == v6 })
-	if !vip.IsValid() && !faces {
+	hasFrontends := slices.ContainsFunc(s.ServedFrontends, func(f Frontend) bool { return f.Addr.Is6() == v6 })
+	if !vip.IsValid() && !hasFrontends {
 		return nil
 	}
 	eth, src, dst := ethOf(v6)
 	if vip.IsValid() {
-		ownsAddress(l, c, vip, []of.Term{inDomain(s.Domain), origin(fromPort)}, of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(Serve))
-		s.fromOutside(l, c, vip)
+		ownsAddress(l, c, vip, []of.Term{inDomain(s.Domain), origin(fromPort)}, of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(ServiceSource))
+		s.externalRequests(l, c, vip)
 		if s.Counted {
 			s.counted(l, vip)
 		}
@@ -330,21 +329,21 @@ func (s Service) family(l *list, c Config, choose *chooser) []of.Group {
 	if s.Affinity > 0 {
 		s.learnAffinity(l, c, v6, self)
 	}
-	if faces {
+	if hasFrontends {
 		return s.frontendFlows(l, c, choose, self)
 	}
 	var groups []of.Group
 	for _, x := range s.clientClasses(c, choose, self, s.InternalPolicy, s.ExternalPolicy) {
 		for _, b := range x.all {
-			l.add(Retranslate, 100, match(append(slices.Clone(x.who), of.EqAddr(dst, b.Addr(v6)))...), goTo(Backend))
+			l.add(BackendCheck, 100, match(append(slices.Clone(x.who), of.EqAddr(dst, b.Addr(v6)))...), goTo(Backend))
 		}
 		if len(x.all) == 0 && x.above > 0 {
-			l.refuseBy(c, MeterServices, Pick, 100+x.above, match(x.who...), driver.DropNoProvider)
+			l.refuseBy(c, MeterServices, SelectBackend, 100+x.above, match(x.who...), driver.DropNoProvider)
 		}
 		for _, port := range countable(s.Service) {
 			if len(x.all) == 0 {
 				if x.unanswered {
-					l.drop(Pick, 10+x.above, x.matchPort(port), driver.DropNoProvider)
+					l.drop(SelectBackend, 10+x.above, x.matchPort(port), driver.DropNoProvider)
 				}
 				continue
 			}
@@ -365,7 +364,7 @@ func (s Service) segmentsAfterRestart(l *list, v6 bool) {
 			ports = append(ports, p.Backend)
 		}
 	}
-	for _, f := range s.Faces {
+	for _, f := range s.ServedFrontends {
 		if f.Protocol == model.ProtoTCP && f.Addr.Is6() == v6 {
 			ports = append(ports, f.Backend)
 		}
@@ -374,21 +373,21 @@ func (s Service) segmentsAfterRestart(l *list, v6 bool) {
 	for _, port := range slices.Compact(ports) {
 		for _, b := range s.Backends.All() {
 			if a := b.Addr(v6); a.IsValid() {
-				l.drop(State, 91, match(inDomain(s.Domain), eth, isProto(6), of.State(of.StateNew|of.StateTrk, 0),
+				l.drop(ConntrackState, 91, match(inDomain(s.Domain), eth, isProto(6), of.State(of.StateNew|of.StateTrk, 0),
 					of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)), of.EqAddr(src, a), of.Eq(of.TCPSrc, b.PortFor(v6, port))), driver.DropInvalid)
 			}
 		}
 	}
 }
 
-// ServiceAsks reports what the driver has to do about a packet to a service that a flow has
+// ServiceRequest reports what the driver has to do about a packet to a service that a flow has
 // sent up: refuse it, or send it once more as a new connection's.
-func ServiceAsks(table uint8, cookie uint64) (refuse, again bool) {
+func ServiceRequest(table uint8, cookie uint64) (refuse, again bool) {
 	kind, _, ours := KindOf(cookie)
 	if !ours || kind != KindDrop || cookie&AnswerBit == 0 {
 		return false, false
 	}
-	return Stage(table) == Pick, Stage(table) == Retranslate
+	return Stage(table) == SelectBackend, Stage(table) == BackendCheck
 }
 
 // RegService and RegZone tell the driver of a packet to a service.

@@ -29,7 +29,7 @@ func sampleService() *desired.Service {
 }
 
 // made returns a service's flows, and its groups as text.
-func made(c Config, s *desired.Service, faces ...Frontend) (flows []of.Flow, groups string) {
+func made(c Config, s *desired.Service, frontends ...Frontend) (flows []of.Flow, groups string) {
 	numbers := map[GroupOf]uint32{}
 	number := func(g GroupOf) uint32 {
 		if numbers[g] == 0 {
@@ -37,7 +37,7 @@ func made(c Config, s *desired.Service, faces ...Frontend) (flows []of.Flow, gro
 		}
 		return numbers[g]
 	}
-	flows, all := ServiceFlows(c, Service{Service: s, Number: 0x80000005, Domain: 7, Zone: 65528, Group: number, Counted: true, Faces: faces})
+	flows, all := ServiceFlows(c, Service{Service: s, Number: 0x80000005, Domain: 7, Zone: 65528, Group: number, Counted: true, ServedFrontends: frontends})
 	var b strings.Builder
 	for _, g := range all {
 		fmt.Fprintf(&b, "# group %d by", g.ID)

@@ -18,101 +18,105 @@ const TiersPerDirection = 5
 
 // The stages.
 const (
-	Classify         Stage = iota // which network, by port, tunnel key or VLAN tag
-	Spoof                         // frames of local ports: are they in the port's own name
-	SpoofND                       // and their neighbour discovery
-	Border                        // frames from tunnel and uplink: are they of another network of the domain
-	Across                        // who sent frames of another network
-	Sender                        // frames from the tunnel: did their sender's host send them
-	Source                        // frames from tunnel, uplink and host: who sent them
-	Neighbour                     // ARP and neighbour discovery
-	Advertise                     // second step of answering a neighbour solicitation
-	Answer                        // back to where the question came from
-	Destination                   // where a MAC is, and who is there
-	Flood                         // copies for every port and host of the network
-	Address                       // who an address beyond the uplink is
-	Router                        // what the virtual router takes: to another network, or outside
-	Hops                          // may it go on to another network
-	Next                          // who has the address there
-	Route                         // what goes outside
-	Serve                         // what goes to a service: may its sender ask there
-	Translate                     // is it of a translation
-	Served                        // what became of it
-	Retranslate                   // a request of a connection that is known: may its backend have new ones
-	Affine                        // with whom a client stays; these flows the switch learns
-	Pick                          // a backend for a new connection
-	Backend                       // translated: who is the backend
-	Hairpin                       // to the client itself
-	SelfBackend                   // what a client answers itself
-	SelfBackendSeen               // and behind its own address
-	SelfBackendReply              // and in the service's name
-	Track                         // connection tracking
-	State                         // turn replies round to their connection's direction
-	Out0                          // policy of the connection's source, a table per tier
-	In0              Stage = Out0 + TiersPerDirection
-	Commit           Stage = In0 + TiersPerDirection // remember a connection that was let through
-	Output           Stage = Commit + 1              // encapsulate and send
-	Back             Stage = Output + 1              // what goes back to a client of a service
+	Classify           Stage = iota // network, by port, tunnel key or VLAN tag
+	PortSecurity                    // source MAC and address of local ports
+	PortSecurityND                  // and their neighbour discovery
+	CrossNetwork                    // frames from tunnel and uplink: is the sender on another network of the domain
+	CrossNetworkSource              // identity of such a sender
+	TunnelSource                    // frames from the tunnel: does the sending host have the source MAC
+	SourceIdentity                  // identity of the sender of frames from tunnel, uplink and host
+	ARPResponder                    // ARP and neighbour discovery
+	NDAdvertise                     // second step of a neighbour advertisement
+	ReplyToPort                     // output to the port that asked
+	Destination                     // endpoint of a MAC and address
+	Flood                           // copies for all ports and hosts of the network
+	UplinkIdentity                  // identity of an address beyond the uplink
+	Router                          // packets to the virtual router: to another network, or egress
+	TTLCheck                        // sender and TTL of packets to another network
+	NextHop                         // endpoint of the destination there
+	HostEgress                      // packets that leave through the host's stack
+	ServiceSource                   // packets to a service: may the sender use it
+	ServiceConntrack                // conntrack in the zone of translations
+	ServiceState                    // its state: known, new or invalid connection
+	BackendCheck                    // a request of a known connection: does its backend take new ones
+	SessionAffinity                 // backend that a client stays with; the switch learns these flows
+	SelectBackend                   // load balancing: a backend for a new connection
+	Backend                         // endpoint of the backend
+	Hairpin                         // the client is its own backend
+	HairpinReply                    // its reply to itself
+	HairpinUnSNAT                   // with the client's own address as destination
+	HairpinUnDNAT                   // and the service's as source
+	Conntrack                       // conntrack in the zone of the domain
+	ConntrackState                  // its state; replies get their connection's source and destination
+	EgressPolicy0                   // policy of the connection's source, a table per tier
+	IngressPolicy0     Stage = EgressPolicy0 + TiersPerDirection
+	ConntrackCommit    Stage = IngressPolicy0 + TiersPerDirection // commits allowed connections
+	Output             Stage = ConntrackCommit + 1                // encapsulates and sends
+	ServiceReply       Stage = Output + 1                         // replies of a service, after translation
 
-	// Beside the way of packets, see AuditEvent.
-	Logged       Stage = Back + 1                      // a rule with Log: tell of a new connection
-	Audit        Stage = Logged + 1                    // which sets are audited beside the one that decided
-	AuditOut0    Stage = Audit + 1                     // policy of an audited set, as Out0
-	AuditIn0     Stage = AuditOut0 + TiersPerDirection // as In0
-	WouldAllow   Stage = AuditIn0 + TiersPerDirection  // an audited set lets through
-	WouldDeny    Stage = WouldAllow + 1                // a rule of it denies
-	WouldDefault Stage = WouldDeny + 1                 // a tier of it denies
-	Owner        Stage = WouldDefault + 1              // the port whose share of reports a packet uses
+	// Beside the packet's path, see AuditEvent.
+	PolicyLog     Stage = ServiceReply + 1                  // a rule with Log: event of a new connection
+	Audit         Stage = PolicyLog + 1                     // sets that are audited beside the one that decided
+	AuditEgress0  Stage = Audit + 1                         // policy of an audited set, as EgressPolicy0
+	AuditIngress0 Stage = AuditEgress0 + TiersPerDirection  // as IngressPolicy0
+	WouldAllow    Stage = AuditIngress0 + TiersPerDirection // an audited set allows
+	WouldDeny     Stage = WouldAllow + 1                    // a rule of it denies
+	WouldDefault  Stage = WouldDeny + 1                     // a tier of it denies
+	EventOwner    Stage = WouldDefault + 1                  // port whose share of events a packet uses
 
 	// Clients outside of all networks.
-	Routers      Stage = Owner + 1    // frames of other hosts' routers: are they such hosts
-	Relayed      Stage = Routers + 1  // and whose packets are they
-	Returned     Stage = Relayed + 1  // of backends: are they such
-	Outside      Stage = Returned + 1 // is the sender outside
-	Relabel      Stage = Outside + 1  // a known connection's client comes by another host
-	ToTunnelHost Stage = Relabel + 1  // answers, to the host that the client came by
+	RemoteRouter   Stage = EventOwner + 1     // frames of other hosts' routers: is the sender such a host
+	ExternalClient Stage = RemoteRouter + 1   // and the packet of a client outside, or of a backend
+	BackendReply   Stage = ExternalClient + 1 // replies of backends on other hosts
+	ExternalSource Stage = BackendReply + 1   // is the source outside of the domain
+	Relabel        Stage = ExternalSource + 1 // a known connection's client may come by another host now
+	ToIngressHost  Stage = Relabel + 1        // replies, to the host that the client came by
 
-	// Beside the way of packets of services, see Service.counted.
-	CountBegun   Stage = ToTunnelHost + 1 // connections that have been let through
-	CountReplies Stage = CountBegun + 1   // packets
+	// Beside the path of packets of services, see Service.counted.
+	CountConnections Stage = ToIngressHost + 1    // allowed connections
+	CountPackets     Stage = CountConnections + 1 // packets in both directions
 
-	// RoutedNet networks.
-	RoutedNet  Stage = CountReplies + 1 // what the host's stack sends to one: to which
-	RoutedTo   Stage = RoutedNet + 1    // and who has the address there
-	ToExternal Stage = RoutedTo + 1     // what goes beyond: to the host's stack, or another host's
-	ToNode     Stage = ToExternal + 1   // what endpoints elsewhere send here: is it for this very host
+	// Routed networks.
+	RoutedNetwork  Stage = CountPackets + 1   // packets of the host's stack: which network
+	RoutedEndpoint Stage = RoutedNetwork + 1  // and which endpoint
+	ToExternal     Stage = RoutedEndpoint + 1 // packets that leave such a network: to the host's stack, or another host's
+	ToNode         Stage = ToExternal + 1     // packets of remote endpoints: for this host itself or not
 
-	// Between destination and serve, of what goes to an address that services share.
-	NodeFrontends Stage = ToNode + 1        // whose its port is
-	LearnAffinity Stage = NodeFrontends + 1 // beside commit: whose client stays, where commit translates too
-	Groups        Stage = LearnAffinity + 1 // after destination: copies for members of a multicast group, and every host
-	Stations      Stage = Groups + 1        // after destination: ARP and neighbour discovery, where the MAC alone says to whom
-	NumStages     Stage = Stations + 1
+	// Between Destination and ServiceSource, for addresses that services share.
+	SharedFrontends Stage = ToNode + 1          // service that has the port
+	LearnAffinity   Stage = SharedFrontends + 1 // beside ConntrackCommit: learns affinity where that also translates
+	MulticastGroups Stage = LearnAffinity + 1   // after Destination: copies for members of a multicast group, and other hosts
+	MACLookup       Stage = MulticastGroups + 1 // after Destination: ARP and neighbour discovery in unicast frames, by MAC alone
+	NumStages       Stage = MACLookup + 1
 )
 
 var stageNames = map[Stage]string{
-	Classify: "classify", Spoof: "spoof", SpoofND: "spoof-nd", Border: "border", Across: "across", Sender: "sender", Source: "source", Neighbour: "neighbour",
-	Advertise: "advertise", Answer: "answer", Destination: "destination", Flood: "flood", Address: "address",
-	Router: "router", Hops: "hops", Next: "next", Route: "route",
-	Serve: "serve", Translate: "translate", Served: "served", Retranslate: "again", Affine: "affine", Pick: "pick", Backend: "backend",
-	Hairpin: "hairpin", SelfBackend: "itself", SelfBackendSeen: "itself-seen", SelfBackendReply: "itself-back", Back: "back",
-	Track: "track", State: "state", Commit: "commit", Output: "output",
-	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default", Owner: "owner",
-	Routers: "routers", Relayed: "relayed", Returned: "returned", Outside: "outside", Relabel: "relabel", ToTunnelHost: "homeward",
-	CountBegun: "begun", CountReplies: "counted",
-	RoutedNet: "native", RoutedTo: "native-to", ToExternal: "leave", ToNode: "to-node", NodeFrontends: "faced", LearnAffinity: "stays", Groups: "groups", Stations: "stations",
+	Classify: "classify", PortSecurity: "port-security", PortSecurityND: "port-security-nd",
+	CrossNetwork: "cross-network", CrossNetworkSource: "cross-network-source", TunnelSource: "tunnel-source", SourceIdentity: "source-identity",
+	ARPResponder: "arp-responder", NDAdvertise: "nd-advertise", ReplyToPort: "reply-to-port",
+	Destination: "destination", Flood: "flood", UplinkIdentity: "uplink-identity",
+	Router: "router", TTLCheck: "ttl-check", NextHop: "next-hop", HostEgress: "host-egress",
+	ServiceSource: "service-source", ServiceConntrack: "service-conntrack", ServiceState: "service-state", BackendCheck: "backend-check",
+	SessionAffinity: "session-affinity", SelectBackend: "select-backend", Backend: "backend", ServiceReply: "service-reply",
+	Hairpin: "hairpin", HairpinReply: "hairpin-reply", HairpinUnSNAT: "hairpin-un-snat", HairpinUnDNAT: "hairpin-un-dnat",
+	Conntrack: "conntrack", ConntrackState: "conntrack-state", ConntrackCommit: "conntrack-commit", Output: "output",
+	PolicyLog: "policy-log", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default", EventOwner: "event-owner",
+	RemoteRouter: "remote-router", ExternalClient: "external-client", BackendReply: "backend-reply", ExternalSource: "external-source",
+	Relabel: "relabel", ToIngressHost: "to-ingress-host", CountConnections: "count-connections", CountPackets: "count-packets",
+	RoutedNetwork: "routed-network", RoutedEndpoint: "routed-endpoint", ToExternal: "to-external", ToNode: "to-node",
+	SharedFrontends: "shared-frontends", LearnAffinity: "learn-affinity", MulticastGroups: "multicast-groups", MACLookup: "mac-lookup",
 }
 
 func (s Stage) String() string {
 	switch {
-	case s >= Out0 && s < In0:
-		return "out-tier-" + strconv.Itoa(int(s-Out0))
-	case s >= In0 && s < Commit:
-		return "in-tier-" + strconv.Itoa(int(s-In0))
-	case s >= AuditOut0 && s < AuditIn0:
-		return "audit-out-tier-" + strconv.Itoa(int(s-AuditOut0))
-	case s >= AuditIn0 && s < WouldAllow:
-		return "audit-in-tier-" + strconv.Itoa(int(s-AuditIn0))
+	case s >= EgressPolicy0 && s < IngressPolicy0:
+		return "egress-policy-" + strconv.Itoa(int(s-EgressPolicy0))
+	case s >= IngressPolicy0 && s < ConntrackCommit:
+		return "ingress-policy-" + strconv.Itoa(int(s-IngressPolicy0))
+	case s >= AuditEgress0 && s < AuditIngress0:
+		return "audit-egress-policy-" + strconv.Itoa(int(s-AuditEgress0))
+	case s >= AuditIngress0 && s < WouldAllow:
+		return "audit-ingress-policy-" + strconv.Itoa(int(s-AuditIngress0))
 	}
 	if n, ok := stageNames[s]; ok {
 		return n
@@ -122,44 +126,44 @@ func (s Stage) String() string {
 
 // Registers.
 const (
-	regDomain  = of.Metadata // desired.Domain; its lower 16 bits are the connection tracking zone
-	regNetwork = of.Reg0     // model.NetworkID
-	regSrc     = of.Reg1     // identity of the source; after State: of the connection's source
-	regDst     = of.Reg2     // identity of the destination, likewise
-	regOut     = of.Reg3     // policy set of the source when it is a local port; after State: of the connection's source
-	regIn      = of.Reg4     // policy set of the destination when it is a local port, likewise
-	regPort    = of.Reg5     // port number to send to, or toVTEPs
-	regOrigin  = of.Reg6     // where the frame came from
-	regChunk   = of.Reg7     // place in the chain of Flood's copies
-	regSwap    = of.Reg8     // scratch; in the stages of asides the port that owns a connection
-	regWay     = of.Reg9     // egress of a local port through the host
-	regService = regChunk    // of what goes to a service: its number, which has serviceBit
-	regZone    = regSwap     // the zone of a domain's translations, before State and behind Output
+	regDomain     = of.Metadata // desired.Domain; its lower 16 bits are the connection tracking zone
+	regNetwork    = of.Reg0     // model.NetworkID
+	regSrc        = of.Reg1     // identity of the source; after ConntrackState: of the connection's source
+	regDst        = of.Reg2     // identity of the destination, likewise
+	regEgressSet  = of.Reg3     // policy set of the source if it is a local port; after ConntrackState: of the connection's source
+	regIngressSet = of.Reg4     // policy set of the destination if it is a local port, likewise
+	regPort       = of.Reg5     // output port number, or toOtherHosts, toIngressHost
+	regOrigin     = of.Reg6     // where the frame came from
+	regChunk      = of.Reg7     // place in the chain of Flood's copies
+	regScratch    = of.Reg8     // scratch; in the stages of audits the port that owns a connection
+	regFlags      = of.Reg9     // flags of egress and of the sender
+	regService    = regChunk    // number of a packet's service, with serviceBit
+	regZone       = regScratch  // zone of a domain's translations, before ConntrackState and after Output
 )
 
 // Values of regOrigin.
 const (
-	fromPort   = 1
-	fromTunnel = 2
-	fromUplink = 3
-	fromHost   = 4
-	fromRouter = 5 // of a client outside, by the router of another host
-	fromStack  = 6 // of a client outside, by this host's own stack
-	fromBehind = 7 // of a backend elsewhere, to a client outside that asked by this host
-	fromNode   = 8 // by this host's own stack, to an endpoint of a native network
-	fromPod    = 9 // of an endpoint elsewhere, on a native network, to this very host
+	fromPort           = 1
+	fromTunnel         = 2
+	fromUplink         = 3
+	fromHost           = 4
+	fromExternalRemote = 5 // a client outside, through another host
+	fromExternalLocal  = 6 // a client outside, through this host's stack
+	fromRemoteBackend  = 7 // a remote backend, to a client outside that came through this host
+	fromHostRouted     = 8 // this host's stack, to a routed network
+	fromRemoteRouted   = 9 // a remote endpoint of a routed network, to this host itself
 )
 
-// Values of regWay, beside wayAnswers; 0 = none. The port may have private addresses of both families.
+// Values of regFlags, beside flagReplyOnly; 0 = none. The port may have host-local NAT addresses of both families.
 const (
-	wayOpen     = 1  // the port has a private address of IPv4
-	wayDiverted = 2  // the packet was on its way to the physical router
-	wayOpen6    = 4  // the port has a private address of IPv6
-	wayOwn      = 16 // a socket of the host has sent it
+	flagEgress4    = 1  // the port has one of IPv4
+	flagDiverted   = 2  // the packet was on its way to the physical router
+	flagEgress6    = 4  // the port has one of IPv6
+	flagHostSocket = 16 // a socket of the host sent it
 )
 
-// toVTEPs in regPort means a copy to every other host of the network.
-const toVTEPs = 0xfffd0000
+// toOtherHosts in regPort means a copy to every other host of the network.
+const toOtherHosts = 0xfffd0000
 
 // Cookies: the upper 16 bits say that a flow is ours, the next 8 what it stands
 // for; the lower 32 bits number the object.

@@ -17,7 +17,7 @@ func TestUnknownRemote(t *testing.T) {
 			r := remote
 			r.Identity = id
 			for _, f := range Remote(c, n, &r) {
-				if s := Stage(f.Table); len(f.Actions) > 0 && (s == Source || s == Across) {
+				if s := Stage(f.Table); len(f.Actions) > 0 && (s == SourceIdentity || s == CrossNetworkSource) {
 					in++
 				}
 			}

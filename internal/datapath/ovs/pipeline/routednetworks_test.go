@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// nativeFlows are all flows of a host with one network, a port, a remote endpoint and the
+// routedFlows are all flows of a host with one network, a port, a remote endpoint and the
 // addresses of three machines.
-func nativeFlows(c Config, n *desired.Network) []of.Flow {
+func routedFlows(c Config, n *desired.Network) []of.Flow {
 	local := LocalPort{&port, 10}
 	out := slices.Concat(Base(c), Network(c, n, []LocalPort{local}), Port(c, n, local), Remote(c, n, &remote), OtherHost(c, remote.VTEP))
 	for _, x := range []Node{
@@ -25,27 +25,27 @@ func nativeFlows(c Config, n *desired.Network) []of.Flow {
 	return out
 }
 
-// TestNative pins what a native network adds, by itself and joined to others, where
+// TestRoutedNetworks pins what a routed network adds, by itself and joined to others, where
 // marks are seen and where they are not.
-func TestNative(t *testing.T) {
+func TestRoutedNetworks(t *testing.T) {
 	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	way.TunnelPort = 4789
-	for name, joined := range map[string]model.RouterID{"native": 0, "native-joined": 4} {
+	for name, joined := range map[string]model.RouterID{"routed-network": 0, "routed-network-joined": 4} {
 		c := Config{Tunnel: 1, ArpMode: model.ArpProxy, Answers: true, Host: 3, Private: *way}
 		n := &desired.Network{
 			ID: 7, Key: key, Encap: model.EncapVXLAN, Tag: 100, Joined: joined,
 			Subnet: netip.MustParsePrefix("10.1.1.0/24"), Gateway: netip.MustParseAddr("10.1.1.1"), Subnet6: netip.MustParsePrefix("fd00::/64"),
 		}
 		have := map[string]bool{}
-		for _, f := range nativeFlows(c, n) {
+		for _, f := range routedFlows(c, n) {
 			have[f.String()] = true
 		}
 		is := *n
 		is.Routed, c.Routed = true, true
-		golden(t, name, text(t, slices.DeleteFunc(nativeFlows(c, &is), func(f of.Flow) bool { return have[f.String()] })))
+		golden(t, name, text(t, slices.DeleteFunc(routedFlows(c, &is), func(f of.Flow) bool { return have[f.String()] })))
 		c.Marks = true
 		seen := slices.ContainsFunc(Base(c), func(f of.Flow) bool { return slices.Contains(f.Match, of.Eq(of.PktMark, desired.OwnMark)) })
-		if bySource := slices.ContainsFunc(Base(c), func(f of.Flow) bool { return slices.Contains(f.Match, of.EqMAC(of.EthSrc, OwnMAC)) }); !seen || bySource {
+		if bySource := slices.ContainsFunc(Base(c), func(f of.Flow) bool { return slices.Contains(f.Match, of.EqMAC(of.EthSrc, HostSocketMAC)) }); !seen || bySource {
 			t.Errorf("%s: with marks: by the mark %v, by a source %v", name, seen, bySource)
 		}
 	}

@@ -93,7 +93,7 @@ func TestPrepare(t *testing.T) {
 	ports := func() []string { return strings.Fields(l.Vsctl("list-ports", DefaultBridge)) }
 	prepared := ports()
 	if len(prepared) != l.pic.Ports.Len() || slices.Contains(prepared, tunnelName) {
-		t.Errorf("prepared ports %v, want the %d of the picture and no tunnel", prepared, l.pic.Ports.Len())
+		t.Errorf("prepared ports %v, want the %d of the desired state and no tunnel", prepared, l.pic.Ports.Len())
 	}
 	l.apply(t)
 	if got := ports(); len(got) != len(prepared)+1 || !slices.Contains(got, tunnelName) {

@@ -7,7 +7,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
 )
 
-// hasRouted reports whether a picture has a native network.
+// hasRouted reports whether a desired state has a routed network.
 func hasRouted(want desired.Host) bool {
 	for _, n := range want.Networks.All() {
 		if n.Routed {
