@@ -81,7 +81,7 @@ func (c *asking) ask(clients ...netip.Addr) map[netip.Addr]model.EndpointID {
 	}
 	got := map[netip.Addr]model.EndpointID{}
 	if err := eachEntry("translations", c.rig.drv.dp.obj.Translations, 1, func(k connKey, v translation) {
-		if k.Pad == asClientOutside && k.LoPort == c.port {
+		if k.Pad == clientSideExternal && k.LoPort == c.port {
 			got[k.Lo.netip()] = name[v.ID]
 		}
 	}); err != nil {

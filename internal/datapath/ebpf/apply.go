@@ -135,7 +135,7 @@ func (run *applyRun) count(done ...bool) {
 }
 
 // oldAddresses returns the keys that an endpoint had before this Apply.
-func (run *applyRun) oldAddresses(id model.NetworkID, mac model.MAC, ips ...netip.Addr) []hostKey {
+func (run *applyRun) oldAddresses(id model.NetworkID, mac model.MAC, ips ...netip.Addr) []domainAddr {
 	n, ok := run.last.Networks.Get(id)
 	if !ok {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// withRest is a picture in which a rule of set 2 denies what no other allows.
+// withRest is a desired state in which a rule of set 2 denies what no other allows.
 func withRest(pic desired.Host) desired.Host {
 	s, _ := pic.PolicySets.Get(2)
 	next := *s
@@ -24,7 +24,7 @@ func withRest(pic desired.Host) desired.Host {
 	return pic
 }
 
-// audited is a picture with Log on all rules of set 2, and beside it an audited
+// audited is a desired state with Log on all rules of set 2, and beside it an audited
 // set that denies what it allows.
 func audited(pic desired.Host) desired.Host {
 	s, _ := pic.PolicySets.Get(2)
@@ -48,7 +48,7 @@ func audited(pic desired.Host) desired.Host {
 func TestAuditsAndLogsChangeNoVerdict(t *testing.T) {
 	type known struct {
 		Out, In        uint64
-		Stamp          uint32
+		Version        uint32
 		Flipped, State uint8
 	}
 	run := func(with bool) (conns map[connKey]known, passed, rules int, sets map[uint32]bool) {
@@ -74,7 +74,7 @@ func TestAuditsAndLogsChangeNoVerdict(t *testing.T) {
 			if v.InIfindex == 0 {
 				t.Errorf("%+v was judged for nobody", k)
 			}
-			conns[k] = known{v.OutRule, v.InRule, v.Stamp, v.Flipped, v.State}
+			conns[k] = known{v.OutRule, v.InRule, v.Version, v.Flipped, v.State}
 		}
 		sets = map[uint32]bool{}
 		for id := range c.drv.dp.policies.Sets.have {

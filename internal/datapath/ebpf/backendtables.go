@@ -107,7 +107,7 @@ func (r *serviceRun) putBackends(x *servedService, s *desired.Service) (c backen
 		v4, v6 := b.Serving(false), b.Serving(true)
 		v := backendEntry{ID: id, IP: [2]addr{toAddr(b.IPv4), toAddr(b.IPv6)}, State: uint8(v4.State), Port: v4.Port, State6: uint8(v6.State), Port6: v6.Port}
 		if b.External() {
-			v.Foreign = 1
+			v.External = 1
 		}
 		if own := [2]uint16{v4.Port, v6.Port}; own != [2]uint16{} {
 			if x.own == nil {
@@ -117,11 +117,11 @@ func (r *serviceRun) putBackends(x *servedService, s *desired.Service) (c backen
 		}
 		for choice, pool := range pools {
 			if pool != nil && pool.Has(b) {
-				v.Among |= 1 << choice
+				v.InPools |= 1 << choice
 				c.of[choice] = append(c.of[choice], member{id, i})
 			}
 		}
-		if v.Among != 0 {
+		if v.InPools != 0 {
 			c.all = append(c.all, member{id, i})
 		}
 		if err := r.maps.Backends.put(backendKey{x.number, i}, v); err != nil {
@@ -150,16 +150,16 @@ func (r *serviceRun) putBackends(x *servedService, s *desired.Service) (c backen
 func (r *serviceRun) putHeader(number uint32, c backendPool) error {
 	old, had := r.maps.Services.have[number]
 	h := service{Generation: old.Generation, Seed: c.s.Seed(), Affinity: uint64(c.s.Affinity), Pools: poolMask(c.s)}
-	limit := scanned
-	if old.Table != [backendTables]uint32{} {
-		limit = scanned / 2
+	limit := maxCompared
+	if old.SlotTable != [backendTables]uint32{} {
+		limit = maxCompared / 2
 	}
 	if len(c.all) <= limit {
 		for i, m := range c.all {
 			h.IDs[i], h.At[i] = m.id, uint16(m.index)
 			for choice := range c.of {
 				if slices.Contains(c.of[choice], m) {
-					h.Among[choice] |= 1 << i
+					h.Candidates[choice] |= 1 << i
 				}
 			}
 		}
@@ -169,17 +169,17 @@ func (r *serviceRun) putHeader(number uint32, c backendPool) error {
 				continue
 			}
 			if same := slices.IndexFunc(c.of[:choice], func(m []member) bool { return slices.Equal(m, among) }); same >= 0 {
-				h.Table[choice] = h.Table[same]
+				h.SlotTable[choice] = h.SlotTable[same]
 				continue
 			}
-			h.Table[choice] = tableKey(number, choice)
-			if err := r.putTable(h.Table[choice], c.known, among); err != nil {
+			h.SlotTable[choice] = tableKey(number, choice)
+			if err := r.putTable(h.SlotTable[choice], c.known, among); err != nil {
 				return err
 			}
 		}
 	}
-	for _, t := range old.Table {
-		if t != 0 && !slices.Contains(h.Table[:], t) {
+	for _, t := range old.SlotTable {
+		if t != 0 && !slices.Contains(h.SlotTable[:], t) {
 			r.tables[t] = true
 		}
 	}
@@ -206,7 +206,7 @@ func (r *serviceRun) putTable(key uint32, known map[uint16]uint64, members []mem
 
 // manyServices is what is said where choices is full.
 func manyServices(m *ebpf.Map) error {
-	return model.Errorf(model.ErrExhausted, "this host's data plane supports %d services with more than %d backends", m.MaxEntries(), scanned)
+	return model.Errorf(model.ErrExhausted, "this host's data plane supports %d services with more than %d backends", m.MaxEntries(), maxCompared)
 }
 
 // ownersOf are the owners of all slots, by place, among members. table has the previous
@@ -262,7 +262,7 @@ func (r *serviceRun) dropTables() error {
 	used := map[uint32]bool{}
 	if r.run.scratch {
 		for _, h := range r.maps.Services.have {
-			for _, key := range h.Table {
+			for _, key := range h.SlotTable {
 				used[key] = true
 			}
 		}
@@ -278,7 +278,7 @@ func (r *serviceRun) dropTables() error {
 		}
 	}
 	for key := range r.tables {
-		if h := r.maps.Services.have[key>>3]; slices.Contains(h.Table[:], key) {
+		if h := r.maps.Services.have[key>>3]; slices.Contains(h.SlotTable[:], key) {
 			continue
 		}
 		if err := r.s.slots.delete(key); err != nil {

@@ -56,7 +56,7 @@ func TestChoice(t *testing.T) {
 			r.from(t, client.IfName, conformance.Frame(p))
 			want, ok := now.Choose(desired.Slot(now.Seed(), false, p.Src, p.Proto, p.SrcPort, p.DstPort), false, desired.TrafficCluster)
 			var got translation
-			front := connKey{Domain: uint32(network), Proto: 17, LoPort: sport, HiPort: 53, Pad: asClient, Lo: toAddr(p.Src), Hi: toAddr(p.Dst)}
+			front := connKey{Domain: uint32(network), Proto: 17, LoPort: sport, HiPort: 53, Pad: clientSide, Lo: toAddr(p.Src), Hi: toAddr(p.Dst)}
 			err := r.drv.dp.obj.Translations.Lookup(front, &got)
 			if ok != (err == nil) || ok && got.ID != desired.BackendID(want) {
 				wrong++

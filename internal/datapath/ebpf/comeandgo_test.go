@@ -81,7 +81,7 @@ func TestServicesComeAndGo(t *testing.T) {
 		s.Key.Name = fmt.Sprint("s", i%7) // some are recreated under a former name
 		s.IPv4, s.IPv6, s.Affinity = netip.AddrFrom4([4]byte{10, 7, 3, byte(i)}), netip.Addr{}, time.Hour
 		if i%10 == 0 {
-			for n := range scanned + 8 {
+			for n := range maxCompared + 8 {
 				key := model.EndpointKey{Network: model.NetworkKey{Tenant: "t", Name: "n"}, ID: model.EndpointID(fmt.Sprint("more", n))}
 				s.Backends = s.Backends.Set(key, &desired.Backend{Network: s.Network, IPv4: netip.MustParseAddr("10.7.0.2"), Identity: 300, VTEP: vtep2})
 			}

@@ -85,7 +85,7 @@ func TestConnectionTimes(t *testing.T) {
 	}
 }
 
-// forgetShortWays makes packets take the long way.
+// forgetShortWays makes packets take the slow path.
 func (r *rig) forgetShortWays(t testing.TB) {
 	t.Helper()
 	for m := range placesOf(r.drv.dp.obj) {

@@ -61,7 +61,7 @@ func newDatapath(cfg Config, obj *objects, drift *driver.Drift) (*datapath, erro
 	dp.bandwidth = &bandwidth{pinDir: cfg.PinDir, obj: obj, att: dp.att, repairs: r, queued: map[string]queued{}}
 	dp.ports = &ports{obj: obj, att: dp.att, devices: dp.devices, bandwidth: dp.bandwidth, endpoints: dp.endpoints, networks: dp.networks, policies: dp.policies, repairs: r}
 	dp.groups = &multicastGroups{ports: dp.ports, joinedAt: map[string]int{}}
-	dp.conntrack = &conntrack{obj: obj, frags: newLRU("frags", obj.Frags, obj.Created, madeFrag, false), translations: newTranslations(obj.Translations, dp.conns), endpoints: dp.endpoints, networks: dp.networks}
+	dp.conntrack = &conntrack{obj: obj, frags: newLRU("frags", obj.Frags, obj.Created, createdFrag, false), translations: newTranslations(obj.Translations, dp.conns), endpoints: dp.endpoints, networks: dp.networks}
 	dp.services = &serviceState{
 		maps: &serviceTables{}, settings: dp.settings, generations: changed, translations: dp.conntrack.translations,
 		affinities: newAffinities(obj), counts: newServiceCounters(obj),

@@ -78,8 +78,8 @@ func (d *devices) put(run *applyRun) error {
 		}
 	}
 	d.putHostSide(run, &s)
-	if s.Natives = 0; len(run.routedNetworks()) > 0 {
-		s.Natives = 1
+	if s.RoutedNetworks = 0; len(run.routedNetworks()) > 0 {
+		s.RoutedNetworks = 1
 	}
 	return d.settings.put(s)
 }
@@ -98,7 +98,7 @@ func (d *devices) deviceRemains(name string, index uint32) bool {
 	return true
 }
 
-// putTunnel makes sure of the tunnel device, its program, and the short ways.
+// putTunnel makes sure of the tunnel device, its program, and the fast path.
 func (d *devices) putTunnel(run *applyRun, s *settings, old settings) error {
 	if err := d.injectFault(); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (d *devices) putTunnel(run *applyRun, s *settings, old settings) error {
 	run.count(made, attached)
 	d.noteDeviceRestored(d.cfg.Device, old.VXLAN, uint32(index), attached)
 	s.VXLAN, d.att.wanted[d.cfg.Device] = uint32(index), true
-	if err := d.enableFastPath(run, s); err != nil { // packets take the long way
+	if err := d.enableFastPath(run, s); err != nil { // packets take the slow path
 		run.problem("tunnel "+d.cfg.Device, err)
 	}
 	return nil

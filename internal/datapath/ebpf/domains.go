@@ -14,18 +14,18 @@ import (
 func (a addr) linkLocal() bool { return a[0] == 0xfe && a[1]&0xc0 == 0x80 }
 
 // addresses are the keys of an endpoint's addresses.
-func addresses(n *desired.Network, mac model.MAC, ips ...netip.Addr) []hostKey {
-	out := []hostKey{{uint32(n.ID), toAddr(mac.LinkLocal())}}
+func addresses(n *desired.Network, mac model.MAC, ips ...netip.Addr) []domainAddr {
+	out := []domainAddr{{uint32(n.ID), toAddr(mac.LinkLocal())}}
 	for _, a := range ips {
 		if a.IsValid() {
-			out = append(out, hostKey{uint32(n.Domain()), toAddr(a)})
+			out = append(out, domainAddr{uint32(n.Domain()), toAddr(a)})
 		}
 	}
 	return out
 }
 
 // outsideSubnets is 1 of an address that is in none of its network's subnets.
-func outsideSubnets(n *desired.Network, k hostKey) uint8 {
+func outsideSubnets(n *desired.Network, k domainAddr) uint8 {
 	if n.Contains(k.IP.netip()) {
 		return 0
 	}
@@ -68,10 +68,10 @@ func (t *conntrack) rejoin(run *applyRun) error {
 	if len(moved) == 0 {
 		return nil
 	}
-	again := map[hostKey]hostEntry{}
+	again := map[domainAddr]endpointEntry{}
 	for k, v := range t.endpoints.Hosts.have {
 		if domain, ok := moved[v.Net]; ok && !k.IP.linkLocal() {
-			again[hostKey{domain, k.IP}] = v
+			again[domainAddr{domain, k.IP}] = v
 		}
 	}
 	if err := t.markTranslationsOfPreviousDomain(moved); err != nil {
@@ -82,7 +82,7 @@ func (t *conntrack) rejoin(run *applyRun) error {
 		if v.State&connService != 0 {
 			return // it ends
 		}
-		lo, hi := t.endpoints.Hosts.have[hostKey{k.Domain, k.Lo}].Net, t.endpoints.Hosts.have[hostKey{k.Domain, k.Hi}].Net
+		lo, hi := t.endpoints.Hosts.have[domainAddr{k.Domain, k.Lo}].Net, t.endpoints.Hosts.have[domainAddr{k.Domain, k.Hi}].Net
 		domain, ok := moved[max(lo, hi)]
 		if !ok || lo != 0 && hi != 0 && moved[lo] != moved[hi] {
 			return // of others, or between what is not joined any more
@@ -115,9 +115,9 @@ func (t *conntrack) rejoin(run *applyRun) error {
 func (t *conntrack) markTranslationsOfPreviousDomain(moved map[uint32]uint32) error {
 	t.domainChanged = map[connKey]bool{}
 	return eachEntry("translations", t.obj.Translations, 1, func(_ connKey, x translation) {
-		for _, a := range []addr{x.Front.Lo, x.Backend} {
-			if domain, ok := moved[t.endpoints.Hosts.have[hostKey{x.Front.Domain, a}].Net]; ok && domain != x.Front.Domain {
-				t.domainChanged[x.Front] = true
+		for _, a := range []addr{x.ClientKey.Lo, x.Backend} {
+			if domain, ok := moved[t.endpoints.Hosts.have[domainAddr{x.ClientKey.Domain, a}].Net]; ok && domain != x.ClientKey.Domain {
+				t.domainChanged[x.ClientKey] = true
 			}
 		}
 	})
@@ -127,7 +127,7 @@ func (t *conntrack) markTranslationsOfPreviousDomain(moved map[uint32]uint32) er
 // the translations that markTranslationsOfPreviousDomain has found.
 func (t *conntrack) removeMoved(*applyRun) error {
 	if len(t.domainChanged) > 0 {
-		if err := t.translations.end(func(x translation) bool { return t.domainChanged[x.Front] }); err != nil {
+		if err := t.translations.end(func(x translation) bool { return t.domainChanged[x.ClientKey] }); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // lets the other begin one; what was kept under the former domain is gone.
 func TestModeSwitchLosesNothing(t *testing.T) {
 	c := newCrowded(t, nil)
-	segment := func(flags uint8, answers bool) []byte { // IPv6 has no short way
+	segment := func(flags uint8, answers bool) []byte { // IPv6 has no fast path
 		p := web(c.a, c.b, 10000, 80)
 		p.Src, p.Dst, p.TCPFlags = c.a.IPv6, c.b.IPv6, flags
 		if answers {

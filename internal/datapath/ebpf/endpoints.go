@@ -11,21 +11,21 @@ import (
 // endpoints maps MACs and addresses to local ports and remote hosts. It also tracks which
 // addresses changed their owner. Driver.mu guards it.
 type endpoints struct {
-	Hosts    table[hostKey, hostEntry]  `map:"hosts"`
-	Stations table[stationKey, station] `map:"stations"`
+	Hosts    table[domainAddr, endpointEntry] `map:"hosts"`
+	Stations table[stationKey, station]       `map:"stations"`
 
 	generations      *generations
-	generation       uint32           // last one given, of struct host
-	removedAddresses map[hostKey]bool // addresses that changed hands, whose connections are to be taken out
-	oldHosts         []hostKey        // in an Apply, entries of objects that changed or went
+	generation       uint32              // last one given, of struct host
+	removedAddresses map[domainAddr]bool // addresses that changed hands, whose connections are to be taken out
+	oldHosts         []domainAddr        // in an Apply, entries of objects that changed or went
 	oldMACs          []stationKey
 }
 
 // load initialises the state from the tables.
 func (e *endpoints) load() {
-	e.removedAddresses = map[hostKey]bool{}
+	e.removedAddresses = map[domainAddr]bool{}
 	for _, h := range e.Hosts.have {
-		e.generation = max(e.generation, h.Hand)
+		e.generation = max(e.generation, h.OwnerVersion)
 	}
 }
 
@@ -37,7 +37,7 @@ func (e *endpoints) begin() {
 }
 
 // replace notes the previous entries of an endpoint, which remove deletes.
-func (e *endpoints) replace(id model.NetworkID, mac model.MAC, hosts []hostKey) {
+func (e *endpoints) replace(id model.NetworkID, mac model.MAC, hosts []domainAddr) {
 	e.oldMACs = append(e.oldMACs, stationKey{Net: uint32(id), MAC: mac})
 	e.oldHosts = append(e.oldHosts, hosts...)
 }
@@ -83,7 +83,7 @@ func (e *endpoints) putRemote(run *applyRun, r *desired.Remote) error {
 		return err
 	}
 	for _, k := range hosts {
-		if err := e.putHost(k, hostEntry{Identity: uint32(r.Identity), Net: uint32(r.Network), MAC: r.MAC, Stray: outsideSubnets(n, k)}); err != nil {
+		if err := e.putHost(k, endpointEntry{Identity: uint32(r.Identity), Net: uint32(r.Network), MAC: r.MAC, OutsideSubnets: outsideSubnets(n, k)}); err != nil {
 			return err
 		}
 	}
@@ -91,10 +91,10 @@ func (e *endpoints) putRemote(run *applyRun, r *desired.Remote) error {
 }
 
 // putStation has a port's addresses found.
-func (e *endpoints) putStation(run *applyRun, index uint32, o *desired.Port, hosts []hostKey) error {
+func (e *endpoints) putStation(run *applyRun, index uint32, o *desired.Port, hosts []domainAddr) error {
 	n := run.networks[o.Network]
 	for _, k := range hosts {
-		if err := e.putHost(k, hostEntry{Identity: uint32(o.Identity), Ifindex: index, Set: uint32(o.Policies), Net: uint32(o.Network), MAC: o.MAC, Stray: outsideSubnets(n, k)}); err != nil {
+		if err := e.putHost(k, endpointEntry{Identity: uint32(o.Identity), Ifindex: index, Set: uint32(o.Policies), Net: uint32(o.Network), MAC: o.MAC, OutsideSubnets: outsideSubnets(n, k)}); err != nil {
 			return err
 		}
 	}
@@ -130,10 +130,10 @@ func (e *endpoints) remove(run *applyRun) error {
 
 // putHost writes who is at an address. Connections of who was there before end
 // with the number that their entries bear (same_owners of bpf/conntrack.h).
-func (e *endpoints) putHost(k hostKey, v hostEntry) error {
+func (e *endpoints) putHost(k domainAddr, v endpointEntry) error {
 	old, was := e.Hosts.have[k]
 	if was && old.MAC == v.MAC && (old.Ifindex == 0) == (v.Ifindex == 0) {
-		v.Hand = old.Hand
+		v.OwnerVersion = old.OwnerVersion
 		return e.Hosts.put(k, v)
 	}
 	if was {
@@ -148,12 +148,12 @@ func (e *endpoints) putHost(k hostKey, v hostEntry) error {
 	if e.generation = max(e.generation+1, uint32(now>>20)); e.generation == 0 {
 		e.generation = 1
 	}
-	v.Hand = e.generation
+	v.OwnerVersion = e.generation
 	return e.Hosts.put(k, v)
 }
 
 // markVacant notes that an address is to have no endpoint.
-func (e *endpoints) markVacant(k hostKey) {
+func (e *endpoints) markVacant(k domainAddr) {
 	if _, ok := e.Hosts.have[k]; ok {
 		e.removedAddresses[k] = true
 		e.generations.add(k)
@@ -164,9 +164,9 @@ func (e *endpoints) markVacant(k hostKey) {
 func (e *endpoints) takeMoved() movedAddresses {
 	out := movedAddresses{}
 	for k := range e.removedAddresses {
-		out[k] = e.Hosts.have[k].Hand
+		out[k] = e.Hosts.have[k].OwnerVersion
 	}
-	e.removedAddresses = map[hostKey]bool{}
+	e.removedAddresses = map[domainAddr]bool{}
 	return out
 }
 

@@ -44,7 +44,7 @@ func (d *Driver) reportEstablished() error {
 		}
 		living.Add(driver.ConnectionGroup{
 			Network: model.NetworkID(net), Src: src.netip(), Dst: dst.netip(), Proto: model.Protocol(k.Proto), DstPort: dport,
-			Routed: c.State&connWay != 0, From: names[from.Ifindex], To: names[c.InIfindex],
+			Routed: c.State&connViaHost != 0, From: names[from.Ifindex], To: names[c.InIfindex],
 		}, sport)
 	}
 	if err := errors.Join(eachEntry("conns", dp.obj.Conns, 1, take), eachEntry("halfopen", dp.obj.Halfopen, 1, take)); err != nil {

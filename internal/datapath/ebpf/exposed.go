@@ -39,7 +39,7 @@ func toExposed(n *desired.Network, ports uint32) exposedEntry {
 	}
 }
 
-func exposedAddrs(vips []hostKey) (out []exposedKey) {
+func exposedAddrs(vips []domainAddr) (out []exposedKey) {
 	for _, a := range vips {
 		out = append(out, exposedKey{IP: a.IP})
 	}
@@ -47,7 +47,7 @@ func exposedAddrs(vips []hostKey) (out []exposedKey) {
 }
 
 // expose moves a service's claims to addresses that clients outside ask for.
-func (r *serviceRun) expose(key model.ServiceKey, old, now []hostKey) {
+func (r *serviceRun) expose(key model.ServiceKey, old, now []domainAddr) {
 	if slices.Equal(old, now) {
 		return
 	}
@@ -86,7 +86,7 @@ func (r *serviceRun) putExposed() error {
 		for _, key := range r.s.exposed[a] {
 			s, _ := r.run.want.Services.Get(key)
 			n := r.run.networks[s.Network]
-			if claims := r.s.vipOwners[hostKey{uint32(n.Domain()), a}]; len(claims) > 0 && claims[0] == key {
+			if claims := r.s.vipOwners[domainAddr{uint32(n.Domain()), a}]; len(claims) > 0 && claims[0] == key {
 				to = n
 				break
 			}
@@ -123,7 +123,7 @@ func (r *serviceRun) putExposedAt(object string, k exposedKey, to exposedEntry) 
 	return err
 }
 
-// sharedBy is the address of the spot that leads clients outside at an address: all nodes' are one.
+// sharedBy is the address of the shared VIP that leads clients outside at an address: all nodes' are one.
 func (r *serviceRun) sharedBy(a addr) addr {
 	if ip := a.vip(); r.run.want.IsNode(ip) {
 		return toAddr(desired.AnyNode(ip))
@@ -147,7 +147,7 @@ func (r *serviceRun) exposedBy(a addr) uint32 {
 // once no address leads to them.
 func (r *serviceRun) putExposedPorts() (stale []exposedKey, err error) {
 	v := &r.s.sharedVIPs
-	changed := map[addr]map[addr]bool{} // spots, by sharedBy
+	changed := map[addr]map[addr]bool{} // shared VIPs, by sharedBy
 	note := func(a addr) {
 		by := r.sharedBy(a)
 		if changed[by] == nil {
@@ -161,23 +161,23 @@ func (r *serviceRun) putExposedPorts() (stale []exposedKey, err error) {
 	for k := range r.frontends {
 		note(k.at.IP)
 	}
-	for by, spots := range changed {
+	for by, vips := range changed {
 		if ip := by.vip(); ip.IsUnspecified() {
-			spots[by] = true
+			vips[by] = true
 			for n := range r.run.want.NodeAddrs.All() {
 				if a := toAddr(n); n.Is6() == ip.Is6() && len(v.open[a])+len(v.exposedPorts[a]) > 0 {
-					spots[a] = true
+					vips[a] = true
 				}
 			}
 		}
-		several := r.inSeveralDomains(spots)
+		several := r.inSeveralDomains(vips)
 		if several != v.severalDomains[by] {
 			v.severalDomains[by] = several
-			for _, a := range r.addrsOf(hostKey{IP: by}) {
+			for _, a := range r.addrsOf(domainAddr{IP: by}) {
 				r.exposedServices[a.IP] = true
 			}
 		}
-		for a := range spots {
+		for a := range vips {
 			had := v.exposedPorts[a]
 			delete(v.exposedPorts, a)
 			if several {
@@ -205,10 +205,10 @@ func (r *serviceRun) putExposedPorts() (stale []exposedKey, err error) {
 	return stale, nil
 }
 
-// inSeveralDomains reports whether services of several domains are exposed at spots.
-func (r *serviceRun) inSeveralDomains(spots map[addr]bool) bool {
+// inSeveralDomains reports whether services of several domains are exposed at shared VIPs.
+func (r *serviceRun) inSeveralDomains(vips map[addr]bool) bool {
 	first := desired.Domain(0)
-	for a := range spots {
+	for a := range vips {
 		for _, key := range r.s.sharedVIPs.open[a] {
 			s, _ := r.run.want.Services.Get(key)
 			d := r.run.networks[s.Network].Domain()
@@ -221,14 +221,14 @@ func (r *serviceRun) inSeveralDomains(spots map[addr]bool) bool {
 	return false
 }
 
-// putExposedPortsOf writes the ports of a spot.
+// putExposedPortsOf writes the ports of a shared VIP.
 func (r *serviceRun) putExposedPortsOf(a addr) error {
 	ports := map[exposedKey]bool{}
 	r.s.sharedVIPs.exposedPorts[a] = ports
 	for _, key := range r.s.sharedVIPs.open[a] {
 		s, _ := r.run.want.Services.Get(key)
 		n := r.run.networks[s.Network]
-		if len(r.s.vipOwners[hostKey{uint32(n.Domain()), a}]) > 0 {
+		if len(r.s.vipOwners[domainAddr{uint32(n.Domain()), a}]) > 0 {
 			continue
 		}
 		for f := range r.s.of[key].frontends {

@@ -10,7 +10,7 @@ const belowPinDir = "under"
 
 func underPin(ifname string) string { return ifname + ":" + belowPinDir }
 
-// enableFastPath lets packets of established connections take the short ways to
+// enableFastPath lets packets of established connections take the fast path to
 // and from other hosts, on the interface that has the tunnel address. Without
 // them (no TCX, an IPv6 address, no Ethernet, IPsec policies, which they would
 // bypass) packets take the way through the host's stack, as the first ones of

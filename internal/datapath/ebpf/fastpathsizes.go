@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What short ways need stands in sets of places, of which each processor has its own:
-// a part of the machine's memory, so that a big machine's many flows find room and a
-// small one's memory is not theirs. As powers of two of sets of four connections.
+// The caches of the fast path are sets of entries, of which each processor has its own. They
+// take a part of the machine's memory: a big machine has room for many flows, and a small one
+// keeps its memory. The numbers are powers of two of sets of four connections.
 const (
 	minVerdictSets, maxVerdictSets = 11, 16
 	verdictSetsShare               = 576 // of memory: with half as many sets of the other kinds that is a 256th
-	setBytes                       = 256 // of four connections, and of two lanes; of two translated ones half as much again
+	setBytes                       = 256 // of four verdict entries, or two forward entries; two NAT entries take half as much again
 )
 
 // fastPathSizes returns how many sets of each kind a processor has, as powers of two, on
@@ -39,7 +39,7 @@ func connectionCapacity(memory uint64) uint32 {
 	return 1 << (bits.Len64(n) - 1)
 }
 
-// fastPathLifetime is how long what was decided about a connection's packets counts on a short way.
+// fastPathLifetime is how long a cached decision about a connection's packets counts.
 const fastPathLifetime = 10 * time.Second
 
 // fastTicks returns that in the kernel's ticks, which are what its coarse clocks advance by.

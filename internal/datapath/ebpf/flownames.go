@@ -20,7 +20,7 @@ type flowNames struct {
 }
 
 // name gives an event the names of the desired state; it returns the source of further ones.
-func (n *flowNames) name(f *driver.FlowEvent, e event) (asides []verdict) {
+func (n *flowNames) name(f *driver.FlowEvent, e event) (audits []verdict) {
 	if e.Ifindex != 0 {
 		for name, i := range n.ports.indexes {
 			if uint32(i) == e.Ifindex {
@@ -28,15 +28,15 @@ func (n *flowNames) name(f *driver.FlowEvent, e event) (asides []verdict) {
 			}
 		}
 	}
-	if e.Asides != 0 {
-		asides = n.verdicts(e)
+	if e.Audits != 0 {
+		audits = n.verdicts(e)
 	}
 	if f.Kind == driver.FlowDrop && e.InSet != 0 {
 		e.OutSet = 0 // which has not denied it
 	}
 	f.Decisions = slices.Concat(
 		n.decision(model.Out, e.OutSet, e.OutRule, e.Tier), n.decision(model.In, e.InSet, e.InRule, e.Tier))
-	return asides
+	return audits
 }
 
 // decision names who decided at one end, if it has a policy.
@@ -101,7 +101,7 @@ func (n *flowNames) verdicts(e event) (out []verdict) {
 		if set == 0 {
 			return
 		}
-		asked := driver.JudgedConnection{Direction: dir, Peer: n.peerAt(e.Net, peer, e.Way != 0), Proto: model.Protocol(e.Proto), Port: e.DstPort}
+		asked := driver.JudgedConnection{Direction: dir, Peer: n.peerAt(e.Net, peer, e.Path != 0), Proto: model.Protocol(e.Proto), Port: e.DstPort}
 		if at, ok := n.endOf(asked, set); ok {
 			out = append(out, verdict{at, passed, number, n.policies.ruleIDs[number]})
 		}
@@ -130,19 +130,19 @@ func (v verdict) is(said desired.Ruling) bool {
 }
 
 // keyOf is the key of an address, by its domain or a network of it.
-func (n *flowNames) keyOf(space uint32, a addr) hostKey {
+func (n *flowNames) keyOf(space uint32, a addr) domainAddr {
 	if n, ok := n.applied.host.Networks.Get(model.NetworkID(space)); ok && uint32(n.ID) == space && !a.linkLocal() {
 		space = uint32(n.Domain())
 	}
-	return hostKey{space, a}
+	return domainAddr{space, a}
 }
 
 // sameEndpoints is same_owners of bpf/conntrack.h.
 func (n *flowNames) sameEndpoints(k connKey, c conn) bool {
 	same := func(ip addr, hand uint32) bool {
-		return hand == 0 || hand == n.endpoints.Hosts.have[n.keyOf(k.Domain, ip)].Hand
+		return hand == 0 || hand == n.endpoints.Hosts.have[n.keyOf(k.Domain, ip)].OwnerVersion
 	}
-	return same(k.Lo, c.LoHand) && same(k.Hi, c.HiHand)
+	return same(k.Lo, c.LoOwnerVersion) && same(k.Hi, c.HiOwnerVersion)
 }
 
 // policyEndpoints are the ends here of connections that live.

@@ -152,7 +152,7 @@ func (r *rig) garbage(t testing.TB) func(testing.TB) {
 		}
 	}
 	must(d.dp.obj.Ports.Put(uint32(99999), port{Net: 1, Encap: 1}))
-	must(d.dp.obj.Hosts.Put(hostKey{Domain: 77, IP: addr{1}}, hostEntry{Identity: 5}))
+	must(d.dp.obj.Hosts.Put(domainAddr{Domain: 77, IP: addr{1}}, endpointEntry{Identity: 5}))
 	must(d.dp.obj.Stations.Put(stationKey{Net: 77, MAC: model.MAC{2, 1}}, station{Ifindex: 3}))
 	must(d.dp.obj.Rules.Put(ruleKey{Instance: 123456, PortBits: anyProtocol}, rule{Weight: [2]uint32{0, actAllow << actionShift}}))
 	must(d.dp.obj.Members.Put(memberKey{1, 0, 900}, station{Ifindex: 1}))

@@ -11,33 +11,33 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Faces are ports of addresses that services share. Such an address, a spot, leads to a
-// number of its own, under which each port leads to its service; all nodes' addresses of
-// a family and domain are one spot. A node's address that has faces by itself is a spot
-// too, and rests on that one for all other ports.
+// Frontends are ports of addresses that services share. Such an address, a shared VIP, leads to
+// a number of its own, under which each port leads to its service. All nodes' addresses of a
+// family and domain are one shared VIP. A node's address with frontends of its own is one too;
+// its other ports are those of all nodes.
 
-// frontendKey is a port of a spot, whose address is unspecified where it is all nodes'.
+// frontendKey is a port of a shared VIP, whose address is unspecified where it is all nodes'.
 type frontendKey struct {
-	at    hostKey
+	at    domainAddr
 	port  uint16
 	proto uint8
 }
 
-// sharedVIPs are what the driver knows of faces beside what the maps hold.
+// sharedVIPs are what the driver knows of frontends beside what the maps hold.
 type sharedVIPs struct {
 	owners map[frontendKey][]model.ServiceKey // sorted: the first has it
-	number map[hostKey]uint32                 // of shared VIPs; also of ones that the maps hold and no desired state has named yet
-	count  map[hostKey]int                    // of claims at a spot
-	open   map[addr][]model.ServiceKey        // by a spot's address, sorted: the exposed services there
-	// severalDomains has the addresses at which exposed services of several domains have faces, the
-	// unspecified one for all nodes'; exposedPorts the ports of spots there that have entries.
+	number map[domainAddr]uint32              // of shared VIPs; also of ones that the maps hold and no desired state has named yet
+	count  map[domainAddr]int                 // of claims at a shared VIP
+	open   map[addr][]model.ServiceKey        // by a shared VIP's address, sorted: the exposed services there
+	// severalDomains has the addresses at which exposed services of several domains have frontends, the
+	// unspecified one for all nodes'; exposedPorts the ports of shared VIPs there that have entries.
 	severalDomains map[addr]bool
 	exposedPorts   map[addr]map[exposedKey]bool
 	sources        map[string]*sourceSet
-	nodes          desired.Map[netip.Addr, struct{}] // as of the last picture
+	nodes          desired.Map[netip.Addr, struct{}] // as of the last desired state
 }
 
-// sourceSet are prefixes of clients, which fronts name by a number.
+// sourceSet are prefixes of clients, which frontends name by a number.
 type sourceSet struct {
 	number uint32
 	keys   []subnetKey
@@ -46,7 +46,7 @@ type sourceSet struct {
 
 func newSharedVIPs() sharedVIPs {
 	return sharedVIPs{
-		owners: map[frontendKey][]model.ServiceKey{}, number: map[hostKey]uint32{}, count: map[hostKey]int{}, open: map[addr][]model.ServiceKey{}, sources: map[string]*sourceSet{},
+		owners: map[frontendKey][]model.ServiceKey{}, number: map[domainAddr]uint32{}, count: map[domainAddr]int{}, open: map[addr][]model.ServiceKey{}, sources: map[string]*sourceSet{},
 		severalDomains: map[addr]bool{}, exposedPorts: map[addr]map[exposedKey]bool{},
 	}
 }
@@ -120,7 +120,7 @@ func (r *serviceRun) sourcesOf(prefixes []netip.Prefix) (*sourceSet, error) {
 	}
 	r.s.number++
 	r.s.sharedVIPs.sources[name] = set
-	r.sources[set] = true // until a face names it
+	r.sources[set] = true // until a frontend names it
 	for _, k := range set.keys {
 		if err := r.maps.Sources.put(k, 1); err != nil {
 			return nil, err
@@ -129,24 +129,24 @@ func (r *serviceRun) sourcesOf(prefixes []netip.Prefix) (*sourceSet, error) {
 	return set, nil
 }
 
-// vip is the address that has faces, be it unspecified.
+// vip is the address that has frontends, be it unspecified.
 func (a addr) vip() netip.Addr { return netip.AddrFrom16(a).Unmap() }
 
 // forAll is where all nodes' number is found, for addresses that have one of their own;
-// ok reports whether a spot is theirs.
-func (at hostKey) forAll() (k hostKey, ok bool) {
-	return hostKey{at.Domain | allNodes, at.IP}, at.IP.vip().IsUnspecified()
+// ok reports whether a shared VIP is theirs.
+func (at domainAddr) forAll() (k domainAddr, ok bool) {
+	return domainAddr{at.Domain | allNodes, at.IP}, at.IP.vip().IsUnspecified()
 }
 
-// addrsOf are the addresses of a spot.
-func (r *serviceRun) addrsOf(at hostKey) (out []hostKey) {
+// addrsOf are the addresses of a shared VIP.
+func (r *serviceRun) addrsOf(at domainAddr) (out []domainAddr) {
 	a := at.IP.vip()
 	if !a.IsUnspecified() {
-		return []hostKey{at}
+		return []domainAddr{at}
 	}
 	for n := range r.run.want.NodeAddrs.All() {
 		if n.Is6() == a.Is6() {
-			out = append(out, hostKey{at.Domain, toAddr(n)})
+			out = append(out, domainAddr{at.Domain, toAddr(n)})
 		}
 	}
 	return out
@@ -158,7 +158,7 @@ type frontend struct {
 	sources *sourceSet
 }
 
-// frontendsOf are the faces of a service in a domain, under a number. The prefixes of their
+// frontendsOf are the frontends of a service in a domain, under a number. The prefixes of their
 // clients are written.
 func (r *serviceRun) frontendsOf(number uint32, s *desired.Service, domain desired.Domain) (map[frontendKey]frontend, error) {
 	out := make(map[frontendKey]frontend, len(s.Frontends))
@@ -174,49 +174,49 @@ func (r *serviceRun) frontendsOf(number uint32, s *desired.Service, domain desir
 		if s.Exposed {
 			v.Exposed = 1
 		}
-		out[frontendKey{hostKey{uint32(domain), toAddr(f.Addr)}, f.Port, uint8(f.Protocol)}] = v
+		out[frontendKey{domainAddr{uint32(domain), toAddr(f.Addr)}, f.Port, uint8(f.Protocol)}] = v
 	}
 	return out, nil
 }
 
-// vipsOf are the spots of faces.
-func vipsOf(faces map[frontendKey]frontend) map[hostKey]bool {
-	out := map[hostKey]bool{}
-	for k := range faces {
+// vipsOf are the shared VIPs of frontends.
+func vipsOf(frontends map[frontendKey]frontend) map[domainAddr]bool {
+	out := map[domainAddr]bool{}
+	for k := range frontends {
 		out[k.at] = true
 	}
 	return out
 }
 
-// checkFrontendRoom reports whether there is room for faces, before anything leads to them.
-func (r *serviceRun) checkFrontendRoom(faces map[frontendKey]frontend) error {
-	var fronts []vipPortKey
-	var vips []hostKey
-	for k := range faces {
-		fronts = append(fronts, vipPortKey{VIP: r.s.sharedVIPs.number[k.at], Port: k.port, Proto: k.proto})
+// checkFrontendRoom reports whether there is room for frontends, before anything leads to them.
+func (r *serviceRun) checkFrontendRoom(frontends map[frontendKey]frontend) error {
+	var ports []vipPortKey
+	var vips []domainAddr
+	for k := range frontends {
+		ports = append(ports, vipPortKey{VIP: r.s.sharedVIPs.number[k.at], Port: k.port, Proto: k.proto})
 	}
-	for at := range vipsOf(faces) {
+	for at := range vipsOf(frontends) {
 		vips = append(vips, r.addrsOf(at)...)
 		if k, all := at.forAll(); all {
 			vips = append(vips, k)
 		}
 	}
-	if err := r.maps.ServicePorts.room(fronts...); err != nil {
+	if err := r.maps.ServicePorts.room(ports...); err != nil {
 		return err
 	}
 	return r.maps.VIPs.room(vips...)
 }
 
-// putFrontend moves a service's claims from its former faces to others, which may be none.
-func (r *serviceRun) putFrontend(key model.ServiceKey, x *servedService, faces map[frontendKey]frontend) {
-	spots := &r.s.sharedVIPs
-	turn := map[hostKey]bool{}
+// putFrontend moves a service's claims from its former frontends to others, which may be none.
+func (r *serviceRun) putFrontend(key model.ServiceKey, x *servedService, frontends map[frontendKey]frontend) {
+	shared := &r.s.sharedVIPs
+	turn := map[domainAddr]bool{}
 	for k, v := range x.frontends {
-		if now, stays := faces[k]; stays && now == v {
+		if now, stays := frontends[k]; stays && now == v {
 			continue
 		} else if !stays {
-			spots.owners[k] = slices.DeleteFunc(spots.owners[k], func(o model.ServiceKey) bool { return o == key })
-			spots.count[k.at]--
+			shared.owners[k] = slices.DeleteFunc(shared.owners[k], func(o model.ServiceKey) bool { return o == key })
+			shared.count[k.at]--
 		}
 		if v.sources != nil {
 			v.sources.users--
@@ -224,7 +224,7 @@ func (r *serviceRun) putFrontend(key model.ServiceKey, x *servedService, faces m
 		}
 		r.frontends[k], turn[k.at] = true, true
 	}
-	for k, v := range faces {
+	for k, v := range frontends {
 		was, had := x.frontends[k]
 		if had && was == v {
 			if r.run.scratch {
@@ -233,9 +233,9 @@ func (r *serviceRun) putFrontend(key model.ServiceKey, x *servedService, faces m
 			continue
 		}
 		if !had {
-			spots.owners[k] = append(spots.owners[k], key)
-			slices.SortFunc(spots.owners[k], compareServices)
-			spots.count[k.at]++
+			shared.owners[k] = append(shared.owners[k], key)
+			slices.SortFunc(shared.owners[k], compareServices)
+			shared.count[k.at]++
 		}
 		if v.sources != nil {
 			v.sources.users++
@@ -245,12 +245,12 @@ func (r *serviceRun) putFrontend(key model.ServiceKey, x *servedService, faces m
 	for at := range turn {
 		r.sharedVIPs[at] = true
 	}
-	x.frontends = faces
+	x.frontends = frontends
 }
 
 func compareServices(a, b model.ServiceKey) int { return cmp.Compare(a.String(), b.String()) }
 
-// exposedVIPs are the addresses of the spots at which a service is exposed.
+// exposedVIPs are the addresses of the shared VIPs at which a service is exposed.
 func exposedVIPs(s *desired.Service) (out []addr) {
 	if s == nil || !s.Exposed {
 		return nil
@@ -263,7 +263,7 @@ func exposedVIPs(s *desired.Service) (out []addr) {
 	return out
 }
 
-// exposeFrontends moves a service's claims to spots that clients outside ask at.
+// exposeFrontends moves a service's claims to shared VIPs that clients outside ask at.
 func (r *serviceRun) exposeFrontends(key model.ServiceKey, x *servedService, now []addr) {
 	for _, a := range x.exposedVIPs {
 		if !slices.Contains(now, a) {
@@ -283,40 +283,40 @@ func (r *serviceRun) exposeFrontends(key model.ServiceKey, x *servedService, now
 
 // moveNodes notes what becomes of addresses that are nodes' now, or are no more.
 func (r *serviceRun) moveNodes() {
-	spots := &r.s.sharedVIPs
-	if !differs(r.run.want.NodeAddrs, spots.nodes) {
+	shared := &r.s.sharedVIPs
+	if !differs(r.run.want.NodeAddrs, shared.nodes) {
 		return
 	}
-	for c := range r.run.want.NodeAddrs.Diff(spots.nodes) {
+	for c := range r.run.want.NodeAddrs.Diff(shared.nodes) {
 		if c.Had == c.Has {
 			continue
 		}
 		a := toAddr(c.Key)
-		for at := range spots.number {
+		for at := range shared.number {
 			if at.IP == a || at.IP == toAddr(desired.AnyNode(c.Key)) {
-				k := hostKey{at.Domain, a}
+				k := domainAddr{at.Domain, a}
 				r.moved[k] = true
 				r.s.generations.add(k)
 			}
 		}
 		r.exposedServices[a], r.exposedVIPs[a], r.exposedVIPs[toAddr(desired.AnyNode(c.Key))] = true, true, true
 	}
-	spots.nodes = r.run.want.NodeAddrs
+	shared.nodes = r.run.want.NodeAddrs
 }
 
-// putFrontends lets ports of spots lead where they now do, and numbers spots that are new.
+// putFrontends lets ports of shared VIPs lead where they now do, and numbers shared VIPs that are new.
 // It comes before addresses lead to these.
 func (r *serviceRun) putFrontends() error {
-	spots := &r.s.sharedVIPs
+	shared := &r.s.sharedVIPs
 	for k := range r.frontends {
-		if len(spots.owners[k]) > 0 && spots.number[k.at] == 0 {
+		if len(shared.owners[k]) > 0 && shared.number[k.at] == 0 {
 			r.s.number++
-			spots.number[k.at] = r.s.number
+			shared.number[k.at] = r.s.number
 		}
-		front := vipPortKey{VIP: spots.number[k.at], Port: k.port, Proto: k.proto}
-		claims := spots.owners[k]
+		front := vipPortKey{VIP: shared.number[k.at], Port: k.port, Proto: k.proto}
+		claims := shared.owners[k]
 		if len(claims) == 0 {
-			delete(spots.owners, k)
+			delete(shared.owners, k)
 			r.stalePorts = append(r.stalePorts, front)
 			continue
 		}
@@ -330,14 +330,14 @@ func (r *serviceRun) putFrontends() error {
 		for _, a := range addrs {
 			r.moved[a] = true
 		}
-		if k, all := at.forAll(); all && spots.count[at] > 0 { // before nodes' addresses rest on it
-			if err := r.maps.VIPs.put(k, spots.number[at]|vipShared); err != nil {
+		if k, all := at.forAll(); all && shared.count[at] > 0 { // before nodes' addresses rest on it
+			if err := r.maps.VIPs.put(k, shared.number[at]|vipShared); err != nil {
 				return err
 			}
 		}
 	}
 	for a := range r.exposedVIPs {
-		for _, k := range r.addrsOf(hostKey{IP: a}) {
+		for _, k := range r.addrsOf(domainAddr{IP: a}) {
 			r.exposedServices[k.IP] = true
 		}
 	}
@@ -345,21 +345,21 @@ func (r *serviceRun) putFrontends() error {
 }
 
 // leadsTo is where an address leads that no service has to itself; 0 = nowhere.
-func (r *serviceRun) leadsTo(a hostKey) uint32 {
-	spots, ip := &r.s.sharedVIPs, a.IP.vip()
-	switch own := spots.count[a] > 0; {
+func (r *serviceRun) leadsTo(a domainAddr) uint32 {
+	shared, ip := &r.s.sharedVIPs, a.IP.vip()
+	switch own := shared.count[a] > 0; {
 	case !r.run.want.IsNode(ip) && !own:
 		return 0
 	case !r.run.want.IsNode(ip):
-		return spots.number[a]
+		return shared.number[a]
 	case own:
-		return spots.number[a] | vipShared | vipOwn
+		return shared.number[a] | vipShared | vipOwn
 	}
-	at := hostKey{a.Domain, toAddr(desired.AnyNode(ip))}
-	if spots.count[at] == 0 {
+	at := domainAddr{a.Domain, toAddr(desired.AnyNode(ip))}
+	if shared.count[at] == 0 {
 		return 0
 	}
-	return spots.number[at] | vipShared
+	return shared.number[at] | vipShared
 }
 
 // openAt is the network in which clients outside ask at an address that no service has
@@ -373,34 +373,34 @@ func (r *serviceRun) openAt(a addr) *desired.Network {
 	for _, key := range keys {
 		s, _ := r.run.want.Services.Get(key)
 		n := r.run.networks[s.Network]
-		if len(r.s.vipOwners[hostKey{uint32(n.Domain()), a}]) == 0 {
+		if len(r.s.vipOwners[domainAddr{uint32(n.Domain()), a}]) == 0 {
 			return n
 		}
 	}
 	return nil
 }
 
-// removeFrontends takes out what no packet is led to any more: fronts, spots without any, and
-// prefixes that no face names.
+// removeFrontends takes out what no packet is led to any more: ports, shared VIPs without any, and
+// prefixes that no frontend names.
 func (r *serviceRun) removeFrontends() error {
-	spots := &r.s.sharedVIPs
+	shared := &r.s.sharedVIPs
 	for _, k := range r.stalePorts {
 		if err := r.maps.ServicePorts.del(k); err != nil {
 			return err
 		}
 	}
-	if r.run.scratch { // what no picture names any more
-		for at := range spots.number {
+	if r.run.scratch { // what no desired state names any more
+		for at := range shared.number {
 			r.sharedVIPs[at] = true
 		}
-		for _, set := range spots.sources {
+		for _, set := range shared.sources {
 			r.sources[set] = true
 		}
 	}
 	for at := range r.sharedVIPs {
-		if spots.count[at] == 0 {
-			delete(spots.count, at)
-			delete(spots.number, at)
+		if shared.count[at] == 0 {
+			delete(shared.count, at)
+			delete(shared.number, at)
 		}
 	}
 	for set := range r.sources {
@@ -412,7 +412,7 @@ func (r *serviceRun) removeFrontends() error {
 				return err
 			}
 		}
-		delete(spots.sources, set.name())
+		delete(shared.sources, set.name())
 	}
 	if r.run.scratch {
 		return r.maps.Sources.sweep()
@@ -420,7 +420,7 @@ func (r *serviceRun) removeFrontends() error {
 	return nil
 }
 
-// lostFrontends reports whether translations by faces that a service had may be none of its
+// lostFrontends reports whether translations by frontends that a service had may be none of its
 // any more.
 func lostFrontends(was, now map[frontendKey]frontend) bool {
 	for k, v := range was {
@@ -431,11 +431,11 @@ func lostFrontends(was, now map[frontendKey]frontend) bool {
 	return false
 }
 
-// frontendOf is the front by which a translation came, if it is a face.
+// frontendOf is the front by which a translation came, if it is a frontend.
 func (x *servedService) frontendOf(t translation, want *desired.Host) (vipPortEntry, bool) {
-	f, ok := x.frontends[frontendKey{hostKey{t.Front.Domain, t.Front.Hi}, t.Front.HiPort, t.Front.Proto}]
-	if a := t.Front.Hi.vip(); !ok && want.IsNode(a) {
-		f, ok = x.frontends[frontendKey{hostKey{t.Front.Domain, toAddr(desired.AnyNode(a))}, t.Front.HiPort, t.Front.Proto}]
+	f, ok := x.frontends[frontendKey{domainAddr{t.ClientKey.Domain, t.ClientKey.Hi}, t.ClientKey.HiPort, t.ClientKey.Proto}]
+	if a := t.ClientKey.Hi.vip(); !ok && want.IsNode(a) {
+		f, ok = x.frontends[frontendKey{domainAddr{t.ClientKey.Domain, toAddr(desired.AnyNode(a))}, t.ClientKey.HiPort, t.ClientKey.Proto}]
 	}
 	return f.vipPortEntry, ok
 }

@@ -76,7 +76,7 @@ func (j *judged) drops(t testing.TB) (n uint64) {
 	return n
 }
 
-// forget makes the programs forget all connections, with their short ways, and fragments.
+// forget makes the programs forget all connections, on the fast path too, and fragments.
 func (j *judged) forget(t testing.TB) {
 	t.Helper()
 	j.rig.drv.mu.Lock()
@@ -91,7 +91,7 @@ func (j *judged) forget(t testing.TB) {
 }
 
 // acquaint forgets, and makes the programs know a connection of TCP and one of
-// UDP from a to b, both of IPv4 on the short way, and one of IPv6.
+// UDP from a to b, both of IPv4 on the fast path, and one of IPv6.
 func (j *judged) acquaint(t testing.TB) {
 	t.Helper()
 	j.forget(t)
@@ -236,7 +236,7 @@ func TestPackets(t *testing.T) {
 		if got := j.try(t, s.frame); got != s.passes {
 			t.Errorf("%s (%x): passes: %v, want %v", name, s.frame, got, s.passes)
 		}
-		if s.frame[12] == 8 && s.frame[13] == 0 { // what may go the short ways
+		if s.frame[12] == 8 && s.frame[13] == 0 { // what may take the fast path
 			j.acquaint(t)
 			if got := j.send(t, s.frame); got != s.passes && (!got || !j.related(s.frame)) {
 				t.Errorf("%s (%x), as part of what is known: passes: %v, want %v", name, s.frame, got, s.passes)

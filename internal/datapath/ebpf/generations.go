@@ -18,7 +18,7 @@ type generations struct {
 }
 
 // generationIndex is generation_index of bpf/conntrack.h.
-func generationIndex(k hostKey) uint32 {
+func generationIndex(k domainAddr) uint32 {
 	const odd = 0x9e3779b97f4a7c15 // 2^64 by the golden ratio (Knuth 6.4)
 	w := func(i int) uint64 { return uint64(binary.NativeEndian.Uint32(k.IP[4*i:])) }
 	h := ((w(0)<<32 | w(1)) ^ uint64(k.Domain)) * odd
@@ -29,14 +29,14 @@ func generationIndex(k hostKey) uint32 {
 const generationBits = 16
 
 // add notes that what is at addresses has changed.
-func (t *generations) add(at ...hostKey) {
+func (t *generations) add(at ...domainAddr) {
 	for _, k := range at {
 		t.at[generationIndex(k)] = true
 	}
 }
 
 // addSince calls add if anything was written since the count of changes.
-func (t *generations) addSince(at []hostKey, changes int) {
+func (t *generations) addSince(at []domainAddr, changes int) {
 	if t.w.changes != changes {
 		t.add(at...)
 	}
@@ -60,13 +60,13 @@ func (t *generations) write() error {
 }
 
 // movedAddresses are addresses that have another endpoint, with its number; 0 = none.
-type movedAddresses map[hostKey]uint32
+type movedAddresses map[domainAddr]uint32
 
 // between reports whether a connection's ends are not who they were.
 func (s movedAddresses) between(k connKey, c conn) bool {
 	other := func(ip addr, hand uint32) bool {
-		now, ok := s[hostKey{k.Domain, ip}]
+		now, ok := s[domainAddr{k.Domain, ip}]
 		return ok && hand != 0 && hand != now
 	}
-	return other(k.Lo, c.LoHand) || other(k.Hi, c.HiHand)
+	return other(k.Lo, c.LoOwnerVersion) || other(k.Hi, c.HiOwnerVersion)
 }

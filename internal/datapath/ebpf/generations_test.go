@@ -17,20 +17,20 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// The bytes of what stands in the places of short ways, with the time that it lives
-// until at the same offset.
+// The bytes of entries of the fast path, which have the time that they live until at the same
+// offset.
 const (
 	pathBytes, passBytes, servedBytes = 128, 64, 192
 	liveUntil                         = 16
 )
 
-// placesOf are the maps of short ways, with the bytes of what stands there.
+// placesOf are the maps of the fast path, with the bytes of their entries.
 func placesOf(o *objects) map[*ebpf.Map]int {
 	return map[*ebpf.Map]int{o.ForwardCache: pathBytes, o.VerdictCache: passBytes, o.NatCache: servedBytes}
 }
 
-// keepShortWays lets the short ways that there are last, and counts the connections that
-// have some.
+// keepShortWays makes the entries of the fast path last, and counts the connections that have
+// some.
 func (r *rig) keepShortWays(t testing.TB) (n int) {
 	t.Helper()
 	for m, size := range placesOf(r.drv.dp.obj) {
@@ -94,7 +94,7 @@ func TestEndpointChangeRejudgesItsConnectionsOnly(t *testing.T) {
 	}
 	far := &desired.Remote{Network: 1, MAC: [6]byte{2, 5, 0, 0, 0, 77}, IPv4: netip.MustParseAddr("10.9.0.77"), Identity: 300, VTEP: vtep2}
 	port := uint16(10000)
-	// stays reports whether answers from b to a still take their short way: the
+	// stays reports whether answers from b to a still take the fast path: the
 	// connection itself is gone, and b begins none.
 	stays := func(event func(pic desired.Host) desired.Host) bool {
 		t.Helper()
@@ -103,7 +103,7 @@ func TestEndpointChangeRejudgesItsConnectionsOnly(t *testing.T) {
 		answer := c.segments(c.a, port, 1, reference.FlagACK, true)
 		c.all("an answer", c.b, answer)
 		if c.keepShortWays(t) == 0 {
-			t.Fatal("nothing takes a short way")
+			t.Fatal("nothing takes the fast path")
 		}
 		c.drv.mu.Lock()
 		err := c.drv.dp.conns.sweep(func(connKey, conn) bool { return true })
@@ -111,7 +111,7 @@ func TestEndpointChangeRejudgesItsConnectionsOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.all("an answer on its short way", c.b, answer)
+		c.all("an answer on the fast path", c.b, answer)
 		apply(event(c.pic))
 		return c.pass(c.b, answer) == 1
 	}
@@ -177,7 +177,7 @@ func TestEndpointChangeRejudgesItsConnectionsOnly(t *testing.T) {
 		}},
 	} {
 		if got := stays(x.event); got != x.stays {
-			t.Errorf("%s: the connection stays in its short way: %v, want %v", x.what, got, x.stays)
+			t.Errorf("%s: the connection stays on the fast path: %v, want %v", x.what, got, x.stays)
 		}
 	}
 }
@@ -215,13 +215,13 @@ func TestPlaces(t *testing.T) {
 	want := c.drv.dp.settings.get().Epoch
 	for _, p := range []*desired.Port{c.a, c.b} {
 		var n uint32
-		if err := c.drv.dp.endpoints.generations.m.Lookup(generationIndex(hostKey{1, toAddr(p.IPv4)}), &n); err != nil || n == 0 {
+		if err := c.drv.dp.endpoints.generations.m.Lookup(generationIndex(domainAddr{1, toAddr(p.IPv4)}), &n); err != nil || n == 0 {
 			t.Fatalf("%s has %d turns after it came (%v)", p.IPv4, n, err)
 		}
 		want += n
 	}
-	if found.Stamp != want {
-		t.Errorf("the verdict's stamp is %d, the driver's %d", found.Stamp, want)
+	if found.Version != want {
+		t.Errorf("the verdict's version is %d, the driver's %d", found.Version, want)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // Inspect implements driver.Driver: what the maps hold now, one entry a line,
 // sorted. Interfaces are given by name, and instances and generations of sets not at all, so
-// that the text depends on the picture only.
+// that the text depends on the desired state only.
 func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -54,7 +54,7 @@ type settings struct {
 	PrivateNet, PrivateMask     uint32
 	Private6                    addr
 	Router                      model.MAC
-	Natives, Pad                uint8 // there are native networks
+	RoutedNetworks, Pad         uint8 // there are routed networks
 	MTU, UplinkMTU              uint32
 }
 
@@ -85,7 +85,7 @@ type port struct {
 	Subnet, Mask                           uint32
 	Subnet6, Mask6, Private6               addr
 	Slot                                   uint32 // of its counters
-	Native                                 uint16
+	Routed                                 uint16
 	Queued, TOS                            uint8 // what it receives goes by its interface's queue; what it sends is marked
 }
 
@@ -170,16 +170,16 @@ func (k subnetKey) prefix() netip.Prefix {
 	return netip.PrefixFrom(k.IP.netip(), bits)
 }
 
-type hostKey struct {
+type domainAddr struct {
 	Domain uint32 // of a link-local address the network
 	IP     addr
 }
 
-type hostEntry struct {
+type endpointEntry struct {
 	Identity, Ifindex, Set uint32
-	Hand, Net              uint32
+	OwnerVersion, Net      uint32
 	MAC                    model.MAC
-	Stray, Pad             uint8
+	OutsideSubnets, Pad    uint8
 }
 
 type memberKey struct{ Net, Kind, Index uint32 }
@@ -255,23 +255,23 @@ type connKey struct {
 }
 
 type conn struct {
-	Seen, OutRule, InRule uint64
-	Stamp, LoHand, HiHand uint32
-	InIfindex, Slot       uint32
-	Owner                 uint16
-	Flipped, State        uint8
-	By, Pad               uint32
+	Seen, OutRule, InRule                   uint64
+	Version, LoOwnerVersion, HiOwnerVersion uint32
+	InIfindex, Slot                         uint32
+	Owner                                   uint16
+	Flipped, State                          uint8
+	IngressHost, Pad                        uint32
 }
 
 const (
 	connReplied = 1 << iota
 	connOpen
-	connWay
+	connViaHost
 	connReset
-	connFin      // of who began
-	connFinReply // of the other end
-	connService  // there is a translation of it
-	connOwn      // who began is a socket of this host
+	connFin        // of who began
+	connFinReply   // of the other end
+	connService    // there is a translation of it
+	connHostSocket // who began is a socket of this host
 )
 
 // slot is a place for a half-open connection.
@@ -326,11 +326,11 @@ type event struct {
 	SrcPort, DstPort            uint16
 	Proto, Type, Reason, Tier   uint8
 	SrcMAC, DstMAC              model.MAC
-	ARP, Asides, Way, Plain     uint8
+	ARP, Audits, Path, Plain    uint8
 	Pad                         [4]byte
 }
 
-type eventSlot struct{ Hash, Told, Held uint64 }
+type eventSlot struct{ Hash, LastReported, Suppressed uint64 }
 
 type eventBudget struct{ Second, Used, Lost uint64 }
 

@@ -417,9 +417,9 @@ func TestRestartIsLentOthers(t *testing.T) {
 	if err := first.Networks.Put(network, value); err != nil {
 		t.Fatal(err)
 	}
-	lane := make([]byte, first.ForwardCache.ValueSize())
-	lane[0] = 1
-	if err := first.ForwardCache.Put(uint32(5), lane); err != nil {
+	entry := make([]byte, first.ForwardCache.ValueSize())
+	entry[0] = 1
+	if err := first.ForwardCache.Put(uint32(5), entry); err != nil {
 		t.Fatal(err)
 	}
 	if _, n := next(); n != 1 {
@@ -435,8 +435,8 @@ func TestRestartIsLentOthers(t *testing.T) {
 	if err := third.Networks.Lookup(network, &value); err != nil {
 		t.Errorf("what the pinned maps held is gone: %v", err)
 	}
-	if err := third.ForwardCache.Lookup(uint32(5), &lane); err != nil || lane[0] != 0 {
-		t.Errorf("a restart finds what the programs themselves have kept: %x, %v", lane, err)
+	if err := third.ForwardCache.Lookup(uint32(5), &entry); err != nil || entry[0] != 0 {
+		t.Errorf("a restart finds what the programs themselves have kept: %x, %v", entry, err)
 	}
 	if err := os.Remove(filepath.Join(dir, "maps", "rules")); err != nil {
 		t.Fatal(err)

@@ -220,11 +220,11 @@ const maxEntries = 1 << 24
 
 // scale is all that is set in the object before it is loaded, but for the seed.
 type scale struct {
-	Sizes  map[string]uint32 // that were asked for
-	Conns  uint32
-	CPUs   int
-	Places map[string]uint32
-	Ticks  uint32
+	Sizes         map[string]uint32 // that were asked for
+	Conns         uint32
+	CPUs          int
+	FlowCacheBits map[string]uint32
+	Ticks         uint32
 }
 
 // scaleOf returns the scale of this machine.
@@ -237,7 +237,7 @@ func scaleOf(sizes map[string]uint32) (s scale, err error) {
 	if s.CPUs, err = ebpf.PossibleCPU(); err != nil {
 		return s, fmt.Errorf("ebpf driver: count the processors: %w", err)
 	}
-	s.Places = fastPathSizes(memory, s.CPUs)
+	s.FlowCacheBits = fastPathSizes(memory, s.CPUs)
 	s.Ticks, err = fastTicks()
 	return s, err
 }
@@ -253,14 +253,14 @@ func resize(spec *ebpf.CollectionSpec, s scale) error {
 			spec.Maps["slots"].MaxEntries = n
 		}
 	}
-	for name, bits := range s.Places {
+	for name, bits := range s.FlowCacheBits {
 		spec.Maps[name].MaxEntries = uint32(s.CPUs) << bits //nolint:gosec // some thousand processors at most
 	}
 	half, open := spec.Maps["halfopen"].MaxEntries, spec.Maps["conns"].MaxEntries
 	spec.Maps["translations"].MaxEntries = 2*(half+open) + spareTranslations
 	for name, n := range map[string]uint32{
 		"half_slots": half, "half_pressure": nearlyFullAt(half), "conns_pressure": nearlyFullAt(open), "conns_share": max(1, open/16),
-		"forward_bits": s.Places["forward_cache"], "verdict_bits": s.Places["verdict_cache"], "nat_bits": s.Places["nat_cache"],
+		"forward_bits": s.FlowCacheBits["forward_cache"], "verdict_bits": s.FlowCacheBits["verdict_cache"], "nat_bits": s.FlowCacheBits["nat_cache"],
 		"fast_ticks": s.Ticks,
 	} {
 		if err := spec.Variables[name].Set(n); err != nil {

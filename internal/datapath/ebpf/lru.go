@@ -45,9 +45,9 @@ func newLRU(name string, m, created *ebpf.Map, made uint32, quiet bool) *lru {
 // EVICTED_HALF, CREATED_FRAG and CREATED_HIT of bpf/maps.h.
 const (
 	evictedHalf = iota
-	madeFrag
-	madeHit
-	madeAffine
+	createdFrag
+	createdHit
+	createdAffine
 )
 
 // warnEvery is how often at most evictions of a map are reported.

@@ -131,7 +131,7 @@ func (m *monitor) reset() (err error) {
 
 func (m *monitor) readLost() (sum uint64, err error) {
 	var per []eventBudget
-	for i := range uint32(2) { // without and with asides
+	for i := range uint32(2) { // without and with audits
 		if err := m.obj.EventBudgets.Lookup(i, &per); err != nil {
 			return 0, fmt.Errorf("read map event_budgets: %w", err)
 		}
@@ -195,12 +195,12 @@ func (m *monitor) tick() {
 			continue
 		}
 		s := m.perCPU[k.cpu]
-		if s.Hash == e.Hash && s.Told > e.Time {
+		if s.Hash == e.Hash && s.LastReported > e.Time {
 			continue // its next event is on its way
 		}
 		delete(m.reported, k)
-		if s.Hash == e.Hash && s.Held > 0 {
-			e.Count = uint32(min(s.Held, 1<<32-1))
+		if s.Hash == e.Hash && s.Suppressed > 0 {
+			e.Count = uint32(min(s.Suppressed, 1<<32-1))
 			m.tell(e, time.Now())
 		}
 	}
@@ -210,7 +210,7 @@ func (m *monitor) tick() {
 	}
 }
 
-// tell passes one event on, with the names that the picture gives.
+// tell passes one event on, with the names that the desired state gives.
 func (m *monitor) tell(e event, at time.Time) {
 	if now, err := monotonic(); err == nil && now > e.Time {
 		at = at.Add(-time.Duration(now - e.Time))
@@ -233,8 +233,8 @@ func (m *monitor) tell(e event, at time.Time) {
 			f.SrcPort, f.DstPort = e.SrcPort, e.DstPort
 		}
 	}
-	asides := m.name(&f, e)
-	m.auditEvents(f, asides)
+	audits := m.name(&f, e)
+	m.auditEvents(f, audits)
 	if e.Plain != 0 {
 		m.queue.Send(f)
 	}

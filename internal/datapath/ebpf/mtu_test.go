@@ -204,7 +204,7 @@ func testDatagrams(t *testing.T, w *twoHosts, to netip.Addr) {
 	binary.NativeEndian.PutUint32(oob[8:], uint32(h.Level))
 	binary.NativeEndian.PutUint32(oob[12:], uint32(h.Type))
 	copy(oob[unix.CmsgLen(0):], segmented)
-	for range 4 { // the first ones go the long way
+	for range 4 { // the first ones go the slow path
 		if _, _, err := client.WriteMsgUDP(make([]byte, 2500), oob, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -110,7 +110,7 @@ func TestMalformedNeverPass(t *testing.T) {
 		}
 	}
 	if from == nil {
-		t.Fatal("the picture has no two free ports on one network")
+		t.Fatal("the desired state has no two free ports on one network")
 	}
 	const redirect = 7
 	try := func(f []byte) uint32 {

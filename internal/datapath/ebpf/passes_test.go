@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/reference"
 )
 
-// lose takes all connections out, so that b's answers pass by their short ways only: b
+// lose takes all connections out, so that b's answers pass by the fast path only: b
 // begins nothing that a lets in.
 func (c *crowded) lose(t *testing.T) {
 	t.Helper()
@@ -27,7 +27,7 @@ func (c *crowded) lose(t *testing.T) {
 func TestOneDirectionOpensBoth(t *testing.T) {
 	c := newCrowded(t, nil)
 	answer := func(port uint16) [][]byte { return c.segments(c.a, port, 1, reference.FlagACK, true) }
-	c.connect("of which an answer has made the lane", c.a, 10000, 1)
+	c.connect("of which an answer has made the forward entry", c.a, 10000, 1)
 	c.all("an answer", c.b, answer(10000))
 	c.connect("without an answer", c.a, 11000, 1)
 	c.all("a request", c.a, c.segments(c.a, 12000, 1, reference.FlagSYN, false))
@@ -41,7 +41,7 @@ func TestOneDirectionOpensBoth(t *testing.T) {
 }
 
 // TestNextConnectionIsJudged: a connection that begins in the place of one that has
-// ended has no short way of its, in neither direction.
+// ended has no entry of the fast path, in neither direction.
 func TestNextConnectionIsJudged(t *testing.T) {
 	c := newCrowded(t, nil)
 	answer := c.segments(c.a, 10000, 1, reference.FlagACK, true)
@@ -51,7 +51,7 @@ func TestNextConnectionIsJudged(t *testing.T) {
 	c.all("the next one's request", c.a, c.segments(c.a, 10000, 1, reference.FlagSYN, false))
 	c.lose(t)
 	if got := c.pass(c.b, answer); got != 0 {
-		t.Error("an answer takes the short way of the connection before")
+		t.Error("an answer takes the fast path by the connection before")
 	}
 }
 
@@ -84,14 +84,14 @@ func TestPassesLast(t *testing.T) {
 	}
 }
 
-// TestClosingPacketsTakeTheFastPath: what ends a connection goes its short way, and is noted in the
+// TestClosingPacketsTakeTheFastPath: what ends a connection takes the fast path, and is noted in the
 // connection's entry; without one it is judged.
 func TestClosingPacketsTakeTheFastPath(t *testing.T) {
 	c := newCrowded(t, nil)
 	const fin, ack = reference.FlagFIN, reference.FlagACK
 	c.connect("a connection", c.a, 10000, 1)
 	c.all("an answer", c.b, c.segments(c.a, 10000, 1, ack, true))
-	if err := emptyMap(c.drv.dp.obj.Stations); err != nil { // without which the long way lets nothing by
+	if err := emptyMap(c.drv.dp.obj.Stations); err != nil { // without which the slow path lets nothing by
 		t.Fatal(err)
 	}
 	state := func() (s uint8) {
@@ -111,6 +111,6 @@ func TestClosingPacketsTakeTheFastPath(t *testing.T) {
 	c.lose(t)
 	c.all("an acknowledgement", c.a, c.segments(c.a, 10000, 1, ack, false))
 	if n := c.pass(c.a, c.segments(c.a, 10000, 1, fin|ack, false)); n != 0 {
-		t.Error("the end of a connection that is gone goes the short way")
+		t.Error("the end of a connection that is gone takes the fast path")
 	}
 }

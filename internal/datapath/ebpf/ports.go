@@ -178,7 +178,7 @@ func (p *ports) putPort(run *applyRun, name string, index uint32, o *desired.Por
 		Subnet: ipv4Word(n.Subnet.Masked().Addr()), Mask: maskWord(n.Subnet), Subnet6: toAddr(n.Subnet6.Masked().Addr()), Mask6: toMask(n.Subnet6),
 	}
 	if n.Routed && run.want.HostNAT != nil {
-		entry.Native = 1
+		entry.Routed = 1
 	}
 	if err := p.putEgress(run, index, o, n, &entry); err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 )
 
 // BenchmarkPrograms measures the program on a port alone, by the kernel's own
-// clock: packets of known connections on the short way and on the long one, and
+// clock: packets of known connections on the fast path and on the slow one, and
 // the packets of a TCP connection from its request to its end. Compare with
 // another version's in turn; other work on the machine moves the figures.
 func BenchmarkPrograms(b *testing.B) {

@@ -187,7 +187,7 @@ func (b *bandwidth) makeQueues(run *applyRun, name string, q *queued, r desired.
 }
 
 // putRated writes a port's entry, with what its rate asks for. The host's own interface
-// (onHost) is reached by the queue in any case, though that has no limit: the short way
+// (onHost) is reached by the queue in any case, though that has no limit: the fast path
 // (bpf_redirect_peer) leads into other namespaces only.
 func (p *ports) putRated(run *applyRun, name string, index uint32, entry port, onHost bool) error {
 	had := p.Ports.have[index].Queued != 0

@@ -53,7 +53,7 @@ func (r *rig) through(t testing.TB, ifname string, frame []byte) []byte {
 	return opts.DataOut
 }
 
-// TestRoutedFrames: what a's router makes of its frames to b, on the long way and
+// TestRoutedFrames: what a's router makes of its frames to b, on the slow path and
 // on the short one, byte for byte, and what it answers.
 func TestRoutedFrames(t *testing.T) {
 	r := newRig(t)
@@ -159,7 +159,7 @@ func TestRoutedFrames(t *testing.T) {
 			t.Errorf("%s: %d drops as %s, want 1", x.name, n, x.reason)
 		}
 	}
-	// The short way, there and back, for TCP that is established.
+	// The fast path, there and back, for TCP that is established.
 	back := ether(router, b.MAC, 0x0800, header4(b4, a4, 6, 0, nil, tcp(80, 4000, 18)))
 	if r.through(t, b.IfName, back) == nil {
 		t.Fatal("the answer is not routed")
@@ -167,7 +167,7 @@ func TestRoutedFrames(t *testing.T) {
 	data := to4(b4, 6, 0x4000, nil, tcp(4000, 80, 16), make([]byte, 100))
 	for i := range 4 {
 		if i == 3 && r.keepShortWays(t) == 0 {
-			t.Fatal("nothing takes a short way")
+			t.Fatal("nothing takes the fast path")
 		}
 		for _, n := range []byte{64, 2, 255} {
 			for tos := range byte(2) {

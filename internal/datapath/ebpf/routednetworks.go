@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// nodeHere, as a machine's number, is this one: NODE_LOCAL of bpf/maps.h.
-const nodeHere = 1<<32 - 1
+// nodeLocal, as a machine's number, is this one: NODE_LOCAL of bpf/maps.h.
+const nodeLocal = 1<<32 - 1
 
 // routing is the addresses beside those of endpoints: tunnels of other hosts, routed
 // networks, and nodes of the cluster. Driver.mu guards it.
@@ -24,7 +24,7 @@ func (x *routing) begin() { x.Natives.begin() }
 // sweep deletes the routed networks that are gone.
 func (x *routing) sweep(*applyRun) error { return x.Natives.sweep() }
 
-// putRoutedNetworks writes which addresses are of a native network: of two with one subnet, of
+// putRoutedNetworks writes which addresses are of a routed network: of two with one subnet, of
 // that with the smaller number.
 func (x *routing) putRoutedNetworks(run *applyRun) error {
 	for _, n := range run.routedNetworks() {
@@ -56,7 +56,7 @@ func (x *routing) putNodes(run *applyRun) error {
 	for a, vtep := range run.want.Nodes.All() {
 		number := x.Tunnels.have[toTunnel(vtep)]
 		if vtep == run.want.VTEP {
-			number = nodeHere
+			number = nodeLocal
 		}
 		if err := x.Nodes.put(toAddr(a), number); fatal(err) {
 			return err

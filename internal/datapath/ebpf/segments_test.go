@@ -67,7 +67,7 @@ func TestSegments(t *testing.T) {
 }
 
 // TestMerged has the receiving host's underlay merge what it gets, as network
-// cards do, of a stream and of segmented datagrams; where there are short ways,
+// cards do, of a stream and of segmented datagrams; where there is a fast path,
 // next to none of it goes through the VXLAN device.
 func TestMerged(t *testing.T) {
 	require(t, "ethtool", "nstat")

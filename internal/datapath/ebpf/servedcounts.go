@@ -22,7 +22,7 @@ type serviceCounterKey struct {
 	What          uint64 // its port, protocol and family
 }
 
-type servedCounter struct {
+type serviceCounter struct {
 	Out, In counter
 	Begun   uint64
 }
@@ -40,7 +40,7 @@ func (c serviceCounterKey) counterKeyOf(key model.ServiceKey, backend model.Endp
 
 // counted is where a connection is counted, but for the place.
 func (t translation) counted() serviceCounterKey {
-	what := uint64(t.Front.HiPort)<<16 | uint64(t.Front.Proto)<<8
+	what := uint64(t.ClientKey.HiPort)<<16 | uint64(t.ClientKey.Proto)<<8
 	if !t.Backend.netip().Is4() {
 		what |= 1
 	}
@@ -79,7 +79,7 @@ func (s *serviceCounters) slots(fn func(at uint32, c serviceCounterKey)) error {
 func (t *translations) established() (map[serviceCounterKey]uint64, error) {
 	living := map[serviceCounterKey]uint64{}
 	return living, eachEntry("translations", t.m, 1, func(k connKey, t translation) {
-		if k.Pad == asClient || k.Pad == asClientOutside {
+		if k.Pad == clientSide || k.Pad == clientSideExternal {
 			living[t.counted()]++
 		}
 	})
@@ -104,7 +104,7 @@ func (s *serviceCounters) stats(host *desired.Host, services map[uint64]model.Se
 		if !there || !known {
 			continue
 		}
-		var per []servedCounter
+		var per []serviceCounter
 		if err := s.counters.Lookup(place, &per); err != nil {
 			return out, fmt.Errorf("ebpf driver: read map served_counters: %w", err)
 		}
@@ -167,7 +167,7 @@ func (s *serviceCounters) free(unused func(serviceCounterKey) bool) error {
 	if err != nil {
 		return err
 	}
-	zero := make([]servedCounter, cpus())
+	zero := make([]serviceCounter, cpus())
 	for _, at := range free { // the place last: who takes it finds nothing counted
 		if err := s.counters.Put(at, zero); err != nil {
 			return fmt.Errorf("write map served_counters: %w", err)

@@ -72,7 +72,7 @@ func TestServedPlaces(t *testing.T) {
 	}
 	drv = r.open(t)
 	if sweep(); r.drv.Tables()["counted"].Entries != 0 {
-		t.Error("a driver that knows no picture counts places")
+		t.Error("a driver that knows no desired state counts places")
 	}
 	apply()
 	counted("after a restart", want, 2)

@@ -92,7 +92,7 @@ func TestDamagedToService(t *testing.T) {
 			if ret != redirected || in == nil || in.Dst != vips[0] && in.Dst != vips[1] {
 				continue
 			}
-			if _, _, inner, tunnelled := conformance.Unwrap(out, DefaultVXLANPort); tunnelled { // by its short way
+			if _, _, inner, tunnelled := conformance.Unwrap(out, DefaultVXLANPort); tunnelled { // by the fast path
 				out = inner
 			}
 			got, err := conformance.ReadPacket(out)

@@ -42,7 +42,7 @@ func (w *twoHosts) serve(t testing.TB, network model.NetworkID, to4, to6 netip.A
 	return vip4, vip6
 }
 
-// servedShort counts the translated connections that have a short way on a host.
+// servedShort counts the translated connections that the fast path of a host has.
 func (w *twoHosts) servedShort(t testing.TB, i int) (n int) {
 	t.Helper()
 	for _, set := range takenPlaces(t, w.drivers[i].dp.obj.NatCache) {
@@ -101,7 +101,7 @@ func TestServiceHosts(t *testing.T) {
 				w.iperfAt(t, "5202", to, "-u", "-b", "50M", "-n", "5M", "-l", "4000") // in fragments
 			}
 			if n := w.servedShort(t, 0); n == 0 {
-				t.Error("no translated connection has a short way")
+				t.Error("no translated connection takes the fast path")
 			}
 			w.countedStreams(t, 300e6, 100e6)
 			for _, to := range []string{vip4.String(), vip6.String()} {

@@ -5,7 +5,7 @@ import "github.com/contiv/netplugin/v2/internal/datapath/desired"
 // The layouts of bpf/services.h, and of translations of bpf/maps.h.
 
 const (
-	scanned       = 32 // so many backends are compared; of more there is a table
+	maxCompared   = 32 // so many backends are compared; of more there is a table
 	ownersInRow   = 64
 	rows          = desired.ServiceSlots / ownersInRow
 	backendTables = 6 // whom is chosen among: all, those here, the near ones; of each for IPv4 and IPv6
@@ -15,10 +15,10 @@ type service struct {
 	Generation, Seed uint64
 	Affinity         uint64                // ns; 0 = none
 	Pools            uint64                // which of the choices are kept, a bit each
-	Among            [backendTables]uint32 // which of IDs are chosen among, a bit each
-	Table            [backendTables]uint32 // where the owners of slots are; 0 = IDs are compared
-	IDs              [scanned]uint64
-	At               [scanned]uint16 // their places in backends
+	Candidates       [backendTables]uint32 // which of IDs are chosen among, a bit each
+	SlotTable        [backendTables]uint32 // where the owners of slots are; 0 = IDs are compared
+	IDs              [maxCompared]uint64
+	At               [maxCompared]uint16 // their places in backends
 }
 
 type vipPortKey struct {
@@ -47,14 +47,14 @@ const (
 type backendKey struct{ Service, Index uint32 }
 
 type backendEntry struct {
-	ID      uint64
-	IP      [2]addr // IPv4 and IPv6
-	State   uint8   // by IPv4
-	Among   uint8   // may be chosen, a bit for each of choices
-	Port    uint16  // its own, by IPv4; 0 = the front's
-	Foreign uint8   // it is no endpoint
-	State6  uint8
-	Port6   uint16
+	ID       uint64
+	IP       [2]addr // IPv4 and IPv6
+	State    uint8   // by IPv4
+	InPools  uint8   // may be chosen, a bit for each of choices
+	Port     uint16  // its own, by IPv4; 0 = the front's
+	External uint8   // it is no endpoint
+	State6   uint8
+	Port6    uint16
 }
 
 // ownersRow is who has some slots next to each other: places in backends.
@@ -72,16 +72,16 @@ type affine struct {
 
 // These mark a translation's key as what the client sends: Lo is the client.
 const (
-	asClient        = 1
-	asClientOutside = 2 // the client is outside
+	clientSide         = 1
+	clientSideExternal = 2 // the client is outside
 )
 
 // translation is a connection to a service.
 type translation struct {
-	Front                   connKey // Hi is the virtual address
-	Index                   uint32  // of the backend, and the bit that says that it is no endpoint
-	Backend                 addr
-	BehindPort, BackendPort uint16
-	Space                   uint32 // domain of the connection's key
-	Seed, ID                uint64
+	ClientKey            connKey // Hi is the virtual address
+	Index                uint32  // of the backend, and the bit that says that it is no endpoint
+	Backend              addr
+	NATPort, BackendPort uint16
+	ConnDomain           uint32 // domain of the connection's key
+	Seed, ID             uint64
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // lines are the services as the maps hold them, as text. Numbers and places are
-// left out: the text depends on the picture only.
+// left out: the text depends on the desired state only.
 func (s *serviceState) lines(last *desired.Host) (lines []string) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	names, backends := map[uint32]string{}, map[uint64]string{}
@@ -39,7 +39,7 @@ func (s *serviceState) lines(last *desired.Host) (lines []string) {
 		if f.sources != nil {
 			sources = f.sources.name()
 		}
-		add("service %s face %s domain %d port %s %d of clients %s", claims[0], k.at.IP.vip(), k.at.Domain, model.Protocol(k.proto), k.port, sources)
+		add("service %s frontend %s domain %d port %s %d of clients %s", claims[0], k.at.IP.vip(), k.at.Domain, model.Protocol(k.proto), k.port, sources)
 	}
 	for k, x := range s.maps.Exposed.have {
 		port := ""
@@ -53,13 +53,13 @@ func (s *serviceState) lines(last *desired.Host) (lines []string) {
 	}
 	for n, h := range s.maps.Services.have {
 		way := "compared"
-		if h.Table != [backendTables]uint32{} {
+		if h.SlotTable != [backendTables]uint32{} {
 			way = "in a table"
 		}
 		add("%s affinity %s backends %s", names[n], time.Duration(h.Affinity), way)
 	}
 	for k, b := range s.maps.Backends.have {
-		add("%s backend %s %s %s state %d port %d, by IPv6 state %d port %d, chosen among %d", names[k.Service], backends[b.ID], text(b.IP[0]), text(b.IP[1]), b.State, b.Port, b.State6, b.Port6, b.Among)
+		add("%s backend %s %s %s state %d port %d, by IPv6 state %d port %d, chosen among %d", names[k.Service], backends[b.ID], text(b.IP[0]), text(b.IP[1]), b.State, b.Port, b.State6, b.Port6, b.InPools)
 	}
 	return lines
 }

@@ -17,16 +17,16 @@ type serviceRun struct {
 	maps *serviceTables
 	run  *applyRun
 
-	moved           map[hostKey]bool // virtual addresses whose owner may be another one
-	exposedServices map[addr]bool    // addresses that may lead clients outside elsewhere
-	removedServices []backendKey     // that nothing refers to any more
+	moved           map[domainAddr]bool // virtual addresses whose owner may be another one
+	exposedServices map[addr]bool       // addresses that may lead clients outside elsewhere
+	removedServices []backendKey        // that nothing refers to any more
 	numbers         map[uint32]*servedService
 	tables          map[uint32]bool           // of choices
 	clients         map[uint64]bool           // seeds of services that are gone
 	narrowed        map[uint64]*servedService // by seed, that have lost addresses or ports
 
 	frontends   map[frontendKey]bool // that may lead elsewhere
-	sharedVIPs  map[hostKey]bool     // with such faces
+	sharedVIPs  map[domainAddr]bool  // with such frontends
 	exposedVIPs map[addr]bool
 	stalePorts  []vipPortKey // that nothing leads to any more
 	sources     map[*sourceSet]bool
@@ -35,8 +35,8 @@ type serviceRun struct {
 func newServiceRun(s *serviceState, run *applyRun) *serviceRun {
 	return &serviceRun{
 		s: s, maps: s.maps, run: run,
-		moved: map[hostKey]bool{}, exposedServices: map[addr]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}, narrowed: map[uint64]*servedService{},
-		frontends: map[frontendKey]bool{}, sharedVIPs: map[hostKey]bool{}, exposedVIPs: map[addr]bool{}, sources: map[*sourceSet]bool{},
+		moved: map[domainAddr]bool{}, exposedServices: map[addr]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}, narrowed: map[uint64]*servedService{},
+		frontends: map[frontendKey]bool{}, sharedVIPs: map[domainAddr]bool{}, exposedVIPs: map[addr]bool{}, sources: map[*sourceSet]bool{},
 	}
 }
 
@@ -63,22 +63,22 @@ func (r *serviceRun) numbered(s *desired.Service) (x, was *servedService) {
 // nothing of a new number is in force.
 func (r *serviceRun) putService(s *desired.Service) error {
 	n := r.run.networks[s.Network]
-	var vips []hostKey
+	var vips []domainAddr
 	if s.IPv4.IsValid() {
-		vips = append(vips, hostKey{uint32(n.Domain()), toAddr(s.IPv4)})
+		vips = append(vips, domainAddr{uint32(n.Domain()), toAddr(s.IPv4)})
 	}
 	if s.IPv6.IsValid() {
-		vips = append(vips, hostKey{uint32(n.Domain()), toAddr(s.IPv6)})
+		vips = append(vips, domainAddr{uint32(n.Domain()), toAddr(s.IPv6)})
 	}
-	var open []hostKey
+	var open []domainAddr
 	if s.Exposed {
 		open = vips
 	}
 	x, was := r.numbered(s)
 	old := r.s.of[s.Key]
-	faces, err := r.frontendsOf(x.number, s, n.Domain())
+	frontends, err := r.frontendsOf(x.number, s, n.Domain())
 	if err == nil {
-		err = errors.Join(r.maps.VIPs.room(vips...), r.maps.Exposed.room(exposedAddrs(open)...), r.maps.Services.room(x.number), r.checkFrontendRoom(faces))
+		err = errors.Join(r.maps.VIPs.room(vips...), r.maps.Exposed.room(exposedAddrs(open)...), r.maps.Services.room(x.number), r.checkFrontendRoom(frontends))
 	}
 	if err != nil {
 		r.dropService(s.Key)
@@ -106,22 +106,22 @@ func (r *serviceRun) putService(s *desired.Service) error {
 	if old == nil || old != x || !slices.Equal(old.vips, vips) {
 		r.moveVIPs(s.Key, old, vips)
 	}
-	var wasOpen []hostKey
+	var wasOpen []domainAddr
 	if old != nil {
 		wasOpen = old.open
 		x.frontends, x.exposedVIPs = old.frontends, old.exposedVIPs
 	}
 	r.expose(s.Key, wasOpen, open)
-	if was != nil && (hasFewerTargets(was, x, vips, s.Exposed) || lostFrontends(x.frontends, faces)) { // was may be x
+	if was != nil && (hasFewerTargets(was, x, vips, s.Exposed) || lostFrontends(x.frontends, frontends)) { // was may be x
 		r.narrowed[x.seed] = x
 	}
-	r.putFrontend(s.Key, x, faces)
+	r.putFrontend(s.Key, x, frontends)
 	r.exposeFrontends(s.Key, x, exposedVIPs(s))
 	x.vips, x.open, x.exposed = vips, open, s.Exposed
 	r.s.of[s.Key] = x
 	if r.run.w.changes != before {
 		r.s.generations.add(vips...)
-		for at := range vipsOf(faces) {
+		for at := range vipsOf(frontends) {
 			r.s.generations.add(r.addrsOf(at)...)
 		}
 	}
@@ -137,7 +137,7 @@ func (r *serviceRun) undo(key model.ServiceKey, x *servedService, ports map[vipP
 }
 
 // moveVIPs moves a service's claims to other virtual addresses.
-func (r *serviceRun) moveVIPs(key model.ServiceKey, old *servedService, vips []hostKey) {
+func (r *serviceRun) moveVIPs(key model.ServiceKey, old *servedService, vips []domainAddr) {
 	if old != nil {
 		for _, a := range old.vips {
 			r.s.vipOwners[a] = slices.DeleteFunc(r.s.vipOwners[a], func(k model.ServiceKey) bool { return k == key })
@@ -202,7 +202,7 @@ func (r *serviceRun) finish() error {
 		}
 	}
 	for a := range r.maps.VIPs.have {
-		if at := (hostKey{a.Domain &^ allNodes, a.IP}); a != at && r.s.sharedVIPs.count[at] == 0 {
+		if at := (domainAddr{a.Domain &^ allNodes, a.IP}); a != at && r.s.sharedVIPs.count[at] == 0 {
 			if err := r.maps.VIPs.del(a); err != nil {
 				return err
 			}
@@ -217,15 +217,15 @@ func (r *serviceRun) finish() error {
 // putServiceAddrs lets the link-local service addresses lead to who asks itself, in
 // the domains that have services.
 func (r *serviceRun) putServiceAddrs() error {
-	wanted := map[hostKey]bool{}
+	wanted := map[domainAddr]bool{}
 	for a := range r.s.vipOwners {
-		wanted[hostKey{a.Domain, toAddr(desired.ServiceAddr)}] = true
-		wanted[hostKey{a.Domain, toAddr(desired.ServiceAddr6)}] = true
+		wanted[domainAddr{a.Domain, toAddr(desired.ServiceAddr)}] = true
+		wanted[domainAddr{a.Domain, toAddr(desired.ServiceAddr6)}] = true
 	}
 	for at, n := range r.s.sharedVIPs.count {
 		if n > 0 {
-			wanted[hostKey{at.Domain, toAddr(desired.ServiceAddr)}] = true
-			wanted[hostKey{at.Domain, toAddr(desired.ServiceAddr6)}] = true
+			wanted[domainAddr{at.Domain, toAddr(desired.ServiceAddr)}] = true
+			wanted[domainAddr{at.Domain, toAddr(desired.ServiceAddr6)}] = true
 		}
 	}
 	for a := range wanted {
@@ -287,7 +287,7 @@ func (r *serviceRun) remove() error {
 		}
 	}
 	if r.run.scratch {
-		for seed := range r.s.leftover { // the maps had it, and no picture names it
+		for seed := range r.s.leftover { // the maps had it, and no desired state names it
 			r.clients[seed] = true
 		}
 		clear(r.s.leftover)

@@ -15,7 +15,7 @@ import (
 
 // serviceTables are the maps of services.
 type serviceTables struct {
-	VIPs         table[hostKey, uint32]          `map:"vips"` // service by virtual address
+	VIPs         table[domainAddr, uint32]       `map:"vips"` // service by virtual address
 	Exposed      table[exposedKey, exposedEntry] `map:"exposed"`
 	Services     table[uint32, service]          `map:"services"`
 	ServicePorts table[vipPortKey, vipPortEntry] `map:"service_ports"`
@@ -35,11 +35,11 @@ type serviceState struct {
 	counts       *serviceCounters
 
 	of         map[model.ServiceKey]*servedService
-	leftover   map[uint64]*servedService      // by seed, that the maps hold and no picture has named yet
-	vipOwners  map[hostKey][]model.ServiceKey // by virtual address, sorted: the first has it
-	exposed    map[addr][]model.ServiceKey    // by address, sorted: the ones that external clients may use
+	leftover   map[uint64]*servedService         // by seed, that the maps hold and no desired state has named yet
+	vipOwners  map[domainAddr][]model.ServiceKey // by virtual address, sorted: the first has it
+	exposed    map[addr][]model.ServiceKey       // by address, sorted: the ones that external clients may use
 	sharedVIPs sharedVIPs
-	networks   map[model.NetworkID]desired.Domain // as of the last picture
+	networks   map[model.NetworkID]desired.Domain // as of the last desired state
 	number     uint32                             // last one given
 	generation uint64
 }
@@ -48,12 +48,12 @@ type serviceState struct {
 type servedService struct {
 	number      uint32
 	seed        uint64
-	vips        []hostKey
-	open        []hostKey // to clients outside
-	exposed     bool      // to them, or perhaps
-	pools       uint64    // which of the choices it keeps, a bit each
+	vips        []domainAddr
+	open        []domainAddr // to clients outside
+	exposed     bool         // to them, or perhaps
+	pools       uint64       // which of the choices it keeps, a bit each
 	frontends   map[frontendKey]frontend
-	exposedVIPs []addr // spots at which clients outside ask
+	exposedVIPs []addr // shared VIPs at which clients outside ask
 	ports       map[vipPortKey]vipPortEntry
 	index       map[uint64]uint32    // of backends, by their numbers
 	own         map[uint64][2]uint16 // their own ports, likewise
@@ -61,7 +61,7 @@ type servedService struct {
 
 // load initialises the state from the tables.
 func (s *serviceState) load() {
-	s.of, s.leftover, s.vipOwners = map[model.ServiceKey]*servedService{}, map[uint64]*servedService{}, map[hostKey][]model.ServiceKey{}
+	s.of, s.leftover, s.vipOwners = map[model.ServiceKey]*servedService{}, map[uint64]*servedService{}, map[domainAddr][]model.ServiceKey{}
 	s.exposed, s.networks = map[addr][]model.ServiceKey{}, map[model.NetworkID]desired.Domain{}
 	of := map[uint32]*servedService{} // by number
 	for n, v := range s.maps.Services.have {
@@ -170,7 +170,7 @@ func portsOf(number uint32, s *desired.Service) map[vipPortKey]vipPortEntry {
 // hasFewerTargets reports whether existing translations of a service may be invalid now: it has
 // lost an address or a port, or a port of UDP has another target, or external clients no
 // longer reach it. vips are its next addresses.
-func hasFewerTargets(was, x *servedService, vips []hostKey, exposed bool) bool {
+func hasFewerTargets(was, x *servedService, vips []domainAddr, exposed bool) bool {
 	if was.exposed && !exposed {
 		return true
 	}
@@ -179,7 +179,7 @@ func hasFewerTargets(was, x *servedService, vips []hostKey, exposed bool) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(was.vips, func(a hostKey) bool { return !slices.Contains(vips, a) })
+	return slices.ContainsFunc(was.vips, func(a domainAddr) bool { return !slices.Contains(vips, a) })
 }
 
 // hasPort reports whether connections by a port that led to one of the backends' go on.
@@ -190,12 +190,12 @@ func (x *servedService) hasPort(port uint16, proto uint8, to uint16) bool {
 
 // has reports whether a translation that the service had is its still.
 func (x *servedService) has(t translation, want *desired.Host) bool {
-	if t.Front.Pad == asClientOutside && !x.exposed {
+	if t.ClientKey.Pad == clientSideExternal && !x.exposed {
 		return false
 	}
 	to, ok := x.frontendOf(t, want)
-	if slices.Contains(x.vips, hostKey{t.Front.Domain, t.Front.Hi}) {
-		to, ok = x.ports[vipPortKey{VIP: x.number, Port: t.Front.HiPort, Proto: t.Front.Proto}]
+	if slices.Contains(x.vips, domainAddr{t.ClientKey.Domain, t.ClientKey.Hi}) {
+		to, ok = x.ports[vipPortKey{VIP: x.number, Port: t.ClientKey.HiPort, Proto: t.ClientKey.Proto}]
 	}
 	family := 1
 	if t.Backend.netip().Is4() {
@@ -204,7 +204,7 @@ func (x *servedService) has(t translation, want *desired.Host) bool {
 	if own := x.own[t.ID][family]; own != 0 {
 		to.Port = own
 	}
-	return ok && (to.Port == t.BackendPort || t.Front.Proto != uint8(model.ProtoUDP))
+	return ok && (to.Port == t.BackendPort || t.ClientKey.Proto != uint8(model.ProtoUDP))
 }
 
 // seeds returns the services by their seeds.

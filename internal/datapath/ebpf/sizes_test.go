@@ -43,7 +43,7 @@ func TestTablesTellTheirFill(t *testing.T) {
 			t.Errorf("%s: %d ports are told, the map has %d (%v)", when, got["ports"].Entries, n, it.Err())
 		}
 	}
-	told("after a picture")
+	told("after a desired state")
 	if err := drv.Close(); err != nil {
 		t.Fatal(err)
 	}

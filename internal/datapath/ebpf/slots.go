@@ -98,7 +98,7 @@ func (t *slotTables) readOwners(key uint32) (inner *ebpf.Map, table []ownersRow,
 // membersOf are who a table's slots are divided among.
 func (t *slotTables) membersOf(key uint32) (out []member) {
 	for k, b := range t.backends.have {
-		if k.Service == key>>3 && b.Among>>(key&7)&1 != 0 {
+		if k.Service == key>>3 && b.InPools>>(key&7)&1 != 0 {
 			out = append(out, member{b.ID, k.Index})
 		}
 	}

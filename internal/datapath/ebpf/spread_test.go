@@ -76,7 +76,7 @@ func TestAffinitySpreads(t *testing.T) {
 		got, of := map[uint64]int{}, map[addr]uint64{}
 		moved, all := 0, 0
 		if err := eachEntry("translations", r.drv.dp.obj.Translations, 1, func(k connKey, v translation) {
-			if k.Pad != asClientOutside {
+			if k.Pad != clientSideExternal {
 				return
 			}
 			all++
@@ -111,7 +111,7 @@ func TestAffinitySpreads(t *testing.T) {
 	}
 }
 
-// exposedTo is the picture served with its service of another host's container in
+// exposedTo is the desired state served with its service of another host's container in
 // another name, exposed, and so many backends of that host.
 func exposedTo(pic desired.Host, name string, affinity time.Duration, backends int) (desired.Host, desired.Service) {
 	far, _ := pic.Services.Get(model.ServiceKey{Tenant: "t", Name: "far"})

@@ -70,7 +70,7 @@ type counters struct {
 }
 
 func newCounters(o *objects) *counters {
-	return &counters{o, newLRU("hits", o.Hits, o.Created, madeHit, true)} // counters of rules that are no more go first
+	return &counters{o, newLRU("hits", o.Hits, o.Created, createdHit, true)} // counters of rules that are no more go first
 }
 
 // addPort adds the counters of a port.

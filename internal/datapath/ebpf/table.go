@@ -33,8 +33,8 @@ type table[K, V comparable] struct {
 	m       *ebpf.Map
 	w       *writer
 	have    map[K]V
-	wanted  map[K]bool // while a picture is applied from scratch; nil otherwise
-	quiet   bool       // not counted as a change of the picture
+	wanted  map[K]bool // while a desired state is applied from scratch; nil otherwise
+	quiet   bool       // not counted as a change of the desired state
 	global  bool       // a change may concern any connection
 	entries atomic.Uint64
 }

@@ -32,14 +32,14 @@ func (t *translations) fill() (string, driver.TableStats) {
 
 // connectionKey is the key of a translation's connection: make_key of bpf/conntrack.h.
 func (t translation) connectionKey() connKey {
-	src := t.Front.Lo
+	src := t.ClientKey.Lo
 	if t.Backend == src { // its own backend
 		src = toAddr(desired.ServiceAddr6)
 		if t.Backend.netip().Is4() {
 			src = toAddr(desired.ServiceAddr)
 		}
 	}
-	k := connKey{Domain: t.Space, Proto: t.Front.Proto, Lo: src, Hi: t.Backend, LoPort: t.BehindPort, HiPort: t.BackendPort}
+	k := connKey{Domain: t.ConnDomain, Proto: t.ClientKey.Proto, Lo: src, Hi: t.Backend, LoPort: t.NATPort, HiPort: t.BackendPort}
 	if !isBefore(k.Lo, k.Hi, k.LoPort, k.HiPort) {
 		k.Lo, k.Hi, k.LoPort, k.HiPort = k.Hi, k.Lo, k.HiPort, k.LoPort
 	}
@@ -89,7 +89,7 @@ func (t *translations) sweep(all map[connKey]connKey, living map[connKey]bool) e
 func (t *translations) read() (all map[connKey]connKey, counts map[serviceCounterKey]bool, err error) {
 	all, counts = map[connKey]connKey{}, map[serviceCounterKey]bool{}
 	err = eachEntry("translations", t.m, 1, func(k connKey, t translation) {
-		if all[k] = k; k.Pad == asClient || k.Pad == asClientOutside {
+		if all[k] = k; k.Pad == clientSide || k.Pad == clientSideExternal {
 			all[k] = t.connectionKey()
 			counts[t.counted()] = true
 		}
@@ -107,7 +107,7 @@ func (t *translations) end(ended func(translation) bool) error {
 		if !ended(t) {
 			return
 		}
-		if left = append(left, k); k.Pad == asClient || k.Pad == asClientOutside {
+		if left = append(left, k); k.Pad == clientSide || k.Pad == clientSideExternal {
 			behind[t.connectionKey()] = true
 		}
 	}); err != nil || len(left) == 0 {
@@ -130,7 +130,7 @@ type affinities struct {
 }
 
 func newAffinities(o *objects) *affinities {
-	return &affinities{newLRU("affines", o.Affines, o.Created, madeAffine, false), o.AffineCounts}
+	return &affinities{newLRU("affines", o.Affines, o.Created, createdAffine, false), o.AffineCounts}
 }
 
 // sweep forgets the clients whose time is over, and counts the others by their services.

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// served is the picture of a client of two services, of another host's container and
+// served is the desired state of a client of two services, of another host's container and
 // of the client itself, with the client's wire.
 func (r *rig) served(t testing.TB) (client *desired.Port, pic desired.Host, vips, itself [2]netip.Addr) {
 	t.Helper()

@@ -7,7 +7,7 @@ import (
 )
 
 // putTunnels gives every other host's tunnel endpoint a number, which it keeps while
-// it is in the picture: connections remember it. No other one gets that number soon.
+// it is in the desired state: connections remember it. No other one gets that number soon.
 func (x *routing) putTunnels(run *applyRun) error {
 	if !run.scratch && !differs(run.want.Tunnels, run.last.Tunnels) {
 		return nil

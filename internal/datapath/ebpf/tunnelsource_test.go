@@ -9,7 +9,7 @@ import (
 )
 
 // TestKnownConnectionIsTakenFromItsHostOnly sends packets of a known connection, which
-// take a short way, in tunnel packets of other hosts: of one on the same link, of one
+// take the fast path, in tunnel packets of other hosts: of one on the same link, of one
 // beyond a router, and where no program is on the underlay's interface.
 func TestKnownConnectionIsTakenFromItsHostOnly(t *testing.T) {
 	for _, attach := range []string{attachTCX, attachClsact} {

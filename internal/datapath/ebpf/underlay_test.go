@@ -21,7 +21,7 @@ import (
 func TestFirstPacketsPassTheDevice(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
 	if w.drivers[0].dp.att.way != attachTCX {
-		t.Skip("no short ways between hosts")
+		t.Skip("no fast path between hosts")
 	}
 	device := func() (n uint64) {
 		for i := range w.hosts {
@@ -50,7 +50,7 @@ func TestFirstPacketsPassTheDevice(t *testing.T) {
 func TestEnters(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
 	if w.drivers[1].dp.att.way != attachTCX {
-		t.Skip("no short ways between hosts")
+		t.Skip("no fast path between hosts")
 	}
 	mac := func(i int) (m model.MAC) {
 		m, err := model.ParseMAC(strings.Fields(run(t, "ip", "-n", w.hosts[i], "-br", "link", "show", "u0"))[2])

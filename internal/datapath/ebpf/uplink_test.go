@@ -13,8 +13,8 @@ import (
 )
 
 // TestUplinkOfThePreviousFlagsIsReleased: an interface that was the uplink, and is none by the new
-// flags, lets its frames through from the first moment, before any picture: the
-// host may reach its store by it. The first picture takes the program off.
+// flags, lets its frames through from the first moment, before any desired state: the
+// host may reach its store by it. The first desired state takes the program off.
 func TestUplinkOfThePreviousFlagsIsReleased(t *testing.T) {
 	ways := []string{attachClsact}
 	if haveTCXHere(t) {
@@ -36,7 +36,7 @@ func TestUplinkOfThePreviousFlagsIsReleased(t *testing.T) {
 			r.uplinks = nil
 			drv = r.open(t)
 			if got := r.programsOn(t, uplinkWire); !slices.Equal(got, []string{uplinkProgram}) {
-				t.Errorf("before the first picture the former uplink has programs %q; others than an uplink's drop the host's own frames", got)
+				t.Errorf("before the first desired state the former uplink has programs %q; others than an uplink's drop the host's own frames", got)
 			}
 			if _, err := drv.Apply(t.Context(), pic); err != nil {
 				t.Fatal(err)
