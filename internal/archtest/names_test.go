@@ -50,7 +50,7 @@ var phrases = regexp.MustCompile(`(?i)\b(that of|those that|what of|of theirs|is
 
 const namesFile = "testdata/names.txt"
 
-// Identifiers, packages, files and comments use the words of the field. The places that
+// Identifiers, packages, files and comments, of Go and C, use the words of the field. The places that
 // do not yet are counted in testdata/names.txt, by package and word, and may not become
 // more; `go test ./internal/archtest -run TestNames -update-names` writes the lower counts.
 func TestNamesAreWordsOfTheField(t *testing.T) {
@@ -62,6 +62,20 @@ func TestNamesAreWordsOfTheField(t *testing.T) {
 		where[key] = append(where[key], at)
 	}
 	for _, f := range files(t) {
+		if f.isC() {
+			for id, at := range identifiersOfC(f) {
+				for _, w := range words(id) {
+					if replacements[w] != "" {
+						count(path.Dir(f.name), w, fmt.Sprintf("%s:%d: %s", f.name, at, id))
+					}
+				}
+			}
+			for _, comment := range commentsOfC.FindAllString(f.text, -1) {
+				for range phrases.FindAllString(comment, -1) {
+					count(path.Dir(f.name), "(phrases)", f.name+": "+comment)
+				}
+			}
+		}
 		if !f.isGo() || f.generated() || strings.Contains(f.name, "/testdata/") || strings.HasSuffix(f.name, "archtest/names_test.go") {
 			continue
 		}
@@ -103,6 +117,23 @@ func TestNamesAreWordsOfTheField(t *testing.T) {
 			t.Errorf("%s occurs %d times, %d allowed (%s): %s", key, found[key], allowed[key], hint, strings.Join(where[key], ", "))
 		}
 	}
+}
+
+// commentsOfC finds comments, which strings of the C programs do not contain.
+var commentsOfC = regexp.MustCompile(`//[^\n]*`)
+
+// identifiersOfC returns the identifiers of a C file, and the line of each one's first use.
+func identifiersOfC(f file) map[string]int {
+	ids, n := map[string]int{}, 0
+	for line := range strings.Lines(f.text) {
+		n++
+		for _, id := range regexp.MustCompile(`[A-Za-z_]\w*`).FindAllString(commentsOfC.ReplaceAllString(line, ""), -1) {
+			if ids[id] == 0 {
+				ids[id] = n
+			}
+		}
+	}
+	return ids
 }
 
 // words splits an identifier or file name into its words, in lower case.
