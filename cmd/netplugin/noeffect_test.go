@@ -65,11 +65,11 @@ var flagEffects = map[string]archtest.Effect{
 	"containers-reach-control-plane": archtest.By("TestControlPlane"),
 	"debug-hooks":                    archtest.By("TestCutAndPaused").GivenBy("TestFlagSetsItsOption"),
 	"config":                         archtest.By("TestConfigFile"),
-	"log-level":                      archtest.By("TestFlags").GivenBy("TestFlagSetsItsOption"),
+	"log-level":                      archtest.By("TestCommandLineWinsOverEnvironment").GivenBy("TestFlagSetsItsOption"),
 	"use-json-log":                   archtest.By("TestLogJSON"),
-	"use-syslog":                     archtest.By("TestSyslog").GivenBy("TestFlagSetsItsOption"),
+	"use-syslog":                     archtest.By("TestSyslogMessagesFollowTheRFCs").GivenBy("TestFlagSetsItsOption"),
 	"syslog-url":                     archtest.By("TestSyslogURL").GivenBy("TestFlagSetsItsOption"),
-	"syslog-format":                  archtest.By("TestSyslog").GivenBy("TestFlagSetsItsOption"),
+	"syslog-format":                  archtest.By("TestSyslogMessagesFollowTheRFCs").GivenBy("TestFlagSetsItsOption"),
 }
 
 // TestEveryFlagHasEffect: each flag does something, by a test, or its help text

@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRun: the exit code is 0 for success, 2 for usage errors, 1 otherwise.
-func TestRun(t *testing.T) {
+// TestExitCodeTellsUsageErrors: the exit code is 0 for success, 2 for usage errors, 1 otherwise.
+func TestExitCodeTellsUsageErrors(t *testing.T) {
 	for want, err := range map[int]error{ExitOK: nil, ExitUsage: flags.Usagef("bad"), ExitFailure: errors.New("worse")} {
 		var out strings.Builder
 		if got := Run("prog", &out, func(context.Context) error { return err }); got != want {
@@ -63,8 +63,8 @@ func TestParseFlags(t *testing.T) {
 	}
 }
 
-// TestSyslog: messages arrive in the form of the RFCs over each transport.
-func TestSyslog(t *testing.T) {
+// TestSyslogMessagesFollowTheRFCs: messages arrive in the form of the RFCs over each transport.
+func TestSyslogMessagesFollowTheRFCs(t *testing.T) {
 	const text = `msg="hello there" k=v`
 	tests := []struct{ network, format, want string }{
 		{"udp", "auto", `^<28>1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d) \S+ prog \d+ - - ` + text + `$`},
@@ -190,9 +190,9 @@ func TestLogJSON(t *testing.T) {
 	}
 }
 
-// TestServe: a request that runs when the program is stopped gets its answer, and Serve
+// TestServeAnswersRunningRequestsOnStop: a request that runs when the program is stopped gets its answer, and Serve
 // returns nil.
-func TestServe(t *testing.T) {
+func TestServeAnswersRunningRequestsOnStop(t *testing.T) {
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -231,8 +231,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestBuild: a binary always says something about its build.
-func TestBuild(t *testing.T) {
+// TestBuildIsNeverEmpty: a binary always says something about its build.
+func TestBuildIsNeverEmpty(t *testing.T) {
 	if b := Build(); b.Version == "" || b.Go == "" || !strings.Contains(b.String(), "GitCommit: ") {
 		t.Errorf("%+v", b)
 	}

@@ -21,9 +21,9 @@ func (f firstLine) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestHangup: SIGHUP ends no daemon, neither before it logs nor after; it is
+// TestHangupEndsNoDaemon: SIGHUP ends no daemon, neither before it logs nor after; it is
 // told in the log.
-func TestHangup(t *testing.T) {
+func TestHangupEndsNoDaemon(t *testing.T) {
 	var stderr bytes.Buffer
 	code := Run("test", &stderr, func(ctx context.Context) error {
 		hangUp := func() {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestSupervise: systemd hears that a program is ready when it is and not
+// TestSystemdHearsReadyAliveAndStopping: systemd hears that a program is ready when it is and not
 // before, then that it is alive while it is, and that it ends.
-func TestSupervise(t *testing.T) {
+func TestSystemdHearsReadyAliveAndStopping(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// TestRefusals: refused certificates are warned of, not more often than each 10 s; what
+// TestRefusedCertificatesAreWarnedOfSeldom: refused certificates are warned of, not more often than each 10 s; what
 // else goes wrong with a connection is no warning.
-func TestRefusals(t *testing.T) {
+func TestRefusedCertificatesAreWarnedOfSeldom(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(1000, 0)
 	r := &tlsErrorLog{log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return now }}
@@ -37,9 +37,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestDistrust: clients that trust another authority are named once they have refused the
+// TestClientsOfAnotherAuthorityAreNamed: clients that trust another authority are named once they have refused the
 // certificate several times over some seconds, and no longer when they have not for a minute.
-func TestDistrust(t *testing.T) {
+func TestClientsOfAnotherAuthorityAreNamed(t *testing.T) {
 	d := new(UntrustedClients)
 	begin := time.Now()
 	var passed atomic.Int64 // seconds

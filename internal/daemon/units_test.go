@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// TestUnits: systemd takes the units that we ship, and they expose no more than
+// TestSystemdAcceptsTheUnits: systemd takes the units that we ship, and they expose no more than
 // they do today: 1.3 and 4.4 of 10 with systemd 252, where 9.6 is a unit without
 // any restriction.
-func TestUnits(t *testing.T) {
+func TestSystemdAcceptsTheUnits(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd-analyze is not installed: ", err)
 	}

@@ -81,9 +81,9 @@ func TestTierText(t *testing.T) {
 	}
 }
 
-// TestSelector: what selectors select, what they are written as, and which are
+// TestSelectorsAreParsedAndPrinted: what selectors select, what they are written as, and which are
 // refused.
-func TestSelector(t *testing.T) {
+func TestSelectorsAreParsedAndPrinted(t *testing.T) {
 	who := IdentityRecord{Network: NetworkKey{"t", "n"}, Group: "g", Labels: map[string]string{"app": "web", "x/y": ""}}
 	need := func(key string, op Operator, values ...string) Selector {
 		return Selector{Tenant: "t", MatchExpressions: []Requirement{{key, op, values}}}

@@ -253,7 +253,7 @@ func TestRuleValidate(t *testing.T) {
 }
 
 // Settings: each field rejects what it must, and Merge keeps what is not given.
-func TestGlobal(t *testing.T) {
+func TestSettingsRejectBadFields(t *testing.T) {
 	if err := DefaultGlobal().Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +392,7 @@ func TestValidateKinds(t *testing.T) {
 
 // A group names each thing once and at most as many as one transaction takes; the zero
 // Valid, which was never checked, says so.
-func TestValid(t *testing.T) {
+func TestGroupNamesEachThingOnce(t *testing.T) {
 	g := Group{Key: GroupKey{"t", "g"}, Network: "n", Policies: []PolicyName{"p", "q"}, ExtContracts: []string{"e"}}
 	v, err := Check(g)
 	if err != nil || v.Err() != nil || v.Value().Key != g.Key {

@@ -19,9 +19,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
 )
 
-// TestBugtool: one archive has what netmaster and each host send, in directories of their
+// TestBugtoolPacksAllHosts: one archive has what netmaster and each host send, in directories of their
 // own, and a manifest that says what could not be had and why.
-func TestBugtool(t *testing.T) {
+func TestBugtoolPacksAllHosts(t *testing.T) {
 	pack := func(w http.ResponseWriter, r *http.Request) {
 		err := (&supportbundle.Support{Version: "2.0"}).Pack(r.Context(), r.URL.Path, []supportbundle.Part{
 			{Name: "../../who.txt", Read: func(context.Context) ([]byte, error) { return []byte(r.URL.Path), nil }},

@@ -72,7 +72,7 @@ func furnish(m *fakeMaster) {
 }
 
 // Every command that shows something prints exactly its golden.
-func TestShow(t *testing.T) {
+func TestShowCommandsPrintTheirGolden(t *testing.T) {
 	m := newFakeMaster(t)
 	furnish(m)
 	for _, line := range []string{
@@ -170,7 +170,7 @@ func TestHelp(t *testing.T) {
 
 // Each command that changes something sends exactly one request, with what was
 // given and nothing else, and then says what was done.
-func TestChange(t *testing.T) {
+func TestChangeCommandsSendOneRequest(t *testing.T) {
 	const links = `"link-sets":{},"links":`
 	for _, tc := range []struct {
 		line string
@@ -340,7 +340,7 @@ func TestChangePrintsStoredObject(t *testing.T) {
 
 // A failed change says nothing on stdout (1.x said "Deleting ..." before it
 // failed) and the exit code tells the kind of failure.
-func TestFailures(t *testing.T) {
+func TestFailedChangePrintsNothingOnStdout(t *testing.T) {
 	for _, tc := range []struct {
 		line    string
 		refuse  refusal
@@ -387,9 +387,9 @@ func TestNetworkListWhileDeleted(t *testing.T) {
 	}
 }
 
-// TestStranger: the error distinguishes a server that is no netmaster from a missing
+// TestOtherServersAreToldFromMissingObjects: the error distinguishes a server that is no netmaster from a missing
 // object.
-func TestStranger(t *testing.T) {
+func TestOtherServersAreToldFromMissingObjects(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	defer srv.Close()
 	r := netctl(t, srv.URL, "tenant", "ls")
@@ -400,7 +400,7 @@ func TestStranger(t *testing.T) {
 
 // With no netmaster to talk to, the message names both ways of giving one;
 // version still shows netctl's own.
-func TestUnreachable(t *testing.T) {
+func TestUnreachableNetmasterNamesTheFlags(t *testing.T) {
 	const closed = "http://127.0.0.1:1"
 	for line, out := range map[string]string{
 		"tenant ls":         "",

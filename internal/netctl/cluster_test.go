@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestCluster: what a person sees of members, what a removal and a token ask for, and
+// TestClusterCommandsShowMembersAndTokens: what a person sees of members, what a removal and a token ask for, and
 // that warnings follow.
-func TestCluster(t *testing.T) {
+func TestClusterCommandsShowMembersAndTokens(t *testing.T) {
 	var asked []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

@@ -12,7 +12,7 @@ import (
 
 // Commands, flags, fixed values and the names of the server's objects are
 // completed; with no server there are no names and no error.
-func TestComplete(t *testing.T) {
+func TestCompletionOffersObjectsOfTheServer(t *testing.T) {
 	m := newFakeMaster(t)
 	furnish(m)
 	for _, tc := range []struct {

@@ -47,7 +47,7 @@ func files(text string) map[string]string {
 
 // The console blocks of the user guides print what they say, one after the
 // other on one cluster, beside the files that YAML blocks show.
-func TestDocumentation(t *testing.T) {
+func TestConsoleBlocksPrintWhatGuidesSay(t *testing.T) {
 	for doc, least := range map[string]int{"netctl.md": 20, "apply.md": 7, "moving-from-1x.md": 1} {
 		t.Run(doc, func(t *testing.T) {
 			text, err := os.ReadFile("../../docs/how-to/" + doc)

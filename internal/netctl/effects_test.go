@@ -15,15 +15,15 @@ import (
 
 // anywhere are flags that mean the same wherever they stand.
 var anywhere = map[string]archtest.Effect{
-	"--json":      archtest.By("TestShow"),
+	"--json":      archtest.By("TestShowCommandsPrintTheirGolden"),
 	"--output":    archtest.By("TestEveryListTakesEveryForm"),
 	"--quiet":     archtest.By("TestEveryCommand"),
-	"--tenant":    archtest.By("TestShow"),
-	"--all":       archtest.By("TestShow"),
-	"--netmaster": archtest.By("TestNetmaster"),
+	"--tenant":    archtest.By("TestShowCommandsPrintTheirGolden"),
+	"--all":       archtest.By("TestShowCommandsPrintTheirGolden"),
+	"--netmaster": archtest.By("TestNetmasterFlagWinsOverEnvironment"),
 	"--tls-dir":   archtest.By("TestTLSDir"),
-	"--insecure":  archtest.By("TestInsecure"),
-	"--timeout":   archtest.By("TestUnreachable"),
+	"--insecure":  archtest.By("TestInsecureAcceptsUnknownAuthorities"),
+	"--timeout":   archtest.By("TestUnreachableNetmasterNamesTheFlags"),
 	"--help":      archtest.By("TestHelp"),
 }
 
@@ -40,8 +40,8 @@ var flagEffects = map[string]archtest.Effect{
 	"aci-gw info --all":          archtest.None(accepted1x),
 	"app-profile group-ls --all": archtest.None(accepted1x),
 
-	"external-contracts create --consumed": archtest.By("TestHistories").GivenBy("TestEveryCommand"),
-	"external-contracts create --provided": archtest.By("TestHistories").GivenBy("TestEveryCommand"),
+	"external-contracts create --consumed": archtest.By("TestTreeEqualsOneMadeFromNothing").GivenBy("TestEveryCommand"),
+	"external-contracts create --provided": archtest.By("TestTreeEqualsOneMadeFromNothing").GivenBy("TestEveryCommand"),
 
 	"install --check":    archtest.By("TestInstallCommand"),
 	"install --host":     archtest.By("TestInstallCommand"),
@@ -74,7 +74,7 @@ var flagEffects = map[string]archtest.Effect{
 	"store adopt --keep-tokens":        archtest.By("TestAdoptStore").GivenBy("TestFlagsAreInTheRequest"),
 	"host evict --force":               archtest.By("TestEvictHost"),
 	"doctor --repair":                  archtest.By("TestDoctor"),
-	"bugtool --host":                   archtest.By("TestBugtool"),
+	"bugtool --host":                   archtest.By("TestBugtoolPacksAllHosts"),
 	"apply --file":                     archtest.By("TestApplyFiles"),
 	"apply --prune":                    archtest.By("TestPruneDeletesWhatTheSetCreated"),
 	"apply --set":                      archtest.By("TestPruneDeletesWhatTheSetCreated"),
@@ -97,9 +97,9 @@ var flagEffects = map[string]archtest.Effect{
 	"pki renew --days":                 archtest.By("TestPKI"),
 	"monitor --host":                   archtest.By("TestMonitorTable").GivenBy("TestFlagsAreInTheRequest"),
 	"monitor --count":                  archtest.By("TestMonitorTable"),
-	"cluster remove --force":           archtest.By("TestCluster"),
-	"cluster token --host":             archtest.By("TestCluster"),
-	"cluster token --expires":          archtest.By("TestCluster"),
+	"cluster remove --force":           archtest.By("TestClusterCommandsShowMembersAndTokens"),
+	"cluster token --host":             archtest.By("TestClusterCommandsShowMembersAndTokens"),
+	"cluster token --expires":          archtest.By("TestClusterCommandsShowMembersAndTokens"),
 	"apply --confirm-within":           archtest.By("TestConfirmWithin"),
 	"global set --confirm-within":      archtest.By("TestConfirmWithin"),
 	"policy rule-add --confirm-within": archtest.By("TestConfirmWithin"),
@@ -190,9 +190,9 @@ func TestEveryFlagHasEffect(t *testing.T) {
 		func(flag string) []string { return spellings[flag] })
 }
 
-// TestNotes: what has no effect is said in a command's help, in model's words, where
+// TestHelpSaysWhatHasNoEffect: what has no effect is said in a command's help, in model's words, where
 // the kind has a command; and no help says more than model.
-func TestNotes(t *testing.T) {
+func TestHelpSaysWhatHasNoEffect(t *testing.T) {
 	var all []string
 	var walk func(c *command)
 	walk = func(c *command) {

@@ -189,7 +189,7 @@ func TestJSONAndQuiet(t *testing.T) {
 }
 
 // A wrong command line exits with 2, sends nothing, and says what was meant.
-func TestUsage(t *testing.T) {
+func TestUsageErrorsExitWith2(t *testing.T) {
 	for _, tc := range []struct{ line, errOut string }{
 		{"frobnicate", "netctl: unknown command \"frobnicate\"\nSee 'netctl --help'.\n"},
 		{"nework ls", "netctl: unknown command \"nework\"; did you mean 'netctl network'?\nSee 'netctl --help'.\n"},
@@ -259,7 +259,7 @@ func TestDoubleDash(t *testing.T) {
 
 // The flag wins over the environment, which wins over the default; the flag
 // may stand before and after the command.
-func TestNetmaster(t *testing.T) {
+func TestNetmasterFlagWinsOverEnvironment(t *testing.T) {
 	m := newFakeMaster(t)
 	for _, line := range []string{
 		"--netmaster " + m.url + " tenant ls",
@@ -300,7 +300,7 @@ func TestNetmaster(t *testing.T) {
 }
 
 // INSECURE and --insecure accept a certificate that no known authority signed.
-func TestInsecure(t *testing.T) {
+func TestInsecureAcceptsUnknownAuthorities(t *testing.T) {
 	m := newFakeMaster(t)
 	s := httptest.NewUnstartedServer(m)
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // refused handshakes are the point

@@ -10,7 +10,7 @@ import (
 )
 
 // get shows every kind under each of its names, in every form.
-func TestGet(t *testing.T) {
+func TestGetShowsEveryKind(t *testing.T) {
 	m := newFakeMaster(t)
 	furnish(m)
 	for _, line := range []string{

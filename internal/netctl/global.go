@@ -31,7 +31,7 @@ var globalSettings = register(kindOf((*api.Client).Globals, columns[api.Global]{
 }))
 
 // The sentence is model.NoEffect's, copied since netctl does not link
-// internal/model; TestNotes compares them.
+// internal/model; TestHelpSaysWhatHasNoEffect compares them.
 const noteOpflex = "infrastructure type aci-opflex has no effect: this version knows no OpFlex, and hosts forward as with type default"
 
 type globalOptions struct {

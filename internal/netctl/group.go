@@ -27,7 +27,7 @@ var groups = register(kindOf((*api.Client).EndpointGroups, columns[api.EndpointG
 }))
 
 // noteGroupTag is model.NoEffect's, copied since netctl does not link internal/model;
-// TestNotes compares them.
+// TestHelpSaysWhatHasNoEffect compares them.
 const noteGroupTag = "a group's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name"
 
 type groupCreateOptions struct {

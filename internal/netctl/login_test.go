@@ -19,7 +19,7 @@ import (
 
 // login saves the token, readable by its user only; later commands show it only to the
 // proxy that issued it.
-func TestLogin(t *testing.T) {
+func TestLoginSavesTheTokenForItsUserOnly(t *testing.T) {
 	var tokens []string
 	proxy := func() *httptest.Server {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -42,7 +42,7 @@ var networks = register(kindOf((*api.Client).Networks, columns[api.Network]{
 }))
 
 // The sentences are model.NoEffect's, copied since netctl does not link
-// internal/model; TestNotes compares them.
+// internal/model; TestHelpSaysWhatHasNoEffect compares them.
 const (
 	noteNetworkTag = "a network's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name"
 )

@@ -118,9 +118,9 @@ func TestLogoutKeepsOthersExposed(t *testing.T) {
 	}
 }
 
-// TestAuthorities: who has no certificate believes those of the authority that are a
+// TestHostCertificatesAreNoNetmasters: who has no certificate believes those of the authority that are a
 // netmaster's, and no host's.
-func TestAuthorities(t *testing.T) {
+func TestHostCertificatesAreNoNetmasters(t *testing.T) {
 	a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ var services = register(kindOf((*api.Client).ServiceLBs, columns[api.ServiceLB]{
 }))
 
 // The sentence is model.NoEffect's, copied since netctl does not link internal/model;
-// TestNotes compares the two.
+// TestHelpSaysWhatHasNoEffect compares the two.
 const noteServices = "hosts on Open vSwitch serve a service's TCP and UDP ports, and no SCTP: connections to such a port fail there"
 
 type serviceCreateOptions struct {

@@ -46,8 +46,8 @@ func TestHostRow(t *testing.T) {
 	}
 }
 
-// TestMebibytes: what is there is never said to be nothing.
-func TestMebibytes(t *testing.T) {
+// TestSizesAreNeverZero: what is there is never said to be nothing.
+func TestSizesAreNeverZero(t *testing.T) {
 	for n, want := range map[int64]string{0: "0.0", 1: "0.001", 20 << 10: "0.020", 1 << 20: "1.0", 3 << 19: "1.5", 2 << 30: "2048.0"} {
 		if got := formatMebibytes(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)

@@ -25,9 +25,9 @@ func holds(t *testing.T, path, want string) {
 	}
 }
 
-// TestWrite: a file is made and replaced; what fails changes nothing and leaves
+// TestWriteReplacesTheFileOrChangesNothing: a file is made and replaced; what fails changes nothing and leaves
 // nothing.
-func TestWrite(t *testing.T) {
+func TestWriteReplacesTheFileOrChangesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file.json")
 	for _, text := range []string{"a longer text", "short"} {
 		if err := WriteFile(path, []byte(text)); err != nil {
@@ -97,9 +97,9 @@ func TestWriteAtOnce(t *testing.T) {
 	holds(t, path, "the same")
 }
 
-// TestUnfinished: what a kill left is found by the name of the file that it was
+// TestUnfinishedWritesAreFound: what a kill left is found by the name of the file that it was
 // to become.
-func TestUnfinished(t *testing.T) {
+func TestUnfinishedWritesAreFound(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	want := errors.New("killed")
 	err := Write(path, func(io.Writer) error {

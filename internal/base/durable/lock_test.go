@@ -18,8 +18,8 @@ func open(t *testing.T, dir string) *os.File {
 	return f
 }
 
-// TestLock: one at a time, and the next right after.
-func TestLock(t *testing.T) {
+// TestLockHasOneHolder: one at a time, and the next right after.
+func TestLockHasOneHolder(t *testing.T) {
 	dir := t.TempDir()
 	first, second := open(t, dir), open(t, dir)
 	if err := Lock(first); err != nil {

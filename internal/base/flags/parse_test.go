@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestParse: one dash or two, values after "=" or a space, flags among arguments as 1.x and
+// TestFlagsMayStandAmongArguments: one dash or two, values after "=" or a space, flags among arguments as 1.x and
 // scripts have them; errors are in netctl's words.
-func TestParse(t *testing.T) {
+func TestFlagsMayStandAmongArguments(t *testing.T) {
 	for line, want := range map[string]string{
 		"-tenant blue a b":          "blue/false [a b]",
 		"a --tenant=blue b -j":      "blue/true [a b]",

@@ -32,8 +32,8 @@ func newSet(v *settings) *Set {
 	return fs
 }
 
-// TestFlags covers spellings, precedence, and the sentences of refusals.
-func TestFlags(t *testing.T) {
+// TestCommandLineWinsOverEnvironment covers spellings, precedence, and the sentences of refusals.
+func TestCommandLineWinsOverEnvironment(t *testing.T) {
 	tests := []struct {
 		args []string
 		env  map[string]string

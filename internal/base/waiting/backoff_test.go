@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestBackoff walks one key through failures, an early failure and recovery.
-func TestBackoff(t *testing.T) {
+// TestBackoffGrowsUntilRecovery walks one key through failures, an early failure and recovery.
+func TestBackoffGrowsUntilRecovery(t *testing.T) {
 	b := NewBackoff[string](BackoffConfig{Base: time.Second, Max: 5 * time.Second, Jitter: 0.5, Rand: func() float64 { return 0.5 }})
 	t0 := time.Unix(1000, 0)
 	at := func() time.Duration { return b.At("k").Sub(t0) }

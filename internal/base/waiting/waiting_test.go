@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A change between looking and waiting is not missed, and everybody hears it.
-func TestChanges(t *testing.T) {
+func TestNoChangeIsMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Changes
 		c.Notify() // without waiters: no harm
@@ -93,7 +93,7 @@ func TestBell(t *testing.T) {
 
 // A key has one holder at a time, other keys are independent, and unused keys take no
 // memory.
-func TestTurns(t *testing.T) {
+func TestKeyHasOneHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var turns KeyedLocks[string]
 		end, err := turns.Lock(t.Context(), "a")

@@ -18,8 +18,8 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestRing: the newest lines are kept, whole, and all is handed on.
-func TestRing(t *testing.T) {
+// TestNewestLinesAreKept: the newest lines are kept, whole, and all is handed on.
+func TestNewestLinesAreKept(t *testing.T) {
 	var next bytes.Buffer
 	r := NewRing(&next, 32)
 	write := func(s string) {
@@ -75,8 +75,8 @@ func secrets() []string {
 	}
 }
 
-// TestRedact: no secret stays, by its looks or because a file has it; what is none does.
-func TestRedact(t *testing.T) {
+// TestNoSecretIsPacked: no secret stays, by its looks or because a file has it; what is none does.
+func TestNoSecretIsPacked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(file, []byte("k9f8-"+planted+"-77\n\nab\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -120,9 +120,9 @@ func files(t *testing.T, r io.Reader) (out map[string]string, last string) {
 	}
 }
 
-// TestPack: each part is packed without secrets and within its size limit. The manifest
+// TestManifestListsMissingParts: each part is packed without secrets and within its size limit. The manifest
 // comes last and lists the parts that failed, panicked or were left out.
-func TestPack(t *testing.T) {
+func TestManifestListsMissingParts(t *testing.T) {
 	all := strings.Join(secrets(), "\n")
 	ring := NewRing(io.Discard, 1<<16)
 	_, _ = ring.Write([]byte("log\n" + all + "\nlog ends\n"))
@@ -172,7 +172,7 @@ func TestPack(t *testing.T) {
 	if told["lost.txt"].Error == "" || !strings.Contains(told["panics.txt"].Error, "oh") {
 		t.Errorf("what fails: %+v", told)
 	}
-	if !strings.HasPrefix(got["log.txt"], "log\n") || !strings.HasSuffix(got["log.txt"], "log ends\n") || !strings.Contains(got["goroutines.txt"], "TestPack") {
+	if !strings.HasPrefix(got["log.txt"], "log\n") || !strings.HasSuffix(got["log.txt"], "log ends\n") || !strings.Contains(got["goroutines.txt"], "TestManifestListsMissingParts") {
 		t.Errorf("log %q", got["log.txt"])
 	}
 	var machine api.Machine

@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestEnding: expiring certificates are reported in time, with what to do: authorities
+// TestExpiringCertificatesAreReported: expiring certificates are reported in time, with what to do: authorities
 // earlier, certificates that a daemon renews itself once the renewal is late, and those of
 // an older daemon as before.
-func TestEnding(t *testing.T) {
+func TestExpiringCertificatesAreReported(t *testing.T) {
 	now := time.Now()
 	const day = 24 * time.Hour
 	itself := Renewal{Certificate: "see its log", Authority: "make another", Previous: "restart", Itself: true}

@@ -11,7 +11,7 @@ import (
 
 // The rate of a port follows its group, the group's profile and the profile itself; a
 // change of something else leaves it, and the port, as they are.
-func TestRates(t *testing.T) {
+func TestPortHasTheRateOfItsGroup(t *testing.T) {
 	c := New("h1")
 	n := model.Network{Key: model.NetworkKey{Tenant: "t", Name: "n"}, Encap: model.EncapVXLAN, ID: 1, Tag: 1, Subnet: netip.MustParsePrefix("10.1.1.0/24")}
 	c.SetNetwork(n)
@@ -131,7 +131,7 @@ func TestOwnRates(t *testing.T) {
 }
 
 // What is left open follows from the rate.
-func TestBucket(t *testing.T) {
+func TestBurstFollowsTheRate(t *testing.T) {
 	for _, tc := range []struct {
 		l    desired.Limit
 		want uint64

@@ -454,8 +454,8 @@ func testSequences(t *testing.T, seeds int) {
 	}
 }
 
-// TestIncremental checks that the picture depends on the present inputs only.
-func TestIncremental(t *testing.T) { testSequences(t, 40) }
+// TestDesiredStateDependsOnPresentInputsOnly checks that the picture depends on the present inputs only.
+func TestDesiredStateDependsOnPresentInputsOnly(t *testing.T) { testSequences(t, 40) }
 
 // TestIncrementalCollisions checks the same with policy sets whose numbers collide.
 func TestIncrementalCollisions(t *testing.T) {

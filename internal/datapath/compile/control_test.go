@@ -9,10 +9,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestControl: ports of VLAN networks, in a group or in none, deny the control
+// TestPortsOnVLANDenyTheControlPlane: ports of VLAN networks, in a group or in none, deny the control
 // plane where they reach it past their host; those of others have what they had,
 // and so has everybody when it is gone.
-func TestControl(t *testing.T) {
+func TestPortsOnVLANDenyTheControlPlane(t *testing.T) {
 	top := conformance.StandardTopology()
 	c := conformance.NewCompiler(top, "h1")
 	before, _ := c.Compile(1)

@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestNames: endpoints of every host and services have names; a container whose
+// TestEndpointsAndServicesHaveNames: endpoints of every host and services have names; a container whose
 // name is not known has none of its own; a name follows its change.
-func TestNames(t *testing.T) {
+func TestEndpointsAndServicesHaveNames(t *testing.T) {
 	c := New("h1")
 	net := model.NetworkKey{Tenant: "blue", Name: "n1"}
 	ep := func(id, name string) model.Endpoint {

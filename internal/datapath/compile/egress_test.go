@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// TestPrivate: ports of this host show their private addresses while there is a
+// TestPortsHaveNATAddressesWithEgressOnly: ports of this host show their private addresses while there is a
 // egress that they fit; nothing else changes for it.
-func TestPrivate(t *testing.T) {
+func TestPortsHaveNATAddressesWithEgressOnly(t *testing.T) {
 	top := conformance.StandardTopology()
 	c := conformance.NewCompiler(top, "h1")
 	before, _ := c.Compile(1)

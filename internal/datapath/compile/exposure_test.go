@@ -31,9 +31,9 @@ func outsider(c *Compiler, tenant model.TenantName, encap model.Encap) model.Ser
 	}
 }
 
-// TestExposed: every host leads to the services of tenant default, and to no
+// TestHostsExposeServicesOfTenantDefaultOnly: every host leads to the services of tenant default, and to no
 // other's; on VLAN networks to its own backends.
-func TestExposed(t *testing.T) {
+func TestHostsExposeServicesOfTenantDefaultOnly(t *testing.T) {
 	for _, x := range []struct {
 		tenant  model.TenantName
 		encap   model.Encap
@@ -110,8 +110,8 @@ func TestExposedOnce(t *testing.T) {
 	}
 }
 
-// TestTunnels: a picture has the tunnel endpoints of all other hosts.
-func TestTunnels(t *testing.T) {
+// TestDesiredStateHasTunnelsToAllHosts: a picture has the tunnel endpoints of all other hosts.
+func TestDesiredStateHasTunnelsToAllHosts(t *testing.T) {
 	c := New("h1")
 	own, other, third := netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("192.168.0.3")
 	expect := func(when string, want ...netip.Addr) {

@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestNative: a native network is in the picture of every host, while it is native, and
+// TestRoutedNetworksAreOnEveryHost: a native network is in the picture of every host, while it is native, and
 // its ports have no private addresses where the data plane can do without.
-func TestNative(t *testing.T) {
+func TestRoutedNetworksAreOnEveryHost(t *testing.T) {
 	top := conformance.StandardTopology()
 	top.Hosts = append(top.Hosts, model.Host{Name: "h3", VTEP: conformance.ThirdVTEP})
 	native := top.Networks[0]
@@ -62,9 +62,9 @@ func TestNative(t *testing.T) {
 
 func first(pic desired.Host, _ []compile.Problem) desired.Host { return pic }
 
-// TestNodes: each address of a host's record is in every picture, with the host's tunnel
+// TestNodeAddressesAreOnEveryHost: each address of a host's record is in every picture, with the host's tunnel
 // endpoint.
-func TestNodes(t *testing.T) {
+func TestNodeAddressesAreOnEveryHost(t *testing.T) {
 	addr := netip.MustParseAddr
 	c := compile.New("h2")
 	want := func(when string, nodes map[string]string) {

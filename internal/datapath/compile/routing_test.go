@@ -54,7 +54,7 @@ func joinedBy(h desired.Host) map[string]model.RouterID {
 
 // A host has all joined networks of a tenant that has an endpoint on it, with all
 // their endpoints, and floods on its own networks only.
-func TestJoined(t *testing.T) {
+func TestHostHasAllJoinedNetworksOfItsTenants(t *testing.T) {
 	c := New("h1")
 	at := routed(c, 2)
 	red, e := at(7) // of a tenant that is not here

@@ -85,10 +85,10 @@ func onSegments(h desired.Host) map[string]string {
 	return out
 }
 
-// TestSegments checks that a group's endpoints are on a segment of the group's number and
+// TestGroupsWithAVLANAreSegments checks that a group's endpoints are on a segment of the group's number and
 // VLAN alone, where all others of the network, those of this host too, are remote ones
 // without a tunnel; that no router joins it; and that it follows its group.
-func TestSegments(t *testing.T) {
+func TestGroupsWithAVLANAreSegments(t *testing.T) {
 	c := fabric()
 	g := model.DefaultGlobal()
 	g.Infra, g.FwdMode = model.InfraACI, model.FwdRouting

@@ -31,9 +31,9 @@ func provides(e model.Endpoint, i int) model.Endpoint {
 	return e
 }
 
-// TestServices: who provides a service is who has its labels, here and elsewhere,
+// TestProvidersAreSelectedByLabels: who provides a service is who has its labels, here and elsewhere,
 // in the state that its health says, while the network is in the picture.
-func TestServices(t *testing.T) {
+func TestProvidersAreSelectedByLabels(t *testing.T) {
 	c := New("h1")
 	remote := cluster(c, 3)
 	c.SetService(shop(1))

@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestJudge: tiers are asked in order, the first matching rule decides in each, and matched
+// TestFirstMatchInTheFirstTierDecides: tiers are asked in order, the first matching rule decides in each, and matched
 // rules with Log are reported.
-func TestJudge(t *testing.T) {
+func TestFirstMatchInTheFirstTierDecides(t *testing.T) {
 	tcp := func(lo, hi uint16) []model.PortMatch {
 		return []model.PortMatch{{Protocol: model.ProtoTCP, Lo: lo, Hi: hi}}
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestPools: who gets new connections, by traffic policy: active backends, or leaving ones
+// TestPoolsFollowTheTrafficPolicy: who gets new connections, by traffic policy: active backends, or leaving ones
 // where the policy finds no active one; the nearest ones while it is known of all active
 // ones how near they are.
-func TestPools(t *testing.T) {
+func TestPoolsFollowTheTrafficPolicy(t *testing.T) {
 	type backends map[model.EndpointID]Backend
 	here, zone, far := Backend{Local: true, Near: NearHost}, Backend{Near: NearZone}, Backend{Near: NearFar}
 	in := func(b Backend, s BackendState) Backend {

@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestWeigh: a change weighs what it touches, whatever else the set has.
-func TestWeigh(t *testing.T) {
+// TestChangeCostsWhatItTouches: a change weighs what it touches, whatever else the set has.
+func TestChangeCostsWhatItTouches(t *testing.T) {
 	tcp := func(lo, hi uint16) []model.PortMatch {
 		return []model.PortMatch{{Protocol: model.ProtoTCP, Lo: lo, Hi: hi}}
 	}

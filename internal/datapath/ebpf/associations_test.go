@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// TestAssociations: policies, services and the kernel's own SCTP, between the containers
+// TestKernelSCTPWorksBetweenHosts: policies, services and the kernel's own SCTP, between the containers
 // of two hosts.
-func TestAssociations(t *testing.T) {
+func TestKernelSCTPWorksBetweenHosts(t *testing.T) {
 	conformance.RequireSCTP(t)
 	w := newTwoHosts(t, 1600, 1500)
 	server, _ := w.states[1].Ports.Get(containerPort)

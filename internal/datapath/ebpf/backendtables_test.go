@@ -11,10 +11,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestChoice: the programs choose as desired.Choose says, of few backends and of many,
+// TestProgramsChooseBackendsAsDesired: the programs choose as desired.Choose says, of few backends and of many,
 // whatever has come, gone or changed its state before, and after a restart; and nothing
 // is left when the service goes.
-func TestChoice(t *testing.T) {
+func TestProgramsChooseBackendsAsDesired(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)
 	const network = model.NetworkID(7)

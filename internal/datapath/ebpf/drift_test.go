@@ -70,9 +70,9 @@ func settled(t *testing.T, drv driver.Driver, pic desired.Host) {
 	}
 }
 
-// TestDrift: a manual removal is reported at once, repaired by the next Apply, and counted;
+// TestManualRemovalIsRepaired: a manual removal is reported at once, repaired by the next Apply, and counted;
 // the network works again.
-func TestDrift(t *testing.T) {
+func TestManualRemovalIsRepaired(t *testing.T) {
 	ways := []string{attachClsact}
 	if haveTCXHere(t) {
 		ways = append(ways, attachTCX)
@@ -170,9 +170,9 @@ func drift(t *testing.T, way string) {
 	}
 }
 
-// TestWatcher: who reads the kernel's messages waits for no Apply; when some are
+// TestWatchersWaitForNoApply: who reads the kernel's messages waits for no Apply; when some are
 // lost, or the subscription breaks, everything is looked at and told.
-func TestWatcher(t *testing.T) {
+func TestWatchersWaitForNoApply(t *testing.T) {
 	r, drv, pic := driftRig(t, "")
 	settled(t, drv, pic)
 	const many = 50

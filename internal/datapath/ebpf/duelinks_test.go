@@ -15,10 +15,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestLasting: a port that lasts has a link that judges by itself, a new process
+// TestLastingPortsHaveALink: a port that lasts has a link that judges by itself, a new process
 // goes on with it, and it goes with its port; one whose way in somebody else
 // filters has none.
-func TestLasting(t *testing.T) {
+func TestLastingPortsHaveALink(t *testing.T) {
 	require(t, "tc")
 	if !bpfattach.HaveTCX(alien(t, tcNext)) {
 		t.Skip("TCX came with Linux 6.6")

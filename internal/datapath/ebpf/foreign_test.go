@@ -218,9 +218,9 @@ func TestForeignProgramsAround(t *testing.T) {
 	}
 }
 
-// TestConflicts: what somebody else has in our place is named, with what to do,
+// TestConflictingObjectsAreNamedAndLeftAlone: what somebody else has in our place is named, with what to do,
 // and left alone; the rest works, and all of it does when it is gone.
-func TestConflicts(t *testing.T) {
+func TestConflictingObjectsAreNamedAndLeftAlone(t *testing.T) {
 	r := newRig(t)
 	r.attach = attachClsact
 	pic, a, b := r.neighbours(t)

@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFormat: pins of a newer netplugin are refused, those of this one, of older
+// TestPinsOfANewerVersionAreRefused: pins of a newer netplugin are refused, those of this one, of older
 // ones and none are not.
-func TestFormat(t *testing.T) {
+func TestPinsOfANewerVersionAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for _, tt := range []struct {
 		made    string

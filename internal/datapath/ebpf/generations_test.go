@@ -206,8 +206,8 @@ func TestConnectionsOfAFormerEndpointAreRemoved(t *testing.T) {
 	}
 }
 
-// TestPlaces: programs and driver agree where an address' changes are counted.
-func TestPlaces(t *testing.T) {
+// TestProgramsAndDriverIndexGenerationsAlike: programs and driver agree where an address' changes are counted.
+func TestProgramsAndDriverIndexGenerationsAlike(t *testing.T) {
 	c := newCrowded(t, nil)
 	c.connect("a's", c.a, 10000, 1)
 	var found conn

@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
 
-// TestLeave lets a host change to another driver: what Leftovers finds and
+// TestLeftoversRemovesAllOfOurs lets a host change to another driver: what Leftovers finds and
 // removes is all of ours, in both ways of attachment, and nothing else; doing it
 // twice is fine, and a driver that comes back starts from nothing.
-func TestLeave(t *testing.T) {
+func TestLeftoversRemovesAllOfOurs(t *testing.T) {
 	require(t, "ip", "tc")
 	for _, way := range []string{attachTCX, attachClsact} {
 		t.Run(way, func(t *testing.T) {

@@ -111,11 +111,11 @@ func (w *twoHosts) fragmented(t *testing.T, i int) int {
 	return n
 }
 
-// TestOffloads sends what leaves checksums and segmentation to the device, and
+// TestOffloadedBuffersArriveWhole sends what leaves checksums and segmentation to the device, and
 // looks at the receiving container: buffers come whole, datagrams of one
 // segmented send come as they were meant, without and with checksums; and no
 // interface's features have changed.
-func TestOffloads(t *testing.T) {
+func TestOffloadedBuffersArriveWhole(t *testing.T) {
 	require(t, "ethtool")
 	w := newTwoHosts(t, 1600, 1500)
 	features := func() string {

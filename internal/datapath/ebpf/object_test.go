@@ -57,8 +57,8 @@ func TestCompiledObjectIsCurrent(t *testing.T) {
 	}
 }
 
-// TestLayouts checks that the Go types have the sizes of the C types.
-func TestLayouts(t *testing.T) {
+// TestLayoutsHaveTheSizesOfC checks that the Go types have the sizes of the C types.
+func TestLayoutsHaveTheSizesOfC(t *testing.T) {
 	spec, err := loadDatapath()
 	if err != nil {
 		t.Fatal(err)

@@ -25,9 +25,9 @@ func places(members []member) map[uint16]uint64 {
 	return out
 }
 
-// TestOwners: a table that follows a change equals one that is computed from nothing,
+// TestSlotTableEqualsOneComputedFromNothing: a table that follows a change equals one that is computed from nothing,
 // whichever backends came, went, or took another's place.
-func TestOwners(t *testing.T) {
+func TestSlotTableEqualsOneComputedFromNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	before := backends(rng, 40)
 	gone := append(append([]member{}, before[:10]...), before[12:]...)

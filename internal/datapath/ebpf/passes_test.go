@@ -55,8 +55,8 @@ func TestNextConnectionIsJudged(t *testing.T) {
 	}
 }
 
-// TestPassesLast: what was decided counts for ten seconds, whatever the kernel's ticks are.
-func TestPassesLast(t *testing.T) {
+// TestCachedVerdictsCountForTenSeconds: what was decided counts for ten seconds, whatever the kernel's ticks are.
+func TestCachedVerdictsCountForTenSeconds(t *testing.T) {
 	c := newCrowded(t, nil)
 	last := func() (until uint64, at time.Time) {
 		at = time.Now()

@@ -78,7 +78,7 @@ func (w *twoHosts) traces(t *testing.T, i int) (out []string) {
 // A rate limits what an endpoint sends and what it receives, marks what it sends inside
 // and outside and leaves ECN; it comes, changes and goes, and netplugin with it, while
 // a connection goes on, and leaves nothing behind.
-func TestRates(t *testing.T) {
+func TestRateLimitsAndMarksAnEndpoint(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
 	require(t, "tc")
 	threads := [2]*thread{newThread(t, w.containers[0]), newThread(t, w.containers[1])}

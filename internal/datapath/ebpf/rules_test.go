@@ -359,9 +359,9 @@ func rulesLike(n int, shape func(i int) desired.Rule) (out desired.Rules) {
 	return out
 }
 
-// TestSizes: what 10,000 rules take grows with the rules, however they lie in
+// TestMapUseGrowsWithTheRules: what 10,000 rules take grows with the rules, however they lie in
 // one another, and leaves room for others.
-func TestSizes(t *testing.T) {
+func TestMapUseGrowsWithTheRules(t *testing.T) {
 	for name, shape := range unfriendly {
 		u := newTurned(t)
 		rules := rulesLike(10000, shape)

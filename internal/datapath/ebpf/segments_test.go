@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSegments sends a TCP stream and segmented datagrams out of a host whose
+// TestSegmentsAreCutIntoWholeTunnelPackets sends a TCP stream and segmented datagrams out of a host whose
 // underlay has no offloads, so that the kernel cuts what the programs have put
 // into tunnel packets: every packet on the wire is whole by itself, and next to
 // none went through the VXLAN device.
-func TestSegments(t *testing.T) {
+func TestSegmentsAreCutIntoWholeTunnelPackets(t *testing.T) {
 	require(t, "ethtool")
 	w := newTwoHosts(t, 1550, 1500)
 	run(t, "ip", "netns", "exec", w.hosts[0], "ethtool", "-K", "u0", "tx", "off", "tso", "off", "gso", "off", "tx-udp_tnl-segmentation", "off")
@@ -66,10 +66,10 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// TestMerged has the receiving host's underlay merge what it gets, as network
+// TestMergedPacketsTakeTheFastPath has the receiving host's underlay merge what it gets, as network
 // cards do, of a stream and of segmented datagrams; where there is a fast path,
 // next to none of it goes through the VXLAN device.
-func TestMerged(t *testing.T) {
+func TestMergedPacketsTakeTheFastPath(t *testing.T) {
 	require(t, "ethtool", "nstat")
 	w := newTwoHosts(t, 1550, 1500)
 	run(t, "ip", "netns", "exec", w.hosts[0], "ethtool", "-K", "u0", "tx", "off", "tso", "off", "gso", "off", "tx-udp_tnl-segmentation", "off")

@@ -206,8 +206,8 @@ func TestDriverAway(t *testing.T) {
 	}
 }
 
-// TestCrowd: who has more than others gives way, longest idle first.
-func TestCrowd(t *testing.T) {
+// TestLargestHolderIsEvictedFirst: who has more than others gives way, longest idle first.
+func TestLargestHolderIsEvictedFirst(t *testing.T) {
 	make := func(sizes ...int) (out []owned) {
 		for who, n := range sizes {
 			for i := range n {

@@ -44,10 +44,10 @@ func TestFirstPacketsPassTheDevice(t *testing.T) {
 	}
 }
 
-// TestEnters sends tunnel packets with an echo request to a host, whole ones and others. A
+// TestOnlyWholeTunnelPacketsAreDecapsulated sends tunnel packets with an echo request to a host, whole ones and others. A
 // packet that differs from the program's expectation goes to the host's stack and the VXLAN
 // device, or is dropped, and decapsulated packets are judged.
-func TestEnters(t *testing.T) {
+func TestOnlyWholeTunnelPacketsAreDecapsulated(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
 	if w.drivers[1].dp.att.way != attachTCX {
 		t.Skip("no fast path between hosts")

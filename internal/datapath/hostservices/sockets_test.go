@@ -469,8 +469,8 @@ func TestFindCgroupTakesTheRoot(t *testing.T) {
 	}
 }
 
-// TestLayouts checks that the Go types have the sizes of the C types.
-func TestLayouts(t *testing.T) {
+// TestLayoutsHaveTheSizesOfC checks that the Go types have the sizes of the C types.
+func TestLayoutsHaveTheSizesOfC(t *testing.T) {
 	spec, err := loadSockets()
 	if err != nil {
 		t.Fatal(err)

@@ -18,9 +18,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
 )
 
-// TestDrift: flows and ports that somebody takes away or changes are put back
+// TestManualChangesArePutBack: flows and ports that somebody takes away or changes are put back
 // without an Apply, told and counted; what the driver changes itself is not.
-func TestDrift(t *testing.T) {
+func TestManualChangesArePutBack(t *testing.T) {
 	r := newRig(t)
 	small, big := conformance.DesiredStates(t)
 	for name, p := range big.Ports.All() {

@@ -57,9 +57,9 @@ func TestCloseAndOpen(t *testing.T) {
 	}
 }
 
-// TestNeighbours lets the kernel's own neighbour discovery, duplicate detection
+// TestKernelAcceptsTheRespondersAnswers lets the kernel's own neighbour discovery, duplicate detection
 // and ARP meet the answers in flows.
-func TestNeighbours(t *testing.T) {
+func TestKernelAcceptsTheRespondersAnswers(t *testing.T) {
 	l := newLive(t, 3)
 	defer l.drv.Close()
 	a, b := l.boxes[0], l.boxes[1]
@@ -103,8 +103,8 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestFragments sends datagrams bigger than the interface's MTU.
-func TestFragments(t *testing.T) {
+// TestFragmentedDatagramsArrive sends datagrams bigger than the interface's MTU.
+func TestFragmentedDatagramsArrive(t *testing.T) {
 	l := newLive(t, 2)
 	defer l.drv.Close()
 	a, b := l.boxes[0], l.boxes[1]

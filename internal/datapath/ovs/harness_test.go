@@ -448,7 +448,7 @@ func (r *rig) harness() conformance.Harness {
 				return "the switch keeps fragments until all are there"
 			}
 			if ovstest.Kernel() && p.ICMPType == reference.NDNeighborSolicit && p.Proto == model.ProtoICMPv6 {
-				return "who is asked for answers, and not the switch: TestNeighbours"
+				return "who is asked for answers, and not the switch: TestKernelAcceptsTheRespondersAnswers"
 			}
 			return ""
 		},

@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestAdvertise: the answer to a question for the router's link address, solicited
+// TestReceiversAcceptOurAdvertisements: the answer to a question for the router's link address, solicited
 // and to who looks for a duplicate, is one that a receiver takes.
-func TestAdvertise(t *testing.T) {
+func TestReceiversAcceptOurAdvertisements(t *testing.T) {
 	target, asker := desired.RouterMAC.LinkLocal(), netip.MustParseAddr("fd00::2")
 	group, mac := reference.SolicitedNode(target)
 	for src, dst := range map[netip.Addr]netip.Addr{asker: asker, netip.IPv6Unspecified(): netip.IPv6LinkLocalAllNodes()} {

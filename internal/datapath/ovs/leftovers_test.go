@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/ovstest"
 )
 
-// TestLeave lets a host change to another driver: what Leftovers finds and
+// TestLeftoversRemovesAllOfOurs lets a host change to another driver: what Leftovers finds and
 // removes is all of ours and nothing else; doing it twice is fine.
-func TestLeave(t *testing.T) {
+func TestLeftoversRemovesAllOfOurs(t *testing.T) {
 	l := newLive(t, 2)
 	if err := l.drv.Close(); err != nil {
 		t.Fatal(err)
@@ -78,8 +78,8 @@ func TestLeaveWithoutSwitch(t *testing.T) {
 	}
 }
 
-// TestPrepare: what is prepared is everything but the tunnel, which Apply adds.
-func TestPrepare(t *testing.T) {
+// TestPrepareLeavesOutTheTunnel: what is prepared is everything but the tunnel, which Apply adds.
+func TestPrepareLeavesOutTheTunnel(t *testing.T) {
 	l := newLive(t, 2)
 	if err := l.drv.Close(); err != nil {
 		t.Fatal(err)

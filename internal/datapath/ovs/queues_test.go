@@ -91,7 +91,7 @@ func (l *live) traces() (out []string) {
 // A rate limits what an endpoint sends and receives and marks what it sends; it comes,
 // changes and goes, and netplugin with it, while a connection goes on, and leaves nothing
 // behind. Ports without one have nothing of it.
-func TestRates(t *testing.T) {
+func TestRateLimitsAndMarksAPort(t *testing.T) {
 	ovstest.Require(t, "tc")
 	l := newShapedLive(t, 2)
 	defer func() { _ = l.drv.Close() }()
@@ -249,7 +249,7 @@ func (d *Driver) portStatus(t *testing.T, pic desired.Host, name string) error {
 
 // A port that marks shows its class to the physical network. A container's own marks stay
 // inside, and ECN is copied to the outside.
-func TestMarks(t *testing.T) {
+func TestDSCPIsVisibleOutside(t *testing.T) {
 	r := newRig(t)
 	pic, _ := conformance.NewCompiler(conformance.StandardTopology(), "h1").Compile(1)
 	for name, p := range pic.Ports.All() {

@@ -16,9 +16,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/ovstest"
 )
 
-// TestRoute: the switch is given a route to the tunnel's link, and the tunnel no address
+// TestSwitchGetsARouteToTheTunnelsLink: the switch is given a route to the tunnel's link, and the tunnel no address
 // of its own, only where the switch finds the same address; and both go again.
-func TestRoute(t *testing.T) {
+func TestSwitchGetsARouteToTheTunnelsLink(t *testing.T) {
 	if ovstest.Kernel() {
 		t.Skip("the kernel's datapath has the kernel's routes")
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// TestAssociations: policies and the kernel's own SCTP, between two containers of a host.
-func TestAssociations(t *testing.T) {
+// TestKernelSCTPWorksOnAHost: policies and the kernel's own SCTP, between two containers of a host.
+func TestKernelSCTPWorksOnAHost(t *testing.T) {
 	conformance.RequireSCTP(t)
 	l := newLive(t, 2)
 	t.Cleanup(func() { _ = l.drv.Close() })

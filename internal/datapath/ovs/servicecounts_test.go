@@ -256,9 +256,9 @@ func TestCountersAreBounded(t *testing.T) {
 	}
 }
 
-// TestCounters: freed room goes to waiting services, in order of their keys, whatever was
+// TestFreedCountersGoToWaitingServices: freed room goes to waiting services, in order of their keys, whatever was
 // refused meanwhile.
-func TestCounters(t *testing.T) {
+func TestFreedCountersGoToWaitingServices(t *testing.T) {
 	key := func(name string) model.ServiceKey { return model.ServiceKey{Tenant: "t", Name: name} }
 	c := newCounters()
 	c.most = 12

@@ -59,9 +59,9 @@ func (l *live) serve(t testing.TB, all ...*desired.Service) {
 	l.apply(t)
 }
 
-// TestServed tries services with containers' own stacks: bytes of TCP, datagrams of
+// TestServicesWorkWithRealStacks tries services with containers' own stacks: bytes of TCP, datagrams of
 // any size, refusals, and a client that is its own backend.
-func TestServed(t *testing.T) {
+func TestServicesWorkWithRealStacks(t *testing.T) {
 	l := newServed(t)
 	a, b := l.boxes[0], l.boxes[1]
 	s := l.served(200, l.boxes[1:]...)

@@ -14,10 +14,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestZones: a zone of tracking has 16 bits, a domain has more. No domain believes
+// TestDomainsDoNotShareConnectionsOfAZone: a zone of tracking has 16 bits, a domain has more. No domain believes
 // what another has left in their zone: not when it takes the zone over in one change,
 // nor when it comes later, nor after a restart of the driver in between.
-func TestZones(t *testing.T) {
+func TestDomainsDoNotShareConnectionsOfAZone(t *testing.T) {
 	r := newRig(t)
 	a := &desired.Port{IfName: "cvzone0", Network: 7, MAC: model.MAC{2, 2, 10, 9, 0, 1}, IPv4: netip.MustParseAddr("10.9.0.1"), Identity: 300}
 	b := &desired.Port{IfName: "cvzone1", Network: 7, MAC: model.MAC{2, 2, 10, 9, 0, 2}, IPv4: netip.MustParseAddr("10.9.0.2"), Identity: 301, Policies: 1}

@@ -86,10 +86,10 @@ func reportText(r driver.Report) (out []string) {
 	return out
 }
 
-// TestFollows checks over random changes that a driver which judges what
+// TestDiffEqualsApplyFromNothing checks over random changes that a driver which judges what
 // differs says and holds the same as one that sees each picture as its first,
 // in what its indexes find too; also after refusals and broken passes.
-func TestFollows(t *testing.T) {
+func TestDiffEqualsApplyFromNothing(t *testing.T) {
 	for seed := range uint64(15) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		ifaces := map[string]bool{}

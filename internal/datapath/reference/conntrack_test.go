@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestForget: forgetting an address drops what a look at all connections and
+// TestForgetDropsTheAddressesConnectionsOnly: forgetting an address drops what a look at all connections and
 // datagrams would find, and nothing else, and leaves nothing in the indexes.
-func TestForget(t *testing.T) {
+func TestForgetDropsTheAddressesConnectionsOnly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	addr := func() netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(rng.IntN(5))}) }
 	c := newConntrack()

@@ -61,9 +61,9 @@ func mustApply(t *testing.T, f *Driver, h desired.Host) driver.Report {
 	return r
 }
 
-// TestRefuses checks that Apply refuses what a kernel would refuse, says so
+// TestApplyReportsTheRefusedObject checks that Apply refuses what a kernel would refuse, says so
 // of the right object and programs the rest.
-func TestRefuses(t *testing.T) {
+func TestApplyReportsTheRefusedObject(t *testing.T) {
 	port := func(name string, edit func(*desired.Port)) func(*desired.Host) {
 		return func(h *desired.Host) {
 			p := desired.Port{IfName: name, Network: 1, MAC: model.MAC{2, 9}, IPv4: ip("10.0.0.9"), Identity: 300}
@@ -209,9 +209,9 @@ func TestSaysWhy(t *testing.T) {
 	}
 }
 
-// TestForgets checks that the connections of an endpoint do not pass to the
+// TestNextEndpointInheritsNoConnections checks that the connections of an endpoint do not pass to the
 // next one with its address, and that a lost data plane says so.
-func TestForgets(t *testing.T) {
+func TestNextEndpointInheritsNoConnections(t *testing.T) {
 	f := New()
 	mustApply(t, f, pair(nil))
 	there, back := udp("a", macA, macB, "10.0.0.1", "10.0.0.2", 1, 2), udp("b", macB, macA, "10.0.0.2", "10.0.0.1", 2, 1)

@@ -12,7 +12,7 @@ import (
 )
 
 // The queue is what a rate makes of it.
-func TestOf(t *testing.T) {
+func TestQueueFollowsItsRate(t *testing.T) {
 	for _, tc := range []struct {
 		limit       desired.Limit
 		mtu         int
@@ -48,7 +48,7 @@ func TestOf(t *testing.T) {
 }
 
 // A queue is another one by each of what a rate makes of it.
-func TestEqual(t *testing.T) {
+func TestQueuesDifferByEachValue(t *testing.T) {
 	of := func(change func(*Queue)) Queue {
 		q := New(nil, 1).QueueFor(1, desired.Limit{Bits: 50_000_000}, 1450)
 		change(&q)
@@ -69,7 +69,7 @@ func TestEqual(t *testing.T) {
 }
 
 // Somebody else's bucket is none of ours.
-func TestOthers(t *testing.T) {
+func TestOtherBucketsAreNotOurs(t *testing.T) {
 	k := &kernel{asked: map[string]int{}}
 	theirs := New(nil, 0x200).QueueFor(7, desired.Limit{Bits: 50_000_000}, 1450)
 	if err := k.QdiscReplace(theirs.Bucket); err != nil {

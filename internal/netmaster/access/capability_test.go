@@ -50,9 +50,9 @@ func TestScopeOfIdentities(t *testing.T) {
 	}
 }
 
-// TestAuthorize: a role has what its bits say, of resources that are its own; what is not
+// TestRolesReachTheirOwnResourcesOnly: a role has what its bits say, of resources that are its own; what is not
 // known to be so is refused.
-func TestAuthorize(t *testing.T) {
+func TestRolesReachTheirOwnResourcesOnly(t *testing.T) {
 	own := func(tenants ...string) Resource { return Resource{Tenants: tenants} }
 	on := func(hosts ...string) Resource { return Resource{Hosts: hosts} }
 	for _, tc := range []struct {

@@ -21,9 +21,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
-// TestCertificates: over a real connection a certificate of netctl pki gives its role; an
+// TestVerifiedCertificatesGiveTheirRole: over a real connection a certificate of netctl pki gives its role; an
 // unverified one, or one of another authority, gives none.
-func TestCertificates(t *testing.T) {
+func TestVerifiedCertificatesGiveTheirRole(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := pki.Init(filepath.Join(dir, "ours"))
 	foreign, err2 := pki.Init(filepath.Join(dir, "foreign"))
@@ -182,8 +182,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestGrants: a grant names tenants where its role is one of tenants, and only there.
-func TestGrants(t *testing.T) {
+// TestGrantsOfTenantRolesNameTenants: a grant names tenants where its role is one of tenants, and only there.
+func TestGrantsOfTenantRolesNameTenants(t *testing.T) {
 	many := strings.Split(strings.Repeat("blue,", MaxTenants)+"blue", ",")
 	for _, role := range append([]Role{"", "root"}, Roles...) {
 		for n, names := range map[int][]string{0: nil, 1: {"blue"}, MaxTenants: many[1:], MaxTenants + 1: many, -1: {"blue", "no:name"}} {

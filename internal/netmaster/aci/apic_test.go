@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/aci/acitest"
 )
 
-// TestObjects has each object of Contiv be what the design's table says.
-func TestObjects(t *testing.T) {
+// TestObjectsFollowTheDesign has each object of Contiv be what the design's table says.
+func TestObjectsFollowTheDesign(t *testing.T) {
 	sim := newSim(t)
 	before := sim.Tree()
 	apply(t, newAPIC(t, sim), shop())
@@ -128,7 +128,7 @@ func TestNoGap(t *testing.T) {
 }
 
 // Unsupported parts are reported, and the rest is in force.
-func TestProblems(t *testing.T) {
+func TestUnsupportedPartsAreReported(t *testing.T) {
 	f := shop()
 	add := func(id string, change func(*model.Rule)) {
 		r := rule("store", id, "web", model.ProtoTCP, 1000)
@@ -241,7 +241,7 @@ func TestLongNames(t *testing.T) {
 
 // What others have at the same place is left alone and told; what others have below
 // ours keeps it.
-func TestForeign(t *testing.T) {
+func TestOtherOwnersObjectsAreLeftAlone(t *testing.T) {
 	sim := newSim(t)
 	a, b := newAPIC(t, sim), newAPIC(t, sim, func(c *aci.APICConfig) { c.Cluster = "two" })
 	apply(t, a, shop())
@@ -321,7 +321,7 @@ func TestForeignContract(t *testing.T) {
 }
 
 // What somebody makes between the look and the write is not overwritten.
-func TestMeanwhile(t *testing.T) {
+func TestConcurrentObjectsAreNotOverwritten(t *testing.T) {
 	const dn = "uni/tn-blue/brc-store:Frm:web"
 	sim := newSim(t)
 	sim.Fault = func(r *http.Request) acitest.Fault {
@@ -345,7 +345,7 @@ func TestMeanwhile(t *testing.T) {
 }
 
 // A refused object is reported, and nothing else waits for it: deletions are done.
-func TestRefused(t *testing.T) {
+func TestRefusedObjectDelaysNothing(t *testing.T) {
 	sim := newSim(t)
 	a := newAPIC(t, sim)
 	apply(t, a, shop())
@@ -370,7 +370,7 @@ func TestRefused(t *testing.T) {
 }
 
 // A session is renewed before it ends, replaced when it has ended, and logged out.
-func TestSession(t *testing.T) {
+func TestSessionIsRenewedAndLoggedOut(t *testing.T) {
 	sim := newSim(t)
 	now := time.Unix(1_000_000, 0)
 	sim.Now, sim.Idle, sim.Life = func() time.Time { return now }, 100*time.Second, 1000*time.Second
@@ -418,7 +418,7 @@ func TestSession(t *testing.T) {
 
 // Each failure of an APIC is reported and does no harm, and the fabric's next APIC is
 // asked.
-func TestFaults(t *testing.T) {
+func TestNextAPICIsAskedAfterAFault(t *testing.T) {
 	anything := func(*http.Request) bool { return true }
 	for name, c := range map[string]struct {
 		fault acitest.Fault

@@ -182,11 +182,11 @@ func theirs(t *testing.T, sim *acitest.APIC) (dns map[string]bool) {
 	return differences(before, sim.Tree())
 }
 
-// TestHistories: after any history the tree equals the one made from nothing. On the way
+// TestTreeEqualsOneMadeFromNothing: after any history the tree equals the one made from nothing. On the way
 // only differences are written, objects that stay are never recreated, connections allowed
 // before and after are allowed at every moment, and objects of others are unchanged. In
 // half of the histories requests fail.
-func TestHistories(t *testing.T) {
+func TestTreeEqualsOneMadeFromNothing(t *testing.T) {
 	var struck, watched atomic.Int64 // writes that failed; histories in which something was written
 	t.Cleanup(func() {
 		if watched.Load() < histories*9/10 { // one that never has a profile of groups writes nothing

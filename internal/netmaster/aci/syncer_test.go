@@ -50,7 +50,7 @@ func inStep(s aci.State) bool { return s.InSync }
 
 // A Syncer over a real connection: it does nothing before it gets a Fabric; a failure is
 // reported, with its count, until it is over.
-func TestSyncer(t *testing.T) {
+func TestSyncerReportsFailuresUntilTheyEnd(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	sim := newSim(t)
 	var down atomic.Bool
@@ -90,7 +90,7 @@ func TestSyncer(t *testing.T) {
 }
 
 // What others do to objects of ours is put right.
-func TestResync(t *testing.T) {
+func TestForeignChangesArePutRight(t *testing.T) {
 	sim := newSim(t)
 	s := run(t, newAPIC(t, sim), aci.SyncerConfig{Resync: 5 * time.Millisecond})
 	if s.State().InSync {
@@ -122,9 +122,9 @@ func TestNothingSaid(t *testing.T) {
 	}
 }
 
-// TestSecond: what a former leader's request does after the new one's first comparison is
+// TestLateRequestOfAFormerLeaderIsPutRight: what a former leader's request does after the new one's first comparison is
 // put right without waiting for the next change, or for Resync.
-func TestSecond(t *testing.T) {
+func TestLateRequestOfAFormerLeaderIsPutRight(t *testing.T) {
 	sim := newSim(t)
 	s := run(t, newAPIC(t, sim), aci.SyncerConfig{Resync: time.Hour, RecheckDelay: 500 * time.Millisecond})
 	s.Set(shop())

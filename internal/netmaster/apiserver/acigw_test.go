@@ -26,12 +26,12 @@ var _ = tested("aciGws", kindCases{
 	effects: map[string]archtest.Effect{
 		"name":                    archtest.By("TestFields"),
 		"physicalDomain":          archtest.By("TestFabricHistories"),
-		"pathBindings":            archtest.By("TestState"),
-		"nodeBindings":            archtest.By("TestHistories"),
-		"enforcePolicies=yes":     archtest.By("TestHistories"),
-		"enforcePolicies=no":      archtest.By("TestHistories"),
-		"includeCommonTenant=yes": archtest.By("TestGateway"),
-		"includeCommonTenant=no":  archtest.By("TestGateway"),
+		"pathBindings":            archtest.By("TestUnsupportedObjectsAreReported"),
+		"nodeBindings":            archtest.By("TestTreeEqualsOneMadeFromNothing"),
+		"enforcePolicies=yes":     archtest.By("TestTreeEqualsOneMadeFromNothing"),
+		"enforcePolicies=no":      archtest.By("TestTreeEqualsOneMadeFromNothing"),
+		"includeCommonTenant=yes": archtest.By("TestNextLeaderDeletesFromTheGateway"),
+		"includeCommonTenant=no":  archtest.By("TestNextLeaderDeletesFromTheGateway"),
 	},
 })
 

@@ -37,7 +37,7 @@ func objects(texts ...string) (out []json.RawMessage) {
 
 // Every kind can be applied; a dry run says the same, with the objects before
 // and after, and changes nothing; applying again changes nothing.
-func TestApply(t *testing.T) {
+func TestApplyingAgainChangesNothing(t *testing.T) {
 	f := serve(t, 0)
 	actions := func(dryRun bool) (out []string, results []api.ApplyResult) {
 		t.Helper()

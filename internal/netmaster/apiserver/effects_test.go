@@ -26,7 +26,7 @@ var requestEffects = map[string]archtest.Effect{
 	"EndpointPlacement.NetworkName": archtest.By("TestEndpointPlace"),
 	"EndpointPlacement.ServiceName": archtest.By("TestEndpointPlace"),
 	"MirrorRequest.commits":         archtest.By("TestConformance"), "MirrorRequest.end": archtest.By("TestMirror"), "MirrorRequest.since": archtest.By("TestConformance"),
-	"TokenRequest.name": archtest.By("TestWhoIsLetIn"), "TokenRequest.role": archtest.By("TestWhoIsLetIn"), "TokenRequest.tenants": archtest.By("TestWhoIsLetIn"), "TokenRequest.life": archtest.By("TestLife"),
+	"TokenRequest.name": archtest.By("TestWhoIsLetIn"), "TokenRequest.role": archtest.By("TestWhoIsLetIn"), "TokenRequest.tenants": archtest.By("TestWhoIsLetIn"), "TokenRequest.life": archtest.By("TestTokenIsValidUntilItExpires"),
 
 	"CreateEndpointRequest.TenantName":   archtest.By("TestEndpointLife"),
 	"CreateEndpointRequest.NetworkName":  archtest.By("TestEndpointLife"),
@@ -45,7 +45,7 @@ var requestEffects = map[string]archtest.Effect{
 	"ConfigEP.LabelsLater": archtest.By("TestLabelsLater"),
 	"ConfigEP.Health":      archtest.By("TestHealth"),
 	"ConfigEP.Pod":         archtest.By("TestPods"),
-	"ConfigEP.Rates":       archtest.By("TestRates"),
+	"ConfigEP.Rates":       archtest.By("TestPortHasTheRateOfItsGroup"),
 
 	"NetworkPolicyRule.ruleId":    archtest.By("TestOneRuleOfNetworkPolicyIsWritten"),
 	"NetworkPolicyRule.direction": archtest.By("TestNetworkPolicy"),
@@ -141,9 +141,9 @@ var requestEffects = map[string]archtest.Effect{
 	"JoinTokenRequest.expiresInSeconds": archtest.By("TestMembers"),
 	"JoinTokenRequest.host":             archtest.By("TestMembers"),
 
-	"ApplyRequest.objects": archtest.By("TestApply"),
+	"ApplyRequest.objects": archtest.By("TestApplyingAgainChangesNothing"),
 	"ApplyRequest.set":     archtest.By("TestPruneDeletesWhatTheSetCreated"),
-	"ApplyRequest.dryRun":  archtest.By("TestApply"),
+	"ApplyRequest.dryRun":  archtest.By("TestApplyingAgainChangesNothing"),
 }
 
 // jsonNames are the JSON names of a struct's fields, but for those of the server.

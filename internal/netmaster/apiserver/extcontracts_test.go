@@ -17,8 +17,8 @@ var _ = tested("extContractsGroups", kindCases{
 	effects: map[string]archtest.Effect{
 		"tenantName":             archtest.By("TestFabricHistories"),
 		"contractsGroupName":     archtest.By("TestFabricHistories"),
-		"contractsType=provided": archtest.By("TestHistories"),
-		"contractsType=consumed": archtest.By("TestHistories"),
-		"contracts":              archtest.By("TestHistories"),
+		"contractsType=provided": archtest.By("TestTreeEqualsOneMadeFromNothing"),
+		"contractsType=consumed": archtest.By("TestTreeEqualsOneMadeFromNothing"),
+		"contracts":              archtest.By("TestTreeEqualsOneMadeFromNothing"),
 	},
 })

@@ -31,10 +31,10 @@ var _ = tested("netprofiles", kindCases{
 		"tenantName":       archtest.By("TestMatrix"),
 		"profileName":      archtest.By("TestMatrix"),
 		"bandwidth":        archtest.By("TestNetProfiles"),
-		"burst":            archtest.By("TestRates"),
+		"burst":            archtest.By("TestPortHasTheRateOfItsGroup"),
 		"DSCP":             archtest.By("TestNetProfiles"),
 		"receiveBandwidth": archtest.By("TestNetProfiles"),
-		"receiveBurst":     archtest.By("TestRates"),
+		"receiveBurst":     archtest.By("TestPortHasTheRateOfItsGroup"),
 	},
 })
 

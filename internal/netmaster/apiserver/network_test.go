@@ -49,6 +49,6 @@ var _ = tested("networks", kindCases{
 		"gateway":      archtest.By("TestRoutes"),
 		"ipv6Subnet":   archtest.By("TestMatrix"),
 		"ipv6Gateway":  archtest.By("TestRoutes"),
-		"native":       archtest.By("TestNative"),
+		"native":       archtest.By("TestRoutedNetworksAreOnEveryHost"),
 	},
 })

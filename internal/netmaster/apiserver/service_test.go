@@ -45,7 +45,7 @@ var _ = tested("serviceLBs", kindCases{
 		"ipAddress":   archtest.By("TestServiceAddress"),
 		"ipv6Address": archtest.By("TestServiceFamilies"),
 		"affinity":    archtest.By("TestServices"),
-		"ports":       archtest.By("TestServed"),
+		"ports":       archtest.By("TestServicesWorkWithRealStacks"),
 		"selectors":   archtest.By("TestProviders"),
 	},
 })

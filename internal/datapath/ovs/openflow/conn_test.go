@@ -118,9 +118,9 @@ func TestBundleIsAtomic(t *testing.T) {
 	}
 }
 
-// TestDelete checks strict deletion, deletion by cookie, and that an addition
+// TestDeletionIsStrict checks strict deletion, deletion by cookie, and that an addition
 // in the same bundle as a deletion of the same key stands.
-func TestDelete(t *testing.T) {
+func TestDeletionIsStrict(t *testing.T) {
 	_, c, ctx := dial(t)
 	m := additions(
 		openflow.Flow{Cookie: 0x10001, Table: 1, Priority: 1},

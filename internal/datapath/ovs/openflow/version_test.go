@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
 )
 
-// TestVersions: a bridge that does not speak the version is not connected to, instead of
+// TestBridgeWithoutTheVersionIsRefused: a bridge that does not speak the version is not connected to, instead of
 // a connection on which the switch refuses everything, and its others do no harm.
-func TestVersions(t *testing.T) {
+func TestBridgeWithoutTheVersionIsRefused(t *testing.T) {
 	s, _, ctx := dial(t)
 	path := filepath.Join(s.RunDir, "br0.mgmt")
 	for _, x := range []struct {

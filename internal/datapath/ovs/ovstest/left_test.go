@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestKilled: what a test process that is killed leaves the next one removes, and its
+// TestNextRunRemovesWhatAKilledOneLeft: what a test process that is killed leaves the next one removes, and its
 // daemons end with it.
-func TestKilled(t *testing.T) {
+func TestNextRunRemovesWhatAKilledOneLeft(t *testing.T) {
 	const child = "CONTIV_TEST_OVSTEST_CHILD"
 	if os.Getenv(child) != "" {
 		s := Start(t)
@@ -22,7 +22,7 @@ func TestKilled(t *testing.T) {
 		select {}
 	}
 	Require(t, "ip", "ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl")
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestKilled$")
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestNextRunRemovesWhatAKilledOneLeft$")
 	cmd.Env = append(os.Environ(), child+"=1", "CONTIV_TEST_REQUIRE=1")
 	out, err := cmd.CombinedOutput()
 	if err == nil {

@@ -8,12 +8,12 @@ import (
 	of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
 )
 
-// TestWatched: monitoring keeps key and cookie of every flow in the goldens. All flows that
+// TestMonitoringKeepsKeysAndCookies: monitoring keeps key and cookie of every flow in the goldens. All flows that
 // drop send the packet up first, when drops are wanted; of the others only flows that
 // commit connections do, when connections are wanted. Flows that allow note their rule,
 // flows that deny by policy lead to the audit, and flows of rules with Log report the
 // packet before all else.
-func TestWatched(t *testing.T) {
+func TestMonitoringKeepsKeysAndCookies(t *testing.T) {
 	seen := map[string]int{}
 	for _, f := range goldenFlows(t) {
 		plain := of.ActionsText(f.Actions)

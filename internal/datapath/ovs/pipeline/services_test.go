@@ -87,9 +87,9 @@ func TestServiceGolden(t *testing.T) {
 	}
 }
 
-// TestChoice: a backend's coming or going changes nothing of the others' buckets, and
+// TestChangedBackendLeavesOtherBuckets: a backend's coming or going changes nothing of the others' buckets, and
 // groups lead to the backends that may have new connections, each by its own number.
-func TestChoice(t *testing.T) {
+func TestChangedBackendLeavesOtherBuckets(t *testing.T) {
 	s := sampleService()
 	ids := func() []uint32 {
 		var out []uint32

@@ -8,7 +8,7 @@ import (
 
 // Between the uplink and the host's interface to routers untagged frames pass, either
 // way, and no others; without one of the two nothing is said of the other.
-func TestUntagged(t *testing.T) {
+func TestUntaggedFramesReachTheRouterInterfaceOnly(t *testing.T) {
 	classified := func(c Config) (out []string) {
 		for line := range strings.Lines(text(t, Base(c))) {
 			if strings.HasPrefix(line, "table=0,") || strings.Contains(line, " table=0,") {

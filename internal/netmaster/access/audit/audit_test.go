@@ -50,8 +50,8 @@ func lines(t *testing.T, text string) []Entry {
 	return all
 }
 
-// TestRecord: a line holds what was recorded, whatever texts clients send.
-func TestRecord(t *testing.T) {
+// TestRecordHoldsWhateverClientsSend: a line holds what was recorded, whatever texts clients send.
+func TestRecordHoldsWhateverClientsSend(t *testing.T) {
 	s := &sink{}
 	l := New(s, slog.New(slog.DiscardHandler))
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("x", 3600))
@@ -109,8 +109,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFlood: a flood of refusals does not push out changes, which are all there.
-func TestFlood(t *testing.T) {
+// TestFloodOfRefusalsKeepsChanges: a flood of refusals does not push out changes, which are all there.
+func TestFloodOfRefusalsKeepsChanges(t *testing.T) {
 	s := &sink{}
 	l := New(s, slog.New(slog.DiscardHandler))
 	now := time.Now()
@@ -146,9 +146,9 @@ func mode(t *testing.T, path string) os.FileMode {
 	return st.Mode().Perm()
 }
 
-// TestRotation: whatever lengths lines have, files stay below their bound, and what
+// TestRotationKeepsTheLastLines: whatever lengths lines have, files stay below their bound, and what
 // is left are the last lines, whole and in order.
-func TestRotation(t *testing.T) {
+func TestRotationKeepsTheLastLines(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
 		dir := t.TempDir()
@@ -202,9 +202,9 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestTorn: a disk that takes a part of a line leaves no part of it; a line that
+// TestTornLinesAreEnded: a disk that takes a part of a line leaves no part of it; a line that
 // was torn by a loss of power is ended.
-func TestTorn(t *testing.T) {
+func TestTornLinesAreEnded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	if err := os.WriteFile(path, []byte("torn"), 0o644); err != nil {
 		t.Fatal(err)

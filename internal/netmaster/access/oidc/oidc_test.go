@@ -336,10 +336,10 @@ func TestRefused(t *testing.T) {
 	want(t, v, good, http.StatusOK, "")
 }
 
-// TestRotation: a new key of the issuer counts at once, and one that it shows no
+// TestNewIssuerKeysCountAtOnce: a new key of the issuer counts at once, and one that it shows no
 // more does not once the keys were looked at again; keys that are known are not
 // asked for.
-func TestRotation(t *testing.T) {
+func TestNewIssuerKeysCountAtOnce(t *testing.T) {
 	p := newProvider(t)
 	v := p.verifier(nil)
 	first := p.token(nil)
@@ -356,9 +356,9 @@ func TestRotation(t *testing.T) {
 	settles(t, v, first, 401, "not signed with a key of its issuer")
 }
 
-// TestAway: an issuer that is away at the start, or later, opens no door, and is
+// TestIssuerThatIsAwayLetsNoTokenIn: an issuer that is away at the start, or later, opens no door, and is
 // told as what it is; what needs it not goes on.
-func TestAway(t *testing.T) {
+func TestIssuerThatIsAwayLetsNoTokenIn(t *testing.T) {
 	p := newProvider(t)
 	v := p.verifier(nil)
 	now := time.Now()
@@ -392,8 +392,8 @@ func TestAway(t *testing.T) {
 	want(t, never, second, 503, "the issuer does not answer")
 }
 
-// TestSilent: an issuer that accepts and says nothing is away when the time is over.
-func TestSilent(t *testing.T) {
+// TestIssuerWithoutAnswerTimesOut: an issuer that accepts and says nothing is away when the time is over.
+func TestIssuerWithoutAnswerTimesOut(t *testing.T) {
 	hold := make(chan struct{})
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hold }))
 	defer s.Close()
@@ -428,9 +428,9 @@ func TestWrongIssuer(t *testing.T) {
 	want(t, foreign, p.token(nil), 503, "does not answer as it should")
 }
 
-// TestFlood: tokens with unknown keys do not make it ask the issuer more often than the
+// TestUnknownKeysAskTheIssuerSeldom: tokens with unknown keys do not make it ask the issuer more often than the
 // bound, and do not keep others out.
-func TestFlood(t *testing.T) {
+func TestUnknownKeysAskTheIssuerSeldom(t *testing.T) {
 	p := newProvider(t)
 	v := p.verifier(nil)
 	now := time.Now()

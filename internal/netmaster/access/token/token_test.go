@@ -138,9 +138,9 @@ func TestListMarksTenantsThatWereDeleted(t *testing.T) {
 	}
 }
 
-// TestLife: a token is what was asked for until it is over, at every netmaster and
+// TestTokenIsValidUntilItExpires: a token is what was asked for until it is over, at every netmaster and
 // after a restart of all; what the store has of it is no secret.
-func TestLife(t *testing.T) {
+func TestTokenIsValidUntilItExpires(t *testing.T) {
 	mem := memoryStore(t)
 	s, c := newStore(t, mem)
 	grant := access.Grant{Role: access.TenantAdmin, Tenants: []string{"blue", "red"}}
@@ -193,9 +193,9 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestOracle: whatever is made, revoked and comes to its end, at two netmasters,
+// TestOnlyGrantedTokensAreLetIn: whatever is made, revoked and comes to its end, at two netmasters,
 // just those are let in that a list of what was granted says.
-func TestOracle(t *testing.T) {
+func TestOnlyGrantedTokensAreLetIn(t *testing.T) {
 	type granted struct {
 		id      ID
 		secret  string
@@ -269,8 +269,8 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// TestAlmost: a token with any one letter changed is none.
-func TestAlmost(t *testing.T) {
+// TestTokenWithOneLetterChangedIsRefused: a token with any one letter changed is none.
+func TestTokenWithOneLetterChangedIsRefused(t *testing.T) {
 	s, _ := newStore(t, memoryStore(t))
 	secret, _, err := s.Create(t.Context(), TokenRequest{Name: "x", Grant: viewer, Life: time.Hour})
 	if err != nil {
@@ -346,8 +346,8 @@ func TestIDsOfTokens(t *testing.T) {
 	}
 }
 
-// TestFull: there are at most MaxTokens; long expired ones make room for new ones.
-func TestFull(t *testing.T) {
+// TestExpiredTokensMakeRoom: there are at most MaxTokens; long expired ones make room for new ones.
+func TestExpiredTokensMakeRoom(t *testing.T) {
 	mem := memoryStore(t)
 	s, c := newStore(t, mem)
 	for i := range MaxTokens {

@@ -301,9 +301,9 @@ func TestFabricHistories(t *testing.T) {
 	}
 }
 
-// TestState: objects that a fabric cannot have, and the reason why it is out of sync, are
+// TestUnsupportedObjectsAreReported: objects that a fabric cannot have, and the reason why it is out of sync, are
 // reported; neither delays the rest. Under another leader the controller stops.
-func TestState(t *testing.T) {
+func TestUnsupportedObjectsAreReported(t *testing.T) {
 	c, sim := newCluster(t), newSim(t)
 	var down atomic.Bool
 	sim.Fault = func(*http.Request) acitest.Fault {
@@ -367,9 +367,9 @@ contiv_netmaster_aci_problems 1
 	}
 }
 
-// TestGateway: the next leader knows what the gateway of 1.x may have. It deletes what went
+// TestNextLeaderDeletesFromTheGateway: the next leader knows what the gateway of 1.x may have. It deletes what went
 // while there was no leader, and everything once the type is no longer aci.
-func TestGateway(t *testing.T) {
+func TestNextLeaderDeletesFromTheGateway(t *testing.T) {
 	c, sim := newCluster(t), &acitest.Gateway{}
 	target := func(m controller.SentState) (aci.Target, error) {
 		return aci.NewGateway(aci.GatewayConfig{Transport: acitest.Direct(sim), Sent: m.Sent, Keep: m.Save})

@@ -153,7 +153,7 @@ func login(t *testing.T, sim *acitest.APIC) string {
 }
 
 // What the object model does not have is refused as a whole.
-func TestRefusals(t *testing.T) {
+func TestUnknownClassesAreRefused(t *testing.T) {
 	sim := acitest.NewAPIC()
 	token := login(t, sim)
 	if code, text := ask(t, sim, token, http.MethodPost, "/api/mo/uni.json", `{"fvTenant":{"attributes":{"name":"T"},"children":[{"fvAp":{"attributes":{"name":"a"},"children":[{"fvAEPg":{"attributes":{"name":"e"}}}]}},{"vzFilter":{"attributes":{"name":"f"}}}]}}`); code != http.StatusOK {
@@ -217,7 +217,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // What a relation refers to is looked for in the tenant, then in common.
-func TestResolve(t *testing.T) {
+func TestRelationsResolveInTenantThenCommon(t *testing.T) {
 	sim := acitest.NewAPIC()
 	for _, o := range [][]string{
 		{"uni/tn-T", "fvTenant"}, {"uni/tn-T/ap-a", "fvAp"}, {"uni/tn-T/ap-a/epg-e", "fvAEPg"}, {"uni/tn-T/ap-a/epg-e/rscons-c", "fvRsCons"},
