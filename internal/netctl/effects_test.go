@@ -67,9 +67,9 @@ var flagEffects = map[string]archtest.Effect{
 	"network-policy create --network": archtest.By("TestNetworkPolicyCommand"),
 	"network-policy create --rule":    archtest.By("TestNetworkPolicyCommand"),
 
-	"endpoint ls --group":              archtest.By("TestEndpoints").GivenBy("TestFlagsAreInTheRequest"),
-	"endpoint ls --host":               archtest.By("TestEndpoints").GivenBy("TestFlagsAreInTheRequest"),
-	"endpoint ls --network":            archtest.By("TestEndpoints").GivenBy("TestFlagsAreInTheRequest"),
+	"endpoint ls --group":              archtest.By("TestEndpointFiltersCombine").GivenBy("TestFlagsAreInTheRequest"),
+	"endpoint ls --host":               archtest.By("TestEndpointFiltersCombine").GivenBy("TestFlagsAreInTheRequest"),
+	"endpoint ls --network":            archtest.By("TestEndpointFiltersCombine").GivenBy("TestFlagsAreInTheRequest"),
 	"host rm --force":                  archtest.By("TestUninstall"),
 	"store adopt --keep-tokens":        archtest.By("TestAdoptStore").GivenBy("TestFlagsAreInTheRequest"),
 	"host evict --force":               archtest.By("TestEvictHost"),

@@ -9,7 +9,7 @@ import (
 
 // The commit key lies where one watch range covers it and what agents mirror,
 // but no allocation.
-func TestSpan(t *testing.T) {
+func TestWatchRangeCoversTheCommitKey(t *testing.T) {
 	for _, test := range []struct {
 		prefixes []string
 		commits  bool

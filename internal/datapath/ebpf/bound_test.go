@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// boundGroups is how many groups, and so identities, the networks of TestBound have.
+// boundGroups is how many groups, and so identities, the networks of TestPolicyMeterIsAnUpperBound have.
 const boundGroups = 6
 
 // contivSet is the set of a list of Contiv rules as package compile makes it, on
@@ -46,10 +46,10 @@ func contivSet(rules []model.PolicyRule) *desired.PolicySet {
 	return &desired.PolicySet{ID: 1, In: []desired.Tier{in}, Out: []desired.Tier{out}}
 }
 
-// TestBound: what netmaster counts of a policy is never less than what this
+// TestPolicyMeterIsAnUpperBound: what netmaster counts of a policy is never less than what this
 // driver makes of it, nor much more, and what it accepts at most fits twice into
 // the map.
-func TestBound(t *testing.T) {
+func TestPolicyMeterIsAnUpperBound(t *testing.T) {
 	spec, err := loadDatapath()
 	if err != nil {
 		t.Fatal(err)

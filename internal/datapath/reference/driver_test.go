@@ -141,8 +141,8 @@ func udp(port string, from, to model.MAC, src, dst string, sport, dport uint16) 
 	return Packet{Port: port, SrcMAC: from, DstMAC: to, Src: ip(src), Dst: ip(dst), Proto: model.ProtoUDP, SrcPort: sport, DstPort: dport}
 }
 
-// TestInspect checks the text of the state.
-func TestInspect(t *testing.T) {
+// TestInspectShowsTheState checks the text of the state.
+func TestInspectShowsTheState(t *testing.T) {
 	f := New()
 	mustApply(t, f, pair(nil))
 	got, err := f.Inspect(context.Background())

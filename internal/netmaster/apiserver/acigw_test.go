@@ -24,7 +24,7 @@ var _ = tested("aciGws", kindCases{
 		"includeCommonTenant": {[]string{`{"includeCommonTenant":""}`, `{"includeCommonTenant":"yes"}`, `{"includeCommonTenant":"no"}`}, []string{`{"includeCommonTenant":"Yes"}`}},
 	},
 	effects: map[string]archtest.Effect{
-		"name":                    archtest.By("TestFields"),
+		"name":                    archtest.By("TestFieldConstraintsAreEnforced"),
 		"physicalDomain":          archtest.By("TestFabricHistories"),
 		"pathBindings":            archtest.By("TestUnsupportedObjectsAreReported"),
 		"nodeBindings":            archtest.By("TestTreeEqualsOneMadeFromNothing"),

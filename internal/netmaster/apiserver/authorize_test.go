@@ -215,7 +215,7 @@ func TestRouteWithoutCapabilityIsRefused(t *testing.T) {
 }
 
 // A refusal says who asks, and which role is needed; whose something else is, it does not.
-func TestSentences(t *testing.T) {
+func TestRefusalsNameTheNeededRole(t *testing.T) {
 	f := startAsking(t, nil)
 	f.town()
 	f.onlyDecide()
@@ -281,8 +281,8 @@ func TestNameOfAnothersEndpointToo(t *testing.T) {
 	}
 }
 
-// TestUnknowable: when the store cannot name an object's owner, access is refused.
-func TestUnknowable(t *testing.T) {
+// TestUnknownOwnersAreRefused: when the store cannot name an object's owner, access is refused.
+func TestUnknownOwnersAreRefused(t *testing.T) {
 	f := startAsking(t, func(c *Config) { c.Timeout = time.Second })
 	f.town()
 	f.onlyDecide()

@@ -58,9 +58,9 @@ func (m *testMembers) RenewAuthorities(context.Context) error {
 	return nil
 }
 
-// TestMembers: what is asked of the embedded store's cluster reaches it, and its
+// TestStatusShowsTheStoresMembers: what is asked of the embedded store's cluster reaches it, and its
 // members and warnings are in the status. The token is cached nowhere, and not logged.
-func TestMembers(t *testing.T) {
+func TestStatusShowsTheStoresMembers(t *testing.T) {
 	m := &testMembers{}
 	f := serveWith(t, func(c *Config) { c.Members = m })
 	if all, err := f.Members(t.Context()); err != nil || len(all.Members) != 3 {

@@ -19,9 +19,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestDoctor: a cluster in order has no finding about its contents; allocations without an
+// TestDoctorFindsAllocationsWithoutAnOwner: a cluster in order has no finding about its contents; allocations without an
 // owner are found, and repaired.
-func TestDoctor(t *testing.T) {
+func TestDoctorFindsAllocationsWithoutAnOwner(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	f.addHosts("host1")
@@ -153,9 +153,9 @@ func TestDoctorOfFullStore(t *testing.T) {
 	}
 }
 
-// TestJudgement: each fact that is not as it should be is a finding, about the right thing
+// TestEachBadFactIsAFinding: each fact that is not as it should be is a finding, about the right thing
 // and as bad as it is, and facts in order are none.
-func TestJudgement(t *testing.T) {
+func TestEachBadFactIsAFinding(t *testing.T) {
 	now := time.Now()
 	host := func(change func(*api.Host)) api.Host {
 		h := api.Host{Name: "h1", State: api.HostAlive, Ready: true, LastWord: now.UTC().Format(time.RFC3339), Version: "2.0"}

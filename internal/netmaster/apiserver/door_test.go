@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 )
 
-// TestDoor: no route answers whom the door does not let in, and they are counted.
-func TestDoor(t *testing.T) {
+// TestUnauthenticatedRequestsReachNoRoute: no route answers whom the door does not let in, and they are counted.
+func TestUnauthenticatedRequestsReachNoRoute(t *testing.T) {
 	const right = "0123456789abcdef"
 	var routes []*route
 	f := serveWith(t, func(c *Config) {

@@ -17,15 +17,15 @@ import (
 // requestEffects are the fields of requests beside the collections. The sentence
 // about one without effect stands beside it in package api.
 var requestEffects = map[string]archtest.Effect{
-	"OwnershipRelease.kind": archtest.By("TestOwner"),
-	"MirrorRequest.id":      archtest.By("TestMirror"), "MirrorRequest.prefixes": archtest.By("TestMirror"), "MirrorRequest.at": archtest.By("TestHubsDie"),
+	"OwnershipRelease.kind": archtest.By("TestKubernetesObjectsRefuseChangesByREST"),
+	"MirrorRequest.id":      archtest.By("TestAgentsGetWhatTheyAskForOnly"), "MirrorRequest.prefixes": archtest.By("TestAgentsGetWhatTheyAskForOnly"), "MirrorRequest.at": archtest.By("TestHubsDie"),
 	"MirrorRequest.atPlace":         archtest.By("TestHubsDie"),
 	"MirrorRequest.store":           archtest.By("TestHubsDie"),
 	"MirrorRequest.grade":           archtest.By("TestHubsDie"),
 	"EndpointPlacement.TenantName":  archtest.By("TestEndpointPlace"),
 	"EndpointPlacement.NetworkName": archtest.By("TestEndpointPlace"),
 	"EndpointPlacement.ServiceName": archtest.By("TestEndpointPlace"),
-	"MirrorRequest.commits":         archtest.By("TestConformance"), "MirrorRequest.end": archtest.By("TestMirror"), "MirrorRequest.since": archtest.By("TestConformance"),
+	"MirrorRequest.commits":         archtest.By("TestConformance"), "MirrorRequest.end": archtest.By("TestAgentsGetWhatTheyAskForOnly"), "MirrorRequest.since": archtest.By("TestConformance"),
 	"TokenRequest.name": archtest.By("TestWhoIsLetIn"), "TokenRequest.role": archtest.By("TestWhoIsLetIn"), "TokenRequest.tenants": archtest.By("TestWhoIsLetIn"), "TokenRequest.life": archtest.By("TestTokenIsValidUntilItExpires"),
 
 	"CreateEndpointRequest.TenantName":   archtest.By("TestEndpointLife"),
@@ -41,10 +41,10 @@ var requestEffects = map[string]archtest.Effect{
 	"ConfigEP.IPv6Address": archtest.By("TestPreferredAddress"),
 	"ConfigEP.MacAddress":  archtest.By("TestChosenMAC"),
 	"ConfigEP.ServiceName": archtest.By("TestEndpointLife"),
-	"ConfigEP.Labels":      archtest.By("TestProviders"),
+	"ConfigEP.Labels":      archtest.By("TestProvidersFollowLabels"),
 	"ConfigEP.LabelsLater": archtest.By("TestLabelsLater"),
-	"ConfigEP.Health":      archtest.By("TestHealth"),
-	"ConfigEP.Pod":         archtest.By("TestPods"),
+	"ConfigEP.Health":      archtest.By("TestContainerHealthIsShownWithItsEndpoint"),
+	"ConfigEP.Pod":         archtest.By("TestPodEndpointsFollowKubernetes"),
 	"ConfigEP.Rates":       archtest.By("TestPortHasTheRateOfItsGroup"),
 
 	"NetworkPolicyRule.ruleId":    archtest.By("TestOneRuleOfNetworkPolicyIsWritten"),
@@ -55,9 +55,9 @@ var requestEffects = map[string]archtest.Effect{
 	"NetworkPolicyRule.peers":     archtest.By("TestNetworkPolicy"),
 	"NetworkPolicyRule.ports":     archtest.By("TestNetworkPolicy"),
 
-	"PodPlacementRequest.Namespace": archtest.By("TestPods"),
-	"PodPlacementRequest.Name":      archtest.By("TestPods"),
-	"PodPlacementRequest.UID":       archtest.By("TestPods"),
+	"PodPlacementRequest.Namespace": archtest.By("TestPodEndpointsFollowKubernetes"),
+	"PodPlacementRequest.Name":      archtest.By("TestPodEndpointsFollowKubernetes"),
+	"PodPlacementRequest.UID":       archtest.By("TestPodEndpointsFollowKubernetes"),
 	"PodPlacementRequest.Interface": archtest.By("TestPodInterface"),
 
 	"DeleteEndpointRequest.TenantName":  archtest.By("TestEndpointLife"),
@@ -68,28 +68,28 @@ var requestEffects = map[string]archtest.Effect{
 
 	"UpdateEndpointRequest.IPAddress":     archtest.By("TestEndpointLife"),
 	"UpdateEndpointRequest.ContainerID":   archtest.By("TestEndpointLife"),
-	"UpdateEndpointRequest.Labels":        archtest.By("TestProviders"),
+	"UpdateEndpointRequest.Labels":        archtest.By("TestProvidersFollowLabels"),
 	"UpdateEndpointRequest.Tenant":        archtest.By("TestEndpointLife"),
 	"UpdateEndpointRequest.Network":       archtest.By("TestEndpointLife"),
 	"UpdateEndpointRequest.Event":         archtest.By("TestEndpointLife"),
 	"UpdateEndpointRequest.EndpointID":    archtest.By("TestEndpointLife"),
 	"UpdateEndpointRequest.EPCommonName":  archtest.By("TestEndpointLife"),
 	"UpdateEndpointRequest.RemovedLabels": archtest.By("TestRemovedLabels"),
-	"UpdateEndpointRequest.Health":        archtest.By("TestHealth"),
+	"UpdateEndpointRequest.Health":        archtest.By("TestContainerHealthIsShownWithItsEndpoint"),
 
-	"AllocAddressRequest.NetworkID":            archtest.By("TestReservations"),
+	"AllocAddressRequest.NetworkID":            archtest.By("TestReservedAddressBecomesTheEndpoints"),
 	"AllocAddressRequest.AddressPool":          archtest.By("TestEndpointLife"),
-	"AllocAddressRequest.PreferredIPv4Address": archtest.By("TestReservations"),
-	"AllocAddressRequest.Host":                 archtest.By("TestReservations"),
-	"AllocAddressRequest.AnyHost":              archtest.By("TestReservations"),
-	"AllocAddressRequest.Requester":            archtest.By("TestReservations"),
+	"AllocAddressRequest.PreferredIPv4Address": archtest.By("TestReservedAddressBecomesTheEndpoints"),
+	"AllocAddressRequest.Host":                 archtest.By("TestReservedAddressBecomesTheEndpoints"),
+	"AllocAddressRequest.AnyHost":              archtest.By("TestReservedAddressBecomesTheEndpoints"),
+	"AllocAddressRequest.Requester":            archtest.By("TestReservedAddressBecomesTheEndpoints"),
 
-	"ReleaseAddressRequest.NetworkID":   archtest.By("TestReservations"),
-	"ReleaseAddressRequest.IPv4Address": archtest.By("TestReservations"),
+	"ReleaseAddressRequest.NetworkID":   archtest.By("TestReservedAddressBecomesTheEndpoints"),
+	"ReleaseAddressRequest.IPv4Address": archtest.By("TestReservedAddressBecomesTheEndpoints"),
 
-	"HostReport.confirms":      archtest.By("TestPending"),
-	"PendingRequest.objects":   archtest.By("TestPending"),
-	"PendingRequest.within":    archtest.By("TestPending"),
+	"HostReport.confirms":      archtest.By("TestChangesWaitForConfirmation"),
+	"PendingRequest.objects":   archtest.By("TestChangesWaitForConfirmation"),
+	"PendingRequest.within":    archtest.By("TestChangesWaitForConfirmation"),
 	"HostReport.version":       archtest.By("TestAgentsTell"),
 	"HostReport.host":          archtest.By("TestAgentsTell"),
 	"HostReport.installation":  archtest.By("TestAgentsTell"),
@@ -134,12 +134,12 @@ var requestEffects = map[string]archtest.Effect{
 	"L2AnnouncerReport.installation": archtest.By("TestAnswerOrder"),
 	"L2AnnouncerReport.run":          archtest.By("TestAnswerOrder"),
 	"L2AnnouncerReport.seq":          archtest.By("TestAnswerOrder"),
-	"L2AnnouncerReport.able":         archtest.By("TestAnswer"),
+	"L2AnnouncerReport.able":         archtest.By("TestOneHostAnnouncesAnAddress"),
 
 	"HostHeartbeats.hosts": archtest.By("TestAgentsTell"),
 
-	"JoinTokenRequest.expiresInSeconds": archtest.By("TestMembers"),
-	"JoinTokenRequest.host":             archtest.By("TestMembers"),
+	"JoinTokenRequest.expiresInSeconds": archtest.By("TestStatusShowsTheStoresMembers"),
+	"JoinTokenRequest.host":             archtest.By("TestStatusShowsTheStoresMembers"),
 
 	"ApplyRequest.objects": archtest.By("TestApplyingAgainChangesNothing"),
 	"ApplyRequest.set":     archtest.By("TestPruneDeletesWhatTheSetCreated"),
@@ -219,9 +219,9 @@ func TestEveryRequestFieldHasEffect(t *testing.T) {
 		func(_, sentence string) bool { return strings.Contains(string(source), sentence) }, nil)
 }
 
-// TestWarnings: whatever has no effect is taken with a warning that says so, in
+// TestFieldsWithoutEffectAreWarnedOf: whatever has no effect is taken with a warning that says so, in
 // a header and in the result of applying it, and what has effect is not.
-func TestWarnings(t *testing.T) {
+func TestFieldsWithoutEffectAreWarnedOf(t *testing.T) {
 	f := serve(t, 0)
 	f.addHosts("h1")
 	f.must("POST", "/api/v1/tenants/t/", `{"tenantName":"t"}`)

@@ -80,11 +80,11 @@ func (f *fixture) addHosts(names ...string) {
 	}
 }
 
-// TestFields: each constraint of each field of each kind, with values that pass
+// TestFieldConstraintsAreEnforced: each constraint of each field of each kind, with values that pass
 // and values that fail. What passes is stored, echoed and can be deleted; a
 // refusal is a 400, 404 or 409 that names the field, and leaves the store as it
 // was, byte for byte.
-func TestFields(t *testing.T) {
+func TestFieldConstraintsAreEnforced(t *testing.T) {
 	for _, kind := range slices.Sorted(maps.Keys(fieldCases)) {
 		t.Run(kind, func(t *testing.T) {
 			f := serve(t, 0)

@@ -25,7 +25,7 @@ var _ = tested("endpointGroups", kindCases{
 		"cfgdTag": tagCases(),
 	},
 	effects: map[string]archtest.Effect{
-		"owner":            archtest.By("TestOwner"),
+		"owner":            archtest.By("TestKubernetesObjectsRefuseChangesByREST"),
 		"tenantName":       archtest.By("TestMatrix"),
 		"groupName":        archtest.By("TestMatrix"),
 		"networkName":      archtest.By("TestGroupNetwork"),

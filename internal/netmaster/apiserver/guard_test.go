@@ -44,8 +44,8 @@ func TestHostHeader(t *testing.T) {
 	}
 }
 
-// TestBodies: what is not JSON, or compressed, is refused with 415.
-func TestBodies(t *testing.T) {
+// TestBodiesOtherThanJSONAreRefused: what is not JSON, or compressed, is refused with 415.
+func TestBodiesOtherThanJSONAreRefused(t *testing.T) {
 	f := serve(t, 0)
 	for header, want := range map[string]int{
 		"Content-Type: application/json": 200, "Content-Type: application/x-www-form-urlencoded": 200,
@@ -89,9 +89,9 @@ func TestReadsAndDeletionsOfAnyContentType(t *testing.T) {
 	}
 }
 
-// TestSmuggled: after a request with a length and chunks nothing else on the
+// TestSmuggledRequestsAreNotServed: after a request with a length and chunks nothing else on the
 // connection is taken for a request.
-func TestSmuggled(t *testing.T) {
+func TestSmuggledRequestsAreNotServed(t *testing.T) {
 	f := serve(t, 0)
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.url, "http://"))
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestTold: status and metrics say what is unconfirmed, how long a host is listened to in
+// TestStatusShowsUnconfirmedHosts: status and metrics say what is unconfirmed, how long a host is listened to in
 // vain and may be still, and that nothing is concluded where more than half are away.
-func TestTold(t *testing.T) {
+func TestStatusShowsUnconfirmedHosts(t *testing.T) {
 	f := serveWith(t, func(c *Config) { c.EvictAfter = time.Hour })
 	f.populate()
 	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error {

@@ -116,9 +116,9 @@ func TestGeneratedLabels(t *testing.T) {
 	}
 }
 
-// TestHealth: a container's health, as its runtime reports it, is shown with its endpoint
+// TestContainerHealthIsShownWithItsEndpoint: a container's health, as its runtime reports it, is shown with its endpoint
 // until the next report or the end of the container; other endpoints do not change.
-func TestHealth(t *testing.T) {
+func TestContainerHealthIsShownWithItsEndpoint(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	ctx := t.Context()

@@ -76,7 +76,7 @@ func (m *mirroring) of(id int) api.MirrorMessage {
 
 // An agent gets a list of what it asks for, at the revision of now, then what commits
 // make of it, and nothing of what it has not asked for or asks for no more.
-func TestMirror(t *testing.T) {
+func TestAgentsGetWhatTheyAskForOnly(t *testing.T) {
 	f := serve(t, 0)
 	tenant := func(name string) {
 		f.must(http.MethodPut, "/api/v1/tenants/"+name+"/", `{"tenantName":"`+name+`"}`)

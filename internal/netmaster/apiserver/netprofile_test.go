@@ -27,7 +27,7 @@ var _ = tested("netprofiles", kindCases{
 		"receiveBurst": {[]string{`{"receiveBurst":0}`, `{"receiveBurst":2}`, `{"receiveBurst":10486}`}, []string{`{"receiveBurst":-1}`, `{"receiveBurst":1}`, `{"receiveBurst":10487}`}},
 	},
 	effects: map[string]archtest.Effect{
-		"owner":            archtest.By("TestOwner"),
+		"owner":            archtest.By("TestKubernetesObjectsRefuseChangesByREST"),
 		"tenantName":       archtest.By("TestMatrix"),
 		"profileName":      archtest.By("TestMatrix"),
 		"bandwidth":        archtest.By("TestNetProfiles"),

@@ -84,7 +84,7 @@ var _ = tested("networkPolicys", kindCases{
 		"applies":         archtest.By("TestNetworkPolicy"),
 		"defaultIn=allow": archtest.By("TestNetworkPolicy"), "defaultIn=deny": archtest.By("TestNetworkPolicy"), "defaultIn=pass": archtest.By("TestNetworkPolicy"),
 		"defaultOut=allow": archtest.By("TestNetworkPolicy"), "defaultOut=deny": archtest.By("TestNetworkPolicy"), "defaultOut=pass": archtest.By("TestNetworkPolicy"),
-		"rules": archtest.By("TestNetworkPolicy"), "owner": archtest.By("TestFields"),
+		"rules": archtest.By("TestNetworkPolicy"), "owner": archtest.By("TestFieldConstraintsAreEnforced"),
 	},
 })
 

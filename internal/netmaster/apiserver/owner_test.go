@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
-// TestOwner: an object of a Kubernetes object says so. Requests to change or delete it are
+// TestKubernetesObjectsRefuseChangesByREST: an object of a Kubernetes object says so. Requests to change or delete it are
 // refused, and name the place where it can be changed. A request for its present state
 // changes nothing and succeeds. Released, it is the users' again.
-func TestOwner(t *testing.T) {
+func TestKubernetesObjectsRefuseChangesByREST(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	term, err := f.mem.Update(t.Context(), func(tx store.Tx) error { return tx.Create(cluster.LeaderKey, []byte("x"), nil) })

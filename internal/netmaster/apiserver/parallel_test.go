@@ -9,10 +9,10 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestParallel: what killed 1.x, or made it hand things out twice, in parallel
+// TestParallelRequestsGetDistinctAddresses: what killed 1.x, or made it hand things out twice, in parallel
 // (known faults 1, 2 and 3): networks, rules, groups with pools and endpoints
 // created while others list.
-func TestParallel(t *testing.T) {
+func TestParallelRequestsGetDistinctAddresses(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	ctx := t.Context()

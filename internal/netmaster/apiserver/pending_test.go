@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestPending: objects wait until they are confirmed or taken back, are refused by field
+// TestChangesWaitForConfirmation: objects wait until they are confirmed or taken back, are refused by field
 // and by time, and while a host does not know how to go back.
-func TestPending(t *testing.T) {
+func TestChangesWaitForConfirmation(t *testing.T) {
 	f := serve(t, 0)
 	agent := func(confirms string) {
 		t.Helper()

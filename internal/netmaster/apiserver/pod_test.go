@@ -41,9 +41,9 @@ func (p somePods) Endpoint(_ context.Context, namespace, name, uid string) (mode
 	}, nil
 }
 
-// TestPods: a pod's endpoint is made as Kubernetes says, not as the request says; without
+// TestPodEndpointsFollowKubernetes: a pod's endpoint is made as Kubernetes says, not as the request says; without
 // Kubernetes it is refused.
-func TestPods(t *testing.T) {
+func TestPodEndpointsFollowKubernetes(t *testing.T) {
 	const create = `{"TenantName":"blue","NetworkName":"n","EndpointID":"e","ConfigEP":{"Host":"h","Labels":{"app":"forged"},"Pod":{"Namespace":"shop","Name":"one","UID":"u1"}}}`
 	f := serveWith(t, func(c *Config) { c.Pods = somePods{} })
 	f.populate()
@@ -103,9 +103,9 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestRates: an endpoint keeps the limits that are asked for; those of a pod are the
+// TestEndpointsKeepTheirLimits: an endpoint keeps the limits that are asked for; those of a pod are the
 // pod's, whatever the request says.
-func TestRates(t *testing.T) {
+func TestEndpointsKeepTheirLimits(t *testing.T) {
 	faster := false
 	f := serveWith(t, func(c *Config) { c.Pods = somePods{faster: &faster} })
 	f.populate()

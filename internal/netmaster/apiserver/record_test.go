@@ -49,9 +49,9 @@ func TestNoSecrets(t *testing.T) {
 	}
 }
 
-// TestRecorded: what changes something, or gives out what lets people in, is recorded with what
+// TestChangesAreRecorded: what changes something, or gives out what lets people in, is recorded with what
 // it is about, also where there is no such route; what reads is not.
-func TestRecorded(t *testing.T) {
+func TestChangesAreRecorded(t *testing.T) {
 	f := startAsking(t, nil)
 	f.onlyDecide()
 	for _, tc := range []struct{ method, path, body, want string }{
@@ -130,8 +130,8 @@ func TestSecretsAreNotRecorded(t *testing.T) {
 	}
 }
 
-// TestPanic: a change whose handler breaks down is recorded as failed.
-func TestPanic(t *testing.T) {
+// TestPanicIsRecordedAsFailed: a change whose handler breaks down is recorded as failed.
+func TestPanicIsRecordedAsFailed(t *testing.T) {
 	f := startAsking(t, nil)
 	f.s.routeOf(t, "DELETE /api/v1/networks/{key}").prepare = func(http.ResponseWriter, *request) (access.Resource, func() (any, error), error) {
 		return access.Resource{}, func() (any, error) { panic("broken") }, nil

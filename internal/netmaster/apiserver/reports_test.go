@@ -169,9 +169,9 @@ func TestDoctorManyHosts(t *testing.T) {
 	}
 }
 
-// TestBundle: a host's bundle is handed on as it is, one that breaks off does not pass for
+// TestTornBundlesAreNotPassedOn: a host's bundle is handed on as it is, one that breaks off does not pass for
 // whole, and a host that is older, silent or not there says so.
-func TestBundle(t *testing.T) {
+func TestTornBundlesAreNotPassedOn(t *testing.T) {
 	f := serveWith(t, func(c *Config) { c.Address = "10.0.0.9:9999" })
 	f.alive("h1", "broken", "old")
 	f.answerAs(func(r cluster.MonitorRequest) []func(*api.Client) error {

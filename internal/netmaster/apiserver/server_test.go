@@ -328,9 +328,9 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestRoutes: trailing slash or not, HEAD, unknown fields, content types, and
+// TestRoutesTolerateTrailingSlashes: trailing slash or not, HEAD, unknown fields, content types, and
 // the paths beside the objects.
-func TestRoutes(t *testing.T) {
+func TestRoutesTolerateTrailingSlashes(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	for _, path := range []string{
@@ -372,8 +372,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestBrowser: a page of another origin cannot change anything.
-func TestBrowser(t *testing.T) {
+// TestPagesOfOtherOriginsChangeNothing: a page of another origin cannot change anything.
+func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
 	f := serve(t, 0)
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/api/v1/tenants/evil/", strings.NewReader(`{"tenantName":"evil"}`))
 	req.Header.Set("Content-Type", "text/plain")
@@ -468,8 +468,8 @@ func TestStoreDown(t *testing.T) {
 	f.must("POST", "/api/v1/tenants/green/", `{"tenantName":"green"}`)
 }
 
-// TestFault: what has no kind is a 500 with an id that the log explains.
-func TestFault(t *testing.T) {
+// TestUnknownErrorsAre500WithAnID: what has no kind is a 500 with an id that the log explains.
+func TestUnknownErrorsAre500WithAnID(t *testing.T) {
 	var log bytes.Buffer
 	rec := httptest.NewRecorder()
 	writeError(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil), slog.New(slog.NewTextHandler(&log, nil)), errors.New("disk on fire"), false)

@@ -39,14 +39,14 @@ var _ = tested("serviceLBs", kindCases{
 		},
 	},
 	effects: map[string]archtest.Effect{
-		"tenantName":  archtest.By("TestServices"),
-		"serviceName": archtest.By("TestServices"),
+		"tenantName":  archtest.By("TestProvidersFollowReportedLabels"),
+		"serviceName": archtest.By("TestProvidersFollowReportedLabels"),
 		"networkName": archtest.By("TestServiceAddress"),
 		"ipAddress":   archtest.By("TestServiceAddress"),
 		"ipv6Address": archtest.By("TestServiceFamilies"),
-		"affinity":    archtest.By("TestServices"),
+		"affinity":    archtest.By("TestServicesWorkWithRealStacks"),
 		"ports":       archtest.By("TestServicesWorkWithRealStacks"),
-		"selectors":   archtest.By("TestProviders"),
+		"selectors":   archtest.By("TestProvidersFollowLabels"),
 	},
 })
 

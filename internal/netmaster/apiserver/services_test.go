@@ -16,9 +16,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestServices: providers come and go with the labels that runtimes tell, in
+// TestProvidersFollowReportedLabels: providers come and go with the labels that runtimes tell, in
 // the inspection of the service, in /services and in /service/{id}.
-func TestServices(t *testing.T) {
+func TestProvidersFollowReportedLabels(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	ctx := t.Context()
@@ -112,8 +112,8 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestOfnet: each host's desired and actual state, in text.
-func TestOfnet(t *testing.T) {
+// TestOfnetShowsDesiredAndActualState: each host's desired and actual state, in text.
+func TestOfnetShowsDesiredAndActualState(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	f.addHosts("host1", "idle")

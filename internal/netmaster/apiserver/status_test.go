@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestStatus: problems of hosts are shown by name, and counted as problems or as notices.
-func TestStatus(t *testing.T) {
+// TestStatusCountsProblemsAndNotices: problems of hosts are shown by name, and counted as problems or as notices.
+func TestStatusCountsProblemsAndNotices(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	f.addHosts("host1", "gone")
@@ -154,8 +154,8 @@ func TestStatusNamesLostServices(t *testing.T) {
 	}
 }
 
-// TestJudge: what is wrong beyond the hosts.
-func TestJudge(t *testing.T) {
+// TestStatusShowsProblemsBeyondHosts: what is wrong beyond the hosts.
+func TestStatusShowsProblemsBeyondHosts(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status        api.ClusterStatus
 		wrong, notice string
@@ -182,8 +182,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestEndpoints: the list's filters, alone and together.
-func TestEndpoints(t *testing.T) {
+// TestEndpointFiltersCombine: the list's filters, alone and together.
+func TestEndpointFiltersCombine(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	f.addHosts("idle")

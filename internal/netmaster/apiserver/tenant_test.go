@@ -11,7 +11,7 @@ var _ = tested("tenants", kindCases{
 		"defaultNetwork": {[]string{`{"defaultNetwork":""}`}, []string{`{"defaultNetwork":"none"}`, `{"defaultNetwork":"a_b"}`}},
 	},
 	effects: map[string]archtest.Effect{
-		"owner":          archtest.By("TestOwner"),
+		"owner":          archtest.By("TestKubernetesObjectsRefuseChangesByREST"),
 		"tenantName":     archtest.By("TestMatrix"),
 		"defaultNetwork": archtest.By("TestAttachDetach"),
 		"sharedNetworks": archtest.By("TestReachability"),

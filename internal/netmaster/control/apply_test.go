@@ -37,7 +37,7 @@ func (c *harness) commits(f func()) int64 {
 
 // A list is put in the order of its references, in one transaction; putting it
 // again finds everything there; a dry run changes nothing and tells the same.
-func TestApply(t *testing.T) {
+func TestListIsAppliedInOneTransaction(t *testing.T) {
 	c := newCluster(t)
 	actions := func(dryRun bool) []bool {
 		out, done, _, err := c.Apply(testContext(t), Admin(), small(c), dryRun, func() bool { return true })

@@ -155,8 +155,8 @@ func pool(t *testing.T, texts ...string) model.AddressPool {
 	return p
 }
 
-// TestBalance: who gets which addresses of the pool, and keeps or loses them.
-func TestBalance(t *testing.T) {
+// TestPoolAddressesAreAssignedAndKept: who gets which addresses of the pool, and keeps or loses them.
+func TestPoolAddressesAreAssignedAndKept(t *testing.T) {
 	c := newCluster(t)
 	fence := c.leader()
 	c.put(network("net", "203.0.113.8/30"))

@@ -73,7 +73,7 @@ func TestStoreAway(t *testing.T) {
 }
 
 // Conflicts are tried again without a trace: the result equals a single run's.
-func TestConflicts(t *testing.T) {
+func TestConflictsAreRetriedWithoutTrace(t *testing.T) {
 	for name, request := range requests() {
 		t.Run(name, func(t *testing.T) {
 			want, got := base(t), base(t)

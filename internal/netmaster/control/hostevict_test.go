@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestEvict: what a host that is away has is given up, once that is confirmed, and
+// TestEvictionReleasesHostsThatAreAwayOnly: what a host that is away has is given up, once that is confirmed, and
 // the host stays known; not what an alive one has, nor one that comes back in between.
-func TestEvict(t *testing.T) {
+func TestEvictionReleasesHostsThatAreAwayOnly(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)
 	r := reportOf("host2", "i")

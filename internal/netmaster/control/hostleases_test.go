@@ -283,11 +283,11 @@ func TestCountOut(t *testing.T) {
 	})
 }
 
-// TestSilence: of a host that says nothing to the one netmaster of a cluster, which
+// TestSilentHostIsAwayForAllReaders: of a host that says nothing to the one netmaster of a cluster, which
 // may have just begun, all who list hosts say that it is away, though its
 // registration still stands; nothing of an agent that netmasters do not keep, nor
 // while others may hear it.
-func TestSilence(t *testing.T) {
+func TestSilentHostIsAwayForAllReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		r := reportOf("h1", "i")

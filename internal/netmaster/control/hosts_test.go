@@ -75,8 +75,8 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestPools: what is taken of tags and addresses, the fullest network first.
-func TestPools(t *testing.T) {
+// TestPoolUseListsFullestFirst: what is taken of tags and addresses, the fullest network first.
+func TestPoolUseListsFullestFirst(t *testing.T) {
 	c := base(t)
 	before := c.fresh()
 	vlans, vnis := before.Addresses.TagPools()

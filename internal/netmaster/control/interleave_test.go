@@ -109,7 +109,7 @@ func pairRequests() map[string]func(*harness) error {
 
 // Every pair of requests, the one committed between the other's reads and its
 // commit, leaves a state that could have come about one after the other.
-func TestInterleaved(t *testing.T) {
+func TestInterleavedRequestsAreSerializable(t *testing.T) {
 	requests := pairRequests()
 	names := slices.Sorted(maps.Keys(requests))
 	for _, outer := range names {
@@ -253,7 +253,7 @@ func TestCreatorsDoNotConflict(t *testing.T) {
 
 // Addresses that a request holds are not given to others until it has failed, or until the
 // view shows its result.
-func TestClaims(t *testing.T) {
+func TestHeldAddressesAreNotGivenTwice(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/30"))
 	n, _ := c.fresh().Networks.Get(netKey("n"))

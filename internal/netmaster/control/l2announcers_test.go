@@ -117,10 +117,10 @@ func poolOf(n int) (out []netip.Addr) {
 	return out
 }
 
-// TestAnswer: addresses are spread over the hosts that could answer; a host that is
+// TestOneHostAnnouncesAnAddress: addresses are spread over the hosts that could answer; a host that is
 // silent loses them within 3 s, one that says that it is not able any more at once; and
 // never do two answer, whichever netmaster each asks.
-func TestAnswer(t *testing.T) {
+func TestOneHostAnnouncesAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		all := poolOf(40)

@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestNamespaces: namespace and named ports are part of an endpoint's identity, its
+// TestNamespaceIsPartOfTheIdentity: namespace and named ports are part of an endpoint's identity, its
 // namespace's labels are not; these change whom a selector selects all the same.
-func TestNamespaces(t *testing.T) {
+func TestNamespaceIsPartOfTheIdentity(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("net", "10.0.0.0/16"))
 	fence := c.leader()

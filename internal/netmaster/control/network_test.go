@@ -8,7 +8,7 @@ import (
 )
 
 // A refused change tells values as the API writes them; what was not there is not "invalid IP".
-func TestImmutable(t *testing.T) {
+func TestImmutableFieldsAreNamedInTheAPIsWords(t *testing.T) {
 	for _, tc := range []struct {
 		old, new any
 		want     string

@@ -8,10 +8,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestApart: in forwarding mode routing, while a host has BGP settings, no VLAN network of a
+// TestRoutedVLANNetworksDoNotOverlap: in forwarding mode routing, while a host has BGP settings, no VLAN network of a
 // tenant has an address in common with one of another; without BGP, in mode bridge, and of
 // VXLAN, they may.
-func TestApart(t *testing.T) {
+func TestRoutedVLANNetworksDoNotOverlap(t *testing.T) {
 	c := base(t)
 	c.addHost("host1")
 	c.addHost("host2")

@@ -16,10 +16,10 @@ func mustBe[T model.Validator](c *harness, v T) model.Valid[T] {
 	return valid
 }
 
-// TestAuthors: who makes an object has it; what another has is refused, by a second
+// TestOnlyTheOwnerChangesAnObject: who makes an object has it; what another has is refused, by a second
 // object of Kubernetes, to users and to one whose term is over, and nothing changes;
 // with adopt users' objects are taken over, those of others never.
-func TestAuthors(t *testing.T) {
+func TestOnlyTheOwnerChangesAnObject(t *testing.T) {
 	c := newCluster(t)
 	term := c.leader()
 	by := term.For

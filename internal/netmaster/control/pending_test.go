@@ -62,10 +62,10 @@ func (c *harness) mode() model.FwdMode {
 	return g.FwdMode
 }
 
-// TestConfirm: until it is confirmed the settings are as they were, hosts get the new ones,
+// TestConfirmedChangeComesIntoForce: until it is confirmed the settings are as they were, hosts get the new ones,
 // and other changes of them are refused. Once it is confirmed, they are as after any other
 // change, and nothing is left of the trial.
-func TestConfirm(t *testing.T) {
+func TestConfirmedChangeComesIntoForce(t *testing.T) {
 	c := confirming(t)
 	ch := c.Settings.ChangeGlobal(valid(routed()))
 	w, err := c.onTrial(ch)
@@ -100,9 +100,9 @@ func TestConfirm(t *testing.T) {
 	c.refused(model.ErrNotFound, "no unconfirmed change", func() error { return err2(c.Pending.Revert(testContext(t), Admin(), w.ID)) })
 }
 
-// TestUnconfirmed: after its time a change cannot be confirmed any more, and the leader
+// TestUnconfirmedChangeIsRolledBack: after its time a change cannot be confirmed any more, and the leader
 // rolls it back, a former leader does not. A revert rolls it back too.
-func TestUnconfirmed(t *testing.T) {
+func TestUnconfirmedChangeIsRolledBack(t *testing.T) {
 	c := confirming(t)
 	ch := c.Settings.ChangeGlobal(valid(routed()))
 	w, err := c.onTrial(ch)

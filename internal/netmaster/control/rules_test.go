@@ -34,7 +34,7 @@ func base(t *testing.T) *harness {
 
 // Every request that the contract refuses: its kind, a part of its sentence,
 // and that nothing changed.
-func TestRefused(t *testing.T) {
+func TestRefusedRequestsChangeNothing(t *testing.T) {
 	c := base(t)
 	reserved := AddressRequest{Network: netKey("v1"), Preferred: addr("10.1.1.77"), Host: "host2"}
 	c.put(reserved)

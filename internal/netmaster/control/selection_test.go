@@ -48,9 +48,9 @@ func (c *harness) identities(t testing.TB, n int) (out []model.IdentityRecord) {
 	return out
 }
 
-// TestPopulation: how many identities a selector selects is what asking each of
+// TestIdentityCountsEqualSelectors: how many identities a selector selects is what asking each of
 // them says, also once some have gone.
-func TestPopulation(t *testing.T) {
+func TestIdentityCountsEqualSelectors(t *testing.T) {
 	c := newCluster(t)
 	all := c.identities(t, 200)
 	if _, err := c.st.Update(testContext(t), func(tx store.Tx) error {

@@ -21,7 +21,7 @@ import (
 
 // Addresses come in order, skip gateway and pools, and endpoints get the MAC of
 // their IPv4 address.
-func TestAddresses(t *testing.T) {
+func TestAddressesAreGivenInOrder(t *testing.T) {
 	c := newCluster(t)
 	c.put(
 		with(network("tiny", "10.8.1.0/29", "2001:db8:8::/64"), func(n *model.Network) { n.Gateway, n.Gateway6 = addr("10.8.1.1"), addr("2001:db8:8::1") }),
@@ -61,7 +61,7 @@ func TestAddresses(t *testing.T) {
 }
 
 // What is in use; addresses never count below what is there (known fault 18).
-func TestUsage(t *testing.T) {
+func TestUsageNeverCountsBelowZero(t *testing.T) {
 	c := base(t)
 	v := c.fresh()
 	for net, want := range map[string][]netip.Addr{
@@ -86,7 +86,7 @@ func TestUsage(t *testing.T) {
 
 // A reserved address becomes the endpoint's in one step, goes with it, and is
 // swept only when its time is over.
-func TestReservations(t *testing.T) {
+func TestReservedAddressBecomesTheEndpoints(t *testing.T) {
 	c := newCluster(t)
 	ctx := testContext(t)
 	c.put(network("n", "10.1.0.0/24"), pooled("web", "n", "10.1.0.100-10.1.0.110"))
@@ -211,7 +211,7 @@ func TestNumbersAreNotReusedSoon(t *testing.T) {
 }
 
 // VLANs and VNIs come from the ranges, end, and come back.
-func TestTags(t *testing.T) {
+func TestTagsComeFromTheirRanges(t *testing.T) {
 	c := newCluster(t)
 	c.put(model.Global{VLANs: model.TagRange{Lo: 100, Hi: 103}, VXLANs: model.TagRange{Lo: 5000, Hi: 5002}})
 	vlan := func(i int) model.Network {
@@ -236,7 +236,7 @@ func TestTags(t *testing.T) {
 
 // Labels that pass the filter make identities of their own; what nothing has
 // any more goes after two rounds, and one that is used again in between stays.
-func TestIdentities(t *testing.T) {
+func TestUnusedIdentitiesAreReleasedLater(t *testing.T) {
 	c := newCluster(t)
 	ctx := testContext(t)
 	c.put(network("n", "10.1.0.0/24"), group("web", "n"))
@@ -456,7 +456,7 @@ func TestUnknownGroupIsNamed(t *testing.T) {
 
 // An empty default network and an empty tag take away what is there, where that
 // is asked for.
-func TestCleared(t *testing.T) {
+func TestEmptyFieldsAreCleared(t *testing.T) {
 	c := newCluster(t)
 	c.put(model.Tenant{Name: "blue"}, network("blue:n", "10.1.0.0/24"), model.Tenant{Name: "blue", DefaultNetwork: "n"}, model.Tenant{Name: "blue"})
 	g := group("blue:g", "n")

@@ -47,7 +47,7 @@ func labelled(labels ...string) func(*model.Endpoint) {
 
 // Providers are the endpoints of the service's network with all its labels:
 // found as labels come and go, and found again by a netmaster that starts.
-func TestProviders(t *testing.T) {
+func TestProvidersFollowLabels(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/16"), network("other", "10.2.0.0/16"), service("web", "n", "", "app=web", "tier=front"), service("all", "n", "", "app=web"))
 	c.create(endpoint("n", "e1", labelled("app=web", "tier=front", "x=y")))
@@ -100,7 +100,7 @@ func TestProviders(t *testing.T) {
 
 // An endpoint drains until it is undrained, or its container ends; reports of a runtime do
 // not change that.
-func TestDrain(t *testing.T) {
+func TestDrainLastsUntilUndrained(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24"))
 	e := c.create(endpoint("n", "e", labelled("app=web")))

@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestUnreadable: an unreadable record is a missing object, for netmaster as for hosts, and
+// TestUnreadableRecordIsAMissingObject: an unreadable record is a missing object, for netmaster as for hosts, and
 // not the object that it was before; written again, it is there again.
-func TestUnreadable(t *testing.T) {
+func TestUnreadableRecordIsAMissingObject(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24"))
 	k := model.NetworkKey{Tenant: model.DefaultTenant, Name: "n"}

@@ -14,10 +14,10 @@ import (
 	"github.com/google/nftables"
 )
 
-// TestGuard: a container that fills the host's connection tracking loses its
+// TestContainerThatFillsConntrackLosesItsOwn: a container that fills the host's connection tracking loses its
 // unanswered connections and begins no more, until there is room again; its answered
 // connections and everybody else's go on.
-func TestGuard(t *testing.T) {
+func TestContainerThatFillsConntrackLosesItsOwn(t *testing.T) {
 	eachFamily(t, guardsTracking)
 	eachNative(t, guardsTracking)
 }

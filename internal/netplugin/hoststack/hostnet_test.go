@@ -309,10 +309,10 @@ func (s *site) handles() (all []string) {
 	return all
 }
 
-// TestStack is the whole: with a firewall as Docker sets it up, containers
+// TestHostStackServesEgressAndPorts is the whole: with a firewall as Docker sets it up, containers
 // reach the outside in the host's name, published ports lead to them from
 // everywhere, nothing else does; nothing is written twice; all of it goes.
-func TestStack(t *testing.T) {
+func TestHostStackServesEgressAndPorts(t *testing.T) {
 	s := newSite(t)
 	iptables := func(args ...string) string {
 		return run(t, append([]string{"ip", "netns", "exec", s.host, "iptables-nft"}, args...)...)

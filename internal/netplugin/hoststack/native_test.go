@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// TestNative: subnets of native networks are led to the data plane by the host's own
+// TestRoutedSubnetsLeadToTheDataPlane: subnets of native networks are led to the data plane by the host's own
 // address; what sockets of the host send there has the mark, and nothing else; containers
 // go beyond in the host's name; and nothing of it stays.
-func TestNative(t *testing.T) {
+func TestRoutedSubnetsLeadToTheDataPlane(t *testing.T) {
 	s := newSite6(t)
 	tool := func(v6 bool, args ...string) string {
 		name := "iptables-nft"

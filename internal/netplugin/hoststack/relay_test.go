@@ -15,10 +15,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// TestRelay: a process of the host reaches a published port at ::1, over TCP and UDP,
+// TestLoopbackReachesPublishedPorts: a process of the host reaches a published port at ::1, over TCP and UDP,
 // as many at once as there is room for; the kernel's way to the port at the host's
 // other addresses stays, and a port given up leads nowhere.
-func TestRelay(t *testing.T) {
+func TestLoopbackReachesPublishedPorts(t *testing.T) {
 	s := newSite6(t)
 	s.want.Endpoints = append(s.want.Endpoints, Endpoint{Addr: other6, Ports: []attach.PortBinding{
 		{Proto: model.ProtoTCP, HostIP: netip.IPv6Loopback(), HostPort: 8090, ContainerPort: 80},

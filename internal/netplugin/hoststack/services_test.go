@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestServices: virtual addresses get routes to the data plane and source addresses that
+// TestVirtualAddressesGetRoutes: virtual addresses get routes to the data plane and source addresses that
 // other hosts can tell apart. The routes go with their services. Addresses that the host
 // reaches by another route get none.
-func TestServices(t *testing.T) {
+func TestVirtualAddressesGetRoutes(t *testing.T) {
 	s := newSite6(t)
 	iptables := func(args ...string) {
 		run(t, append([]string{"ip", "netns", "exec", s.host, "iptables-nft"}, args...)...)

@@ -45,9 +45,9 @@ func newSite6(t *testing.T) *site {
 	return s
 }
 
-// TestStack6 is TestStack for IPv6: all egress and in, and that everything goes when
+// TestHostStackServesEgressAndPorts6 is TestHostStackServesEgressAndPorts for IPv6: all egress and in, and that everything goes when
 // it is not wanted any more.
-func TestStack6(t *testing.T) {
+func TestHostStackServesEgressAndPorts6(t *testing.T) {
 	s := newSite6(t)
 	iptables := func(args ...string) string {
 		return run(t, append([]string{"ip", "netns", "exec", s.host, "ip6tables-nft"}, args...)...)

@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// TestWatch: a change of the host's stack by others is reported, and the next sync repairs
+// TestChangesByOthersAreRepaired: a change of the host's stack by others is reported, and the next sync repairs
 // it.
-func TestWatch(t *testing.T) {
+func TestChangesByOthersAreRepaired(t *testing.T) {
 	s := newSite(t)
 	s.want.Control = &Control{Ports: []uint16{9999}, Targets: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:2379")}}
 	s.good()

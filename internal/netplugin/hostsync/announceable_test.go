@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFit: a host could answer for load balancers' addresses at which its stack serves a
+// TestAnnounceableAddressesFollowTrafficPolicies: a host could answer for load balancers' addresses at which its stack serves a
 // frontend, by the traffic policy for external clients; for none without backends.
-func TestFit(t *testing.T) {
+func TestAnnounceableAddressesFollowTrafficPolicies(t *testing.T) {
 	a, b := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("203.0.113.8")
 	var f announceable
 	var all desired.Map[model.ServiceKey, *desired.Service]

@@ -16,11 +16,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
 
-// TestFronts: the backends that the host's stack leads to are computed from the desired state:
+// TestFrontendsFollowTheDesiredState: the backends that the host's stack leads to are computed from the desired state:
 // by policy for the host's own and for others, in the present state of backends, near ones
 // first; the first of several services has a place; and the data plane serves services with
 // backends on networks that are not routed.
-func TestFronts(t *testing.T) {
+func TestFrontendsFollowTheDesiredState(t *testing.T) {
 	addr := netip.MustParseAddr
 	key := func(name string) model.ServiceKey { return model.ServiceKey{Tenant: "default", Name: name} }
 	backend := func(a string, change func(*desired.Backend)) *desired.Backend {

@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestNatives: the subnets of native networks follow pictures, sorted and without host
+// TestRoutedSubnetsFollowTheDesiredState: the subnets of native networks follow pictures, sorted and without host
 // bits; another list is made only where they differ, for who holds the former one.
-func TestNatives(t *testing.T) {
+func TestRoutedSubnetsFollowTheDesiredState(t *testing.T) {
 	network := func(id model.NetworkID, native bool, four, six string) *desired.Network {
 		n := &desired.Network{ID: id, Routed: native}
 		if four != "" {

@@ -44,9 +44,9 @@ func hear(index int, kind uint16) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "packets"), unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: kind<<8 | kind>>8, Ifindex: index})
 }
 
-// TestAnswers: questions for our addresses are answered to who asks, nothing else is, and
+// TestOnlyQuestionsForOurAddressesAreAnswered: questions for our addresses are answered to who asks, nothing else is, and
 // no frame, whatever it holds, is answered wrongly.
-func TestAnswers(t *testing.T) {
+func TestOnlyQuestionsForOurAddressesAreAnswered(t *testing.T) {
 	mac, asker := net.HardwareAddr{2, 0, 0, 0, 0, 1}, net.HardwareAddr{2, 0, 0, 0, 0, 2}
 	zero := make(net.HardwareAddr, macLen)
 	from4, from6 := netip.MustParseAddr("10.9.0.3"), netip.MustParseAddr("fe80::3")

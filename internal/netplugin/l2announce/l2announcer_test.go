@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.Run(m, nil)) }
 
-// patience is what a busy machine may take; TestAnswer of control holds the times.
+// patience is what a busy machine may take; TestOneHostAnnouncesAnAddress of control holds the times.
 const patience = 20 * time.Second
 
 var (
@@ -263,11 +263,11 @@ func (m *machine) neighbour(a netip.Addr, send bool) (mac net.HardwareAddr) {
 	return mac
 }
 
-// TestElected: one of two hosts answers a client's ARP and neighbour discovery, on the
+// TestOneOfTwoHostsAnswers: one of two hosts answers a client's ARP and neighbour discovery, on the
 // wire. When it loses contact with the cluster, it stops before the other begins, and the
 // client's kernel follows the announcement. The same happens when it loses its link, cannot
 // serve any more, or ends.
-func TestElected(t *testing.T) {
+func TestOneOfTwoHostsAnswers(t *testing.T) {
 	all := newMachines(t, 3)
 	client, hosts := all[2], all[:2]
 	electorate(t, hosts...)

@@ -57,9 +57,9 @@ func TestFirstMaster(t *testing.T) {
 	}
 }
 
-// TestSay: while an agent waits, the log says for what: for a netmaster, or for the store
+// TestLogSaysWhatTheAgentWaitsFor: while an agent waits, the log says for what: for a netmaster, or for the store
 // that lists them, and why the store fails.
-func TestSay(t *testing.T) {
+func TestLogSaysWhatTheAgentWaitsFor(t *testing.T) {
 	for want, away := range map[string]error{
 		"waiting for a netmaster: none is registered": nil,
 		"servers of different clusters":               errors.New("the endpoints are servers of different clusters"),
@@ -81,9 +81,9 @@ func TestSay(t *testing.T) {
 	}
 }
 
-// TestAskable: a host asks each registered netmaster as it can. A host that has joined a
+// TestSecureHostAsksNoPlainNetmaster: a host asks each registered netmaster as it can. A host that has joined a
 // secure cluster asks none without TLS, whatever was registered before.
-func TestAskable(t *testing.T) {
+func TestSecureHostAsksNoPlainNetmaster(t *testing.T) {
 	list := []cluster.Service{
 		{HostAddr: "10.0.0.1", Port: 1, Scheme: "http"},
 		{HostAddr: "10.0.0.2", Port: 1, Scheme: "http", TLS: true},

@@ -58,8 +58,8 @@ func mld(typ byte, rest []byte) []byte {
 func report4(of ...record) []byte { return igmp(igmpReport3, records(of)) }
 func report6(of ...record) []byte { return mld(mldReport2, records(of)) }
 
-// TestDecode: each kind of message says what the RFCs have it say.
-func TestDecode(t *testing.T) {
+// TestMessagesAreDecoded: each kind of message says what the RFCs have it say.
+func TestMessagesAreDecoded(t *testing.T) {
 	join, leave := func(g string) change { return change{netip.MustParseAddr(g), true} }, func(g string) change { return change{netip.MustParseAddr(g), false} }
 	for name, test := range map[string]struct {
 		frame []byte
@@ -164,9 +164,9 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestQuestions: what hosts look at before they answer is in the questions (RFC 3376 sections
+// TestQueriesFollowTheRFCs: what hosts look at before they answer is in the questions (RFC 3376 sections
 // 4 and 4.1, RFC 3810 sections 5 and 5.1): the router's alert, how robust and how often they are.
-func TestQuestions(t *testing.T) {
+func TestQueriesFollowTheRFCs(t *testing.T) {
 	robust := []byte{2, byte(Interval / time.Second)}
 	if f := query4(within)[14:]; !slices.Equal(f[20:24], []byte{0x94, 4, 0, 0}) || f[8] != 1 || !slices.Equal(f[24+8:24+10], robust) {
 		t.Errorf("of IGMP: %x", f)
@@ -241,9 +241,9 @@ func (b *bed) want(t *testing.T, network model.NetworkID, group string, ports ..
 	}
 }
 
-// TestMembers: members come and go by what they say, by time, and with their ports;
+// TestMembersComeAndGo: members come and go by what they say, by time, and with their ports;
 // each on its own network.
-func TestMembers(t *testing.T) {
+func TestMembersComeAndGo(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "multicast.json")
 	b := newBed(t, file)
 	join := report4(record{toExclude, "239.1.1.1", nil})
@@ -288,9 +288,9 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestAsks: each port is queried soon, with a short response time, and again each Interval.
+// TestPortsAreQueriedSoonAndRegularly: each port is queried soon, with a short response time, and again each Interval.
 // Queries of the fabric on a VLAN network go to its ports; reports of others go nowhere.
-func TestAsks(t *testing.T) {
+func TestPortsAreQueriedSoonAndRegularly(t *testing.T) {
 	b := newBed(t, filepath.Join(t.TempDir(), "multicast.json"))
 	count := func(want int) {
 		t.Helper()
@@ -385,8 +385,8 @@ func TestPortAnew(t *testing.T) {
 	asked(1)
 }
 
-// TestBounds: an endpoint has its share, and the host an end.
-func TestBounds(t *testing.T) {
+// TestEndpointsHaveAShareOfGroups: an endpoint has its share, and the host an end.
+func TestEndpointsHaveAShareOfGroups(t *testing.T) {
 	b := newBed(t, filepath.Join(t.TempDir(), "multicast.json"))
 	group := func(i int) string { return netip.AddrFrom4([4]byte{239, 1, byte(i >> 8), byte(i)}).String() }
 	for i := range MaxGroups + 10 {

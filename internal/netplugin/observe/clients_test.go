@@ -16,9 +16,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
-// TestCertified: who shows no certificate by TLS hears in a word whether the agent lives
+// TestClientsWithoutCertificateHearHealthOnly: who shows no certificate by TLS hears in a word whether the agent lives
 // and is ready, and nothing else; who shows one, or comes plainly, is served all.
-func TestCertified(t *testing.T) {
+func TestClientsWithoutCertificateHearHealthOnly(t *testing.T) {
 	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "all of "+r.URL.Path) })
 	none, shown := &tls.ConnectionState{}, &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
 	by := func(role pki.Role) *tls.ConnectionState {
@@ -64,9 +64,9 @@ func TestCertified(t *testing.T) {
 	}
 }
 
-// TestScrapers: a token gives access to the metrics, and nothing else, where a netmaster
+// TestTokensReachMetricsOnly: a token gives access to the metrics, and nothing else, where a netmaster
 // says that it may view; while no netmaster answers, tokens accepted within an hour do.
-func TestScrapers(t *testing.T) {
+func TestTokensReachMetricsOnly(t *testing.T) {
 	var says error
 	asked, later := 0, time.Duration(0)
 	s := newScrapers(func(_ context.Context, token string) error {

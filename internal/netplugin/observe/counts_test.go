@@ -21,9 +21,9 @@ type countingDriver struct {
 
 func (d countingDriver) Stats(context.Context) (driver.Stats, error) { return d.stats, nil }
 
-// TestUncounted: what a data plane does not count is marked as such, for netmaster, in
+// TestUncountedIsNowhereZero: what a data plane does not count is marked as such, for netmaster, in
 // metrics and at /svcstats, and is nowhere zero.
-func TestUncounted(t *testing.T) {
+func TestUncountedIsNowhereZero(t *testing.T) {
 	shop, far := model.ServiceKey{Tenant: "t", Name: "shop"}, model.ServiceKey{Tenant: "t", Name: "far"}
 	of := driver.ServiceOf{Service: shop, Backend: model.EndpointKey{ID: "b"}}
 	for _, x := range []struct {

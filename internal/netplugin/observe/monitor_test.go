@@ -213,7 +213,7 @@ func TestSomeLabels(t *testing.T) {
 
 // Each watcher gets the events that concern it, and hears how many it was too slow
 // for.
-func TestWatchers(t *testing.T) {
+func TestWatchersGetTheirEvents(t *testing.T) {
 	ws := newWatchers()
 	all := ws.add(cluster.MonitorRequest{Connections: true})
 	drops := ws.add(cluster.MonitorRequest{From: "web"})

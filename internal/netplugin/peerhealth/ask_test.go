@@ -24,9 +24,9 @@ func ip(t *testing.T, name string, args ...string) {
 	}
 }
 
-// TestAsk: an echo is an answer, and where there is none so is a connection that is
+// TestEchoOrConnectionIsAnAnswer: an echo is an answer, and where there is none so is a connection that is
 // taken or refused; silence is none; and what this host cannot send says nothing.
-func TestAsk(t *testing.T) {
+func TestEchoOrConnectionIsAnAnswer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it needs root")
 	}

@@ -150,9 +150,9 @@ func (w *world) wants(when string, silent ...model.HostName) {
 	}
 }
 
-// TestSilence: a host that is away and fails three probes is silent; one answer takes
+// TestThreeFailedProbesMeanUnreachable: a host that is away and fails three probes is silent; one answer takes
 // it back, and so does a netmaster that hears it.
-func TestSilence(t *testing.T) {
+func TestThreeFailedProbesMeanUnreachable(t *testing.T) {
 	within(t, 4, func(w *world) {
 		at := w.peers[0].Addr
 		if n := w.probes(0); n != 1 {
@@ -253,9 +253,9 @@ func TestNothingConcluded(t *testing.T) {
 	})
 }
 
-// TestRate: who is away is asked less often by each host the more there are, so that all
+// TestProbesAreLimited: who is away is asked less often by each host the more there are, so that all
 // together ask a hundred times a second at most; and who begins asks ten hosts a second.
-func TestRate(t *testing.T) {
+func TestProbesAreLimited(t *testing.T) {
 	const n = 999
 	within(t, n, func(w *world) {
 		total := 0

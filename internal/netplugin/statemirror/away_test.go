@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestPeers: others are asked where their tunnels end, else at their control address;
+// TestPeersAreProbedAtTheirTunnels: others are asked where their tunnels end, else at their control address;
 // those whose endpoints are given up count for nothing; more than half is too many.
-func TestPeers(t *testing.T) {
+func TestPeersAreProbedAtTheirTunnels(t *testing.T) {
 	c := newCluster(t, nil)
 	c.mu.Lock()
 	m := c.mirrors.start(Scope{})

@@ -146,9 +146,9 @@ func TestTenantWithoutRows(t *testing.T) {
 	until(t, c, "the right one is followed", followed)
 }
 
-// TestForgotten: of an endpoint that no attachment needs nothing is kept, once it
+// TestUnneededEndpointsAreForgotten: of an endpoint that no attachment needs nothing is kept, once it
 // has been out of the mirror for a while.
-func TestForgotten(t *testing.T) {
+func TestUnneededEndpointsAreForgotten(t *testing.T) {
 	st := memory.New()
 	put(t, st, identified("a"))
 	c := newCluster(t, st.Client())

@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestUrgency: endpoints of other hosts can wait for the others of their burst;
+// TestOwnEndpointsAreUrgent: endpoints of other hosts can wait for the others of their burst;
 // those of this host, and everything that decides who may talk to whom, cannot.
-func TestUrgency(t *testing.T) {
+func TestOwnEndpointsAreUrgent(t *testing.T) {
 	c := newCluster(t, nil)
 	network := model.NetworkKey{Tenant: "blue", Name: "n"}
 	key := func(id model.EndpointID) model.EndpointKey { return model.EndpointKey{Network: network, ID: id} }

@@ -11,7 +11,7 @@ import (
 
 // A mirror that goes on from another netmaster, or from the store, keeps nothing from
 // being attached; but the list that it begins with must not be older than what was seen.
-func TestMoves(t *testing.T) {
+func TestResumedMirrorIsNotOlder(t *testing.T) {
 	c, err := New(Config{Host: "h1", Store: memory.New(), Log: slog.New(slog.DiscardHandler), StateDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

@@ -122,9 +122,9 @@ func TestTakeOverAhead(t *testing.T) {
 	x.remotes("taken over", x.late)
 }
 
-// TestDropped: of what is followed no longer nothing is left, and when it is followed
+// TestDroppedScopeLeavesNothing: of what is followed no longer nothing is left, and when it is followed
 // again it is not in the picture before its endpoints are known.
-func TestDropped(t *testing.T) {
+func TestDroppedScopeLeavesNothing(t *testing.T) {
 	x := newByHand(t)
 	x.deliver(x.single, store.Batch{Revision: 6, Events: []store.Event{gone(testEndpoint, 6)}})
 	x.Release(testEndpoint.Key.Network)

@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestLacking: a feature that the driver lacks is reported while a desired state asks for
+// TestUnsupportedFeaturesAreReported: a feature that the driver lacks is reported while a desired state asks for
 // it, and only for such a driver.
-func TestLacking(t *testing.T) {
+func TestUnsupportedFeaturesAreReported(t *testing.T) {
 	set := func(log bool, audits ...desired.PolicySetID) *desired.PolicySet {
 		return &desired.PolicySet{ID: 1, Audits: audits, In: []desired.Tier{{Rules: desired.RulesOf(desired.Rule{ID: "a"}, desired.Rule{ID: "b", Log: log})}}}
 	}

@@ -56,11 +56,11 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// TestAccount: a service account's token gets the certificate of its node's host only, and
+// TestServiceAccountGetsItsNodesCertificate: a service account's token gets the certificate of its node's host only, and
 // only from members of the authority. The token is read again while no member can check it.
 // A valid certificate is kept. One that can no longer be renewed, or belongs to another
 // cluster, is replaced without an operator.
-func TestAccount(t *testing.T) {
+func TestServiceAccountGetsItsNodesCertificate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	tmp := t.TempDir()

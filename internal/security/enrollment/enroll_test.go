@@ -75,10 +75,10 @@ func copyDir(t *testing.T, from string) string {
 	return to
 }
 
-// TestJoin: a token gets its host a certificate, once, in time, of the cluster that
+// TestTokenGetsOneCertificate: a token gets its host a certificate, once, in time, of the cluster that
 // made it; the certificate gets the next one; a stolen one is noticed; an ended or a
 // foreign one is refused, each with what to do.
-func TestJoin(t *testing.T) {
+func TestTokenGetsOneCertificate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	m, other := member(t), member(t)
@@ -138,7 +138,7 @@ func TestJoin(t *testing.T) {
 	refused(t, "at another cluster's address", Join(ctx, Config{Dir: filepath.Join(t.TempDir(), "x"), Name: "host1", Servers: theirs.Addresses, Token: token(t, m, "host1", 0)}), "another cluster than the token")
 }
 
-// TestRenew: see TestJoin.
+// TestRenew: see TestTokenGetsOneCertificate.
 func TestRenew(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -280,8 +280,8 @@ func TestAuthoritiesRenewed(t *testing.T) {
 	}
 }
 
-// TestForget: what joining made of a directory goes, and nothing of somebody else's.
-func TestForget(t *testing.T) {
+// TestForgetRemovesWhatJoiningMade: what joining made of a directory goes, and nothing of somebody else's.
+func TestForgetRemovesWhatJoiningMade(t *testing.T) {
 	for what, tc := range map[string]struct {
 		has  []string
 		was  bool

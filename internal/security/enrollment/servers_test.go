@@ -16,9 +16,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
-// TestLearn: a host that joined when there was one netmaster learns of the next one, once,
+// TestHostsLearnOfLaterNetmasters: a host that joined when there was one netmaster learns of the next one, once,
 // and keeps it. Clients without a certificate learn nothing.
-func TestLearn(t *testing.T) {
+func TestHostsLearnOfLaterNetmasters(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	m := member(t)

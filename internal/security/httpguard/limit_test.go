@@ -26,9 +26,9 @@ func ask(t *testing.T, h http.Handler, from string, body io.Reader) *httptest.Re
 
 var ok = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 
-// TestRate: a client has its burst and then its rate, whatever others do; who is
+// TestClientsHaveABurstAndARate: a client has its burst and then its rate, whatever others do; who is
 // refused and comes back when it was told to is let in.
-func TestRate(t *testing.T) {
+func TestClientsHaveABurstAndARate(t *testing.T) {
 	l := NewLimiter(Limits{Rate: 0.5, Burst: 3})
 	now := time.Now()
 	l.now = func() time.Time { return now }
@@ -119,7 +119,7 @@ func TestLimitsEqualABucketForEachClient(t *testing.T) {
 }
 
 // Of a full table those are forgotten who asked longest ago, not who came first.
-func TestForget(t *testing.T) {
+func TestFullTableForgetsTheLongestIdle(t *testing.T) {
 	tab := newTable(Limits{Rate: 1, Burst: 2, Clients: 20}.defaults())
 	now := time.Unix(1_000_000, 0)
 	ask := func(n int) netip.Prefix {
@@ -176,9 +176,9 @@ func TestDefaultsOfLimits(t *testing.T) {
 	}
 }
 
-// TestRunning: so many requests are answered at a time, of one client and of all,
+// TestRunningRequestsAreLimited: so many requests are answered at a time, of one client and of all,
 // and one that ends, or breaks down, makes room.
-func TestRunning(t *testing.T) {
+func TestRunningRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLimiter(Limits{Running: 2, RunningAll: 3, Clients: 1, Burst: 100})
 		hold := make(chan bool)
@@ -222,9 +222,9 @@ func TestRunning(t *testing.T) {
 	})
 }
 
-// TestBody: a body beyond the limit is refused by its length, and cut off where that
+// TestLargeBodiesAreRefused: a body beyond the limit is refused by its length, and cut off where that
 // is not told; one of just the limit is read whole.
-func TestBody(t *testing.T) {
+func TestLargeBodiesAreRefused(t *testing.T) {
 	var got []byte
 	var err error
 	h := NewLimiter(Limits{Body: 10}).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, err = io.ReadAll(r.Body) }))

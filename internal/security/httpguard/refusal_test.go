@@ -61,7 +61,7 @@ func TestWrite(t *testing.T) {
 }
 
 // Whatever a client sends, a sentence stays one line of bounded text.
-func TestPlain(t *testing.T) {
+func TestRefusalStaysOneLine(t *testing.T) {
 	for _, s := range []string{"", "a", "a\x00\x1b[31mb\r\nc", strings.Repeat("é", 3*maxText), "\xff\xfe", strings.Repeat("\n", 2000)} {
 		for _, got := range []string{plain(s), Clip(s)} {
 			if !utf8.ValidString(got) || len(got) > maxText+3 || strings.ContainsFunc(got, unicode.IsControl) {

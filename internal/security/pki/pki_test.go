@@ -75,9 +75,9 @@ func wantErr(t *testing.T, err error, part string) {
 	}
 }
 
-// TestIssue: a certificate is valid for its addresses, its role and its time only, and only
+// TestCertificatesAreLimitedToTheirUse: a certificate is valid for its addresses, its role and its time only, and only
 // its owner can read its key.
-func TestIssue(t *testing.T) {
+func TestCertificatesAreLimitedToTheirUse(t *testing.T) {
 	a := made(t)
 	now := time.Now()
 	c := issue(t, a, Request{Name: "master1", Role: Netmaster, Addresses: []string{"10.0.0.1", "netmaster.example.com"}})
@@ -117,9 +117,9 @@ func TestIssue(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot be, and what would replace what is there, is refused, and
+// TestRefusedIssueSaysWhatToDo: what cannot be, and what would replace what is there, is refused, and
 // says what to do.
-func TestRefused(t *testing.T) {
+func TestRefusedIssueSaysWhatToDo(t *testing.T) {
 	a := made(t)
 	issue(t, a, Request{Name: "host1", Role: Host})
 	_, err := Init(a.dir)
@@ -158,9 +158,9 @@ func TestRefused(t *testing.T) {
 	wantErr(t, err, "restore the file")
 }
 
-// TestRenew: a renewed certificate is for the same, with another key; one whose
+// TestRenewedCertificateHasAnotherKey: a renewed certificate is for the same, with another key; one whose
 // renewal was interrupted is seen, and renewed again.
-func TestRenew(t *testing.T) {
+func TestRenewedCertificateHasAnotherKey(t *testing.T) {
 	a := made(t)
 	c := issue(t, a, Request{Name: "host1", Role: Host, Addresses: []string{"10.0.0.11"}, Days: 40})
 	was := certs(t, filepath.Join(c.Dir, CertFile))[0]
@@ -249,11 +249,11 @@ func TestRenewAuthority(t *testing.T) {
 	wantErr(t, a.RenewAuthority(), "pki init")
 }
 
-// TestClocks: what was just made is good for who has a clock that is a day behind; what was
+// TestCertificatesTolerateClockSkew: what was just made is good for who has a clock that is a day behind; what was
 // made with a clock that was further ahead is seen, and to be renewed; a renewal is for
 // as many days as the former one was, also of a certificate that begins five minutes
 // before it was made.
-func TestClocks(t *testing.T) {
+func TestCertificatesTolerateClockSkew(t *testing.T) {
 	a := made(t)
 	c := issue(t, a, Request{Name: "host1", Role: Host, Days: 40})
 	leaf, roots := certs(t, filepath.Join(c.Dir, CertFile))[0], x509.NewCertPool()

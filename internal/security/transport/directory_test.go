@@ -137,9 +137,9 @@ func echoes(t *testing.T, conn *tls.Conn, what string) {
 	}
 }
 
-// TestDirectory: each end lets in who has a certificate of the authority, in force,
+// TestBothEndsVerifyCertificates: each end lets in who has a certificate of the authority, in force,
 // with a role that belongs there and the right name; who is refused can say why.
-func TestDirectory(t *testing.T) {
+func TestBothEndsVerifyCertificates(t *testing.T) {
 	a, other := authority(t), authority(t)
 	master, admin, host := issue(t, a, "master1", pki.Netmaster), issue(t, a, "anna", pki.ClusterAdmin), issue(t, a, "host1", pki.Host)
 	api, inspection := serve(t, master.Config().APIServer), serve(t, host.Config().InspectionServer)
@@ -208,10 +208,10 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// TestRenewed: a renewed certificate is used by new connections, in both directions,
+// TestRenewedCertificatesAreUsedAtOnce: a renewed certificate is used by new connections, in both directions,
 // while old ones go on; a copy that is not whole yet changes nothing; the authority is
 // renewed with a client and a server that know the former one only.
-func TestRenewed(t *testing.T) {
+func TestRenewedCertificatesAreUsedAtOnce(t *testing.T) {
 	a := authority(t)
 	master, admin := issue(t, a, "master1", pki.Netmaster), issue(t, a, "anna", pki.ClusterAdmin)
 	var ahead atomic.Int64
@@ -298,8 +298,8 @@ func TestRenewed(t *testing.T) {
 	fresh("the former authority is retired") // and this client still trusts it alone
 }
 
-// TestWatch: what is wrong with a certificate is logged 30 days before its end.
-func TestWatch(t *testing.T) {
+// TestExpiringCertificatesAreLogged: what is wrong with a certificate is logged 30 days before its end.
+func TestExpiringCertificatesAreLogged(t *testing.T) {
 	d := issue(t, authority(t), "host1", pki.Host)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // it looks once
@@ -313,8 +313,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestSecure: addresses of netmasters are asked by TLS, and never plainly by mistake.
-func TestSecure(t *testing.T) {
+// TestSecureNetmastersAreNeverAskedPlainly: addresses of netmasters are asked by TLS, and never plainly by mistake.
+func TestSecureNetmastersAreNeverAskedPlainly(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "master1": "https://master1:9999", "10.0.0.1:99, fd00::1": "https://10.0.0.1:99,https://[fd00::1]:9999", "https://x": "https://x", "https://x,http://y": "error",
 	} {

@@ -51,7 +51,7 @@ func answered(t *testing.T, c net.Conn) bool {
 // Over two listeners an address has its share of connections, and others have the rest. The
 // newest connection beyond is closed at once, which is logged once, and each connection
 // that ends makes room.
-func TestShares(t *testing.T) {
+func TestAddressesHaveAShareOfConnections(t *testing.T) {
 	s := newShares(8) // six of one
 	var told bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&told, nil))
@@ -123,7 +123,7 @@ func TestShares(t *testing.T) {
 }
 
 // A process keeps descriptors for the rest of it.
-func TestBounds(t *testing.T) {
+func TestProcessKeepsDescriptors(t *testing.T) {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
 		t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 
 const first, second = "0123456789abcdef", "fedcba9876543210"
 
-// TestFile: each line is accepted, the first is shown, and nothing else is.
-func TestFile(t *testing.T) {
+// TestEachTokenOfAFileIsAccepted: each line is accepted, the first is shown, and nothing else is.
+func TestEachTokenOfAFileIsAccepted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	write(t, path, "\n"+first+"\r\n\n"+second)
 	f, err := OpenTokens(path)
@@ -29,9 +29,9 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFollow: a file that changes counts within a second; one that is gone or
+// TestChangedTokenFileCountsAtOnce: a file that changes counts within a second; one that is gone or
 // wrong leaves what there was, and says so.
-func TestFollow(t *testing.T) {
+func TestChangedTokenFileCountsAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	write(t, path, first)
 	f, err := OpenTokens(path)

@@ -14,7 +14,7 @@ import (
 
 // A monitor's request is seen by who watches, and goes with its session, also
 // when that is lost.
-func TestMonitors(t *testing.T) {
+func TestMonitorsGoWithTheirSession(t *testing.T) {
 	st := memory.New()
 	defer st.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -9,7 +9,7 @@ import (
 
 // A commit is missing from a history when another one is where it has to be, and only then:
 // what the ring has lost is not known to be gone.
-func TestLacks(t *testing.T) {
+func TestMissingCommitIsNoticed(t *testing.T) {
 	known := entry{N: 5000, ID: "a"}
 	if got := parsePlace(known.place()); got.N != known.N || got.ID != known.ID {
 		t.Errorf("%q is read as %+v", known.place(), got)

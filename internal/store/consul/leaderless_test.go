@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestLeaderless: while Consul has no leader requests wait for one, at the endpoints in
+// TestRequestsWaitForALeader: while Consul has no leader requests wait for one, at the endpoints in
 // turn, as long as for an answer, and then say what Consul says; what fails otherwise is
 // told at once.
-func TestLeaderless(t *testing.T) {
+func TestRequestsWaitForALeader(t *testing.T) {
 	var asked, answers atomic.Int64
 	var refusal atomic.Value
 	serve := func() string {

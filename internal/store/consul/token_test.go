@@ -16,7 +16,7 @@ import (
 
 // With access control on, the token decides; without it, or with another, the error
 // says what the token must be allowed to do.
-func TestToken(t *testing.T) {
+func TestTokenDecidesWithAccessControl(t *testing.T) {
 	addr := server(t, "-hcl", `acl { enabled = true default_policy = "deny" tokens { master = "11111111-2222-3333-4444-555555555555" } }`)
 	with := func(token string) *Client {
 		c := openWith(t, Config{Endpoints: []string{addr}, Token: fixed(token)})

@@ -100,7 +100,7 @@ func (s counted) Recv() (*pb.WatchResponse, error) {
 
 // A server on which nothing happens answers the question for a word, once written to or
 // not, and delivers what comes after it once.
-func TestWord(t *testing.T) {
+func TestQuietServerAnswersTheHealthQuestion(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []struct {
 		name  string

@@ -39,7 +39,7 @@ func says(t *testing.T, what string, err error, words ...string) {
 
 // An etcd that is full, one whose members differ, and one whose access control knows
 // nothing of this client say what to do; what may still be read is read.
-func TestRefusals(t *testing.T) {
+func TestRefusingEtcdSaysWhatToDo(t *testing.T) {
 	s := embedded(t, t.TempDir(), "127.0.0.1:0", func(c *embed.Config) { c.QuotaBackendBytes = 1 << 20 })
 	admin := raw(t, s.endpoint)
 	c, inside := open(t, s.endpoint), s.Client()

@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
-// TestDistrust: the error says if a store's certificate is of an authority that is not
+// TestErrorNamesTheUntrustedAuthority: the error says if a store's certificate is of an authority that is not
 // trusted, or if the store does not trust ours. A missing or slow store gets another error.
-func TestDistrust(t *testing.T) {
+func TestErrorNamesTheUntrustedAuthority(t *testing.T) {
 	member := func(name string) (trust, own *tls.Config) {
 		a, err := pki.Init(filepath.Join(t.TempDir(), name))
 		if err != nil {

@@ -170,7 +170,7 @@ func TestBadAsks(t *testing.T) {
 }
 
 // Values pass as they are, whatever they are.
-func TestValues(t *testing.T) {
+func TestValuesPassUnchanged(t *testing.T) {
 	for _, v := range []string{"", "{\"v\":1,\"d\":{\"a\":\"<&>\u2028\"}}", "\xff\x00", "\x00", "é"} {
 		kv := store.KV{Key: "k", Value: []byte(v), Create: 1, Mod: 2}
 		if got := fromWire(toWire(kv)); !cmp.Equal(got, kv) {

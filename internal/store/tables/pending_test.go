@@ -6,10 +6,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestLocks: a change of a rule locks its whole policy, as it is, as it is replaced and as
+// TestPendingRuleLocksItsPolicy: a change of a rule locks its whole policy, as it is, as it is replaced and as
 // it is staged, and all that is deleted with any of it; nothing else, also of names that
 // begin alike.
-func TestLocks(t *testing.T) {
+func TestPendingRuleLocksItsPolicy(t *testing.T) {
 	at := func(tenant, name string) model.PolicyKey {
 		return model.PolicyKey{Tenant: model.TenantName(tenant), Name: model.PolicyName(name)}
 	}

@@ -140,7 +140,7 @@ func chosen(t testing.TB) []sample {
 
 // Decode finds the typed key and the value of every table's rows, and the key
 // alone of deleted ones.
-func TestDecode(t *testing.T) {
+func TestDecodeFindsEveryTablesRows(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range samples(t) {
 		t.Run(s.ev.KV.Key, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestDecode(t *testing.T) {
 }
 
 // Encode writes what Decode has read where it was, and nothing that is no row.
-func TestEncode(t *testing.T) {
+func TestEncodeWritesWhereDecodeRead(t *testing.T) {
 	for _, s := range samples(t) {
 		got, err := Encode(s.want.Key, s.want.Value)
 		if err != nil || got.Key != s.ev.KV.Key || string(got.Value) != string(s.ev.KV.Value) {
@@ -184,7 +184,7 @@ func TestEncode(t *testing.T) {
 }
 
 // Agents' prefixes hold all but allocations.
-func TestPrefixes(t *testing.T) {
+func TestAgentsPrefixesHoldAllButAllocations(t *testing.T) {
 	for _, s := range samples(t) {
 		key := s.ev.KV.Key
 		if !strings.HasPrefix(key, StatePrefix) {
@@ -256,7 +256,7 @@ func TestTablesAreComplete(t *testing.T) {
 			t.Errorf("the declaration of %s lacks a part", table.Noun())
 		}
 		if !sampled[table] {
-			t.Errorf("TestDecode has no sample of %s", table.Noun())
+			t.Errorf("TestDecodeFindsEveryTablesRows has no sample of %s", table.Noun())
 		}
 	}
 	if NewTable(TableSpec[string, string]{Noun: "x", Version: 1}).Complete() {

@@ -9,8 +9,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSamples checks how flows print, and that the wire form carries all of a flow.
-func TestSamples(t *testing.T) {
+// TestWireFormCarriesAllOfAFlow checks how flows print, and that the wire form carries all of a flow.
+func TestWireFormCarriesAllOfAFlow(t *testing.T) {
 	for _, s := range append(Samples, grouped) {
 		if diff := cmp.Diff(s.Text, s.Flow.String()); diff != "" {
 			t.Errorf("text (-want +got):\n%s", diff)

@@ -38,9 +38,9 @@ func (a *apiServer) ours(ctrl *control.Controller, named string) *ClusterCheck {
 	return NewClusterCheck(ClusterCheckConfig{Control: ctrl, Ask: a.ask, Named: named, Log: slog.New(slog.DiscardHandler)})
 }
 
-// TestOurs: the store follows the first cluster that it meets, and another one only in
+// TestStoreFollowsItsFirstCluster: the store follows the first cluster that it meets, and another one only in
 // the hands of a netmaster that was started for it, once.
-func TestOurs(t *testing.T) {
+func TestStoreFollowsItsFirstCluster(t *testing.T) {
 	ctx := t.Context()
 	l := &lab{t: t, st: memory.New()}
 	l.ctrl = control.New(l.st, control.Options{})

@@ -175,10 +175,10 @@ func (l *lab) tenant(name model.TenantName) {
 	}
 }
 
-// TestKeeps: what comes, changes and goes in Kubernetes does so in the store, in the
+// TestStoreFollowsKubernetesObjects: what comes, changes and goes in Kubernetes does so in the store, in the
 // tenants of namespaces; the next leader takes away what went meanwhile, and before
 // all lists are in nothing.
-func TestKeeps(t *testing.T) {
+func TestStoreFollowsKubernetesObjects(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.start(l.keeper.Run)
@@ -242,8 +242,8 @@ func TestListsFirst(t *testing.T) {
 	l.want("namespace old map[]")
 }
 
-// TestFenced: a netmaster that no longer leads writes nothing, and gets an error.
-func TestFenced(t *testing.T) {
+// TestFormerLeaderWritesNothing: a netmaster that no longer leads writes nothing, and gets an error.
+func TestFormerLeaderWritesNothing(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.start(l.keeper.Run)
@@ -373,8 +373,8 @@ func TestPolicyAcrossTenantsIsReported(t *testing.T) {
 	until("the peer is in tenant default", func(s string) bool { return !strings.Contains(s, "tenants") })
 }
 
-// TestTold: an object that cannot be realised is reported.
-func TestTold(t *testing.T) {
+// TestUnrealisableObjectsAreReported: an object that cannot be realised is reported.
+func TestUnrealisableObjectsAreReported(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.start(l.keeper.Run)

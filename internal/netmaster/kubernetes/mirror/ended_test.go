@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestEnded: a kind whose watch has ended has reached nothing until it is listed again,
+// TestEndedWatchReachesNothing: a kind whose watch has ended has reached nothing until it is listed again,
 // also if a list began before the end and is answered after it.
-func TestEnded(t *testing.T) {
+func TestEndedWatchReachesNothing(t *testing.T) {
 	run(t, func(t *testing.T, s *server, m *Mirror, _ func() []string) {
 		t.Helper()
 		if err := within(t, m, "11", time.Second); err != nil {
@@ -60,9 +60,9 @@ func TestEnded(t *testing.T) {
 	})
 }
 
-// TestEndless: of an API server that ends each watch at once it is not asked more than
+// TestEndingWatchesAreListedSeldom: of an API server that ends each watch at once it is not asked more than
 // about once a second what there is, and at first it is soon.
-func TestEndless(t *testing.T) {
+func TestEndingWatchesAreListedSeldom(t *testing.T) {
 	run(t, func(t *testing.T, s *server, m *Mirror, _ func() []string) {
 		t.Helper()
 		if err := within(t, m, "11", time.Second); err != nil {
@@ -123,8 +123,8 @@ func (m mute) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface,
 	return nil, ctx.Err()
 }
 
-// TestMute: a watch that does not begin is given up.
-func TestMute(t *testing.T) {
+// TestWatchThatDoesNotBeginIsGivenUp: a watch that does not begin is given up.
+func TestWatchThatDoesNotBeginIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		k := s.kinds["pods"]
@@ -239,9 +239,9 @@ func TestWatchOnce(t *testing.T) {
 	}
 }
 
-// TestLater: how long an API server wants a list not to be asked for does not hold up the
+// TestRetryAfterDoesNotHoldUpTheMirror: how long an API server wants a list not to be asked for does not hold up the
 // mirror, which has pauses of its own.
-func TestLater(t *testing.T) {
+func TestRetryAfterDoesNotHoldUpTheMirror(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "30")
 		w.WriteHeader(http.StatusServiceUnavailable)

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestGuarded: of an API server that is another one nothing is taken, neither at the
+// TestOtherAPIServersAreRefused: of an API server that is another one nothing is taken, neither at the
 // first list nor when it comes in the place of the right one, and what was known stays.
-func TestGuarded(t *testing.T) {
+func TestOtherAPIServersAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var foreign atomic.Bool
 		foreign.Store(true)

@@ -184,9 +184,9 @@ func within(t *testing.T, m *Mirror, moment string, d time.Duration) error {
 	return m.Await(ctx, moment)
 }
 
-// TestQuiet: a kind without events reaches a moment of another kind by being asked,
+// TestQuietKindsReachAMoment: a kind without events reaches a moment of another kind by being asked,
 // once for all who wait.
-func TestQuiet(t *testing.T) {
+func TestQuietKindsReachAMoment(t *testing.T) {
 	run(t, func(t *testing.T, s *server, m *Mirror, told func() []string) {
 		t.Helper()
 		synctest.Wait()
@@ -216,9 +216,9 @@ func TestQuiet(t *testing.T) {
 	})
 }
 
-// TestPaused: with any one watch behind nothing is said to be reached, and the error
+// TestPausedWatchReachesNothing: with any one watch behind nothing is said to be reached, and the error
 // names the kind; when it goes on, it is.
-func TestPaused(t *testing.T) {
+func TestPausedWatchReachesNothing(t *testing.T) {
 	for _, kind := range []string{"namespaces", "pods"} {
 		t.Run(kind, func(t *testing.T) {
 			run(t, func(t *testing.T, s *server, m *Mirror, _ func() []string) {
@@ -246,8 +246,8 @@ func TestPaused(t *testing.T) {
 	}
 }
 
-// TestExpired: after a gap all changes are reported, deletions included.
-func TestExpired(t *testing.T) {
+// TestGapReportsAllChanges: after a gap all changes are reported, deletions included.
+func TestGapReportsAllChanges(t *testing.T) {
 	run(t, func(t *testing.T, s *server, m *Mirror, told func() []string) {
 		t.Helper()
 		s.change("namespaces", watch.Added, "second")
@@ -277,8 +277,8 @@ func TestExpired(t *testing.T) {
 	})
 }
 
-// TestAway: what cannot be listed is not taken for empty.
-func TestAway(t *testing.T) {
+// TestUnlistedKindIsNotEmpty: what cannot be listed is not taken for empty.
+func TestUnlistedKindIsNotEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		s.kinds["pods"].down = true

@@ -235,9 +235,9 @@ func webPod(name string) *corev1.Pod {
 	}
 }
 
-// TestServed: lists in pages, watches with bookmarks, and metadata alone for the
+// TestListsComeInPages: lists in pages, watches with bookmarks, and metadata alone for the
 // question; of a pod there is what is read, from a list as from a watch.
-func TestServed(t *testing.T) {
+func TestListsComeInPages(t *testing.T) {
 	s, m, told := serveWeb(t)
 	for i := range 5 {
 		s.change(podPath, watch.Added, webPod(fmt.Sprint("p", i)))
@@ -309,10 +309,10 @@ func TestPagesExpired(t *testing.T) {
 	}
 }
 
-// TestAbsent: a resource that the API server does not have delays no caller. Once it comes,
+// TestAbsentResourceDelaysNothing: a resource that the API server does not have delays no caller. Once it comes,
 // its objects are known before a later moment counts as reached. When it goes again, the
 // mirror has no objects of it.
-func TestAbsent(t *testing.T) {
+func TestAbsentResourceDelaysNothing(t *testing.T) {
 	s, m, told := serveWeb(t)
 	if err := within(t, m, s.now(), time.Minute); err != nil {
 		t.Fatal(err)
@@ -345,10 +345,10 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// TestVersions: an API server has ClusterNetworkPolicies in the version of network-policy-api
+// TestMirrorFollowsVersionsOfAResource: an API server has ClusterNetworkPolicies in the version of network-policy-api
 // v0.2.0 alone, in both after an upgrade, and then in the later one alone. The mirror has
 // them all the time, and says in which version.
-func TestVersions(t *testing.T) {
+func TestMirrorFollowsVersionsOfAResource(t *testing.T) {
 	s, m, told := serveWeb(t)
 	serves := func(old, now bool) {
 		s.set(func() {

@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write packaging/kubernetes/crds.yaml and admission.yaml")
 
-// TestDefinitions: the manifests are what the definitions are.
-func TestDefinitions(t *testing.T) {
+// TestManifestsEqualTheDefinitions: the manifests are what the definitions are.
+func TestManifestsEqualTheDefinitions(t *testing.T) {
 	for name, make := range map[string]func() ([]byte, error){"crds.yaml": Definitions, "admission.yaml": Admission} {
 		want, err := make()
 		if err != nil {
@@ -66,9 +66,9 @@ func TestSchemaIsComplete(t *testing.T) {
 	check("status", status())
 }
 
-// TestFields: a spec has the fields that the REST interface takes, but for the server's
+// TestSpecsHaveTheFieldsOfREST: a spec has the fields that the REST interface takes, but for the server's
 // own, and a status those of Status.
-func TestFields(t *testing.T) {
+func TestSpecsHaveTheFieldsOfREST(t *testing.T) {
 	names := func(typ reflect.Type) (out []string) {
 		var walk func(reflect.Type)
 		walk = func(typ reflect.Type) {
@@ -130,8 +130,8 @@ func read[T any](t *testing.T, text string) *T {
 	return o
 }
 
-// TestOwned: the name is the object's own where the spec has none, the tenant default.
-func TestOwned(t *testing.T) {
+// TestNamesDefaultToTheObjects: the name is the object's own where the spec has none, the tenant default.
+func TestNamesDefaultToTheObjects(t *testing.T) {
 	for want, o := range map[string]Object{
 		`tenant "blue"`:              read[Tenant](t, `{"metadata":{"name":"blue"},"spec":{}}`),
 		`tenant "Blue"`:              read[Tenant](t, `{"metadata":{"name":"blue"},"spec":{"tenantName":"Blue"}}`),
@@ -170,9 +170,9 @@ func TestLeavingPeers(t *testing.T) {
 	}
 }
 
-// TestMeanings: what objects mean, what is left out of them and said, and what is refused
+// TestObjectsAreTranslated: what objects mean, what is left out of them and said, and what is refused
 // of what no API server should have taken.
-func TestMeanings(t *testing.T) {
+func TestObjectsAreTranslated(t *testing.T) {
 	is := map[string]Presence{"there": Present, "leaving": Leaving}
 	known := Known{
 		Network: func(k model.NetworkKey) Presence { return is[string(k.Name)] },
@@ -225,8 +225,8 @@ func TestMeanings(t *testing.T) {
 	}
 }
 
-// TestCopies: a copy has all, and changes alone.
-func TestCopies(t *testing.T) {
+// TestCopiesAreDeep: a copy has all, and changes alone.
+func TestCopiesAreDeep(t *testing.T) {
 	for _, k := range Kinds() {
 		o := k.New()
 		o.SetName("a")

@@ -105,10 +105,10 @@ func pod(uid types.UID, node string) corev1.Pod {
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "netplugin-x", Namespace: "kube-system", UID: uid}, Spec: corev1.PodSpec{NodeName: node}}
 }
 
-// TestHost: a good token tells its pod's node, by itself or by the pod; another account's,
+// TestTokenTellsItsPodsNode: a good token tells its pod's node, by itself or by the pod; another account's,
 // one for another audience, one that has ended, one that is not bound to a pod and one whose
 // pod was replaced are refused for good; who cannot be asked is one to ask again.
-func TestHost(t *testing.T) {
+func TestTokenTellsItsPodsNode(t *testing.T) {
 	mine := []string{Audience}
 	for _, tc := range []struct {
 		what    string

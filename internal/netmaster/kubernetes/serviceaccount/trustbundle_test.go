@@ -77,10 +77,10 @@ func configMap(data map[string]string) *corev1.ConfigMap {
 	}
 }
 
-// TestKept: the ConfigMap gets the file's authority and its renewals, though others change
+// TestConfigMapFollowsTheAuthority: the ConfigMap gets the file's authority and its renewals, though others change
 // it meanwhile. An up-to-date ConfigMap is not written again, failures are reported, and
 // another cluster's trust bundle stays.
-func TestKept(t *testing.T) {
+func TestConfigMapFollowsTheAuthority(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ours")
 	ours := authority(t, dir)
 	file := filepath.Join(dir, pki.BundleFile)
@@ -156,8 +156,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestTold: what is wrong is known while it is, and the end of ctx ends it.
-func TestTold(t *testing.T) {
+// TestTrustBundleProblemIsReported: what is wrong is known while it is, and the end of ctx ends it.
+func TestTrustBundleProblemIsReported(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	k, err := NewTrustBundle(TrustBundleConfig{API: &rest.Config{Host: "http://127.0.0.1:1"}, Namespace: "ns1", File: "/none", Log: slog.New(slog.NewTextHandler(notes(asked), nil))})
 	if err != nil {

@@ -105,9 +105,9 @@ func policy(name string, texts ...string) Outcome {
 	return o
 }
 
-// TestOnce: one problem is reported once, another one again. Success is not reported for
+// TestProblemIsReportedOnce: one problem is reported once, another one again. Success is not reported for
 // policies without conditions. A restarted replica writes the same name.
-func TestOnce(t *testing.T) {
+func TestProblemIsReportedOnce(t *testing.T) {
 	w, n := serve(t)
 	n.Report(policy("fine"))
 	for range 3 {
@@ -131,9 +131,9 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestFails: a report that fails is sent later. One that exists already or is refused is
+// TestFailedReportIsSentLater: a report that fails is sent later. One that exists already or is refused is
 // not repeated, and delays no other. One without permission waits for another try.
-func TestFails(t *testing.T) {
+func TestFailedReportIsSentLater(t *testing.T) {
 	w, n := serve(t, 500)
 	n.Report(policy("later", "x"))
 	idle(t, n)

@@ -119,8 +119,8 @@ func TestLongConfiguration(t *testing.T) {
 	}
 }
 
-// TestRefused: the error object that netplugin made is the runtime's.
-func TestRefused(t *testing.T) {
+// TestErrorObjectIsPassedToTheRuntime: the error object that netplugin made is the runtime's.
+func TestErrorObjectIsPassedToTheRuntime(t *testing.T) {
 	object := string(ErrorObject([]byte(`{"cniVersion":"0.4.0"}`), types.NewError(7, "no", "because")))
 	socket := netplugin(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(StatusRefused)
@@ -217,8 +217,8 @@ func TestRefusedHere(t *testing.T) {
 	}
 }
 
-// TestEnvironment: the variables stand in for the keys.
-func TestEnvironment(t *testing.T) {
+// TestEnvironmentReplacesKeys: the variables stand in for the keys.
+func TestEnvironmentReplacesKeys(t *testing.T) {
 	var asked atomic.Bool
 	socket := netplugin(t, func(w http.ResponseWriter, _ *http.Request) { asked.Store(true); w.WriteHeader(http.StatusTeapot) })
 	dir := t.TempDir()
@@ -229,8 +229,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestVersion: VERSION needs neither configuration nor netplugin.
-func TestVersion(t *testing.T) {
+// TestVersionNeedsNoConfiguration: VERSION needs neither configuration nor netplugin.
+func TestVersionNeedsNoConfiguration(t *testing.T) {
 	got := run(t, "VERSION", "")
 	var v struct{ SupportedVersions []string }
 	if err := json.Unmarshal([]byte(got.stdout), &v); err != nil || got.code != 0 || len(v.SupportedVersions) < 7 {

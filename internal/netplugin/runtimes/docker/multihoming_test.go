@@ -27,10 +27,10 @@ func (c *cluster) RemoveReplyRoutes(k attach.Key) error {
 	return nil
 }
 
-// TestSeveral: interfaces of containers with several get their own egress, once, and
+// TestSeveralInterfacesGetTheirOwnEgress: interfaces of containers with several get their own egress, once, and
 // again when their container has got or lost one; those of containers with one are left
 // alone; a failure is tried again; who leaves is forgotten.
-func TestSeveral(t *testing.T) {
+func TestSeveralInterfacesGetTheirOwnEgress(t *testing.T) {
 	b := newBed(t)
 	ours := map[attach.Key]bool{}
 	for _, id := range []string{"a", "b", "x"} {

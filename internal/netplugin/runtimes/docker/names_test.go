@@ -152,9 +152,9 @@ func (r *running) hangUp() {
 	clear(r.streams)
 }
 
-// TestNames: names and labels follow the engine's containers, by events, after a gap in
+// TestNamesFollowTheEngine: names and labels follow the engine's containers, by events, after a gap in
 // them, and when netmaster was away; each change is sent once.
-func TestNames(t *testing.T) {
+func TestNamesFollowTheEngine(t *testing.T) {
 	r := &running{list: map[string]container{}, streams: map[chan string]bool{}}
 	var sock string
 	b := newBed(t, func(c *Config) { sock = filepath.Join(c.StateDir, "docker.sock") })

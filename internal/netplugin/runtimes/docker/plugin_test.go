@@ -124,8 +124,8 @@ const (
 	pool1  = "default/net1//10.1.1.0/24"
 )
 
-// TestProtocol walks a container's life through all calls.
-func TestProtocol(t *testing.T) {
+// TestContainersLifeThroughAllCalls walks a container's life through all calls.
+func TestContainersLifeThroughAllCalls(t *testing.T) {
 	b := newBed(t)
 	b.is("Plugin.Activate", "", `{"Implements":["NetworkDriver","IpamDriver"]}`)
 	b.is("NetworkDriver.GetCapabilities", "", `{"Scope":"local","ConnectivityScope":"global"}`)
@@ -258,9 +258,9 @@ func TestBadCalls(t *testing.T) {
 	b.is("Plugin.Activate", "", `{"Implements":["NetworkDriver","IpamDriver"]}`)
 }
 
-// TestRestart: network ids are known again; a stale socket is replaced; a second
+// TestRestartKnowsItsNetworks: network ids are known again; a stale socket is replaced; a second
 // plugin of the name, or a file in the socket's place, is refused.
-func TestRestart(t *testing.T) {
+func TestRestartKnowsItsNetworks(t *testing.T) {
 	b := newBed(t, func(c *Config) { c.Global = true })
 	b.is("NetworkDriver.GetCapabilities", "", `{"Scope":"global","ConnectivityScope":"global"}`)
 	b.is("NetworkDriver.CreateNetwork", netOne, `{}`)

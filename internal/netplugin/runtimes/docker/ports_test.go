@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestPorts: what docker run -p asks for is published by the endpoint that leads
+// TestPublishedPortsFollowTheLeadingEndpoint: what docker run -p asks for is published by the endpoint that leads
 // out, until that is taken back.
-func TestPorts(t *testing.T) {
+func TestPublishedPortsFollowTheLeadingEndpoint(t *testing.T) {
 	b := newBed(t)
 	b.is("NetworkDriver.CreateNetwork", netOne, `{}`)
 	b.is("NetworkDriver.CreateEndpoint", `{"NetworkID":"n1","EndpointID":"e1","Interface":{"Address":"10.1.1.1/24"}}`, `{"Interface":{"MacAddress":"02:02:0a:01:01:01"}}`)

@@ -286,9 +286,9 @@ func TestMapLost(t *testing.T) {
 	}
 }
 
-// TestCollect: an endpoint that no running container has is detached after a
+// TestEndpointsWithoutContainerAreDetached: an endpoint that no running container has is detached after a
 // while, and no other.
-func TestCollect(t *testing.T) {
+func TestEndpointsWithoutContainerAreDetached(t *testing.T) {
 	p, c, d := newEngineBed(t)
 	d.endpoint = "alive"
 	for _, id := range []string{"alive", "dead"} {
@@ -331,9 +331,9 @@ func TestEngineAway(t *testing.T) {
 	until(t, "the host says nothing more", func() bool { return b.c.says() == "" })
 }
 
-// TestUnnamed: a network that a user creates without telling us its name is made
+// TestNetworkIsMadeOnceItHasAName: a network that a user creates without telling us its name is made
 // as soon as the engine lists it; what cannot be made goes from Docker again.
-func TestUnnamed(t *testing.T) {
+func TestNetworkIsMadeOnceItHasAName(t *testing.T) {
 	p, c, d := newEngineBed(t)
 	create := func(id, subnet, tenant string) error {
 		_, err := p.createNetwork(t.Context(), createNetworkRequest{

@@ -43,8 +43,8 @@ func post(t *testing.T, s *service, method, path, body string) (int, string) {
 
 const named = `{"cni_ifname":"eth1","cni_netns":"/var/run/mesos/isolators/network/cni/c1/ns","cni_containerid":"c1"`
 
-// TestCalls: 1.x's two calls become the CNI plugin's requests, and are answered as by 1.x.
-func TestCalls(t *testing.T) {
+// TestCallsOf1xBecomeCNIRequests: 1.x's two calls become the CNI plugin's requests, and are answered as by 1.x.
+func TestCallsOf1xBecomeCNIRequests(t *testing.T) {
 	key := attach.Key{Container: "c1", IfName: "eth1"}
 	const netns = "/var/run/mesos/isolators/network/cni/c1/ns"
 	prefix := netip.MustParsePrefix("10.1.1.1/24")

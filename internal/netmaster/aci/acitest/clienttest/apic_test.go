@@ -39,9 +39,9 @@ func theirs(t *testing.T, sim *acitest.APIC) *client.Client {
 	return client.NewClient(server.URL, sim.User, client.Password(sim.Password), client.Insecure(true), client.SkipLoggingPayload(true))
 }
 
-// TestClient has a client that is not ours make an application, read it, change it
+// TestOtherClientsAgreeWithTheSimulator has a client that is not ours make an application, read it, change it
 // and take it away: it and the simulator read the documents alike.
-func TestClient(t *testing.T) {
+func TestOtherClientsAgreeWithTheSimulator(t *testing.T) {
 	sim := acitest.NewAPIC()
 	c := theirs(t, sim)
 	must[*models.Tenant](t)(c.CreateTenant("T", "ours", models.TenantAttributes{}))

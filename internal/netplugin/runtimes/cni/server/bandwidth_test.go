@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni"
 )
 
-// TestBandwidth: the capability limits what the container receives (ingress) and sends;
+// TestBandwidthCapabilityLimitsBothWays: the capability limits what the container receives (ingress) and sends;
 // what limits nothing is refused before anything is made.
-func TestBandwidth(t *testing.T) {
+func TestBandwidthCapabilityLimitsBothWays(t *testing.T) {
 	for _, tt := range []struct {
 		asked   string
 		want    model.Rates

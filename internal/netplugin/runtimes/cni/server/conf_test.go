@@ -18,7 +18,7 @@ var compareAddrs = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
 // Configuration and CNI_ARGS become one request: arguments override the
 // configuration, the most specific addresses win.
-func TestRequest(t *testing.T) {
+func TestArgumentsOverrideConfiguration(t *testing.T) {
 	addr := netip.MustParseAddr
 	base := attach.Request{
 		Key: attach.Key{Container: "c1", IfName: "eth0"}, Netns: "/ns", Source: attach.SourceCNI, Config: "n",

@@ -57,9 +57,9 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestInstall: both files stand, also over an older version and over what a former
+// TestInstallReplacesOlderFiles: both files stand, also over an older version and over what a former
 // try has left; nothing else is touched; a second time changes nothing.
-func TestInstall(t *testing.T) {
+func TestInstallReplacesOlderFiles(t *testing.T) {
 	c := fixture(t)
 	plugin, conf := filepath.Join(c.BinDir, Plugin), filepath.Join(c.ConfDir, ConfFile)
 	write(t, plugin, "old program, longer than the new one")

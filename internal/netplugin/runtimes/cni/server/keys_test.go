@@ -11,12 +11,12 @@ import (
 
 // keyEffects are the options of contivk8s' configuration.
 var keyEffects = map[string]archtest.Effect{
-	"tenant":   archtest.By("TestRequest"),
-	"network":  archtest.By("TestRequest"),
-	"group":    archtest.By("TestRequest"),
-	"mtu":      archtest.By("TestRequest"),
-	"labels":   archtest.By("TestRequest"),
-	"ip":       archtest.By("TestRequest"),
+	"tenant":   archtest.By("TestArgumentsOverrideConfiguration"),
+	"network":  archtest.By("TestArgumentsOverrideConfiguration"),
+	"group":    archtest.By("TestArgumentsOverrideConfiguration"),
+	"mtu":      archtest.By("TestArgumentsOverrideConfiguration"),
+	"labels":   archtest.By("TestArgumentsOverrideConfiguration"),
+	"ip":       archtest.By("TestArgumentsOverrideConfiguration"),
 	"socket":   archtest.By("TestSpool"),
 	"stateDir": archtest.By("TestSpool"),
 }

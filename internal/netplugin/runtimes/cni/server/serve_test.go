@@ -109,8 +109,8 @@ func TestResultVersions(t *testing.T) {
 	}
 }
 
-// TestVerbs: each verb becomes the request that it means.
-func TestVerbs(t *testing.T) {
+// TestVerbsBecomeRequests: each verb becomes the request that it means.
+func TestVerbsBecomeRequests(t *testing.T) {
 	key := attach.Key{Container: "c1", IfName: "eth0"}
 	for _, tt := range []struct {
 		verb, conf string
@@ -151,9 +151,9 @@ func TestCollectUnlisted(t *testing.T) {
 	}
 }
 
-// TestErrors: kinds become codes, with the version that the configuration
+// TestErrorKindsBecomeCodes: kinds become codes, with the version that the configuration
 // names; a deletion that could not be done is the plugin's to spool.
-func TestErrors(t *testing.T) {
+func TestErrorKindsBecomeCodes(t *testing.T) {
 	fail := func(kinds ...error) error { return model.Errorf(kinds[0], "the sentence: %w", errors.Join(kinds...)) }
 	const conf = `{"cniVersion":"1.1.0","name":"n"}`
 	const prev = `{"cniVersion":"1.1.0","name":"n","prevResult":{"cniVersion":"1.1.0"}}`
