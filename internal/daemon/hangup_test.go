@@ -21,9 +21,9 @@ func (f firstLine) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestHangupEndsNoDaemon: SIGHUP ends no daemon, neither before it logs nor after; it is
+// TestHangupStopsNoDaemon: SIGHUP ends no daemon, neither before it logs nor after; it is
 // told in the log.
-func TestHangupEndsNoDaemon(t *testing.T) {
+func TestHangupStopsNoDaemon(t *testing.T) {
 	var stderr bytes.Buffer
 	code := Run("test", &stderr, func(ctx context.Context) error {
 		hangUp := func() {

@@ -387,9 +387,9 @@ func TestNetworkListWhileDeleted(t *testing.T) {
 	}
 }
 
-// TestOtherServersAreToldFromMissingObjects: the error distinguishes a server that is no netmaster from a missing
+// TestOtherServersAreNotMissingObjects: the error distinguishes a server that is no netmaster from a missing
 // object.
-func TestOtherServersAreToldFromMissingObjects(t *testing.T) {
+func TestOtherServersAreNotMissingObjects(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	defer srv.Close()
 	r := netctl(t, srv.URL, "tenant", "ls")

@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A change between looking and waiting is not missed, and everybody hears it.
-func TestNoChangeIsMissed(t *testing.T) {
+func TestEveryChangeIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Changes
 		c.Notify() // without waiters: no harm

@@ -18,8 +18,8 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestNewestLinesAreKept: the newest lines are kept, whole, and all is handed on.
-func TestNewestLinesAreKept(t *testing.T) {
+// TestNewestLinesRemain: the newest lines are kept, whole, and all is handed on.
+func TestNewestLinesRemain(t *testing.T) {
 	var next bytes.Buffer
 	r := NewRing(&next, 32)
 	write := func(s string) {

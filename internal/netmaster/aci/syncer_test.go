@@ -122,9 +122,9 @@ func TestNothingSaid(t *testing.T) {
 	}
 }
 
-// TestLateRequestOfAFormerLeaderIsPutRight: what a former leader's request does after the new one's first comparison is
+// TestDelayedRequestOfAPreviousLeaderIsPutRight: what a former leader's request does after the new one's first comparison is
 // put right without waiting for the next change, or for Resync.
-func TestLateRequestOfAFormerLeaderIsPutRight(t *testing.T) {
+func TestDelayedRequestOfAPreviousLeaderIsPutRight(t *testing.T) {
 	sim := newSim(t)
 	s := run(t, newAPIC(t, sim), aci.SyncerConfig{Resync: time.Hour, RecheckDelay: 500 * time.Millisecond})
 	s.Set(shop())

@@ -155,8 +155,8 @@ func pool(t *testing.T, texts ...string) model.AddressPool {
 	return p
 }
 
-// TestPoolAddressesAreAssignedAndKept: who gets which addresses of the pool, and keeps or loses them.
-func TestPoolAddressesAreAssignedAndKept(t *testing.T) {
+// TestPoolAddressesAreAssignedOnce: who gets which addresses of the pool, and keeps or loses them.
+func TestPoolAddressesAreAssignedOnce(t *testing.T) {
 	c := newCluster(t)
 	fence := c.leader()
 	c.put(network("net", "203.0.113.8/30"))

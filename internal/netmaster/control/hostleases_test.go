@@ -283,11 +283,11 @@ func TestCountOut(t *testing.T) {
 	})
 }
 
-// TestSilentHostIsAwayForAllReaders: of a host that says nothing to the one netmaster of a cluster, which
+// TestUnresponsiveHostIsAwayForAllReaders: of a host that says nothing to the one netmaster of a cluster, which
 // may have just begun, all who list hosts say that it is away, though its
 // registration still stands; nothing of an agent that netmasters do not keep, nor
 // while others may hear it.
-func TestSilentHostIsAwayForAllReaders(t *testing.T) {
+func TestUnresponsiveHostIsAwayForAllReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		r := reportOf("h1", "i")

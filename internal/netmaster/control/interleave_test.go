@@ -253,7 +253,7 @@ func TestCreatorsDoNotConflict(t *testing.T) {
 
 // Addresses that a request holds are not given to others until it has failed, or until the
 // view shows its result.
-func TestHeldAddressesAreNotGivenTwice(t *testing.T) {
+func TestReservedAddressesAreNotGivenTwice(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/30"))
 	n, _ := c.fresh().Networks.Get(netKey("n"))

@@ -117,9 +117,9 @@ func TestTellHosts(t *testing.T) {
 	})
 }
 
-// TestHeartbeats: a heartbeat counts if it is of the lease that this netmaster has written,
+// TestHeartbeatsCountForTheWrittenLease: a heartbeat counts if it is of the lease that this netmaster has written,
 // is reported to the leader until that has it, and is forgotten with the host.
-func TestHeartbeats(t *testing.T) {
+func TestHeartbeatsCountForTheWrittenLease(t *testing.T) {
 	st := memory.New()
 	hb := NewHeartbeats(st)
 	lease := tables.HostLease{Host: "h1", Installation: "i", Kept: true}

@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
-// TestAlone: a member that is alone opens no peer port and makes no token. A start with
+// TestSingleMemberOpensNoPeerPort: a member that is alone opens no peer port and makes no token. A start with
 // addresses gives it peers. It is alone again when another process has ports that no flag
 // asked for. A member of several is never started alone.
-func TestAlone(t *testing.T) {
+func TestSingleMemberOpensNoPeerPort(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	cfg := config(t, 71, "a")

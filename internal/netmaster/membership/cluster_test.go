@@ -16,9 +16,9 @@ import (
 // Tests that start processes run before tests that run in parallel: between fork and exec a
 // child holds the listeners of this process too.
 
-// TestCluster is a cluster's life: it grows, and members are lost and replaced, in the end
+// TestClusterGrowsAndReplacesMembers is a cluster's life: it grows, and members are lost and replaced, in the end
 // all but one. The member at work is killed at each step.
-func TestCluster(t *testing.T) {
+func TestClusterGrowsAndReplacesMembers(t *testing.T) {
 	a, b, c, d := grow(t)
 	e, acked := replace(t, a, b, c, d)
 	recoverOne(t, a, e, acked)

@@ -11,10 +11,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
-// TestCopied: a copy of a member's directory does not start under other addresses while
+// TestCopiedDirectoryDoesNotStart: a copy of a member's directory does not start under other addresses while
 // the member lives, and leaves it alone; when it lives no more, the copy is the member,
 // which has moved.
-func TestCopied(t *testing.T) {
+func TestCopiedDirectoryDoesNotStart(t *testing.T) {
 	cfg := func(name, dir string) Config {
 		c := config(t, 1, name)
 		c.Dir, c.Client, c.Peer, c.EnrollmentAddress = dir, storetest.FreePort(t), storetest.FreePort(t), storetest.FreePort(t)

@@ -84,10 +84,10 @@ func (r *record) forming(cfg Config, doors ...string) Config {
 	return cfg
 }
 
-// TestForm: three netmasters with empty directories start at once, each believes that it
+// TestThreeEmptyNetmastersFormOneCluster: three netmasters with empty directories start at once, each believes that it
 // holds the Lease, and they form one cluster. A member whose directory was lost gets its
 // place back under its name. Tokens of other nodes, and of members that live, are refused.
-func TestForm(t *testing.T) {
+func TestThreeEmptyNetmastersFormOneCluster(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
 	r.lost = true
@@ -219,9 +219,9 @@ func (l logged) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestPrepare: a directory in which etcd never ran goes on with what it began, and else
+// TestUnusedDirectoryIsContinued: a directory in which etcd never ran goes on with what it began, and else
 // begins again; what it had is set aside.
-func TestPrepare(t *testing.T) {
+func TestUnusedDirectoryIsContinued(t *testing.T) {
 	t.Parallel()
 	ours, other := Fingerprint{1}, Fingerprint{2}
 	for what, tc := range map[string]struct {

@@ -18,9 +18,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
-// TestGuard: a host's certificate lets in nowhere at the embedded store's port, and a
+// TestHostCertificatesCannotUseTheStore: a host's certificate lets in nowhere at the embedded store's port, and a
 // netmaster's everywhere.
-func TestGuard(t *testing.T) {
+func TestHostCertificatesCannotUseTheStore(t *testing.T) {
 	a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
 	if err != nil {
 		t.Fatal(err)

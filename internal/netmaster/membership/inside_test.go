@@ -241,8 +241,8 @@ func TestFoundAgain(t *testing.T) {
 	}
 }
 
-// TestPorts: the peer port speaks with members only, the door tells strangers nothing.
-func TestPorts(t *testing.T) {
+// TestPeerPortSpeaksToMembersOnly: the peer port speaks with members only, the door tells strangers nothing.
+func TestPeerPortSpeaksToMembersOnly(t *testing.T) {
 	t.Parallel()
 	a := start(t, config(t, 41, "a"))
 	foreign, err := pki.Init(filepath.Join(t.TempDir(), "foreign"))
@@ -374,8 +374,8 @@ func TestRemovedWhileJoining(t *testing.T) {
 	is(t, "another address", err, model.ErrConflict, "repeat the former command line")
 }
 
-// TestRenewal: a certificate that ends soon is renewed while it is in use.
-func TestRenewal(t *testing.T) {
+// TestCertificateIsRenewedInUse: a certificate that ends soon is renewed while it is in use.
+func TestCertificateIsRenewedInUse(t *testing.T) {
 	t.Parallel()
 	a := start(t, config(t, 91, "a"))
 	p, err := openPeers(a.dir, a.cfg)

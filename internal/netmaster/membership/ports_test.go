@@ -60,9 +60,9 @@ func flood(t *testing.T, from, to string, n int) (closed, tried *atomic.Int64) {
 	return closed, tried
 }
 
-// TestFlood: one address that holds all its connections to each port of a member keeps no
+// TestFloodKeepsNoClientOut: one address that holds all its connections to each port of a member keeps no
 // other client out. The member writes, and hosts join and are replaced.
-func TestFlood(t *testing.T) {
+func TestFloodKeepsNoClientOut(t *testing.T) {
 	const files = 640
 	a := newNode(t, 61, "a").run(order{Files: files}).ready()
 	token := a.token()
@@ -170,8 +170,8 @@ func webGet(t *testing.T, pool *http.Transport, url string) (status int, text st
 	return r.StatusCode, string(b)
 }
 
-// TestTimed: who says nothing is given up, and a deadline that was asked for holds.
-func TestTimed(t *testing.T) {
+// TestIdleConnectionsAreClosed: who says nothing is given up, and a deadline that was asked for holds.
+func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of this machine
 	if err != nil {

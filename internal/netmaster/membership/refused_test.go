@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 )
 
-// TestRefused: whatever is wrong with a command line, a token or a directory is a
+// TestRefusedStartsChangeNothing: whatever is wrong with a command line, a token or a directory is a
 // sentence, and changes neither cluster nor directory.
-func TestRefused(t *testing.T) {
+func TestRefusedStartsChangeNothing(t *testing.T) {
 	t.Parallel()
 	a, other := start(t, config(t, 11, "a")), start(t, config(t, 12, "other"))
 	ctx, cancel := context.WithTimeout(t.Context(), patient)

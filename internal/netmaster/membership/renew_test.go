@@ -183,9 +183,9 @@ func TestRenewAuthorities(t *testing.T) {
 	}
 }
 
-// TestEnded: a netmaster whose certificates ended while it was off has others when it
+// TestExpiredCertificatesAreReplacedAtStart: a netmaster whose certificates ended while it was off has others when it
 // starts; one of before there was an authority of clients gets it from the others.
-func TestEnded(t *testing.T) {
+func TestExpiredCertificatesAreReplacedAtStart(t *testing.T) {
 	t.Parallel()
 	bCfg := secured(t, 97, "b")
 	a, b := pair(t, secured(t, 96, "a"), &bCfg)

@@ -19,10 +19,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestRestore: what a backup of a running server holds is there again, in a new
+// TestRestoreBeginsANewGeneration: what a backup of a running server holds is there again, in a new
 // epoch and beyond all revisions seen, also when it is restored twice; the former
 // data are kept; files that are no backup change nothing.
-func TestRestore(t *testing.T) {
+func TestRestoreBeginsANewGeneration(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	dir := filepath.Join(t.TempDir(), "data")
 	run := func(f func(c *etcd.Client)) {

@@ -23,9 +23,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
-// TestSpace: a store that is getting full is reported before it is full, and Relieve ends
+// TestFullStoreIsReportedBeforeItIsFull: a store that is getting full is reported before it is full, and Relieve ends
 // it.
-func TestSpace(t *testing.T) {
+func TestFullStoreIsReportedBeforeItIsFull(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 51, "a")
 	cfg.Quota = 12 << 20
@@ -115,9 +115,9 @@ func TestNoSnapshot(t *testing.T) {
 	testenv.AlertsFire(t, failed, late, "ContivSnapshotOld")
 }
 
-// TestSnapshots: they are made on the schedule, whole and for their owner only, the
+// TestSnapshotsFollowTheSchedule: they are made on the schedule, whole and for their owner only, the
 // oldest go; a store that was restored from one is the member's again.
-func TestSnapshots(t *testing.T) {
+func TestSnapshotsFollowTheSchedule(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 61, "a")
 	cfg.Backup = Schedule{Dir: filepath.Join(t.TempDir(), "snapshots"), Keep: 2}

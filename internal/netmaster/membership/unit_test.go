@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 )
 
-// TestToken: what a token says comes back; whatever is missing of it, it is none, and
+// TestJoinTokenRoundTrips: what a token says comes back; whatever is missing of it, it is none, and
 // no error tells what was read.
-func TestToken(t *testing.T) {
+func TestJoinTokenRoundTrips(t *testing.T) {
 	tok := jointoken.New([]string{"10.1.1.1:2378", "[fd00::1]:2378", "host:1"}, Fingerprint{1, 2, 3})
 	text := tok.Text()
 	got, err := ParseToken(" " + text + "\n")
@@ -70,9 +70,9 @@ func TestTokenIsOver(t *testing.T) {
 	}
 }
 
-// TestWarnings: who is silent, how much more may be lost, two members, a removal that
+// TestWarningsNameUnresponsiveMembers: who is silent, how much more may be lost, two members, a removal that
 // was interrupted, and space.
-func TestWarnings(t *testing.T) {
+func TestWarningsNameUnresponsiveMembers(t *testing.T) {
 	up := func(name string) Info {
 		return Info{Name: name, Role: Voter, Status: Status{Leader: 1, Quota: 100 << 20, Free: 1 << 40}}
 	}
@@ -129,9 +129,9 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestDue: the next snapshot follows the newest there is; a name that is no time, or
+// TestNextSnapshotFollowsTheNewest: the next snapshot follows the newest there is; a name that is no time, or
 // is of the future, makes one due now.
-func TestDue(t *testing.T) {
+func TestNextSnapshotFollowsTheNewest(t *testing.T) {
 	s := Schedule{Dir: t.TempDir(), Every: time.Hour}
 	if due, err := s.due(); err != nil || !due.IsZero() {
 		t.Errorf("without any, %v, %v", due, err)

@@ -89,9 +89,9 @@ func TestAttachParallel(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestRestart keeps attachments over an orderly restart of the agent, without a
+// TestRestartKeepsAttachments keeps attachments over an orderly restart of the agent, without a
 // change in the data plane.
-func TestRestart(t *testing.T) {
+func TestRestartKeepsAttachments(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	s := newSandbox(t)
@@ -270,9 +270,9 @@ func TestStoreGone(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestSpool: a deletion that was spooled while netplugin was down is done at
+// TestSpooledDeletionsAreDoneAtStart: a deletion that was spooled while netplugin was down is done at
 // its start, and one spooled later is settled by the next Attach.
-func TestSpool(t *testing.T) {
+func TestSpooledDeletionsAreDoneAtStart(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	s := newSandbox(t)
@@ -306,8 +306,8 @@ func TestSpool(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestCollect releases what the runtime has lost, and nothing of others.
-func TestCollect(t *testing.T) {
+// TestCollectReleasesLostContainersOnly releases what the runtime has lost, and nothing of others.
+func TestCollectReleasesLostContainersOnly(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	reqs := map[string]attach.Request{}

@@ -72,9 +72,9 @@ func (b *bed) says(status int, broken ...string) {
 	b.eventually(fmt.Sprintf("health %d %v", status, broken), func() error { return b.saying(status, broken...) })
 }
 
-// TestHealth breaks what health has to tell, one thing after the other; each is
+// TestHealthNamesEachFaultUntilItIsMended breaks what health has to tell, one thing after the other; each is
 // told, and gone when it is mended.
-func TestHealth(t *testing.T) {
+func TestHealthNamesEachFaultUntilItIsMended(t *testing.T) {
 	ends := time.Now().Add(90 * 24 * time.Hour)
 	var certificate sync.Mutex
 	end := func(at time.Time) {

@@ -406,9 +406,9 @@ func TestOwnRecordMissing(t *testing.T) {
 	})
 }
 
-// TestInstallation: who an agent is outlives it; a file that is damaged is set
+// TestInstallationOutlivesTheAgent: who an agent is outlives it; a file that is damaged is set
 // aside, and on the same machine the name stays.
-func TestInstallation(t *testing.T) {
+func TestInstallationOutlivesTheAgent(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	id := b.agent.lease.installation.ID

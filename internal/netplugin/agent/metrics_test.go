@@ -27,14 +27,14 @@ func (b *bed) scrape() testenv.Scrape {
 	return out
 }
 
-// TestMetrics: the page of metrics lists what netplugin reports; health, lost attachments and
+// TestMetricsAreListedOnTheirPage: the page of metrics lists what netplugin reports; health, lost attachments and
 // problems by kind are among it.
-func TestMetrics(t *testing.T) {
+func TestMetricsAreListedOnTheirPage(t *testing.T) {
 	b := newBed(t)
 	defer http.DefaultClient.CloseIdleConnections()
 	b.ready()
 	p := &pagetest.Page{
-		Name: "metrics-netplugin.md", Command: "go test ./internal/netplugin/agent -run TestMetrics -update", Title: "Metrics of netplugin",
+		Name: "metrics-netplugin.md", Command: "go test ./internal/netplugin/agent -run TestMetricsAreListedOnTheirPage -update", Title: "Metrics of netplugin",
 		Purpose: "On this page you look up what each metric of netplugin counts; [metrics](../how-to/metrics.md) explains how to scrape and read them.",
 	}
 	p.Metrics(t, b.agent.Observer.Registry(), store.NewRequests().Collectors()[0])

@@ -9,10 +9,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
 )
 
-// TestParked: the container's side stays on the host, down, with its MAC and
+// TestParkedInterfaceStaysOnTheHost: the container's side stays on the host, down, with its MAC and
 // MTU, until somebody moves it; asking again answers the same; a restart of the
 // agent changes nothing; detaching removes it wherever it is.
-func TestParked(t *testing.T) {
+func TestParkedInterfaceStaysOnTheHost(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	req := attach.Request{Key: attach.Key{Container: "e1", IfName: "eth0"}, Tenant: "blue", Source: attach.SourceDocker, Parked: true}

@@ -18,10 +18,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
 )
 
-// TestProcess: a process is attached as a container is. A repeated request with other
+// TestProcessIsAttachedAsAContainer: a process is attached as a container is. A repeated request with other
 // labels or another name changes them in place; one with another network, group or address
 // attaches it again. The host's own namespace is refused.
-func TestProcess(t *testing.T) {
+func TestProcessIsAttachedAsAContainer(t *testing.T) {
 	b := newBed(t, often)
 	b.ready()
 	s := newSandbox(t)

@@ -21,9 +21,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
-// TestReports: an agent reports to an asking netmaster: nothing where all is well, an
+// TestAgentReportsToAskingNetmasters: an agent reports to an asking netmaster: nothing where all is well, an
 // interface without an endpoint, and a bundle without secrets from any source.
-func TestReports(t *testing.T) {
+func TestAgentReportsToAskingNetmasters(t *testing.T) {
 	const secret = "s3cr3t-pLaNtEd-77"
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {

@@ -138,9 +138,9 @@ func TestPausedMirror(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestOrphans: endpoints that this agent made and its journal has lost are released;
+// TestOnlyOwnOrphansAreReleased: endpoints that this agent made and its journal has lost are released;
 // endpoints that others created on this host stay.
-func TestOrphans(t *testing.T) {
+func TestOnlyOwnOrphansAreReleased(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	b.stop()
@@ -415,8 +415,8 @@ func do(t *testing.T, c *http.Client, method, url, body string) (int, string) {
 	return resp.StatusCode, string(data)
 }
 
-// TestInspect reads the inspection interface.
-func TestInspect(t *testing.T) {
+// TestInspectionShowsTheHost reads the inspection interface.
+func TestInspectionShowsTheHost(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	r := request("c1", newSandbox(t))
@@ -453,9 +453,9 @@ func TestInspect(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestContradiction: an agent whose flags contradict the cluster stops with a
+// TestContradictingFlagsStopTheAgent: an agent whose flags contradict the cluster stops with a
 // sentence that names flag and values, and its host is not made known.
-func TestContradiction(t *testing.T) {
+func TestContradictingFlagsStopTheAgent(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	b.stop()

@@ -86,9 +86,9 @@ func TestErrorKinds(t *testing.T) {
 	}
 }
 
-// TestUnreachable: no socket, a dead socket, a server that never answers, and
+// TestDeadSocketsAreUnreachable: no socket, a dead socket, a server that never answers, and
 // one that answers nonsense are all ErrUnreachable.
-func TestUnreachable(t *testing.T) {
+func TestDeadSocketsAreUnreachable(t *testing.T) {
 	stuck := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // the server looks for the client's end only then
 		<-r.Context().Done()
@@ -143,8 +143,8 @@ func FuzzReadResponse(f *testing.F) {
 	})
 }
 
-// TestSpool puts, lists and removes deletions, and leaves foreign files alone.
-func TestSpool(t *testing.T) {
+// TestSpoolLeavesForeignFilesAlone puts, lists and removes deletions, and leaves foreign files alone.
+func TestSpoolLeavesForeignFilesAlone(t *testing.T) {
 	s := Spool{Dir: filepath.Join(t.TempDir(), "spool")}
 	if l, err := s.List(); err != nil || len(l) != 0 {
 		t.Errorf("List without a directory: %v, %v", l, err)

@@ -81,10 +81,10 @@ func (x *teller) tells(t *testing.T, what string, f attach.Fact, want api.Update
 	}
 }
 
-// TestTell: what an orchestrator tells goes to the endpoint at netmaster with what
+// TestFactsReachNetmasterWithoutBadLabels: what an orchestrator tells goes to the endpoint at netmaster with what
 // is known already, without labels that would have the whole refused; a label that
 // is gone is taken back; what is old changes nothing.
-func TestTell(t *testing.T) {
+func TestFactsReachNetmasterWithoutBadLabels(t *testing.T) {
 	x := newTeller(t)
 	x.tells(t, "name and labels", attach.Fact{Rev: 5, ID: "c1", Name: "web", Labels: map[string]string{"app": "shop", "zone": "a", "": "no key"}},
 		api.UpdateEndpointRequest{Event: api.EventStart, ContainerID: "c1", EPCommonName: "web", Labels: map[string]string{"app": "shop", "zone": "a", "tier": "web"}})

@@ -16,9 +16,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// TestUnprogrammed: a port does not count as programmed before the desired state has the
+// TestPortWaitsForNetmastersCommits: a port does not count as programmed before the desired state has the
 // commits that netmaster named: of the endpoint, of its tenant and of the cluster.
-func TestUnprogrammed(t *testing.T) {
+func TestPortWaitsForNetmastersCommits(t *testing.T) {
 	network := model.NetworkKey{Tenant: "blue", Name: "net1"}
 	at := masterclient.EndpointRevisions{Endpoint: 10, Tenant: 8, Global: 4}
 	var all statemirror.Scope

@@ -7,7 +7,7 @@ import (
 
 // A neighbor whose session comes and goes is counted, and another one's routes and session
 // do not suffer.
-func TestFlapping(t *testing.T) {
+func TestFlappingNeighborHarmsNoOther(t *testing.T) {
 	marksStale(t)
 	h := start(t, 2, nil, Options{})
 	one, two := connect(t, "127.0.0.2", routerAS, h), connect(t, "127.0.0.3", routerAS, h)

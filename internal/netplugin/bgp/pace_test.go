@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 )
 
-// TestPaced: a storm of changes is looked at once each 100 ms, and none is forgotten; what
+// TestStormOfChangesIsPaced: a storm of changes is looked at once each 100 ms, and none is forgotten; what
 // comes after a quiet time, the end of a session and what follows from it are looked at
 // at once.
-func TestPaced(t *testing.T) {
+func TestStormOfChangesIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		changed, ended, late := waiting.NewBell(), waiting.NewBell(), make(chan time.Time)
@@ -84,9 +84,9 @@ func TestSessionEndIsReportedAtOnce(t *testing.T) {
 	}
 }
 
-// TestStorm: a neighbor that changes a route each 2 ms does not change the picture
+// TestChangingRoutesArePublishedSeldom: a neighbor that changes a route each 2 ms does not change the picture
 // as often.
-func TestStorm(t *testing.T) {
+func TestChangingRoutesArePublishedSeldom(t *testing.T) {
 	h := start(t, 1, nil, Options{})
 	r := connect(t, "127.0.0.2", routerAS, h)
 	r.tell(way{hop: "10.9.0.2"}, "10.2.0.0/16")

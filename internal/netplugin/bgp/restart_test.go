@@ -27,7 +27,7 @@ func graceful(t *testing.T, open *bgp.BGPOpen) *bgp.CapGracefulRestart {
 }
 
 // A restarting speaker says so before and after, and sends no notification of an end.
-func TestRestart(t *testing.T) {
+func TestGracefulRestartIsAnnounced(t *testing.T) {
 	h := start(t, 1, func(c *Config) { c.RestartTime = 777 * time.Second }, Options{})
 	h.announce(a("10.7.0.1/32", "10.9.0.1"))
 	r := connect(t, "127.0.0.2", routerAS, h)
@@ -119,7 +119,7 @@ func TestNeighborRestarts(t *testing.T) {
 }
 
 // Signatures (RFC 2385) are there, and are forgotten with the neighbor.
-func TestPassword(t *testing.T) {
+func TestSignaturesGoWithTheNeighbor(t *testing.T) {
 	h := start(t, 1, func(c *Config) { c.Neighbors[0].Password = "secret" }, Options{})
 	cfg := h.cfg
 	cfg.Neighbors = nil

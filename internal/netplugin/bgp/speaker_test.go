@@ -324,7 +324,7 @@ func TestPrefixLimit(t *testing.T) {
 }
 
 // A neighbor may tell much, and one that tells a million prefixes is stopped early.
-func TestFlood(t *testing.T) {
+func TestFloodOfPrefixesIsStopped(t *testing.T) {
 	marksStale(t)
 	h := start(t, 2, nil, Options{})
 	one, two := connect(t, "127.0.0.2", routerAS, h), connect(t, "127.0.0.3", routerAS, h)

@@ -103,7 +103,7 @@ contiv_netplugin_bgp_session_up{neighbor="127.0.0.2"} 1
 }
 
 // Of equally good ways a route has each once, and so many at most.
-func TestBest(t *testing.T) {
+func TestEqualPathsAreBounded(t *testing.T) {
 	var all []learnedPath
 	for i := range 3 * maxHops {
 		all = append(all, learnedPath{hop: netip.AddrFrom4([4]byte{10, 9, 0, byte(i / 2)}), neighbor: netip.AddrFrom4([4]byte{10, 8, 0, byte(i)})})
@@ -118,7 +118,7 @@ func TestBest(t *testing.T) {
 }
 
 // Each attribute decides by itself which of two paths is better, before all later ones.
-func TestRank(t *testing.T) {
+func TestEachAttributeDecidesInOrder(t *testing.T) {
 	path := func(as uint32, attrs ...bgp.PathAttributeInterface) rank {
 		_, r := attributes(&apiutil.Path{PeerASN: as, Attrs: attrs}, hostAS)
 		return r
@@ -179,8 +179,8 @@ func TestNeighborsDiffer(t *testing.T) {
 	}
 }
 
-// TestPeer: the configuration of a neighbor for the library.
-func TestPeer(t *testing.T) {
+// TestNeighborBecomesTheLibrarysConfiguration: the configuration of a neighbor for the library.
+func TestNeighborBecomesTheLibrarysConfiguration(t *testing.T) {
 	n, err := Neighbor{Address: netip.MustParseAddr("10.9.0.2"), AS: 7, Multihop: 3, BFD: &BFD{Interval: 300 * time.Millisecond, Multiple: 5}}.complete()
 	if err != nil {
 		t.Fatal(err)

@@ -146,9 +146,9 @@ func TestServicePorts(t *testing.T) {
 	}
 }
 
-// TestTenants: names and addresses of another tenant are unknown, so the query goes to the
+// TestNamesOfOtherTenantsAreForwarded: names and addresses of another tenant are unknown, so the query goes to the
 // host's resolvers, whatever the name's form. A client that is no local port is refused.
-func TestTenants(t *testing.T) {
+func TestNamesOfOtherTenantsAreForwarded(t *testing.T) {
 	up := newResolver(t, outside)
 	b := serve(t, Config{Upstreams: []netip.AddrPort{up.addr}})
 	for _, name := range []string{"secret", "r1", "r1.red", "secret.red", "red", "r1.red.blue2"} {
@@ -170,8 +170,8 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// TestRotation: every member of a group comes first some time.
-func TestRotation(t *testing.T) {
+// TestEveryMemberComesFirstSometimes: every member of a group comes first some time.
+func TestEveryMemberComesFirstSometimes(t *testing.T) {
 	b := serve(t, Config{Upstreams: []netip.AddrPort{}})
 	first := map[string]bool{}
 	for i := 0; i < 1000 && len(first) < 3; i++ {
@@ -182,9 +182,9 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestFollow: names and askers follow the picture, and nothing stays of a name, an
+// TestNamesFollowTheDesiredState: names and askers follow the picture, and nothing stays of a name, an
 // address or a port that went.
-func TestFollow(t *testing.T) {
+func TestNamesFollowTheDesiredState(t *testing.T) {
 	b := serve(t, Config{Upstreams: []netip.AddrPort{}})
 	h := twoTenants()
 	for k, r := range h.DNS.Records.All() {
@@ -225,8 +225,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestLists: Names lists the names of all tenants, with their kinds and addresses.
-func TestLists(t *testing.T) {
+// TestNamesListsAllTenants: Names lists the names of all tenants, with their kinds and addresses.
+func TestNamesListsAllTenants(t *testing.T) {
 	s := New(Config{})
 	s.Update(twoTenants())
 	addrs := func(texts ...string) []netip.Addr {
@@ -256,9 +256,9 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestLength: an answer is as long as the asker takes it, says when it was cut,
+// TestAnswersAreAsLongAsTheClientAllows: an answer is as long as the asker takes it, says when it was cut,
 // and is whole over TCP.
-func TestLength(t *testing.T) {
+func TestAnswersAreAsLongAsTheClientAllows(t *testing.T) {
 	b := serve(t, Config{Upstreams: []netip.AddrPort{}})
 	h := twoTenants()
 	const members = 200
@@ -300,9 +300,9 @@ func TestLength(t *testing.T) {
 	}
 }
 
-// TestRefusals: a message that is no question served here gets the code that says
+// TestUnservedQuestionsGetTheirCode: a message that is no question served here gets the code that says
 // why.
-func TestRefusals(t *testing.T) {
+func TestUnservedQuestionsGetTheirCode(t *testing.T) {
 	b := serve(t, Config{Upstreams: []netip.AddrPort{}})
 	for name, tc := range map[string]struct {
 		edit func(*dns.Msg)
@@ -334,9 +334,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestMalformed: garbage gets FORMERR or silence, is counted, and the next
+// TestMalformedQuestionsAreCounted: garbage gets FORMERR or silence, is counted, and the next
 // question is answered.
-func TestMalformed(t *testing.T) {
+func TestMalformedQuestionsAreCounted(t *testing.T) {
 	b := serve(t, Config{Upstreams: []netip.AddrPort{}})
 	whole, err := new(dns.Msg).SetQuestion("w1.blue.", dns.TypeA).Pack()
 	if err != nil {
@@ -382,8 +382,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestConnections: one container cannot take all TCP connections.
-func TestConnections(t *testing.T) {
+// TestOneContainerCannotTakeAllConnections: one container cannot take all TCP connections.
+func TestOneContainerCannotTakeAllConnections(t *testing.T) {
 	b := serve(t, Config{Upstreams: []netip.AddrPort{}})
 	open := func() *dns.Conn {
 		t.Helper()

@@ -17,9 +17,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// TestCache: while an answer may be cached, the resolver is asked once for all clients,
+// TestCachedAnswersAreAskedForOnce: while an answer may be cached, the resolver is asked once for all clients,
 // also when the answer is that the name does not exist.
-func TestCache(t *testing.T) {
+func TestCachedAnswersAreAskedForOnce(t *testing.T) {
 	up := newResolver(t, func(q *dns.Msg, _ bool) *dns.Msg {
 		switch name := q.Question[0].Name; {
 		case strings.HasPrefix(name, "none"):
@@ -151,8 +151,8 @@ func TestCacheBounds(t *testing.T) {
 	}
 }
 
-// TestResolvers: what the resolvers can do wrong, and what the asker hears.
-func TestResolvers(t *testing.T) {
+// TestFailingResolversAreAnsweredFor: what the resolvers can do wrong, and what the asker hears.
+func TestFailingResolversAreAnsweredFor(t *testing.T) {
 	long := func(q *dns.Msg, tcp bool) *dns.Msg {
 		m := outsideA(q, 60)
 		for range 300 {
@@ -214,9 +214,9 @@ func TestNoResolver(t *testing.T) {
 	}
 }
 
-// TestOnce: many askers of one question cost one exchange, and one container cannot
+// TestEqualQuestionsShareOneExchange: many askers of one question cost one exchange, and one container cannot
 // take all places for questions under way.
-func TestOnce(t *testing.T) {
+func TestEqualQuestionsShareOneExchange(t *testing.T) {
 	release := make(chan struct{})
 	up := newResolver(t, func(q *dns.Msg, _ bool) *dns.Msg {
 		<-release
@@ -301,9 +301,9 @@ func TestResolvConf(t *testing.T) {
 	}
 }
 
-// TestLoop: a resolver that asks this server again is found out, and each
+// TestForwardingLoopsEnd: a resolver that asks this server again is found out, and each
 // question ends.
-func TestLoop(t *testing.T) {
+func TestForwardingLoopsEnd(t *testing.T) {
 	var b *bed
 	ready := make(chan struct{})
 	up := newResolver(t, func(q *dns.Msg, _ bool) *dns.Msg { // a container's resolver

@@ -8,10 +8,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestAskers: who asks is known by the address by which the host's stack knows it, a
+// TestClientsAreKnownByTheirAddress: who asks is known by the address by which the host's stack knows it, a
 // private one or, on a native network, its own; whichever picture an address comes with
 // or leaves, or changes hands.
-func TestAskers(t *testing.T) {
+func TestClientsAreKnownByTheirAddress(t *testing.T) {
 	plain, native := model.NetworkKey{Tenant: "default", Name: "plain"}, model.NetworkKey{Tenant: "default", Name: "native"}
 	nets := desired.Map[model.NetworkID, *desired.Network]{}.
 		Set(1, &desired.Network{ID: 1, Key: plain}).Set(2, &desired.Network{ID: 2, Key: native, Routed: true})

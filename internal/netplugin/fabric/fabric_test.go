@@ -15,7 +15,7 @@ import (
 
 // A host with settings tells its routers of its containers and services, follows what
 // they tell it, and when the settings go nothing is left.
-func TestRouter(t *testing.T) {
+func TestHostSpeaksBGPWhileItHasSettings(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32", "50.1.1.201/32")
 	b.start()
 	r1 := b.peer("50.1.1.200", routerAS, bgp.Neighbor{Password: "hush"}, map[string]string{
@@ -98,7 +98,7 @@ func (b *bench) find(a string) (string, bool) {
 
 // Of IPv6 the host speaks once it has an address there, and it follows more prefixes than
 // a limit when it is asked to.
-func TestOptions(t *testing.T) {
+func TestIPv6NeedsAnAddress(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32", "fd50::200/128")
 	b.in.Settings = settings()
 	b.in.Settings.RouterIP6, b.in.Settings.NoBFD = prefix("fd50::2/64"), true
@@ -127,7 +127,7 @@ func TestOptions(t *testing.T) {
 }
 
 // What a neighbor is asked follows from the settings.
-func TestConfig(t *testing.T) {
+func TestNeighborFollowsTheSettings(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32")
 	cfg := speakerConfig(&model.Bgp{RouterIP: prefix("50.1.1.2/24"), AS: hostAS, Neighbor: addr("50.1.1.200"), NeighborAS: routerAS, Default: true}, &hostPrefixes{}, map[string]string{})
 	if !cfg.Default || cfg.Neighbors[0].BFD == nil {
@@ -140,7 +140,7 @@ func TestConfig(t *testing.T) {
 
 // A process that follows another one takes over what that left: the routers keep what it
 // announced, and the kernel what it learned, until they have told all.
-func TestRestart(t *testing.T) {
+func TestRestartTakesRoutesOver(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32")
 	b.in.Settings = settings()
 	port(&b.in.Desired, 5, network(1, "blue", model.EncapVLAN))
@@ -173,7 +173,7 @@ func TestRestart(t *testing.T) {
 }
 
 // What is asked for wrongly is a sentence, and breaks nothing.
-func TestWrong(t *testing.T) {
+func TestWrongSettingsBreakNothing(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32")
 	b.in.Settings = settings()
 	b.start()
@@ -225,7 +225,7 @@ func TestWrong(t *testing.T) {
 }
 
 // Of equal addresses of two tenants the one that was announced stays, else the first by name is.
-func TestChoose(t *testing.T) {
+func TestAnnouncedAddressStays(t *testing.T) {
 	h := &hostPrefixes{}
 	for _, tenant := range []model.TenantName{"amber", "blue", "blue"} {
 		h.add(Input{Settings: settings()}, nil, addr("10.1.1.5"), netip.Addr{}, tenant)

@@ -11,7 +11,7 @@ import (
 )
 
 // Each kind of address of the cluster is protected, and nothing else.
-func TestProtected(t *testing.T) {
+func TestClusterAddressesAreProtected(t *testing.T) {
 	one := func(a string) netip.Prefix { return netip.PrefixFrom(addr(a), addr(a).BitLen()) }
 	want := map[string]netip.Prefix{
 		"a network": prefix("10.1.1.0/24"), "its IPv6": prefix("fd01::/64"), "a network of whatever tenant": prefix("10.80.3.0/24"),
@@ -90,7 +90,7 @@ func TestOnlyAllowedAddressesAreAnnounced(t *testing.T) {
 
 // Another machine that announces an address of this host is reported, and takes nothing
 // away.
-func TestOverlap(t *testing.T) {
+func TestAnnouncedHostAddressIsReported(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32", "50.1.1.201/32")
 	b.in.Settings = settings()
 	b.in.Settings.More = []model.BgpRouter{{Address: addr("50.1.1.201"), AS: 501}}

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestRecall: of a file of addresses that cannot be read as a whole nothing counts: what it
+// TestDamagedAddressFileCountsForNothing: of a file of addresses that cannot be read as a whole nothing counts: what it
 // names stays on its interfaces.
-func TestRecall(t *testing.T) {
+func TestDamagedAddressFileCountsForNothing(t *testing.T) {
 	r := New(Config{StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	for text, want := range map[string]int{
 		`[{"Device":"lo","Prefix":"10.0.0.1/32"}]`: 1, `[{"Device":"lo","Prefix":"10.0.0.1/32"},{"Device":7}]`: 0, `[{"Device":"lo","Prefix":"x"}]`: 0, `{}`: 0, ``: 0,

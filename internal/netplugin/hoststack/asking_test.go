@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestAsking: a container that floods the name server with questions is heard as
+// TestFloodOfQuestionsIsLimited: a container that floods the name server with questions is heard as
 // often as it may ask, and another one is answered meanwhile.
-func TestAsking(t *testing.T) {
+func TestFloodOfQuestionsIsLimited(t *testing.T) {
 	s := newSite(t)
 	s.good()
 	var heard [2]atomic.Int64 // of web, of all others

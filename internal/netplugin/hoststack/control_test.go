@@ -34,9 +34,9 @@ func (s *site) refusal(ns, from, to string) (got error) {
 	return got
 }
 
-// TestControl walks the ways that lead from a container to the control plane:
+// TestContainersCannotReachTheControlPlane walks the ways that lead from a container to the control plane:
 // each is refused at once and counted, and the host and others pass.
-func TestControl(t *testing.T) {
+func TestContainersCannotReachTheControlPlane(t *testing.T) {
 	s := newSite(t)
 	const far6, near6, web6 = "2001:db8:1::7", "2001:db8:1::1", "2001:db8:2::5"
 	s.want.Control = &Control{

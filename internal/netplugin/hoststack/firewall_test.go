@@ -46,10 +46,10 @@ const firewalld = `table inet firewalld {
 	chain filter_FWD_trusted { accept; }
 }`
 
-// TestFirewalls: whatever a firewall is made of, containers' packets pass, or the problem
+// TestFirewallsThatDropContainersAreNamed: whatever a firewall is made of, containers' packets pass, or the problem
 // names the chain that drops them; and firewalls that let them pass are no problem, and
 // stay as they are.
-func TestFirewalls(t *testing.T) {
+func TestFirewallsThatDropContainersAreNamed(t *testing.T) {
 	iptables := func(s *site, lines ...string) {
 		for _, tool := range []string{"iptables-nft", "ip6tables-nft"} {
 			for _, line := range lines {

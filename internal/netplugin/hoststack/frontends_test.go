@@ -458,9 +458,9 @@ func (s *served) translated() (n int) {
 	return n
 }
 
-// TestPlaces: each target has as many places as every other, and at least half of all
+// TestTargetsHaveEqualShares: each target has as many places as every other, and at least half of all
 // places of a map that is looked in, and its whole first quarter, have somebody.
-func TestPlaces(t *testing.T) {
+func TestTargetsHaveEqualShares(t *testing.T) {
 	for n := 1; n <= desired.MaxBackends; n += 1 + n/7 {
 		f := &Frontend{}
 		for i := range n {

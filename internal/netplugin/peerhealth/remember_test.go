@@ -9,10 +9,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFormerAnswersAreRemembered: a process that starts while a host is dead concludes from its silence if
+// TestPreviousAnswersAreRemembered: a process that starts while a host is dead concludes from its silence if
 // the host answered a former run at the same address, and not otherwise. The hosts that
 // answered are saved for the next run.
-func TestFormerAnswersAreRemembered(t *testing.T) {
+func TestPreviousAnswersAreRemembered(t *testing.T) {
 	withinOf(t, 8, func(w *world) map[model.HostName]netip.Addr {
 		for i := range 3 { // not heard of by netmasters, and dead
 			w.peers[i].Away = true

@@ -102,10 +102,10 @@ func end(tr tables.Trial, now *model.Global) func(store.Tx) error {
 	}
 }
 
-// TestUnconfirmedChangeEndsInTime: what is unconfirmed is in the picture as soon as it comes, and no longer than
+// TestUnconfirmedChangeIsUndoneInTime: what is unconfirmed is in the picture as soon as it comes, and no longer than
 // its time, store or not; then nothing but its end in the store brings it back. What
 // else is written meanwhile is in the picture when the trial is over.
-func TestUnconfirmedChangeEndsInTime(t *testing.T) {
+func TestUnconfirmedChangeIsUndoneInTime(t *testing.T) {
 	st := memory.New()
 	put(t, st, identified("a"))
 	h := newTrialHost(t, st, t.TempDir(), "b1", time.Hour)

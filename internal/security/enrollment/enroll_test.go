@@ -138,8 +138,8 @@ func TestTokenGetsOneCertificate(t *testing.T) {
 	refused(t, "at another cluster's address", Join(ctx, Config{Dir: filepath.Join(t.TempDir(), "x"), Name: "host1", Servers: theirs.Addresses, Token: token(t, m, "host1", 0)}), "another cluster than the token")
 }
 
-// TestRenew: see TestTokenGetsOneCertificate.
-func TestRenew(t *testing.T) {
+// TestJoinedCertificatesAreRenewed: see TestTokenGetsOneCertificate.
+func TestJoinedCertificatesAreRenewed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	m := member(t)

@@ -137,9 +137,9 @@ func echoes(t *testing.T, conn *tls.Conn, what string) {
 	}
 }
 
-// TestBothEndsVerifyCertificates: each end lets in who has a certificate of the authority, in force,
+// TestBothSidesVerifyCertificates: each end lets in who has a certificate of the authority, in force,
 // with a role that belongs there and the right name; who is refused can say why.
-func TestBothEndsVerifyCertificates(t *testing.T) {
+func TestBothSidesVerifyCertificates(t *testing.T) {
 	a, other := authority(t), authority(t)
 	master, admin, host := issue(t, a, "master1", pki.Netmaster), issue(t, a, "anna", pki.ClusterAdmin), issue(t, a, "host1", pki.Host)
 	api, inspection := serve(t, master.Config().APIServer), serve(t, host.Config().InspectionServer)

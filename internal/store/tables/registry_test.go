@@ -184,7 +184,7 @@ func TestEncodeWritesWhereDecodeRead(t *testing.T) {
 }
 
 // Agents' prefixes hold all but allocations.
-func TestAgentsPrefixesHoldAllButAllocations(t *testing.T) {
+func TestAgentsPrefixesHaveAllButAllocations(t *testing.T) {
 	for _, s := range samples(t) {
 		key := s.ev.KV.Key
 		if !strings.HasPrefix(key, StatePrefix) {

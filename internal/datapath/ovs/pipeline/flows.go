@@ -275,7 +275,7 @@ func (l baseFlows) trackFlows() {
 		l.drop(ConntrackState, 86, match(eth, origin(fromPort), of.State(of.StateRel|of.StateTrk, 0)), driver.DropInvalid)
 	}
 	if l.c.Mutation != NoReplyMirror {
-		l.add(ConntrackState, 80, match(of.State(of.StateRpl|of.StateTrk, 0)), append(swapEnds(), goTo(EgressPolicy0))...)
+		l.add(ConntrackState, 80, match(of.State(of.StateRpl|of.StateTrk, 0)), append(swapSourceAndDestination(), goTo(EgressPolicy0))...)
 	}
 	// Only tracking in user space passes later fragments on. Rules by port do not
 	// match them; commitFlows lets them go where their first fragment may go.
@@ -286,8 +286,8 @@ func (l baseFlows) trackFlows() {
 	l.drop(ConntrackState, 0, nil, driver.DropInvalid)
 }
 
-// swapEnds swaps what is known of source and destination.
-func swapEnds() []of.Action {
+// swapSourceAndDestination swaps what is known of source and destination.
+func swapSourceAndDestination() []of.Action {
 	swap := func(a, b of.Field) []of.Action {
 		return []of.Action{of.Move{From: a, To: regScratch}, of.Move{From: b, To: a}, of.Move{From: regScratch, To: b}}
 	}
@@ -304,7 +304,7 @@ func (l *list) allowICMPErrors(in of.Term, addr, asked netip.Addr) {
 		src, dst, from = of.CtIPv6Src, of.CtIPv6Dst, fromAddr(asked, in)
 	}
 	with := func(more ...of.Term) of.Match { return match(append(slices.Clone(from), more...)...) }
-	l.add(ConntrackState, 88, with(of.State(of.StateRel|of.StateRpl|of.StateTrk, 0), of.EqAddr(dst, asked)), append(swapEnds(), goTo(EgressPolicy0))...)
+	l.add(ConntrackState, 88, with(of.State(of.StateRel|of.StateRpl|of.StateTrk, 0), of.EqAddr(dst, asked)), append(swapSourceAndDestination(), goTo(EgressPolicy0))...)
 	if addr == asked || addr.Is6() { // by egress it is translated by now
 		l.add(ConntrackState, 88, with(of.State(of.StateRel|of.StateTrk, of.StateRpl), of.EqAddr(src, addr)), goTo(EgressPolicy0))
 	}

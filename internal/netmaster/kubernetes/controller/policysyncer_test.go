@@ -242,8 +242,8 @@ func TestListsFirst(t *testing.T) {
 	l.want("namespace old map[]")
 }
 
-// TestFormerLeaderWritesNothing: a netmaster that no longer leads writes nothing, and gets an error.
-func TestFormerLeaderWritesNothing(t *testing.T) {
+// TestPreviousLeaderWritesNothing: a netmaster that no longer leads writes nothing, and gets an error.
+func TestPreviousLeaderWritesNothing(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.start(l.keeper.Run)

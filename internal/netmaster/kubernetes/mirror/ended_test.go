@@ -239,9 +239,9 @@ func TestWatchOnce(t *testing.T) {
 	}
 }
 
-// TestRetryAfterDoesNotHoldUpTheMirror: how long an API server wants a list not to be asked for does not hold up the
+// TestRetryAfterDoesNotDelayTheMirror: how long an API server wants a list not to be asked for does not hold up the
 // mirror, which has pauses of its own.
-func TestRetryAfterDoesNotHoldUpTheMirror(t *testing.T) {
+func TestRetryAfterDoesNotDelayTheMirror(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "30")
 		w.WriteHeader(http.StatusServiceUnavailable)

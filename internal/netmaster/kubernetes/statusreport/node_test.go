@@ -2,9 +2,9 @@ package statusreport
 
 import "testing"
 
-// TestNodeEventsAreKeptApartByReason: events of a node are kept apart by reason. A replica reports the same once, and
+// TestNodeEventsDifferByReason: events of a node are kept apart by reason. A replica reports the same once, and
 // another replica gives it the same name.
-func TestNodeEventsAreKeptApartByReason(t *testing.T) {
+func TestNodeEventsDifferByReason(t *testing.T) {
 	w, n := serve(t)
 	for range 2 {
 		n.Report(OfNode("n1", Event{Reason: "HostAway", Note: "since 1", Warning: true}))

@@ -155,9 +155,9 @@ func TestFailedReportIsSentLater(t *testing.T) {
 	}
 }
 
-// TestForbidden: reports without permission are all sent once it is granted, and one at a
+// TestForbiddenReportsAreSentOnceAllowed: reports without permission are all sent once it is granted, and one at a
 // time is tried until then. A report that has changed meanwhile is sent as it is then.
-func TestForbidden(t *testing.T) {
+func TestForbiddenReportsAreSentOnceAllowed(t *testing.T) {
 	w, n := serve(t, 403, 403, 403, 403)
 	n.mu.Lock()
 	n.probeEvery = 50 * time.Millisecond
@@ -191,9 +191,9 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestBounds: long names and texts fit what an API server takes; an object without a
+// TestLongReportsAreShortened: long names and texts fit what an API server takes; an object without a
 // namespace has its events in default.
-func TestBounds(t *testing.T) {
+func TestLongReportsAreShortened(t *testing.T) {
 	w, n := serve(t)
 	o := policy(strings.Repeat("n.", 126)+"n", strings.Repeat("ä", 3000))
 	o.Object.SetNamespace("")
@@ -207,8 +207,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestRate: many problems at once are reported a few a second, the first of them at once.
-func TestRate(t *testing.T) {
+// TestReportsAreLimited: many problems at once are reported a few a second, the first of them at once.
+func TestReportsAreLimited(t *testing.T) {
 	w, n := serve(t)
 	began := time.Now()
 	for i := range burst + 3 {
@@ -220,9 +220,9 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestCondition: of a ClusterNetworkPolicy the condition is written when it is another
+// TestConditionIsWrittenWhenItChanges: of a ClusterNetworkPolicy the condition is written when it is another
 // one, also when all is well, and for each generation.
-func TestCondition(t *testing.T) {
+func TestConditionIsWrittenWhenItChanges(t *testing.T) {
 	w, n := serve(t)
 	p := &policyv1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "u", Generation: 3}}
 	o := Outcome{Kind: kindPolicy, Version: "policy.networking.k8s.io/v1alpha2", Object: p} // of an API server with that version alone

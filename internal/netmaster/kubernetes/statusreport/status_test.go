@@ -26,10 +26,10 @@ func balanced(version string, has []string, wants ...string) Outcome {
 	return Outcome{Kind: "Service", Version: "v1", Object: s, Balanced: &addrs}
 }
 
-// TestStatus: the addresses of a service's load balancer are written once for each state
+// TestLoadBalancerAddressesAreWrittenOnce: the addresses of a service's load balancer are written once for each state
 // of the service in which they are not there, of the service that is meant, and again
 // when somebody takes them away.
-func TestStatus(t *testing.T) {
+func TestLoadBalancerAddressesAreWrittenOnce(t *testing.T) {
 	w, n := serve(t)
 	for _, o := range []Outcome{
 		balanced("1", nil, "203.0.113.1", "2001:db8::1"),

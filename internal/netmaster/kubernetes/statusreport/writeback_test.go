@@ -24,10 +24,10 @@ func tenantOutcome(waits bool, reason string, change ...func(*objects.Tenant)) O
 	}}}
 }
 
-// TestKept: the finalizer and the status are written once, of the version that was
+// TestFinalizerAndStatusAreWrittenOnce: the finalizer and the status are written once, of the version that was
 // looked at, and again when somebody has changed them; an end takes the finalizer alone;
 // there is no event of what is well.
-func TestKept(t *testing.T) {
+func TestFinalizerAndStatusAreWrittenOnce(t *testing.T) {
 	w, n := serve(t)
 	for range 2 {
 		n.Report(tenantOutcome(true, "Applied"))

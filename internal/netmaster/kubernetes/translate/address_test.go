@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestAddresses: an annotation names an address, or one for each pod of a StatefulSet.
-func TestAddresses(t *testing.T) {
+// TestAnnotationNamesAddresses: an annotation names an address, or one for each pod of a StatefulSet.
+func TestAnnotationNamesAddresses(t *testing.T) {
 	for _, tc := range []struct {
 		pod, index, v4, v6 string
 		want4, want6       string

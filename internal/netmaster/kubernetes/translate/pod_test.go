@@ -98,9 +98,9 @@ func TestNamedPorts(t *testing.T) {
 	}
 }
 
-// TestAttached: pods on their node's network, and pods that have ended, have no interface
+// TestHostNetworkPodsAreNotAttached: pods on their node's network, and pods that have ended, have no interface
 // of their own.
-func TestAttached(t *testing.T) {
+func TestHostNetworkPodsAreNotAttached(t *testing.T) {
 	for _, tc := range []struct {
 		host  bool
 		phase corev1.PodPhase

@@ -257,9 +257,9 @@ func TestAcrossTenants(t *testing.T) {
 	}
 }
 
-// TestLevels: the rules of one policy keep their sequence, policies of neighbouring
+// TestRulesKeepTheirSequence: the rules of one policy keep their sequence, policies of neighbouring
 // priorities theirs, and what changes between actions too often is closed.
-func TestLevels(t *testing.T) {
+func TestRulesKeepTheirSequence(t *testing.T) {
 	place := func(priority int32, actions ...policyv1beta1.ClusterNetworkPolicyRuleAction) (order int, at []int, found []Problem) {
 		p := &policyv1beta1.ClusterNetworkPolicy{Spec: policyv1beta1.ClusterNetworkPolicySpec{
 			Tier: policyv1beta1.BaselineTier, Priority: priority, Subject: policyv1beta1.ClusterNetworkPolicySubject{Namespaces: &metav1.LabelSelector{}},
@@ -296,9 +296,9 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestParts: a rule of more peers and ports than one holds becomes several, which say
+// TestLargeRulesAreSplit: a rule of more peers and ports than one holds becomes several, which say
 // the same.
-func TestParts(t *testing.T) {
+func TestLargeRulesAreSplit(t *testing.T) {
 	r := networkingv1.NetworkPolicyIngressRule{}
 	for i := range int32(150) {
 		r.From = append(r.From, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: fmt.Sprintf("10.0.%d.0/24", i)}})
@@ -370,8 +370,8 @@ func TestSelectorsNameTheirLabels(t *testing.T) {
 	}
 }
 
-// TestNames: model accepts the names, and no two objects have the same one.
-func TestNames(t *testing.T) {
+// TestPolicyNamesAreUniqueAndValid: model accepts the names, and no two objects have the same one.
+func TestPolicyNamesAreUniqueAndValid(t *testing.T) {
 	long := strings.Repeat("n", 250)
 	seen := map[model.PolicyName]bool{}
 	for _, n := range []model.PolicyName{

@@ -15,15 +15,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/kubetest"
 )
 
-var policies = flag.Int("policies", 500, "how many random policies TestJudge tries")
+var policies = flag.Int("policies", 500, "how many random policies TestRandomPoliciesMatchTheJudge tries")
 
 const tenant = model.DefaultTenant
 
 var network = model.NetworkKey{Tenant: tenant, Name: DefaultNetwork}
 
-// TestJudge: what is compiled of random policies over 30 pods in 6 namespaces lets
+// TestRandomPoliciesMatchTheJudge: what is compiled of random policies over 30 pods in 6 namespaces lets
 // through what the judge does.
-func TestJudge(t *testing.T) {
+func TestRandomPoliciesMatchTheJudge(t *testing.T) {
 	tried, denied, asked := 0, 0, 0
 	for seed := uint64(1); tried < *policies; seed++ {
 		g := kubetest.Random{Rand: rand.New(rand.NewPCG(seed, 14))}

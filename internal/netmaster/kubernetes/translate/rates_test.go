@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestRates: annotations set limits, in Kubernetes' quantities; an invalid one is reported.
-func TestRates(t *testing.T) {
+// TestAnnotationsSetLimits: annotations set limits, in Kubernetes' quantities; an invalid one is reported.
+func TestAnnotationsSetLimits(t *testing.T) {
 	for _, tc := range []struct {
 		in, out       string
 		receive, send uint64
