@@ -29,19 +29,19 @@ type check struct {
 	needed bool
 	// holds returns nil when the condition holds, else a sentence. It answers from
 	// memory, or within ctx, which is short.
-	holds func(ctx context.Context, a *Observer, seen *observation) error
+	holds func(ctx context.Context, cfg *Config, seen *observation) error
 }
 
 // checks are all, the most telling first.
 var checks = []check{
 	{condition.HostStore, true, storeIsFollowed},
-	{condition.HostName, true, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Agent.Named() }},
+	{condition.HostName, true, func(_ context.Context, cfg *Config, _ *observation) error { return cfg.Agent.Named() }},
 	{condition.HostDataPlane, true, dataPlaneFollows},
-	{condition.HostNetmaster, true, func(ctx context.Context, a *Observer, _ *observation) error { return a.cfg.Netmasters.Ping(ctx) }},
-	{condition.HostJournal, true, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Attachments.WhyUnwritable() }},
+	{condition.HostNetmaster, true, func(ctx context.Context, cfg *Config, _ *observation) error { return cfg.Netmasters.Ping(ctx) }},
+	{condition.HostJournal, true, func(_ context.Context, cfg *Config, _ *observation) error { return cfg.Attachments.WhyUnwritable() }},
 	{condition.HostDisk, false, diskHasRoom},
 	{condition.HostTunnel, false, tunnelReachable},
-	{condition.HostTunnels, false, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Agent.Tunnels() }},
+	{condition.HostTunnels, false, func(_ context.Context, cfg *Config, _ *observation) error { return cfg.Agent.Tunnels() }},
 	{condition.HostAttachments, false, attachmentsHaveEndpoints},
 	{condition.HostPorts, false, portsProgrammed},
 	{condition.HostSettings, false, without("global")},
@@ -54,10 +54,10 @@ var checks = []check{
 	{condition.HostContainers, false, containersUnchanged},
 	// A problem without a condition of its own counts as cut off, unless its kind is known
 	// to cut nothing off: an unforeseen kind must not look healthy.
-	{condition.HostObjects, false, func(_ context.Context, _ *Observer, s *observation) error {
+	{condition.HostObjects, false, func(_ context.Context, _ *Config, s *observation) error {
 		return s.problemsThat(func(object string) bool { return !hasOwnCondition(object) && !s.isNote(object) })
 	}},
-	{condition.HostNotes, false, func(_ context.Context, _ *Observer, s *observation) error {
+	{condition.HostNotes, false, func(_ context.Context, _ *Config, s *observation) error {
 		return s.problemsThat(func(object string) bool { return !hasOwnCondition(object) && s.isNote(object) })
 	}},
 }
@@ -99,7 +99,7 @@ func (a *Observer) Health(ctx context.Context) api.Health {
 	h := api.Health{Ready: true}
 	seen := a.observe()
 	for _, c := range checks {
-		c.Add(&h, c.holds(ctx, a, seen))
+		c.Add(&h, c.holds(ctx, &a.cfg, seen))
 	}
 	return h
 }
@@ -112,7 +112,7 @@ func (a *Observer) Ready(ctx context.Context) error {
 	o, _ := a.cfg.Reached.Get()
 	for _, c := range checks {
 		if c.needed {
-			if err := c.holds(ctx, a, &observation{SyncStatus: o}); err != nil {
+			if err := c.holds(ctx, &a.cfg, &observation{SyncStatus: o}); err != nil {
 				return err
 			}
 		}
@@ -124,13 +124,13 @@ func (a *Observer) Ready(ctx context.Context) error {
 func (a *Observer) Able() error {
 	o, _ := a.cfg.Reached.Get()
 	seen := &observation{SyncStatus: o}
-	if err := storeIsFollowed(context.Background(), a, seen); err != nil {
+	if err := storeIsFollowed(context.Background(), &a.cfg, seen); err != nil {
 		return err
 	}
 	if err := a.cfg.Agent.Owns(); err != nil {
 		return err
 	}
-	if err := dataPlaneFollows(context.Background(), a, seen); err != nil {
+	if err := dataPlaneFollows(context.Background(), &a.cfg, seen); err != nil {
 		return err
 	}
 	if a.cfg.Netmasters.API() == nil {
@@ -139,15 +139,15 @@ func (a *Observer) Able() error {
 	return a.cfg.Attachments.WhyUnwritable()
 }
 
-func storeIsFollowed(_ context.Context, a *Observer, _ *observation) error {
-	if err := a.cfg.Cluster.NotFollowing(); err != nil {
+func storeIsFollowed(_ context.Context, cfg *Config, _ *observation) error {
+	if err := cfg.Cluster.NotFollowing(); err != nil {
 		return model.Errorf(model.ErrUnavailable, "the cluster's store cannot be watched: %w", err)
 	}
 	return nil
 }
 
-func dataPlaneFollows(_ context.Context, a *Observer, s *observation) error {
-	if w := a.cfg.Can.Watched; w != nil {
+func dataPlaneFollows(_ context.Context, cfg *Config, s *observation) error {
+	if w := cfg.Can.Watched; w != nil {
 		if err := w.Hangs(); err != nil {
 			return fmt.Errorf("%w: %w", attach.ErrDegraded, err)
 		}
@@ -165,22 +165,22 @@ func dataPlaneFollows(_ context.Context, a *Observer, s *observation) error {
 // none: the journal needs a block, in a file, for each attachment.
 const fullSpace = 1 << 20
 
-func diskHasRoom(_ context.Context, a *Observer, _ *observation) error {
-	free, writable, err := a.cfg.Attachments.FreeSpace()
+func diskHasRoom(_ context.Context, cfg *Config, _ *observation) error {
+	free, writable, err := cfg.Attachments.FreeSpace()
 	switch {
 	case err != nil:
 		return err
 	case !writable:
-		return fmt.Errorf("the file system of the state directory %s is read-only: containers cannot be attached or detached properly", a.cfg.StateDir)
+		return fmt.Errorf("the file system of the state directory %s is read-only: containers cannot be attached or detached properly", cfg.StateDir)
 	case free < fullSpace:
-		return fmt.Errorf("the file system of the state directory %s is full (less than 1 MiB or no inode is free): containers cannot be attached or detached properly", a.cfg.StateDir)
+		return fmt.Errorf("the file system of the state directory %s is full (less than 1 MiB or no inode is free): containers cannot be attached or detached properly", cfg.StateDir)
 	}
 	return nil
 }
 
 // attachmentsHaveEndpoints: the cluster must know every attachment here. Otherwise it sends
 // no packets to it, and may give its address to another.
-func attachmentsHaveEndpoints(_ context.Context, _ *Observer, s *observation) error {
+func attachmentsHaveEndpoints(_ context.Context, _ *Config, s *observation) error {
 	var lost []string
 	for _, e := range s.finished {
 		if s.lost[e.Endpoint] {
@@ -198,7 +198,7 @@ func attachmentsHaveEndpoints(_ context.Context, _ *Observer, s *observation) er
 
 // portsProgrammed: the port of every finished attachment must be in the data plane,
 // unless its container has gone or has deleted it.
-func portsProgrammed(_ context.Context, _ *Observer, s *observation) error {
+func portsProgrammed(_ context.Context, _ *Config, s *observation) error {
 	bad, _ := s.ports()
 	if len(bad) == 0 {
 		return nil
@@ -208,11 +208,11 @@ func portsProgrammed(_ context.Context, _ *Observer, s *observation) error {
 
 // containersUnchanged: a container that has changed or deleted its interface, or has ended
 // without being detached, is in a state of its own. This host is not.
-func containersUnchanged(_ context.Context, a *Observer, s *observation) error {
+func containersUnchanged(_ context.Context, cfg *Config, s *observation) error {
 	_, gone := s.ports()
 	var all []string
 	for _, e := range s.finished {
-		why := a.cfg.Attachments.ContainerChange(e.Key())
+		why := cfg.Attachments.ContainerChange(e.Key())
 		if gone[e.Key()] {
 			why = "the interface is gone, and the address is kept"
 		}
@@ -252,25 +252,25 @@ func (s *observation) ports() (bad []string, gone map[attach.Key]bool) {
 }
 
 // tunnelReachable: other hosts must be reachable as far as this one can see.
-func tunnelReachable(ctx context.Context, a *Observer, s *observation) error {
-	if err := without("tunnel", "host")(ctx, a, s); err != nil {
+func tunnelReachable(ctx context.Context, cfg *Config, s *observation) error {
+	if err := without("tunnel", "host")(ctx, cfg, s); err != nil {
 		return err
 	}
-	return a.cfg.Underlay.TunnelProblem()
+	return cfg.Underlay.TunnelProblem()
 }
 
 // devicesPresent: the devices that the data plane needs are there, and the uplink
 // carries VLAN networks.
-func devicesPresent(ctx context.Context, a *Observer, s *observation) error {
-	if err := without("interface", "uplink")(ctx, a, s); err != nil || !s.VLAN {
+func devicesPresent(ctx context.Context, cfg *Config, s *observation) error {
+	if err := without("interface", "uplink")(ctx, cfg, s); err != nil || !s.VLAN {
 		return err
 	}
-	return a.cfg.Underlay.UplinkProblem()
+	return cfg.Underlay.UplinkProblem()
 }
 
 // without makes a condition that holds while there is no problem of some kinds.
-func without(kinds ...string) func(context.Context, *Observer, *observation) error {
-	return func(_ context.Context, _ *Observer, s *observation) error {
+func without(kinds ...string) func(context.Context, *Config, *observation) error {
+	return func(_ context.Context, _ *Config, s *observation) error {
 		return s.problemsThat(func(object string) bool { return slices.Contains(kinds, problemKind(object)) })
 	}
 }
@@ -279,11 +279,11 @@ func without(kinds ...string) func(context.Context, *Observer, *observation) err
 const driftReportTime = time.Hour
 
 // notDrifted fails when the driver has lately restored what another program had changed.
-func notDrifted(_ context.Context, a *Observer, _ *observation) error {
-	if a.cfg.Can.Drifting == nil {
+func notDrifted(_ context.Context, cfg *Config, _ *observation) error {
+	if cfg.Can.Drifting == nil {
 		return nil
 	}
-	names := a.cfg.Can.Drifting.RecentDrift(time.Now().Add(-driftReportTime))
+	names := cfg.Can.Drifting.RecentDrift(time.Now().Add(-driftReportTime))
 	if len(names) == 0 {
 		return nil
 	}

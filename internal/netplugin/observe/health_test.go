@@ -33,13 +33,13 @@ var problemConditions = []*condition.Condition{
 // failing returns the names of the conditions that one problem makes fail.
 func failing(t *testing.T, object, text string, report driver.Report) string {
 	t.Helper()
-	a := &Observer{cfg: Config{Underlay: &hostsync.Underlay{}}}
+	cfg := &Config{Underlay: &hostsync.Underlay{}}
 	var names []string
 	for _, c := range checks {
 		if !slices.Contains(problemConditions, c.Condition) {
 			continue
 		}
-		err := c.holds(t.Context(), a, &observation{SyncStatus: statemirror.SyncStatus{Report: report}, problems: map[string]string{object: text}})
+		err := c.holds(t.Context(), cfg, &observation{SyncStatus: statemirror.SyncStatus{Report: report}, problems: map[string]string{object: text}})
 		if err != nil && !strings.Contains(err.Error(), object+": "+text) {
 			t.Errorf("%s says of %q: %v", c.Name(), object, err)
 		}

@@ -110,7 +110,7 @@ func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
 			continue // to ask is not a scrape's business
 		}
 		holds := 1.0
-		if c.holds(ctx, m.a, seen) != nil {
+		if c.holds(ctx, &m.a.cfg, seen) != nil {
 			holds = 0
 		}
 		gauge(conditionDesc, holds, c.Name(), c.Severity())

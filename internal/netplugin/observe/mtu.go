@@ -11,10 +11,10 @@ import (
 // networksCarryMTU holds while no container has a bigger MTU than what carries its network:
 // the tunnel, or the uplink of VLAN networks. Both drivers tell senders what fits then, so
 // it cuts nothing off.
-func networksCarryMTU(_ context.Context, a *Observer, s *observation) error {
-	u := a.cfg.Underlay
+func networksCarryMTU(_ context.Context, cfg *Config, s *observation) error {
+	u := cfg.Underlay
 	return errors.Join(
-		carriesMTU(s, model.EncapVXLAN, u.TunnelMTU(), fmt.Sprintf("the MTU of the interface with %s (--vtep-ip) has shrunk: tunnels carry", a.cfg.VTEP)),
+		carriesMTU(s, model.EncapVXLAN, u.TunnelMTU(), fmt.Sprintf("the MTU of the interface with %s (--vtep-ip) has shrunk: tunnels carry", cfg.VTEP)),
 		carriesMTU(s, model.EncapVLAN, u.UplinkMTU(), "the MTU of the uplink (--vlan-uplinks) has shrunk: VLAN networks carry"),
 	)
 }

@@ -25,8 +25,8 @@ func TestContainersWithBiggerMTUThanTunnelAreReported(t *testing.T) {
 		seen.finished = append(seen.finished, attachment.Entry{Endpoint: e, Result: &attach.Result{MTU: mtu}})
 	}
 	for underlay, told := range map[int]bool{1500: false, 1499: true, 1400: true} {
-		a := &Observer{cfg: Config{VTEP: netip.MustParseAddr("192.0.2.1"), Underlay: &hostsync.Underlay{MTU: underlay, VTEP: netip.MustParseAddr("192.0.2.1")}}}
-		err := networksCarryMTU(t.Context(), a, seen)
+		cfg := &Config{VTEP: netip.MustParseAddr("192.0.2.1"), Underlay: &hostsync.Underlay{MTU: underlay, VTEP: netip.MustParseAddr("192.0.2.1")}}
+		err := networksCarryMTU(t.Context(), cfg, seen)
 		if (err != nil) != told || told && !strings.Contains(err.Error(), "have an MTU of up to 1450 (1 of them, such as blue:vx:a)") {
 			t.Errorf("underlay of %d: %v", underlay, err)
 		}

@@ -74,11 +74,11 @@ func (a *Observer) deliverBundle(ctx context.Context, client *api.Client, id str
 }
 
 // support is never nil.
-func (a *Observer) support() *supportbundle.Support {
-	if a.cfg.Support == nil {
-		return &supportbundle.Support{Version: a.cfg.Version}
+func (c *Config) support() *supportbundle.Support {
+	if c.Support == nil {
+		return &supportbundle.Support{Version: c.Version}
 	}
-	return a.cfg.Support
+	return c.Support
 }
 
 // Pack writes all that people who search for a fault want of this host.
@@ -101,7 +101,7 @@ func (a *Observer) Pack(ctx context.Context, w io.Writer) error {
 			parts = append(parts, supportbundle.Served(path+".json", h, "/inspect/"+path))
 		}
 	}
-	return a.support().Pack(ctx, "host "+string(a.cfg.Host), parts, w)
+	return a.cfg.support().Pack(ctx, "host "+string(a.cfg.Host), parts, w)
 }
 
 func interfaces() ([]byte, error) {
@@ -123,7 +123,7 @@ func interfaces() ([]byte, error) {
 
 // getLog answers GET /debug/log: the newest lines of this daemon's log, without secrets.
 func (a *Observer) getLog(w http.ResponseWriter, _ *http.Request) {
-	lines, err := a.support().Lines()
+	lines, err := a.cfg.support().Lines()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
@@ -135,7 +135,7 @@ func (a *Observer) getLog(w http.ResponseWriter, _ *http.Request) {
 // Inspect looks at this host for what is not as it should be. It has the data plane looked
 // over once: what somebody else has changed there is put back, and told.
 func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
-	out := api.HostInspection{Findings: []api.Finding{}, Machine: a.support().Machine()}
+	out := api.HostInspection{Findings: []api.Finding{}, Machine: a.cfg.support().Machine()}
 	out.Version = a.cfg.Version
 	where := "host " + string(a.cfg.Host)
 	add := func(c *condition.Condition, text string) {

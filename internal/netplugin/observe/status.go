@@ -127,7 +127,7 @@ func (a *Observer) Status(ctx context.Context, master error) tables.HostStatus {
 	for _, c := range checks {
 		err := master
 		if c.Condition != condition.HostNetmaster {
-			err = c.holds(ctx, a, seen)
+			err = c.holds(ctx, &a.cfg, seen)
 		}
 		if err != nil {
 			s.Conditions = append(s.Conditions, tables.HostCondition{Name: c.Name(), Severity: c.Severity(), Message: err.Error()})

@@ -14,9 +14,9 @@ import (
 const changeKind = "change"
 
 // notRolledBack fails when this host has gone back from a change by itself.
-func notRolledBack(_ context.Context, a *Observer, _ *observation) error {
+func notRolledBack(_ context.Context, cfg *Config, _ *observation) error {
 	var texts []string
-	for _, b := range a.cfg.Cluster.Unconfirmed.Rollbacks() {
+	for _, b := range cfg.Cluster.Unconfirmed.Rollbacks() {
 		text := fmt.Sprintf("change %s was not confirmed in time, and at %s this host rolled it back by itself: ", b.ID, b.At.Format(time.RFC3339))
 		if b.EndedAt.IsZero() {
 			text += "it does not know how the change ended, and the previous state stays in force"

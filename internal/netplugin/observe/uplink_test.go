@@ -19,7 +19,7 @@ func TestUplinkLeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = netlink.LinkDel(link) })
-	a := &Observer{cfg: Config{Underlay: &hostsync.Underlay{Uplinks: []string{"nosuch0", "up7", "lo"}}}}
+	cfg := &Config{Underlay: &hostsync.Underlay{Uplinks: []string{"nosuch0", "up7", "lo"}}}
 	for _, c := range []struct {
 		name string
 		do   func() error
@@ -34,7 +34,7 @@ func TestUplinkLeads(t *testing.T) {
 		if err := c.do(); err != nil {
 			t.Fatal(err)
 		}
-		err := devicesPresent(t.Context(), a, &observation{SyncStatus: statemirror.SyncStatus{VLAN: c.vlan}})
+		err := devicesPresent(t.Context(), cfg, &observation{SyncStatus: statemirror.SyncStatus{VLAN: c.vlan}})
 		if (err != nil) != c.told || err != nil && !strings.Contains(err.Error(), "interface up7, the uplink of VLAN networks (--vlan-uplinks), is down or has no link") {
 			t.Errorf("%s: %v", c.name, err)
 		}
