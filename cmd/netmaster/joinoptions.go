@@ -17,7 +17,7 @@ const (
 
 // clusterOptions are the flags of the embedded store's cluster.
 type clusterOptions struct {
-	join                   []string // doors of members
+	join                   []string // enrollment servers of members
 	token                  string   // of join
 	memberName             string
 	peerListen             string // ip:port; none = it stays alone

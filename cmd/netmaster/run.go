@@ -394,7 +394,7 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 		err := web.Wait() // returns when gctx has ended and requests are done
 		log.Info("stopping")
 		if server != nil {
-			server.HandOver(memberCtx)
+			server.TransferLeadership(memberCtx)
 		}
 		endMember()
 		<-memberDone

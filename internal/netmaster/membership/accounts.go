@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// admitAccount signs the key of a host for which somebody vouches whom the cluster asks:
+// enrollAccount signs the key of a host for which somebody vouches whom the cluster asks:
 // for the host of that name alone. Who asks again with the same key is answered again;
 // certificates of former keys renew nothing any more, as after a token.
-func (m *Enrolment) admitAccount(ctx context.Context, q jointoken.HostRequest) (jointoken.HostAnswer, error) {
+func (m *Enrolment) enrollAccount(ctx context.Context, q jointoken.HostRequest) (jointoken.HostAnswer, error) {
 	var none jointoken.HostAnswer
 	if m.cfg.TokenReviewer == nil {
 		return none, model.Errorf(model.ErrInvalid, "this netmaster does not accept tokens of service accounts: start it with --enroll-service-account, or make a token with 'netctl cluster token --host %s'", q.Name)

@@ -96,6 +96,6 @@ func TestRelieveAll(t *testing.T) {
 	defer stranger.CloseIdleConnections()
 	err := jointoken.Call(t.Context(), stranger, http.MethodPost, transport.HTTPS+"://"+a.cfg.EnrollmentAddress+defragmentPath, nil, &Status{})
 	is(t, "a stranger", err, model.ErrInvalid, "only members")
-	b.door.close()
+	b.enrollmentServer.close()
 	is(t, "one that does not answer", a.Roster.DefragmentAll(t.Context()), model.ErrUnavailable, "b does not answer", "repeat")
 }

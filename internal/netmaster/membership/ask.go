@@ -39,7 +39,7 @@ func joinByToken(ctx context.Context, d *directory, cfg Config, t Token) (answer
 	}
 	pool := transport.Pool(jointoken.Pinned(t.Authority), 1, dialTime)
 	defer pool.CloseIdleConnections()
-	c := &http.Client{Transport: pool, Timeout: doorTime + dialTime}
+	c := &http.Client{Transport: pool, Timeout: enrollmentTimeout + dialTime}
 	q := request{ID: t.ID, Secret: t.Secret, Dir: d.ID, Name: d.Name, Peer: d.Peer, EnrollmentAddress: cfg.EnrollmentAddress, Secure: cfg.Secure != nil}
 	told := ""
 	for silent := 0; ; {
@@ -49,7 +49,7 @@ func joinByToken(ctx context.Context, d *directory, cfg Config, t Token) (answer
 		}
 		a, err := askAll(ctx, c, addresses, len(cfg.Addresses), body)
 		switch {
-		case errors.Is(err, errSilent):
+		case errors.Is(err, errNoAnswer):
 			if silent++; silent >= maxSilentTries {
 				return answer{}, model.Errorf(model.ErrUnavailable, "%w", err)
 			}
@@ -86,8 +86,8 @@ func (q request) encode(f *Forming) (_ []byte, err error) {
 	return json.Marshal(q)
 }
 
-// errSilent: no member that could decide has answered.
-var errSilent = errors.New("no member answers")
+// errNoAnswer: no member that could decide has answered.
+var errNoAnswer = errors.New("no member answers")
 
 // askAll asks one address after the other for a decision. Where one of the first named, which
 // a person has named, is of another cluster than the token, the others are not asked: it is
@@ -118,5 +118,5 @@ func askAll(ctx context.Context, c *http.Client, addresses []string, named int, 
 	if foreign == len(addresses) {
 		return answer{}, model.Errorf(model.ErrConflict, "%s", strings.Join(why, "; "))
 	}
-	return answer{}, fmt.Errorf("%w: %s", errSilent, strings.Join(why, "; "))
+	return answer{}, fmt.Errorf("%w: %s", errNoAnswer, strings.Join(why, "; "))
 }

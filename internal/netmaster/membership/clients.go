@@ -45,7 +45,7 @@ func AdminDir(data string) string { return filepath.Join(AuthorityDir(data), "is
 // AuthorityDir is where a member has the authority of clients, as 'netctl pki' takes it.
 func AuthorityDir(data string) string { return filepath.Join(data, "join", clientsDir) }
 
-// MembersBundle is the file of the authority that a member's door shows, below its data
+// MembersBundle is the file of the authority that a member's enrollment server shows, below its data
 // directory, with the former one while that is trusted.
 func MembersBundle(data string) string {
 	return filepath.Join(data, "join", authorityDir, pki.BundleFile)

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
-// Paths of the door, and the bounds of who comes to it.
+// Paths of the enrollment server, and the bounds of who comes to it.
 const (
 	joinPath   = "/join/v1/members"
 	statusPath = "/join/v1/status"
@@ -28,29 +28,29 @@ const (
 	// address.
 	atOnce      = 16
 	accountsOne = atOnce / 4
-	// doorTime is how long a request may take.
-	doorTime = 30 * time.Second
+	// enrollmentTimeout is how long a request may take.
+	enrollmentTimeout = 30 * time.Second
 )
 
 var errTooMany = model.Errorf(model.ErrUnavailable, "too many requests at once: try again")
 
-// door is where new members show their tokens, and members ask each other how they are.
-type door struct {
+// enrollmentServer is where new members show their tokens, and members ask each other how they are.
+type enrollmentServer struct {
 	http *http.Server
 	done sync.WaitGroup
 }
 
-// listen opens a listener for the door, which is not served before open.
+// listen opens a listener for the enrollment server, which is not served before open.
 func (m *Member) listen(ctx context.Context) (net.Listener, error) {
-	ln, err := transport.Listen(ctx, m.cfg.EnrollmentListen, m.peers.doorTLS(m.Authorities.clients.Load), m.cfg.Logger)
+	ln, err := transport.Listen(ctx, m.cfg.EnrollmentListen, m.peers.enrollmentTLS(m.Authorities.clients.Load), m.cfg.Logger)
 	if err != nil {
 		return nil, model.Errorf(model.ErrConflict, "listen for new members on %s: %w; give another address, or stop the process that uses it", m.cfg.EnrollmentListen, err)
 	}
 	return ln, nil
 }
 
-// open serves the door until it is closed.
-func (m *Member) open(ln net.Listener) *door {
+// open serves the enrollment server until it is closed.
+func (m *Member) open(ln net.Listener) *enrollmentServer {
 	mux := http.NewServeMux()
 	strangers := transport.NewSlots(atOnce, atOnce) // who show a token of the cluster's
 	pods := transport.NewSlots(atOnce, accountsOne)
@@ -74,7 +74,7 @@ func (m *Member) open(ln net.Listener) *door {
 			return
 		}
 		defer end()
-		a, err := m.Enrolment.admitMember(r.Context(), q)
+		a, err := m.Enrolment.enrollMember(r.Context(), q)
 		if err != nil {
 			m.cfg.Logger.Warn("a host could not join", "name", q.Name, "address", q.Peer, "token", q.ID, "error", err)
 			jointoken.Refuse(w, err)
@@ -101,8 +101,8 @@ func (m *Member) open(ln net.Listener) *door {
 		jointoken.Reply(w, http.StatusOK, m.Health.Status())
 	})
 	m.Enrolment.handleHosts(mux, strangers)
-	d := &door{http: transport.NewServer(guarded(http.TimeoutHandler(mux, doorTime, `{"kind":"unavailable","error":"the cluster did not answer in time"}`)))}
-	d.http.ReadTimeout, d.http.WriteTimeout, d.http.IdleTimeout, d.http.MaxHeaderBytes = doorTime, doorTime+5*time.Second, doorTime, 8<<10
+	d := &enrollmentServer{http: transport.NewServer(guarded(http.TimeoutHandler(mux, enrollmentTimeout, `{"kind":"unavailable","error":"the cluster did not answer in time"}`)))}
+	d.http.ReadTimeout, d.http.WriteTimeout, d.http.IdleTimeout, d.http.MaxHeaderBytes = enrollmentTimeout, enrollmentTimeout+5*time.Second, enrollmentTimeout, 8<<10
 	d.done.Go(func() {
 		if err := d.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			m.cfg.Logger.Error("no host can join here any more", "error", err)
@@ -122,7 +122,7 @@ func guarded(next http.Handler) http.Handler {
 	}, next))
 }
 
-func (d *door) close() {
+func (d *enrollmentServer) close() {
 	_ = d.http.Close() // connections that are still open; no caller waits for them
 	d.done.Wait()
 }

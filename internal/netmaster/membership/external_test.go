@@ -112,7 +112,7 @@ func TestStoreElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Enrolment.admitHost(t.Context(), jointoken.HostRequest{ID: token.ID, Secret: token.Secret, Name: "host1", CSR: csr}); err != nil {
+	if _, err := m.Enrolment.enrollHost(t.Context(), jointoken.HostRequest{ID: token.ID, Secret: token.Secret, Name: "host1", CSR: csr}); err != nil {
 		t.Errorf("a host joins another netmaster than its token was made at: %v", err)
 	}
 	if err := renews(t, members[0], certified(t, m, "host1")); !errors.Is(err, model.ErrConflict) {

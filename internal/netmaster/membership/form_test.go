@@ -136,7 +136,7 @@ func TestThreeEmptyNetmastersFormOneCluster(t *testing.T) {
 	admit := func(change func(*request)) error {
 		q := q
 		change(&q)
-		_, err := members[0].Enrolment.admitMember(t.Context(), q)
+		_, err := members[0].Enrolment.enrollMember(t.Context(), q)
 		return err
 	}
 	is(t, "another node's name", admit(func(q *request) { q.Account = "token of n4" }), model.ErrInvalid, "pod of n4 on the node n4, and this is the member n3")

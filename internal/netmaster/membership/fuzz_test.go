@@ -70,7 +70,7 @@ func FuzzDoor(f *testing.F) {
 	ask := func(ctx context.Context, path string, body []byte, chains [][]*x509.Certificate) (int, []byte) {
 		r, w := httptest.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(body)), httptest.NewRecorder()
 		r.TLS = &tls.ConnectionState{VerifiedChains: chains}
-		m.door.http.Handler.ServeHTTP(w, r)
+		m.enrollmentServer.http.Handler.ServeHTTP(w, r)
 		return w.Code, w.Body.Bytes()
 	}
 	certificate := func(t testing.TB, answer []byte) *x509.Certificate {

@@ -79,7 +79,7 @@ func mayAsk(ctx context.Context, q any, method string, plain bool) error {
 // hosts, and whose certificates are good.
 var joinPrefix = []string{store.Root + "access/", store.Root + "join/"}
 
-// changesJoinRows reports whether a request changes a row below doors.
+// changesJoinRows reports whether a request changes a row below `doors`.
 func changesJoinRows(q any) bool {
 	switch q := q.(type) {
 	case *pb.PutRequest:
@@ -94,7 +94,7 @@ func changesJoinRows(q any) bool {
 	return false
 }
 
-// isJoinKey reports whether a key, or one of [key, end), is below doors. The end "\x00" is
+// isJoinKey reports whether a key, or one of [key, end), is below `doors`. The end "\x00" is
 // etcd's for all the rest.
 func isJoinKey(key, end []byte) bool {
 	return slices.ContainsFunc(joinPrefix, func(p string) bool {

@@ -73,9 +73,9 @@ func (m *Enrolment) handleHosts(mux *http.ServeMux, strangers *transport.Slots) 
 	}
 	handle(jointoken.HostPath, func(r *http.Request, q jointoken.HostRequest) (jointoken.HostAnswer, error) {
 		if q.Account != "" {
-			return m.admitAccount(r.Context(), q)
+			return m.enrollAccount(r.Context(), q)
 		}
-		return m.admitHost(r.Context(), q)
+		return m.enrollHost(r.Context(), q)
 	})
 	handle(jointoken.RenewPath, func(r *http.Request, q jointoken.HostRequest) (jointoken.HostAnswer, error) {
 		if len(r.TLS.VerifiedChains) == 0 || m.isMember(r) {
@@ -106,7 +106,7 @@ func (m *Enrolment) handleHosts(mux *http.ServeMux, strangers *transport.Slots) 
 	})
 }
 
-// serveAuthority has the door answer members with an authority.
+// serveAuthority has the enrollment server answer members with an authority.
 func (m *Enrolment) serveAuthority(mux *http.ServeMux, path string, read func() ([]byte, error)) {
 	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		if !m.isMember(r) {
@@ -126,7 +126,7 @@ func (m *Enrolment) serveAuthority(mux *http.ServeMux, path string, read func() 
 }
 
 // isMember reports whether who asks shows a certificate of the members' authority: the
-// door takes those of hosts too.
+// enrollment server takes those of hosts too.
 func (m *local) isMember(r *http.Request) bool {
 	return slices.ContainsFunc(r.TLS.VerifiedChains, func(chain []*x509.Certificate) bool {
 		root := chain[len(chain)-1]
@@ -164,9 +164,9 @@ func readCSR(q jointoken.HostRequest) (*x509.CertificateRequest, error) {
 	return csr, nil
 }
 
-// admitHost spends a token on a host's key, and signs it. Who asks again with the same
+// enrollHost spends a token on a host's key, and signs it. Who asks again with the same
 // key is answered again.
-func (m *Enrolment) admitHost(ctx context.Context, q jointoken.HostRequest) (jointoken.HostAnswer, error) {
+func (m *Enrolment) enrollHost(ctx context.Context, q jointoken.HostRequest) (jointoken.HostAnswer, error) {
 	var none jointoken.HostAnswer
 	if !jointoken.IsText(q.ID, jointoken.IDLen) || !jointoken.IsText(q.Secret, jointoken.SecretLen) {
 		return none, model.Errorf(model.ErrInvalid, "the request has no token")

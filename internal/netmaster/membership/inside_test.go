@@ -153,7 +153,7 @@ func TestOneToken(t *testing.T) {
 		for i, m := range []*Member{a, b} {
 			both.Go(func() {
 				q := request{ID: tok.ID, Secret: tok.Secret, Dir: tok.ID + string(rune('x'+i)), Name: tok.ID + string(rune('x'+i)), Peer: address(30+i, 1000+round), EnrollmentAddress: address(30+i, 2000)}
-				answers[i], errs[i] = m.Enrolment.admitMember(t.Context(), q)
+				answers[i], errs[i] = m.Enrolment.enrollMember(t.Context(), q)
 			})
 		}
 		both.Wait()
@@ -241,7 +241,7 @@ func TestFoundAgain(t *testing.T) {
 	}
 }
 
-// TestPeerPortSpeaksToMembersOnly: the peer port speaks with members only, the door tells strangers nothing.
+// TestPeerPortSpeaksToMembersOnly: the peer port speaks with members only, the enrollment server tells strangers nothing.
 func TestPeerPortSpeaksToMembersOnly(t *testing.T) {
 	t.Parallel()
 	a := start(t, config(t, 41, "a"))
@@ -276,7 +276,7 @@ func TestPeerPortSpeaksToMembersOnly(t *testing.T) {
 			t.Errorf("%s is answered by the peer port: %v", what, version)
 		}
 		if err := ask(c, "https://"+a.cfg.EnrollmentAddress+statusPath, &version); err == nil || version != nil {
-			t.Errorf("%s is answered by the door: %v", what, version)
+			t.Errorf("%s is answered by the enrollment server: %v", what, version)
 		}
 	}
 	if err := ask(nil, "http://"+a.cfg.Peer+"/version", &version); err == nil || version != nil {
@@ -329,7 +329,7 @@ func TestRemovedWhileJoining(t *testing.T) {
 			}
 		}
 		for range 2 {
-			_, err := a.Enrolment.admitMember(ctx, q)
+			_, err := a.Enrolment.enrollMember(ctx, q)
 			is(t, "removed at "+at, err, model.ErrConflict, "was removed from the cluster", "a new token")
 			a.cfg.step = nil
 		}
@@ -342,18 +342,18 @@ func TestRemovedWhileJoining(t *testing.T) {
 	// the next one waiting until it is removed.
 	_, tok := tokenOf(t, a)
 	first := ask(tok, 2)
-	if got, err := a.Enrolment.admitMember(ctx, first); err != nil || got.Wait != "" || len(got.Members) != 2 {
+	if got, err := a.Enrolment.enrollMember(ctx, first); err != nil || got.Wait != "" || len(got.Members) != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	_, tok = tokenOf(t, a)
 	second := ask(tok, 3)
-	if got, err := a.Enrolment.admitMember(ctx, second); err != nil || !strings.Contains(got.Wait, first.Name+" is still catching up") {
+	if got, err := a.Enrolment.enrollMember(ctx, second); err != nil || !strings.Contains(got.Wait, first.Name+" is still catching up") {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if err := a.Roster.Remove(ctx, first.Name, false); err != nil {
 		t.Fatal(err)
 	}
-	_, err := a.Enrolment.admitMember(ctx, first)
+	_, err := a.Enrolment.enrollMember(ctx, first)
 	is(t, "removed when admitted", err, model.ErrConflict, "was removed from the cluster")
 	// By another token the same directory goes on with what it has.
 	other, _ := tokenOf(t, a)
@@ -362,15 +362,15 @@ func TestRemovedWhileJoining(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.ID, second.Secret = again.ID, again.Secret
-	if got, err := a.Enrolment.admitMember(ctx, second); err != nil || got.Wait != "" {
+	if got, err := a.Enrolment.enrollMember(ctx, second); err != nil || got.Wait != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	third := ask(again, 4)
-	_, err = a.Enrolment.admitMember(ctx, third)
+	_, err = a.Enrolment.enrollMember(ctx, third)
 	is(t, "a token that a directory went on by", err, model.ErrConflict, "was used by "+second.Name)
 	moved := second
 	moved.Peer = address(82, 999)
-	_, err = a.Enrolment.admitMember(ctx, moved)
+	_, err = a.Enrolment.enrollMember(ctx, moved)
 	is(t, "another address", err, model.ErrConflict, "repeat the former command line")
 }
 
@@ -410,7 +410,7 @@ func TestCertificateIsRenewedInUse(t *testing.T) {
 	if all, err = b.Roster.List(t.Context()); err != nil || len(all) != 2 || !all[0].isAlive() || !all[1].isAlive() {
 		t.Errorf("after that, members: %+v, %v", all, err)
 	}
-	for _, i := range all { // one is asked at its door
+	for _, i := range all { // one is asked at its enrollment server
 		if e := i.Status.Ends; len(e) != 2 || e[0].Authority || !e[1].Authority || e[0].Ends.After(e[1].Ends) || time.Until(e[0].Ends) < pki.Soon {
 			t.Errorf("%s tells the ends %+v", i.Name, e)
 		}

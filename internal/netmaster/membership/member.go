@@ -24,11 +24,11 @@ import (
 // Member is a member of a cluster, with its etcd in this process.
 type Member struct {
 	*local
-	Health      *Health
-	Roster      *Roster
-	Authorities *Authorities
-	Enrolment   *Enrolment
-	door        *door
+	Health           *Health
+	Roster           *Roster
+	Authorities      *Authorities
+	Enrolment        *Enrolment
+	enrollmentServer *enrollmentServer
 
 	stop context.CancelFunc
 	runs sync.WaitGroup
@@ -352,7 +352,7 @@ func (m *Member) serve(ctx context.Context) error {
 		return err
 	}
 	if ln != nil {
-		m.door = m.open(ln)
+		m.enrollmentServer = m.open(ln)
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop
@@ -436,8 +436,8 @@ func (m *Member) Close() error {
 		if m.stop != nil {
 			m.stop()
 		}
-		if m.door != nil {
-			m.door.close()
+		if m.enrollmentServer != nil {
+			m.enrollmentServer.close()
 		}
 		m.runs.Wait()
 		if m.server != nil {

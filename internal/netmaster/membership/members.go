@@ -117,7 +117,7 @@ func (m *Roster) askAll(ctx context.Context, all []Info) {
 	asking.Wait()
 }
 
-// memberClient is a client for other members' doors; its connections are to be closed.
+// memberClient is a client for other members' enrollment servers; its connections are to be closed.
 func (m *local) memberClient(timeout time.Duration) (*http.Client, error) {
 	files, err := transport.OpenDirectory(m.peers.own)
 	if err != nil {

@@ -106,15 +106,15 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 // cluster would tell the members of that one that they were removed, and they would end,
 // with all that was written since this one was stopped.
 func (m *Roster) checkOthersLost(ctx context.Context) error {
-	live, err := m.livingOthers(ctx)
+	live, err := m.liveOthers(ctx)
 	if err != nil || len(live) == 0 {
 		return err
 	}
 	return model.Errorf(model.ErrConflict, "%s: alive in a cluster that has its majority, which a recovery of %s would destroy: start netmaster here as before, or join with an empty directory; to replace that cluster, stop its members first", strings.Join(live, ", "), m.dir.Name)
 }
 
-// livingOthers names the other members that take part in a majority.
-func (m *Roster) livingOthers(ctx context.Context) ([]string, error) {
+// liveOthers names the other members that take part in a majority.
+func (m *Roster) liveOthers(ctx context.Context) ([]string, error) {
 	rows, err := rowsOnDisk(m.dir)
 	if err != nil {
 		return nil, err

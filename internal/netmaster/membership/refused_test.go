@@ -58,7 +58,7 @@ func TestRefusedStartsChangeNothing(t *testing.T) {
 	try("a token used twice", func(c *Config) { c.Token = used }, model.ErrConflict, "was used by b on", "works once")
 	try("a name used twice", func(c *Config) { c.Token, c.Name = good, "b" }, model.ErrExists, "the name b is the name of a member", "remove it first")
 	unspent(goodToken)
-	_, err := a.Enrolment.admitMember(ctx, request{ID: goodToken.ID, Secret: goodToken.Secret, Dir: "x", Name: "new", Peer: bCfg.Peer, EnrollmentAddress: bCfg.EnrollmentAddress})
+	_, err := a.Enrolment.enrollMember(ctx, request{ID: goodToken.ID, Secret: goodToken.Secret, Dir: "x", Name: "new", Peer: bCfg.Peer, EnrollmentAddress: bCfg.EnrollmentAddress})
 	is(t, "an address used twice", err, model.ErrExists, "the address "+bCfg.Peer)
 	unspent(goodToken)
 

@@ -72,7 +72,7 @@ func asks(t *testing.T, host *tls.Config, members Fingerprint, m *Member) error 
 	d := transport.OwnClient(pinned, "", patient)
 	defer d.CloseIdleConnections()
 	if err := jointoken.Call(ctx, d, "GET", "https://"+m.cfg.EnrollmentAddress+jointoken.RootsPath, nil, new(jointoken.Roots)); err != nil {
-		return fmt.Errorf("the door of %s: %w", m.Name(), err)
+		return fmt.Errorf("the enrollment server of %s: %w", m.Name(), err)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func TestRenewedHostCertificateHasNoNewAddress(t *testing.T) {
 		q.Name = "h"
 		var a jointoken.HostAnswer
 		if shown == nil {
-			a, err = m.Enrolment.admitHost(t.Context(), q)
+			a, err = m.Enrolment.enrollHost(t.Context(), q)
 		} else {
 			a, err = m.Enrolment.renewHost(t.Context(), shown, q, from)
 		}

@@ -79,7 +79,7 @@ func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 	d := &directory{path: cfg.DataDir, lock: lock}
 	if !cfg.NewAuthorities {
 		if r.Authorities, err = d.hasAuthorities(); err == nil && r.Authorities {
-			err = d.formerMembersLost(ctx, cfg.Logger)
+			err = d.previousMembersLost(ctx, cfg.Logger)
 		}
 		if err != nil {
 			return fail(err)
@@ -139,9 +139,9 @@ func (d *directory) hasAuthorities() (bool, error) {
 	return true, nil
 }
 
-// formerMembersLost refuses a restore while a former member takes part in a majority: hosts
+// previousMembersLost refuses a restore while a former member takes part in a majority: hosts
 // would believe both clusters.
-func (d *directory) formerMembersLost(ctx context.Context, log *slog.Logger) error {
+func (d *directory) previousMembersLost(ctx context.Context, log *slog.Logger) error {
 	if err := d.load(); err != nil || d.empty() || d.Name == "" {
 		return err
 	}
@@ -150,7 +150,7 @@ func (d *directory) formerMembersLost(ctx context.Context, log *slog.Logger) err
 		return err
 	}
 	m := newMember(&local{cfg: Config{Logger: log}, dir: d, peers: &peers{own: a.Dir(d.Name)}})
-	live, err := m.Roster.livingOthers(ctx)
+	live, err := m.Roster.liveOthers(ctx)
 	if err != nil { // damaged data are what a backup is for
 		log.Warn("it is unknown whether former members are running; make sure that none is", "error", err)
 	}

@@ -125,7 +125,7 @@ func (m *Roster) DefragmentAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := m.memberClient(doorTime)
+	c, err := m.memberClient(enrollmentTimeout)
 	if err != nil {
 		return err
 	}

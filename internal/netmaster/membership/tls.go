@@ -9,10 +9,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
-// doorTLS is for the listener that who has no certificate may connect to: it shows
+// enrollmentTLS is for the listener that who has no certificate may connect to: it shows
 // the authority too, which a new member knows by its fingerprint. Members show their
 // certificate, and hosts theirs.
-func (p *peers) doorTLS(clients func() *pki.Authority) *tls.Config {
+func (p *peers) enrollmentTLS(clients func() *pki.Authority) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {

@@ -47,7 +47,7 @@ func joinByAccount(ctx context.Context, cfg Config) error {
 	}
 }
 
-// requestByAccount asks once, at all doors that are known. Both files may have changed since
+// requestByAccount asks once, at all enrollment servers that are known. Both files may have changed since
 // they were read last.
 func requestByAccount(ctx context.Context, cfg Config) error {
 	known, err := authoritiesOf(cfg.Account.Authority)

@@ -237,7 +237,7 @@ func TestAccountNeedsItsFiles(t *testing.T) {
 	}
 }
 
-// TestUnknownClientsDoNotDelayHosts: who floods the door with tokens of no service account, which Kubernetes is
+// TestUnknownClientsDoNotDelayHosts: who floods the enrollment server with tokens of no service account, which Kubernetes is
 // asked about for as long as that takes, keeps no other address's pod from its certificate,
 // and from all addresses no host that has a token of the cluster's, or a certificate.
 func TestUnknownClientsDoNotDelayHosts(t *testing.T) {

@@ -47,7 +47,7 @@ type state struct {
 	Name    string                `json:"name"`    // of the host
 	Token   string                `json:"token"`   // id of the one that was spent
 	Servers []string              `json:"doors"`   // host:port
-	Members jointoken.Fingerprint `json:"members"` // of the authority that doors show
+	Members jointoken.Fingerprint `json:"members"` // of the authority that enrollment servers show
 }
 
 // Config is a host that wants a certificate.

@@ -32,7 +32,7 @@ const (
 
 // Keep renews a directory's certificate when it ends within pki.Soon, until ctx ends. It
 // tries again while it fails, and logs why. It learns where netmasters are, and calls
-// moved, which must return soon, with their doors when these have become others. A host
+// moved, which must return soon, with their enrollment servers when these have become others. A host
 // with an Account whose certificate is renewed no more, or is of another cluster than the
 // Account's authority, gets one by that; where the former and the next have no authority
 // in common it returns ErrJoinAgain, since the process trusts the former ones on. Else it

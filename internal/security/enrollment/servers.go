@@ -15,10 +15,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
-// RefreshServers asks the doors that a directory knows which ones there are now, and keeps them:
+// RefreshServers asks the enrollment servers that a directory knows which ones there are now, and keeps them:
 // a host that joined by the first netmaster has to find the others when that one is
 // lost. It returns them, and whether they are others than before. The error says of
-// each door why it told nothing.
+// each enrollment server why it told nothing.
 func RefreshServers(ctx context.Context, dir string) (doors []string, moved bool, err error) {
 	had, err := read(dir)
 	if err != nil {

@@ -47,7 +47,7 @@ func TestHostsLearnOfLaterNetmasters(t *testing.T) {
 		t.Errorf("it asks again at once: %q", told)
 	}
 	want := append(slices.Clone(first), second)
-	// The doors that are kept are of members that vote: it becomes one soon.
+	// The enrollment servers that are kept are of members that vote: it becomes one soon.
 	for i := 1; len(told) == 0; i++ {
 		now = now.Add(serversInterval)
 		if k.refreshServers(ctx); ctx.Err() != nil {
@@ -60,7 +60,7 @@ func TestHostsLearnOfLaterNetmasters(t *testing.T) {
 	if err != nil || len(told) != 1 || !sameServers(told[0], want) || !sameServers(kept, want) {
 		t.Errorf("the host is told %q and keeps %q (%v), want %q once", told, kept, err, want)
 	}
-	// A door that does not answer is passed over, wherever it stands.
+	// An enrollment server that does not answer is passed over, wherever it stands.
 	s, err := read(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func (s said) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: s.code, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(s.body)), Request: r}, nil
 }
 
-// FuzzCall: whatever a door answers is an answer, with the status of one, or an error that says
+// FuzzCall: whatever an enrollment server answers is an answer, with the status of one, or an error that says
 // something; one of a kind is what a member says by Refuse.
 func FuzzCall(f *testing.F) {
 	for _, s := range []string{

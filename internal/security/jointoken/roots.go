@@ -7,5 +7,5 @@ const RootsPath = "/join/v1/roots"
 // Roots is the answer: no secret.
 type Roots struct {
 	Authorities []byte      `json:"authorities"` // PEM, the one that signs first
-	Members     Fingerprint `json:"members"`     // of the authority that doors show
+	Members     Fingerprint `json:"members"`     // of the authority that enrollment servers show
 }

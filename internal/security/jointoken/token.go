@@ -37,7 +37,7 @@ func (f Fingerprint) String() string { return base64.RawURLEncoding.EncodeToStri
 // Token is what a new member shows: where the cluster is, how it is known, and a
 // secret that works once.
 type Token struct {
-	Addresses []string // host:port, of members' doors
+	Addresses []string // host:port, of members' enrollment servers
 	Authority Fingerprint
 	ID        string // no secret: it is listed and logged
 	Secret    string

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Paths of a member's door that hosts ask.
+// Paths of a member's enrollment server that hosts ask.
 const (
 	HostPath    = "/join/v1/hosts"
 	RenewPath   = "/join/v1/hosts/renew"
@@ -34,7 +34,7 @@ type HostAnswer struct {
 	Certificate []byte      `json:"certificate"` // in PEM, with the links to former authorities
 	Authorities []byte      `json:"authorities"` // in PEM: whom to trust
 	Servers     []string    `json:"doors"`       // host:port, where to renew it
-	Members     Fingerprint `json:"members"`     // of the authority that doors show
+	Members     Fingerprint `json:"members"`     // of the authority that enrollment servers show
 }
 
 // Kind is a kind of errors on the way.

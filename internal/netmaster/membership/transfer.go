@@ -11,14 +11,14 @@ import (
 // replaced within 5 s. A disk may still keep the leader waiting for that long.
 const electionTime = 700
 
-// handOverTime bounds how long another member is asked to lead the store.
-const handOverTime = 500 * time.Millisecond
+// transferTimeout bounds how long another member is asked to lead the store.
+const transferTimeout = 500 * time.Millisecond
 
-// HandOver has another member lead the store if this one does and another answers. It
+// TransferLeadership has another member lead the store if this one does and another answers. It
 // is called before this member ends: what others write at the moment in which the
 // store's leader changes is lost on its way there, and waits for an answer in vain for
 // seconds; that shall not be the first that the next leader among netmasters does.
-func (m *Member) HandOver(ctx context.Context) {
+func (m *Member) TransferLeadership(ctx context.Context) {
 	if m.cfg.Store != nil {
 		return
 	}
@@ -30,7 +30,7 @@ func (m *Member) HandOver(ctx context.Context) {
 		if other.ID == e.MemberID() || other.IsLearner {
 			continue
 		}
-		tctx, cancel := context.WithTimeout(ctx, handOverTime)
+		tctx, cancel := context.WithTimeout(ctx, transferTimeout)
 		err := e.MoveLeader(tctx, uint64(e.MemberID()), uint64(other.ID))
 		cancel()
 		if err != nil {

@@ -2,12 +2,12 @@ package membership
 
 import "testing"
 
-// TestHandOver: who leads the store has another member lead it before it ends; one that
+// TestLeadershipIsTransferred: who leads the store has another member lead it before it ends; one that
 // does not lead, or is alone, changes nothing.
-func TestHandOver(t *testing.T) {
+func TestLeadershipIsTransferred(t *testing.T) {
 	t.Parallel()
 	a := start(t, config(t, 132, "a"))
-	a.HandOver(t.Context())
+	a.TransferLeadership(t.Context())
 	if e := a.Etcd(); e.Leader() != e.MemberID() {
 		t.Fatal("a member that is alone does not lead")
 	}
@@ -15,11 +15,11 @@ func TestHandOver(t *testing.T) {
 	cfg.Token, _ = tokenOf(t, a)
 	b := start(t, cfg)
 	want := b.Etcd().MemberID()
-	b.HandOver(t.Context())
+	b.TransferLeadership(t.Context())
 	if a.Etcd().Leader() == want {
 		t.Fatal("who leads has handed it over by itself")
 	}
-	a.HandOver(t.Context())
+	a.TransferLeadership(t.Context())
 	if is := a.Etcd().Leader(); is != want {
 		t.Errorf("%s leads, want %s", is, want)
 	}

@@ -44,9 +44,9 @@ type answer struct {
 // attempts bounds how often a transaction begins again because others were faster.
 const attempts = 8
 
-// admitMember makes a learner of who shows a token. Each step of it may be the last of this
+// enrollMember makes a learner of who shows a token. Each step of it may be the last of this
 // process; who asks again, anywhere, goes on behind it.
-func (m *Enrolment) admitMember(ctx context.Context, q request) (answer, error) {
+func (m *Enrolment) enrollMember(ctx context.Context, q request) (answer, error) {
 	switch {
 	case m.cfg.Secure != nil && !q.Secure:
 		return answer{}, model.Errorf(model.ErrInvalid, "this cluster uses --secure, and the joining netmaster would serve its clients without TLS: start it with --secure too; the token stays valid")

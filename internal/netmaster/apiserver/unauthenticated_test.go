@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/httpguard"
 )
 
-// TestUnauthenticatedRequestsReachNoRoute: no route answers whom the door does not let in, and they are counted.
+// TestUnauthenticatedRequestsReachNoRoute: requests without valid credentials reach no route, and they are counted.
 func TestUnauthenticatedRequestsReachNoRoute(t *testing.T) {
 	const right = "0123456789abcdef"
 	var routes []*route
