@@ -192,7 +192,7 @@ func (k *kubernetes) reportStatus(r controller.Report) {
 		k.statusReporter.Forget(what.kind, r.Name)
 		return
 	}
-	if r.Err != nil && r.Kept == nil {
+	if r.Err != nil && r.WriteBack == nil {
 		mendable := false
 		for _, kind := range []error{model.ErrInvalid, model.ErrConflict, model.ErrExists, model.ErrInUse, model.ErrExhausted} {
 			mendable = mendable || errors.Is(r.Err, kind)
@@ -207,8 +207,8 @@ func (k *kubernetes) reportStatus(r controller.Report) {
 		}
 	}
 	o := statusreport.Outcome{Kind: what.kind, Version: what.version, Object: r.Live, Problems: r.Problems, Err: r.Err, Balanced: r.Balanced}
-	if r.Kept != nil {
-		o.Kept = &statusreport.WriteBack{Status: r.Kept.Status, Waits: r.Kept.Waits}
+	if r.WriteBack != nil {
+		o.WriteBack = &statusreport.WriteBack{Status: r.WriteBack.Status, Waits: r.WriteBack.Waits}
 	}
 	k.statusReporter.Report(o)
 }

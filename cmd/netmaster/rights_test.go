@@ -160,7 +160,7 @@ func TestRights(t *testing.T) {
 	for _, kind := range intents.Kinds() {
 		o := kind.New()
 		o.SetName("o")
-		k.reportStatus(controller.Report{Object: controller.Object{Kind: kind.Plural, Name: mirror.Name{Name: "o"}}, Live: o, Kept: &controller.WriteBack{Status: intents.Status{Key: "o"}, Waits: true}})
+		k.reportStatus(controller.Report{Object: controller.Object{Kind: kind.Plural, Name: mirror.Name{Name: "o"}}, Live: o, WriteBack: &controller.WriteBack{Status: intents.Status{Key: "o"}, Waits: true}})
 	}
 	policy := &metav1.ObjectMeta{Name: "p", UID: "1"}
 	k.reportStatus(controller.Report{

@@ -25,7 +25,7 @@ import (
 type barrier struct {
 	mu   sync.Mutex
 	turn uint64 // of the view
-	kept map[Object]metav1.Object
+	done map[Object]metav1.Object
 
 	settled    bool     // at turn and mirrorTurn all was kept but what no store could have
 	mirrorTurn uint64   // of the kinds that count
@@ -161,17 +161,17 @@ func (k *PolicySyncer) notSynced(turn uint64, namespace string) (out []Object) {
 	}
 	s.settled, s.mirrorTurn, s.impossible = false, at, nil
 	v := k.config.Control.Current()
-	if s.kept == nil || s.turn != turn || k.config.Choices.Tenant {
-		s.kept, s.turn = map[Object]metav1.Object{}, turn
+	if s.done == nil || s.turn != turn || k.config.Choices.Tenant {
+		s.done, s.turn = map[Object]metav1.Object{}, turn
 	}
 	p := k.round(v)
 	for name, now := range k.mirror.All(mirror.Namespaces) {
 		o := Object{mirror.Namespaces, name}
-		if s.kept[o] == now {
+		if s.done[o] == now {
 			continue
 		}
-		s.kept = map[Object]metav1.Object{} // it may say in which tenants policies are
-		switch kept, possible := p.namespaceKept(now); {
+		s.done = map[Object]metav1.Object{} // it may say in which tenants policies are
+		switch kept, possible := p.namespaceSynced(now); {
 		case kept:
 		case possible:
 			out = append(out, o)
@@ -184,19 +184,19 @@ func (k *PolicySyncer) notSynced(turn uint64, namespace string) (out []Object) {
 	}
 	for name, now := range k.mirror.All(mirror.Namespaces) {
 		if o := (Object{mirror.Namespaces, name}); !slices.Contains(s.impossible, o) {
-			s.kept[o] = now
+			s.done[o] = now
 		}
 	}
 	for _, kind := range []string{mirror.NetworkPolicies, mirror.ClusterNetworkPolicies} {
 		for name, now := range k.mirror.All(kind) {
 			o := Object{kind, name}
-			if s.kept[o] == now {
+			if s.done[o] == now {
 				continue
 			}
-			kept, possible := p.policyKept(o, now)
+			kept, possible := p.policySynced(o, now)
 			switch {
 			case kept:
-				s.kept[o] = now
+				s.done[o] = now
 			case possible || kind != mirror.NetworkPolicies:
 				out = append(out, o)
 			default:
@@ -223,9 +223,9 @@ func (k *PolicySyncer) round(v *control.View) *policySync {
 	return p
 }
 
-// namespaceKept reports whether the store has a namespace as it is, and if not whether it
+// namespaceSynced reports whether the store has a namespace as it is, and if not whether it
 // could.
-func (p *policySync) namespaceKept(now metav1.Object) (kept, possible bool) {
+func (p *policySync) namespaceSynced(now metav1.Object) (kept, possible bool) {
 	ns, ok := now.(*corev1.Namespace)
 	if !ok {
 		return false, true
@@ -238,9 +238,9 @@ func (p *policySync) namespaceKept(now metav1.Object) (kept, possible bool) {
 	return there && maps.Equal(have.Labels, want.Value().Labels), true
 }
 
-// policyKept reports whether the store has a policy, in all tenants in which it could
+// policySynced reports whether the store has a policy, in all tenants in which it could
 // select pods, as it is, and if not whether it could.
-func (p *policySync) policyKept(o Object, now metav1.Object) (kept, possible bool) {
+func (p *policySync) policySynced(o Object, now metav1.Object) (kept, possible bool) {
 	name, in, mean := p.translate(o, now)
 	if mean == nil {
 		return false, true

@@ -25,13 +25,13 @@ func TestBehindAgain(t *testing.T) {
 	l.want(append(rows, "namespace a map[]")...)
 	question := func() []Object {
 		turn, _ := l.ctrl.Current().Revisions.PolicyGeneration()
-		return l.keeper.notSynced(turn, "a")
+		return l.syncer.notSynced(turn, "a")
 	}
 	if out := question(); len(out) > 0 {
 		t.Fatalf("behind with %s", summary(out))
 	}
 	turn, _ := l.ctrl.Current().Revisions.PolicyGeneration()
-	if n := testing.AllocsPerRun(100, func() { l.keeper.notSynced(turn, "a") }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { l.syncer.notSynced(turn, "a") }); n > 0 {
 		t.Errorf("%v allocations for a question where nothing has changed", n)
 	}
 	if err := stop(); !errors.Is(err, context.Canceled) {

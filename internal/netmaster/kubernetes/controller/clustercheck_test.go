@@ -113,9 +113,9 @@ func TestAnotherCluster(t *testing.T) {
 			c.Ours = a.ours(c.Control, named)
 			c.Sources = mirror.Guarded(c.Sources, c.Ours.Check)
 		})
-		l.st, l.ctrl = st, l.keeper.config.Control
+		l.st, l.ctrl = st, l.syncer.config.Control
 		l.start(l.ctrl.Run)
-		l.start(l.keeper.Run)
+		l.start(l.syncer.Run)
 		return l
 	}
 	l := on("")
@@ -123,7 +123,7 @@ func TestAnotherCluster(t *testing.T) {
 	l.sources[mirror.NetworkPolicies].Add(isolate("a", "p"))
 	fence := l.leader()
 	lead := func(l *lab) (stop func() error) {
-		return l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+		return l.start(func(ctx context.Context) error { return l.syncer.Lead(ctx, fence) })
 	}
 	stop := lead(l)
 	kept := []string{"default:kubernetes.a.p kubernetes kubernetes 0", "namespace a map[]"}
@@ -136,10 +136,10 @@ func TestAnotherCluster(t *testing.T) {
 	other := on("")
 	other.sources[mirror.Namespaces].Add(namespace("b", nil))
 	stop = lead(other)
-	if err := other.keeper.mirror.Await(shortly(t), ""); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "--kubernetes-cluster two") {
+	if err := other.syncer.mirror.Await(shortly(t), ""); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "--kubernetes-cluster two") {
 		t.Errorf("the mirror: %v", err)
 	}
-	if _, err := other.keeper.Endpoint(t.Context(), "b", "p", "u"); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "--kubernetes-cluster two") {
+	if _, err := other.syncer.Endpoint(t.Context(), "b", "p", "u"); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "--kubernetes-cluster two") {
 		t.Errorf("a pod: %v", err)
 	}
 	other.want(kept...)
@@ -151,13 +151,13 @@ func TestAnotherCluster(t *testing.T) {
 	l.want(kept...)
 	taker := on("two")
 	taker.sources[mirror.Namespaces].Add(namespace("b", nil))
-	if err := taker.keeper.mirror.AwaitLists(t.Context()); err != nil {
+	if err := taker.syncer.mirror.AwaitLists(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); l.keeper.config.Ours.Err() == nil && time.Now().Before(end); <-time.After(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); l.syncer.config.Ours.Err() == nil && time.Now().Before(end); <-time.After(time.Millisecond) {
 	}
 	l.sources[mirror.NetworkPolicies].Add(isolate("a", "late")) // on a watch that goes on
-	for end := time.Now().Add(time.Minute); l.keeper.mirror.Get(mirror.NetworkPolicies, mirror.Name{Namespace: "a", Name: "late"}) == nil && time.Now().Before(end); <-time.After(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); l.syncer.mirror.Get(mirror.NetworkPolicies, mirror.Name{Namespace: "a", Name: "late"}) == nil && time.Now().Before(end); <-time.After(time.Millisecond) {
 	}
 	if err := stop(); !errors.Is(err, context.Canceled) {
 		t.Error(err)

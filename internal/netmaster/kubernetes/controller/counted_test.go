@@ -64,9 +64,9 @@ func TestLabelsThatPoliciesSelectByCount(t *testing.T) {
 	if got := told(); got != "1" {
 		t.Fatalf("before there is a policy: %s", got)
 	}
-	l.start(l.keeper.Run)
+	l.start(l.syncer.Run)
 	fence := l.leader()
-	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	l.start(func(ctx context.Context) error { return l.syncer.Lead(ctx, fence) })
 	l.start(func(ctx context.Context) error {
 		return l.ctrl.LabelFilter.FollowLabelFilter(ctx, control.Leader(fence))
 	})
@@ -92,7 +92,7 @@ func TestLabelsThatPoliciesSelectByCount(t *testing.T) {
 		s.PodSelector.MatchLabels = map[string]string{"com.acme.build": "1"}
 	}))
 	l.want("default:kubernetes.a.first kubernetes kubernetes 1", "default:kubernetes.a.second kubernetes kubernetes 0", "namespace a map[]")
-	l.wantTold("com.acme.build")
+	l.wantReport("com.acme.build")
 
 	// Without the policy they count no more.
 	l.sources[mirror.NetworkPolicies].Delete(first)

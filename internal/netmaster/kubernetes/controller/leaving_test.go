@@ -26,8 +26,8 @@ func TestObjectsNeverOpen(t *testing.T) {
 	l.add(objects.Networks, "n", `{"tenantName":"t","subnet":"10.1.0.0/16"}`)
 	l.add(objects.EndpointGroups, "g", group)
 	l.add(objects.Policies, "p", deny)
-	l.said("policies p", kept)
-	l.said("endpointgroups g", kept)
+	l.said("policies p", applied)
+	l.said("endpointgroups g", applied)
 	rules := func(policy model.PolicyName) string {
 		var text strings.Builder
 		for _, r := range l.ctrl.Current().Policies.RulesOfPolicy(model.PolicyKey{Tenant: "t", Name: policy}) {
@@ -48,7 +48,7 @@ func TestObjectsNeverOpen(t *testing.T) {
 	// Both are to go, and a user's rule holds up the group.
 	l.add(objects.EndpointGroups, "g", group)
 	l.modify(objects.Policies, "p", deny)
-	l.said("endpointgroups g", kept)
+	l.said("endpointgroups g", applied)
 	l.until("the rule", func(*control.View) bool { return rules("p") == "1 deny g; " })
 	users := model.PolicyKey{Tenant: "t", Name: "users"}
 	policy, err := model.Check(model.ContivPolicy{Key: users})

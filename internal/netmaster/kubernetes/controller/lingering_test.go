@@ -22,7 +22,7 @@ const (
 func moves(t *testing.T, linger time.Duration) (l *lab, leave, come, end func()) {
 	t.Helper()
 	l = newLab(t, nil)
-	l.keeper.lingering = linger
+	l.syncer.lingering = linger
 	l.start(l.ctrl.Run)
 	l.worlds()
 	l.tenant("blue")
@@ -74,16 +74,16 @@ func TestPoliciesLinger(t *testing.T) {
 	l, leave, come, _ := moves(t, time.Hour)
 	leave()
 	l.want(inBlue, inDefault, bluer)
-	if behind := l.keeper.notSynced(0, "a"); len(behind) > 0 {
+	if behind := l.syncer.notSynced(0, "a"); len(behind) > 0 {
 		t.Errorf("pods wait for %v", behind)
 	}
 	come()
 	l.want(inBlue, inDefault, bluer)
 }
 
-// TestPoliciesFollowLatePods: policies that have gone from a tenant come back with a pod
+// TestPoliciesFollowPodsThatComeLater: policies that have gone from a tenant come back with a pod
 // that comes there later still.
-func TestPoliciesFollowLatePods(t *testing.T) {
+func TestPoliciesFollowPodsThatComeLater(t *testing.T) {
 	l, leave, come, end := moves(t, 0)
 	leave()
 	l.want(inBlue, bluer)

@@ -20,7 +20,7 @@ var synced = []string{objects.Policies, objects.EndpointGroups}
 type objectBarrier struct {
 	mu   sync.Mutex
 	turn uint64 // of the view
-	kept map[Object]metav1.Object
+	done map[Object]metav1.Object
 
 	settled    bool   // at turn and mirrorTurn no pod had to wait
 	mirrorTurn uint64 // of the kinds synced
@@ -45,20 +45,20 @@ func (s *Objects) notSynced(turn uint64, of model.GroupKey) (out []Object) {
 		return nil
 	}
 	s.step.settled, s.step.mirrorTurn = true, at
-	if s.step.kept == nil || s.step.turn != turn {
-		s.step.kept, s.step.turn = map[Object]metav1.Object{}, turn
+	if s.step.done == nil || s.step.turn != turn {
+		s.step.done, s.step.turn = map[Object]metav1.Object{}, turn
 	}
 	p := &objectSync{s: s, view: s.config.Control.Current()}
 	for _, kind := range synced {
 		for name, x := range s.mirror.All(kind) {
 			o := Object{kind, name}
 			now, ok := x.(objects.Object)
-			if !ok || s.step.kept[o] == x {
+			if !ok || s.step.done[o] == x {
 				continue
 			}
 			switch p.waitingPods(now) {
 			case noPods:
-				s.step.kept[o] = x
+				s.step.done[o] = x
 			case allPods:
 				s.step.settled = false
 				out = append(out, o)

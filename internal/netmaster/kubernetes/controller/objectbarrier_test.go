@@ -17,7 +17,7 @@ import (
 )
 
 // intentLab is a Keeper for whose pods Objects count, with namespace a and worlds; pods
-// of a keeper's lab are made new by next.
+// of a syncer's lab are made new by next.
 type intentLab struct {
 	*objectsLab
 	pods         *lab
@@ -32,10 +32,10 @@ func newIntentLab(t *testing.T, change ...func(*ObjectsConfig)) *intentLab {
 	l.pods.ctrl = l.ctrl
 	l.start(l.ctrl.Run)
 	l.worlds()
-	l.start(l.pods.keeper.Run)
+	l.start(l.pods.syncer.Run)
 	l.start(l.objects.Run)
 	fence := l.leader()
-	l.stopPolicies = l.start(func(ctx context.Context) error { return l.pods.keeper.Lead(ctx, fence) })
+	l.stopPolicies = l.start(func(ctx context.Context) error { return l.pods.syncer.Lead(ctx, fence) })
 	l.pods.sources[mirror.Namespaces].Add(namespace("a", nil))
 	return l
 }
@@ -121,8 +121,8 @@ func TestPodsWaitForObjects(t *testing.T) {
 	}
 	l.add(objects.Policies, "p", `{}`)
 	l.add(objects.EndpointGroups, "g", `{"networkName":"default-net"}`)
-	l.said("endpointgroups g", kept)
-	l.said("policies p", kept)
+	l.said("endpointgroups g", applied)
+	l.said("policies p", applied)
 	l.comes(nil)
 
 	// Of what is there, all wait.
@@ -214,7 +214,7 @@ func TestPodsWaitForNoOthers(t *testing.T) {
 	if _, err := l.next(20*time.Second, map[string]string{"io.contiv.network": "small"}); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), why) || time.Since(began) >= podWait {
 		t.Errorf("a network that is refused: %v after %v", err, time.Since(began))
 	}
-	l.pods.wantTold(why)
+	l.pods.wantReport(why)
 	for end := time.Now().Add(time.Minute); ; {
 		_, err := l.next(time.Second, inGroup("wrong"))
 		if errors.Is(err, model.ErrUnavailable) && time.Now().Before(end) {
@@ -240,9 +240,9 @@ func TestPodsWaitForNoOthers(t *testing.T) {
 	}
 }
 
-// TestPodsOfLateTenants: a pod whose tenant comes while it waits does not go past policies
+// TestPodsWaitForTheirTenant: a pod whose tenant comes while it waits does not go past policies
 // that have yet to come there.
-func TestPodsOfLateTenants(t *testing.T) {
+func TestPodsWaitForTheirTenant(t *testing.T) {
 	l := newIntentLab(t)
 	fence := l.leaderOfObjects()
 	l.pods.sources[mirror.Namespaces].Modify(namespace("a", map[string]string{"io.contiv.tenant": "blue", "io.contiv.network": "own"}))

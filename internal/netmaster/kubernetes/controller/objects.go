@@ -154,7 +154,7 @@ func rankOf(kind string) int {
 	return slices.IndexFunc(objects.Kinds(), func(k objects.Kind) bool { return k.Plural == kind })
 }
 
-// ends tells that an error ends a round.
-func ends(ctx context.Context, err error) bool {
+// stopsRound reports whether an error ends a round.
+func stopsRound(ctx context.Context, err error) bool {
 	return errors.Is(err, store.ErrFenced) || errors.Is(err, model.ErrUnavailable) || ctx.Err() != nil
 }

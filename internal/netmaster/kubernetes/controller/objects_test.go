@@ -42,21 +42,21 @@ func (a *absent) Versions(ctx context.Context) (runtime.Object, error) {
 
 type objectsLab struct {
 	*lab
-	objects *Objects
-	of      map[string]*absent
-	kept    map[string]WriteBack
+	objects     *Objects
+	of          map[string]*absent
+	writtenBack map[string]WriteBack
 }
 
 func newObjectsLab(t *testing.T, st *memory.Store, change ...func(*ObjectsConfig)) *objectsLab {
 	t.Helper()
-	l := &objectsLab{lab: &lab{t: t, st: st}, of: map[string]*absent{}, kept: map[string]WriteBack{}}
+	l := &objectsLab{lab: &lab{t: t, st: st}, of: map[string]*absent{}, writtenBack: map[string]WriteBack{}}
 	l.ctrl = control.New(l.st, control.Options{})
 	c := ObjectsConfig{Control: l.ctrl, Sources: map[string]mirror.Source{}, Every: 20 * time.Millisecond, Tell: func(r Report) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.kept, r.Kind+" "+r.Name.Name)
-		if r.Kept != nil {
-			l.kept[r.Kind+" "+r.Name.Name] = *r.Kept
+		delete(l.writtenBack, r.Kind+" "+r.Name.Name)
+		if r.WriteBack != nil {
+			l.writtenBack[r.Kind+" "+r.Name.Name] = *r.WriteBack
 		}
 	}}
 	for _, k := range objects.Kinds() {
@@ -122,7 +122,7 @@ func (l *objectsLab) said(object string, parts ...string) {
 	last := ""
 	for end := time.Now().Add(time.Minute); ; <-time.After(2 * time.Millisecond) {
 		l.mu.Lock()
-		k, told := l.kept[object]
+		k, told := l.writtenBack[object]
 		l.mu.Unlock()
 		if told {
 			c := k.Status.Conditions[0]
@@ -163,11 +163,11 @@ func (l *objectsLab) owned(n int) {
 	l.until(fmt.Sprint(n, " objects are owned"), func(v *control.View) bool { return len(v.Ownerships()) == n })
 }
 
-const kept = "True Applied kubernetes waits=true"
+const applied = "True Applied kubernetes waits=true"
 
-// TestObjectsKept: in any order; what refers to each other comes and goes all the same;
+// TestObjectsAreWrittenToTheStore: in any order; what refers to each other comes and goes all the same;
 // what changes is changed; the next leader finds what has changed meanwhile.
-func TestObjectsKept(t *testing.T) {
+func TestObjectsAreWrittenToTheStore(t *testing.T) {
 	l := newObjectsLab(t, memory.New())
 	l.start(l.ctrl.Run)
 	l.start(l.objects.Run)
@@ -179,7 +179,7 @@ func TestObjectsKept(t *testing.T) {
 	l.add(objects.Tenants, "t", `{"defaultNetwork":"n"}`)
 	l.add(objects.NetProfiles, "np", `{"tenantName":"t","DSCP":3}`)
 	for _, o := range []string{"tenants t", "networks n", "policies p", "endpointgroups g", "netprofiles np"} {
-		l.said(o, kept)
+		l.said(o, applied)
 	}
 	l.owned(5)
 	l.until("the policy is whole", func(v *control.View) bool {
@@ -249,25 +249,25 @@ func TestObjectsNotOwned(t *testing.T) {
 	l.said("tenants users", "False NotOwned user waits=false", "contiv.io/adopt")
 	l.of[objects.Tenants].Delete(l.object(objects.Tenants, "users", `{}`))
 	l.add(objects.Tenants, "first", `{"tenantName":"x"}`)
-	l.said("tenants first", kept)
+	l.said("tenants first", applied)
 	l.add(objects.Tenants, "second", `{"tenantName":"x"}`, adopting)
 	l.said("tenants second", "False NotOwned kubernetes waits=false", "belongs to tenants.contiv.io/first")
 	l.until("the users' tenant", func(v *control.View) bool { x, there := v.Tenants.Get("users"); return there && x.Object == "" })
 	l.modify(objects.Tenants, "first", `{"tenantName":"x"}`, going)
 	l.said("tenants first", "waits=false")
 	l.of[objects.Tenants].Delete(l.object(objects.Tenants, "first", `{}`))
-	l.said("tenants second", kept)
+	l.said("tenants second", applied)
 	l.add(objects.Tenants, "users", `{}`, adopting)
-	l.said("tenants users", kept)
+	l.said("tenants users", applied)
 	l.add(objects.Tenants, "default", `{}`, adopting)
-	l.said("tenants default", kept)
+	l.said("tenants default", applied)
 	l.modify(objects.Tenants, "default", `{}`, going)
 	l.said("tenants default", "waits=false")
 	l.until("the default tenant stays", func(v *control.View) bool { x, there := v.Tenants.Get("default"); return there && x.Object == "" })
 	if _, err := l.ctrl.Ownership.Release(context.Background(), control.Admin(), model.Owned{Kind: "tenant", Key: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	l.said("tenants second", kept) // it adopts
+	l.said("tenants second", applied) // it adopts
 }
 
 // TestObjectsAdoptOther: an object that takes over what users made, and differs in what
@@ -289,7 +289,7 @@ func TestObjectsAdoptOther(t *testing.T) {
 	l.said("networks n", "False Refused user waits=false", "not taken over", "10.1.0.0/16")
 	l.of[objects.Networks].Delete(l.object(objects.Networks, "n", `{}`))
 	l.add(objects.Networks, "n", `{"tenantName":"users","encap":"vxlan","subnet":"10.1.0.0/16"}`, adopting) // any pktTag
-	l.said("networks n", kept)
+	l.said("networks n", applied)
 }
 
 // TestObjectsEnd: an object whose end has come is let go by the look that takes away
@@ -304,7 +304,7 @@ func TestObjectsEnd(t *testing.T) {
 	const spec = `{"tenantName":"t"}`
 	for range 20 {
 		l.add(objects.NetProfiles, "np", spec)
-		l.said("netprofiles np", kept)
+		l.said("netprofiles np", applied)
 		l.modify(objects.NetProfiles, "np", spec, going)
 		l.said("netprofiles np", "waits=false")
 		l.of[objects.NetProfiles].Delete(l.object(objects.NetProfiles, "np", spec))
@@ -318,7 +318,7 @@ func TestObjectsAbsent(t *testing.T) {
 	stopRun := l.start(l.objects.Run)
 	stop := l.lead(l.leader())
 	l.add(objects.Tenants, "t", `{}`)
-	l.said("tenants t", kept)
+	l.said("tenants t", applied)
 	_, _ = stop(), stopRun()
 	next := newObjectsLab(t, l.st)
 	next.of[objects.Tenants].gone = true
@@ -329,7 +329,7 @@ func TestObjectsAbsent(t *testing.T) {
 	}
 	next.lead(next.leader())
 	next.add(objects.NetProfiles, "np", `{"tenantName":"t"}`) // of another kind, which is served
-	next.said("netprofiles np", kept)
+	next.said("netprofiles np", applied)
 	next.owned(2)
 	next.of[objects.NetProfiles].Delete(next.object(objects.NetProfiles, "np", `{}`))
 	next.owned(1)

@@ -41,7 +41,7 @@ func (p *objectSync) applyAll(ctx context.Context, order []Object) error {
 				continue
 			}
 			missing, err := p.apply(ctx, now)
-			if ends(ctx, err) {
+			if stopsRound(ctx, err) {
 				return err
 			}
 			if now.GetDeletionTimestamp() != nil {
@@ -207,7 +207,7 @@ func (p *objectSync) removeAll(ctx context.Context, order []Object, all bool) er
 		}
 		k := objects.Owned(now)
 		err := p.remove(ctx, k, now.GetName())
-		if ends(ctx, err) {
+		if stopsRound(ctx, err) {
 			return err
 		}
 		p.outcome[o] = objectOutcome{err: err}
@@ -225,7 +225,7 @@ func (p *objectSync) removeAll(ctx context.Context, order []Object, all bool) er
 			continue
 		}
 		err := p.remove(ctx, own.Owned, own.Object)
-		if ends(ctx, err) {
+		if stopsRound(ctx, err) {
 			return err
 		}
 		if err != nil { // in use, mostly
@@ -270,6 +270,6 @@ func (p *objectSync) reportOf(o Object, now objects.Object) Report {
 	for _, text := range out.missing {
 		r.Problems = append(r.Problems, translate.Problem{Field: "spec", Text: text})
 	}
-	r.Kept = p.writeBackOf(now, out)
+	r.WriteBack = p.writeBackOf(now, out)
 	return r
 }

@@ -88,7 +88,7 @@ func (l *lab) again(uid string, now *corev1.Pod) {
 func (l *lab) asks(uid string, within time.Duration) (model.Endpoint, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	return l.keeper.Endpoint(ctx, "a", "one", uid)
+	return l.syncer.Endpoint(ctx, "a", "one", uid)
 }
 
 // unavailable fails unless a pod must wait and the error says for what.
@@ -104,7 +104,7 @@ func text(e model.Endpoint) string {
 }
 
 // TestPodsWait: a pod has no endpoint before the store has what there is, whether the
-// keeper or the watch of any kind is behind; the next of its name is another one.
+// syncer or the watch of any kind is behind; the next of its name is another one.
 func TestPodsWait(t *testing.T) {
 	for _, kind := range []string{mirror.Pods, mirror.Namespaces, mirror.NetworkPolicies, mirror.ClusterNetworkPolicies} {
 		t.Run(kind, func(t *testing.T) {
@@ -115,13 +115,13 @@ func TestPodsWait(t *testing.T) {
 			l.sources[mirror.Namespaces].Add(namespace("b", nil))
 			l.sources[mirror.NetworkPolicies].Add(isolate("a", "p"))
 			l.sources[mirror.Pods].Add(podNamed("u1", map[string]string{"app": "web"}))
-			l.start(l.keeper.Run)
-			if err := l.keeper.mirror.AwaitLists(t.Context()); err != nil {
+			l.start(l.syncer.Run)
+			if err := l.syncer.mirror.AwaitLists(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			l.unavailable("u1", 300*time.Millisecond, "behind with namespaces") // there is no leader
 			fence := l.leader()
-			l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+			l.start(func(ctx context.Context) error { return l.syncer.Lead(ctx, fence) })
 			e, err := l.asks("u1", time.Minute)
 			if err != nil {
 				t.Fatal(err)
@@ -173,7 +173,7 @@ func TestPodPlaces(t *testing.T) {
 	if _, err := l.asks("u2", time.Minute); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), "there are default-net, other") {
 		t.Errorf("a network that does not exist: %v", err)
 	}
-	l.wantTold("metadata.labels[io.contiv.network]")
+	l.wantReport("metadata.labels[io.contiv.network]")
 }
 
 // TestPodGroups: of the groups that pods may choose one is taken; of others the pod is
@@ -193,14 +193,14 @@ func TestPodGroups(t *testing.T) {
 	if _, err := l.asks("u1", time.Minute); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), why) {
 		t.Errorf("a group that pods may not choose: %v", err)
 	}
-	l.wantTold("metadata.labels[io.contiv.net-group]: " + why)
-	if err := l.keeper.CheckGroup("a", "db"); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), `group "db": pods may choose only web`) {
+	l.wantReport("metadata.labels[io.contiv.net-group]: " + why)
+	if err := l.syncer.CheckGroup("a", "db"); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), `group "db": pods may choose only web`) {
 		t.Errorf("a further interface in that group: %v", err)
 	}
-	if err := l.keeper.CheckGroup("a", "web"); err != nil {
+	if err := l.syncer.CheckGroup("a", "web"); err != nil {
 		t.Errorf("a further interface in a group that pods may choose: %v", err)
 	}
-	if err := l.keeper.CheckGroup("b", "web"); !errors.Is(err, model.ErrUnavailable) {
+	if err := l.syncer.CheckGroup("b", "web"); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("a further interface in a namespace that is not there: %v", err)
 	}
 	l.sources[mirror.Pods].Modify(in("web"))
@@ -226,11 +226,11 @@ func TestPodGroups(t *testing.T) {
 	}
 }
 
-func (l *lab) wantTold(what string) {
+func (l *lab) wantReport(what string) {
 	l.t.Helper()
 	for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
 		l.mu.Lock()
-		told := strings.Join(l.told, "\n")
+		told := strings.Join(l.reported, "\n")
 		l.mu.Unlock()
 		if strings.Contains(told, what) {
 			return
@@ -250,10 +250,10 @@ func TestPodsFollow(t *testing.T) {
 	l.worlds()
 	l.group("db", "default-net")
 	l.group("far", "other")
-	l.start(l.keeper.Run)
+	l.start(l.syncer.Run)
 	fence := l.leader()
 	lead := func() func() error {
-		return l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+		return l.start(func(ctx context.Context) error { return l.syncer.Lead(ctx, fence) })
 	}
 	stop := lead()
 	l.sources[mirror.Namespaces].Add(namespace("a", nil))
@@ -293,10 +293,10 @@ func TestPodsFollow(t *testing.T) {
 
 	change("u1", map[string]string{"io.contiv.network": "other", "app": "a"})
 	is("web", "map[app:a io.contiv.network:other]")
-	l.wantTold("a pod stays on its network, default:default-net")
+	l.wantReport("a pod stays on its network, default:default-net")
 	change("u1", map[string]string{"io.contiv.net-group": "far", "app": "b"})
 	is("web", "map[app:b io.contiv.net-group:far]")
-	l.wantTold("it stays in its group")
+	l.wantReport("it stays in its group")
 	change("u1", nil)
 	is("", "map[]")
 
@@ -306,7 +306,7 @@ func TestPodsFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("", "map[]")
-	if s := l.keeper.State(); s.Orphans != 1 {
+	if s := l.syncer.State(); s.Orphans != 1 {
 		t.Errorf("%d strays, want the endpoint of the pod that is gone", s.Orphans)
 	}
 }
@@ -328,18 +328,18 @@ func TestPodAddressAnnotations(t *testing.T) {
 	if _, err := l.asks("u1", time.Minute); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), `"ten": must be an IPv4 address`) {
 		t.Errorf("an address that is none: %v", err)
 	}
-	l.wantTold("metadata.annotations[contiv.io/ipv4]: \"ten\": must be an IPv4 address")
+	l.wantReport("metadata.annotations[contiv.io/ipv4]: \"ten\": must be an IPv4 address")
 	l.again("u1", asking("u2", "10.1.0.7"))
 	e, err := l.asks("u2", time.Minute)
 	if err != nil || e.IPv4.String() != "10.1.0.7" || !e.Pod.KeepIPv4 || e.Pod.KeepIPv6 {
 		t.Fatalf("%s %v %v", text(e), e.IPv4, err)
 	}
-	l.keeper.ReportRefused("a", "one", "u2", errors.New("10.1.0.7 is used by another"))
-	l.wantTold("metadata.annotations: 10.1.0.7 is used by another: name a free address of its network in contiv.io/ipv4 or contiv.io/ipv6, then delete the pod")
+	l.syncer.ReportRefused("a", "one", "u2", errors.New("10.1.0.7 is used by another"))
+	l.wantReport("metadata.annotations: 10.1.0.7 is used by another: name a free address of its network in contiv.io/ipv4 or contiv.io/ipv6, then delete the pod")
 	e.Key.ID = "e1"
 	l.makeEndpoint(e)
 	l.sources[mirror.Pods].Modify(asking("u2", "10.1.0.8"))
-	l.wantTold("it requests 10.1.0.8 now: a pod keeps its address, 10.1.0.7, until it is created again")
+	l.wantReport("it requests 10.1.0.8 now: a pod keeps its address, 10.1.0.7, until it is created again")
 }
 
 // TestPodRates: annotations limit a pod's endpoint and are followed while the pod lives;
@@ -364,7 +364,7 @@ func TestPodRates(t *testing.T) {
 	if _, err := l.asks("u1", time.Minute); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), `"fast": must be a number of bits a second`) {
 		t.Errorf("a rate that is none: %v", err)
 	}
-	l.wantTold(`metadata.annotations[kubernetes.io/ingress-bandwidth]: "fast": must be a number of bits a second`)
+	l.wantReport(`metadata.annotations[kubernetes.io/ingress-bandwidth]: "fast": must be a number of bits a second`)
 	l.again("u1", asking("u2", "1M", "2M"))
 	e, err := l.asks("u2", time.Minute)
 	if want := (model.Rates{Receive: model.Rate{Bits: 1_000_000}, Send: model.Rate{Bits: 2_000_000}}); err != nil || e.Rates != want {
@@ -391,7 +391,7 @@ func TestPodRates(t *testing.T) {
 	l.sources[mirror.Pods].Modify(asking("u2", "3M", ""))
 	is(3_000_000, 0)
 	l.sources[mirror.Pods].Modify(asking("u2", "slow", "1M"))
-	l.wantTold(`metadata.annotations[kubernetes.io/ingress-bandwidth]: "slow"`)
+	l.wantReport(`metadata.annotations[kubernetes.io/ingress-bandwidth]: "slow"`)
 	is(3_000_000, 0)
 	l.sources[mirror.Pods].Modify(asking("u2", "", ""))
 	is(0, 0)

@@ -35,7 +35,7 @@ type Report struct {
 	Balanced *[]netip.Addr
 	// WriteBack is, of an object in which intent is written, its status, and whether it has to
 	// wait with its end; nil = of another kind.
-	Kept *WriteBack
+	WriteBack *WriteBack
 }
 
 // Config is what a Keeper is made of; all fields must be set but Choices, Ours and Intent.

@@ -51,11 +51,11 @@ type lab struct {
 	t       *testing.T
 	ctrl    *control.Controller
 	st      *memory.Store
-	keeper  *PolicySyncer
+	syncer  *PolicySyncer
 	sources map[string]*source
 
-	mu   sync.Mutex
-	told []string
+	mu       sync.Mutex
+	reported []string
 }
 
 func newLab(t *testing.T, change func(*Config)) *lab {
@@ -65,7 +65,7 @@ func newLab(t *testing.T, change func(*Config)) *lab {
 	c := Config{Control: l.ctrl, Sources: map[string]mirror.Source{}, Tell: func(r Report) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.told = append(l.told, fmt.Sprint(r.Kind, " ", r.Name, " ", r.Problems, " ", r.Err))
+		l.reported = append(l.reported, fmt.Sprint(r.Kind, " ", r.Name, " ", r.Problems, " ", r.Err))
 	}}
 	for _, kind := range []string{mirror.Pods, mirror.Namespaces, mirror.NetworkPolicies, mirror.ClusterNetworkPolicies} {
 		l.sources[kind] = &source{FakeControllerSource: served.NewFakeControllerSource()}
@@ -74,8 +74,8 @@ func newLab(t *testing.T, change func(*Config)) *lab {
 	if change != nil {
 		change(&c)
 	}
-	l.keeper = New(c)
-	l.keeper.lingering = 0
+	l.syncer = New(c)
+	l.syncer.lingering = 0
 	return l
 }
 
@@ -104,12 +104,12 @@ func (l *lab) leader() store.Fence {
 	return store.Fence{Key: "/test/leader", Create: rev}
 }
 
-// keeps starts the keeper, and has it lead a new term until stop.
+// keeps starts the syncer, and has it lead a new term until stop.
 func (l *lab) keeps() (stop func() error) {
 	l.t.Helper()
-	l.start(l.keeper.Run)
+	l.start(l.syncer.Run)
 	fence := l.leader()
-	return l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	return l.start(func(ctx context.Context) error { return l.syncer.Lead(ctx, fence) })
 }
 
 // rows are the namespaces and policies that there are, a line each.
@@ -141,7 +141,7 @@ func (l *lab) want(rows ...string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.t.Fatalf("rows\n%s\nwant\n%s\ntold %v", strings.Join(got, "\n"), strings.Join(rows, "\n"), l.told)
+	l.t.Fatalf("rows\n%s\nwant\n%s\ntold %v", strings.Join(got, "\n"), strings.Join(rows, "\n"), l.reported)
 }
 
 func meta(namespace, name string, labels map[string]string) metav1.ObjectMeta {
@@ -181,9 +181,9 @@ func (l *lab) tenant(name model.TenantName) {
 func TestStoreFollowsKubernetesObjects(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
-	l.start(l.keeper.Run)
+	l.start(l.syncer.Run)
 	fence := l.leader()
-	stop := l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	stop := l.start(func(ctx context.Context) error { return l.syncer.Lead(ctx, fence) })
 
 	l.sources[mirror.Namespaces].Add(namespace("a", map[string]string{"team": "x"}))
 	l.sources[mirror.NetworkPolicies].Add(isolate("a", "p"))
@@ -214,7 +214,7 @@ func TestStoreFollowsKubernetesObjects(t *testing.T) {
 	}
 	l.sources[mirror.NetworkPolicies].Delete(isolate("a", "p"))
 	l.want(cluster, inBlue, ns)
-	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	l.start(func(ctx context.Context) error { return l.syncer.Lead(ctx, fence) })
 	l.want(cluster, ns)
 	l.sources[mirror.Namespaces].Delete(namespace("a", nil))
 	l.want()
@@ -233,10 +233,10 @@ func TestListsFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.sources[mirror.ClusterNetworkPolicies].down = true
-	l.start(l.keeper.Run)
+	l.start(l.syncer.Run)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	if err := l.keeper.Lead(ctx, fence); !errors.Is(err, context.DeadlineExceeded) {
+	if err := l.syncer.Lead(ctx, fence); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Lead: %v", err)
 	}
 	l.want("namespace old map[]")
@@ -246,13 +246,13 @@ func TestListsFirst(t *testing.T) {
 func TestPreviousLeaderWritesNothing(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
-	l.start(l.keeper.Run)
+	l.start(l.syncer.Run)
 	fence := l.leader()
 	fence.Create++
 	l.sources[mirror.Namespaces].Add(namespace("a", nil))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := l.keeper.Lead(ctx, fence); !errors.Is(err, store.ErrFenced) {
+	if err := l.syncer.Lead(ctx, fence); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("Lead: %v", err)
 	}
 	l.want()
@@ -263,14 +263,14 @@ func TestPreviousLeaderWritesNothing(t *testing.T) {
 func TestFailingObject(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
-	l.start(l.keeper.Run)
+	l.start(l.syncer.Run)
 	l.sources[mirror.Namespaces].Add(namespace("NO NAME", nil))
 	fence := l.leader()
-	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	l.start(func(ctx context.Context) error { return l.syncer.Lead(ctx, fence) })
 	trials := func() (n int) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, told := range l.told {
+		for _, told := range l.reported {
 			if strings.Contains(told, "NO NAME") {
 				n++
 			}
@@ -303,12 +303,12 @@ func TestChoosesTenant(t *testing.T) {
 	for _, may := range []bool{false, true} {
 		l := newLab(t, func(c *Config) { c.Choices.Tenant = may })
 		l.start(l.ctrl.Run)
-		l.start(l.keeper.Run)
+		l.start(l.syncer.Run)
 		l.tenant("blue")
 		l.sources[mirror.Namespaces].Add(namespace("a", nil))
 		l.sources[mirror.NetworkPolicies].Add(isolate("a", "p"))
 		fence := l.leader()
-		l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+		l.start(func(ctx context.Context) error { return l.syncer.Lead(ctx, fence) })
 		l.want("default:kubernetes.a.p kubernetes kubernetes 0", "namespace a map[]")
 		l.sources[mirror.Pods].Add(&corev1.Pod{ObjectMeta: meta("a", "one", map[string]string{"io.contiv.tenant": "blue"})})
 		l.sources[mirror.Namespaces].Modify(namespace("a", map[string]string{"seen": "x"})) // after it
@@ -317,7 +317,7 @@ func TestChoosesTenant(t *testing.T) {
 			rows = append([]string{"blue:kubernetes.a.p kubernetes kubernetes 0"}, rows...)
 		}
 		l.want(rows...)
-		if s := l.keeper.State(); len(s.Kinds) != 4 || s.Failed == nil || len(s.Failed) != 0 {
+		if s := l.syncer.State(); len(s.Kinds) != 4 || s.Failed == nil || len(s.Failed) != 0 {
 			t.Errorf("state %v", s)
 		}
 	}
@@ -328,7 +328,7 @@ func TestChoosesTenant(t *testing.T) {
 func TestPolicyAcrossTenantsIsReported(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
-	l.start(l.keeper.Run)
+	l.start(l.syncer.Run)
 	l.tenant("blue")
 	l.sources[mirror.Namespaces].Add(namespace("shop", nil))
 	l.sources[mirror.Namespaces].Add(namespace("dev", map[string]string{"io.contiv.tenant": "blue"}))
@@ -346,11 +346,11 @@ func TestPolicyAcrossTenantsIsReported(t *testing.T) {
 		},
 	})
 	fence := l.leader()
-	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	l.start(func(ctx context.Context) error { return l.syncer.Lead(ctx, fence) })
 	last := func() (told string) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, s := range l.told {
+		for _, s := range l.reported {
 			if strings.Contains(s, "clusternetworkpolicies") {
 				told = s
 			}
@@ -377,18 +377,18 @@ func TestPolicyAcrossTenantsIsReported(t *testing.T) {
 func TestUnrealisableObjectsAreReported(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
-	l.start(l.keeper.Run)
+	l.start(l.syncer.Run)
 	l.sources[mirror.Namespaces].Add(namespace("a", nil))
 	l.sources[mirror.NetworkPolicies].Add(isolate("a", "odd", func(s *networkingv1.NetworkPolicySpec) { s.PolicyTypes = []networkingv1.PolicyType{"Sideways"} }))
 	fence := l.leader()
-	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	l.start(func(ctx context.Context) error { return l.syncer.Lead(ctx, fence) })
 	l.want("default:kubernetes.a.odd kubernetes kubernetes 0", "namespace a map[]")
 	for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
 		l.mu.Lock()
-		told := strings.Join(l.told, "\n")
+		told := strings.Join(l.reported, "\n")
 		l.mu.Unlock()
 		if strings.Contains(told, "networkpolicies a/odd") && strings.Contains(told, "spec.policyTypes[0]") {
-			if s := l.keeper.State(); s.Failed[mirror.NetworkPolicies] != 1 {
+			if s := l.syncer.State(); s.Failed[mirror.NetworkPolicies] != 1 {
 				t.Errorf("state %v", s)
 			}
 			return

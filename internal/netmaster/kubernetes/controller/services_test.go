@@ -40,7 +40,7 @@ func newServicesLabOn(t *testing.T, st *memory.Store, change func(*ServicesConfi
 	c := ServicesConfig{Control: l.ctrl, Sources: map[string]mirror.Source{}, Tell: func(r Report) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.told = append(l.told, fmt.Sprint(r.Kind, " ", r.Name, " ", r.Problems, " ", r.Err))
+		l.reported = append(l.reported, fmt.Sprint(r.Kind, " ", r.Name, " ", r.Problems, " ", r.Err))
 		if r.Balanced != nil {
 			l.balanced[r.String()] = fmt.Sprint(*r.Balanced)
 		}
@@ -106,7 +106,7 @@ func (l *servicesLab) until(holds func() bool, what func() string) {
 		if time.Now().After(end) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.t.Fatalf("%s\ntold %v", what(), l.told)
+			l.t.Fatalf("%s\ntold %v", what(), l.reported)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (l *servicesLab) tells(part string) {
 	l.until(func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return slices.ContainsFunc(l.told, func(s string) bool { return strings.Contains(s, part) })
+		return slices.ContainsFunc(l.reported, func(s string) bool { return strings.Contains(s, part) })
 	}, func() string { return "nobody is told " + part })
 }
 
@@ -165,10 +165,10 @@ func serviceCIDR(name, cidr string) *networkingv1.ServiceCIDR {
 	return &networkingv1.ServiceCIDR{ObjectMeta: meta("", name, nil), Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}
 }
 
-// TestServicesKept: services, slices, nodes and ranges that are created, changed and
+// TestServicesAreWrittenToTheStore: services, slices, nodes and ranges that are created, changed and
 // deleted have the same fate in the store. A change of one endpoint writes one row. The
 // next leader deletes rows of objects that were deleted while there was no leader.
-func TestServicesKept(t *testing.T) {
+func TestServicesAreWrittenToTheStore(t *testing.T) {
 	l := newServicesLab(t, func(c *ServicesConfig) {
 		c.Ranges = []netip.Prefix{netip.MustParsePrefix("fd00:96::/112")}
 		c.External = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}

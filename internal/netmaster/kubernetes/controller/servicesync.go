@@ -26,12 +26,12 @@ type serviceSync struct {
 	leader control.Leader
 	view   *control.View
 
-	rows     []serviceRow
-	backends int                            // of rows
-	services int                            // that there are, with those of rows
-	fronts   int                            // of services
-	moved    bool                           // whose an address is may have changed
-	outside  map[netip.Addr][]model.Service // that this round gives addresses outside the cluster, which view may not tell yet
+	rows      []serviceRow
+	backends  int                            // of rows
+	services  int                            // that there are, with those of rows
+	frontends int                            // of services
+	moved     bool                           // whose an address is may have changed
+	outside   map[netip.Addr][]model.Service // that this round gives addresses outside the cluster, which view may not tell yet
 }
 
 // serviceRow is a row to be written, or none: what it is of is as it is to be.
@@ -49,7 +49,7 @@ const (
 
 func (s *Services) round(v *control.View, fence store.Fence) *serviceSync {
 	p := &serviceSync{s: s, leader: control.Leader(fence), view: v}
-	p.services, p.fronts = v.Services.CountServices()
+	p.services, p.frontends = v.Services.CountServices()
 	return p
 }
 
@@ -210,7 +210,7 @@ func (p *serviceSync) service(ctx context.Context, r Report, in *corev1.Service)
 	held := len(p.view.AddressOwners.BalancedAddrs(k)) > 0
 	switch {
 	case want == nil && there:
-		p.services, p.fronts = p.services-1, p.fronts-have.FrontendCount()
+		p.services, p.frontends = p.services-1, p.frontends-have.FrontendCount()
 		if err := p.write(ctx, r, 0, func(rows *control.ClusterRows) { rows.NoServices = append(rows.NoServices, k) }); err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (p *serviceSync) service(ctx context.Context, r Report, in *corev1.Service)
 		p.report(r)
 	default:
 		valid, ok := checked(p, r, *want)
-		if !ok || !p.fits(r, have, there, *want) {
+		if !ok || !p.hasCapacity(r, have, there, *want) {
 			return nil
 		}
 		if err := p.write(ctx, r, 0, func(rows *control.ClusterRows) { rows.Services = append(rows.Services, valid) }); err != nil {
@@ -244,17 +244,17 @@ func (p *serviceSync) service(ctx context.Context, r Report, in *corev1.Service)
 	return nil
 }
 
-// fits counts a service that hosts can hold beside the others, and reports one that they
-// cannot hold. A service that does not grow fits.
-func (p *serviceSync) fits(r Report, have model.Service, there bool, want model.Service) bool {
-	if r.Err = want.CheckCapacity(have, there, p.services, p.fronts); r.Err != nil {
+// hasCapacity counts a service that hosts can hold beside the others, and reports one that they
+// cannot hold. A service that does not grow is counted too.
+func (p *serviceSync) hasCapacity(r Report, have model.Service, there bool, want model.Service) bool {
+	if r.Err = want.CheckCapacity(have, there, p.services, p.frontends); r.Err != nil {
 		p.report(r)
 		return false
 	}
 	if !there {
 		p.services++
 	}
-	p.fronts += want.FrontendCount() - have.FrontendCount()
+	p.frontends += want.FrontendCount() - have.FrontendCount()
 	return true
 }
 

@@ -28,13 +28,13 @@ func TestNamespaceTooLarge(t *testing.T) {
 		many[fmt.Sprint("l", n)] = ""
 	}
 	l.sources[mirror.Namespaces].Modify(namespace("a", many))
-	l.wantTold("its pods do not start")
+	l.wantReport("its pods do not start")
 	l.sources[mirror.Pods].Add(podNamed("u1", nil))
 	other := &corev1.Pod{ObjectMeta: meta("b", "one", nil)}
 	l.sources[mirror.Pods].Add(other)
 	for range 2 { // the second look, by what the first found
 		l.unavailable("u1", time.Second, "behind with namespaces a")
-		if _, err := l.keeper.Endpoint(t.Context(), "b", "one", string(other.UID)); err != nil {
+		if _, err := l.syncer.Endpoint(t.Context(), "b", "one", string(other.UID)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -67,7 +67,7 @@ func TestPolicyTooLarge(t *testing.T) {
 	l.sources[mirror.Namespaces].Add(namespace("a", nil))
 	l.sources[mirror.NetworkPolicies].Add(isolate("a", "p", many(1000)))
 	l.want("default:kubernetes.a.p kubernetes kubernetes 0", "namespace a map[]")
-	l.wantTold("nothing is allowed")
+	l.wantReport("nothing is allowed")
 	l.sources[mirror.Pods].Add(podNamed("u1", nil))
 	for end := time.Now().Add(2 * time.Minute); ; { // again, as runtimes do: rules by the million take a busy machine longer than one waits
 		_, err := l.asks("u1", time.Minute)

@@ -28,16 +28,16 @@ type kind struct {
 	name   string
 	source Source
 
-	objects    map[Name]metav1.Object
-	generation uint64 // counts the changes of objects
-	synced     bool   // the first list is in
-	version    string // the API server's latest
-	reached    uint64 // the number of the latest moment shown; 0 = it is no number, or of a watch that has ended
-	ends       int    // counts ended watches: an answer to a question from before an end is not valid after it
-	failed     error  // why the kind is not followed now
-	since      time.Time
-	silent     error                   // why the latest question got no answer
-	end        context.CancelCauseFunc // ends the present watch, or the list before it
+	objects      map[Name]metav1.Object
+	generation   uint64 // counts the changes of objects
+	synced       bool   // the first list is in
+	version      string // the API server's latest
+	reached      uint64 // the number of the latest moment shown; 0 = it is no number, or of a watch that has ended
+	endedWatches int    // counts ended watches: an answer to a question from before an end is not valid after it
+	failed       error  // why the kind is not followed now
+	since        time.Time
+	unanswered   error                   // why the latest question got no answer
+	end          context.CancelCauseFunc // ends the present watch, or the list before it
 
 	// The Reflector's goroutine alone uses these.
 	compared     bool        // a list was entered, and no watch has begun since
@@ -119,7 +119,7 @@ func (k *kind) follow(ctx context.Context) error {
 		}
 		k.mirror.mu.Lock()
 		k.reached = 0 // from now on nothing tells what changes
-		k.ends++
+		k.endedWatches++
 		if err != nil && !errors.Is(err, errNotCompared) {
 			k.fails(err)
 		}
@@ -269,13 +269,13 @@ func (k *kind) UpdateResourceVersion(version string) {
 // has reached the moment of the answer.
 func (k *kind) ask(ctx context.Context) (equal bool) {
 	k.mirror.mu.Lock()
-	before, ends := k.reached, k.ends
+	before, ends := k.reached, k.endedWatches
 	k.mirror.mu.Unlock()
 	equal, version, err := k.compare(ctx)
 	k.mirror.mu.Lock()
 	defer k.mirror.mu.Unlock()
-	k.silent = err
-	if err != nil || k.ends != ends {
+	k.unanswered = err
+	if err != nil || k.endedWatches != ends {
 		return false
 	}
 	at, ok := number(version)

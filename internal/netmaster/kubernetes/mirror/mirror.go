@@ -139,7 +139,7 @@ func (m *Mirror) withErrors(names []string) (all []string) {
 	defer m.mu.Unlock()
 	for _, name := range names {
 		k := m.kinds[name]
-		if err := cmp.Or(k.failed, k.silent); err != nil {
+		if err := cmp.Or(k.failed, k.unanswered); err != nil {
 			name += " (" + err.Error() + ")"
 		}
 		all = append(all, name)
@@ -203,7 +203,7 @@ func (m *Mirror) Await(ctx context.Context, moment string, of ...string) error {
 		case len(lag) == 0:
 			return nil
 		case ctx.Err() != nil:
-			return errLate(m.withErrors(lag), moment)
+			return lagError(m.withErrors(lag), moment)
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -215,7 +215,7 @@ func (m *Mirror) Await(ctx context.Context, moment string, of ...string) error {
 	}
 }
 
-func errLate(lag []string, moment string) error {
+func lagError(lag []string, moment string) error {
 	return model.Errorf(model.ErrUnavailable, "the API server's objects are not read up to resource version %s: behind with %s", cmp.Or(moment, "(none)"), strings.Join(lag, ", "))
 }
 

@@ -52,7 +52,7 @@ type Outcome struct {
 	// it is of what became of the object.
 	Event *Event
 	// WriteBack is what an object of package objects is to have; nil = it is of another kind.
-	Kept *WriteBack
+	WriteBack *WriteBack
 }
 
 // WriteBack is what is written on an object in which intent is written.
@@ -63,12 +63,12 @@ type WriteBack struct {
 
 // Reporter tells an API server of outcomes. It is safe for use by several goroutines.
 type Reporter struct {
-	events, policies, core rest.Interface
-	intent                 rest.Interface // of package objects
-	instance               string
-	log                    *slog.Logger
-	limit, statuses, kept  flowcontrol.RateLimiter
-	bell                   waiting.Bell
+	events, policies, core      rest.Interface
+	intent                      rest.Interface // of package objects
+	instance                    string
+	log                         *slog.Logger
+	limit, statuses, writeBacks flowcontrol.RateLimiter
+	bell                        waiting.Bell
 
 	sent, failed atomic.Int64
 
@@ -99,7 +99,7 @@ func objectOf(o Outcome) object {
 // (host:port); Run sends them.
 func New(config *rest.Config, instance string, log *slog.Logger) (*Reporter, error) {
 	n := &Reporter{
-		instance: instance, log: log, limit: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst), statuses: flowcontrol.NewTokenBucketRateLimiter(statusPerSecond, statusPerSecond), kept: flowcontrol.NewTokenBucketRateLimiter(objectPerSecond, objectPerSecond), bell: waiting.NewBell(),
+		instance: instance, log: log, limit: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst), statuses: flowcontrol.NewTokenBucketRateLimiter(statusPerSecond, statusPerSecond), writeBacks: flowcontrol.NewTokenBucketRateLimiter(objectPerSecond, objectPerSecond), bell: waiting.NewBell(),
 		reported: map[object]string{}, queue: map[object]Outcome{}, forbidden: map[object]Outcome{}, probeEvery: time.Minute,
 	}
 	for _, c := range []struct {
@@ -113,7 +113,7 @@ func New(config *rest.Config, instance string, log *slog.Logger) (*Reporter, err
 		{&n.policies, schema.GroupVersion(policyv1beta1.GroupVersion), policyv1beta1.Install},
 	} {
 		var err error
-		if *c.client, err = mirror.NewClient(config, c.group, c.add, mirror.Unlimited); err != nil { // limit, statuses and kept do
+		if *c.client, err = mirror.NewClient(config, c.group, c.add, mirror.Unlimited); err != nil { // limit, statuses and writeBacks do
 			return nil, err
 		}
 	}
@@ -124,7 +124,7 @@ func New(config *rest.Config, instance string, log *slog.Logger) (*Reporter, err
 // need not be.
 func (n *Reporter) Report(o Outcome) {
 	n.report(o)
-	if o.Kept != nil {
+	if o.WriteBack != nil {
 		n.report(refusalOf(o))
 	}
 }
@@ -149,7 +149,7 @@ func (n *Reporter) report(o Outcome) {
 
 // isReportable reports whether an outcome has to be told at all.
 func isReportable(o Outcome) bool {
-	if o.Kept != nil {
+	if o.WriteBack != nil {
 		return needsWrite(o)
 	}
 	return outcomeText(o) != "" || o.Kind == kindPolicy || outdated(o)
@@ -161,8 +161,8 @@ func fullText(o Outcome) string {
 	if outdated(o) { // its status may be changed again any time
 		text += fmt.Sprint(*o.Balanced, " at ", o.Object.GetResourceVersion())
 	}
-	if o.Kept != nil {
-		text += statusText(*o.Kept)
+	if o.WriteBack != nil {
+		text += statusText(*o.WriteBack)
 		if needsWrite(o) {
 			text += " at " + o.Object.GetResourceVersion()
 		}
@@ -262,7 +262,7 @@ func (n *Reporter) next() (o Outcome, there bool, probe <-chan time.Time) {
 		probe = time.After(wait)
 	}
 	for _, o = range n.queue {
-		if there = true; outdated(o) || o.Kept != nil {
+		if there = true; outdated(o) || o.WriteBack != nil {
 			break
 		}
 	}
@@ -306,7 +306,7 @@ func (n *Reporter) setForbidden(o Outcome) (first bool) {
 }
 
 func (n *Reporter) send(ctx context.Context, o Outcome) error {
-	if o.Kept != nil { // its event is an outcome of its own, so that no status waits for it
+	if o.WriteBack != nil { // its event is an outcome of its own, so that no status waits for it
 		return n.writeObject(ctx, o)
 	}
 	if o.Kind == kindPolicy {

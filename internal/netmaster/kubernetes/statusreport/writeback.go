@@ -17,7 +17,7 @@ import (
 // needsWrite reports whether an object has not the status and the finalizer that it is to have.
 func needsWrite(o Outcome) bool {
 	is, ok := o.Object.(objects.Object)
-	return ok && (waits(is) != o.Kept.Waits || !reflect.DeepEqual(withoutTimes(is.GetStatus()), withoutTimes(o.Kept.Status)))
+	return ok && (waits(is) != o.WriteBack.Waits || !reflect.DeepEqual(withoutTimes(is.GetStatus()), withoutTimes(o.WriteBack.Status)))
 }
 
 func waits(o objects.Object) bool { return slices.Contains(o.GetFinalizers(), objects.Finalizer) }
@@ -38,7 +38,7 @@ const topicRefused = "refused"
 // for what may pass by itself.
 func refusalOf(o Outcome) Outcome {
 	e := Event{Warning: true, topic: topicRefused}
-	if c := meta.FindStatusCondition(o.Kept.Status.Conditions, objects.Ready); c != nil && c.Status == metav1.ConditionFalse && c.Reason != objects.ReasonLater {
+	if c := meta.FindStatusCondition(o.WriteBack.Status.Conditions, objects.Ready); c != nil && c.Status == metav1.ConditionFalse && c.Reason != objects.ReasonLater {
 		e.Reason, e.Note = c.Reason, c.Message
 	}
 	return Outcome{Kind: o.Kind, Version: o.Version, Object: o.Object, Event: &e}
@@ -75,7 +75,7 @@ func (n *Reporter) writeObject(ctx context.Context, o Outcome) error {
 		if err != nil {
 			return err
 		}
-		return n.request(ctx, n.kept, func(ctx context.Context) error {
+		return n.request(ctx, n.writeBacks, func(ctx context.Context) error {
 			r := n.intent.Patch(types.MergePatchType).Resource(resource).Name(is.GetName())
 			if subresource != "" {
 				r = r.SubResource(subresource)
@@ -83,9 +83,9 @@ func (n *Reporter) writeObject(ctx context.Context, o Outcome) error {
 			return r.Param("fieldManager", controller).Body(text).Do(ctx).Error()
 		})
 	}
-	if waits(is) != o.Kept.Waits && (!o.Kept.Waits || is.GetDeletionTimestamp() == nil) { // none can be put on what is to go
+	if waits(is) != o.WriteBack.Waits && (!o.WriteBack.Waits || is.GetDeletionTimestamp() == nil) { // none can be put on what is to go
 		finalizers := slices.DeleteFunc(slices.Clone(is.GetFinalizers()), func(f string) bool { return f == objects.Finalizer })
-		if o.Kept.Waits {
+		if o.WriteBack.Waits {
 			finalizers = append(finalizers, objects.Finalizer)
 		}
 		if err := patch("", map[string]any{"metadata": map[string]any{"uid": is.GetUID(), "resourceVersion": is.GetResourceVersion(), "finalizers": finalizers}}); err != nil {
@@ -95,10 +95,10 @@ func (n *Reporter) writeObject(ctx context.Context, o Outcome) error {
 			return nil
 		}
 	}
-	if reflect.DeepEqual(withoutTimes(is.GetStatus()), withoutTimes(o.Kept.Status)) {
+	if reflect.DeepEqual(withoutTimes(is.GetStatus()), withoutTimes(o.WriteBack.Status)) {
 		return nil
 	}
-	status, err := fullPatch(o.Kept.Status)
+	status, err := fullPatch(o.WriteBack.Status)
 	if err != nil {
 		return err
 	}

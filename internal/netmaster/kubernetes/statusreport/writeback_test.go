@@ -19,7 +19,7 @@ func tenantOutcome(waits bool, reason string, change ...func(*objects.Tenant)) O
 		f(o)
 	}
 	n := int64(3)
-	return Outcome{Kind: "Tenant", Version: "contiv.io/v1alpha1", Object: o, Kept: &WriteBack{Waits: waits, Status: objects.Status{
+	return Outcome{Kind: "Tenant", Version: "contiv.io/v1alpha1", Object: o, WriteBack: &WriteBack{Waits: waits, Status: objects.Status{
 		Key: "t", Networks: &n, Conditions: []metav1.Condition{{Type: objects.Ready, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.Now()}},
 	}}}
 }
@@ -47,7 +47,7 @@ func TestFinalizerAndStatusAreWrittenOnce(t *testing.T) {
 	}
 	there := func(o *objects.Tenant) {
 		o.Finalizers = append(o.Finalizers, objects.Finalizer)
-		o.Status = tenantOutcome(true, "Applied").Kept.Status
+		o.Status = tenantOutcome(true, "Applied").WriteBack.Status
 		o.ResourceVersion = "8"
 	}
 	n.Report(tenantOutcome(true, "Applied", there)) // as the watch tells of what was written
@@ -80,7 +80,7 @@ func TestRefusalIsAnEvent(t *testing.T) {
 	w, n := serve(t)
 	not := func(reason string) Outcome {
 		o := tenantOutcome(true, reason)
-		c := &o.Kept.Status.Conditions[0]
+		c := &o.WriteBack.Status.Conditions[0]
 		c.Status, c.Message = metav1.ConditionFalse, "because of "+reason
 		o.Object.(*objects.Tenant).Finalizers = []string{objects.Finalizer}
 		return o
@@ -114,7 +114,7 @@ func TestRefusalIsReplaced(t *testing.T) {
 	}
 	pending := func(reason string, status metav1.ConditionStatus) (events int) {
 		o := tenantOutcome(true, reason)
-		o.Kept.Status.Conditions[0].Status, o.Kept.Status.Conditions[0].Message = status, reason
+		o.WriteBack.Status.Conditions[0].Status, o.WriteBack.Status.Conditions[0].Message = status, reason
 		n.Report(o)
 		for _, o := range n.queue {
 			if o.Event != nil {
