@@ -121,7 +121,7 @@ func filledSlices(s *service) []*serviceSlice {
 // from inside (all).
 func policiesOf(s *model.Service) (own, outside, all desired.TrafficPolicy) {
 	if s.Near != model.NearAnywhere {
-		all = desired.TrafficNear
+		all = desired.TrafficNearest
 	}
 	own, outside = all, all
 	if s.InsideLocal {
@@ -140,7 +140,7 @@ func (sv *Services) ownAddrs(s *service, pic *desired.Service) {
 	own, _, _ := policiesOf(s.rec)
 	pic.InternalPolicy, pic.ExternalPolicy = own, own
 	if pic.Exposed && sv.backends.speaksBGP {
-		pic.ExternalPolicy = desired.TrafficNear
+		pic.ExternalPolicy = desired.TrafficNearest
 	}
 	pic.ExternalPolicy = s.outsidePolicy(pic.ExternalPolicy)
 }

@@ -230,7 +230,7 @@ func (x *randomServices) fill(s *randomShop, n model.Network, i int) {
 	}
 	x.renumber(s)
 	s.of.Affinity = one(r, 0, 0, time.Hour)
-	s.of.InternalPolicy = one(r, desired.TrafficCluster, desired.TrafficCluster, desired.TrafficLocal, desired.TrafficLocalDrop, desired.TrafficNear)
+	s.of.InternalPolicy = one(r, desired.TrafficCluster, desired.TrafficCluster, desired.TrafficLocal, desired.TrafficLocalDrop, desired.TrafficNearest)
 	s.providers = nil
 	for _, e := range x.top.Endpoints {
 		if e.Key.Network.Tenant != n.Key.Tenant || r.IntN(2) == 0 || e.Key.Network != n.Key && r.IntN(3) > 0 {

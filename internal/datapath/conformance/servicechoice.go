@@ -184,7 +184,7 @@ func (s *serviceCases) families() {
 		near := serves(both, "db1", v6, desired.Serving{Nearness: desired.NearZone})
 		near = serves(serves(near, "db1", !v6, desired.Serving{Nearness: desired.NearFar}), "db2", v6, desired.Serving{Nearness: desired.NearFar})
 		near = serves(near, "db2", !v6, desired.Serving{Nearness: desired.NearZone})
-		near.InternalPolicy = desired.TrafficNear
+		near.InternalPolicy = desired.TrafficNearest
 		s.services.applyServices(near)
 		s.services.spreadOver(ipText(v6)+", in the zone by this family", client, v6, "db1")
 		s.services.spreadOver(ipText(v6)+", in the zone by the other family", client, !v6, "db2")

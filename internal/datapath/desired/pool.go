@@ -69,7 +69,7 @@ func (p Pools) Of(v6 bool, among TrafficPolicy) Pool {
 	case TrafficCluster:
 	case TrafficLocal, TrafficLocalDrop:
 		out.local, out.state = true, f.here.best()
-	case TrafficNear:
+	case TrafficNearest:
 		if f.all.active && !f.unknown && f.near > NearFar {
 			out.near = f.near
 		}

@@ -33,14 +33,14 @@ func TestPoolsFollowTheTrafficPolicy(t *testing.T) {
 		{"here", backends{"a": here, "b": far}, TrafficLocal, "[a]"},
 		{"the only one here leaves", backends{"a": in(here, BackendLeaving), "b": far}, TrafficLocal, "[a]"},
 		{"none is here", backends{"b": far}, TrafficLocalDrop, "[]"},
-		{"nothing is known", backends{"a": {}, "b": {}, "c": {}}, TrafficNear, "[a b c]"},
-		{"of one it is not known", backends{"a": here, "b": zone, "c": {}}, TrafficNear, "[a b c]"},
-		{"two of the zone", backends{"a": far, "b": zone, "c": zone}, TrafficNear, "[b c]"},
-		{"one of the host", backends{"a": here, "b": zone, "c": zone}, TrafficNear, "[a]"},
-		{"all are far", backends{"a": far, "b": far, "c": far}, TrafficNear, "[a b c]"},
-		{"the near ones take nothing new", backends{"a": far, "b": in(zone, BackendDraining), "c": in(zone, BackendLeaving)}, TrafficNear, "[a]"},
-		{"it is not known of one that is not active", backends{"a": here, "b": far, "c": in(Backend{}, BackendDraining)}, TrafficNear, "[a]"},
-		{"all leave", backends{"a": in(here, BackendLeaving), "b": in(far, BackendLeaving)}, TrafficNear, "[a b]"},
+		{"nothing is known", backends{"a": {}, "b": {}, "c": {}}, TrafficNearest, "[a b c]"},
+		{"of one it is not known", backends{"a": here, "b": zone, "c": {}}, TrafficNearest, "[a b c]"},
+		{"two of the zone", backends{"a": far, "b": zone, "c": zone}, TrafficNearest, "[b c]"},
+		{"one of the host", backends{"a": here, "b": zone, "c": zone}, TrafficNearest, "[a]"},
+		{"all are far", backends{"a": far, "b": far, "c": far}, TrafficNearest, "[a b c]"},
+		{"the near ones take nothing new", backends{"a": far, "b": in(zone, BackendDraining), "c": in(zone, BackendLeaving)}, TrafficNearest, "[a]"},
+		{"it is not known of one that is not active", backends{"a": here, "b": far, "c": in(Backend{}, BackendDraining)}, TrafficNearest, "[a]"},
+		{"all leave", backends{"a": in(here, BackendLeaving), "b": in(far, BackendLeaving)}, TrafficNearest, "[a b]"},
 	} {
 		for _, v6 := range []bool{false, true} {
 			var s Service

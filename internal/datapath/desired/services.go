@@ -63,7 +63,7 @@ const (
 	TrafficCluster   TrafficPolicy = iota // all
 	TrafficLocal                          // backends on the choosing host only
 	TrafficLocalDrop                      // as TrafficLocal; while all backends are on other hosts, packets are dropped silently
-	TrafficNear                           // the nearest ones, while it is known of all active ones how near they are
+	TrafficNearest                        // the nearest ones, while it is known of all active ones how near they are
 )
 
 // Backend is an endpoint behind a service, on any host, or an address that is no

@@ -31,7 +31,7 @@ func backendTableOf(among desired.TrafficPolicy) int {
 	switch among {
 	case desired.TrafficLocal, desired.TrafficLocalDrop:
 		return 2
-	case desired.TrafficNear:
+	case desired.TrafficNearest:
 		return 4
 	case desired.TrafficCluster:
 	}
@@ -64,7 +64,7 @@ func poolMask(s *desired.Service) (mask uint64) {
 // backendsByPool are the backends of each choice of a service; nil = no client uses it.
 func backendsByPool(s *desired.Service) (out [backendTables]*desired.Pool) {
 	mask, pools := poolMask(s), s.Pools()
-	for _, among := range []desired.TrafficPolicy{desired.TrafficCluster, desired.TrafficLocal, desired.TrafficNear} {
+	for _, among := range []desired.TrafficPolicy{desired.TrafficCluster, desired.TrafficLocal, desired.TrafficNearest} {
 		for family := range 2 {
 			if at := backendTableOf(among) + family; mask>>at&1 != 0 {
 				pool := pools.Of(family == 1, among)

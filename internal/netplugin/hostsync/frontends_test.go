@@ -89,7 +89,7 @@ func TestFrontendsFollowTheDesiredState(t *testing.T) {
 	if front := f.out.At(at("10.96.0.1", 80)); fmt.Sprint(front.Keep) != "[10.1.0.5:8080 10.1.0.6:8080 10.1.0.7:99 192.168.9.9:8080]" || front.Affinity != time.Hour {
 		t.Errorf("keeps %v, affinity %s", front.Keep, front.Affinity)
 	}
-	pic.Services = pic.Services.Set(key("a"), serve("a", []desired.Frontend{face("0.0.0.0", 30080, desired.TrafficCluster, desired.TrafficLocalDrop), face("10.96.0.1", 80, desired.TrafficNear, desired.TrafficNear)},
+	pic.Services = pic.Services.Set(key("a"), serve("a", []desired.Frontend{face("0.0.0.0", 30080, desired.TrafficCluster, desired.TrafficLocalDrop), face("10.96.0.1", 80, desired.TrafficNearest, desired.TrafficNearest)},
 		backend("10.1.0.6", func(b *desired.Backend) { b.Near = desired.NearZone }), backend("10.1.0.7", func(b *desired.Backend) { b.Near = desired.NearFar })))
 	follow()
 	holds("none here", "0.0.0.0", 30080, "10.1.0.6:8080 10.1.0.7:8080", "silent")
@@ -99,7 +99,7 @@ func TestFrontendsFollowTheDesiredState(t *testing.T) {
 	part := serve("a@h2", []desired.Frontend{face("0.0.0.0", 30080, 0, 0)}, backend("10.1.0.7", nil))
 	part.Exposed = false
 	before, _ := pic.Services.Get(key("a"))
-	pic.Services = pic.Services.Set(part.Key, part).Set(key("a"), serve("a", []desired.Frontend{face("192.168.0.1", 30080, desired.TrafficCluster, desired.TrafficLocalDrop), face("10.96.0.1", 80, desired.TrafficNear, desired.TrafficNear)},
+	pic.Services = pic.Services.Set(part.Key, part).Set(key("a"), serve("a", []desired.Frontend{face("192.168.0.1", 30080, desired.TrafficCluster, desired.TrafficLocalDrop), face("10.96.0.1", 80, desired.TrafficNearest, desired.TrafficNearest)},
 		backend("10.1.0.6", func(b *desired.Backend) { b.Near = desired.NearZone }), backend("10.1.0.5", here)))
 	follow()
 	if front := f.sockets.places[hostservices.Place{Addr: netip.IPv4Unspecified(), Protocol: model.ProtoTCP, Port: 30080}]; front == nil || !front.Reserved {

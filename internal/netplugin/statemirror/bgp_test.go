@@ -165,7 +165,7 @@ func TestSpeakerLeadsNear(t *testing.T) {
 	})
 	near("another host's settings", desired.TrafficCluster)
 	set(c.Host, "2")
-	near("settings", desired.TrafficNear)
+	near("settings", desired.TrafficNearest)
 	put(t, st, func(tx store.Tx) error {
 		tables.Bgps.Delete(tx, tables.BgpKey{Host: c.Host})
 		return nil

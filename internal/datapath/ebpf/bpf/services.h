@@ -13,12 +13,12 @@
 // Traffic policies, as internal/datapath/desired has them.
 #define TRAFFIC_LOCAL 1
 #define TRAFFIC_LOCAL_DROP 2
-#define TRAFFIC_NEAR 3
+#define TRAFFIC_NEAREST 3
 
 // Pools of backends, by traffic policy, and + 1 for IPv6.
 #define POOL_ALL 0
 #define POOL_LOCAL 2
-#define POOL_NEAR 4
+#define POOL_NEAREST 4
 #define POOLS 6
 
 // Kinds of clients, which decide about the traffic policy.
@@ -188,7 +188,7 @@ static __always_inline __u32 slot_of(const struct service *s, const struct flow 
 
 static __always_inline __u32 pool_of(__u8 policy)
 {
-	return policy == TRAFFIC_NEAR ? POOL_NEAR : policy ? POOL_LOCAL : POOL_ALL;
+	return policy == TRAFFIC_NEAREST ? POOL_NEAREST : policy ? POOL_LOCAL : POOL_ALL;
 }
 
 #define NO_INDEX -1

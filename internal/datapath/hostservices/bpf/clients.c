@@ -134,8 +134,8 @@ static __always_inline int is_error(const struct packet *p)
 	return p->type == 3 || p->type == 4 || p->type == 5 || p->type == 11 || p->type == 12;
 }
 
-// served reports whether a service is at a place.
-static __always_inline int served(const struct place *at)
+// has_frontend reports whether a service is at a place.
+static __always_inline int has_frontend(const struct place *at)
 {
 	if (bpf_map_lookup_elem(&places, at))
 		return 1;
@@ -155,32 +155,32 @@ static __always_inline struct datagram datagram_of(const struct packet *p)
 	return d;
 }
 
-// note_first remembers a datagram whose first fragment was redirected.
-static __always_inline void note_first(const struct packet *p, const struct datagram *d)
+// track_first_fragment remembers a datagram whose first fragment was redirected.
+static __always_inline void track_first_fragment(const struct packet *p, const struct datagram *d)
 {
 	__u32 one = 1;
 	if (p->fragment && p->l4)
 		bpf_map_update_elem(&datagrams, d, &one, BPF_ANY);
 }
 
-// is_served reports whether a packet from outside is for a service.
-static __always_inline int is_served(struct __sk_buff *skb, struct packet *p)
+// is_for_service reports whether a packet from outside is for a service.
+static __always_inline int is_for_service(struct __sk_buff *skb, struct packet *p)
 {
 	struct datagram d = datagram_of(p);
 	if (!p->l4)
 		return bpf_map_lookup_elem(&datagrams, &d) != 0;
 	if (has_ports(p->to.proto)) {
-		if (!read_ports(skb, p) || !served(&p->to))
+		if (!read_ports(skb, p) || !has_frontend(&p->to))
 			return 0;
 		if (p->to.proto == P_TCP && bpf_skb_load_bytes(skb, p->l4 + 13, &p->tcp_flags, 1))
 			return 0;
-		note_first(p, &d);
+		track_first_fragment(p, &d);
 		return 1;
 	}
 	if (p->to.proto != (p->v6 ? P_ICMP6 : P_ICMP) || bpf_skb_load_bytes(skb, p->l4, &p->type, 1) || !is_error(p))
 		return 0;
 	struct packet quoted = {}; // sent from the place
-	return read_ip(skb, p->l4 + 8, p->v6, &quoted) && quoted.l4 && has_ports(quoted.from.proto) && read_ports(skb, &quoted) && served(&quoted.from);
+	return read_ip(skb, p->l4 + 8, p->v6, &quoted) && quoted.l4 && has_ports(quoted.from.proto) && read_ports(skb, &quoted) && has_frontend(&quoted.from);
 }
 
 static __always_inline int in_net(const struct addr *a, const struct addr *net, const struct addr *mask)
@@ -189,8 +189,8 @@ static __always_inline int in_net(const struct addr *a, const struct addr *net, 
 								     ((a->w[2] ^ net->w[2]) & mask->w[2]) | ((a->w[3] ^ net->w[3]) & mask->w[3]));
 }
 
-// look finds the route to an address.
-static __always_inline int look(struct __sk_buff *skb, struct bpf_fib_lookup *route, const struct packet *p, const struct addr *src, const struct addr *dst, __u32 ifindex)
+// lookup_route finds the route to an address.
+static __always_inline int lookup_route(struct __sk_buff *skb, struct bpf_fib_lookup *route, const struct packet *p, const struct addr *src, const struct addr *dst, __u32 ifindex)
 {
 	route->ifindex = ifindex;
 	route->l4_protocol = p->to.proto;
@@ -208,8 +208,8 @@ static __always_inline int look(struct __sk_buff *skb, struct bpf_fib_lookup *ro
 	return bpf_fib_lookup(skb, route, sizeof(*route), 0);
 }
 
-// send_by sends a frame by an interface.
-static __always_inline int send_by(struct __sk_buff *skb, __u32 ifindex, const __u8 *to, const __u8 *from)
+// redirect_to sends a frame by an interface.
+static __always_inline int redirect_to(struct __sk_buff *skb, __u32 ifindex, const __u8 *to, const __u8 *from)
 {
 	__u8 macs[12];
 	__builtin_memcpy(macs, to, 6);
@@ -225,7 +225,7 @@ int from_client(struct __sk_buff *skb)
 	struct settings *g = bpf_map_lookup_elem(&client_settings, &zero);
 	struct packet p = {};
 	__u32 v6 = skb->protocol == bpf_htons(ETH_IP6);
-	if (!g || !g->device || skb->vlan_present || (!v6 && skb->protocol != bpf_htons(ETH_IP)) || !read_ip(skb, ETH_LEN, v6, &p) || !is_served(skb, &p))
+	if (!g || !g->device || skb->vlan_present || (!v6 && skb->protocol != bpf_htons(ETH_IP)) || !read_ip(skb, ETH_LEN, v6, &p) || !is_for_service(skb, &p))
 		return TC_NEXT;
 	// A client outside has no host-local NAT address, and has a route back. For later packets
 	// of a TCP connection the data plane knows that this was checked.
@@ -233,12 +233,12 @@ int from_client(struct __sk_buff *skb)
 		return TC_DROP;
 	if (p.to.proto != P_TCP || (p.tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN) {
 		struct bpf_fib_lookup route = {};
-		int code = look(skb, &route, &p, &p.to.ip, &p.from.ip, skb->ifindex);
+		int code = lookup_route(skb, &route, &p, &p.to.ip, &p.from.ip, skb->ifindex);
 		if (code != BPF_FIB_LKUP_RET_SUCCESS && code != BPF_FIB_LKUP_RET_NO_NEIGH && code != BPF_FIB_LKUP_RET_FRAG_NEEDED)
 			return TC_DROP;
 	}
 	skb->mark = 0;
-	return send_by(skb, g->device, g->mac, g->mac);
+	return redirect_to(skb, g->device, g->mac, g->mac);
 }
 
 // to_client sees packets that the data plane gives to the host. Answers of services to clients
@@ -252,12 +252,12 @@ int to_client(struct __sk_buff *skb)
 		return TC_NEXT;
 	struct datagram d = datagram_of(&p);
 	if (!bpf_map_lookup_elem(&node_addresses, &p.from.ip)) {
-		if (!p.l4 ? !bpf_map_lookup_elem(&datagrams, &d) : !has_ports(p.from.proto) || !read_ports(skb, &p) || !served(&p.from))
+		if (!p.l4 ? !bpf_map_lookup_elem(&datagrams, &d) : !has_ports(p.from.proto) || !read_ports(skb, &p) || !has_frontend(&p.from))
 			return TC_NEXT;
-		note_first(&p, &d);
+		track_first_fragment(&p, &d);
 	}
 	struct bpf_fib_lookup route = {};
-	int code = look(skb, &route, &p, &p.from.ip, &p.to.ip, skb->ifindex);
+	int code = lookup_route(skb, &route, &p, &p.from.ip, &p.to.ip, skb->ifindex);
 	if (code == BPF_FIB_LKUP_RET_NOT_FWDED) // for this host itself
 		return TC_NEXT;
 	if (code == BPF_FIB_LKUP_RET_NO_NEIGH) {
@@ -270,7 +270,7 @@ int to_client(struct __sk_buff *skb)
 	}
 	if (code != BPF_FIB_LKUP_RET_SUCCESS)
 		return TC_DROP;
-	return send_by(skb, route.ifindex, route.dmac, route.smac);
+	return redirect_to(skb, route.ifindex, route.dmac, route.smac);
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

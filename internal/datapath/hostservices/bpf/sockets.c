@@ -71,7 +71,7 @@ MAP(datagram_targets, BPF_MAP_TYPE_LRU_HASH, struct peer, struct place, 65536, 0
 		return FUNC(ctx, 1);           \
 	}
 
-static __always_inline int of_host(struct bpf_sock_addr *ctx)
+static __always_inline int is_of_host(struct bpf_sock_addr *ctx)
 {
 	return bpf_get_netns_cookie(ctx) == (host_netns ? host_netns : bpf_get_netns_cookie(0));
 }
@@ -100,8 +100,8 @@ static __always_inline __u8 protocol_of(struct bpf_sock_addr *ctx)
 	return 0;
 }
 
-// asked reads the address that a call names.
-static __always_inline void asked(struct bpf_sock_addr *ctx, int v6, struct place *p)
+// read_address reads the address that a call names.
+static __always_inline void read_address(struct bpf_sock_addr *ctx, int v6, struct place *p)
 {
 	if (v6) {
 		p->ip.w[0] = ctx->user_ip6[0];
@@ -116,8 +116,8 @@ static __always_inline void asked(struct bpf_sock_addr *ctx, int v6, struct plac
 	p->pad = 0;
 }
 
-// name writes the address that a call names.
-static __always_inline void name(struct bpf_sock_addr *ctx, int v6, const struct addr *ip, __u16 port)
+// write_address writes the address that a call names.
+static __always_inline void write_address(struct bpf_sock_addr *ctx, int v6, const struct addr *ip, __u16 port)
 {
 	if (v6) {
 		ctx->user_ip6[0] = ip->w[0];
@@ -151,8 +151,8 @@ static __always_inline __u64 scramble(__u64 x)
 	return x ^ x >> 31;
 }
 
-// choose finds a target; a list that is replaced meanwhile is read again.
-static __always_inline struct target *choose(const struct place *at, struct frontend *f, __u64 socket)
+// select_target finds a target; a list that is replaced meanwhile is read again.
+static __always_inline struct target *select_target(const struct place *at, struct frontend *f, __u64 socket)
 {
 	struct target *t = 0;
 	for (int i = 0; i < 2 && !t; i++) {
@@ -167,94 +167,95 @@ static __always_inline struct target *choose(const struct place *at, struct fron
 	return t;
 }
 
-static __always_inline void remember(__u64 socket, const struct place *at, const struct addr *ip, __u16 port)
+static __always_inline void update_reverse_nat(__u64 socket, const struct place *at, const struct addr *ip, __u16 port)
 {
 	struct peer p = { .socket = socket, .at = { .ip = *ip, .port = port, .proto = at->proto } };
 	bpf_map_update_elem(&services_of_peers, &p, at, BPF_ANY);
 }
 
-// to_container names the host-local NAT address of a container that is asked, if it has one.
-static __always_inline int to_container(struct bpf_sock_addr *ctx, int v6, const struct place *at)
+// translate_container names the host-local NAT address of a container that is asked, if it has one.
+static __always_inline int translate_container(struct bpf_sock_addr *ctx, int v6, const struct place *at)
 {
 	struct addr *nat = at->proto ? bpf_map_lookup_elem(&containers, &at->ip) : 0;
 	if (!nat)
 		return ALLOW;
 	struct addr to = *nat;
-	remember(bpf_get_socket_cookie(ctx), at, &to, at->port);
-	name(ctx, v6, &to, at->port);
+	update_reverse_nat(bpf_get_socket_cookie(ctx), at, &to, at->port);
+	write_address(ctx, v6, &to, at->port);
 	return ALLOW;
 }
 
-static __always_inline int connects(struct bpf_sock_addr *ctx, int v6)
+static __always_inline int translate_connect(struct bpf_sock_addr *ctx, int v6)
 {
 	struct place at;
-	if (!of_host(ctx))
+	if (!is_of_host(ctx))
 		return ALLOW;
-	asked(ctx, v6, &at);
+	read_address(ctx, v6, &at);
 	struct frontend *f = at.proto ? frontend_at(&at) : 0;
 	if (!f)
-		return to_container(ctx, v6, &at);
+		return translate_container(ctx, v6, &at);
 	__u64 socket = bpf_get_socket_cookie(ctx);
 	// A socket of datagrams may be connected again and again.
 	__u64 draw = at.proto == P_UDP ? socket ^ ((__u64)bpf_get_prandom_u32() << 32) : socket;
-	struct target *t = choose(&at, f, draw);
+	struct target *t = select_target(&at, f, draw);
 	if (!t)
 		return refuse(ECONNREFUSED);
-	remember(socket, &at, &t->ip, t->port);
-	name(ctx, v6, &t->ip, t->port);
+	update_reverse_nat(socket, &at, &t->ip, t->port);
+	write_address(ctx, v6, &t->ip, t->port);
 	return ALLOW;
 }
 
-HOOKS(connect, connects)
+HOOKS(connect, translate_connect)
 
-// sends is for each datagram of a socket that is not connected: a client stays with its
-// backend while that is a member.
-static __always_inline int sends(struct bpf_sock_addr *ctx, int v6)
+// translate_sendmsg is for each datagram of a socket that is not connected: a client stays
+// with its backend while that is a member.
+static __always_inline int translate_sendmsg(struct bpf_sock_addr *ctx, int v6)
 {
 	struct peer p = {};
-	if (!of_host(ctx))
+	if (!is_of_host(ctx))
 		return ALLOW;
-	asked(ctx, v6, &p.at);
+	read_address(ctx, v6, &p.at);
 	struct frontend *f = p.at.proto ? frontend_at(&p.at) : 0;
 	if (!f)
-		return to_container(ctx, v6, &p.at);
+		return translate_container(ctx, v6, &p.at);
 	p.socket = bpf_get_socket_cookie(ctx);
 	struct place *had = bpf_map_lookup_elem(&datagram_targets, &p);
 	if (had) {
 		struct member_key m = { .number = f->number, .ip = had->ip, .port = had->port };
 		if (bpf_map_lookup_elem(&members, &m)) {
-			name(ctx, v6, &m.ip, m.port);
+			write_address(ctx, v6, &m.ip, m.port);
 			return ALLOW;
 		}
 	}
-	struct target *t = choose(&p.at, f, p.socket);
+	struct target *t = select_target(&p.at, f, p.socket);
 	if (!t)
 		return refuse(ECONNREFUSED);
 	struct place to = { .ip = t->ip, .port = t->port, .proto = p.at.proto };
 	bpf_map_update_elem(&datagram_targets, &p, &to, BPF_ANY);
-	remember(p.socket, &p.at, &to.ip, to.port);
-	name(ctx, v6, &to.ip, to.port);
+	update_reverse_nat(p.socket, &p.at, &to.ip, to.port);
+	write_address(ctx, v6, &to.ip, to.port);
 	return ALLOW;
 }
 
-HOOKS(sendmsg, sends)
+HOOKS(sendmsg, translate_sendmsg)
 
-// hears names the service that was asked where the address is that of the backend.
-static __always_inline int hears(struct bpf_sock_addr *ctx, int v6)
+// reverse_translate gives the client the address of the service that it used, in place of
+// the backend's.
+static __always_inline int reverse_translate(struct bpf_sock_addr *ctx, int v6)
 {
 	struct peer p = {};
-	if (!of_host(ctx))
+	if (!is_of_host(ctx))
 		return ALLOW;
-	asked(ctx, v6, &p.at);
+	read_address(ctx, v6, &p.at);
 	p.socket = bpf_get_socket_cookie(ctx);
 	struct place *was = p.at.proto ? bpf_map_lookup_elem(&services_of_peers, &p) : 0;
 	if (was)
-		name(ctx, v6, &was->ip, was->port);
+		write_address(ctx, v6, &was->ip, was->port);
 	return ALLOW;
 }
 
-HOOKS(recvmsg, hears)
-HOOKS(getpeername, hears)
+HOOKS(recvmsg, reverse_translate)
+HOOKS(getpeername, reverse_translate)
 
 static __always_inline int is_reserved(const struct place *at)
 {
@@ -262,14 +263,14 @@ static __always_inline int is_reserved(const struct place *at)
 	return f && f->reserved;
 }
 
-// binds refuses a port that is a service's at this node's addresses: what comes for it from
+// check_bind refuses a port that is a service's at this node's addresses: packets for it from
 // outside would never reach the process.
-static __always_inline int binds(struct bpf_sock_addr *ctx, int v6)
+static __always_inline int check_bind(struct bpf_sock_addr *ctx, int v6)
 {
 	struct place at;
-	if (!of_host(ctx))
+	if (!is_of_host(ctx))
 		return ALLOW;
-	asked(ctx, v6, &at);
+	read_address(ctx, v6, &at);
 	if (!at.proto || !at.port)
 		return ALLOW;
 	int any = v6 ? !(at.ip.w[0] | at.ip.w[1] | at.ip.w[2] | at.ip.w[3]) : !at.ip.w[3];
@@ -285,6 +286,6 @@ static __always_inline int binds(struct bpf_sock_addr *ctx, int v6)
 	return ALLOW;
 }
 
-HOOKS(bind, binds)
+HOOKS(bind, check_bind)
 
 char _license[] SEC("license") = "Dual MIT/GPL";
