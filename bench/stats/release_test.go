@@ -46,6 +46,7 @@ func newCheckout(t *testing.T) *checkout {
 	c.write("VERSION", "2.3.4\n")
 	c.write(".gitignore", "/dist/\n")
 	c.write("go.mod", "module example.org/release\n\ngo 1.24\n")
+	c.write("tools/site.sh", "#!/bin/sh\necho pages >\"$1/contiv-docs-$(cat VERSION).tar.gz\"\n") // the real one needs npm: make docs
 	for _, name := range []string{"netmaster", "netplugin", "netctl", "contivk8s", "contivlab"} {
 		c.write("cmd/"+name+"/main.go", "package main\n\nfunc main() {}\n")
 	}
@@ -111,7 +112,7 @@ func (c *checkout) isRelease(key string) {
 	const v = "2.3.4"
 	want := []string{
 		"SHA256SUMS", "SHA256SUMS.sig", "contiv-image-" + v + ".tar", "contiv-image-netmaster-" + v + ".tar",
-		"contiv-chart-" + v + ".tgz", "contiv-kubernetes-" + v + ".tar.gz",
+		"contiv-chart-" + v + ".tgz", "contiv-kubernetes-" + v + ".tar.gz", "contiv-docs-" + v + ".tar.gz",
 	}
 	manifests := "contiv-kubernetes-" + v + "/"
 	tars := map[string][]string{

@@ -27,6 +27,7 @@ function sidebar(text) {
 export default {
   title: 'Contiv',
   description: 'Policy-driven networking for containers, pods and processes',
+  buildConcurrency: 1, // or the search has the pages in another order each time
   head: [['link', { rel: 'icon', href: 'data:,' }]],
   appearance: 'force-auto', // pictures follow the system's choice too
   markdown: { anchor: { slugify }, theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' } },
