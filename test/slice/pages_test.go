@@ -69,7 +69,6 @@ func TestPages(t *testing.T) { onOne(t, both, pages) }
 
 func pages(t *testing.T, driver string) {
 	c := up(t, driver, "pages", 2, func(cfg *testcluster.Config) { cfg.Embedded = true })
-	c.netctl("tenant create shop")
 	c.page("changing.md", "changing", nil)
 	serving := func(name, host, group string, ports ...string) testcluster.ContainerSpec {
 		s := spec(name, host, "shop/net/"+group)
