@@ -99,7 +99,7 @@ func newFlags(o *options) *flags.Set {
 	fs.String(&o.etcdListen, "etcd-listen", "ip:port", "where the embedded etcd serves clients; agents on other hosts must be able to reach it").Must(checkIPPort)
 	o.joining.register(fs)
 	fs.String(&o.external, "external-address, listen-url", "ip:port", "where to serve the REST API; with --internal-address alone, there and at 127.0.0.1").Must(checkListen)
-	fs.String(&o.internal, "internal-address, control-url", "ip:port", "this netmaster's address for agents and other netmasters").Must(checkListen).Else("<host ip from the local resolver>:<port of --external-address>")
+	fs.String(&o.internal, "internal-address, control-url", "ip:port", "this netmaster's address for agents and other netmasters").Must(checkListen).Else("<ip of the host's name, or of its default route>:<port of --external-address>")
 	fs.String(&o.agent, "agent-address", "ip:port", "where to serve the same API for agents").Must(checkIPPort).Else("<ip of --internal-address>:" + agentPort)
 	fs.String(&o.debug, "debug-address", "ip:port", "where to serve profiling under /debug/pprof/; empty = nowhere").Must(checkIPPort)
 	fs.Enum(&o.mode, "mode, plugin-mode, cluster-mode", "mode", "orchestrator: none (plain hosts), docker, swarm-mode, kubernetes, mesos or test; "+idleMode, modeNone, modeDocker, modeSwarm, modeKubernetes, modeMesos, modeTest)

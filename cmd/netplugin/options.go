@@ -141,8 +141,8 @@ func hostFlags(fs *flags.Set, o *options) {
 		return nil
 	}).Else("<host name reported by the kernel>")
 	fs.Bool(&o.takeHost, "take-host", "take the host's name over from another installation that is permanently gone and had other addresses, and release its endpoints; refused while that one is alive")
-	fs.String(&o.ctrlIP, "ctrl-ip", "ip", "this host's address for the control plane").Must(checkIP).Else("<host ip from the local resolver>").From(envPrefix + "CONTROL_IP")
-	fs.String(&o.vtepIP, "vtep-ip", "ip", "this host's address for VXLAN tunnels").Must(checkIP).Else("<host ip from the local resolver>")
+	fs.String(&o.ctrlIP, "ctrl-ip", "ip", "this host's address for the control plane").Must(checkIP).Else("<ip of the host's name, or of its default route>").From(envPrefix + "CONTROL_IP")
+	fs.String(&o.vtepIP, "vtep-ip", "ip", "this host's address for VXLAN tunnels").Must(checkIP).Else("--ctrl-ip")
 	fs.IntWithin(&o.vxlanPort, "vxlan-port", "port", "UDP port of VXLAN; the same on all hosts", 1, 65535)
 	fs.Strings(&o.uplinks, "vlan-uplinks, vlan-if", "interfaces", "interfaces for VLAN networks, comma-separated; the first that exists is used").Must(checkInterfaces)
 }

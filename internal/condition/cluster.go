@@ -34,7 +34,7 @@ var (
 	HostAway = cluster(row{
 		name: "host-away", severity: api.SeverityError, check: api.CheckHosts,
 		means:  "A host is away: its netplugin sends no heartbeat. Its containers keep communicating under the last policy.",
-		remedy: "start netplugin there; once the host is gone for good, 'netctl host rm HOST' removes it",
+		remedy: "start netplugin there; once the host is gone for good, 'netctl host rm --force HOST' releases its endpoints and forgets it",
 	})
 	HostsAway = cluster(row{
 		name: "many-hosts-away", severity: api.SeverityError, check: api.CheckHosts,

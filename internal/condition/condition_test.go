@@ -36,7 +36,7 @@ func generated() *pagetest.Page {
 		Name: "conditions.md", Command: "go test ./internal/condition -update", Title: "Conditions",
 		Purpose: "On this page you look up what a reported condition means and what to do.",
 	}
-	p.Printf("%s", "\nEverything that Contiv reports as wrong has a name here. Names are stable. `netctl status`, `netctl doctor`, `/healthz`, `/readyz`, metrics and alerts use the same names and severities. "+
+	p.Printf("%s", "\nEvery condition has a name here. Names are stable. Problems of single objects of a host, such as `egress` or `firewall`, belong to its conditions [devices](#host-devices), [objects](#host-objects) and [remarks](#host-remarks), and `netctl host inspect HOST` shows them. `netctl status`, `netctl doctor`, `/healthz`, `/readyz`, metrics and alerts use the same names and severities. "+
 		"A name is unique among the conditions of one kind of object: hosts, netmasters, the cluster. A host's `store`, say, is not a netmaster's `store`.\n")
 	p.Table([]string{"severity", "meaning", "exit code 7 of", "`/healthz`"},
 		[]string{"error", "something does not work, or will not soon", "`netctl status`, `netctl doctor`", "503"},

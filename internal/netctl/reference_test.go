@@ -14,7 +14,7 @@ func TestReference(t *testing.T) {
 		Name: "netctl.md", Command: "go test ./internal/netctl -run TestReference -update", Title: "Commands of netctl",
 		Purpose: "On this page you look up the commands and flags of netctl; [netctl](../how-to/netctl.md) explains their use, and `netctl COMMAND --help` shows examples.",
 	}
-	root := newRoot(common{session: &session{globals: globals{netmaster: "the cluster of the last login, else " + DefaultNetmaster}}}, Env{Getenv: noVariables})
+	root := newRoot(common{session: &session{globals: globals{netmaster: "the cluster of the last login, else " + DefaultNetmaster + ", or " + localNetmaster + " without that name"}}}, Env{Getenv: noVariables})
 	p.Printf("\n## Flags of every command\n")
 	p.Flags(root.allFlags(root.globals, new(bool)).Flags)
 	p.Printf("\n## Exit codes\n")
