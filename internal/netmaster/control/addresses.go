@@ -49,7 +49,7 @@ func (as *Addresses) AllocAddress(ctx context.Context, a Actor, r AddressRequest
 		}
 	}
 	var got netip.Addr
-	cl := as.commits.claim(a)
+	cl := as.commits.newAllocator(a)
 	rev, err := as.commits.update(ctx, a, fmt.Sprintf("allocate address on network %q", r.Network), func(tx store.Tx) error {
 		cl.rewind()
 		n, pools, err := networkForAddress(tx, r.Network, r.Group)

@@ -19,29 +19,29 @@ type allocator struct {
 	c       *Committer
 	actor   Actor // of the use-case
 	commits bool  // the transaction is to be committed, and not only tried
-	addrs   heldSet[tables.AddressKey]
-	numbers heldSet[tables.NumberKey]
+	addrs   allocatedSet[tables.AddressKey]
+	numbers allocatedSet[tables.NumberKey]
 	around  *hostUnderlay // nil = not read yet
 	// What this run adds of services.
-	services, fronts int
-	named            map[model.ServiceKey][]model.ServiceKey // new ones, by asAsked
+	services, frontends int
+	named               map[model.ServiceKey][]model.ServiceKey // new ones, by asAsked
 }
 
-// heldSet is what a claim holds: a long list's may be tens of thousands.
-type heldSet[K any] struct {
+// allocatedSet is what an allocator has taken: a long list's may be tens of thousands.
+type allocatedSet[K any] struct {
 	all  []K
 	left []K // to be tried in this run before others, the next one last
 }
 
-func (h *heldSet[K]) rewind() {
+func (h *allocatedSet[K]) rewind() {
 	h.left = append(h.left[:0], h.all...)
 	slices.Reverse(h.left)
 }
 
-// next returns the first that is left and fits.
-func (h *heldSet[K]) next(fits func(K) bool) (k K, ok bool) {
+// next returns the first that is left and matches.
+func (h *allocatedSet[K]) next(matches func(K) bool) (k K, ok bool) {
 	for i, k := range slices.Backward(h.left) {
-		if fits(k) { // the last one always, when this run asks as the one before did
+		if matches(k) { // the last one always, when this run asks as the one before did
 			h.left = slices.Delete(h.left, i, i+1)
 			return k, true
 		}
@@ -49,19 +49,19 @@ func (h *heldSet[K]) next(fits func(K) bool) (k K, ok bool) {
 	return k, false
 }
 
-// pendingRelease is a claim whose commit the view has to reach before it may go.
+// pendingRelease is an allocator whose commit the view has to reach before it may go.
 type pendingRelease struct {
-	rev   store.Revision
-	claim *allocator
+	rev       store.Revision
+	allocator *allocator
 }
 
-func (c *Committer) claim(a Actor) *allocator { return &allocator{c: c, actor: a} }
+func (c *Committer) newAllocator(a Actor) *allocator { return &allocator{c: c, actor: a} }
 
 // rewind begins a run of the transaction.
 func (cl *allocator) rewind() {
 	cl.addrs.rewind()
 	cl.numbers.rewind()
-	cl.services, cl.fronts, cl.named = 0, 0, nil
+	cl.services, cl.frontends, cl.named = 0, 0, nil
 }
 
 // addr holds the next free address in allowed; false when there is none.
@@ -226,15 +226,15 @@ func (av *AddressView) free(cl *allocator) {
 		}
 		n.mark(k.Number)
 	}
-	cl.addrs, cl.numbers = heldSet[tables.AddressKey]{}, heldSet[tables.NumberKey]{}
+	cl.addrs, cl.numbers = allocatedSet[tables.AddressKey]{}, allocatedSet[tables.NumberKey]{}
 }
 
-// settle frees the claims whose commits the view has reached, which is at rev.
+// settle frees the allocations whose commits the view has reached, which is at rev.
 func (av *AddressView) settle(rev store.Revision) {
 	rest := av.settling[:0]
 	for _, s := range av.settling {
 		if s.rev <= rev {
-			av.free(s.claim)
+			av.free(s.allocator)
 		} else {
 			rest = append(rest, s)
 		}

@@ -25,16 +25,16 @@ type Change struct {
 	// replaces is a policy that has no other rules then; nil = none.
 	replaces *model.PolicyKey
 	group    *model.Group // the object, of a group
-	// late is what has to wait for higher ranks; nil = nothing.
-	late  *Change
-	owned *ownedPart // the part of the change that can belong to Kubernetes; nil = none
+	// deferred is what has to wait for higher ranks; nil = nothing.
+	deferred *Change
+	owned    *ownedPart // the part of the change that can belong to Kubernetes; nil = none
 	// alone is the use-case for an object that is too large for one transaction; nil = none
 	// is. It returns the object.
 	alone func(ctx context.Context, u *usecase) (any, error)
-	// hold are rows that many changes write: this process makes one such change
+	// serialized are rows that many changes write: this process makes one such change
 	// after the other, instead of retrying.
-	hold []string
-	only *Condition // nil = none
+	serialized []string
+	only       *Condition // nil = none
 }
 
 // OnlyAt has Put make a change on a condition; nil = on none.
@@ -66,13 +66,13 @@ func (u *usecase) put(ctx context.Context, ch Change) (object any, err error) {
 		return nil, ch.bad
 	}
 	c := u.commits
-	free, err := c.takeTurns(ctx, ch.what, ch.hold)
+	free, err := c.takeTurns(ctx, ch.what, ch.serialized)
 	if err != nil {
 		return nil, err
 	}
 	defer free()
 	steps := ordered([]Change{ch})
-	cl := c.claim(u.actor)
+	cl := c.newAllocator(u.actor)
 	cl.commits = true
 	rev, err := u.update(ctx, ch.what, func(tx store.Tx) error {
 		cl.rewind()
@@ -88,7 +88,7 @@ func (u *usecase) put(ctx context.Context, ch Change) (object any, err error) {
 				return err
 			}
 		}
-		if _, err := c.fitAll(steps); err != nil {
+		if _, err := c.checkLimits(steps); err != nil {
 			return err
 		}
 		object, _, err = ch.read(tx)
@@ -96,7 +96,7 @@ func (u *usecase) put(ctx context.Context, ch Change) (object any, err error) {
 	})
 	cl.releaseAll(rev)
 	if errors.Is(err, store.ErrTooLarge) && ch.alone != nil {
-		if _, err := c.fitAll(steps); err != nil {
+		if _, err := c.checkLimits(steps); err != nil {
 			return nil, err
 		}
 		return ch.alone(ctx, u)
@@ -192,7 +192,7 @@ func (c *Committer) Apply(ctx context.Context, a Actor, changes []Change, dryRun
 func (u *usecase) apply(ctx context.Context, changes []Change, dryRun bool, more func() bool) (out []Outcome, done int, err error) {
 	c, steps := u.commits, ordered(changes)
 	out = make([]Outcome, len(changes))
-	cl := c.claim(u.actor)
+	cl := c.newAllocator(u.actor)
 	// The trial of a long list, and a dry run, commit nothing that could prove
 	// memory's reads old: they must not be older than the request.
 	try := u.updateBy
@@ -205,7 +205,7 @@ func (u *usecase) apply(ctx context.Context, changes []Change, dryRun bool, more
 		if err := tryAll(ctx, tx, cl, steps, out, dryRun); err != nil {
 			return err
 		}
-		if s, err := c.fitAll(steps); err != nil {
+		if s, err := c.checkLimits(steps); err != nil {
 			return &ChangeError{s.index, fmt.Errorf("%s: %w", s.what, err)}
 		}
 		if dryRun {
@@ -245,9 +245,9 @@ func (u *usecase) apply(ctx context.Context, changes []Change, dryRun bool, more
 	return out, len(changes) - len(unfinished), nil
 }
 
-// fitAll checks that the policies fit hosts when all steps are done, and returns
+// checkLimits checks that the policies fit hosts when all steps are done, and returns
 // the step with which they do not.
-func (c *Committer) fitAll(steps []step) (bad step, err error) {
+func (c *Committer) checkLimits(steps []step) (bad step, err error) {
 	var rules []model.PolicyRule
 	var replaced []model.PolicyKey
 	var groups []model.Group
@@ -265,7 +265,7 @@ func (c *Committer) fitAll(steps []step) (bad step, err error) {
 			groups, atGroups = append(groups, *s.group), append(atGroups, s)
 		}
 	}
-	if i, err := c.view.Policies.fit(rules, replaced, groups); err != nil {
+	if i, err := c.view.Policies.checkLimits(rules, replaced, groups); err != nil {
 		return append(at, atGroups...)[i], err
 	}
 	return step{}, nil
@@ -273,7 +273,7 @@ func (c *Committer) fitAll(steps []step) (bad step, err error) {
 
 // applySome commits steps in one transaction, or the only one by its use-case.
 func (u *usecase) applySome(ctx context.Context, steps []step) error {
-	cl := u.commits.claim(u.actor)
+	cl := u.commits.newAllocator(u.actor)
 	rev, err := u.update(ctx, "apply", func(tx store.Tx) error {
 		cl.rewind()
 		return tryAll(ctx, tx, cl, steps, nil, false)
@@ -313,8 +313,8 @@ func ordered(changes []Change) []step {
 	var steps []step
 	for i := range changes {
 		steps = append(steps, step{&changes[i], i})
-		if changes[i].late != nil {
-			steps = append(steps, step{changes[i].late, i})
+		if changes[i].deferred != nil {
+			steps = append(steps, step{changes[i].deferred, i})
 		}
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return a.rank - b.rank })

@@ -264,7 +264,7 @@ func TestReplacedLeader(t *testing.T) {
 		reports = nil
 		fenced("hosts that are silent", func(ctx context.Context) error { return c.HostLeases.ExpireHosts(ctx, old) })
 		for _, name := range []model.HostName{"h2", "h3"} {
-			if got := kept(t, c.st, name); !strings.Contains(got, "claim") {
+			if got := storedRows(t, c.st, name); !strings.Contains(got, "claim") {
 				t.Errorf("it counted %s out, of which is left: %q", name, got)
 			}
 		}
@@ -302,7 +302,7 @@ func TestStoodStill(t *testing.T) {
 		}
 		pass(3*cluster.ServiceTTL + 2*expiryInterval)
 		for name, want := range map[model.HostName]bool{"h1": false, "h2": true} {
-			if got := kept(t, st.Store, name); strings.Contains(got, "claim") != want {
+			if got := storedRows(t, st.Store, name); strings.Contains(got, "claim") != want {
 				t.Errorf("of %s the store has %q", name, got)
 			}
 		}

@@ -235,15 +235,15 @@ func TestBalanceMany(t *testing.T) {
 	}
 	g.Wait()
 	k := model.ClusterServiceKey{Namespace: "ns", Name: "s0"}
-	former := a.fresh().AddressOwners.BalancedAddrs(k)
+	before := a.fresh().AddressOwners.BalancedAddrs(k)
 	if _, err := a.Kubernetes.Balance(testContext(t), fence, PoolRequest{Service: k}); err != nil {
 		t.Fatal(err)
 	}
 	a.fresh()
 	k.Name = "next"
 	got, err := a.Kubernetes.Balance(testContext(t), fence, PoolRequest{Service: k, Pool: p, V4: true})
-	if err != nil || slices.Equal(got, former) {
-		t.Errorf("%v %v, and %v was freed a moment ago", got, err, former)
+	if err != nil || slices.Equal(got, before) {
+		t.Errorf("%v %v, and %v was freed a moment ago", got, err, before)
 	}
 	checkMirror(t, a)
 }
@@ -265,16 +265,16 @@ func TestClusterServicesCount(t *testing.T) {
 			full.Services = nil
 		}
 	}
-	if services, fronts := c.fresh().Services.CountServices(); services != 256 || fronts != model.MaxServiceFrontends {
-		t.Errorf("%d services, %d pairs", services, fronts)
+	if services, frontends := c.fresh().Services.CountServices(); services != 256 || frontends != model.MaxServiceFrontends {
+		t.Errorf("%d services, %d pairs", services, frontends)
 	}
 	c.refused(model.ErrExhausted, "ports: with 1 at its addresses all services would have 65537", func() error { return c.try(service("web", "n", "", "a=b")) })
 	one := clusterService("s0", "10.96.0.0")
 	c.ok(c.Kubernetes.PutClusterRows(testContext(t), fence, ClusterRows{Services: []model.Valid[model.Service]{valid(one)}}))
 	c.fresh()
 	c.put(service("web", "n", "", "a=b"))
-	if services, fronts := c.fresh().Services.CountServices(); services != 257 || fronts != model.MaxServiceFrontends-model.MaxClusterPorts+1 {
-		t.Errorf("%d services, %d pairs", services, fronts)
+	if services, frontends := c.fresh().Services.CountServices(); services != 257 || frontends != model.MaxServiceFrontends-model.MaxClusterPorts+1 {
+		t.Errorf("%d services, %d pairs", services, frontends)
 	}
 	checkMirror(t, c)
 }

@@ -11,7 +11,7 @@ import (
 // Deletion is the deletion of an object that Delete makes.
 type Deletion struct {
 	what  string     // verb and object, for errors
-	turns []string   // rows, as in Change.hold
+	turns []string   // rows, as in Change.serialized
 	only  *Condition // nil = none
 	do    func(ctx context.Context, u *usecase) error
 }

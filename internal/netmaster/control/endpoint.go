@@ -44,7 +44,7 @@ func (es *Endpoints) CreateEndpoint(ctx context.Context, a Actor, valid model.Va
 		return model.Endpoint{}, 0, err
 	}
 	var out tables.Row[model.Endpoint]
-	cl := es.commits.claim(a)
+	cl := es.commits.newAllocator(a)
 	rev, err := es.commits.update(ctx, a, fmt.Sprintf("create endpoint %q", want.Key), func(tx store.Tx) (err error) {
 		cl.rewind()
 		out, err = es.createEndpoint(ctx, tx, cl, want)
@@ -334,11 +334,11 @@ func (es *Endpoints) removeEndpoint(tx store.Tx, e model.Endpoint) error {
 	tables.Endpoints.Delete(tx, e.Key)
 	for _, a := range []struct {
 		netip.Addr
-		kept bool
+		reserved bool
 	}{{e.IPv4, e.Pod.KeepIPv4}, {e.IPv6, e.Pod.KeepIPv6}} {
 		k := tables.AddressKey{Network: e.Key.Network, Addr: a.Addr}
 		switch {
-		case a.kept && a.IsValid():
+		case a.reserved && a.IsValid():
 			if err := tables.Addresses.Put(tx, es.addresses.reservedForPod(k, podName(e))); err != nil {
 				return err
 			}
@@ -369,7 +369,7 @@ type EndpointUpdate struct {
 // UpdateEndpoint records what a runtime has learnt; the endpoint's identity
 // follows its labels.
 func (es *Endpoints) UpdateEndpoint(ctx context.Context, a Actor, u EndpointUpdate) (store.Revision, error) {
-	cl := es.commits.claim(a)
+	cl := es.commits.newAllocator(a)
 	rev, err := es.commits.update(ctx, a, fmt.Sprintf("update endpoint %q", u.Key), func(tx store.Tx) error {
 		cl.rewind()
 		old, err := tables.Endpoints.Get(tx, u.Key)

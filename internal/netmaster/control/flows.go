@@ -15,10 +15,10 @@ func (s *sizes) countFlows(p model.PolicyKey, r model.PolicyRule, by int) {
 	}
 }
 
-// fitFlows is fitUnion for hosts whose rules are flows, if there are any. The rules
+// checkFlows is fitUnion for hosts whose rules are flows, if there are any. The rules
 // at some indexes join, and others leave. identities bounds how many a selector
 // selects.
-func (pv *PolicyView) fitFlows(policies []model.PolicyKey, rules []model.PolicyRule, at []int, leaving []model.PolicyRule, identities int) (n int, err error) {
+func (pv *PolicyView) checkFlows(policies []model.PolicyKey, rules []model.PolicyRule, at []int, leaving []model.PolicyRule, identities int) (n int, err error) {
 	var joining model.FlowMeter
 	for _, i := range at {
 		joining.Add(rules[i], 1)

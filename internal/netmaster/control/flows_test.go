@@ -48,10 +48,10 @@ func TestFlowsOfRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := c.fresh()
-		if _, err := v.Policies.fit(rules(10000, nil), nil, nil); err != nil && strings.Contains(err.Error(), "flows") {
+		if _, err := v.Policies.checkLimits(rules(10000, nil), nil, nil); err != nil && strings.Contains(err.Error(), "flows") {
 			t.Errorf("%s: 10,000 rules: %v", driver, err)
 		}
-		i, err := v.Policies.fit(rules(200, many), nil, nil)
+		i, err := v.Policies.checkLimits(rules(200, many), nil, nil)
 		refused := err != nil && strings.Contains(err.Error(), fmt.Sprintf("up to %d flows", 200*65*64))
 		if refused != (driver == model.DriverOVS) || refused && (i != model.MaxPolicyFlows/(65*64) || !errors.Is(err, model.ErrExhausted)) {
 			t.Errorf("%s: 200 rules of 4160 flows: rule %d, %v", driver, i, err)

@@ -35,7 +35,7 @@ func (ts *Tenants) ChangeGroup(valid model.Valid[model.Group], clearTag bool) Ch
 	})
 	ch.group = &g
 	if g.Pool.IsValid() { // pools of one network share a row
-		ch.hold = []string{tables.GroupPools.Key(tables.PoolsKey{Network: g.NetworkKey()})}
+		ch.serialized = []string{tables.GroupPools.Key(tables.PoolsKey{Network: g.NetworkKey()})}
 	}
 	return ch.of(ownGroup(g.Key))
 }
@@ -73,7 +73,7 @@ func (ts *Tenants) putGroup(ctx context.Context, tx store.Tx, cl *allocator, g m
 	if err := takeName(tx, name, "endpoint group"); err != nil {
 		return err
 	}
-	if err := ts.claimPool(tx, n, g); err != nil {
+	if err := ts.allocatePool(tx, n, g); err != nil {
 		return err
 	}
 	if err := addReference(tx, tables.TargetNetwork(n.Key), "group", g.Key.String()); err != nil {

@@ -50,12 +50,12 @@ func TestLargestGroup(t *testing.T) {
 	}
 	c.put(model.NetProfile{Key: npKey("a")}, model.NetProfile{Key: npKey("b")})
 	g.NetProfile, other.NetProfile = "a", "b"
-	before := c.meaning()
+	before := c.contents()
 	c.put(g)
 	c.put(other)
 	checkKinds(t, c)
 	c.ok(c.remove(groupKey("g")))
-	if d := cmp.Diff(before, c.meaning()); d != "" {
+	if d := cmp.Diff(before, c.contents()); d != "" {
 		t.Errorf("something is left: %s", d)
 	}
 }

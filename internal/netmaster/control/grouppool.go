@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// claimPool keeps a group's pool for the group: it must fit the network, and
+// allocatePool keeps a group's pool for the group: it must fit the network, and
 // neither another pool nor anybody's address may lie in it.
-func (ts *Tenants) claimPool(tx store.Tx, n model.Network, g model.Group) error {
+func (ts *Tenants) allocatePool(tx store.Tx, n model.Network, g model.Group) error {
 	if !g.Pool.IsValid() {
 		return nil
 	}

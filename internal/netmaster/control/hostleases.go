@@ -45,8 +45,8 @@ type HostReport struct {
 	Look      bool             // see whether all of it is in the store
 }
 
-// claim is the report as the lease on the host's name.
-func (r *HostReport) claim() tables.HostLease {
+// lease is the report as the lease on the host's name.
+func (r *HostReport) lease() tables.HostLease {
 	at := make([]string, 0, len(r.Listening))
 	for _, ap := range r.Listening {
 		at = append(at, ap.String())
@@ -84,26 +84,26 @@ type LeaseResult struct {
 
 // RenewHost keeps a host's claim, record and registrations in the store, and notes
 // that its agent lives. It fails with Taken when the name is another's.
-func (hl *HostLeases) RenewHost(ctx context.Context, a Actor, r HostReport) (kept LeaseResult, err error) {
+func (hl *HostLeases) RenewHost(ctx context.Context, a Actor, r HostReport) (result LeaseResult, err error) {
 	if err := a.mayReport(r.Name); err != nil {
-		return kept, err
+		return result, err
 	}
 	if err := hl.heartbeats.LeaderLost(); err != nil {
-		return kept, err
+		return result, err
 	}
 	if len(r.Listening) > MaxListening {
-		return kept, model.InvalidField("listening", len(r.Listening), fmt.Sprintf("must be at most %d addresses", MaxListening))
+		return result, model.InvalidField("listening", len(r.Listening), fmt.Sprintf("must be at most %d addresses", MaxListening))
 	}
 	// Other hosts would take a loopback address for their own.
 	r.Listening = slices.DeleteFunc(slices.Clone(r.Listening), func(at netip.AddrPort) bool { return !at.Addr().IsGlobalUnicast() })
-	reported := r.claim()
+	reported := r.lease()
 	if hl.heartbeats.Beat(reported) && !r.Look {
-		return kept, nil
+		return result, nil
 	}
-	var was, claim tables.HostLease
+	var was, lease tables.HostLease
 	said := r
 	err = hl.commits.report(ctx, a, func(tx store.Tx) error {
-		kept, r = LeaseResult{}, said
+		result, r = LeaseResult{}, said
 		if err := tx.Prefetch(tables.HostLeases.Key(r.Name), tables.Hosts.Key(r.Name), tables.HostAddressRows.Key(tables.HostAddressesKey{Host: r.Name})); err != nil {
 			return err
 		}
@@ -115,16 +115,16 @@ func (hl *HostLeases) RenewHost(ctx context.Context, a Actor, r HostReport) (kep
 		if err != nil {
 			return err
 		}
-		claim = r.claim()
-		service := registration(claim, r.Version)
+		lease = r.lease()
+		service := registration(lease, r.Version)
 		registered, there, err := service.Find(tx)
 		if err != nil {
 			return err
 		}
 		if claimed.Exists() {
-			err = mayReplace(claimed.Value, claim)
-		} else if err = earlier(tx, claim); err == nil && row.Exists() {
-			kept.Previous, err = maySucceed(row.Value, r)
+			err = mayReplace(claimed.Value, lease)
+		} else if err = earlier(tx, lease); err == nil && row.Exists() {
+			result.Previous, err = maySucceed(row.Value, r)
 		}
 		if err != nil {
 			return err
@@ -143,44 +143,44 @@ func (hl *HostLeases) RenewHost(ctx context.Context, a Actor, r HostReport) (kep
 		if err != nil {
 			return err
 		}
-		kept.Enrolled = enrolled.describe()
-		was, claim = claimed.Value, r.claim()
-		return kept.write(tx, was, claim, row, registered, service, r)
+		result.Enrolled = enrolled.describe()
+		was, lease = claimed.Value, r.lease()
+		return result.write(tx, was, lease, row, registered, service, r)
 	})
 	if err == nil {
-		err = hl.keepListening(ctx, a, was, claim, r.Version)
+		err = hl.keepListening(ctx, a, was, lease, r.Version)
 	}
 	if err != nil {
-		return kept, err
+		return result, err
 	}
 	hl.heartbeats.Add(reported)
-	if kept.Previous != "" {
-		hl.commits.log.Warn("a host's name was taken over from another installation, which is gone", "host", string(r.Name), "former", kept.Previous, "now", r.Installation)
+	if result.Previous != "" {
+		hl.commits.log.Warn("a host's name was taken over from another installation, which is gone", "host", string(r.Name), "previous", result.Previous, "now", r.Installation)
 	}
-	return kept, nil
+	return result, nil
 }
 
 // write writes what is missing or wrong, and notes it.
-func (k *LeaseResult) write(tx store.Tx, was, claim tables.HostLease, row tables.Row[model.Host], registered, service cluster.Service, r HostReport) error {
+func (k *LeaseResult) write(tx store.Tx, was, lease tables.HostLease, row tables.Row[model.Host], registered, service cluster.Service, r HostReport) error {
 	var wrote []string
-	if was != claim {
+	if was != lease {
 		wrote = append(wrote, "lease on the host's name")
-		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: claim.Host})
-		if err := tables.HostLeases.Put(tx, claim); err != nil {
+		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: lease.Host})
+		if err := tables.HostLeases.Put(tx, lease); err != nil {
 			return err
 		}
 	}
 	registered.TTL = 0
-	if registered != service || was != claim { // an earlier agent's goes with its lease
+	if registered != service || was != lease { // an earlier agent's goes with its lease
 		wrote = append(wrote, "registration of "+cluster.ServiceAgent)
 		if err := service.Put(tx, nil); err != nil {
 			return err
 		}
 	}
-	if was.Listening != claim.Listening {
-		wrote = append(wrote, listeningText(claim))
+	if was.Listening != lease.Listening {
+		wrote = append(wrote, listeningText(lease))
 	}
-	if was.VTEP != claim.VTEP || was.VXLANPort != claim.VXLANPort {
+	if was.VTEP != lease.VTEP || was.VXLANPort != lease.VXLANPort {
 		if was.Kept {
 			registration(was, "").Delete(tx)
 		}
@@ -223,7 +223,7 @@ func mayReplace(old, now tables.HostLease) error {
 // maySucceed decides over the record of a host that is not alive: it belongs to this
 // installation if it says so, or if the machine's address is the record's, which two
 // machines cannot have. It returns the previous installation.
-func maySucceed(old model.Host, now HostReport) (former string, err error) {
+func maySucceed(old model.Host, now HostReport) (previous string, err error) {
 	same := func(x, y netip.Addr) bool { return x == y && x.IsValid() && !x.IsLoopback() }
 	switch {
 	case old.Installation == now.Installation:
@@ -282,25 +282,25 @@ func (hl *HostLeases) ReleaseHost(ctx context.Context, a Actor, name model.HostN
 		return err
 	}
 	hl.heartbeats.Forget(name)
-	return hl.forgetClaim(ctx, a, row.Value)
+	return hl.deleteLease(ctx, a, row.Value)
 }
 
-// forgetClaim ends a claim, unless it is another one by now, and the
+// deleteLease ends a claim, unless it is another one by now, and the
 // registrations that are kept with it.
-func (hl *HostLeases) forgetClaim(ctx context.Context, a Actor, claim tables.HostLease) error {
-	if claim.Kept {
-		if err := hl.forgetListening(ctx, a, listening(claim, "")); err != nil {
+func (hl *HostLeases) deleteLease(ctx context.Context, a Actor, lease tables.HostLease) error {
+	if lease.Kept {
+		if err := hl.forgetListening(ctx, a, listening(lease, "")); err != nil {
 			return err
 		}
 	}
 	return hl.commits.report(ctx, a, func(tx store.Tx) error {
-		row, err := tables.HostLeases.Find(tx, claim.Host)
-		if err != nil || !row.Exists() || row.Value != claim {
+		row, err := tables.HostLeases.Find(tx, lease.Host)
+		if err != nil || !row.Exists() || row.Value != lease {
 			return err
 		}
-		tables.HostLeases.Delete(tx, claim.Host)
-		if claim.Kept {
-			registration(claim, "").Delete(tx)
+		tables.HostLeases.Delete(tx, lease.Host)
+		if lease.Kept {
+			registration(lease, "").Delete(tx)
 		}
 		return nil
 	})
@@ -375,7 +375,7 @@ const (
 // process was suspended: time without a listener does not count.
 func (hl *HostLeases) ExpireHosts(ctx context.Context, l Leader) error {
 	var mu sync.Mutex
-	claims, seen := map[string]tables.HostLease{}, map[string]time.Time{}
+	leases, seen := map[string]tables.HostLease{}, map[string]time.Time{}
 	var following sync.WaitGroup
 	defer following.Wait()
 	ctx, end := context.WithCancel(ctx)
@@ -385,13 +385,13 @@ func (hl *HostLeases) ExpireHosts(ctx context.Context, l Leader) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if b.Snapshot {
-				clear(claims)
+				clear(leases)
 			}
 			for _, e := range b.Events {
-				delete(claims, e.KV.Key)
+				delete(leases, e.KV.Key)
 				delete(seen, e.KV.Key)
 				if row, err := tables.HostLeases.Decode(e.KV); err == nil && !e.Deleted() && row.Value.Kept {
-					claims[e.KV.Key], seen[e.KV.Key] = row.Value, time.Now()
+					leases[e.KV.Key], seen[e.KV.Key] = row.Value, time.Now()
 				}
 			}
 			return nil
@@ -415,28 +415,28 @@ func (hl *HostLeases) ExpireHosts(ctx context.Context, l Leader) error {
 		}
 		last = now
 		mu.Lock()
-		var silent []tables.HostLease
-		for key, claim := range claims {
-			heard := hl.heartbeats.Last(claim.Host)
+		var expired []tables.HostLease
+		for key, lease := range leases {
+			heard := hl.heartbeats.Last(lease.Host)
 			for _, t := range []time.Time{began, seen[key]} {
 				if t.After(heard) {
 					heard = t
 				}
 			}
 			if now.Sub(heard) >= cluster.ServiceTTL-expiryInterval {
-				silent = append(silent, claim)
+				expired = append(expired, lease)
 			}
 		}
 		mu.Unlock()
-		for _, claim := range silent {
-			err := hl.forgetClaim(ctx, l.Actor(), claim)
+		for _, lease := range expired {
+			err := hl.deleteLease(ctx, l.Actor(), lease)
 			switch {
 			case ctx.Err() != nil:
 				return nil
 			case errors.Is(err, store.ErrFenced):
 				return err
 			case err != nil:
-				hl.commits.log.Debug("a host without heartbeats is not away yet", "host", string(claim.Host), "error", err)
+				hl.commits.log.Debug("a host without heartbeats is not away yet", "host", string(lease.Host), "error", err)
 			}
 		}
 	}

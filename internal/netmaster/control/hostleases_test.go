@@ -31,8 +31,8 @@ func reportOf(name model.HostName, installation string) HostReport {
 	}
 }
 
-// kept tells what the store has of a host: claim, record, registration, listening.
-func kept(t *testing.T, st store.Store, name model.HostName) string {
+// storedRows tells what the store has of a host: claim, record, registration, listening.
+func storedRows(t *testing.T, st store.Store, name model.HostName) string {
 	t.Helper()
 	var out []string
 	for what, key := range map[string]string{"claim": tables.HostLeases.Key(name), "record": tables.Hosts.Key(name)} {
@@ -58,7 +58,7 @@ func kept(t *testing.T, st store.Store, name model.HostName) string {
 
 func has(t *testing.T, st store.Store, name model.HostName, want ...string) {
 	t.Helper()
-	got := kept(t, st, name)
+	got := storedRows(t, st, name)
 	for _, w := range want {
 		if !slices.Contains(strings.Fields(got), w) {
 			t.Errorf("the store has %q of %s, want %s", got, name, w)
@@ -139,7 +139,7 @@ func TestKeepHost(t *testing.T) {
 	}
 	old := reportOf("h1", "i1") // as it was before the port changed
 	old.Listening = nil
-	if err := c.HostLeases.forgetClaim(ctx, Admin(), old.claim()); err != nil {
+	if err := c.HostLeases.deleteLease(ctx, Admin(), old.lease()); err != nil {
 		t.Error(err)
 	}
 	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:8472/10", "contiv.listen@10.0.0.2:9090/10")
@@ -152,7 +152,7 @@ func TestKeepHost(t *testing.T) {
 	if err := c.HostLeases.ReleaseHost(ctx, Admin(), "h1", "i2"); err != nil {
 		t.Error(err)
 	}
-	if got := kept(t, st, "h1"); !strings.Contains(got, "claim") {
+	if got := storedRows(t, st, "h1"); !strings.Contains(got, "claim") {
 		t.Errorf("another installation's leaving left %q", got)
 	}
 	if err := c.HostLeases.ReleaseHost(ctx, Admin(), "h1", "i1"); err != nil {
@@ -225,7 +225,7 @@ func TestCountOut(t *testing.T) {
 		term = rev
 		pass(time.Hour) // no agent is there
 		for _, name := range []model.HostName{"h1", "h2", "h3"} {
-			if got := kept(t, st, name); !strings.Contains(got, "claim") || !strings.Contains(got, "netplugin.vtep") {
+			if got := storedRows(t, st, name); !strings.Contains(got, "claim") || !strings.Contains(got, "netplugin.vtep") {
 				t.Errorf("after an hour without netmaster the store has %q of %s", got, name)
 			}
 		}
@@ -261,7 +261,7 @@ func TestCountOut(t *testing.T) {
 		}
 		pass(cluster.ServiceTTL / 4)
 		alive("h2 h3")
-		if got := kept(t, st, "old"); !strings.Contains(got, "claim") {
+		if got := storedRows(t, st, "old"); !strings.Contains(got, "claim") {
 			t.Errorf("an agent's own claim: %q", got)
 		}
 		late := reportOf("h4", "i-h4") // by a netmaster that has not told of it yet

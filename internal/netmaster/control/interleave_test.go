@@ -259,7 +259,7 @@ func TestReservedAddressesAreNotGivenTwice(t *testing.T) {
 	n, _ := c.fresh().Networks.Get(netKey("n"))
 	ranges, cursor := allowed(n, false, nil, "")
 	take := func() (*allocator, bool) {
-		cl := c.claim(Admin())
+		cl := c.newAllocator(Admin())
 		_, ok := cl.addr(n, false, cursor, ranges)
 		_, ok2 := cl.number(tables.NumberVLAN, 7, 8)
 		if ok != ok2 {

@@ -198,7 +198,7 @@ func (lf *LabelFilter) followOnce(ctx context.Context, l Leader) error {
 
 // reidentify gives an endpoint the identity that the label filter means.
 func (lf *LabelFilter) reidentify(ctx context.Context, l Leader, k model.EndpointKey) error {
-	cl := lf.commits.claim(l.Actor())
+	cl := lf.commits.newAllocator(l.Actor())
 	rev, err := lf.commits.update(ctx, l.Actor(), fmt.Sprintf("identify endpoint %q", k), func(tx store.Tx) error {
 		cl.rewind()
 		row, err := tables.Endpoints.Find(tx, k)

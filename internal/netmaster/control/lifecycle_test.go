@@ -139,7 +139,7 @@ func TestLifeCycle(t *testing.T) {
 		model.Bgp{Host: "host1", RouterIP: netip.MustParsePrefix("50.1.1.2/24"), AS: 1, NeighborAS: 2},
 		model.AciGw{},
 	}
-	before := c.meaning()
+	before := c.contents()
 	c.put(objects...)
 	c.put(with(group("t:g", "n", "p"), func(g *model.Group) { g.NetProfile, g.ExtContracts = "np", []string{"ec"} }))
 	full := c.dump()
@@ -152,14 +152,14 @@ func TestLifeCycle(t *testing.T) {
 	for _, k := range []any{npKey("t:np"), ecKey("t:ec"), appKey("t:app"), svcKey("t:s"), tables.BgpKey{Host: "host1"}, tables.AciGwKey{}} {
 		c.ok(c.remove(k))
 	}
-	if d := cmp.Diff(before, c.meaning()); d != "" {
+	if d := cmp.Diff(before, c.contents()); d != "" {
 		t.Errorf("something is left: %s", d)
 	}
 	checkKinds(t, c)
 }
 
-// meaning is what the store holds apart from generations and hints.
-func (c *harness) meaning() map[string]string {
+// contents is what the store holds apart from generations and hints.
+func (c *harness) contents() map[string]string {
 	d := c.dump()
 	maps.DeleteFunc(d, func(k, _ string) bool {
 		return k == store.CommitKey || strings.HasPrefix(k, store.Root+"gen/") || strings.Contains(k, "/alloc/cursor/")

@@ -43,7 +43,7 @@ func (ns *Networks) ChangeNetwork(valid model.Valid[model.Network]) Change {
 		return ns.putNetwork(ctx, tx, cl, n)
 	})
 	for _, p := range subnetsOf(n) { // creators of neighbouring subnets write these too
-		ch.hold = append(ch.hold, tables.Subnets.Key(bucketOf(n.Key.Tenant, p)))
+		ch.serialized = append(ch.serialized, tables.Subnets.Key(bucketOf(n.Key.Tenant, p)))
 	}
 	return ch.of(ownNetwork(n.Key))
 }

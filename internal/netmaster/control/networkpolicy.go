@@ -61,7 +61,7 @@ func (ps *Policies) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner
 		return ps.putRule(tx, r, model.KindNetwork, owner, "")
 	})
 	ch.bad = cmp.Or(ch.bad, tooManyNames(r))
-	ch.rules, ch.hold = []model.PolicyRule{r}, []string{tables.Policies.Key(r.Key.PolicyKey())}
+	ch.rules, ch.serialized = []model.PolicyRule{r}, []string{tables.Policies.Key(r.Key.PolicyKey())}
 	return ch
 }
 

@@ -120,8 +120,8 @@ func (v *View) Ownerships() (all []model.Ownership) {
 // of returns the part of the change that can belong to Kubernetes.
 func (ch Change) of(o *ownedPart) Change {
 	ch.owned = o
-	if ch.late != nil {
-		ch.late.owned = o
+	if ch.deferred != nil {
+		ch.deferred.owned = o
 	}
 	return ch
 }

@@ -77,7 +77,7 @@ var errMoved = model.Errorf(model.ErrConflict, "another client changes the same 
 
 func (pe *Pending) applyOnce(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (tables.Pending, store.Revision, error) {
 	steps := ordered(changes)
-	cl := pe.commits.claim(a)
+	cl := pe.commits.newAllocator(a)
 	var wrote map[string]*rowWrite
 	_, err := pe.commits.as(a).updateBy(ctx, "try", pe.commits.follow.UpdateFresh, func(tx store.Tx) error {
 		cl.rewind()
@@ -85,7 +85,7 @@ func (pe *Pending) applyOnce(ctx context.Context, a Actor, changes []Change, obj
 		if err := tryAll(ctx, w, cl, steps, nil, false); err != nil {
 			return err
 		}
-		if s, err := pe.commits.fitAll(steps); err != nil {
+		if s, err := pe.commits.checkLimits(steps); err != nil {
 			return &ChangeError{s.index, fmt.Errorf("%s: %w", s.what, err)}
 		}
 		wrote = w.of
@@ -266,7 +266,7 @@ func (pe *Pending) Confirm(ctx context.Context, a Actor, id string, read func([]
 		return 0, err
 	}
 	what := fmt.Sprintf("confirm change %q", id)
-	u, cl := pe.commits.as(a), pe.commits.claim(a)
+	u, cl := pe.commits.as(a), pe.commits.newAllocator(a)
 	u.confirms = id
 	rev, err := u.updateBy(ctx, what, pe.commits.follow.UpdateFresh, func(tx store.Tx) error {
 		cl.rewind()
@@ -285,7 +285,7 @@ func (pe *Pending) Confirm(ctx context.Context, a Actor, id string, read func([]
 		if err := tryAll(ctx, tx, cl, steps, nil, false); err != nil {
 			return unwrapChange(err)
 		}
-		if s, err := pe.commits.fitAll(steps); err != nil {
+		if s, err := pe.commits.checkLimits(steps); err != nil {
 			return fmt.Errorf("%s: %w", s.what, err)
 		}
 		return nil

@@ -21,7 +21,7 @@ func (es *Endpoints) PodsChanged() <-chan struct{} { return es.podView.podsChang
 // model.ErrNotFound, one on another network, or whose pool does not have the
 // endpoint's address, model.ErrConflict or model.ErrInvalid.
 func (es *Endpoints) FollowPod(ctx context.Context, l Leader, want model.Endpoint) error {
-	cl := es.commits.claim(l.Actor())
+	cl := es.commits.newAllocator(l.Actor())
 	rev, err := es.commits.update(ctx, l.Actor(), fmt.Sprintf("update endpoint %q of pod %s/%s", want.Key, want.Namespace, want.Pod.Name), func(tx store.Tx) error {
 		cl.rewind()
 		row, err := tables.Endpoints.Find(tx, want.Key)

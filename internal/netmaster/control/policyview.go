@@ -128,7 +128,7 @@ func (pv *PolicyView) Fits(n model.NetworkPolicy) error {
 			return err
 		}
 	}
-	_, err := pv.fit(n.Rules, []model.PolicyKey{n.Policy.Key}, nil)
+	_, err := pv.checkLimits(n.Rules, []model.PolicyKey{n.Policy.Key}, nil)
 	return err
 }
 

@@ -121,7 +121,7 @@ func removeEntry[K, E comparable, V, X any](tx store.Tx, t *tables.Table[K, V], 
 
 // reallocate gives an owner what it has.
 func (re *Repair) reallocate(ctx context.Context, u *usecase, f OwnerFinding) (done bool, err error) {
-	cl := re.commits.claim(u.actor)
+	cl := re.commits.newAllocator(u.actor)
 	rev, err := u.update(ctx, fmt.Sprintf("allocate for %s again", f.Object), func(tx store.Tx) error {
 		done = false
 		cl.rewind()

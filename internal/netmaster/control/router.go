@@ -40,7 +40,7 @@ func (ts *Tenants) GiveRouters(ctx context.Context, l Leader) error {
 func (ts *Tenants) giveRouters(ctx context.Context, l Leader) error {
 	var last store.Revision
 	for _, name := range ts.tenantView.withoutRouter() {
-		cl := ts.commits.claim(l.Actor())
+		cl := ts.commits.newAllocator(l.Actor())
 		rev, err := ts.commits.update(ctx, l.Actor(), fmt.Sprintf("give tenant %q a router", name), func(tx store.Tx) error {
 			cl.rewind()
 			t, err := tables.Tenants.Find(tx, name)

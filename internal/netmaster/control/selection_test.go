@@ -149,7 +149,7 @@ func BenchmarkFit(b *testing.B) {
 			rounds := 0
 			for b.Loop() {
 				// With the rules that there are it is too much unless somebody counts.
-				if _, err := v.Policies.fit([]model.PolicyRule{rule(1000), rule(1001)}, nil, nil); err != nil {
+				if _, err := v.Policies.checkLimits([]model.PolicyRule{rule(1000), rule(1001)}, nil, nil); err != nil {
 					b.Fatal(err)
 				}
 				rounds++

@@ -19,7 +19,7 @@ func (ss *Services) completeServices(ctx context.Context, l Leader, v *View) err
 		if !v.Services.missesFamily(s) {
 			continue
 		}
-		cl := ss.commits.claim(l.Actor())
+		cl := ss.commits.newAllocator(l.Actor())
 		rev, err := ss.commits.update(ctx, l.Actor(), fmt.Sprintf("complete load-balanced service %q", s.Key), func(tx store.Tx) error {
 			cl.rewind()
 			row, err := tables.LoadBalancers.Find(tx, s.Key)

@@ -90,7 +90,7 @@ func TestTooManyServices(t *testing.T) {
 	c.put(network("n", "10.1.0.0/16", "2001:db8::/64"), service("one", "n", "", "a=b"))
 	v := c.fresh()
 	v.mu.Lock()
-	v.Services.serviceFronts = model.MaxServiceFrontends - 2 // as if there were others
+	v.Services.serviceFrontends = model.MaxServiceFrontends - 2 // as if there were others
 	v.mu.Unlock()
 	second, err := model.ParseServicePort("81:81:tcp")
 	c.ok(err)
@@ -115,7 +115,7 @@ func TestTooManyServices(t *testing.T) {
 	for i := len(all); i < model.MaxServices-1; i++ {
 		all[svcKey(fmt.Sprint("s", i))] = model.Service{}
 	}
-	v.Services.serviceFronts = 0
+	v.Services.serviceFrontends = 0
 	v.mu.Unlock()
 	c.refused(model.ErrExhausted, "there are 16384 services", func() error { return list(service("two", "n", "", "a=b"), service("three", "n", "", "a=b")) })
 	c.put(service("two", "n", "", "a=b"))
@@ -176,7 +176,7 @@ func TestServicesComeAndGo(t *testing.T) {
 	}
 	v := c.fresh()
 	v.mu.Lock()
-	if n := v.Services.serviceFronts; n != 0 || len(v.Services.servicesOfNetwork) != 0 || len(v.Addresses.space(netKey("n")).owners) != 2 {
+	if n := v.Services.serviceFrontends; n != 0 || len(v.Services.servicesOfNetwork) != 0 || len(v.Addresses.space(netKey("n")).owners) != 2 {
 		t.Errorf("the view has %d ports, %v, %v", n, v.Services.servicesOfNetwork, v.Addresses.space(netKey("n")).owners)
 	}
 	v.mu.Unlock()

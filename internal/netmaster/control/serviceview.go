@@ -20,7 +20,7 @@ type ServiceView struct {
 
 	mu                *sync.RWMutex // the View's
 	serviceRows       *rows[model.ServiceKey, model.Service]
-	serviceFronts     int // of all services
+	serviceFrontends     int // of all services
 	servicesOfNetwork index[model.NetworkKey, model.ServiceKey]
 	servicesByName    index[model.ServiceKey, model.ServiceKey]
 	endpointsByLabel  index[labelKey, model.EndpointKey]
@@ -35,7 +35,7 @@ func newServiceView(mu *sync.RWMutex, endpoints *EndpointView, networks *Network
 
 func (sv *ServiceView) reset() {
 	sv.serviceRows.reset()
-	sv.serviceFronts = 0
+	sv.serviceFrontends = 0
 	sv.servicesOfNetwork = index[model.NetworkKey, model.ServiceKey]{}
 	sv.servicesByName = index[model.ServiceKey, model.ServiceKey]{}
 	sv.endpointsByLabel = index[labelKey, model.EndpointKey]{}
@@ -43,10 +43,10 @@ func (sv *ServiceView) reset() {
 
 // CountServices returns how many services there are, the orchestrator's and
 // load-balanced ones, and how many pairs of address and port these have.
-func (sv *ServiceView) CountServices() (services, fronts int) {
+func (sv *ServiceView) CountServices() (services, frontends int) {
 	sv.mu.RLock()
 	defer sv.mu.RUnlock()
-	return len(sv.serviceRows.all) + len(sv.kubernetes.clusterServiceRows.all), sv.serviceFronts + sv.kubernetes.frontendCount
+	return len(sv.serviceRows.all) + len(sv.kubernetes.clusterServiceRows.all), sv.serviceFrontends + sv.kubernetes.frontendCount
 }
 
 func (sv *ServiceView) enterService(ch tables.Change) {
@@ -54,12 +54,12 @@ func (sv *ServiceView) enterService(ch tables.Change) {
 	if old != nil {
 		sv.servicesOfNetwork.put(old.Network, k, false)
 		sv.servicesByName.put(queryName(k), k, false)
-		sv.serviceFronts -= old.FrontendCount()
+		sv.serviceFrontends -= old.FrontendCount()
 	}
 	if now != nil {
 		sv.servicesOfNetwork.put(now.Network, k, true)
 		sv.servicesByName.put(queryName(k), k, true)
-		sv.serviceFronts += now.FrontendCount()
+		sv.serviceFrontends += now.FrontendCount()
 	}
 }
 
@@ -185,8 +185,8 @@ func (sv *ServiceView) fitService(s model.Service, cl *allocator) error {
 	defer sv.mu.RUnlock()
 	old, there := sv.serviceRows.all[s.Key]
 	all := len(sv.serviceRows.all) + len(sv.kubernetes.clusterServiceRows.all) + cl.services
-	fronts := sv.serviceFronts + sv.kubernetes.frontendCount + cl.fronts
-	if err := s.CheckCapacity(old, there, all, fronts); err != nil {
+	frontends := sv.serviceFrontends + sv.kubernetes.frontendCount + cl.frontends
+	if err := s.CheckCapacity(old, there, all, frontends); err != nil {
 		return err
 	}
 	if n := sv.countProviders(s); n > model.MaxProviders && (!there || !slices.Equal(old.Selectors, s.Selectors)) {
@@ -196,7 +196,7 @@ func (sv *ServiceView) fitService(s model.Service, cl *allocator) error {
 	if !there {
 		cl.services++
 	}
-	cl.fronts += s.FrontendCount() - old.FrontendCount()
+	cl.frontends += s.FrontendCount() - old.FrontendCount()
 	return nil
 }
 

@@ -120,14 +120,14 @@ func (s *sizes) of(p model.PolicyKey) []policyUnion {
 	return out
 }
 
-// fit refuses, with model.ErrExhausted, rules and groups that would make the
+// checkLimits refuses, with model.ErrExhausted, rules and groups that would make the
 // rules of a policy, or of the policies of one group, more than a host holds. It
 // goes by what the mirror knows: what other replicas commit at the same moment
 // may pass beside it, and groups that come later add identities to rules that
 // name their network. There the host refuses. A rule takes the place of one with
 // its key, and the policies that are replaced have no rules but those given. index
 // is the first rule, or len(rules) and more for a group, that does not fit.
-func (pv *PolicyView) fit(rules []model.PolicyRule, replaced []model.PolicyKey, groups []model.Group) (index int, err error) {
+func (pv *PolicyView) checkLimits(rules []model.PolicyRule, replaced []model.PolicyKey, groups []model.Group) (index int, err error) {
 	pv.mu.Lock()
 	defer pv.mu.Unlock()
 	last := map[policyUnion]int{} // the rule or group to blame when nothing before it is
@@ -220,7 +220,7 @@ func (pv *PolicyView) fitUnion(u policyUnion, rules []model.PolicyRule, changes 
 	}
 	// All ports at every peer and every identity cannot take more.
 	identities := max(len(pv.groups.groupRows.of[u.tenant]), len(pv.identities.identitiesOf[u.tenant]))
-	if n, err := pv.fitFlows(policies, rules, at, leaving, identities+1); err != nil {
+	if n, err := pv.checkFlows(policies, rules, at, leaving, identities+1); err != nil {
 		return n, err
 	}
 	if (1+2*sum.ports)*(sum.peers+identities+4) <= model.MaxPolicyEntries {

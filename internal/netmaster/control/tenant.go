@@ -34,7 +34,7 @@ func ChangeTenant(valid model.Valid[model.Tenant], clearDefault bool) Change {
 	first := set(rankTenant, model.Tenant{Name: t.Name}, clearDefault && t.DefaultNetwork == "")
 	if t.DefaultNetwork != "" || t.Shared != nil {
 		late := set(rankDefaultNetwork, t, false)
-		first.late = &late
+		first.deferred = &late
 	}
 	return first.of(ownTenant(t.Name))
 }
