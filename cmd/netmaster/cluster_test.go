@@ -61,6 +61,7 @@ func TestJoinFlags(t *testing.T) {
 	for args, word := range map[string]string{
 		"--join b:9005":                              "netctl cluster token",
 		"--join b:9005 --token T --recover":          "give one",
+		"--join b:9005 --recover":                    "--config none",
 		"--peer-listen none --join-address a:1":      "omit one",
 		"--peer-listen none --join b:9005 --token T": "omit one",
 		"--snapshot-every 1s":                        "a minute or more",

@@ -62,10 +62,10 @@ var joinFlags = []string{"join", "token", "member-name", "peer-listen", "join-li
 // finish fills in the addresses: own is this host's, by which others reach it.
 func (j *clusterOptions) finish(fs *flags.Set, own string) error {
 	switch {
+	case j.recover && len(j.join) > 0:
+		return flags.Usagef("%s makes a cluster of what this directory has, and %s would join another; give one, or --config none to leave a service's settings out", fs.Given("recover"), fs.Given("join"))
 	case len(j.join) > 0 && j.token == "" && j.pods.account == "":
 		return flags.Usagef("%s needs a token: make one on a member with 'netctl cluster token' and give it with --token", fs.Given("join"))
-	case j.recover && len(j.join) > 0:
-		return flags.Usagef("%s makes a cluster of what this directory has, and %s would join another; give one", fs.Given("recover"), fs.Given("join"))
 	}
 	d, err := time.ParseDuration(j.every)
 	if err != nil {
