@@ -41,7 +41,7 @@ var byType = map[string]map[string]Field{
 		"nwType":      {Description: "data (default), or infra: each host has an interface of the network's name, and an address, on it", Enum: []string{"", "data", "infra"}},
 		"encap":       {Description: "how hosts exchange packets: vlan or vxlan", Enum: []string{"vlan", "vxlan"}, Required: true},
 		"pktTag":      {Description: "VLAN id or VNI", Range: "a free VLAN id (1-4094) or VNI (1-16777215) within the range that global sets", Default: "the next free one", Max: 1<<24 - 1},
-		"subnet":      {Description: "IPv4 subnet such as 10.1.1.0/24, or a range to allocate from such as 10.1.1.10-10.1.1.50/24", Range: "no overlap with networks of the tenant, reserved blocks and the private subnet; empty only with ipv6Subnet"},
+		"subnet":      {Description: "IPv4 subnet such as 10.1.1.0/24, or a range to allocate from such as 10.1.1.10-10.1.1.50/24", Range: "no overlap with networks of the tenant, the private subnet, and loopback, link-local, multicast and reserved addresses; empty only with ipv6Subnet"},
 		"gateway":     {Description: "IPv4 gateway, an address of the subnet", Range: "other than its network and broadcast address", Default: "none"},
 		"ipv6Subnet":  {Description: "IPv6 subnet such as 2001:db8:1::/64", Range: "must overlap no other network of the tenant, no reserved block and not fd6d:809b:d5b4::/96, in which hosts know containers", Default: "none"},
 		"ipv6Gateway": {Description: "IPv6 gateway, an address of the IPv6 subnet", Range: "on a VXLAN network containers get a default route by it", Default: "none"},

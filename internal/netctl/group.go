@@ -60,11 +60,11 @@ func newGroupCreate(base common) *command {
 	c := &command{
 		name:  "create",
 		fills: g,
-		short: "Create an endpoint group, or change the policies of one",
+		short: "Create an endpoint group, or replace the policies, profile and contracts of one",
 		note:  noteGroupTag,
 		examples: []string{
 			"netctl group create --tenant blue --policy web-in backend web",
-			"netctl group create --tenant blue --policy web-in --policy audit backend web   # changes the policies",
+			"netctl group create --tenant blue --policy web-in --policy audit backend web   # replaces the policies, and removes a profile",
 			"netctl group create --tenant blue --ip-pool 10.1.1.10-10.1.1.19 backend db",
 		},
 		args: []string{"NETWORK", "GROUP"},
