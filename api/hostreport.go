@@ -57,7 +57,7 @@ type HostStatusReport struct {
 	DriverWhy    string               `json:"driverWhy,omitempty"`
 	AgentVersion string               `json:"agentVersion,omitempty"`
 	Updated      string               `json:"updated"`  // RFC 3339, by the host's clock
-	Revision     int64                `json:"revision"` // of the last picture applied
+	Revision     int64                `json:"revision"` // of the last desired state applied
 	Ports        int                  `json:"ports"`    // programmed
 	Pending      int                  `json:"pending"`  // wanted but not programmed
 	Error        string               `json:"error,omitempty"`

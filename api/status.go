@@ -76,7 +76,7 @@ type Host struct {
 	Attachments  int                  `json:"attachments"`         // that the agent knows
 	Ports        int                  `json:"ports"`               // programmed
 	Pending      int                  `json:"pending"`             // wanted but not programmed
-	Revision     int64                `json:"revision"`            // of the last picture applied
+	Revision     int64                `json:"revision"`            // of the last desired state applied
 	Conditions   []Condition          `json:"conditions,omitempty"`
 	Problems     map[string]string    `json:"problems,omitempty"`     // object -> sentence; the first hundred
 	Error        string               `json:"error,omitempty"`        // of the data plane as a whole

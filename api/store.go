@@ -31,7 +31,7 @@ func (c *Client) Store(ctx context.Context) (StoreInfo, error) {
 	return out, err
 }
 
-// AdoptStore tells hosts that keep the picture of another store, or of a later
+// AdoptStore tells hosts that keep the desired state of another store, or of a later
 // state of this one, to follow this one. Tokens that were made before end, unless
 // keepTokens.
 func (c *Client) AdoptStore(ctx context.Context, keepTokens bool) (StoreInfo, error) {

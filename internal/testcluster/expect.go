@@ -30,7 +30,7 @@ type ByHost struct {
 	Dst  netip.AddrPort
 }
 
-// Expect says what the intent in the store demands: it compiles the picture of
+// Expect says what the intent in the store demands: it compiles the desired state of
 // every host, applies each to an reference.Driver, and sends each question's packet
 // and its reply through them. Containers have the private addresses that their
 // hosts gave them.

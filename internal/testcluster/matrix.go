@@ -10,8 +10,8 @@ import (
 // Row is one question of a matrix with its answer.
 type Row struct {
 	Question
-	Expected Verdict // what the intent says, by compile and oracle
-	Why      string  // how the oracle put it
+	Expected Verdict // what the intent says, by compile and reference data plane
+	Why      string  // how the reference data plane put it
 	Seen     Answer
 	First    Answer // the first try, when it was not as expected and a second was made
 	Retried  bool

@@ -102,7 +102,7 @@ func (c *cluster) otherNumbers() int {
 }
 
 // TestFollowedTogether checks that a host whose agent begins on another store, in which all
-// that runs there is, waits for the other host of its last picture, which that store has no
+// that runs there is, waits for the other host of its last desired state, which that store has no
 // record of before its agent begins again: they lose no ways to each other, but for a moment.
 func TestFollowedTogether(t *testing.T) {
 	sharedOnEBPF(t, both)

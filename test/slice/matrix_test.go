@@ -233,7 +233,7 @@ func (c *cluster) try(t conformance.Topology, w *conformance.World, old, next co
 // action, protocol, kind of peer, priority ties and a second policy, one after
 // another on one running cluster, and compares who reaches whom (TCP, UDP,
 // ICMP; IPv4, IPv6; on one host, across hosts; VXLAN, VLAN; two tenants with
-// equal addresses) with what the oracle says.
+// equal addresses) with what the reference data plane says.
 func TestMatrix(t *testing.T) {
 	shared(t)
 	on(t, 3, all, matrix)
@@ -322,7 +322,7 @@ func equalAddresses(t *testing.T, c *cluster) {
 }
 
 // TestMutations checks that the matrix notices a wrong driver: with each seeded
-// fault of the ovs driver, at least one answer differs from the oracle's.
+// fault of the ovs driver, at least one answer differs from the reference data plane's.
 func TestMutations(t *testing.T) {
 	shared(t)
 	for i, m := range mutations {

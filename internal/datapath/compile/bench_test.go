@@ -75,7 +75,7 @@ func comeAndGo(b *testing.B, c *Compiler, extra model.Endpoint) {
 }
 
 // BenchmarkEndpointChange measures one remote endpoint coming and going,
-// compiled and compared with the picture before.
+// compiled and compared with the desired state before.
 func BenchmarkEndpointChange(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -121,7 +121,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// diff counts the objects in which two pictures differ.
+// diff counts the objects in which two desired states differ.
 func diff(old, next desired.Host) (n int) {
 	for range next.Networks.Diff(old.Networks) {
 		n++
@@ -139,7 +139,7 @@ func diff(old, next desired.Host) (n int) {
 }
 
 // TestChangeIsLocal checks that one change among many endpoints touches one
-// object of the picture, whatever kind of change it is.
+// object of the desired state, whatever kind of change it is.
 func TestChangeIsLocal(t *testing.T) {
 	c := New("h1")
 	remote := cluster(c, 2000)

@@ -454,7 +454,7 @@ func testSequences(t *testing.T, seeds int) {
 	}
 }
 
-// TestDesiredStateDependsOnPresentInputsOnly checks that the picture depends on the present inputs only.
+// TestDesiredStateDependsOnPresentInputsOnly checks that the desired state depends on the present inputs only.
 func TestDesiredStateDependsOnPresentInputsOnly(t *testing.T) { testSequences(t, 40) }
 
 // TestIncrementalCollisions checks the same with policy sets whose numbers collide.

@@ -110,7 +110,7 @@ func TestExposedOnce(t *testing.T) {
 	}
 }
 
-// TestDesiredStateHasTunnelsToAllHosts: a picture has the tunnel endpoints of all other hosts.
+// TestDesiredStateHasTunnelsToAllHosts: a desired state has the tunnel endpoints of all other hosts.
 func TestDesiredStateHasTunnelsToAllHosts(t *testing.T) {
 	c := New("h1")
 	own, other, third := netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("192.168.0.3")

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestRoutedNetworksAreOnEveryHost: a native network is in the picture of every host, while it is native, and
+// TestRoutedNetworksAreOnEveryHost: a native network is in the desired state of every host, while it is native, and
 // its ports have no private addresses where the data plane can do without.
 func TestRoutedNetworksAreOnEveryHost(t *testing.T) {
 	top := conformance.StandardTopology()
@@ -62,7 +62,7 @@ func TestRoutedNetworksAreOnEveryHost(t *testing.T) {
 
 func first(pic desired.Host, _ []compile.Problem) desired.Host { return pic }
 
-// TestNodeAddressesAreOnEveryHost: each address of a host's record is in every picture, with the host's tunnel
+// TestNodeAddressesAreOnEveryHost: each address of a host's record is in every desired state, with the host's tunnel
 // endpoint.
 func TestNodeAddressesAreOnEveryHost(t *testing.T) {
 	addr := netip.MustParseAddr

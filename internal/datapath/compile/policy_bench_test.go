@@ -89,7 +89,7 @@ func (p *population) relabel(i, turn, ofApp int) {
 	p.c.DeleteIdentity("t", model.IdentityFirst+model.Identity(p.policies*perApp+(turn+1)%2))
 }
 
-// walk follows all differences between two pictures down to identities, as a
+// walk follows all differences between two desired states down to identities, as a
 // driver does, and counts them.
 func walk(old, next desired.Host) (n int) {
 	for range next.Ports.Diff(old.Ports) {

@@ -26,7 +26,7 @@ const MaxRemoteNodePorts = 8192
 // noClient is an address that no client has, so it matches none.
 var noClient = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 32)}
 
-// remoteNodePorts gives a service's pictures, of backends in some slices, the node ports that
+// remoteNodePorts gives a service's desired states, of backends in some slices, the node ports that
 // they have at each node's addresses.
 func (sv *Services) remoteNodePorts(s *service, all []*serviceSlice, pics []desired.Service) []desired.Service {
 	on := sv.backendNodes(s, all)

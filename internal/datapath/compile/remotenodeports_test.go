@@ -27,7 +27,7 @@ func kubeNode(name model.NodeName, addrs ...string) model.ClusterNode {
 	return n
 }
 
-// askedTexts are who answers node ports, by the names of pictures.
+// askedTexts are who answers node ports, by the names of desired states.
 func askedTexts(t *testing.T, c *Compiler) (out []string) {
 	t.Helper()
 	got, problems := clusterPics(c)

@@ -43,7 +43,7 @@ func routed(c *Compiler, n int) func(i int) (model.Network, model.Endpoint) {
 	return at
 }
 
-// joinedBy returns which networks are in a picture, and by whom they are joined.
+// joinedBy returns which networks are in a desired state, and by whom they are joined.
 func joinedBy(h desired.Host) map[string]model.RouterID {
 	out := map[string]model.RouterID{}
 	for _, n := range h.Networks.All() {

@@ -54,7 +54,7 @@ func onFabric(i int, group model.GroupName, host model.HostName) model.Endpoint 
 	}
 }
 
-// onSegments says, for each network of a picture, its VLAN, which endpoints are ports and
+// onSegments says, for each network of a desired state, its VLAN, which endpoints are ports and
 // which are remote there, and for those whether they have a tunnel.
 func onSegments(h desired.Host) map[string]string {
 	out := map[string]string{}

@@ -99,7 +99,7 @@ func backendTexts(s *desired.Service) (out []string) {
 	return out
 }
 
-// TestClusterService: what a service of an orchestrator and its slices are in a picture.
+// TestClusterService: what a service of an orchestrator and its slices are in a desired state.
 func TestClusterService(t *testing.T) {
 	c := kubeCluster()
 	one, two := podOn(1, "h1"), podOn(2, "h2")

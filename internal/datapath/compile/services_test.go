@@ -32,7 +32,7 @@ func provides(e model.Endpoint, i int) model.Endpoint {
 }
 
 // TestProvidersAreSelectedByLabels: who provides a service is who has its labels, here and elsewhere,
-// in the state that its health says, while the network is in the picture.
+// in the state that its health says, while the network is in the desired state.
 func TestProvidersAreSelectedByLabels(t *testing.T) {
 	c := New("h1")
 	remote := cluster(c, 3)

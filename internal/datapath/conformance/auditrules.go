@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// withAuditRules returns the picture with Log on all rules and, if audited, with
+// withAuditRules returns the desired state with Log on all rules and, if audited, with
 // audited sets beside each of its sets: one without the rules that deny, one with a
 // rule that denies a port more, one with a tier that denies what no rule lets
 // through, and one that says the same. A fifth one is named in Audits and is not
@@ -169,8 +169,8 @@ func (b *bench) establishedEgress(t *testing.T, top Topology) {
 	drain(t, want)
 }
 
-// establishedEvents checks whether the oracle tells of connections that live. Where the driver
-// tells of none, it takes the oracle's events off the channel.
+// establishedEvents checks whether the reference data plane tells of connections that live. Where the driver
+// tells of none, it takes the reference data plane's events off the channel.
 func (b *bench) establishedEvents(t *testing.T, want <-chan driver.FlowEvent, some bool) {
 	t.Helper()
 	if got := len(want) > 0; got != some {

@@ -64,9 +64,9 @@ func testCapabilities(t *testing.T, h Harness) {
 	}
 }
 
-// withParts returns a picture with something in each part that a driver has no
+// withParts returns a desired state with something in each part that a driver has no
 // capability for: a driver that looks at it all the same lets other packets pass
-// than the oracle.
+// than the reference data plane.
 func withParts(pic desired.Host, can driver.Capabilities) desired.Host {
 	for name, p := range pic.Ports.All() {
 		n, ok := pic.Networks.Get(p.Network)

@@ -17,7 +17,7 @@ type outcome struct {
 	Uplink      bool
 	Answered    bool
 	Host        bool
-	Sent        string // as the oracle translated or routed it; "" = neither
+	Sent        string // as the reference data plane translated or routed it; "" = neither
 	Tag         string // of a routed packet: the network or VLAN that it left with
 	RouterError string // what the router told the sender
 }
@@ -35,7 +35,7 @@ func (b *bench) compare(tb testing.TB, what string, p reference.Packet) bool {
 	return sameVerdict(tb, what, p, v, b.Send(tb, p))
 }
 
-// sameVerdict compares the oracle's verdict on a packet with another one.
+// sameVerdict compares the reference data plane's verdict on a packet with another one.
 func sameVerdict(tb testing.TB, what string, p reference.Packet, v, v2 reference.Verdict) bool {
 	tb.Helper()
 	want, got := outcomeOf(v), outcomeOf(v2)

@@ -394,7 +394,7 @@ func (w *fuzzWorld) inNetwork(k model.NetworkKey, p party) party {
 	return p
 }
 
-// frame is the packet as the oracle takes it, without where it comes from.
+// frame is the packet as the reference data plane takes it, without where it comes from.
 func frame(p oPacket) reference.Packet {
 	f := reference.Packet{
 		SrcMAC: p.from.MAC, DstMAC: p.to.MAC, Src: p.from.addr, Dst: p.to.addr,
@@ -453,7 +453,7 @@ func (w *fuzzWorld) send(p oPacket) (bool, []reference.Hop) {
 	return slices.Equal(arrived, []reference.Arrival{{Host: p.to.Host, Port: compile.IfName(p.to.Key)}}), hops
 }
 
-// FuzzDifferential compares compile and the oracle with the naive judge on random
+// FuzzDifferential compares compile and the reference data plane with the naive judge on random
 // clusters, policies, changes and packets.
 func FuzzDifferential(f *testing.F) {
 	for i := range uint32(16) {

@@ -55,7 +55,7 @@ func withGateways(top Topology) Topology {
 }
 
 // testEgress: packets to and from the host's own stack are translated, judged and
-// answered as the oracle does it: with and without gateways, in both ARP modes,
+// answered as the reference data plane does it: with and without gateways, in both ARP modes,
 // with policies and once without, and after a restart; not any more when the way
 // out goes.
 func testEgress(t *testing.T, h Harness) {

@@ -79,7 +79,7 @@ func (s *externalBackends) externalFrontend() {
 	}
 }
 
-// local: a backend that is no endpoint is here if the picture says so.
+// local: a backend that is no endpoint is here if the desired state says so.
 func (s *externalBackends) local() {
 	all := s.places()
 	of := s.with(s.services.shop(), all...)

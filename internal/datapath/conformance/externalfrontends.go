@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// clients: who is outside asks at exposed faces, nodes' among them.
+// clients: who is outside asks at exposed frontends, nodes' among them.
 func (s *frontends) clients() {
 	if !s.services.drv.Capabilities().ExternalServices {
 		s.t.Skip("the driver serves nobody outside")
@@ -56,7 +56,7 @@ func (s *frontends) clients() {
 	}
 }
 
-// hidden: a service that is not exposed has no faces for clients outside, though one
+// hidden: a service that is not exposed has no frontends for clients outside, though one
 // that is has the address too.
 func (s *frontends) hidden() {
 	if !s.services.drv.Capabilities().ExternalServices {

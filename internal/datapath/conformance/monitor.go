@@ -168,7 +168,7 @@ func monitorEgress(t *testing.T, b *bench, top Topology) {
 	drain(t, want)
 }
 
-// egressPackets is a picture with egress and policies, and packets that go by it.
+// egressPackets is a desired state with egress and policies, and packets that go by it.
 func egressPackets(top Topology, six bool) (desired.Host, []namedPacket) {
 	comp := NewCompiler(top, "h1")
 	WithEgress(top, comp, six)
@@ -206,8 +206,8 @@ func drain(t *testing.T, ch <-chan driver.FlowEvent) {
 	}
 }
 
-// compareEvents expects each event that the oracle told, in any order, and no other
-// one before the last of them. The oracle has to have told at least least.
+// compareEvents expects each event that the reference data plane told, in any order, and no other
+// one before the last of them. The reference data plane has to have told at least least.
 func compareEvents(t *testing.T, want, got <-chan driver.FlowEvent, least int) {
 	t.Helper()
 	var expected, seen []driver.FlowEvent

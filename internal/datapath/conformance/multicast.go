@@ -22,7 +22,7 @@ func groupMAC(a netip.Addr) model.MAC {
 	return model.MAC{0x33, 0x33, b[12], b[13], b[14], b[15]}
 }
 
-// members puts groups into a picture, with endpoints of blue and red on h1 as members.
+// members puts groups into a desired state, with endpoints of blue and red on h1 as members.
 func members(pic desired.Host, top Topology, of map[string][]model.EndpointKey) desired.Host {
 	pic.Groups = desired.Map[desired.GroupKey, *desired.Group]{}
 	for group, keys := range of {

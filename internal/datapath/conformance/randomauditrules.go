@@ -73,7 +73,7 @@ func testRandomAuditRules(t *testing.T, h Harness) {
 	}
 }
 
-// wantEvents expects as many connections of each kind as the oracle told of,
+// wantEvents expects as many connections of each kind as the reference data plane told of,
 // in any order and by however many events; it returns how many.
 func wantEvents(t *testing.T, what string, want, got <-chan driver.FlowEvent) (n int) {
 	t.Helper()

@@ -25,7 +25,7 @@ type randomFrontends struct {
 	asked    []*frontendConn
 }
 
-// frontendConn is a connection to a face that came to a backend.
+// frontendConn is a connection to a frontend that came to a backend.
 type frontendConn struct {
 	client  model.Endpoint // without a key: it is outside
 	first   reference.Packet
@@ -34,7 +34,7 @@ type frontendConn struct {
 	service model.ServiceKey
 }
 
-// testRandomFrontends compares what becomes of random packets to and from faces while
+// testRandomFrontends compares what becomes of random packets to and from frontends while
 // services change.
 func testRandomFrontends(t *testing.T, h Harness) {
 	t.Helper()
@@ -94,7 +94,7 @@ func testRandomFrontends(t *testing.T, h Harness) {
 	}
 }
 
-// frontendAddrs are the addresses at which services have faces; one of a node's is asked by itself.
+// frontendAddrs are the addresses at which services have frontends; one of a node's is asked by itself.
 func frontendAddrs() []netip.Addr {
 	return slices.Concat(both(1), both(2), nodes, []netip.Addr{node(false), node(true)})
 }
@@ -211,7 +211,7 @@ type frontendAt struct {
 
 func frontendOf(p reference.Packet) frontendAt { return frontendAt{p.Dst, p.Proto, p.DstPort} }
 
-// owners are who has which face, by the smallest key.
+// owners are who has which frontend, by the smallest key.
 func (x *randomFrontends) owners() map[frontendAt]model.ServiceKey {
 	out := map[frontendAt]model.ServiceKey{}
 	for _, a := range x.clientTargets() {

@@ -289,7 +289,7 @@ func (x *randomServices) renumber(s *randomShop) {
 	slices.SortFunc(s.of.Ports, desired.CompareServicePorts)
 }
 
-// desired is a service as it is in a picture, with the providers that are there.
+// desired is a service as it is in a desired state, with the providers that are there.
 func (x *randomServices) desired(s *randomShop, pic desired.Host) *desired.Service {
 	out := s.of
 	own, _ := pic.Networks.Get(out.Network)
@@ -432,7 +432,7 @@ func flip[K comparable](x *randomServices, gone map[K]bool, k K, remove func(*co
 	})
 }
 
-// serviceAt is the service that has an address in a network's domain, as the picture says.
+// serviceAt is the service that has an address in a network's domain, as the desired state says.
 func serviceAt(pic desired.Host, n *desired.Network, a netip.Addr) *desired.Service {
 	same := func(id model.NetworkID) bool {
 		of, ok := pic.Networks.Get(id)

@@ -131,7 +131,7 @@ func (w *fuzzWorld) setNetworkRule(t model.TenantName, policy, rule int) {
 	w.each(func(c *compile.Compiler) { c.SetRule(r) })
 }
 
-// audited makes the ports of a picture judged by the set that stands for one
+// audited makes the ports of a desired state judged by the set that stands for one
 // audited policy beside what is enforced.
 func audited(k model.PolicyKey) func(desired.Host) desired.Host {
 	return func(h desired.Host) desired.Host {

@@ -11,7 +11,7 @@ import (
 
 // affinity: a client's new connections go where its former ones went, to whichever
 // port, until that one takes nothing new; and so after a restart of the driver, though
-// its first picture is another one than the former driver's last.
+// its first desired state is another one than the former driver's last.
 func (s *serviceCases) affinity() {
 	client := s.services.at("web1")
 	all := []model.EndpointID{"db1", "db2", "web2", "solo1"}

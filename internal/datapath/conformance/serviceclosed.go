@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// closed: a service that was deleted leaves a face of port 0 at each address. Its connections
+// closed: a service that was deleted leaves a frontend of port 0 at each address. Its connections
 // are reset, and clients inside are refused at all ports.
 func (s *frontends) closed() {
 	client := s.services.at("web1")

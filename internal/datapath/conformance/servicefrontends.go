@@ -25,7 +25,7 @@ type frontends struct {
 // newFrontends tries frontends on what clients outside have.
 func newFrontends(o *externalTest) *frontends { return &frontends{o.services, o, o.t} }
 
-// frontendAddr is an address that services have faces at, i = 1 or 2, and node one of a node.
+// frontendAddr is an address that services have frontends at, i = 1 or 2, and node one of a node.
 func frontendAddr(i byte, v6 bool) netip.Addr {
 	if v6 {
 		return netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 0xfa, 15: i})
@@ -64,7 +64,7 @@ func testFrontends(t *testing.T, h Harness) {
 	tryOutside(t, h, func(c driver.Capabilities) bool { return c.Frontends }, cases)
 }
 
-// withFrontends makes a service that has faces only: TCP at port 80, UDP at port 53 of some
+// withFrontends makes a service that has frontends only: TCP at port 80, UDP at port 53 of some
 // addresses.
 func (s *frontends) withFrontends(at []netip.Addr, ids ...model.EndpointID) desired.Service {
 	out := s.services.shop(ids...)
@@ -81,7 +81,7 @@ func both(i byte) []netip.Addr { return []netip.Addr{frontendAddr(i, false), fro
 
 var nodes = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 
-// applyServices applies the picture with services, and the nodes' addresses.
+// applyServices applies the desired state with services, and the nodes' addresses.
 func (s *frontends) applyServices(all ...desired.Service) {
 	s.t.Helper()
 	s.services.apply(s.t, s.desiredState(all...))
@@ -99,7 +99,7 @@ func (s *frontends) desiredState(all ...desired.Service) desired.Host {
 	return pic
 }
 
-// askAt makes the first packet of a container's new connection to a face.
+// askAt makes the first packet of a container's new connection to a frontend.
 func (s *frontends) askAt(client model.Endpoint, proto model.Protocol, at netip.Addr) reference.Packet {
 	p := s.services.ask(client, proto, at.Is6())
 	p.Dst = at
@@ -130,7 +130,7 @@ func (s *frontends) translated() {
 	}
 }
 
-// nodes: at a node's address the faces' ports are services', all else is not their affair.
+// nodes: at a node's address the frontends' ports are services', all else is not their affair.
 func (s *frontends) nodes() {
 	client := s.services.at("web1")
 	of := s.withFrontends(nodes, "db1", "db2")
@@ -256,7 +256,7 @@ func (s *frontends) shared() {
 	}
 }
 
-// sources: a face may take some clients only, and tells others nothing.
+// sources: a frontend may take some clients only, and tells others nothing.
 func (s *frontends) sources() {
 	client := s.services.at("web1")
 	for _, v6 := range ipv4and6 {
@@ -300,7 +300,7 @@ func (s *frontends) sources() {
 	}
 }
 
-// policies: each face has its own traffic policy; so one choice serves several.
+// policies: each frontend has its own traffic policy; so one choice serves several.
 func (s *frontends) policies() {
 	client := s.services.at("web1")
 	of := s.withFrontends(append(both(1), both(2)...), "db1", "db2")
@@ -340,7 +340,7 @@ func (s *frontends) policies() {
 	}
 }
 
-// connectionEnd: what becomes of connections when their face changes.
+// connectionEnd: what becomes of connections when their frontend changes.
 func (s *frontends) connectionEnd() {
 	client := s.services.at("web1")
 	for _, at := range [][]netip.Addr{both(1), nodes} {
@@ -386,7 +386,7 @@ func (s *frontends) connectionEnd() {
 	}
 }
 
-// claimed: an address that a service has altogether has no faces of others, nor has one
+// claimed: an address that a service has altogether has no frontends of others, nor has one
 // that an endpoint has.
 func (s *frontends) claimed() {
 	client, db1 := s.services.at("web1"), s.services.at("db1")

@@ -166,7 +166,7 @@ func (s *services) inState(of desired.Service, id model.EndpointID, state desire
 	return of
 }
 
-// applyServices applies the present policies' picture with services.
+// applyServices applies the present policies' desired state with services.
 func (s *services) applyServices(all ...desired.Service) {
 	s.t.Helper()
 	pic := s.w.Desired["h1"]

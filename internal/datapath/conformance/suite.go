@@ -35,7 +35,7 @@ type Harness struct {
 	// Unmanaged makes objects that are not ours in the data plane and returns a
 	// check that they are still there, unchanged.
 	Unmanaged func(t testing.TB) (intact func(t testing.TB))
-	// Garbage makes objects that are recognisably ours but in no picture (a port,
+	// Garbage makes objects that are recognisably ours but in no desired state (a port,
 	// flows, a tunnel), as an agent that died long ago would leave them, and
 	// returns a check that they are gone.
 	Garbage func(t testing.TB) (swept func(t testing.TB))
@@ -43,7 +43,7 @@ type Harness struct {
 	// write is refused), and only that one.
 	Break func(t testing.TB, n int)
 	// Send puts a packet into the data plane and says where it came out: Ports,
-	// VTEPs, Uplink and Answer (ReadAnswer) are compared with the oracle's verdict;
+	// VTEPs, Uplink and Answer (ReadAnswer) are compared with the reference data plane's verdict;
 	// Drop is set when it came out nowhere (which reason does not matter). Of a
 	// routed packet, Network or VLAN say on which one it came out, and Sent
 	// (ReadPacket) what it looked like there.
@@ -64,7 +64,7 @@ type Harness struct {
 	// SkipPacket says why the harness cannot send a packet; "" = it can.
 	SkipPacket func(p reference.Packet) string
 	// Differs are the names of the cases in which the data plane is known to let
-	// through less than the oracle, with the reason.
+	// through less than the reference data plane, with the reason.
 	Differs map[string]string
 }
 
@@ -129,7 +129,7 @@ func Run(t *testing.T, start func(t *testing.T) Harness) {
 	}
 }
 
-// bench is a harness with an open driver and the oracle that it is compared with.
+// bench is a harness with an open driver and the reference data plane that it is compared with.
 type bench struct {
 	Harness
 	drv driver.Driver
@@ -172,7 +172,7 @@ func (b *bench) interfaces(tb testing.TB, pics ...desired.Host) {
 	}
 }
 
-// apply applies a picture to both and checks the report.
+// apply applies a desired state to both and checks the report.
 func (b *bench) apply(tb testing.TB, pic desired.Host) driver.Report {
 	tb.Helper()
 	report, err := b.drv.Apply(context.Background(), pic)
@@ -203,7 +203,7 @@ func (b *bench) inspect(tb testing.TB) string {
 	return text
 }
 
-// DesiredStates returns the first host's picture of the standard topology with some
+// DesiredStates returns the first host's desired state of the standard topology with some
 // policies, and smaller and bigger ones: for tests of drivers.
 func DesiredStates(tb testing.TB) (small, big desired.Host) {
 	tb.Helper()
@@ -233,7 +233,7 @@ func emptyState(revision int64) desired.Host {
 	return pic
 }
 
-// testEmpty: an empty picture can be applied to an empty data plane.
+// testEmpty: an empty desired state can be applied to an empty data plane.
 func testEmpty(t *testing.T, h Harness) {
 	t.Helper()
 	b := open(t, h)
@@ -243,7 +243,7 @@ func testEmpty(t *testing.T, h Harness) {
 	}
 }
 
-// testGrowShrink: state depends on the last picture only, not on the way to it.
+// testGrowShrink: state depends on the last desired state only, not on the way to it.
 func testGrowShrink(t *testing.T, h Harness) {
 	t.Helper()
 	b := open(t, h)
@@ -381,7 +381,7 @@ func testCancelled(t *testing.T, h Harness) {
 }
 
 // testPackets: spoofed and honest ARP, ND and IP, and the probes of every
-// generated policy, do what the oracle says, in proxy and in flood mode.
+// generated policy, do what the reference data plane says, in proxy and in flood mode.
 func testPackets(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Send == nil {

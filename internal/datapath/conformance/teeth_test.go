@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// eachSet rewrites the policy sets of a picture.
+// eachSet rewrites the policy sets of a desired state.
 func eachSet(fn func(s *desired.PolicySet)) func(desired.Host) desired.Host {
 	return func(h desired.Host) desired.Host {
 		for id, s := range h.PolicySets.All() {
@@ -49,7 +49,7 @@ func eachRule(fn func(r *desired.Rule)) func(desired.Host) desired.Host {
 
 const addressesAnywhere = "networks of addresses ignored"
 
-// faults are what a data plane that is wrong makes of a picture.
+// faults are what a data plane that is wrong makes of a desired state.
 func faults() map[string]func(desired.Host) desired.Host {
 	return map[string]func(desired.Host) desired.Host{
 		"allow wins a tie": eachRule(func(r *desired.Rule) {

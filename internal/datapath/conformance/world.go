@@ -79,7 +79,7 @@ func Probes(t Topology) []Probe {
 	return out
 }
 
-// World is a topology with a case on it: compile and an oracle for every host.
+// World is a topology with a case on it: compile and a reference data plane for every host.
 type World struct {
 	Topology  Topology
 	Fabric    reference.Fabric

@@ -13,11 +13,11 @@ import (
 // are all its own: other ports of the address may be other services'.
 type Frontend struct {
 	// Addr unspecified (0.0.0.0, ::) = each of Host.NodeAddrs of the family at which no
-	// service has a face with the port by the address itself.
+	// service has a frontend with the port by the address itself.
 	Addr     netip.Addr
 	Protocol model.Protocol
 	// Port 0, of an address that is specified and with Backend 0: it leads nowhere, and has
-	// the address refuse all ports that no other face has.
+	// the address refuse all ports that no other frontend has.
 	Port           uint16
 	Backend        uint16 // the backends' port, but for those with one of their own
 	InternalPolicy TrafficPolicy
@@ -25,23 +25,23 @@ type Frontend struct {
 	Sources        []netip.Prefix // of clients that it takes; empty = of all
 }
 
-// CompareFrontends orders the faces of a service.
+// CompareFrontends orders the frontends of a service.
 func CompareFrontends(a, b Frontend) int {
 	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
 }
 
-// Equal compares two faces by contents.
+// Equal compares two frontends by contents.
 func (f Frontend) Equal(o Frontend) bool {
 	return f.Addr == o.Addr && f.Protocol == o.Protocol && f.Port == o.Port && f.Backend == o.Backend &&
 		f.InternalPolicy == o.InternalPolicy && f.ExternalPolicy == o.ExternalPolicy && slices.Equal(f.Sources, o.Sources)
 }
 
-// Takes reports whether a client may ask at the face.
+// Takes reports whether a client may ask at the frontend.
 func (f Frontend) Takes(client netip.Addr) bool {
 	return len(f.Sources) == 0 || slices.ContainsFunc(f.Sources, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 
-// AnyNode is the Addr of faces at each node's address of the family of an address.
+// AnyNode is the Addr of frontends at each node's address of the family of an address.
 func AnyNode(a netip.Addr) netip.Addr {
 	if a.Is6() {
 		return netip.IPv6Unspecified()
@@ -68,7 +68,7 @@ func WholeKey(k model.ServiceKey) model.ServiceKey {
 	return k
 }
 
-// Before reports whether a face of the service a has a port of an address before one of b.
+// Before reports whether a frontend of the service a has a port of an address before one of b.
 func (f Frontend) Before(a model.ServiceKey, o Frontend, b model.ServiceKey) bool {
 	if f.Addr.IsUnspecified() != o.Addr.IsUnspecified() {
 		return o.Addr.IsUnspecified()
@@ -94,7 +94,7 @@ func (s *Service) FrontendAt(a netip.Addr, node bool, proto model.Protocol, port
 	return s.Frontends[i], true
 }
 
-// checkFrontends returns an error unless all faces can be had.
+// checkFrontends returns an error unless all frontends can be had.
 func (s *Service) checkFrontends() error {
 	for i, f := range s.Frontends {
 		if f.Addr.IsValid() && f.Addr == f.Addr.Unmap() && (f.Port != 0) == (f.Backend != 0) && (f.Port != 0 || !f.Addr.IsUnspecified()) && f.Protocol.HasPorts() {

@@ -7,10 +7,10 @@ import (
 )
 
 // Host is all that one host's data plane has to be. Values reached through it
-// are never changed; a new picture shares what stayed the same.
+// are never changed; a new desired state shares what stayed the same.
 type Host struct {
 	Name     model.HostName
-	Revision int64 // store revision that the picture was compiled from
+	Revision int64 // store revision that the desired state was compiled from
 	VTEP     netip.Addr
 	FwdMode  model.FwdMode
 	ArpMode  model.ArpMode
@@ -41,7 +41,7 @@ type Host struct {
 	Groups    Map[GroupKey, *Group]
 
 	// NodeAddrs are the addresses of nodes, this one's among them, at which services
-	// may have faces (Frontend.Addr); who else is asked there is not the services' affair.
+	// may have frontends (Frontend.Addr); who else is asked there is not the services' affair.
 	NodeAddrs Map[netip.Addr, struct{}]
 
 	// ServiceRanges are the prefixes that addresses of an orchestrator's services come

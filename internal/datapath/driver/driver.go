@@ -7,12 +7,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Driver makes one host's data plane look like a picture.
+// Driver makes one host's data plane look like a desired state.
 type Driver interface {
 	// Apply makes the host look like want: it reads back (or knows) what is
 	// there, applies the difference, removes what it owns and want does not
 	// mention, and never touches what it does not own. It is idempotent; applying
-	// the same picture twice does nothing the second time. What failed for one
+	// the same desired state twice does nothing the second time. What failed for one
 	// object is in the Report and does not stop the others; the error is for what
 	// concerns the whole data plane (switch not reachable). Ports drop everything
 	// until their rules are in, and rules leave after ports. Calls never overlap.
@@ -45,7 +45,7 @@ type Driver interface {
 // with containers running. The new driver takes the containers' interfaces over
 // in this order, so that no packet ever passes unjudged: Prepare, where the new
 // one has it (Capabilities), Release, Apply, Remove, Apply. Traffic stands still from Release
-// until the new driver has applied the picture. Both may be repeated; what is
+// until the new driver has applied the desired state. Both may be repeated; what is
 // gone already is fine.
 type Predecessor interface {
 	// Release gives up what only one driver of a host can hold: the tunnel's UDP
@@ -61,8 +61,8 @@ type Predecessor interface {
 
 // Report tells what an Apply reached.
 type Report struct {
-	Revision int64        // of the picture that was applied
-	Ports    PortStatuses // every port of the picture
+	Revision int64        // of the desired state that was applied
+	Ports    PortStatuses // every port of the desired state
 	Changes  int          // objects written or removed in the data plane
 	Problems []Problem    // other objects that could not be made true
 }
@@ -71,7 +71,7 @@ type Report struct {
 type Problem struct {
 	Object string
 	Err    error
-	// Unmanaged: it is about what somebody else has added, which is left alone; the picture is
+	// Unmanaged: it is about what somebody else has added, which is left alone; the desired state is
 	// true all the same.
 	Unmanaged bool
 }

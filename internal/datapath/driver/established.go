@@ -13,7 +13,7 @@ import (
 // PendingAudits are audits of established connections that are not reported yet.
 type PendingAudits map[desired.Audit]bool
 
-// Note adds the audits that have come or changed from one picture to the next, and
+// Note adds the audits that have come or changed from one desired state to the next, and
 // forgets audits that have gone.
 func (u PendingAudits) Note(before, now desired.Map[desired.PolicySetID, *desired.PolicySet]) {
 	for _, a := range desired.NewAudits(before, now) {

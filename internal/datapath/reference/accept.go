@@ -91,7 +91,7 @@ func (p *desiredStates) isIncremental(next desired.Host) bool {
 	return true
 }
 
-// next judges the next picture. It looks at the interfaces of new ports, of ports
+// next judges the next desired state. It looks at the interfaces of new ports, of ports
 // that had none and, with all, of all other ports.
 func (p *desiredStates) next(want desired.Host, hasIface func(string) bool, all bool) changedObjects {
 	t := changedObjects{map[model.NetworkID]struct{}{}, map[desired.PolicySetID]struct{}{}, map[claimant]struct{}{}, map[model.ServiceKey]struct{}{}}

@@ -17,7 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// randomStep changes one thing of a picture in a universe so small that objects
+// randomStep changes one thing of a desired state in a universe so small that objects
 // meet all the time.
 func randomStep(rng *rand.Rand, h *desired.Host, ifaces map[string]bool) {
 	mac := func() model.MAC { return model.MAC{2, 0, 0, 0, 0, byte(rng.IntN(6))} }
@@ -87,7 +87,7 @@ func reportText(r driver.Report) (out []string) {
 }
 
 // TestDiffEqualsApplyFromNothing checks over random changes that a driver which judges what
-// differs says and holds the same as one that sees each picture as its first,
+// differs says and holds the same as one that sees each desired state as its first,
 // in what its indexes find too; also after refusals and broken passes.
 func TestDiffEqualsApplyFromNothing(t *testing.T) {
 	for seed := range uint64(15) {
@@ -115,7 +115,7 @@ func TestDiffEqualsApplyFromNothing(t *testing.T) {
 			got, err := f.Apply(context.Background(), h)
 			f.Refuse(nil)
 			f.BreakAfter(-1)
-			again := rng.IntN(4) == 0 || f.states == nil // the same picture looks at all interfaces
+			again := rng.IntN(4) == 0 || f.states == nil // the same desired state looks at all interfaces
 			if again {
 				got, err = f.Apply(context.Background(), h)
 			}

@@ -162,7 +162,7 @@ func BenchmarkApply(b *testing.B) {
 
 // BenchmarkThousand measures one change of an endpoint elsewhere on a thousand
 // hosts in one process, by how many endpoints each host knows, and the memory that
-// a host takes for each endpoint beside the picture, which the hosts share.
+// a host takes for each endpoint beside the desired state, which the hosts share.
 func BenchmarkThousand(b *testing.B) {
 	const hosts = 1000
 	for _, n := range []int{100, 1_000, 10_000} {

@@ -20,14 +20,14 @@ type Driver struct {
 	k      *kernel
 	events chan driver.Event
 	closed bool
-	// states has judged the newest picture, which the kernel holds; nil when the
-	// kernel may hold something else: then the next picture is compared with all
+	// states has judged the newest desired state, which the kernel holds; nil when the
+	// kernel may hold something else: then the next desired state is compared with all
 	// that is there.
 	states *desiredStates
 
 	stopMonitor func() // nil until the first Monitor
 
-	audited       desired.Map[desired.PolicySetID, *desired.PolicySet] // of the last picture
+	audited       desired.Map[desired.PolicySetID, *desired.PolicySet] // of the last desired state
 	pendingAudits driver.PendingAudits
 }
 
@@ -50,7 +50,7 @@ type kernel struct {
 	budget   int // writes left until Apply breaks off; negative = no limit
 }
 
-// objects are what a picture becomes in the data plane.
+// objects are what a desired state becomes in the data plane.
 type objects struct {
 	header   header
 	networks map[model.NetworkID]*desired.Network
@@ -124,7 +124,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	return report, err
 }
 
-// differ reports whether any object differs between two pictures.
+// differ reports whether any object differs between two desired states.
 func differ(a, b desired.Host) bool {
 	return differs(a.Networks, b.Networks) || differs(a.PolicySets, b.PolicySets) || differs(a.Remotes, b.Remotes) ||
 		differs(a.Ports, b.Ports) || differs(a.Services, b.Services) || differs(a.Tunnels, b.Tunnels) || differs(a.Nodes, b.Nodes) || differs(a.NodeAddrs, b.NodeAddrs) || differs(a.Groups, b.Groups)

@@ -29,7 +29,7 @@ var (
 
 func ip(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// pair is a picture with two local ports a (policy 5) and b on a VXLAN network
+// pair is a desired state with two local ports a (policy 5) and b on a VXLAN network
 // and one remote endpoint; edit changes it.
 func pair(edit func(*desired.Host)) desired.Host {
 	h := desired.Host{Name: "h1", Revision: 3, VTEP: vtep1, FwdMode: model.FwdBridge, ArpMode: model.ArpProxy}

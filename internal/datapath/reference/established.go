@@ -7,7 +7,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
 
-// noteAudits notes the audits that have come or changed with a picture.
+// noteAudits notes the audits that have come or changed with a desired state.
 func (d *Driver) noteAudits(sets desired.Map[desired.PolicySetID, *desired.PolicySet]) {
 	if d.pendingAudits == nil {
 		d.pendingAudits = driver.PendingAudits{}

@@ -26,7 +26,7 @@ func (t *tables) isNode(a netip.Addr) bool {
 	return is
 }
 
-// servicesAt are the services with faces that an address may be of: by itself, and as a node's.
+// servicesAt are the services with frontends that an address may be of: by itself, and as a node's.
 func (t *tables) servicesAt(a netip.Addr) map[model.ServiceKey]struct{} {
 	if !t.isNode(a) {
 		return t.frontends[a]
@@ -45,7 +45,7 @@ func (t *tables) virtual(n *desired.Network, a netip.Addr) bool {
 	return t.serviceAt(n, a) != nil || !t.isNode(a) && len(t.withFrontends(n, a)) > 0
 }
 
-// withFrontends are the services of a network's domain that have faces at an address,
+// withFrontends are the services of a network's domain that have frontends at an address,
 // unless that is an endpoint's.
 func (t *tables) withFrontends(n *desired.Network, a netip.Addr) (out []*desired.Service) {
 	for key := range t.servicesAt(a) {
@@ -78,7 +78,7 @@ func (t *tables) frontendAt(n *desired.Network, a netip.Addr, proto model.Protoc
 }
 
 // isForService reports whether a packet is some service's: at a node's address, what a service
-// has a face for, and what belongs to a connection by one.
+// has a frontend for, and what belongs to a connection by one.
 func (k *kernel) isForService(n *desired.Network, p *Packet) bool {
 	t := k.tables
 	switch {

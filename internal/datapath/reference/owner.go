@@ -110,7 +110,7 @@ func (p *desiredStates) judgeClaimants(old desired.Host, hasIface func(string) b
 	}
 }
 
-// remoteAt returns the claimant of a remote's key, if the newest picture or the old
+// remoteAt returns the claimant of a remote's key, if the newest desired state or the old
 // one has that remote.
 func (p *desiredStates) remoteAt(old desired.Host, mac desired.RemoteKey) claimant {
 	_, has := p.want.Remotes.Get(mac)
@@ -120,7 +120,7 @@ func (p *desiredStates) remoteAt(old desired.Host, mac desired.RemoteKey) claima
 	return remoteClaimant(mac)
 }
 
-// addressesOf returns what an object of a picture wants for itself.
+// addressesOf returns what an object of a desired state wants for itself.
 func addressesOf(h desired.Host, c claimant) (mac desired.RemoteKey, addrs []addrKey, private netip.Addr) {
 	var n model.NetworkID
 	var v4, v6 netip.Addr
@@ -145,7 +145,7 @@ func addressesOf(h desired.Host, c claimant) (mac desired.RemoteKey, addrs []add
 	return mac, addrs, private
 }
 
-// addrKeyOf returns the key under which an endpoint on a network of a picture claims
+// addrKeyOf returns the key under which an endpoint on a network of a desired state claims
 // an address.
 func addrKeyOf(h desired.Host, id model.NetworkID, a netip.Addr) addrKey {
 	if n, ok := h.Networks.Get(id); ok {
@@ -154,7 +154,7 @@ func addrKeyOf(h desired.Host, id model.NetworkID, a netip.Addr) addrKey {
 	return addrKey{desired.Domain(id), a}
 }
 
-// release takes from an object the MAC and addresses that it claims in a picture,
+// release takes from an object the MAC and addresses that it claims in a desired state,
 // and forgets it as a loser.
 func (p *desiredStates) release(h desired.Host, c claimant) {
 	mac, addrs, private := addressesOf(h, c)

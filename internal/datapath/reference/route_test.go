@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// routedState is a picture of a tenant with three networks that are joined: 1
+// routedState is a desired state of a tenant with three networks that are joined: 1
 // with the port a and 2 with the port b on VXLAN, 3 on VLAN with the port c; each
 // has a remote endpoint whose address ends in 9. edit changes it.
 func routedState(edit func(*desired.Host)) desired.Host {
@@ -35,7 +35,7 @@ func routedState(edit func(*desired.Host)) desired.Host {
 	return h
 }
 
-// editNetwork changes one network of a picture.
+// editNetwork changes one network of a desired state.
 func editNetwork(id model.NetworkID, edit func(*desired.Network)) func(*desired.Host) {
 	return func(h *desired.Host) {
 		old, _ := h.Networks.Get(id)

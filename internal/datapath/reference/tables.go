@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// header is the part of a picture that is no object of its own.
+// header is the part of a desired state that is no object of its own.
 type header struct {
 	name    model.HostName
 	vtep    netip.Addr
@@ -21,7 +21,7 @@ type header struct {
 	way     desired.HostNAT // zero = none
 	tunnels desired.Map[netip.Addr, model.HostName]
 	nodes   desired.Map[netip.Addr, netip.Addr]
-	shared  desired.Map[netip.Addr, struct{}] // nodes' addresses at which services have faces
+	shared  desired.Map[netip.Addr, struct{}] // nodes' addresses at which services have frontends
 	groups  desired.Map[desired.GroupKey, *desired.Group]
 }
 
@@ -37,7 +37,7 @@ type tables struct {
 	natives   map[*desired.Network]struct{}
 	services  map[model.ServiceKey]*desired.Service
 	vips      groups[netip.Addr, model.ServiceKey] // who wants an address, of any domain
-	frontends groups[netip.Addr, model.ServiceKey] // who has some face there
+	frontends groups[netip.Addr, model.ServiceKey] // who has some frontend there
 	private   *desired.HostNAT                     // nil = none
 	byPrivate map[netip.Addr]*desired.Port
 

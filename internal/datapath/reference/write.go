@@ -62,7 +62,7 @@ func (k *kernel) write(p *desiredStates, t changedObjects, whole bool, report *d
 		}
 	}
 	if ix.stations.was = map[addrKey]station{}; whole || !w.complete || w.err != nil {
-		k.tables = index(k.objects) // what was there, or is left, is no whole picture: two may have one address
+		k.tables = index(k.objects) // what was there, or is left, is no whole desired state: two may have one address
 	}
 	k.forgetGone(was)
 	for _, key := range services {
@@ -83,7 +83,7 @@ func withKeys[K comparable, V any](keys []K, m map[K]V) []K {
 	return slices.Collect(maps.Keys(all))
 }
 
-// accepted returns what a picture has by a key, nil for what is refused.
+// accepted returns what a desired state has by a key, nil for what is refused.
 func accepted[K comparable, V any](p *desiredStates, m desired.Map[K, *V]) func(K) *V {
 	return func(k K) *V {
 		if p.refused[k] != nil {

@@ -487,7 +487,7 @@ func contents(v *View) map[string]any {
 		"rulesOfPolicy":         v.Policies.rulesOfPolicy,
 		"rulesOfGroup":          v.Policies.rulesOfGroup,
 		"serviceRows":           v.Services.serviceRows.contents(),
-		"serviceFrontends":         v.Services.serviceFrontends,
+		"serviceFrontends":      v.Services.serviceFrontends,
 		"servicesOfNetwork":     v.Services.servicesOfNetwork,
 		"servicesByName":        v.Services.servicesByName,
 		"endpointsByLabel":      v.Services.endpointsByLabel,

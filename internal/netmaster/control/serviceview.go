@@ -20,7 +20,7 @@ type ServiceView struct {
 
 	mu                *sync.RWMutex // the View's
 	serviceRows       *rows[model.ServiceKey, model.Service]
-	serviceFrontends     int // of all services
+	serviceFrontends  int // of all services
 	servicesOfNetwork index[model.NetworkKey, model.ServiceKey]
 	servicesByName    index[model.ServiceKey, model.ServiceKey]
 	endpointsByLabel  index[labelKey, model.EndpointKey]

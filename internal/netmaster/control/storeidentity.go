@@ -159,11 +159,11 @@ func (si *StoreIdentity) Identity(ctx context.Context) (store.Incarnation, store
 	return row.Value, rev, err
 }
 
-// Adopt tells hosts that keep the picture of another store, or of a later
+// Adopt tells hosts that keep the desired state of another store, or of a later
 // state of this one, to follow this one: it becomes the successor of all stores
 // that hosts say they follow, in a new epoch. It returns the identity that the
 // store has then, and the commit's revision. When no host says that it keeps
-// another picture, it is ErrConflict: hosts have first to meet the store.
+// another desired state, it is ErrConflict: hosts have first to meet the store.
 // Where hosts know a later state, so that this one was restored, the tokens that it has
 // end unless keepTokens: some may have been revoked after it. ended tells of that.
 func (si *StoreIdentity) Adopt(ctx context.Context, a Actor, keepTokens bool) (inc store.Incarnation, ended bool, _ store.Revision, err error) {

@@ -110,7 +110,7 @@ func (x *benchCluster) put(fn func(store.Tx) error) store.Revision {
 	return rev
 }
 
-// benchAgent is a host's agent, with the oracle and a connection of its own.
+// benchAgent is a host's agent, with the reference data plane and a connection of its own.
 type benchAgent struct {
 	*Agent
 	b       *testing.B

@@ -55,7 +55,7 @@ type Config struct {
 	// Seeds are base URLs of netmasters that tell of all others, until the registry has;
 	// optional, with FromNetmasters.
 	Seeds []string
-	// Mirrored, when set, comes between the picture and what is mirrored: measurements
+	// Mirrored, when set, comes between the desired state and what is mirrored: measurements
 	// count there.
 	Mirrored func(store.Mirrorer) store.Mirrorer
 	// StoreAddresses tells where the store answers, as host:port; nil = nowhere

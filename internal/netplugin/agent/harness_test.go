@@ -268,7 +268,7 @@ func (m *master) delete(ctx context.Context, r api.DeleteEndpointRequest) (any, 
 	return api.DeleteEndpointResponse{}, err
 }
 
-// bed is one host on an in-memory store, with an oracle.
+// bed is one host on an in-memory store, with a reference data plane.
 type bed struct {
 	t      *testing.T
 	st     *memory.Store // of the test and the master

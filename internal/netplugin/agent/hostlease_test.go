@@ -353,7 +353,7 @@ func (d *needsTunnel) Apply(ctx context.Context, want desired.Host) (driver.Repo
 }
 
 // TestOwnRecordGone: while the host's own record is not in the store, be it that
-// somebody has removed it or that another store is followed, the picture keeps
+// somebody has removed it or that another store is followed, the desired state keeps
 // the host's tunnel endpoint.
 func TestOwnRecordGone(t *testing.T) {
 	b := newBed(t)
@@ -381,7 +381,7 @@ func TestOwnRecordGone(t *testing.T) {
 }
 
 // TestOwnRecordMissing: an agent that begins on a store that has no record of its host
-// gives the data plane its tunnel endpoint from the first picture on, and says what is missing.
+// gives the data plane its tunnel endpoint from the first desired state on, and says what is missing.
 func TestOwnRecordMissing(t *testing.T) {
 	b := newBed(t)
 	b.ready()

@@ -50,7 +50,7 @@ func queriedServer(network string, from, at netip.AddrPort) (netip.AddrPort, err
 	return netip.AddrPortFrom(to, dns.Port), err
 }
 
-// follow takes a picture; names follow whatever becomes of the data plane. The
+// follow takes a desired state; names follow whatever becomes of the data plane. The
 // sockets are there, and told of, before the host's stack hands any query over:
 // after a restart none may be lost to resolvers that know no container.
 func (n *nameServer) follow(ctx context.Context, h desired.Host) []compile.Problem {

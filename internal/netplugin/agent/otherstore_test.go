@@ -38,7 +38,7 @@ func (b *bed) far(mark string) (model.Host, model.Endpoint) {
 	return h, ep
 }
 
-// endpointCounts tells how many local and remote endpoints the picture has; -1 = there
+// endpointCounts tells how many local and remote endpoints the desired state has; -1 = there
 // is none.
 func (b *bed) endpointCounts() (ports, remotes int) {
 	b.t.Helper()
@@ -59,7 +59,7 @@ func (b *bed) endpointCountsAre(ports, remotes int) {
 	})
 }
 
-// holds waits until the agent says that its picture stands still, and why.
+// holds waits until the agent says that its desired state stands still, and why.
 func (b *bed) holds(words ...string) {
 	b.t.Helper()
 	b.eventually("the agent holds its picture", func() error {
@@ -101,7 +101,7 @@ func attachedHost(t *testing.T, change ...func(*Config)) (b *bed, res attach.Res
 }
 
 // TestStoreReplaced: an empty store, another one, and an older state do not
-// change the picture, through a restart of the agent too; ADD says why it fails
+// change the desired state, through a restart of the agent too; ADD says why it fails
 // (CNI's code 11), DEL works; when the right store is back all goes on, and what
 // was deleted meanwhile is released.
 func TestStoreReplaced(t *testing.T) {

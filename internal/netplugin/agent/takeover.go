@@ -44,7 +44,7 @@ func (d *dataPlane) apply(ctx context.Context, want desired.Host, start time.Tim
 
 // takeOver moves the host's containers from another driver to this one: see
 // driver.Predecessor for the order. Until the new driver is prepared the old one
-// goes on forwarding, by the last picture that it knew; what the new one refuses
+// goes on forwarding, by the last desired state that it knew; what the new one refuses
 // as a whole is an error, and what is left of the old one is removed in a later
 // pass.
 func (d *dataPlane) takeOver(ctx context.Context, want desired.Host) (driver.Report, error) {

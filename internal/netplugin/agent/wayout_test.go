@@ -22,7 +22,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// outletPlane is an oracle that makes the host's interface, as real drivers do.
+// outletPlane is a reference data plane that makes the host's interface, as real drivers do.
 type outletPlane struct{ *reference.Driver }
 
 func (o outletPlane) Capabilities() driver.Capabilities {

@@ -94,7 +94,7 @@ func (a *releaser) detachLocked(ctx context.Context, k attach.Key) error {
 }
 
 // releaseEntry undoes an attachment in the order that leaves nothing behind
-// whenever the process dies: the journal says owed, the port leaves the picture,
+// whenever the process dies: the journal says owed, the port leaves the desired state,
 // the veth goes, netmaster releases the endpoint, the journal forgets. On an
 // error the entry stays owed. A journal that cannot be written stops nothing of
 // it; only when something else fails too is it part of the error. The caller

@@ -135,7 +135,7 @@ func (a *PublishedPorts) reservePublished(journal []Entry) (problems map[string]
 	return problems, withheld
 }
 
-// FollowEgress makes the host's own stack follow the picture and the journal,
+// FollowEgress makes the host's own stack follow the desired state and the journal,
 // once the data plane does. failed are the objects of problems that another try may
 // end.
 func (a *PublishedPorts) FollowEgress(ctx context.Context, pic desired.Host, look bool) (problems []compile.Problem, failed []string) {

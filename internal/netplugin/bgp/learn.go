@@ -87,7 +87,7 @@ func (r rank) before(o rank) bool {
 	return r.med < o.med
 }
 
-// learner follows the library's table and makes a picture of it. What changed is
+// learner follows the library's table and makes a snapshot of it. What changed is
 // only a hint to look there: no event's order or loss matters.
 type learner struct {
 	routes     waiting.Value[*Routes]
@@ -212,7 +212,7 @@ func (l *learner) run(ctx context.Context, patience time.Duration) {
 	})
 }
 
-// readTable reads what changed from the library's table and publishes the picture if
+// readTable reads what changed from the library's table and publishes the snapshot if
 // it differs.
 func (l *learner) readTable() {
 	l.mu.Lock()

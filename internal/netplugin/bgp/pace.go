@@ -7,7 +7,7 @@ import (
 
 const (
 	// readInterval is the least time between two looks at what neighbors say: each change of
-	// the picture costs its readers a pass over all routes, and a neighbor may change its
+	// the snapshot costs its readers a pass over all routes, and a neighbor may change its
 	// mind as fast as it can send.
 	readInterval = 100 * time.Millisecond
 	// immediateFor is for how long after the end of a session each change is looked at as it

@@ -84,7 +84,7 @@ func TestSessionEndIsReportedAtOnce(t *testing.T) {
 	}
 }
 
-// TestChangingRoutesArePublishedSeldom: a neighbor that changes a route each 2 ms does not change the picture
+// TestChangingRoutesArePublishedSeldom: a neighbor that changes a route each 2 ms does not change the snapshot
 // as often.
 func TestChangingRoutesArePublishedSeldom(t *testing.T) {
 	h := start(t, 1, nil, Options{})

@@ -182,7 +182,7 @@ func TestEveryMemberComesFirstSometimes(t *testing.T) {
 	}
 }
 
-// TestNamesFollowTheDesiredState: names and askers follow the picture, and nothing stays of a name, an
+// TestNamesFollowTheDesiredState: names and askers follow the desired state, and nothing stays of a name, an
 // address or a port that went.
 func TestNamesFollowTheDesiredState(t *testing.T) {
 	b := serve(t, Config{Upstreams: []netip.AddrPort{}})

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// many is a picture with n containers in ten groups.
+// many is a desired state with n containers in ten groups.
 func many(n int) desired.Host {
 	h := twoTenants()
 	net := askedBy[blue1]

@@ -15,7 +15,7 @@ import (
 )
 
 // names is the index over desired.DNS that questions are answered from. It takes
-// in only the difference between two pictures, so that one container's change
+// in only the difference between two desired states, so that one container's change
 // costs the same however many containers there are.
 type names struct {
 	mu     sync.RWMutex
@@ -55,7 +55,7 @@ func newNames() *names {
 	return &names{askers: map[netip.Addr]dnsClient{}, zones: map[model.TenantName]*zone{}}
 }
 
-// update follows a picture.
+// update follows a desired state.
 func (n *names) update(h desired.Host) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 )
 
 // TestClientsAreKnownByTheirAddress: who asks is known by the address by which the host's stack knows it, a
-// private one or, on a native network, its own; whichever picture an address comes with
+// private one or, on a native network, its own; whichever desired state an address comes with
 // or leaves, or changes hands.
 func TestClientsAreKnownByTheirAddress(t *testing.T) {
 	plain, native := model.NetworkKey{Tenant: "default", Name: "plain"}, model.NetworkKey{Tenant: "default", Name: "native"}

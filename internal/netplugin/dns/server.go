@@ -58,7 +58,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Update takes the names and the local ports of a picture.
+// Update takes the names and the local ports of a desired state.
 func (s *Server) Update(h desired.Host) { s.names.update(h) }
 
 // Sockets are where a Server listens, on one address and port, and beside it on

@@ -23,7 +23,7 @@ func TestHostSpeaksBGPWhileItHasSettings(t *testing.T) {
 	})
 	r2 := b.peer("50.1.1.201", 501, bgp.Neighbor{Password: "hush"}, map[string]string{"10.50.0.0/16": "50.1.1.211"})
 	b.set(func(in *Input) {
-		in.Settings, in.Networks = settings(), []netip.Prefix{prefix("10.80.3.0/24")} // of a tenant that the picture has nothing of
+		in.Settings, in.Networks = settings(), []netip.Prefix{prefix("10.80.3.0/24")} // of a tenant that the desired state has nothing of
 		in.Settings.More, in.Settings.Password = []model.BgpRouter{{Address: addr("50.1.1.201"), AS: 501}}, "hush"
 		pic := &in.Desired
 		port(pic, 5, network(1, "blue", model.EncapVLAN))

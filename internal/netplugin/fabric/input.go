@@ -32,7 +32,7 @@ type hostPrefix struct {
 	private netip.Addr // of the container whose address it is; zero = a service's
 }
 
-// hostPrefixes is what a host has, by a picture.
+// hostPrefixes is what a host has, by a desired state.
 type hostPrefixes struct {
 	private     string // the interface of egress; empty = there is none
 	device      string // the interface that gets routerip; empty = an uplink

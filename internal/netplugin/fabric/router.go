@@ -57,7 +57,7 @@ type Router struct {
 	mu           sync.Mutex
 	in           *model.Bgp // nil = none
 	otherTenants []model.HostName
-	have         *hostPrefixes // nil = no picture yet
+	have         *hostPrefixes // nil = no desired state yet
 	speaker      *bgp.Speaker
 	state        bgp.State
 	problems     map[string]string // sentences by their objects
@@ -174,7 +174,7 @@ func (r *Router) step(ctx context.Context) {
 	r.mu.Lock()
 	settings, rivals, h := r.in, r.otherTenants, r.have
 	r.mu.Unlock()
-	if h == nil { // what an earlier process left stays until there is a picture
+	if h == nil { // what an earlier process left stays until there is a desired state
 		return
 	}
 	problems := map[string]string{}

@@ -125,7 +125,7 @@ func TestContainersCannotReachTheControlPlane(t *testing.T) {
 		}
 	}
 
-	// Another picture, and a restart, lose no count and write nothing twice.
+	// Another desired state, and a restart, lose no count and write nothing twice.
 	s.want.Control = &Control{Ports: []uint16{9999}}
 	count := s.refused()
 	s.good()

@@ -18,7 +18,7 @@ import (
 // some fifteen times the cost.
 const maxStaleLookups = 8
 
-// forgetStale ends the connections of fronts that are gone, and those by UDP whose
+// forgetStale ends the connections of frontends that are gone, and those by UDP whose
 // backend no front keeps.
 func (s *Frontends) forgetStale() {
 	if len(s.stale) == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// BenchmarkForgetStale is what the end of fronts' connections costs where the host tracks
+// BenchmarkForgetStale is what the end of frontends' connections costs where the host tracks
 // a hundred thousand of others.
 func BenchmarkForgetStale(b *testing.B) {
 	const tracked = 100_000

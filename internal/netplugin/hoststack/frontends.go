@@ -142,7 +142,7 @@ func (s *Frontends) put(all map[netip.Addr]bool, in string, a netip.Addr, is boo
 // At returns what is at a place; nil = nothing.
 func (s *Frontends) At(at FrontendAddr) *Frontend { return s.frontends[at] }
 
-// Len is how many fronts there are.
+// Len is how many frontends there are.
 func (s *Frontends) Len() int { return len(s.frontends) }
 
 func (s *Frontends) tableOf(a netip.Addr) *frontendTable {

@@ -10,7 +10,7 @@ import (
 // element is one element of a set or map: its key, by its set's name.
 type element struct{ in, key string }
 
-// wantedElement is what is wanted of an element: its value (empty in sets), and by how many fronts.
+// wantedElement is what is wanted of an element: its value (empty in sets), and by how many frontends.
 // Values are a target's address and port, or of a range its last key.
 type wantedElement struct {
 	to string

@@ -17,7 +17,7 @@ func TestAnnounceableAddressesFollowTrafficPolicies(t *testing.T) {
 	var all desired.Map[model.ServiceKey, *desired.Service]
 	key := model.ServiceKey{Tenant: "default", Name: "shop/web"}
 	put := func(outside desired.TrafficPolicy, backends ...desired.Backend) {
-		s := &desired.Service{Balanced: []netip.Addr{a, b}, Frontends: []desired.Frontend{{Addr: a, Port: 80, ExternalPolicy: outside}}} // b is a node's: it has no face
+		s := &desired.Service{Balanced: []netip.Addr{a, b}, Frontends: []desired.Frontend{{Addr: a, Port: 80, ExternalPolicy: outside}}} // b is a node's: it has no frontend
 		for i, x := range backends {
 			x.IPv4 = netip.MustParseAddr("10.1.1.1")
 			s.Backends = s.Backends.Set(model.EndpointKey{ID: model.EndpointID(rune('a' + i))}, &x)

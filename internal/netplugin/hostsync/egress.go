@@ -123,7 +123,7 @@ type HostAttachment struct {
 	Ports   []attach.PortBinding // published
 }
 
-// Follow makes the host's own stack what the picture, which the data plane holds
+// Follow makes the host's own stack what the desired state, which the data plane holds
 // now, and the attachments ask for. With look it checks what is there, although
 // nothing has changed. failed are the objects of problems that another try may end;
 // whole reports whether published ports lead where they should, and nowhere else.

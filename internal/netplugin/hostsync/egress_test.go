@@ -59,7 +59,7 @@ func TestPrivateAddresses(t *testing.T) {
 }
 
 // TestWayOutUnknown: until the cluster's settings are known, Refresh says so, and the
-// agent applies no picture: one without egress would have the data plane remove
+// agent applies no desired state: one without egress would have the data plane remove
 // the host's interface, with all flows that name it, that an earlier netplugin made.
 func TestWayOutUnknown(t *testing.T) {
 	cluster := &fakeSettings{}

@@ -227,7 +227,7 @@ func (f *frontends) frontendsOf(key model.ServiceKey, s *desired.Service, pic de
 			c.sockets = nil
 		}
 		at := face.Addr
-		if pic.IsNode(at) { // this one's: who is exposed has faces at no other's
+		if pic.IsNode(at) { // this one's: who is exposed has frontends at no other's
 			at = desired.AnyNode(at)
 		}
 		out[hoststack.FrontendAddr{Addr: at, Proto: face.Protocol, Port: face.Port}] = c

@@ -156,7 +156,7 @@ func (d *PrivateAddresses) Has(k attach.Key, a netip.Addr) bool {
 // the network came later, which is seen with look only, egress stays for
 // containers whose addresses do not collide, and the problem says so. Only the
 // runner's goroutine calls it. It returns whether the cluster's settings were known:
-// until then a picture has no egress, and would take the one away that an earlier
+// until then a desired state has no egress, and would take the one away that an earlier
 // netplugin has left.
 func (d *PrivateAddresses) Refresh(look bool) (known bool) {
 	p, known := d.knownSubnet()

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestRoutedSubnetsFollowTheDesiredState: the subnets of native networks follow pictures, sorted and without host
+// TestRoutedSubnetsFollowTheDesiredState: the subnets of native networks follow desired states, sorted and without host
 // bits; another list is made only where they differ, for who holds the former one.
 func TestRoutedSubnetsFollowTheDesiredState(t *testing.T) {
 	network := func(id model.NetworkID, native bool, four, six string) *desired.Network {

@@ -106,14 +106,14 @@ func (u *Underlay) UplinkProblem() error {
 	return nil // Problems has said so
 }
 
-// vlans are the VLAN networks of the last picture. Only the runner's goroutine
+// vlans are the VLAN networks of the last desired state. Only the runner's goroutine
 // uses it.
 type vlans struct {
 	seen desired.Map[model.NetworkID, *desired.Network]
 	keys map[model.NetworkID]model.NetworkKey
 }
 
-// follow returns the VLAN networks of a picture, at the cost of what has changed
+// follow returns the VLAN networks of a desired state, at the cost of what has changed
 // since the last.
 func (v *vlans) follow(pic desired.Host) map[model.NetworkID]model.NetworkKey {
 	for c := range pic.Networks.Diff(v.seen) {

@@ -108,7 +108,7 @@ func TestTunnelWatch(t *testing.T) {
 	}
 }
 
-// TestVLANs: the VLAN networks of pictures are known from what differs between them.
+// TestVLANs: the VLAN networks of desired states are known from what differs between them.
 func TestVLANs(t *testing.T) {
 	var v vlans
 	var pic desired.Host

@@ -37,7 +37,7 @@ type question struct {
 // Config is what a Listener needs.
 type Config struct {
 	Plane   driver.Memberships
-	Changed func() // called when the picture is to have other groups
+	Changed func() // called when the desired state is to have other groups
 	File    string // where members outlast this process
 	Log     *slog.Logger
 	Now     func() time.Time // nil = time.Now
@@ -68,7 +68,7 @@ func New(cfg Config) *Listener {
 	return l
 }
 
-// Follow returns the groups that a picture is to have, whose ports and networks are there.
+// Follow returns the groups that a desired state is to have, whose ports and networks are there.
 func (l *Listener) Follow(want desired.Host) desired.Map[desired.GroupKey, *desired.Group] {
 	l.mu.Lock()
 	defer l.mu.Unlock()

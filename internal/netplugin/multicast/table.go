@@ -89,7 +89,7 @@ func (t *table) expire(now time.Time) (changed bool) {
 	return changed
 }
 
-// groups returns the picture of the table, and keeps of the last one what is the same.
+// groups returns the snapshot of the table, and keeps of the last one what is the same.
 func (t *table) groups(ports desired.Map[string, *desired.Port], last desired.Map[desired.GroupKey, *desired.Group]) desired.Map[desired.GroupKey, *desired.Group] {
 	members := map[desired.GroupKey][]string{}
 	for name, of := range t.ports {

@@ -159,7 +159,7 @@ type State struct {
 	Applied     int64                      `json:"applied"`  // what the data plane stands for
 	Tenants     map[model.TenantName]int64 `json:"tenants"`  // of which something is mirrored, with its newest revision
 	Followed    map[string]int64           `json:"followed"` // what is mirrored of the store, with revisions
-	Networks    map[string]model.RouterID  `json:"networks"` // of the picture, with the router that joins each; 0 = none does
+	Networks    map[string]model.RouterID  `json:"networks"` // of the desired state, with the router that joins each; 0 = none does
 	Ports       map[string]PortState       `json:"ports"`
 	Pending     []string                   `json:"pending"` // ports wanted but not programmed
 	Attachments map[string]int             `json:"attachments"`

@@ -48,7 +48,7 @@ func TestBgpOfHost(t *testing.T) {
 }
 
 // A host that speaks BGP knows the subnets of all tenants' networks, whatever it has of
-// them, in its first picture already, and of ones that come later; without settings it
+// them, in its first desired state already, and of ones that come later; without settings it
 // knows none of tenants that it has nothing of.
 func TestSpeakerKnowsAllSubnets(t *testing.T) {
 	st := memory.New()

@@ -90,7 +90,7 @@ func TestCutOffAgain(t *testing.T) {
 	})
 }
 
-// TestCutOffElsewhen: what was kept under another boot, or is damaged, is no picture; and
+// TestCutOffElsewhen: what was kept under another boot, or is damaged, is no desired state; and
 // what cannot be kept is not taken.
 func TestCutOffElsewhen(t *testing.T) {
 	st, dir := memory.New(), t.TempDir()

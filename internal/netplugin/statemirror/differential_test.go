@@ -112,7 +112,7 @@ func (x *randomCluster) change(tx store.Tx) error {
 	return errors.Join(err, tables.Endpoints.Put(tx, e))
 }
 
-// byTenants is the picture of a host that follows all of some tenants.
+// byTenants is the desired state of a host that follows all of some tenants.
 func byTenants(t *testing.T, st store.Store, of map[model.TenantName]bool) (desired.Host, []compile.Problem) {
 	t.Helper()
 	c := join(Config{Host: "h1", StateDir: t.TempDir(), Agent: fakeAgent(nil)}, StorePosition{}, compile.New("h1"))
@@ -138,7 +138,7 @@ func byTenants(t *testing.T, st store.Store, of map[model.TenantName]bool) (desi
 	return c.comp.Compile(1)
 }
 
-// differ says what is in one of two parts of a picture and not in the other, or another.
+// differ says what is in one of two parts of a desired state and not in the other, or another.
 func differ[K, V comparable](what string, want, got desired.Map[K, V], equal func(a, b V) bool) (err error) {
 	for k, v := range want.All() {
 		if w, ok := got.Get(k); !ok || !equal(v, w) {
@@ -155,7 +155,7 @@ func differ[K, V comparable](what string, want, got desired.Map[K, V], equal fun
 
 func same[V any](a, b V) bool { return reflect.DeepEqual(a, b) }
 
-// samePicture compares a picture with that by tenants: they are equal but for names of
+// samePicture compares a desired state with that by tenants: they are equal but for names of
 // endpoints on networks that do not concern the host, and for what is said of identities
 // that only such endpoints have.
 func (c *State) samePicture(want desired.Host, problems []compile.Problem) error {
@@ -198,7 +198,7 @@ func (c *State) samePicture(want desired.Host, problems []compile.Problem) error
 	return err
 }
 
-// TestByNetworks: a host that follows what concerns it has the picture of one that
+// TestByNetworks: a host that follows what concerns it has the desired state of one that
 // follows all of its tenants, whatever comes, goes, and is joined, while attachments come
 // and go; and what it follows is no more than that.
 func TestByNetworks(t *testing.T) {
@@ -284,7 +284,7 @@ func TestByNetworks(t *testing.T) {
 }
 
 // TestManyNetworks: of more networks than manyNetworks all endpoints of the tenant are
-// followed by one mirror, before the first picture and after.
+// followed by one mirror, before the first desired state and after.
 func TestManyNetworks(t *testing.T) {
 	st := memory.New()
 	key := func(i int) model.NetworkKey {

@@ -14,7 +14,7 @@ import (
 
 // FuzzFiles: whatever stands in the other files of a former run, an agent begins: of one that
 // cannot be read as a whole, or is of another version, nothing counts, and what counts is what
-// it says. A picture of another boot is none.
+// it says. A desired state of another boot is none.
 func FuzzFiles(f *testing.F) {
 	for _, s := range []string{
 		`{"version":1,"hosts":["h2","h3"]}`, `{"version":1,"hosts":["h2",7]}`, `{"version":2,"hosts":["h2"]}`,

@@ -45,7 +45,7 @@ func TestTenantsWithServicesOfKubernetesAreMirrored(t *testing.T) {
 }
 
 // Who shares networks with a tenant that is here is mirrored as long as that is so,
-// and in the first picture already.
+// and in the first desired state already.
 func TestPartnersAreMirrored(t *testing.T) {
 	st := memory.New()
 	mode := func(m model.FwdMode) func(store.Tx) error {

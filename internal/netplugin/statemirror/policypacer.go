@@ -36,17 +36,17 @@ type PolicyPacer struct {
 }
 
 // NewPolicyPacer returns the Pace of a data plane of which nothing is known: the first step is
-// a whole picture.
+// a whole desired state.
 func NewPolicyPacer() *PolicyPacer { return &PolicyPacer{most: PaceEntries} }
 
-// Step is what one pass is to make of a picture.
+// Step is what one pass is to make of a desired state.
 type Step struct {
 	Want  desired.Host
 	Waits map[string]driver.PortStatus // ports whose policies wait
 	big   bool
 }
 
-// Next is the next step towards a picture, which is all of it if it differs by little.
+// Next is the next step towards a desired state, which is all of it if it differs by little.
 func (p *PolicyPacer) Next(want desired.Host, now time.Time) Step {
 	step := Step{Want: want}
 	if !p.known {

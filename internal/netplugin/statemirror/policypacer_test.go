@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// paced gives a reference data plane pictures step by step, at a time of its own.
+// paced gives a reference data plane desired states step by step, at a time of its own.
 type paced struct {
 	*PolicyPacer
 	t    *testing.T
@@ -309,7 +309,7 @@ func TestPaceSaysWhatFails(t *testing.T) {
 }
 
 // TestPaceRandom: whatever comes, every step keeps what all have to (paced.step), and it
-// ends in the picture.
+// ends in the desired state.
 func TestPaceRandom(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 1))

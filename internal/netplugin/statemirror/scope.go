@@ -55,7 +55,7 @@ func (p Scope) prefixes() []string {
 	return tables.TenantRest(p.Tenant)
 }
 
-// Revs is how far a picture knows each Scope.
+// Revs is how far a desired state knows each Scope.
 type Revs map[Scope]store.Revision
 
 // Endpoints is how far the endpoints of a network are known; false = not at all.

@@ -16,14 +16,14 @@ import (
 type SyncStatus struct {
 	At       time.Time
 	Took     time.Duration
-	Revs     Revs // of its picture
+	Revs     Revs // of its desired state
 	Report   driver.Report
 	Refused  []string // ports of the report that fail, but for an interface that is not there yet
 	Problems []compile.Problem
 	Ports    uint64                                          // the last change of published ports that is in the host's stack
-	VLAN     bool                                            // the picture has VLAN networks: those with containers here
-	Networks desired.Map[model.NetworkID, *desired.Network]  // of the picture
-	Services desired.Map[model.ServiceKey, *desired.Service] // of the picture
+	VLAN     bool                                            // the desired state has VLAN networks: those with containers here
+	Networks desired.Map[model.NetworkID, *desired.Network]  // of the desired state
+	Services desired.Map[model.ServiceKey, *desired.Service] // of the desired state
 	Err      error                                           // of the data plane as a whole
 }
 

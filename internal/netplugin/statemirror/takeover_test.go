@@ -123,7 +123,7 @@ func TestTakeOverAhead(t *testing.T) {
 }
 
 // TestDroppedScopeLeavesNothing: of what is followed no longer nothing is left, and when it is followed
-// again it is not in the picture before its endpoints are known.
+// again it is not in the desired state before its endpoints are known.
 func TestDroppedScopeLeavesNothing(t *testing.T) {
 	x := newByHand(t)
 	x.deliver(x.single, store.Batch{Revision: 6, Events: []store.Event{gone(testEndpoint, 6)}})
@@ -150,7 +150,7 @@ func TestDroppedScopeLeavesNothing(t *testing.T) {
 }
 
 // TestTwoBatches: of a transaction that makes an endpoint and its identity one mirror
-// tells before the other: either way the endpoint is not in the picture before both are
+// tells before the other: either way the endpoint is not in the desired state before both are
 // there, and its port is not open to whom a policy closes it.
 func TestTwoBatches(t *testing.T) {
 	const id = model.IdentityFirst + 9

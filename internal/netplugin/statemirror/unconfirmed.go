@@ -27,7 +27,7 @@ import (
 // it ended.
 
 // UnconfirmedFile, in the state directory, says which changes this host has seen come and
-// until when they may be in its picture.
+// until when they may be in its desired state.
 const UnconfirmedFile = "trials.json"
 
 // maxUnconfirmed is the longest time that a change waits: what says that it waits longer is

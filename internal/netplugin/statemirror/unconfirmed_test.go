@@ -40,7 +40,7 @@ func newTrialHost(t *testing.T, st store.Store, dir, boot string, now time.Durat
 	return h
 }
 
-// has waits until the picture has a forwarding mode.
+// has waits until the desired state has a forwarding mode.
 func (h trialHost) has(t *testing.T, what string, mode model.FwdMode) {
 	t.Helper()
 	until(t, h.State, what, func() error {
@@ -102,9 +102,9 @@ func end(tr tables.Trial, now *model.Global) func(store.Tx) error {
 	}
 }
 
-// TestUnconfirmedChangeIsUndoneInTime: what is unconfirmed is in the picture as soon as it comes, and no longer than
+// TestUnconfirmedChangeIsUndoneInTime: what is unconfirmed is in the desired state as soon as it comes, and no longer than
 // its time, store or not; then nothing but its end in the store brings it back. What
-// else is written meanwhile is in the picture when the trial is over.
+// else is written meanwhile is in the desired state when the trial is over.
 func TestUnconfirmedChangeIsUndoneInTime(t *testing.T) {
 	st := memory.New()
 	put(t, st, identified("a"))
@@ -154,7 +154,7 @@ func TestUnconfirmedChangeIsUndoneInTime(t *testing.T) {
 	h.mu.Unlock()
 }
 
-// TestTrialEnds: taken back in time, the picture is as before at once.
+// TestTrialEnds: taken back in time, the desired state is as before at once.
 func TestTrialEnds(t *testing.T) {
 	st := memory.New()
 	put(t, st, identified("a"))

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Unsupported follows which parts of a host's pictures its driver leaves without
+// Unsupported follows which parts of a host's desired states its driver leaves without
 // effect, at the cost of what differs. One goroutine uses it.
 type Unsupported struct {
 	driver string
@@ -21,7 +21,7 @@ type Unsupported struct {
 
 	lastServices  desired.Map[model.ServiceKey, *desired.Service]
 	exposed       int // services
-	withFrontends int // services with faces
+	withFrontends int // services with frontends
 
 	lastNets desired.Map[model.NetworkID, *desired.Network]
 	six      int // networks with IPv6
@@ -33,7 +33,7 @@ func NewUnsupported(name string, can driver.Capabilities) *Unsupported {
 	return &Unsupported{driver: name, can: can}
 }
 
-// Problems says what has no effect in a picture.
+// Problems says what has no effect in a desired state.
 func (l *Unsupported) Problems(pic desired.Host) (problems []compile.Problem) {
 	lacks := func(object, what string) {
 		problems = append(problems, compile.Problem{Object: object, Text: fmt.Sprintf("%sthe data plane, %s, %s", model.NoEffectPrefix, l.driver, what)})

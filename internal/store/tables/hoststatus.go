@@ -18,7 +18,7 @@ type HostStatus struct {
 	DriverWhy string            `json:"driverWhy,omitempty"` // a sentence: why the host has this one
 	Version   string            `json:"version,omitempty"`
 	Updated   string            `json:"updated"`  // RFC 3339, by the host's clock
-	Revision  int64             `json:"revision"` // of the last picture applied
+	Revision  int64             `json:"revision"` // of the last desired state applied
 	Ports     int               `json:"ports"`    // programmed
 	Pending   int               `json:"pending"`  // wanted but not programmed
 	Error     string            `json:"error,omitempty"`
