@@ -30,9 +30,8 @@ func (operatingSystem) ahead(ctx context.Context, address string, authority join
 		return 0, err
 	}
 	_ = resp.Body.Close() // it has none
-	then, err := http.ParseTime(resp.Header.Get("Date"))
-	if err != nil {
-		return 0, nil // it says nothing of its clock
+	if then, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		return time.Since(then), nil
 	}
-	return time.Since(then), nil
+	return 0, nil // it says nothing of its clock
 }
