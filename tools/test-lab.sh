@@ -19,5 +19,5 @@ CONTIV_TEST_MACHINE=shared tools/gotest.sh -timeout 15m -count=1 -p 2 -parallel 
 tools/gotest.sh -timeout 10m -count=1 -tags integration -run '^TestCluster$' -- ./test/cluster || failed=1
 # Rows of the matrix that the commit chooses, begun within some minutes; make test-matrix has all.
 # Those on Kubernetes or Consul run where CONTIV_MATRIX_KUBE or CONTIV_MATRIX_CONSUL names one.
-CONTIV_KUBE=${CONTIV_MATRIX_KUBE:-${CONTIV_KUBE:-}} CONTIV_CONSUL=${CONTIV_MATRIX_CONSUL:-${CONTIV_CONSUL:-}} CONTIV_MATRIX_FOR=${CONTIV_MATRIX_FOR:-2m} tools/gotest.sh -timeout 15m -count=1 -tags integration -- ./test/matrix || failed=1
+CONTIV_KUBE=${CONTIV_MATRIX_KUBE:-${CONTIV_KUBE:-}} CONTIV_CONSUL=${CONTIV_MATRIX_CONSUL:-${CONTIV_CONSUL:-}} CONTIV_MATRIX_FOR=${CONTIV_MATRIX_FOR:-1m} tools/gotest.sh -timeout 15m -count=1 -tags integration -- ./test/matrix || failed=1
 exit $failed
