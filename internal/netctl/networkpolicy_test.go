@@ -106,6 +106,18 @@ func TestCreateNamesWhatItClears(t *testing.T) {
 	}
 }
 
+// TestCreateWarnsOfAudit: a policy that is in force and is created again to be audited is
+// enforced no longer, which its answer says; a new one in audit needs no warning.
+func TestCreateWarnsOfAudit(t *testing.T) {
+	url := startNetmaster(t)
+	audit := []string{"network-policy", "create", "--default-in", "deny", "--mode", "audit", "db"}
+	check(t, result{ExitOK, "Created network-policy default:db\n", ""}, netctl(t, url, audit...))
+	check(t, result{ExitOK, "Updated network-policy default:db\n", ""}, netctl(t, url, "network-policy", "create", "--default-in", "deny", "db"))
+	const warns = "warning: the policy was enforced and is only audited now: create it again without --mode audit, and audit changes under another name\n"
+	check(t, result{ExitOK, "Updated network-policy default:db\n", warns}, netctl(t, url, audit...))
+	check(t, result{ExitOK, "Unchanged: network-policy default:db\n", ""}, netctl(t, url, audit...))
+}
+
 // TestNetworkPolicyRuleCommands: one rule of a policy is added, replaced and deleted, and the
 // others stay.
 func TestNetworkPolicyRuleCommands(t *testing.T) {

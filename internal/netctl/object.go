@@ -154,7 +154,7 @@ func put(ctx context.Context, o *common, k *objectKind, name string, object api.
 		return err
 	}
 	if existed && k.single == "" { // the commands of single objects keep what no flag names
-		if err := o.noteCleared(before, after); err != nil {
+		if err := cmp.Or(o.noteCleared(before, after), o.warnAudited(before, after)); err != nil {
 			return err
 		}
 	}
@@ -182,6 +182,15 @@ func (o *common) noteCleared(before, after any) error {
 		return nil
 	}
 	_, err = fmt.Fprintf(o.stderr, "note: no longer set, since no flag gives it: %s\n", strings.Join(cleared, ", "))
+	return err
+}
+
+// warnAudited warns that a write has put an enforced network policy out of force.
+func (o *common) warnAudited(before, after any) error {
+	if as[api.NetworkPolicy](before).Mode != "enforce" || as[api.NetworkPolicy](after).Mode != "audit" {
+		return nil
+	}
+	_, err := fmt.Fprintln(o.stderr, "warning: the policy was enforced and is only audited now: create it again without --mode audit, and audit changes under another name")
 	return err
 }
 
