@@ -79,6 +79,7 @@ func newRig(t *testing.T) *rig {
 	if err := netlink.LinkSetUp(lo); err != nil {
 		t.Fatal(err)
 	}
+	awaitRoute(t, "fd00::1")
 	awaitRoute(t, "fd00::2")
 	r := &rig{T: t, repaired: repaired{}}
 	r.cfg = Config{Log: slog.New(slog.DiscardHandler), Cgroup: dir, Pins: pins, Repairs: r.repaired}
@@ -87,7 +88,7 @@ func newRig(t *testing.T) *rig {
 }
 
 // awaitRoute waits until the kernel has a route to an address of its own: for IPv6 it makes
-// that a moment later.
+// each a moment later, in any order.
 func awaitRoute(t *testing.T, a string) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
