@@ -55,6 +55,14 @@ func (h Host) IsNode(a netip.Addr) bool {
 	return is
 }
 
+// FrontendAddr is the Addr of frontends at an address: all nodes' addresses share AnyNode.
+func (h Host) FrontendAddr(a netip.Addr) netip.Addr {
+	if h.IsNode(a) {
+		return AnyNode(a)
+	}
+	return a
+}
+
 // KeyAtNode is the key of the part of an orchestrator's service that answers at a node's
 // addresses; node "" = at those of all nodes that have no part of their own.
 func KeyAtNode(k model.ServiceKey, node model.NodeName) model.ServiceKey {

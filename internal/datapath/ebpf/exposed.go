@@ -2,7 +2,6 @@ package ebpf
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -58,7 +57,7 @@ func (r *serviceRun) expose(key model.ServiceKey, old, now []domainAddr) {
 	}
 	for _, a := range now {
 		r.s.exposed[a.IP] = append(r.s.exposed[a.IP], key)
-		slices.SortFunc(r.s.exposed[a.IP], func(a, b model.ServiceKey) int { return strings.Compare(a.String(), b.String()) })
+		slices.SortFunc(r.s.exposed[a.IP], compareServices)
 		r.exposedServices[a.IP] = true
 		r.s.generations.add(a)
 	}
@@ -124,12 +123,7 @@ func (r *serviceRun) putExposedAt(object string, k exposedKey, to exposedEntry) 
 }
 
 // sharedBy is the address of the shared VIP that leads clients outside at an address: all nodes' are one.
-func (r *serviceRun) sharedBy(a addr) addr {
-	if ip := a.vip(); r.run.want.IsNode(ip) {
-		return toAddr(desired.AnyNode(ip))
-	}
-	return a
-}
+func (r *serviceRun) sharedBy(a addr) addr { return toAddr(r.run.want.FrontendAddr(a.vip())) }
 
 // exposedBy reports in which entries ports of an address are.
 func (r *serviceRun) exposedBy(a addr) uint32 {

@@ -17,20 +17,12 @@ func outsideOwner(a netip.Addr) owner {
 	return owner{kind: pipeline.KindService, name: "outside at " + a.String()}
 }
 
-// sharedBy is the address that leads clients outside at an address: all nodes' are one.
-func (ch *servicesChange) sharedBy(a netip.Addr) netip.Addr {
-	if ch.want.IsNode(a) {
-		return desired.AnyNode(a)
-	}
-	return a
-}
-
 // reopen marks what leads clients outside to an address.
 func (ch *servicesChange) reopen(a netip.Addr) {
 	if len(ch.frontends.open[a]) == 0 {
 		delete(ch.frontends.open, a)
 	}
-	a = ch.sharedBy(a)
+	a = ch.want.FrontendAddr(a)
 	ch.frontends.outside[a] = true
 	for d := range ch.serving {
 		ch.touchVIP(domainAddress{d, a})
@@ -104,7 +96,7 @@ func (ch *servicesChange) setOutside(a netip.Addr) {
 			p := pipeline.OutsidePort{To: x.flows}
 			p.To.Open = own.network
 			for _, f := range own.frontends {
-				if ch.sharedBy(f.at.addr) != a || f.port == 0 {
+				if ch.want.FrontendAddr(f.at.addr) != a || f.port == 0 {
 					continue
 				}
 				p.Protocol, p.Port, p.Node = f.proto, f.port, netip.Addr{}

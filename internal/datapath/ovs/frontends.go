@@ -138,7 +138,7 @@ func (ch *servicesChange) setFrontendOwner(f frontendPort, k model.ServiceKey, c
 		list = without(list, k)
 	}
 	ch.frontends.dirty[f.at] = ch.frontends.dirty[f.at] || s.frontends == 0 || s.frontends == 1
-	ch.frontends.outside[ch.sharedBy(f.at.addr)] = true
+	ch.frontends.outside[ch.want.FrontendAddr(f.at.addr)] = true
 	if !f.at.addr.IsUnspecified() && ch.want.IsNode(f.at.addr) {
 		ch.ownPorts(f.at)
 	}
@@ -254,7 +254,7 @@ func (ch *servicesChange) moveNodes(all bool) {
 	if all {
 		for at := range ch.frontends.vips {
 			ch.frontends.dirty[at] = true
-			ch.frontends.outside[ch.sharedBy(at.addr)] = true
+			ch.frontends.outside[ch.want.FrontendAddr(at.addr)] = true
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/contiv/netplugin/v2/api"
 )
 
 // Finding is one answer of a check.
@@ -26,8 +28,8 @@ type Finding struct {
 // Severities of findings. Errors keep the machine from being installed.
 const (
 	OK      = "ok"
-	Warning = "warning"
-	Error   = "error"
+	Warning = api.SeverityWarning
+	Error   = api.SeverityError
 )
 
 // Check looks whether the machine can become what the plan says, and fills in the plan's
@@ -88,11 +90,12 @@ func (m *Machine) checkPackages(ctx context.Context, p Plan, add adder) {
 const kernelMajor, kernelMinor = 5, 17
 
 func (m *Machine) checkKernel(add adder) {
-	release, err := m.os().kernel()
+	text, err := os.ReadFile(m.os().path("/proc/sys/kernel/osrelease"))
 	if err != nil {
 		add("kernel", Warning, err.Error(), "netplugin says at its start whether it can run")
 		return
 	}
+	release := strings.TrimSpace(string(text))
 	numbers := strings.FieldsFunc(release, func(r rune) bool { return r < '0' || r > '9' })
 	var major, minor int
 	if len(numbers) > 1 {

@@ -20,7 +20,6 @@ import (
 // fake is a Debian machine with the packages, whose files are in a directory.
 type fake struct {
 	dir     string
-	release string
 	user    bool            // not root
 	lacks   map[string]bool // services that are not installed
 	running map[string]bool
@@ -34,8 +33,6 @@ type fake struct {
 func (f *fake) path(name string) string { return filepath.Join(f.dir, name) }
 
 func (f *fake) root() bool { return !f.user }
-
-func (f *fake) kernel() (string, error) { return f.release, nil }
 
 func (f *fake) run(_ context.Context, name string, args ...string) (string, error) {
 	line := strings.Join(append([]string{name}, args...), " ")
@@ -81,8 +78,9 @@ func (f *fake) ahead(context.Context, string, jointoken.Fingerprint) (time.Durat
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{dir: t.TempDir(), release: "6.1.0-40-amd64", lacks: map[string]bool{}, running: map[string]bool{}, taken: map[string]bool{}, foreign: map[string]bool{}}
+	f := &fake{dir: t.TempDir(), lacks: map[string]bool{}, running: map[string]bool{}, taken: map[string]bool{}, foreign: map[string]bool{}}
 	f.write(t, "/run/systemd/system/.keep", "")
+	f.kernel(t, "6.1.0-40-amd64")
 	return f
 }
 
@@ -94,6 +92,11 @@ func (f *fake) write(t *testing.T, name, text string) {
 	if err := os.WriteFile(f.path(name), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (f *fake) kernel(t *testing.T, release string) {
+	t.Helper()
+	f.write(t, "/proc/sys/kernel/osrelease", release+"\n")
 }
 
 func (f *fake) read(t *testing.T, name string) string {
@@ -113,37 +116,42 @@ var (
 func TestCheckFindsWhatKeepsAMachineFromBeingAHost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		plan    Plan
-		machine func(*fake)
+		machine func(*testing.T, *fake)
 		want    []string // "check: text" of errors and warnings
 	}{
 		"a machine that can be the first one": {plan: first},
 		"a machine that can be one more host": {plan: next},
-		"another user":                        {plan: first, machine: func(f *fake) { f.user = true }, want: []string{"user: you are not root"}},
-		"no packages": {plan: first, machine: func(f *fake) { f.lacks = map[string]bool{"netmaster": true, "netplugin": true} }, want: []string{
+		"another user":                        {plan: first, machine: func(t *testing.T, f *fake) { f.user = true }, want: []string{"user: you are not root"}},
+		"no packages": {plan: first, machine: func(t *testing.T, f *fake) { f.lacks = map[string]bool{"netmaster": true, "netplugin": true} }, want: []string{
 			"packages: the service netmaster is not installed", "packages: the service netplugin is not installed",
 		}},
-		"an old kernel":                   {plan: first, machine: func(f *fake) { f.release = "5.10.0-28-amd64" }, want: []string{"kernel: 5.10.0-28-amd64 is older than 5.17, and Open vSwitch is not installed"}},
-		"an old kernel with Open vSwitch": {plan: first, machine: func(f *fake) { f.release = "5.10.0"; f.write(t, "/usr/sbin/ovs-vswitchd", "") }},
-		"another machine's address":       {plan: first, machine: func(f *fake) { f.foreign["10.0.0.1"] = true }, want: []string{"address: 10.0.0.1 is no address of this machine"}},
-		"a port that is taken":            {plan: first, machine: func(f *fake) { f.taken["tcp 10.0.0.1:9999"] = true }, want: []string{"ports: another program listens on port 9999/tcp"}},
-		"VXLAN of another network":        {plan: next, machine: func(f *fake) { f.taken["udp 10.0.0.2:4789"] = true }, want: []string{"ports: port 4789/udp is used: another network has VXLAN on this machine"}},
-		"a clock that is late":            {plan: next, machine: func(f *fake) { f.clock = -time.Hour }, want: []string{"time: this clock and the one of 10.0.0.1:9005 differ by 1h0m0s"}},
-		"netmasters behind a firewall":    {plan: next, machine: func(f *fake) { f.away = true }, want: []string{"netmaster: 10.0.0.1:9005 does not answer: connection refused"}},
-		"a firewall":                      {plan: next, machine: func(f *fake) { f.running["ufw"] = true }, want: []string{"firewall: ufw runs"}},
-		"another CNI plugin":              {plan: next, machine: func(f *fake) { f.write(t, "/etc/cni/net.d/10-flannel.conflist", "{}") }, want: []string{"cni: /etc/cni/net.d has 10-flannel.conflist"}},
-		"settings of another cluster": {plan: next, machine: func(f *fake) { f.write(t, "/etc/contiv/netplugin.yaml", "join: [10.0.0.9:9005]\nhost: h2\n") }, want: []string{
+		"an old kernel":                   {plan: first, machine: func(t *testing.T, f *fake) { f.kernel(t, "5.10.0-28-amd64") }, want: []string{"kernel: 5.10.0-28-amd64 is older than 5.17, and Open vSwitch is not installed"}},
+		"an old kernel with Open vSwitch": {plan: first, machine: func(t *testing.T, f *fake) { f.kernel(t, "5.10.0"); f.write(t, "/usr/sbin/ovs-vswitchd", "") }},
+		"another machine's address":       {plan: first, machine: func(t *testing.T, f *fake) { f.foreign["10.0.0.1"] = true }, want: []string{"address: 10.0.0.1 is no address of this machine"}},
+		"a port that is taken":            {plan: first, machine: func(t *testing.T, f *fake) { f.taken["tcp 10.0.0.1:9999"] = true }, want: []string{"ports: another program listens on port 9999/tcp"}},
+		"VXLAN of another network":        {plan: next, machine: func(t *testing.T, f *fake) { f.taken["udp 10.0.0.2:4789"] = true }, want: []string{"ports: port 4789/udp is used: another network has VXLAN on this machine"}},
+		"a clock that is late":            {plan: next, machine: func(t *testing.T, f *fake) { f.clock = -time.Hour }, want: []string{"time: this clock and the one of 10.0.0.1:9005 differ by 1h0m0s"}},
+		"netmasters behind a firewall":    {plan: next, machine: func(t *testing.T, f *fake) { f.away = true }, want: []string{"netmaster: 10.0.0.1:9005 does not answer: connection refused"}},
+		"a firewall":                      {plan: next, machine: func(t *testing.T, f *fake) { f.running["ufw"] = true }, want: []string{"firewall: ufw runs"}},
+		"another CNI plugin":              {plan: next, machine: func(t *testing.T, f *fake) { f.write(t, "/etc/cni/net.d/10-flannel.conflist", "{}") }, want: []string{"cni: /etc/cni/net.d has 10-flannel.conflist"}},
+		"settings of another cluster": {plan: next, machine: func(t *testing.T, f *fake) {
+			f.write(t, "/etc/contiv/netplugin.yaml", "join: [10.0.0.9:9005]\nhost: h2\n")
+		}, want: []string{
 			"settings: /etc/contiv/netplugin.yaml has join: 10.0.0.9:9005 instead of 10.0.0.1:9005",
 		}},
-		"a host that runs": {plan: next, machine: func(f *fake) { f.running["netplugin"] = true; f.write(t, "/etc/contiv/netplugin.yaml", "host: h2\n") }, want: []string{
+		"a host that runs": {plan: next, machine: func(t *testing.T, f *fake) {
+			f.running["netplugin"] = true
+			f.write(t, "/etc/contiv/netplugin.yaml", "host: h2\n")
+		}, want: []string{
 			"settings: netplugin runs already, and /etc/contiv/netplugin.yaml lacks ctrl-ip, ip-forward, join",
 		}},
-		"the state of a cluster": {plan: first, machine: func(f *fake) { f.write(t, DataDir+"/member/snap/db", "") }, want: []string{"settings: /var/lib/contiv/etcd has the state of a cluster"}},
-		"no YAML":                {plan: next, machine: func(f *fake) { f.write(t, "/etc/contiv/netplugin.yaml", "host h2\n") }, want: []string{"settings: /etc/contiv/netplugin.yaml: yaml: "}},
+		"the state of a cluster": {plan: first, machine: func(t *testing.T, f *fake) { f.write(t, DataDir+"/member/snap/db", "") }, want: []string{"settings: /var/lib/contiv/etcd has the state of a cluster"}},
+		"no YAML":                {plan: next, machine: func(t *testing.T, f *fake) { f.write(t, "/etc/contiv/netplugin.yaml", "host h2\n") }, want: []string{"settings: /etc/contiv/netplugin.yaml: yaml: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
 			if tt.machine != nil {
-				tt.machine(f)
+				tt.machine(t, f)
 			}
 			p := tt.plan
 			found := (&Machine{f}).Check(t.Context(), &p)

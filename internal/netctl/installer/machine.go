@@ -2,13 +2,11 @@ package installer
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
@@ -26,7 +24,6 @@ type system interface {
 	// run runs a program and returns what it prints.
 	run(ctx context.Context, name string, args ...string) (string, error)
 	root() bool
-	kernel() (string, error)
 	// free returns why a port of an address cannot be listened on.
 	free(ctx context.Context, network, address string) error
 	// ahead is how far the machine's clock is before a netmaster's, which is of an authority and
@@ -64,21 +61,6 @@ func (operatingSystem) root() bool { return os.Geteuid() == 0 }
 func (operatingSystem) run(ctx context.Context, name string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
-}
-
-func (operatingSystem) kernel() (string, error) {
-	var u syscall.Utsname
-	if err := syscall.Uname(&u); err != nil {
-		return "", fmt.Errorf("read the kernel's version: %w", err)
-	}
-	var b strings.Builder
-	for _, c := range u.Release {
-		if c == 0 {
-			break
-		}
-		b.WriteByte(byte(c))
-	}
-	return b.String(), nil
 }
 
 func (operatingSystem) free(ctx context.Context, network, address string) error {
