@@ -19,6 +19,7 @@ import (
 
 // fake is a Debian machine with the packages, whose files are in a directory.
 type fake struct {
+	t       *testing.T
 	dir     string
 	user    bool            // not root
 	lacks   map[string]bool // services that are not installed
@@ -78,32 +79,32 @@ func (f *fake) ahead(context.Context, string, jointoken.Fingerprint) (time.Durat
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{dir: t.TempDir(), lacks: map[string]bool{}, running: map[string]bool{}, taken: map[string]bool{}, foreign: map[string]bool{}}
-	f.write(t, "/run/systemd/system/.keep", "")
-	f.kernel(t, "6.1.0-40-amd64")
+	f := &fake{t: t, dir: t.TempDir(), lacks: map[string]bool{}, running: map[string]bool{}, taken: map[string]bool{}, foreign: map[string]bool{}}
+	f.write("/run/systemd/system/.keep", "")
+	f.kernel("6.1.0-40-amd64")
 	return f
 }
 
-func (f *fake) write(t *testing.T, name, text string) {
-	t.Helper()
+func (f *fake) write(name, text string) {
+	f.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(f.path(name)), 0o755); err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	if err := os.WriteFile(f.path(name), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
 }
 
-func (f *fake) kernel(t *testing.T, release string) {
-	t.Helper()
-	f.write(t, "/proc/sys/kernel/osrelease", release+"\n")
+func (f *fake) kernel(release string) {
+	f.t.Helper()
+	f.write("/proc/sys/kernel/osrelease", release+"\n")
 }
 
-func (f *fake) read(t *testing.T, name string) string {
-	t.Helper()
+func (f *fake) read(name string) string {
+	f.t.Helper()
 	data, err := os.ReadFile(f.path(name))
 	if err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return string(data)
 }
@@ -116,42 +117,42 @@ var (
 func TestCheckFindsWhatKeepsAMachineFromBeingAHost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		plan    Plan
-		machine func(*testing.T, *fake)
+		machine func(*fake)
 		want    []string // "check: text" of errors and warnings
 	}{
 		"a machine that can be the first one": {plan: first},
 		"a machine that can be one more host": {plan: next},
-		"another user":                        {plan: first, machine: func(t *testing.T, f *fake) { f.user = true }, want: []string{"user: you are not root"}},
-		"no packages": {plan: first, machine: func(t *testing.T, f *fake) { f.lacks = map[string]bool{"netmaster": true, "netplugin": true} }, want: []string{
+		"another user":                        {plan: first, machine: func(f *fake) { f.user = true }, want: []string{"user: you are not root"}},
+		"no packages": {plan: first, machine: func(f *fake) { f.lacks = map[string]bool{"netmaster": true, "netplugin": true} }, want: []string{
 			"packages: the service netmaster is not installed", "packages: the service netplugin is not installed",
 		}},
-		"an old kernel":                   {plan: first, machine: func(t *testing.T, f *fake) { f.kernel(t, "5.10.0-28-amd64") }, want: []string{"kernel: 5.10.0-28-amd64 is older than 5.17, and Open vSwitch is not installed"}},
-		"an old kernel with Open vSwitch": {plan: first, machine: func(t *testing.T, f *fake) { f.kernel(t, "5.10.0"); f.write(t, "/usr/sbin/ovs-vswitchd", "") }},
-		"another machine's address":       {plan: first, machine: func(t *testing.T, f *fake) { f.foreign["10.0.0.1"] = true }, want: []string{"address: 10.0.0.1 is no address of this machine"}},
-		"a port that is taken":            {plan: first, machine: func(t *testing.T, f *fake) { f.taken["tcp 10.0.0.1:9999"] = true }, want: []string{"ports: another program listens on port 9999/tcp"}},
-		"VXLAN of another network":        {plan: next, machine: func(t *testing.T, f *fake) { f.taken["udp 10.0.0.2:4789"] = true }, want: []string{"ports: port 4789/udp is used: another network has VXLAN on this machine"}},
-		"a clock that is late":            {plan: next, machine: func(t *testing.T, f *fake) { f.clock = -time.Hour }, want: []string{"time: this clock and the one of 10.0.0.1:9005 differ by 1h0m0s"}},
-		"netmasters behind a firewall":    {plan: next, machine: func(t *testing.T, f *fake) { f.away = true }, want: []string{"netmaster: 10.0.0.1:9005 does not answer: connection refused"}},
-		"a firewall":                      {plan: next, machine: func(t *testing.T, f *fake) { f.running["ufw"] = true }, want: []string{"firewall: ufw runs"}},
-		"another CNI plugin":              {plan: next, machine: func(t *testing.T, f *fake) { f.write(t, "/etc/cni/net.d/10-flannel.conflist", "{}") }, want: []string{"cni: /etc/cni/net.d has 10-flannel.conflist"}},
-		"settings of another cluster": {plan: next, machine: func(t *testing.T, f *fake) {
-			f.write(t, "/etc/contiv/netplugin.yaml", "join: [10.0.0.9:9005]\nhost: h2\n")
+		"an old kernel":                   {plan: first, machine: func(f *fake) { f.kernel("5.10.0-28-amd64") }, want: []string{"kernel: 5.10.0-28-amd64 is older than 5.17, and Open vSwitch is not installed"}},
+		"an old kernel with Open vSwitch": {plan: first, machine: func(f *fake) { f.kernel("5.10.0"); f.write("/usr/sbin/ovs-vswitchd", "") }},
+		"another machine's address":       {plan: first, machine: func(f *fake) { f.foreign["10.0.0.1"] = true }, want: []string{"address: 10.0.0.1 is no address of this machine"}},
+		"a port that is taken":            {plan: first, machine: func(f *fake) { f.taken["tcp 10.0.0.1:9999"] = true }, want: []string{"ports: another program listens on port 9999/tcp"}},
+		"VXLAN of another network":        {plan: next, machine: func(f *fake) { f.taken["udp 10.0.0.2:4789"] = true }, want: []string{"ports: port 4789/udp is used: another network has VXLAN on this machine"}},
+		"a clock that is late":            {plan: next, machine: func(f *fake) { f.clock = -time.Hour }, want: []string{"time: this clock and the one of 10.0.0.1:9005 differ by 1h0m0s"}},
+		"netmasters behind a firewall":    {plan: next, machine: func(f *fake) { f.away = true }, want: []string{"netmaster: 10.0.0.1:9005 does not answer: connection refused"}},
+		"a firewall":                      {plan: next, machine: func(f *fake) { f.running["ufw"] = true }, want: []string{"firewall: ufw runs"}},
+		"another CNI plugin":              {plan: next, machine: func(f *fake) { f.write("/etc/cni/net.d/10-flannel.conflist", "{}") }, want: []string{"cni: /etc/cni/net.d has 10-flannel.conflist"}},
+		"settings of another cluster": {plan: next, machine: func(f *fake) {
+			f.write("/etc/contiv/netplugin.yaml", "join: [10.0.0.9:9005]\nhost: h2\n")
 		}, want: []string{
 			"settings: /etc/contiv/netplugin.yaml has join: 10.0.0.9:9005 instead of 10.0.0.1:9005",
 		}},
-		"a host that runs": {plan: next, machine: func(t *testing.T, f *fake) {
+		"a host that runs": {plan: next, machine: func(f *fake) {
 			f.running["netplugin"] = true
-			f.write(t, "/etc/contiv/netplugin.yaml", "host: h2\n")
+			f.write("/etc/contiv/netplugin.yaml", "host: h2\n")
 		}, want: []string{
 			"settings: netplugin runs already, and /etc/contiv/netplugin.yaml lacks ctrl-ip, ip-forward, join",
 		}},
-		"the state of a cluster": {plan: first, machine: func(t *testing.T, f *fake) { f.write(t, DataDir+"/member/snap/db", "") }, want: []string{"settings: /var/lib/contiv/etcd has the state of a cluster"}},
-		"no YAML":                {plan: next, machine: func(t *testing.T, f *fake) { f.write(t, "/etc/contiv/netplugin.yaml", "host h2\n") }, want: []string{"settings: /etc/contiv/netplugin.yaml: yaml: "}},
+		"the state of a cluster": {plan: first, machine: func(f *fake) { f.write(DataDir+"/member/snap/db", "") }, want: []string{"settings: /var/lib/contiv/etcd has the state of a cluster"}},
+		"no YAML":                {plan: next, machine: func(f *fake) { f.write("/etc/contiv/netplugin.yaml", "host h2\n") }, want: []string{"settings: /etc/contiv/netplugin.yaml: yaml: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
 			if tt.machine != nil {
-				tt.machine(t, f)
+				tt.machine(f)
 			}
 			p := tt.plan
 			found := (&Machine{f}).Check(t.Context(), &p)
@@ -185,9 +186,9 @@ func TestCheckFindsWhatKeepsAMachineFromBeingAHost(t *testing.T) {
 // changes nothing.
 func TestInstallWritesSettingsOnceAndKeepsNoToken(t *testing.T) {
 	f := newFake(t)
-	f.write(t, "/run/docker.sock", "")
-	f.write(t, "/etc/contiv/netplugin.yaml", "# mine\nlog-level: debug")
-	f.write(t, "/etc/contiv/netplugin.env", "HTTPS_PROXY=http://proxy\n")
+	f.write("/run/docker.sock", "")
+	f.write("/etc/contiv/netplugin.yaml", "# mine\nlog-level: debug")
+	f.write("/etc/contiv/netplugin.env", "HTTPS_PROXY=http://proxy\n")
 	m := &Machine{f}
 	for range 2 {
 		if err := m.StartNetplugin(t.Context(), next); err != nil {
@@ -195,10 +196,10 @@ func TestInstallWritesSettingsOnceAndKeepsNoToken(t *testing.T) {
 		}
 	}
 	want := "# mine\nlog-level: debug\nhost: h2\nctrl-ip: 10.0.0.2\nip-forward: true\njoin: 10.0.0.1:9005\nmode: docker\n"
-	if d := cmp.Diff(want, f.read(t, "/etc/contiv/netplugin.yaml")); d != "" {
+	if d := cmp.Diff(want, f.read("/etc/contiv/netplugin.yaml")); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff("HTTPS_PROXY=http://proxy\n", f.read(t, "/etc/contiv/netplugin.env")); d != "" {
+	if d := cmp.Diff("HTTPS_PROXY=http://proxy\n", f.read("/etc/contiv/netplugin.env")); d != "" {
 		t.Error(d)
 	}
 	if d := cmp.Diff([]string{"systemctl enable --now netplugin HTTPS_PROXY=http://proxy\n" + tokenVariable + next.Token}, f.ran); d != "" {
