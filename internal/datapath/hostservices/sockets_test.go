@@ -80,7 +80,7 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	// The kernel makes the routes to its IPv6 addresses some time after the addresses, and may
-	// make them anew: one of the test's own is there at once, and stays.
+	// make them again: one of the test's own is there at once, and stays.
 	_, backends, err := net.ParseCIDR("fd00::/64")
 	if err != nil {
 		t.Fatal(err)
