@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
-// TestNewAddressIsToldAtOnce: agents hear at once of an address that netmaster's machine
+// TestNewAddressIsReportedAtOnce: agents hear at once of an address that netmaster's machine
 // gets, and keep containers from it.
-func TestNewAddressIsToldAtOnce(t *testing.T) {
+func TestNewAddressIsReportedAtOnce(t *testing.T) {
 	testenv.Need(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	st := memory.New()

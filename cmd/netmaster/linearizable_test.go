@@ -61,7 +61,7 @@ func isLinearizable(t *testing.T, urls ...string) {
 func TestLinearizableNotices(t *testing.T) {
 	for name, mutant := range map[string]func(http.Handler) http.Handler{
 		"a PUT that is answered by reading again": readsAgain,
-		"a GET that is answered as the last one":  readsLate,
+		"a GET that is answered as the last one":  readsStale,
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := memory.New()
@@ -118,8 +118,8 @@ func readsAgain(h http.Handler) http.Handler {
 	})
 }
 
-// readsLate answers each GET as the one before it was.
-func readsLate(h http.Handler) http.Handler {
+// readsStale answers each GET as the one before it was.
+func readsStale(h http.Handler) http.Handler {
 	var mu sync.Mutex
 	last := map[string]*httptest.ResponseRecorder{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -24,9 +24,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
-// TestTroubleIsTold: with the store away for an hour, a line a minute for each
+// TestTroubleIsReportedOnceAMinute: with the store away for an hour, a line a minute for each
 // thing that is tried, however often.
-func TestTroubleIsTold(t *testing.T) {
+func TestTroubleIsReportedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		m := &member{log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -48,15 +48,15 @@ func TestTroubleIsTold(t *testing.T) {
 
 // heardOf are agents that a netmaster hears of.
 type heardOf struct {
-	mu     sync.Mutex
-	untold []model.HostName
-	deaf   error
+	mu         sync.Mutex
+	unreported []model.HostName
+	deaf       error
 }
 
 func (h *heardOf) TakeUnreported() []model.HostName {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Clone(h.untold)
+	return slices.Clone(h.unreported)
 }
 
 func (h *heardOf) Requeue([]model.HostName) {}
@@ -93,7 +93,7 @@ func TestTellLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &heardOf{untold: []model.HostName{"h1", "h2"}}
+	h := &heardOf{unreported: []model.HostName{"h1", "h2"}}
 	m := &member{store: st, address: "10.0.0.9:9999", scheme: "http", agents: h, log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -53,8 +53,8 @@ func newApply(base common) *command {
 
 // Texts by what was done to an object.
 var (
-	appliedTexts = map[string]string{api.ApplyCreated: "Created", api.ApplyUpdated: "Updated", api.ApplyUnchanged: "Unchanged:", actionDeleted: "Deleted", actionMissing: "Not there:", actionKept: "Kept, as it always exists:"}
-	dryRunTexts  = map[string]string{api.ApplyCreated: "Would create", api.ApplyUpdated: "Would update", api.ApplyUnchanged: "Unchanged:", actionDeleted: "Would delete", actionMissing: "Not there:", actionKept: "Kept, as it always exists:"}
+	appliedTexts = map[string]string{api.ApplyCreated: "Created", api.ApplyUpdated: "Updated", api.ApplyUnchanged: "Unchanged:", actionDeleted: "Deleted", actionMissing: "Not there:", actionBuiltin: "Kept, as it always exists:"}
+	dryRunTexts  = map[string]string{api.ApplyCreated: "Would create", api.ApplyUpdated: "Would update", api.ApplyUnchanged: "Unchanged:", actionDeleted: "Would delete", actionMissing: "Not there:", actionBuiltin: "Kept, as it always exists:"}
 )
 
 func runApply(ctx context.Context, o *applyOptions) error {

@@ -75,7 +75,7 @@ func namedBy(kind string) []string {
 const (
 	actionDeleted = "deleted"
 	actionMissing = "missing" // it was not there
-	actionKept    = "kept"    // it is always there
+	actionBuiltin = "kept"    // it is always there
 )
 
 // undeletable are the objects that no cluster is without.
@@ -162,7 +162,7 @@ func (o *applyOptions) deleteOne(ctx context.Context, client *api.Client, f *del
 	policy := f.policyOf(name)
 	switch {
 	case slices.Contains(undeletable, name):
-		return actionKept, nil
+		return actionBuiltin, nil
 	case !f.existing[name]:
 		return actionMissing, nil
 	case why != "" && (o.dryRun || protectedKinds[name.Kind]):

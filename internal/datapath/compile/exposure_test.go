@@ -65,9 +65,9 @@ func TestHostsExposeServicesOfTenantDefaultOnly(t *testing.T) {
 	}
 }
 
-// TestInfraServicesAreNotLedTo: hosts have an interface on the network, by which they reach
+// TestInfraServicesAreNotRoutedTo: hosts have an interface on the network, by which they reach
 // its services as containers do.
-func TestInfraServicesAreNotLedTo(t *testing.T) {
+func TestInfraServicesAreNotRoutedTo(t *testing.T) {
 	c := New("h1")
 	s := outsider(c, model.DefaultTenant, model.EncapVXLAN)
 	c.SetNetwork(model.Network{Key: model.NetworkKey{Tenant: model.DefaultTenant, Name: "n1"}, Type: model.NetworkInfra, Encap: model.EncapVXLAN, Tag: 7, ID: 7, Subnet: netip.MustParsePrefix("10.1.0.0/16")})

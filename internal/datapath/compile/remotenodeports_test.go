@@ -46,7 +46,7 @@ func askedTexts(t *testing.T, c *Compiler) (out []string) {
 			who = append(who, fmt.Sprintf("%s/%d", k.ID, b.State))
 		}
 		slices.Sort(who)
-		for _, text := range faceTexts(pic) {
+		for _, text := range frontendTexts(pic) {
 			if strings.Contains(text, " 30080>") {
 				out = append(out, fmt.Sprint(name, " ", text, " ", who))
 			}

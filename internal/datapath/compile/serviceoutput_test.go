@@ -74,7 +74,7 @@ func clusterPics(c *Compiler) (map[string]*desired.Service, string) {
 	return out, strings.Join(texts, "\n")
 }
 
-func faceTexts(s *desired.Service) (out []string) {
+func frontendTexts(s *desired.Service) (out []string) {
 	if s == nil {
 		return nil
 	}
@@ -125,7 +125,7 @@ func TestClusterService(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"0.0.0.0 tcp 30080>8080 in 0 out 0", "10.96.0.10 tcp 80>8080 in 0 out 0", "10.96.0.10 udp 53>5353 in 0 out 0",
 		":: tcp 30080>8080 in 0 out 0", "fd96::10 tcp 80>8080 in 0 out 0", "fd96::10 udp 53>5353 in 0 out 0",
-	}, faceTexts(pic)); diff != "" {
+	}, frontendTexts(pic)); diff != "" {
 		t.Errorf("faces (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
@@ -210,7 +210,7 @@ func TestClusterServicePolicies(t *testing.T) {
 	expect := func(when string, want ...string) {
 		t.Helper()
 		got, _ := clusterPics(c)
-		if diff := cmp.Diff(want, faceTexts(got["shop/web"])); diff != "" {
+		if diff := cmp.Diff(want, frontendTexts(got["shop/web"])); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
@@ -222,7 +222,7 @@ func TestClusterServicePolicies(t *testing.T) {
 	expect("near, one is a node's, nobody may", "0.0.0.0 tcp 30080>80 in 3 out 3", "10.96.0.10 tcp 80>80 in 3 out 3", "203.0.113.1 tcp 80>80 in 3 out 3 of [0.0.0.0/32]")
 	c.DeleteClusterNode("h2")
 	if got, _ := clusterPics(c); len(got["shop/web"].Frontends) != 4 || c.out.NodeAddrs.Len() != 0 {
-		t.Errorf("a node's no more: %q", faceTexts(got["shop/web"]))
+		t.Errorf("a node's no more: %q", frontendTexts(got["shop/web"]))
 	}
 }
 
@@ -254,7 +254,7 @@ func TestClusterServicePorts(t *testing.T) {
 		"shop/web:tcp/81": {[]string{"10.96.0.10 tcp 81>81"}, []string{"pod2 port 81"}},
 	} {
 		var faces, backends []string
-		for _, f := range faceTexts(got[name]) {
+		for _, f := range frontendTexts(got[name]) {
 			text, _, _ := strings.Cut(f, " in ")
 			faces = append(faces, text)
 		}

@@ -121,8 +121,8 @@ const (
 	MaxAffine = 16384
 	// MaxServices is how many services a host holds, and MaxServiceFrontends how many pairs of
 	// address and port these have together: as many as a cluster has.
-	MaxServices = model.MaxServices
-	MaxFronts   = model.MaxServiceFrontends
+	MaxServices  = model.MaxServices
+	MaxFrontends = model.MaxServiceFrontends
 )
 
 // The link-local service addresses: what a backend sees in place of its own

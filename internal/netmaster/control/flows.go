@@ -15,7 +15,7 @@ func (s *sizes) countFlows(p model.PolicyKey, r model.PolicyRule, by int) {
 	}
 }
 
-// checkFlows is fitUnion for hosts whose rules are flows, if there are any. The rules
+// checkFlows is checkUnion for hosts whose rules are flows, if there are any. The rules
 // at some indexes join, and others leave. identities bounds how many a selector
 // selects.
 func (pv *PolicyView) checkFlows(policies []model.PolicyKey, rules []model.PolicyRule, at []int, leaving []model.PolicyRule, identities int) (n int, err error) {

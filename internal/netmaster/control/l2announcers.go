@@ -208,7 +208,7 @@ func (la *L2Announcers) readAnnouncer(tx store.Tx, r L2AnnouncerReport) (own tab
 		return own, err
 	}
 	was := row.Value
-	if was.Installation == r.Installation && (was.Run > r.Run && !la.isAnnouncerSilent(was) || was.Run == r.Run && was.Seq > r.Seq) {
+	if was.Installation == r.Installation && (was.Run > r.Run && !la.isAnnouncerOverdue(was) || was.Run == r.Run && was.Seq > r.Seq) {
 		return own, refusedReport{model.Errorf(model.ErrConflict, "host %q has sent a newer report already", r.Host)}
 	}
 	return was, nil
@@ -294,7 +294,7 @@ func (la *L2Announcers) takeAddress(tx store.Tx, host model.HostName, a netip.Ad
 			row = &x
 		}
 		if row.Exists() && slices.Contains(row.Value.Addrs, a) {
-			if !la.isAnnouncerSilent(row.Value) {
+			if !la.isAnnouncerOverdue(row.Value) {
 				return false, nil
 			}
 			former[h] = row
@@ -304,6 +304,6 @@ func (la *L2Announcers) takeAddress(tx store.Tx, host model.HostName, a netip.Ad
 	return true, tables.AnsweredAddrs.Put(tx, tables.Answered{Addr: a, Host: host})
 }
 
-func (la *L2Announcers) isAnnouncerSilent(a tables.Answerer) bool {
+func (la *L2Announcers) isAnnouncerOverdue(a tables.Answerer) bool {
 	return read(la.hostView.mu, func() bool { return la.hostView.l2Announcers.isExpired(a.Host, announcerHeartbeatOf(a)) })
 }

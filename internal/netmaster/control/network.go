@@ -86,7 +86,7 @@ func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *allocator, 
 		if err := refuseServiceRanges(tx, "subnet", n.Subnet); err != nil {
 			return err
 		}
-		if err := claimSubnet(tx, n.Key, "subnet", n.Subnet); err != nil {
+		if err := allocateSubnet(tx, n.Key, "subnet", n.Subnet); err != nil {
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *allocator, 
 		if err := refuseServiceRanges(tx, "ipv6Subnet", n.Subnet6); err != nil {
 			return err
 		}
-		if err := claimSubnet(tx, n.Key, "ipv6Subnet", n.Subnet6); err != nil {
+		if err := allocateSubnet(tx, n.Key, "ipv6Subnet", n.Subnet6); err != nil {
 			return err
 		}
 	}

@@ -190,7 +190,7 @@ func TestOwnedByNobody(t *testing.T) {
 			return addReference(tx, tables.TargetGroup(groupKey("g1")), ruleReference, "default:gone:1")
 		}},
 		{"subnet 10.9.0.0/24 of tenant default", func(tx store.Tx) error {
-			return claimSubnet(tx, netKey("gone"), "subnet", netip.MustParsePrefix("10.9.0.0/24"))
+			return allocateSubnet(tx, netKey("gone"), "subnet", netip.MustParsePrefix("10.9.0.0/24"))
 		}},
 		{"address pool 10.1.3.1-10.1.3.9 of network default:n1", func(tx store.Tx) error {
 			return putPool(tx, pooled("gone", "n1", "10.1.3.1-10.1.3.9"))

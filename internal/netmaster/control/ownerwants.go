@@ -144,7 +144,7 @@ func wantSubnet(n model.NetworkKey, p netip.Prefix) expectedRow {
 			b, ok := value.(tables.SubnetBucket)
 			return ok && b.Subnets[p.String()] == n.Name
 		},
-		put: func(_ context.Context, tx store.Tx, _ *allocator) error { return claimSubnet(tx, n, "subnet", p) },
+		put: func(_ context.Context, tx store.Tx, _ *allocator) error { return allocateSubnet(tx, n, "subnet", p) },
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
-// TestPodAddressKept: the addresses for which a pod asked are its name's after it: no
+// TestPodKeepsItsAddress: the addresses for which a pod asked are its name's after it: no
 // other pod or endpoint gets them, by asking or by chance, and the next pod of the name
 // does, on whichever host, also while the former one's endpoint was never released.
 // Addresses that it got by chance, and all after a day, are anybody's.
-func TestPodAddressKept(t *testing.T) {
+func TestPodKeepsItsAddress(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("net", "10.0.0.0/29")) // .1 to .6
 	four := netip.MustParseAddr("10.0.0.3")

@@ -116,10 +116,10 @@ func TestIdentityCountsEqualSelectors(t *testing.T) {
 	}
 }
 
-// BenchmarkFit asks whether one rule more fits into a policy of 20 rules by
+// BenchmarkCheckLimits asks whether one rule more fits into a policy of 20 rules by
 // label, for hosts with Open vSwitch, by how many identities there are. What it
 // takes, everybody who reads the view waits for.
-func BenchmarkFit(b *testing.B) {
+func BenchmarkCheckLimits(b *testing.B) {
 	rule := func(i int) model.PolicyRule {
 		var peers []model.Peer
 		for j := range 8 {

@@ -68,7 +68,7 @@ func (ss *Services) putService(ctx context.Context, tx store.Tx, cl *allocator, 
 	if old.Exists() && old.Value.Equal(s) {
 		return nil
 	}
-	if err := ss.serviceView.fitService(s, cl); err != nil {
+	if err := ss.serviceView.checkServiceLimits(s, cl); err != nil {
 		return err
 	}
 	if !old.Exists() {

@@ -65,7 +65,7 @@ func (sv *ServiceView) enterService(ch tables.Change) {
 
 // checkNameFree refuses, with model.ErrConflict, a new service whose name another one of
 // its tenant has but for capitals: containers that ask for either would get the
-// addresses of one. Like fitService it goes by what the mirror knows and what this
+// addresses of one. Like checkServiceLimits it goes by what the mirror knows and what this
 // transaction has put: two that come at the same moment may both stay, as those of
 // before this was refused do.
 func (sv *ServiceView) checkNameFree(tx store.Tx, k model.ServiceKey, cl *allocator) error {
@@ -174,13 +174,13 @@ func (sv *ServiceView) missesFamily(s model.Service) bool {
 	return ok && (n.Subnet.IsValid() && !v4.IsValid() || n.Subnet6.IsValid() && !v6.IsValid())
 }
 
-// fitService refuses, with model.ErrExhausted, a service that hosts could not hold
+// checkServiceLimits refuses, with model.ErrExhausted, a service that hosts could not hold
 // beside the others, or whose providers of now are more than are chosen among. It
 // goes by what the mirror knows, and what this transaction has put already: what is
 // committed at the same moment may pass beside it, and containers that come later are
 // more providers. There the host's status tells. What takes no more than it did is
 // not refused.
-func (sv *ServiceView) fitService(s model.Service, cl *allocator) error {
+func (sv *ServiceView) checkServiceLimits(s model.Service, cl *allocator) error {
 	sv.mu.RLock()
 	defer sv.mu.RUnlock()
 	old, there := sv.serviceRows.all[s.Key]

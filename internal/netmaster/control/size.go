@@ -147,7 +147,7 @@ func (pv *PolicyView) checkLimits(rules []model.PolicyRule, replaced []model.Pol
 		}
 	}
 	for u, at := range last {
-		n, e := pv.fitUnion(u, rules, changes)
+		n, e := pv.checkUnion(u, rules, changes)
 		if e == nil {
 			continue
 		}
@@ -198,8 +198,8 @@ func (pv *PolicyView) sizeChanges(rules []model.PolicyRule, replaced []model.Pol
 	return out
 }
 
-// fitUnion does so for one union; n is the first rule that does not fit.
-func (pv *PolicyView) fitUnion(u policyUnion, rules []model.PolicyRule, changes map[model.PolicyKey]*sizeChange) (n int, err error) {
+// checkUnion does so for one union; n is the first rule that does not fit.
+func (pv *PolicyView) checkUnion(u policyUnion, rules []model.PolicyRule, changes map[model.PolicyKey]*sizeChange) (n int, err error) {
 	policies := u.policies()
 	var sum ruleSum
 	var at []int // of the rules that join

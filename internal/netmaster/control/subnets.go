@@ -44,9 +44,9 @@ func subnetKeys(t model.TenantName, subnets []netip.Prefix) []string {
 	return keys
 }
 
-// claimSubnet enters a network's subnet, or fails with model.ErrConflict when
+// allocateSubnet enters a network's subnet, or fails with model.ErrConflict when
 // it overlaps another one of the tenant.
-func claimSubnet(tx store.Tx, n model.NetworkKey, field string, p netip.Prefix) error {
+func allocateSubnet(tx store.Tx, n model.NetworkKey, field string, p netip.Prefix) error {
 	mine := bucketOf(n.Tenant, p)
 	wide := tables.BucketKey{Tenant: n.Tenant}
 	row, err := tables.Subnets.Find(tx, wide)

@@ -155,10 +155,10 @@ func differ[K, V comparable](what string, want, got desired.Map[K, V], equal fun
 
 func same[V any](a, b V) bool { return reflect.DeepEqual(a, b) }
 
-// samePicture compares a desired state with that by tenants: they are equal but for names of
+// sameState compares a desired state with that by tenants: they are equal but for names of
 // endpoints on networks that do not concern the host, and for what is said of identities
 // that only such endpoints have.
-func (c *State) samePicture(want desired.Host, problems []compile.Problem) error {
+func (c *State) sameState(want desired.Host, problems []compile.Problem) error {
 	got, saw := c.comp.Compile(1)
 	err := errors.Join(
 		differ("network", want.Networks, got.Networks, (*desired.Network).Equal),
@@ -273,7 +273,7 @@ func TestByNetworks(t *testing.T) {
 						less = less || c.mirrors.endpoints(model.NetworkKey{Tenant: name, Name: model.NetworkName(fmt.Sprint("n", i))}) == nil
 					}
 				}
-				return c.samePicture(want, problems)
+				return c.sameState(want, problems)
 			})
 		}
 		if !less && seed == 0 {

@@ -243,7 +243,7 @@ func TestTrialPictures(t *testing.T) {
 						return fmt.Errorf("network %s concerns this host and is not followed", n.Key)
 					}
 				}
-				return h.samePicture(want, problems)
+				return h.sameState(want, problems)
 			})
 		}
 		same("at first", nil, true)
@@ -286,7 +286,7 @@ func TestTrialPictures(t *testing.T) {
 				t.Helper()
 				want, problems := byTenants(t, pretend(t, st, trials...), of)
 				got, _ := cut.comp.Compile(1)
-				if err := cut.samePicture(want, problems); err != nil || got.FwdMode != want.FwdMode {
+				if err := cut.sameState(want, problems); err != nil || got.FwdMode != want.FwdMode {
 					t.Fatalf("seed %d, step %d, an agent that begins cut off, %s: mode %v, want %v: %v", seed, step, what, got.FwdMode, want.FwdMode, err)
 				}
 			}

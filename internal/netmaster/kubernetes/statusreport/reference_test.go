@@ -24,7 +24,7 @@ func TestReference(t *testing.T) {
 		{"HostBack", "Node", "Normal", "the host's netplugin sends heartbeats again"},
 		{"RolledBack", "Node", "Warning", "the host has rolled back an unconfirmed change by itself"},
 		{reasonNotAsWritten, kubernetes, "Warning", "a part of the object cannot be applied; the message names the field and what holds instead"},
-		{reasonNotKept, kubernetes, "Warning", "the store does not have the object's present state; the message says why"},
+		{reasonNotWritten, kubernetes, "Warning", "the store does not have the object's present state; the message says why"},
 		{objects.ReasonMissing, ours, "Warning", "something that the object refers to does not exist; the rest is applied"},
 		{objects.ReasonOwned, ours, "Warning", "users or another object own what the object stands for, so nothing of it is applied"},
 		{objects.ReasonRefused, ours, "Warning", "the cluster refuses the object; the message says why"},

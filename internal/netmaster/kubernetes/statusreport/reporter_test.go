@@ -232,11 +232,11 @@ func TestConditionIsWrittenWhenItChanges(t *testing.T) {
 		t.Fatalf("asked %v", got)
 	}
 	c := w.bodies[0]["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
-	if c["status"] != "True" || c["reason"] != reasonKept || c["observedGeneration"] != 3.0 || c["message"] != allWell {
+	if c["status"] != "True" || c["reason"] != reasonWritten || c["observedGeneration"] != 3.0 || c["message"] != allWell {
 		t.Errorf("the condition %v", c)
 	}
 	p = p.DeepCopy()
-	p.Status.Conditions = []metav1.Condition{{Type: conditionAsWritten, Status: "True", Reason: reasonKept, Message: allWell, ObservedGeneration: 3}}
+	p.Status.Conditions = []metav1.Condition{{Type: conditionAsWritten, Status: "True", Reason: reasonWritten, Message: allWell, ObservedGeneration: 3}}
 	o.Object = p
 	n.Reset()
 	n.Report(o)

@@ -28,9 +28,9 @@ const (
 	conditionAsWritten = "contiv.io/AsWritten"
 
 	// The reasons of events and of the condition.
-	reasonKept         = "Kept"
+	reasonWritten      = "Kept"
 	reasonNotAsWritten = "NotAsWritten" // kept, but for what cannot be had
-	reasonNotKept      = "NotKept"      // another state of it, or none, is in the store
+	reasonNotWritten   = "NotKept"      // another state of it, or none, is in the store
 
 	// allWell is what a condition says where nothing is wrong.
 	allWell = "The cluster's store has it as it is written."
@@ -47,11 +47,11 @@ func reason(o Outcome) string {
 	case o.Event != nil:
 		return o.Event.Reason
 	case o.Err != nil:
-		return reasonNotKept
+		return reasonNotWritten
 	case len(o.Problems) > 0:
 		return reasonNotAsWritten
 	}
-	return reasonKept
+	return reasonWritten
 }
 
 // event writes the event of a trouble. Its name is made of the object and the trouble:
@@ -89,7 +89,7 @@ func (n *Reporter) condition(ctx context.Context, o Outcome) error {
 		Type: conditionAsWritten, Status: metav1.ConditionTrue, Reason: reason(o), Message: shortened(cmp.Or(outcomeText(o), allWell), maxMessage),
 		ObservedGeneration: o.Object.GetGeneration(), LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)),
 	}
-	if c.Reason != reasonKept {
+	if c.Reason != reasonWritten {
 		c.Status = metav1.ConditionFalse
 	}
 	if p, ok := o.Object.(*policyv1beta1.ClusterNetworkPolicy); ok {
