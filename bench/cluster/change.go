@@ -39,7 +39,7 @@ func (b *bench) changeAt(ctx context.Context, n int) (err error) {
 	}
 	defer func() { err = errors.Join(err, sw.Close()) }()
 
-	w := newPopulation(h.Address)
+	w := newTestNetwork(h.Address)
 	if err := rig.IP(ctx, h.NS, "link add "+compile.IfName(w.local.Key)+" up type veth peer name peer", "link set peer up"); err != nil {
 		return err
 	}
@@ -86,16 +86,16 @@ func (b *bench) changeAt(ctx context.Context, n int) (err error) {
 	return nil
 }
 
-// population is a network with one local endpoint and any number of others.
-type population struct {
+// testNetwork is one with one local endpoint and any number of others.
+type testNetwork struct {
 	c     *compile.Compiler
 	net   model.NetworkKey
 	id    model.Identity
 	local model.Endpoint
 }
 
-func newPopulation(vtep netip.Addr) *population {
-	p := &population{c: compile.New("h1"), net: model.NetworkKey{Tenant: "t", Name: "net"}, id: model.IdentityFirst}
+func newTestNetwork(vtep netip.Addr) *testNetwork {
+	p := &testNetwork{c: compile.New("h1"), net: model.NetworkKey{Tenant: "t", Name: "net"}, id: model.IdentityFirst}
 	p.c.SetGlobal(model.Global{
 		Infra: model.InfraDefault, FwdMode: model.FwdBridge, ArpMode: model.ArpProxy,
 		VLANs: model.TagRange{Lo: 1, Hi: 4094}, VXLANs: model.TagRange{Lo: 1, Hi: 10000}, PvtSubnet: netip.MustParsePrefix("172.19.0.0/16"),
@@ -127,7 +127,7 @@ func newPopulation(vtep netip.Addr) *population {
 }
 
 // endpoint makes the endpoint of a number, on host h2.
-func (p *population) endpoint(i int) model.Endpoint {
+func (p *testNetwork) endpoint(i int) model.Endpoint {
 	k := i + 2
 	v6 := netip.MustParseAddr("fd00::").As16()
 	v6[13], v6[14], v6[15] = byte(k>>16), byte(k>>8), byte(k)

@@ -153,7 +153,7 @@ func changeOneRule(ctx context.Context, l *testcluster.Lab, c *api.Client, polic
 		return nil, err
 	}
 	call := time.Since(start)
-	last, err := f.silent(ctx, 300*time.Millisecond)
+	last, err := f.waitIdle(ctx, 300*time.Millisecond)
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func (b *bench) turns(ctx context.Context, f *followed, traffic *flood, n int) (
 			return nil, nil, err
 		}
 		answered = time.Now()
-		last, err := traffic.silent(ctx, 150*time.Millisecond)
+		last, err := traffic.waitIdle(ctx, 150*time.Millisecond)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -58,7 +58,7 @@ func (b *bench) rule(ctx context.Context) error {
 			return err
 		}
 		closeCall = append(closeCall, time.Since(start))
-		last, err := f.silent(ctx, 300*time.Millisecond)
+		last, err := f.waitIdle(ctx, 300*time.Millisecond)
 		if err != nil {
 			return err
 		}
@@ -183,8 +183,8 @@ func (f *flood) flowing(ctx context.Context) error {
 	return nil
 }
 
-// silent waits until nothing has come for some time and returns when the last did.
-func (f *flood) silent(ctx context.Context, quiet time.Duration) (time.Time, error) {
+// waitIdle waits until nothing has come for some time and returns when the last did.
+func (f *flood) waitIdle(ctx context.Context, quiet time.Duration) (time.Time, error) {
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
 	limit := time.After(10 * time.Second)

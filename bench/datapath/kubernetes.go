@@ -212,11 +212,11 @@ func (s *side) process() *testcluster.Process {
 // answers waits until a side's client has a connection to each of some services, and
 // returns when the last had one. Connections are begun every 2 ms.
 func (k *kubeRig) answers(ctx context.Context, s *side, services ...int) (time.Time, error) {
-	door, err := listen(s.path)
+	servers, err := listen(s.path)
 	if err != nil {
 		return time.Time{}, err
 	}
-	defer door.close()
+	defer servers.close()
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	var last time.Time

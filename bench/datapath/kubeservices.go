@@ -49,7 +49,7 @@ func (b *bench) serviceProxies(ctx context.Context, k *kubeRig) error {
 	var standing, late [][]any
 	for _, n := range []int{fewServices, b.n(manyClusterServices)} {
 		fmt.Fprintf(os.Stderr, "  %d services\n", n)
-		rows, err := k.standing(ctx, n)
+		rows, err := k.startWithServices(ctx, n)
 		if err != nil {
 			return err
 		}
@@ -74,9 +74,9 @@ func (b *bench) serviceProxies(ctx context.Context, k *kubeRig) error {
 	return nil
 }
 
-// standing stops the service proxies, makes services until there are n, and starts first
+// startWithServices stops the service proxies, makes services until there are n, and starts first
 // netmaster and then each proxy, one after the other.
-func (k *kubeRig) standing(ctx context.Context, n int) (rows [][]any, err error) {
+func (k *kubeRig) startWithServices(ctx context.Context, n int) (rows [][]any, err error) {
 	for _, s := range k.sides {
 		if p := s.process(); p.Alive() {
 			if err := p.Stop(5 * time.Second); err != nil {

@@ -80,12 +80,12 @@ func (r testbed) redirected(ctx context.Context) (path, error) {
 			return p, err
 		}
 	}
-	return p, h.Do(func() error { return errors.Join(r.handOver("p0", "p1"), r.handOver("p1", "p0")) })
+	return p, h.Do(func() error { return errors.Join(r.redirect("p0", "p1"), r.redirect("p1", "p0")) })
 }
 
-// handOver gives what comes from one interface to the peer of another. The program is
+// redirect gives what comes from one interface to the peer of another. The program is
 // attached as driver ebpf attaches its own to lasting ports.
-func (r testbed) handOver(from, to string) error {
+func (r testbed) redirect(from, to string) error {
 	a, errA := netlink.LinkByName(from)
 	b, errB := netlink.LinkByName(to)
 	if err := errors.Join(errA, errB); err != nil {

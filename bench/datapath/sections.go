@@ -187,7 +187,7 @@ func (b *bench) scale(ctx context.Context) error {
 		}
 		b.report.paths("driver ebpf, two containers of one host: rules; with 10,000 rules the host has four such policies and 10,000 remote endpoints", same, res, metrics...)
 		for _, p := range same[2:] {
-			b.near(p, ten, res)
+			b.judgeWithin5Percent(p, ten, res)
 			q := stats.Compare(res.of(p.name, connect.name), res.of(none, connect.name))
 			b.report.atLeast(p.name+": new connections, to no policy", q.Median, 0.9, q.String())
 		}
@@ -196,13 +196,13 @@ func (b *bench) scale(ctx context.Context) error {
 			return err
 		}
 		b.report.paths("The same across two hosts", across, res, stream1, latency)
-		b.near(across[1], ten, res)
+		b.judgeWithin5Percent(across[1], ten, res)
 		return nil
 	})
 }
 
-// near judges whether a path is within 5 % of another.
-func (b *bench) near(p path, base string, res results) {
+// judgeWithin5Percent judges whether a path is within 5 % of another.
+func (b *bench) judgeWithin5Percent(p path, base string, res results) {
 	q := stats.Compare(res.of(p.name, stream1.name), res.of(base, stream1.name))
 	b.report.atLeast(fmt.Sprintf("%s: %s, to %s", p.name, stream1.name, base), q.Median, 0.95, q.String())
 	q = stats.Compare(res.of(p.name, latency.name), res.of(base, latency.name))

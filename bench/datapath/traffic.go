@@ -103,7 +103,7 @@ func patience(fd int) error {
 }
 
 // pair makes one connection; both ends of it are sockets of this process.
-func pair(p path, l *door) (client, server int, err error) {
+func pair(p path, l *serverSockets) (client, server int, err error) {
 	err = p.client.Do(func() error {
 		if client, err = socket(); err != nil {
 			return err

@@ -15,8 +15,8 @@ const (
 	madeTo   = "<!-- end -->\n"
 )
 
-// told is how many things left behind are named on the page, of each row.
-const told = 5
+// maxNamedLeaks is how many things left behind are named on the page, of each row.
+const maxNamedLeaks = 5
 
 // writePage rewrites the page's table.
 func writePage(page, dir string) error {
@@ -67,8 +67,8 @@ func table(rows []row, had map[string]report) string {
 		}
 		b.WriteString(line(r, &rep) + "\n")
 		for i, l := range rep.Leaks {
-			if i == told {
-				notes = append(notes, fmt.Sprintf("- %s, %s: %d more, in its report\n", r.killed, r.plane(), len(rep.Leaks)-told))
+			if i == maxNamedLeaks {
+				notes = append(notes, fmt.Sprintf("- %s, %s: %d more, in its report\n", r.killed, r.plane(), len(rep.Leaks)-maxNamedLeaks))
 				break
 			}
 			notes = append(notes, fmt.Sprintf("- %s, %s, left behind: %s\n", r.killed, r.plane(), l))

@@ -116,8 +116,8 @@ func TestTableSaysWhatWasNotRun(t *testing.T) {
 	}
 }
 
-// TestReportsAreKept checks that what is written is read again, under its row's name.
-func TestReportsAreKept(t *testing.T) {
+// TestWrittenReportsAreReadAgain checks that what is written is read again, under its row's name.
+func TestWrittenReportsAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	r := &report{Row: "netplugin-ebpf", Commit: "c", traffic: traffic{Sent: 7}, Leaks: []string{}}
 	if err := stats.WriteJSON(dir, r.Row, r); err != nil {

@@ -137,7 +137,7 @@ func (w *world) close() (err error) {
 func (w *world) settled(ctx context.Context) (out map[string]int, err error) {
 	since := time.Now()
 	return out, testcluster.Until(ctx, "the cluster to settle", func(ctx context.Context) error {
-		now, err := w.held(ctx)
+		now, err := w.inventory(ctx)
 		if err != nil {
 			return err
 		}
@@ -173,10 +173,10 @@ func (w *world) well(ctx context.Context) error {
 	return err
 }
 
-// held counts all that containers and objects are made of: keys of the store (objects,
+// inventory counts all that containers and objects are made of: keys of the store (objects,
 // endpoints, addresses, tags, identities), and on each host links, ports, journal
 // entries, what the data plane holds, and what the runtime does.
-func (w *world) held(ctx context.Context) (map[string]int, error) {
+func (w *world) inventory(ctx context.Context) (map[string]int, error) {
 	out := map[string]int{}
 	if !w.peer() {
 		if err := w.ours(ctx, out); err != nil {
@@ -252,7 +252,7 @@ func (w *world) leaks(ctx context.Context, wait time.Duration) ([]string, error)
 	found := []string{}
 	var asked error
 	_ = testcluster.Until(ctx, "nothing to be left", func(ctx context.Context) error { // the caller reports what is left
-		now, err := w.held(ctx)
+		now, err := w.inventory(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
 				asked = err

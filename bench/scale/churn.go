@@ -32,7 +32,7 @@ type churn struct {
 	c      *api.Client
 	tell   func(question) error // of an answer of the API
 	chance *rand.Rand
-	late   []int // by network: how many have come
+	added  []int // by network: how many have come
 
 	mu    sync.Mutex
 	here  []came // longest first
@@ -54,7 +54,7 @@ func (u *churn) run(ctx context.Context) (answers, error) {
 	defer cancel()
 	slots := make(chan struct{}, atOnce)
 	begun, told := time.Now(), time.Now()
-	u.late = make([]int, u.z.Networks)
+	u.added = make([]int, u.z.Networks)
 	for n := 0; ; n++ {
 		at := begun.Add(time.Duration(float64(n) / u.z.Changes * float64(time.Second)))
 		if at.Sub(begun) >= u.z.For || u.failed() != nil || waiting.Pause(ctx, time.Until(at)) != nil {
@@ -95,10 +95,10 @@ func (u *churn) next() func(context.Context) {
 		return func(ctx context.Context) { u.goes(ctx, e) }
 	}
 	network := u.chance.IntN(u.z.Networks)
-	n := u.late[network]
-	u.late[network]++
+	n := u.added[network]
+	u.added[network]++
 	host := hostName(u.z.hosts(network) + u.chance.IntN(u.z.Spread))
-	e := came{network, fmt.Sprintf("late%d-%d", network, n), u.z.late(network, n)}
+	e := came{network, fmt.Sprintf("late%d-%d", network, n), u.z.addedAddress(network, n)}
 	labels := u.z.labels(network, n)
 	return func(ctx context.Context) { u.comes(ctx, e, host, labels) }
 }

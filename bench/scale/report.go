@@ -95,15 +95,15 @@ func (r *report) agents() int {
 	return r.Sizes.Agents
 }
 
-// wish is what is wanted of a figure, at most.
-type wish struct {
+// target is the most that a figure may be.
+type target struct {
 	what string
 	is   func(*report) float64
 	most float64
 }
 
-// wishes are those of row wide; the others have none but that all arrives.
-var wishes = []wish{
+// targets are those of row wide; the others have none but that all arrives.
+var targets = []target{
 	{"p50 (ms)", func(r *report) float64 { return r.Arrivals.Last.P50 }, 100},
 	{"p99 (ms)", func(r *report) float64 { return r.Arrivals.Last.P99 }, 1000},
 	{"netmaster (MB)", func(r *report) float64 { return r.Memory["netmaster"] }, 500},
@@ -118,7 +118,7 @@ func (r *report) misses() (out []string) {
 	if n := r.Arrivals.Missing; n > 0 {
 		out = append(out, fmt.Sprintf("%d arrivals are missing", n))
 	}
-	for _, w := range wishes {
+	for _, w := range targets {
 		if is := w.is(r); is > w.most && strings.HasSuffix(r.Row, "wide") {
 			out = append(out, fmt.Sprintf("%s %.0f, at most %.0f wanted", w.what, is, w.most))
 		}

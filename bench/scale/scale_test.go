@@ -64,7 +64,7 @@ func TestAddresses(t *testing.T) {
 			}
 			seen[p] = true
 			for _, k := range []int{0, 1, r.churned()} {
-				if a := r.late(n, k); !p.Contains(a) || !p.Contains(a.Next()) {
+				if a := r.addedAddress(n, k); !p.Contains(a) || !p.Contains(a.Next()) {
 					t.Errorf("%s: the address %s that comes as number %d is not in %s, or its last", r.name, a, k, p)
 				}
 			}

@@ -67,10 +67,10 @@ func (s sizes) subnet(network int) netip.Prefix {
 	return netip.PrefixFrom(addr(at), 8+s.subnetBits())
 }
 
-// late is the address of the n-th endpoint that is added and deleted. It counts downwards
+// addedAddress is the address of the n-th endpoint that is added and deleted. It counts downwards
 // from the network's last address, so that no address is used twice, nor one that netmaster
 // chose before.
-func (s sizes) late(network, n int) netip.Addr {
+func (s sizes) addedAddress(network, n int) netip.Addr {
 	return addr(uint32(10<<24 + (network+1)*s.room() - 2 - n)) //nolint:gosec // likewise
 }
 

@@ -27,7 +27,7 @@ func (o *options) support(log *supportbundle.Ring, server *membership.Member) *s
 // ownAndMade are the certificates given to this netmaster, and the ones it made for itself,
 // which it has with a store of its own.
 func (o *options) ownAndMade(given func() []api.Certificate, server *membership.Member) func() []api.Certificate {
-	made := supportbundle.Renewal{Certificate: membership.RenewOwn, Authority: membership.RenewAuthority, Previous: membership.RetireFormer, Itself: true}
+	made := supportbundle.Renewal{Certificate: membership.RenewOwn, Authority: membership.RenewAuthority, Previous: membership.RetirePrevious, Itself: true}
 	return func() (out []api.Certificate) {
 		if !o.secure { // else the given ones are among the ones it made
 			out = given()

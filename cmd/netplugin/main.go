@@ -135,7 +135,7 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 		}
 		return err
 	}
-	o.warnLacking(fs, drv.Capabilities(), log)
+	o.warnUnsupported(fs, drv.Capabilities(), log)
 	if o.cgroup == cgroupNone { // what an earlier start has pinned goes on otherwise, with the backends of then
 		if err := hostservices.Remove(o.socketPins()); err != nil {
 			return errors.Join(fmt.Errorf("--cgroup none: %w", err), drv.Close())

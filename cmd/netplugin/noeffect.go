@@ -47,9 +47,9 @@ func (o options) warnIdle(fs *flags.Set, log *slog.Logger) {
 	}
 }
 
-// warnLacking says which of the flags given do nothing with a driver that can
+// warnUnsupported says which of the flags given do nothing with a driver that can
 // do no more than this.
-func (o options) warnLacking(fs *flags.Set, can driver.Capabilities, log *slog.Logger) {
+func (o options) warnUnsupported(fs *flags.Set, can driver.Capabilities, log *slog.Logger) {
 	if !can.Egress {
 		for _, flag := range []string{"ip-forward", "containers-reach-control-plane", "dns-upstream"} {
 			o.warn(fs, log, flag, "a driver with egress")

@@ -35,7 +35,7 @@ var flagEffects = map[string]archtest.Effect{
 	"private-subnet":                 archtest.By("TestContradictingFlagsStopTheAgent"),
 	"ip-forward":                     archtest.By("TestOutside").GivenBy("TestFlagSetsItsOption"),
 	"driver":                         archtest.By("TestChoose"),
-	"take-host":                      archtest.By("TestTakeHostReleasesTheFormerHost"),
+	"take-host":                      archtest.By("TestTakeHostReleasesThePreviousHost"),
 	"ebpf-pin-dir":                   archtest.By("TestStartRefused").GivenBy("TestFlagSetsItsOption"),
 	"cgroup":                         archtest.By("TestServicesFromNodes").GivenBy("TestFlagSetsItsOption"),
 	"ebpf-map-sizes":                 archtest.By("TestBadFlags").GivenBy("TestFlagSetsItsOption"),

@@ -57,11 +57,11 @@ func TestThirdDriver(t *testing.T) {
 		t.Fatalf("opened %v with flag %q: %v", opened, flag, err)
 	}
 	o.warnIdle(fs, log)
-	o.warnLacking(fs, drv.Capabilities(), log)
+	o.warnUnsupported(fs, drv.Capabilities(), log)
 	if strings.Contains(out.String(), "--flow-log") {
 		t.Errorf("a driver that tells of logged connections is warned of: %s", out.String())
 	}
-	o.warnLacking(fs, driver.Capabilities{Egress: true}, log)
+	o.warnUnsupported(fs, driver.Capabilities{Egress: true}, log)
 	if got := out.String(); strings.Contains(got, "third-flag") || !strings.Contains(got, "--ebpf-map-sizes") || !strings.Contains(got, "flag=--flow-log why=") ||
 		!strings.Contains(got, `flag=--ip-forward why="it is for a driver with egress"`) {
 		t.Errorf("warnings: %s", got)

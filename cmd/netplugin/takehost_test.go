@@ -12,7 +12,7 @@ import (
 
 // A machine that is another one than the host of its name is refused while that has
 // endpoints. With --take-host it takes the name, and the endpoints are released.
-func TestTakeHostReleasesTheFormerHost(t *testing.T) {
+func TestTakeHostReleasesThePreviousHost(t *testing.T) {
 	c := newCluster(t)
 	c.startPlugin()
 	c.plugin.stop()

@@ -27,7 +27,7 @@ func (e *endpoints) ask(_ context.Context, sure bool) []EndpointReport {
 	return now
 }
 
-func told(t *testing.T, endpoint, cluster, id string) EndpointReport {
+func report(t *testing.T, endpoint, cluster, id string) EndpointReport {
 	t.Helper()
 	out := EndpointReport{Endpoint: endpoint, Cluster: cluster, Read: true, Identity: KV{Key: StoreIdentityKey}}
 	if id != "" {
@@ -43,7 +43,7 @@ func told(t *testing.T, endpoint, cluster, id string) EndpointReport {
 // Which answers are of one store, what is said of others, and what is asked twice.
 func TestOneStore(t *testing.T) {
 	ab := func(clusterA, idA, clusterB, idB string) []EndpointReport {
-		return []EndpointReport{told(t, "http://a", clusterA, idA), told(t, "http://b", clusterB, idB)}
+		return []EndpointReport{report(t, "http://a", clusterA, idA), report(t, "http://b", clusterB, idB)}
 	}
 	for what, c := range map[string]struct {
 		says  [][]EndpointReport
@@ -58,9 +58,9 @@ func TestOneStore(t *testing.T) {
 		"one began":            {[][]EndpointReport{ab("1", "x", "1", "")}, "http://b of one without identity", 3},
 		"one is behind":        {[][]EndpointReport{ab("1", "x", "1", ""), ab("1", "x", "1", "x")}, "", 2},
 		"written meanwhile":    {[][]EndpointReport{ab("1", "", "1", "x"), ab("1", "", "1", "x"), ab("1", "x", "1", "x")}, "", 3},
-		"one does not answer":  {[][]EndpointReport{{told(t, "http://b", "1", "y")}}, "", 1},
+		"one does not answer":  {[][]EndpointReport{{report(t, "http://b", "1", "y")}}, "", 1},
 		"none answers":         {[][]EndpointReport{nil}, "", 1},
-		"one may not be asked": {[][]EndpointReport{{told(t, "http://a", "1", "x"), {Endpoint: "http://b", Cluster: "1"}}}, "", 1},
+		"one may not be asked": {[][]EndpointReport{{report(t, "http://a", "1", "x"), {Endpoint: "http://b", Cluster: "1"}}}, "", 1},
 	} {
 		e := &endpoints{says: c.says}
 		o := OneStore{Name: "etcd", Flag: "etcd-endpoints", Count: func() int { return 2 }, Ask: e.ask}
@@ -78,9 +78,9 @@ func TestOneStore(t *testing.T) {
 // when another cluster answers, in time again, and not for each request.
 func TestOneStoreAgain(t *testing.T) {
 	one := func(cluster, id string) []EndpointReport {
-		return []EndpointReport{told(t, "http://a", cluster, id), told(t, "http://b", cluster, id)}
+		return []EndpointReport{report(t, "http://a", cluster, id), report(t, "http://b", cluster, id)}
 	}
-	two := []EndpointReport{told(t, "http://a", "1", "x"), told(t, "http://b", "1", "")}
+	two := []EndpointReport{report(t, "http://a", "1", "x"), report(t, "http://b", "1", "")}
 	e := &endpoints{says: [][]EndpointReport{one("1", "")}}
 	count := 2
 	o := OneStore{Name: "etcd", Flag: "f", Count: func() int { return count }, Ask: e.ask}

@@ -109,18 +109,18 @@ func (w *world) certificateDamages() (all []*mistake) {
 		if how.says != "" {
 			host.noticed = []string{"certificate", how.says} // its connections go on
 		}
-		again := &mistake{name: host.name + ", and netplugin is restarted", needs: host.needs, told: []string{"is away"}, do: spoilHost(how.do, true)}
+		again := &mistake{name: host.name + ", and netplugin is restarted", needs: host.needs, statusWords: []string{"is away"}, do: spoilHost(how.do, true)}
 		master := &mistake{name: "netmaster's certificate " + how.name, needs: []string{"master", "store"}}
 		master.do = spoilMaster(how.do, false)
 		switch {
 		case how.gone:
 			master.noticed = []string{"certificate", how.says}
 		case w.secure == byPKI: // else netmaster renews it by itself
-			master.told = []string{"certificate"}
+			master.statusWords = []string{"certificate"}
 		}
 		restarted := &mistake{name: master.name + ", and it is restarted", needs: master.needs, do: spoilMaster(how.do, true)}
 		if w.secure == byPKI {
-			restarted.told = []string{"netmaster"}
+			restarted.statusWords = []string{"netmaster"}
 		}
 		all = append(all, host, again, master, restarted)
 	}

@@ -116,14 +116,14 @@ func (w *world) judge(name string, of []pending) {
 	tcp := false
 	for _, p := range of {
 		c := p.mistake.costs
-		allowed["near"], allowed["far"] = max(allowed["near"], c.near), max(allowed["far"], c.far)
+		allowed["near"], allowed["far"] = max(allowed["near"], c.sameHost), max(allowed["far"], c.acrossHosts)
 		if c.lasts {
 			allowed["far"] = max(allowed["far"], time.Minute)
 		}
-		tcp = tcp || c.near+c.far >= time.Second
+		tcp = tcp || c.sameHost+c.acrossHosts >= time.Second
 	}
 	w.outlast(ctx, of)
-	for _, lie := range w.truth.told() {
+	for _, lie := range w.truth.takeLies() {
 		w.fault("%s: %s", name, lie)
 	}
 	for series, p := range w.pings {

@@ -25,10 +25,10 @@ const etcdProcess = "etcd"
 
 // switchDies is what docs/design/ovs-pipeline.md grants the death of the switch in
 // user space, with its start.
-var switchDies = cost{near: 5 * time.Second, far: 5 * time.Second, why: "the datapath in user space dies with its process"}
+var switchDies = cost{sameHost: 5 * time.Second, acrossHosts: 5 * time.Second, why: "the datapath in user space dies with its process"}
 
 // databaseDies is what the page grants the death of its database, with its start.
-var databaseDies = cost{near: 3 * time.Second, far: 3 * time.Second, why: "without its database the switch in user space forwards nothing"}
+var databaseDies = cost{sameHost: 3 * time.Second, acrossHosts: 3 * time.Second, why: "without its database the switch in user space forwards nothing"}
 
 func daemonMistakes() []*mistake {
 	agent := []string{"agent@"}
@@ -36,15 +36,15 @@ func daemonMistakes() []*mistake {
 	return []*mistake{
 		{name: "netplugin restarted", needs: agent, do: restartAgent},
 		{name: "netplugin killed and started", needs: agent, do: killAgent},
-		{name: "netplugin killed, and later started", needs: plane, told: []string{"is away"}, do: killAgentFor},
-		{name: "netplugin stopped (SIGSTOP)", needs: plane, told: []string{"is away"}, do: pause("netplugin")},
+		{name: "netplugin killed, and later started", needs: plane, statusWords: []string{"is away"}, do: killAgentFor},
+		{name: "netplugin stopped (SIGSTOP)", needs: plane, statusWords: []string{"is away"}, do: pause("netplugin")},
 		{name: "netplugin gets SIGHUP", needs: agent, do: hup("netplugin")},
-		{name: "netmaster killed, and later started", needs: []string{"master"}, told: []string{"netmaster"}, do: killMasterFor},
+		{name: "netmaster killed, and later started", needs: []string{"master"}, statusWords: []string{"netmaster"}, do: killMasterFor},
 		{name: "netmaster restarted", needs: []string{"master"}, do: restartMaster},
-		{name: "netmaster stopped (SIGSTOP)", needs: []string{"master"}, told: []string{"netmaster"}, do: pause("netmaster")},
+		{name: "netmaster stopped (SIGSTOP)", needs: []string{"master"}, statusWords: []string{"netmaster"}, do: pause("netmaster")},
 		{name: "netmaster gets SIGHUP", needs: []string{"master"}, do: hup("netmaster")},
-		{name: "etcd killed, and later started", store: etcdProcess, needs: []string{"store"}, told: []string{"store"}, do: killStoreFor},
-		{name: "etcd stopped (SIGSTOP)", store: etcdProcess, needs: []string{"store"}, told: []string{"store"}, do: pause("etcd")},
+		{name: "etcd killed, and later started", store: etcdProcess, needs: []string{"store"}, statusWords: []string{"store"}, do: killStoreFor},
+		{name: "etcd stopped (SIGSTOP)", store: etcdProcess, needs: []string{"store"}, statusWords: []string{"store"}, do: pause("etcd")},
 		{name: "everything killed, started in any order", needs: []string{"all"}, do: killAll},
 		{name: "ovs-vswitchd killed and started", only: testcluster.DriverOVS, needs: plane, costs: switchDies, do: restartSwitch},
 		{name: "ovsdb-server killed and started", only: testcluster.DriverOVS, needs: plane, costs: databaseDies, do: restartDatabase},

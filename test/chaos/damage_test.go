@@ -117,14 +117,14 @@ func (w *world) watch(ctx context.Context, all []*probe, l *lies) {
 // lie is what is said to be well while a probe fails, also after that was asked; "" = nothing.
 func (w *world) lie(ctx context.Context, p *probe) string {
 	v := w.ask(ctx, p.hosts)
-	if len(v.silent()) == 0 {
+	if len(v.reportingHealthy()) == 0 {
 		return ""
 	}
 	took, err := p.failsOn(ctx)
 	if took <= cutFor || ctx.Err() != nil {
 		return ""
 	}
-	return fmt.Sprintf("the probe %s fails for %v (%v), and %s say that all is well\n%s", p.name, took.Round(time.Second), err, strings.Join(v.silent(), ", "), v)
+	return fmt.Sprintf("the probe %s fails for %v (%v), and %s say that all is well\n%s", p.name, took.Round(time.Second), err, strings.Join(v.reportingHealthy(), ", "), v)
 }
 
 // broken names the probes that fail.
@@ -202,7 +202,7 @@ func (w *world) one(ctx context.Context, n int, s step, h *testcluster.Host, all
 	if err != nil {
 		w.fault("%s: %v", name, err)
 	}
-	if s.mistake.told != nil || s.mistake.noticed != nil {
+	if s.mistake.statusWords != nil || s.mistake.noticed != nil {
 		if err := w.says(ctx, s); err != nil {
 			w.fault("%s: %v later: %v", name, wellWithin, err)
 		}
@@ -266,7 +266,7 @@ func (w *world) says(ctx context.Context, s step) error {
 			err = errors.New("it says that all is well")
 		default:
 			err = nil
-			for _, word := range append(slices.Clone(s.mistake.told), s.host) {
+			for _, word := range append(slices.Clone(s.mistake.statusWords), s.host) {
 				if !strings.Contains(wrongs(out), word) {
 					err = fmt.Errorf("it does not say %q", word)
 				}
@@ -298,7 +298,7 @@ func (w *world) works(ctx context.Context, all []*probe) error {
 // isWellAgain waits until status, health and metrics say that all is well.
 func (w *world) isWellAgain(ctx context.Context) error {
 	return testcluster.Until(w.within(ctx, wellWithin), "all to say that all is well", func(ctx context.Context) error {
-		if v := w.ask(ctx, []string{"h1", "h2", "h3"}); len(v.silent()) < 3 {
+		if v := w.ask(ctx, []string{"h1", "h2", "h3"}); len(v.reportingHealthy()) < 3 {
 			return errors.New(v.String())
 		}
 		return nil

@@ -38,7 +38,7 @@ func (w *world) damages(store string) []*mistake {
 	plane, whole := []string{"agent@", "plane@"}, []string{"agent@", "plane@", "master", "store"}
 	operators := slices.Concat(daemonMistakes(), deviceMistakes())
 	for _, m := range operators {
-		m.told, m.noticed = nil, nil // TestOperator leaves each in for that
+		m.statusWords, m.noticed = nil, nil // TestOperator leaves each in for that
 	}
 	own := slices.Concat(w.certificateDamages(), clockDamages(), workloadDamages())
 	if w.secure != "" {

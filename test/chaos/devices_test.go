@@ -21,8 +21,8 @@ import (
 
 // Drift is repaired within a second.
 var (
-	drift    = cost{near: time.Second, far: time.Second, why: "drift is repaired within a second"}
-	driftFar = cost{far: time.Second, why: "drift is repaired within a second"}
+	drift    = cost{sameHost: time.Second, acrossHosts: time.Second, why: "drift is repaired within a second"}
+	driftFar = cost{acrossHosts: time.Second, why: "drift is repaired within a second"}
 	// A switch that has lost a port or all flows has lost its connections too.
 	tunnelGone = driftFar
 )
@@ -32,8 +32,8 @@ func deviceMistakes() []*mistake {
 	whole := append(slices.Clone(plane), "master", "store")
 	return []*mistake{
 		{name: "a victim's interface deleted", needs: whole, noticed: []string{"containers", victimName}, do: victimVeth(netlink.LinkDel)},
-		{name: "a victim's interface set down", needs: whole, told: []string{"ports"}, do: victimVeth(netlink.LinkSetDown)},
-		{name: "a victim's interface renamed", only: testcluster.DriverEBPF, needs: whole, told: []string{"ports"}, do: victimVeth(rename)},
+		{name: "a victim's interface set down", needs: whole, statusWords: []string{"ports"}, do: victimVeth(netlink.LinkSetDown)},
+		{name: "a victim's interface renamed", only: testcluster.DriverEBPF, needs: whole, statusWords: []string{"ports"}, do: victimVeth(rename)},
 		{name: "a victim's interface renamed under a switch", only: testcluster.DriverOVS, needs: whole, do: victimVeth(rename)}, // which goes on with it
 		{name: "the tunnel's device deleted", only: testcluster.DriverEBPF, needs: plane, costs: tunnelGone, do: deleteLink("contivVxlan0")},
 		{name: "the tunnel's device set down", only: testcluster.DriverEBPF, needs: plane, costs: tunnelGone, do: linkDown("contivVxlan0")},
@@ -44,12 +44,12 @@ func deviceMistakes() []*mistake {
 		{name: "all nftables tables deleted", needs: plane, do: deleteTables},
 		{name: "addresses of the host's interface to containers deleted", needs: plane, do: flushAddresses},
 		{name: "the underlay's MTU changed", needs: plane, do: otherMTU},
-		{name: "the underlay's cable pulled", needs: append(slices.Clone(plane), "cable"), costs: cost{far: 2 * time.Second, lasts: true, why: "there is no other way"}, told: []string{"tunnel"}, do: cable("eth0", "")},
-		{name: "the control network's cable pulled", needs: append(slices.Clone(plane), "cable"), told: []string{"is away"}, do: cable("ctl0", "c")},
+		{name: "the underlay's cable pulled", needs: append(slices.Clone(plane), "cable"), costs: cost{acrossHosts: 2 * time.Second, lasts: true, why: "there is no other way"}, statusWords: []string{"tunnel"}, do: cable("eth0", "")},
+		{name: "the control network's cable pulled", needs: append(slices.Clone(plane), "cable"), statusWords: []string{"is away"}, do: cable("ctl0", "c")},
 		{name: "flows deleted", only: testcluster.DriverOVS, needs: plane, costs: drift, do: deleteFlows},
 		{name: "the tunnel's port deleted", only: testcluster.DriverOVS, needs: plane, costs: tunnelGone, do: vsctl("del-port", "contivBr", "contivVxlan")},
 		{name: "a container's port deleted", only: testcluster.DriverOVS, needs: plane, costs: drift, do: deletePort},
-		{name: "the bridge deleted", only: testcluster.DriverOVS, needs: plane, costs: cost{near: 2 * time.Second, far: 2 * time.Second, why: "all flows and ports are made anew"}, do: vsctl("del-br", "contivBr")},
+		{name: "the bridge deleted", only: testcluster.DriverOVS, needs: plane, costs: cost{sameHost: 2 * time.Second, acrossHosts: 2 * time.Second, why: "all flows and ports are made anew"}, do: vsctl("del-br", "contivBr")},
 	}
 }
 

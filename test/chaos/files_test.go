@@ -28,8 +28,8 @@ func fileMistakes() []*mistake {
 		{name: "rubbish in the spool", needs: []string{"agent@"}, do: rubbishInSpool},
 		{name: "the CNI socket deleted", needs: []string{"agent@", "plane@"}, do: socketDeleted},
 		{name: "pins deleted", only: testcluster.DriverEBPF, needs: []string{"agent@", "plane@"}, do: pinsDeleted},
-		{name: "the disk of the state directory full", needs: all, told: []string{"disk"}, do: diskFull},
-		{name: "another store, an empty one", needs: []string{"store", "master", "agent"}, told: []string{"store"}, do: emptyStore},
+		{name: "the disk of the state directory full", needs: all, statusWords: []string{"disk"}, do: diskFull},
+		{name: "another store, an empty one", needs: []string{"store", "master", "agent"}, statusWords: []string{"store"}, do: emptyStore},
 	}
 }
 

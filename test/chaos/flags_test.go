@@ -20,7 +20,7 @@ func flagMistakes() []*mistake {
 	return []*mistake{
 		{name: "netplugin started with a wrong flag", needs: []string{"agent@", "plane@"}, do: wrongAgentFlag},
 		{name: "netmaster started with a wrong flag", needs: []string{"master"}, do: wrongMasterFlag},
-		{name: "netplugin started with another pin directory", only: testcluster.DriverEBPF, needs: []string{"agent@", "plane@"}, told: []string{"contivVxlan0"}, do: otherPins},
+		{name: "netplugin started with another pin directory", only: testcluster.DriverEBPF, needs: []string{"agent@", "plane@"}, statusWords: []string{"contivVxlan0"}, do: otherPins},
 		{name: "a new machine takes the name of a host", needs: []string{"agent@", "plane@", "master", "store"}, do: takenName},
 		{name: "a second netplugin started beside the first", needs: []string{"agent@"}, do: secondAgent},
 		{name: "a second netmaster started beside the first", needs: []string{"master", "store"}, do: secondMaster},
@@ -84,12 +84,12 @@ func wrongAgentFlag(ctx context.Context, w *world, h *testcluster.Host, r *rand.
 		delete(w.down, name)
 		return errors.Join(p.Stop(10*time.Second), w.startAgent(ctx, h))
 	}
-	return back, errors.Join(err, w.endsOrWaits(ctx, p))
+	return back, errors.Join(err, w.exitsOrWaits(ctx, p))
 }
 
-// endsOrWaits lets a daemon with a wrong flag show what it does: if it ends, it
+// exitsOrWaits lets a daemon with a wrong flag show what it does: if it ends, it
 // says why.
-func (w *world) endsOrWaits(ctx context.Context, p *testcluster.Process) error {
+func (w *world) exitsOrWaits(ctx context.Context, p *testcluster.Process) error {
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if p.Wait(short) != nil {
@@ -144,7 +144,7 @@ func wrongMasterFlag(ctx context.Context, w *world, _ *testcluster.Host, r *rand
 		delete(w.down, "netmaster")
 		return errors.Join(p.Stop(10*time.Second), w.startMaster(ctx))
 	}
-	return back, errors.Join(err, w.endsOrWaits(ctx, p))
+	return back, errors.Join(err, w.exitsOrWaits(ctx, p))
 }
 
 func otherPins(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
@@ -159,7 +159,7 @@ func otherPins(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand)
 		delete(w.down, name)
 		return errors.Join(p.Stop(10*time.Second), os.RemoveAll(other), w.startAgent(ctx, h))
 	}
-	return back, errors.Join(err, w.endsOrWaits(ctx, p))
+	return back, errors.Join(err, w.exitsOrWaits(ctx, p))
 }
 
 // other starts a second netplugin in a namespace of its own that says it is h.

@@ -27,9 +27,9 @@ type mistake struct {
 	// mistake is made; a mistake without such a word is made on no host.
 	needs []string
 	costs cost
-	// told are the words by which, beside the host, the status names the mistake
+	// statusWords are the words by which, beside the host, the status names the mistake
 	// within 10 s, while it lasts; nil = it leaves nothing that is wrong.
-	told []string
+	statusWords []string
 	// noticed are the words by which, beside the host, the status names it as a warning or
 	// notice, while it says that all is well; nil = nothing is to be noticed.
 	noticed []string
@@ -46,9 +46,9 @@ const victimName = "VICTIM"
 // mistake or to its end: on the host itself, and between hosts. With lasts, pings
 // between hosts may stay unanswered for a minute while the mistake lasts.
 type cost struct {
-	near, far time.Duration
-	lasts     bool
-	why       string // what the documentation says
+	sameHost, acrossHosts time.Duration
+	lasts                 bool
+	why                   string // what the documentation says
 }
 
 func (m *mistake) onHost() bool {

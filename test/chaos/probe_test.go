@@ -238,8 +238,8 @@ func (w *world) ask(ctx context.Context, hosts []string) (v verdicts) {
 	return v
 }
 
-// silent lists the reports that say that all is well.
-func (v verdicts) silent() (out []string) {
+// reportingHealthy lists the reports that say that all is well.
+func (v verdicts) reportingHealthy() (out []string) {
 	for who, text := range map[string]string{"netctl status": v.status, "/healthz": v.health, "metrics": v.metrics} {
 		if text == "" {
 			out = append(out, who)

@@ -95,7 +95,7 @@ func (w *world) restores(ctx context.Context, r *rand.Rand, file string) error {
 		if err != nil {
 			return fmt.Errorf("restore: %w: %s", err, out)
 		}
-		if err := w.forgetKept(); err != nil {
+		if err := w.removeRestoreBackups(); err != nil {
 			return err
 		}
 		return w.Masters.StartMaster(ctx)
@@ -196,8 +196,8 @@ func (w *world) restore(ctx context.Context, file string) (string, error) {
 	return string(out), err
 }
 
-// forgetKept removes what restores have put aside, 64 MB each.
-func (w *world) forgetKept() error {
+// removeRestoreBackups removes what restores have put aside, 64 MB each.
+func (w *world) removeRestoreBackups() error {
 	kept, err := filepath.Glob(filepath.Join(w.data(), "member.before-restore-*"))
 	for _, k := range kept {
 		err = errors.Join(err, os.RemoveAll(k))

@@ -17,9 +17,9 @@ import (
 // tellsWithin is how soon after the last mistake the status is right.
 const tellsWithin = 10 * time.Second
 
-// fewTold is how many kinds of mistakes a short run leaves in, each with its own
+// fewMistakes is how many kinds of mistakes a short run leaves in, each with its own
 // look at the status; a long run does all.
-const fewTold = 2
+const fewMistakes = 2
 
 // finish asks for the status when all is put right, and with one mistake left
 // in, each kind in turn.
@@ -32,11 +32,13 @@ func (w *world) finish(all []*mistake) {
 	} else {
 		w.t.Logf("all is well %v after the last mistake:\n%s", time.Since(start).Round(time.Millisecond), out)
 	}
-	all = slices.DeleteFunc(slices.Clone(all), func(m *mistake) bool { return m.told == nil && m.noticed == nil || m.only != "" && m.only != w.driver })
+	all = slices.DeleteFunc(slices.Clone(all), func(m *mistake) bool {
+		return m.statusWords == nil && m.noticed == nil || m.only != "" && m.only != w.driver
+	})
 	r := rand.New(rand.NewPCG(*seed, 1))
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	if *count < 100 && *only == "" {
-		all = all[:min(fewTold, len(all))]
+		all = all[:min(fewMistakes, len(all))]
 	}
 	for _, m := range all {
 		s := step{mistake: m, seed: r.Uint64()}
@@ -118,7 +120,7 @@ func (w *world) names(out string, err error, s step) error {
 		return errors.New("it says that all is well")
 	}
 	wrong := wrongs(out)
-	words := s.mistake.told
+	words := s.mistake.statusWords
 	if s.host != "" {
 		words = append(slices.Clone(words), s.host)
 	}

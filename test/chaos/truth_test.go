@@ -51,8 +51,8 @@ func (tr *truth) watch(ctx context.Context, w *world) {
 	}()
 }
 
-// told returns what was noted since it was asked last.
-func (tr *truth) told() (all []string) {
+// takeLies returns what was noted since it was called last.
+func (tr *truth) takeLies() (all []string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	for _, lie := range tr.lies {

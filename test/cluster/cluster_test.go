@@ -117,8 +117,8 @@ func newCluster(t *testing.T) *world {
 	return w
 }
 
-// lacking skips what cannot be tried here, unless CI says that it must be.
-func lacking(t *testing.T, why string) {
+// skipUnlessCI skips what cannot be tried here, unless CI says that it must be.
+func skipUnlessCI(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
 		t.Fatal(why)

@@ -118,9 +118,9 @@ func registers(objects int) porcupine.Model {
 	}
 }
 
-// judgement bounds the search for an order; a run of 20,000 requests takes less
+// searchTimeout bounds the search for an order; a run of 20,000 requests takes less
 // than a second of it.
-const judgement = 2 * time.Minute
+const searchTimeout = 2 * time.Minute
 
 // judge returns the objects whose history does not match a register.
 func judge(t *testing.T, objects []object, history []porcupine.Operation) (wrong []string) {
@@ -133,11 +133,11 @@ func judge(t *testing.T, objects []object, history []porcupine.Operation) (wrong
 	model := registers(len(objects))
 	model.Partition = nil
 	for k, h := range byObject {
-		switch porcupine.CheckOperationsTimeout(model, h, judgement) {
+		switch porcupine.CheckOperationsTimeout(model, h, searchTimeout) {
 		case porcupine.Illegal:
 			wrong = append(wrong, objects[k].String())
 		case porcupine.Unknown:
-			t.Errorf("%s: %s was too short to judge %d requests", objects[k], judgement, len(h))
+			t.Errorf("%s: %s was too short to judge %d requests", objects[k], searchTimeout, len(h))
 		case porcupine.Ok:
 		}
 	}

@@ -256,14 +256,14 @@ func (m *members) allKilled(context.Context, *rand.Rand) func() {
 		}
 	}
 	for _, s := range m.w.seats {
-		s.front.cut()
+		s.clientLink.cut()
 		p, _ := s.now()
 		p.kill()
 	}
 	return func() {
 		for _, s := range m.w.seats {
 			m.w.sit(s)
-			s.front.heal()
+			s.clientLink.heal()
 			s.turn.Unlock()
 		}
 	}
@@ -280,7 +280,7 @@ func (m *members) lostForGood(_ context.Context, chance *rand.Rand) func() {
 		m.replacing.Unlock()
 		return nil
 	}
-	s.front.cut()
+	s.clientLink.cut()
 	p, _ := s.now()
 	p.kill()
 	lost := m.at(s.n)
@@ -293,7 +293,7 @@ func (m *members) lostForGood(_ context.Context, chance *rand.Rand) func() {
 		if err := m.replace(ctx, s, lost); err != nil {
 			m.t.Errorf("%s is not replaced: %v", lost.name, err)
 		}
-		s.front.heal()
+		s.clientLink.heal()
 	}
 }
 

@@ -23,7 +23,7 @@ func TestMutants(t *testing.T) {
 		between func(store.Store) store.Store
 		found   string // in what is wrong
 	}{
-		"reads from a cache":                    {answersLate, nil, "not linearizable"},
+		"reads from a cache":                    {answersStale, nil, "not linearizable"},
 		"a write is acknowledged, and not done": {forgets, nil, "not linearizable"},
 		"an address is released twice":          {nil, losing(tables.AllocPrefix + "address/"), "is given to"},
 		"a number is released twice":            {nil, losing(tables.AllocPrefix+"number/", tables.AllocPrefix+"cursor/"), "is given to"},
@@ -44,8 +44,8 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// answersLate answers a GET as the one before it was.
-func answersLate(h http.Handler) http.Handler {
+// answersStale answers a GET as the one before it was.
+func answersStale(h http.Handler) http.Handler {
 	var mu sync.Mutex
 	last := map[string]*httptest.ResponseRecorder{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -51,20 +51,20 @@ type netmaster interface {
 
 // seat is the place of a netmaster, in which there is one after another.
 type seat struct {
-	n      int
-	turn   sync.Mutex // held by the fault that is made here
-	mu     sync.Mutex // guards the rest
-	m      netmaster
-	wire   wire
-	front  *link // clients' way to it; nil = there is none but the direct one
-	direct string
+	n          int
+	turn       sync.Mutex // held by the fault that is made here
+	mu         sync.Mutex // guards the rest
+	m          netmaster
+	wire       wire
+	clientLink *link // clients' way to it; nil = there is none but the direct one
+	direct     string
 }
 
 func (s *seat) url() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.front != nil {
-		return "http://" + s.front.address
+	if s.clientLink != nil {
+		return "http://" + s.clientLink.address
 	}
 	return "http://" + s.direct
 }
@@ -106,7 +106,7 @@ func (w *world) start(fronts bool) {
 	for n := range 3 {
 		s := &seat{n: n}
 		if fronts {
-			s.front = newLink(w.t, s.target)
+			s.clientLink = newLink(w.t, s.target)
 		}
 		w.seats = append(w.seats, s)
 		w.sit(s)
@@ -180,8 +180,8 @@ func (w *world) masterFaults() []fault {
 	}
 	ends := func(s *seat, end func(m netmaster)) (undo func()) {
 		m, wire := s.now()
-		if s.front != nil {
-			s.front.cut()
+		if s.clientLink != nil {
+			s.clientLink.cut()
 		}
 		w.dying.Go(func() {
 			end(m)
@@ -189,8 +189,8 @@ func (w *world) masterFaults() []fault {
 		})
 		return func() {
 			w.sit(s)
-			if s.front != nil {
-				s.front.heal()
+			if s.clientLink != nil {
+				s.clientLink.heal()
 			}
 		}
 	}
@@ -217,25 +217,25 @@ func (w *world) masterFaults() []fault {
 			return wire.heal
 		}),
 	}
-	if w.seats[0].front == nil {
+	if w.seats[0].clientLink == nil {
 		return out
 	}
 	return append(out,
 		on("a netmaster is cut off from clients", func(s *seat) func() {
-			s.front.cut()
-			return s.front.heal
+			s.clientLink.cut()
+			return s.clientLink.heal
 		}),
 		on("a netmaster's answers do not arrive", func(s *seat) func() {
-			s.front.stall(true)
-			return s.front.heal
+			s.clientLink.stall(true)
+			return s.clientLink.heal
 		}),
 		on("a netmaster is paused", func(s *seat) func() {
 			_, wire := s.now()
 			wire.stall(false)
-			s.front.stall(false)
+			s.clientLink.stall(false)
 			return func() {
 				wire.heal()
-				s.front.heal()
+				s.clientLink.heal()
 			}
 		}),
 	)

@@ -302,19 +302,19 @@ type announced struct {
 	addr, mac string
 }
 
-// hearing is what a machine hears of announcements.
-type hearing struct {
+// announcementLog is what a machine hears of announcements.
+type announcementLog struct {
 	mu  sync.Mutex
 	all []announced
 }
 
-func (h *hearing) mark() int {
+func (h *announcementLog) mark() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.all)
 }
 
-func (h *hearing) since(mark int, addr string) (out []announced) {
+func (h *announcementLog) since(mark int, addr string) (out []announced) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, x := range h.all[mark:] {
@@ -326,7 +326,7 @@ func (h *hearing) since(mark int, addr string) (out []announced) {
 }
 
 // hear listens at a machine's eth0 until the test ends.
-func (n *onNodes) hear(ns *testcluster.Namespace) *hearing {
+func (n *onNodes) hear(ns *testcluster.Namespace) *announcementLog {
 	n.t.Helper()
 	var f *os.File
 	if err := ns.Do(func() error {
@@ -344,7 +344,7 @@ func (n *onNodes) hear(ns *testcluster.Namespace) *hearing {
 	}); err != nil {
 		n.t.Fatal(err)
 	}
-	h := &hearing{}
+	h := &announcementLog{}
 	var reading sync.WaitGroup
 	n.t.Cleanup(func() {
 		_ = f.Close() // which ends the reading

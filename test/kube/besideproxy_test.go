@@ -22,7 +22,7 @@ func TestPoliciesBesideKubeProxy(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{Native: true})
 	must(t, n.StartProxy(n.Lab.Hosts()[0], "iptables"))
 	must(t, n.StartProxy(n.Lab.Hosts()[1], "nftables"))
-	n.policiesHoldBesideProxy()
+	n.policiesApplyBesideProxy()
 }
 
 // connections is of how many of a pod's connections, one after another, are made to a place.
@@ -53,7 +53,7 @@ func (n *onNodes) allOrNone(what string, all bool, from string, places ...string
 	}
 }
 
-func (n *onNodes) policiesHoldBesideProxy() {
+func (n *onNodes) policiesApplyBesideProxy() {
 	t := n.t
 	h1, h2 := n.Lab.Hosts()[0], n.Lab.Hosts()[1]
 	for _, h := range n.Lab.Hosts() {

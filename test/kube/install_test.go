@@ -40,7 +40,7 @@ func (n *onNodes) inPod(line string) string {
 // moment after their pods are ready.
 func (n *onNodes) becomesWell() {
 	n.t.Helper()
-	untilLate(n.t, "netctl status says that all is well", func() bool {
+	untilSlow(n.t, "netctl status says that all is well", func() bool {
 		_, err := n.Kubectl(n.t.Context(), "-n", "kube-system", "exec", "deploy/contiv-netmaster", "--", "netctl", "status")
 		return err == nil
 	})
@@ -212,7 +212,7 @@ func TestInstall(t *testing.T) {
 	// kubeadm installs kube-proxy.
 	must(t, n.StartProxy(n.Lab.Hosts()[0], "iptables"))
 	must(t, n.StartProxy(n.Lab.Hosts()[1], "nftables"))
-	n.policiesHoldBesideProxy()
+	n.policiesApplyBesideProxy()
 
 	// Each netplugin is exchanged while connections are made.
 	n.kubectl("-n kube-system rollout restart daemonset/contiv-netplugin")

@@ -56,7 +56,7 @@ func (n *onNodes) newAuthority() {
 		}
 	}
 	n.kubectl(`-n kube-system patch configmap contiv-authority -p {"data":null}`)
-	untilLate(n.t, "both nodes have certificates of the new authority", func() bool {
+	untilSlow(n.t, "both nodes have certificates of the new authority", func() bool {
 		return trusted(n.Lab.Hosts()[0]) != former && trusted(n.Lab.Hosts()[1]) != former
 	})
 }
@@ -85,11 +85,11 @@ func TestMadeAnew(t *testing.T) {
 	must(t, os.RemoveAll(seenAt(h1, dataDir)))
 	n.scale(1)
 	n.newAuthority()
-	untilLate(t, "both nodes are there again", func() bool {
+	untilSlow(t, "both nodes are there again", func() bool {
 		out, err := n.asks("host ls")
 		return err == nil && !slices.ContainsFunc(n.Lab.Hosts(), func(h *testcluster.Host) bool { return !strings.Contains(out, h.Name) })
 	})
-	untilLate(t, "the nodes are told to follow the new store", func() bool {
+	untilSlow(t, "the nodes are told to follow the new store", func() bool {
 		_, err := n.asks("store adopt")
 		return err == nil
 	})

@@ -152,9 +152,9 @@ func until(t *testing.T, what string, holds func() bool) {
 	untilAfter(t, 3*time.Minute, what, holds) // a busy machine needs more than one
 }
 
-// untilLate is until for what takes minutes by itself: kubelets bring a ConfigMap into a pod
+// untilSlow is until for what takes minutes by itself: kubelets bring a ConfigMap into a pod
 // within one or two, netplugin looks each, and a pod that has ended starts again later.
-func untilLate(t *testing.T, what string, holds func() bool) {
+func untilSlow(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	untilAfter(t, 15*time.Minute, what, holds)
 }
@@ -307,11 +307,11 @@ func TestMirrorOfAnotherStore(t *testing.T) {
 }
 
 // Whom the API server does not know, it tells so; and so does the mirror.
-func TestMirrorOfAStranger(t *testing.T) {
+func TestMirrorReportsUnauthorized(t *testing.T) {
 	c, _ := control(t)
-	stranger := rest.AnonymousClientConfig(config(t, c))
-	stranger.BearerToken = "wrong"
-	m, _ := follow(t, stranger)
+	unknown := rest.AnonymousClientConfig(config(t, c))
+	unknown.BearerToken = "wrong"
+	m, _ := follow(t, unknown)
 	lags(t, m, "1", 3*time.Second, "Unauthorized")
 }
 

@@ -33,35 +33,35 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// door is netmaster's way to its API server, which can hold back the watches of a
+// watchGate is netmaster's way to its API server, which can hold back the watches of a
 // resource.
-type door struct {
-	mu   sync.Mutex
-	held string
-	open chan struct{} // closed when nothing is held; nil = nothing is
+type watchGate struct {
+	mu      sync.Mutex
+	blocked string
+	open    chan struct{} // closed when nothing is blocked; nil = nothing is
 }
 
-func (d *door) hold(resource string) {
+func (d *watchGate) block(resource string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.held, d.open = resource, make(chan struct{})
+	d.blocked, d.open = resource, make(chan struct{})
 }
 
-func (d *door) release() {
+func (d *watchGate) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.open != nil {
 		close(d.open)
-		d.held, d.open = "", nil
+		d.blocked, d.open = "", nil
 	}
 }
 
 // wait returns when a request's answer may go on.
-func (d *door) wait(r *http.Request) {
+func (d *watchGate) wait(r *http.Request) {
 	d.mu.Lock()
-	held, open := d.held, d.open
+	blocked, open := d.blocked, d.open
 	d.mu.Unlock()
-	if open == nil || !strings.HasSuffix(r.URL.Path, "/"+held) {
+	if open == nil || !strings.HasSuffix(r.URL.Path, "/"+blocked) {
 		return
 	}
 	select {
@@ -73,7 +73,7 @@ func (d *door) wait(r *http.Request) {
 // behind is the body of a watch.
 type behind struct {
 	io.ReadCloser
-	d *door
+	d *watchGate
 	r *http.Request
 }
 
@@ -85,7 +85,7 @@ func (b behind) Read(p []byte) (int, error) {
 
 // serve hands requests that come to a listener on to an API server, as the user of a
 // configuration, until the test's end.
-func (d *door) serve(t *testing.T, ln net.Listener, config *rest.Config) {
+func (d *watchGate) serve(t *testing.T, ln net.Listener, config *rest.Config) {
 	t.Helper()
 	to := ok[*url.URL](t)(url.Parse(config.Host))
 	transport := ok[http.RoundTripper](t)(rest.TransportFor(config))
@@ -124,7 +124,7 @@ type pods struct {
 	t      *testing.T
 	client kubernetes.Interface
 	config *rest.Config
-	door   *door
+	gate   *watchGate
 }
 
 // podsLab starts them, on the data plane that DRIVER names, with a network of a subnet.
@@ -161,9 +161,9 @@ func podsBeside(t *testing.T, admin *rest.Config, client kubernetes.Interface, s
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pods{Lab: l, t: t, client: client, config: admin, door: &door{}}
+	p := &pods{Lab: l, t: t, client: client, config: admin, gate: &watchGate{}}
 	t.Cleanup(func() {
-		p.door.release()
+		p.gate.release()
 		if t.Failed() {
 			for name, process := range l.Processes() {
 				t.Logf("end of %s's log:\n%s", name, process.Tail(25))
@@ -180,7 +180,7 @@ func podsBeside(t *testing.T, admin *rest.Config, client kubernetes.Interface, s
 	}); err != nil {
 		t.Fatal(err)
 	}
-	p.door.serve(t, ln, p.config)
+	p.gate.serve(t, ln, p.config)
 	if out, err := l.Masters.Netctl(t.Context(), "network", "create", "-e", "vxlan", "-s", subnet, "default-net"); err != nil {
 		t.Fatal(err, out)
 	}
@@ -271,8 +271,8 @@ func (p *pods) comes(s testcluster.ContainerSpec) *testcluster.Attachment {
 	return a
 }
 
-// told waits for an event on a pod with all parts of a text.
-func (p *pods) told(namespace, pod string, parts ...string) {
+// waitEvent waits for an event on a pod with all parts of a text.
+func (p *pods) waitEvent(namespace, pod string, parts ...string) {
 	p.t.Helper()
 	until(p.t, fmt.Sprintf("an event on pod %s/%s with %q", namespace, pod, parts), func() bool {
 		list, err := p.client.EventsV1().Events(namespace).List(p.t.Context(), metav1.ListOptions{})
@@ -286,12 +286,12 @@ func (p *pods) told(namespace, pod string, parts ...string) {
 // made then waits, and fails with code 11 and the kind; when the watch goes on, it comes.
 func (p *pods) waitsFor(kind string, change func(), pod func() testcluster.ContainerSpec) *testcluster.Attachment {
 	p.t.Helper()
-	p.door.hold(kind)
-	defer p.door.release()
+	p.gate.block(kind)
+	defer p.gate.release()
 	change()
 	s := pod()
 	p.refused(s, types.ErrTryAgainLater, "the API server's objects are not read up to resource version", " "+kind)
-	p.door.release()
+	p.gate.release()
 	return p.comes(s)
 }
 
@@ -393,7 +393,7 @@ func TestPodsUnderPolicies(t *testing.T) {
 	forged.Args = append(forged.Args[:3:3], [2]string{"K8S_POD_UID", "1-2-3"})
 	p.refused(forged, types.ErrTryAgainLater, "no such pod with UID 1-2-3")
 	p.refused(p.make("shop", "nowhere", map[string]string{"io.contiv.network": "none"}), types.ErrInvalidNetworkConfig, "there are default-net")
-	p.told("shop", "nowhere", "io.contiv.network")
+	p.waitEvent("shop", "nowhere", "io.contiv.network")
 
 	// The end of a pod needs neither netmaster nor an API server.
 	if err := p.Process("netmaster").Pause(); err != nil {
@@ -472,7 +472,7 @@ func (p *pods) fixedAddress() {
 	is(first)
 	thief := asking("thief", "thief", "10.1.1.78")
 	p.refused(thief, 102, "10.1.1.78 is used by endpoint")
-	p.told("shop", "thief", "name a free address")
+	p.waitEvent("shop", "thief", "name a free address")
 	if err := p.DelContainer(ctx, first); err != nil {
 		p.t.Fatal(err)
 	}

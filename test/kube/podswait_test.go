@@ -129,7 +129,7 @@ func TestPodsWaitForObjects(t *testing.T) {
 	} {
 		t.Run(c.name, p.in(func(p *pods) {
 			p.refused(p.make(c.namespace, c.name, c.labels), types.ErrInvalidNetworkConfig, c.label, c.there, c.why)
-			p.told(c.namespace, c.name, c.label, c.there, c.why)
+			p.waitEvent(c.namespace, c.name, c.label, c.there, c.why)
 		}))
 	}
 }

@@ -103,7 +103,7 @@ func (s *soak) stay() {
 		return own == 2*3 && len(s.rests(s.Lab.Hosts()[1])) == 0 && s.endpoints() == 3
 	})
 	s.t.Logf("there is of the pods that stay: %v", s.rests(h))
-	s.before = s.held()
+	s.before = s.counts()
 }
 
 // deny makes a policy that lets nothing in to a namespace's pods with the labels.
@@ -204,9 +204,9 @@ func (s *soak) rows() (held map[string]int, unused int) {
 	return held, unused
 }
 
-// held is what there is in the store, and on the nodes: traces of pods, and on eBPF the
+// counts is what there is in the store, and on the nodes: traces of pods, and on eBPF the
 // entries of maps but those of connections, which end by and by.
-func (s *soak) held() map[string]int {
+func (s *soak) counts() map[string]int {
 	s.t.Helper()
 	held, _ := s.rows()
 	for _, h := range s.Lab.Hosts() {
@@ -258,7 +258,7 @@ func (s *soak) asBefore() {
 		}
 	}()
 	until(s.t, "what is held is as before", func() bool {
-		diff = cmp.Diff(s.before, s.held())
+		diff = cmp.Diff(s.before, s.counts())
 		return diff == ""
 	})
 }

@@ -60,7 +60,7 @@ func bigDatagrams(t *testing.T, driver string) {
 						for _, discover := range []int{unix.IP_PMTUDISC_DONT, unix.IP_PMTUDISC_DO} {
 							// What a VLAN network's MTU takes, of one packet and of several.
 							for _, size := range []int{1400, 1452, 1472, 3000} {
-								if err := arrivesOrIsTold(ctx, c.space(ends[0]), at, size, discover); err != nil {
+								if err := arrivesOrIsRefused(ctx, c.space(ends[0]), at, size, discover); err != nil {
 									t.Errorf("%s to %s by IPv%s, %d bytes, IP_MTU_DISCOVER %d: %v", ends[0], ends[1], family, size, discover, err)
 								}
 							}
@@ -74,8 +74,8 @@ func bigDatagrams(t *testing.T, driver string) {
 	_ = asked.Wait() // of functions that report themselves
 }
 
-// arrivesOrIsTold sends a datagram until it comes back, or is refused as too big.
-func arrivesOrIsTold(ctx context.Context, ns *testcluster.Namespace, to netip.AddrPort, size, discover int) error {
+// arrivesOrIsRefused sends a datagram until it comes back, or is refused as too big.
+func arrivesOrIsRefused(ctx context.Context, ns *testcluster.Namespace, to netip.AddrPort, size, discover int) error {
 	level, option := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER
 	if to.Addr().Is6() {
 		level, option = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER

@@ -102,7 +102,7 @@ func (x *clocked) finds(ctx context.Context, clocks ...string) (rest []string, e
 		for i, t := range told {
 			// By how much is known to the seconds in which it was asked.
 			where, of, _ := strings.Cut(clocks[i], ": ")
-			if !strings.HasPrefix(t, where+": ") || !near(t[len(where)+2:], of) {
+			if !strings.HasPrefix(t, where+": ") || !offsetsAgree(t[len(where)+2:], of) {
 				return fmt.Errorf("it says %q, want %q: %s", t, clocks[i], out)
 			}
 		}
@@ -116,8 +116,8 @@ func (x *clocked) finds(ctx context.Context, clocks ...string) (rest []string, e
 	return append([]string{}, rest...), err
 }
 
-// near compares "59m59s ahead of" with "1h0m0s ahead of".
-func near(got, want string) bool {
+// offsetsAgree compares "59m59s ahead of" with "1h0m0s ahead of".
+func offsetsAgree(got, want string) bool {
 	g, gSide, _ := strings.Cut(got, " ")
 	w, wSide, _ := strings.Cut(want, " ")
 	x, err1 := time.ParseDuration(g)

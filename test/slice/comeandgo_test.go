@@ -45,7 +45,7 @@ func servicesComeAndGo(t *testing.T, driver string) {
 		for _, h := range c.Hosts() {
 			// Who only provides knows of no service: there the connections of one that
 			// is gone age as all do.
-			for what, n := range c.held(h, h.Name == "h1") {
+			for what, n := range c.objectCounts(h, h.Name == "h1") {
 				out[h.Name+" "+what] = n
 			}
 		}
@@ -120,8 +120,8 @@ func (c *cluster) reached(ctx context.Context, addr netip.Addr, port uint16) {
 	}
 }
 
-// held is what a host's data plane holds (testcluster.Host.ObjectCounts).
-func (c *cluster) held(h *testcluster.Host, connections bool) map[string]int {
+// objectCounts is what a host's data plane holds (testcluster.Host.ObjectCounts).
+func (c *cluster) objectCounts(h *testcluster.Host, connections bool) map[string]int {
 	c.t.Helper()
 	out, err := h.ObjectCounts(c.t.Context(), connections)
 	if err != nil {

@@ -73,9 +73,9 @@ func withSmallDisk(t *testing.T) (dir string) {
 	return dir
 }
 
-// told waits until the doctor tells of all of these, each by parts of one finding, and
+// waitFindings waits until the doctor tells of all of these, each by parts of one finding, and
 // returns what it told of them.
-func (c *cluster) told(want map[string][]string) (found map[string]api.Finding) {
+func (c *cluster) waitFindings(want map[string][]string) (found map[string]api.Finding) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
@@ -197,7 +197,7 @@ func doctor(t *testing.T, driver string) {
 		if err := os.WriteFile(filepath.Join(small, "ballast"), make([]byte, 38<<20), 0o600); err != nil {
 			return err
 		}
-		found := c.told(want)
+		found := c.waitFindings(want)
 		for _, what := range []string{"an address", "a tag", "a network's number"} {
 			if found[what].Repair != api.RepairPossible {
 				t.Errorf("%s: %+v", what, found[what])

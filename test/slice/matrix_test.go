@@ -173,10 +173,10 @@ const inForce = 10 * time.Second
 
 // tried is what came of one case.
 type tried struct {
-	rows  []testcluster.Row
-	wrong []testcluster.Row // after that second which a change may take
-	late  time.Duration     // how long after the change something was still open that was to be closed
-	took  time.Duration
+	rows    []testcluster.Row
+	wrong   []testcluster.Row // after that second which a change may take
+	openFor time.Duration     // how long after the change something was still open that was to be closed
+	took    time.Duration
 }
 
 // try puts a case on the cluster and compares the whole matrix with what the
@@ -208,15 +208,15 @@ func (c *cluster) try(t conformance.Topology, w *conformance.World, old, next co
 	stillOpen := func() (rows []*testcluster.Row, qs []testcluster.Question) {
 		for i := range out.rows {
 			if r := &out.rows[i]; r.Expected == testcluster.Denied && r.Seen.Verdict == testcluster.OK {
-				out.late = max(out.late, r.Seen.At.Sub(applied))
+				out.openFor = max(out.openFor, r.Seen.At.Sub(applied))
 				rows, qs = append(rows, r), append(qs, r.Question)
 			} else if r.Retried && r.Expected == testcluster.Denied {
-				out.late = max(out.late, r.First.At.Sub(applied))
+				out.openFor = max(out.openFor, r.First.At.Sub(applied))
 			}
 		}
 		return rows, qs
 	}
-	for rows, qs := stillOpen(); len(rows) > 0 && out.late < inForce; rows, qs = stillOpen() {
+	for rows, qs := stillOpen(); len(rows) > 0 && out.openFor < inForce; rows, qs = stillOpen() {
 		for i, a := range c.AskAll(c.t.Context(), qs, 400*time.Millisecond) {
 			rows[i].Seen = a
 		}
@@ -270,7 +270,7 @@ func matrix(t *testing.T, driver string) {
 			t.Fatal(err)
 		}
 		old = next
-		longest, latest = max(longest, got.took), max(latest, got.late)
+		longest, latest = max(longest, got.took), max(latest, got.openFor)
 		for _, r := range got.rows {
 			probes++
 			switch {

@@ -156,11 +156,11 @@ func (x *exchanges) end(gone string) {
 	x.c.t.Logf("%d connections lived, %d questions answered, none lost", others, answers)
 }
 
-// providerEnds has connections by TCP and UDP to all providers of port 8000, and then
+// endProvider has connections by TCP and UDP to all providers of port 8000, and then
 // removes one's container, and restarts netplugin on all hosts. Connections to the other
 // providers exchange on and lose nothing; new ones go to the others, 100 ms after the
 // container's end at the latest (5 s where tests run beside this one).
-func (c *cluster) providerEnds(vips []netip.Addr, ends testcluster.ContainerSpec) {
+func (c *cluster) endProvider(vips []netip.Addr, ends testcluster.ContainerSpec) {
 	c.t.Helper()
 	ctx := c.t.Context()
 	x := c.exchange(vips, 32)

@@ -100,7 +100,7 @@ func services(t *testing.T, driver string, where testcluster.Environment) {
 	third := labelled("web3", "h2")
 	c.add(third)
 	until("all three answer", answers("web1", "web2", "web3"))
-	c.providerEnds([]netip.Addr{v4, v6}, third)
+	c.endProvider([]netip.Addr{v4, v6}, third)
 	living, err := c.space("c").Dial(t.Context(), "tcp", netip.AddrPortFrom(v4, 8000).String())
 	if err != nil {
 		t.Fatal(err)

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// cutTold and mendedTold are how long a status may say something else than tunnels do.
-	cutTold    = 15 * time.Second
-	mendedTold = 20 * time.Second
+	// cutReportedWithin and mendedReportedWithin are how long a status may say something else than tunnels do.
+	cutReportedWithin    = 15 * time.Second
+	mendedReportedWithin = 20 * time.Second
 )
 
 // TestHostsTestTheirTunnels: when the network between two of three hosts drops tunnel
@@ -93,8 +93,8 @@ func hostsTestTheirTunnels(t *testing.T, driver string) {
 			}
 			return errors.Join(peers(ctx, h1, x.state, 1), peers(ctx, h2, x.state, 1), peers(ctx, c.host("h3"), "answering", 2))
 		})
-		if took := time.Since(begun); took > cutTold {
-			t.Errorf("%s: status names them after %v, want %v at most", x.name, took, cutTold)
+		if took := time.Since(begun); took > cutReportedWithin {
+			t.Errorf("%s: status names them after %v, want %v at most", x.name, took, cutReportedWithin)
 		}
 		c.alertsFire(whole, c.scrape(), "ContivTunnels")
 		if x.name == "both directions" { // the cut is known still when a netplugin behind it has begun again
@@ -111,8 +111,8 @@ func hostsTestTheirTunnels(t *testing.T, driver string) {
 		switchDrops()
 		begun = time.Now()
 		c.until(x.name+": all to be well", well)
-		if took := time.Since(begun); took > mendedTold {
-			t.Errorf("%s: all is well after %v, want %v at most", x.name, took, mendedTold)
+		if took := time.Since(begun); took > mendedReportedWithin {
+			t.Errorf("%s: all is well after %v, want %v at most", x.name, took, mendedReportedWithin)
 		}
 		t.Logf("%s: mended after %v", x.name, time.Since(begun))
 	}

@@ -25,8 +25,8 @@ func TestUnit(t *testing.T) {
 	onOne(t, both, unit)
 }
 
-// aside is the first process of a host that has namespaces of its own in /run/netns.
-const aside = `mount --make-rprivate / && mount -t proc proc /proc && mkdir -p /run/netns && mount -t tmpfs none /run/netns && touch "$READY" && sleep 100000 & wait; sleep 100000`
+// separateNamespaces is the first process of a host that has namespaces of its own in /run/netns.
+const separateNamespaces = `mount --make-rprivate / && mount -t proc proc /proc && mkdir -p /run/netns && mount -t tmpfs none /run/netns && touch "$READY" && sleep 100000 & wait; sleep 100000`
 
 const examples = "../../examples/systemd/"
 
@@ -148,7 +148,7 @@ func (i *instance) inside(args ...string) (string, error) {
 }
 
 func unit(t *testing.T, driver string) {
-	c := up(t, driver, "unit", 1, func(cfg *testcluster.Config) { cfg.HostInit = []string{"/bin/sh", "-c", aside} })
+	c := up(t, driver, "unit", 1, func(cfg *testcluster.Config) { cfg.HostInit = []string{"/bin/sh", "-c", separateNamespaces} })
 	c.netctl(
 		"tenant create blue",
 		"network create -t blue -e vxlan -s 10.1.1.0/24 default-net",

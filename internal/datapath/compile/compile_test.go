@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// picture is a desired.Host with plain maps, to be compared by contents.
-type picture struct {
+// hostContents is a desired.Host with plain maps, to be compared by contents.
+type hostContents struct {
 	Header   string
 	Networks map[model.NetworkID]desired.Network
 	Ports    map[string]desired.Port
@@ -37,8 +37,8 @@ func plain[K comparable, V any](m desired.Map[K, *V]) map[K]V {
 	return out
 }
 
-func contents(h desired.Host, problems []Problem) picture {
-	p := picture{
+func contents(h desired.Host, problems []Problem) hostContents {
+	p := hostContents{
 		Header:  fmt.Sprint(h.Name, h.Revision, h.VTEP, h.FwdMode, h.ArpMode, maps.Collect(h.Tunnels.All())),
 		Ports:   plain(h.Ports),
 		Names:   plain(h.DNS.Records),
@@ -88,7 +88,7 @@ var byValue = []cmp.Option{
 // inputs is a full set of inputs: what the compiler has been told, as maps.
 type inputs map[string]any
 
-func (in inputs) compile(order func(n int) []int) picture {
+func (in inputs) compile(order func(n int) []int) hostContents {
 	c := New("h1")
 	keys := slices.Sorted(maps.Keys(in))
 	for _, i := range order(len(keys)) {
@@ -428,7 +428,7 @@ func testSequences(t *testing.T, seeds int) {
 			frozen := contents(old, nil)
 			if step%10 == 9 {
 				want := state.compile(ascending)
-				for name, got := range map[string]picture{
+				for name, got := range map[string]hostContents{
 					"step by step": contents(steps.Compile(7)), "squashed": contents(squashed.Compile(7)),
 					"from scratch, reversed": state.compile(descending), "from scratch, shuffled": state.compile(rng.Perm),
 				} {
@@ -437,7 +437,7 @@ func testSequences(t *testing.T, seeds int) {
 					}
 				}
 				if diff := cmp.Diff(frozen, contents(old, nil), byValue...); diff != "" {
-					t.Fatalf("seed %d step %d: a published picture changed:\n%s", seed, step, diff)
+					t.Fatalf("seed %d step %d: a published state changed:\n%s", seed, step, diff)
 				}
 			}
 		}

@@ -29,21 +29,21 @@ func (ex *exposure) setAddresses(s *service) {
 	if s.rec != nil && s.hasAllPorts() && s.net.id != 0 && s.wantsExposure() && s.net.exposes() {
 		want[0], want[1] = s.rec.AddrsByFamily()
 	}
-	if want == s.claims {
+	if want == s.wantedAddrs {
 		return
 	}
 	rivals := func() {
-		for _, a := range s.claims {
+		for _, a := range s.wantedAddrs {
 			for o := range ex.at[a] {
 				ex.dirty.add(o)
 			}
 		}
 	}
 	rivals()
-	for _, a := range s.claims {
+	for _, a := range s.wantedAddrs {
 		removeFrom(ex.at, a, s)
 	}
-	s.claims = want
+	s.wantedAddrs = want
 	for _, a := range want {
 		if a.IsValid() {
 			addTo(ex.at, a, s)
@@ -56,11 +56,11 @@ func (ex *exposure) setAddresses(s *service) {
 // addresses before all others that want one of them; and one that shares its addresses with
 // others. The text says who has one.
 func (ex *exposure) isExposed(s *service) (bool, string) {
-	if s.claims == ([2]netip.Addr{}) {
+	if s.wantedAddrs == ([2]netip.Addr{}) {
 		return !s.hasAllPorts() && s.wantsExposure() && s.net.exposes(), ""
 	}
 	first := s
-	for _, a := range s.claims {
+	for _, a := range s.wantedAddrs {
 		for o := range ex.at[a] {
 			if o.key.String() < first.key.String() {
 				first = o

@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// population is a tenant of policies by label: as many labels app=N as policies,
+// policyTenant is one of policies by label: as many labels app=N as policies,
 // each on ten identities, each identity on two endpoints, 100 of which are local;
 // policy N applies to app=N and has ten rules, whose peers are app=N+1 to N+10.
-type population struct {
+type policyTenant struct {
 	c        *Compiler
 	policies int
 	net      model.NetworkKey
@@ -21,8 +21,8 @@ type population struct {
 
 const perApp, perIdentity = 10, 2
 
-func newPopulation(policies int) *population {
-	p := &population{New("h1"), policies, model.NetworkKey{Tenant: "t", Name: "n"}}
+func newPolicyTenant(policies int) *policyTenant {
+	p := &policyTenant{New("h1"), policies, model.NetworkKey{Tenant: "t", Name: "n"}}
 	p.c.SetGlobal(model.Global{FwdMode: model.FwdBridge, ArpMode: model.ArpProxy})
 	for i := range 11 {
 		p.c.SetHost(model.Host{Name: model.HostName(fmt.Sprint("h", i+1)), VTEP: netip.AddrFrom4([4]byte{192, 168, 0, byte(i + 1)})})
@@ -45,7 +45,7 @@ func newPopulation(policies int) *population {
 
 func app(i int) map[string]string { return map[string]string{"app": fmt.Sprint("a", i), "env": "live"} }
 
-func (p *population) policy(i, order int) model.Policy {
+func (p *policyTenant) policy(i, order int) model.Policy {
 	return model.Policy{
 		Key: model.PolicyKey{Tenant: "t", Name: model.PolicyName(fmt.Sprint("p", i))}, Kind: model.KindNetwork, Owner: model.OwnerUser,
 		Tier: model.TierContiv, Order: order, Default: model.Defaults{In: model.Deny},
@@ -53,7 +53,7 @@ func (p *population) policy(i, order int) model.Policy {
 	}
 }
 
-func (p *population) rule(policy, i int, port uint16) model.PolicyRule {
+func (p *policyTenant) rule(policy, i int, port uint16) model.PolicyRule {
 	s := &model.Selector{Tenant: "t", MatchLabels: map[string]string{"app": fmt.Sprint("a", (policy+1+i%10)%p.policies)}}
 	return model.PolicyRule{
 		Key:       model.RuleKey{Tenant: "t", Policy: model.PolicyName(fmt.Sprint("p", policy)), Rule: model.RuleID(fmt.Sprint("r", i))},
@@ -62,12 +62,12 @@ func (p *population) rule(policy, i int, port uint16) model.PolicyRule {
 	}
 }
 
-func (p *population) identity(i, ofApp int) model.IdentityRecord {
+func (p *policyTenant) identity(i, ofApp int) model.IdentityRecord {
 	return model.IdentityRecord{ID: model.IdentityFirst + model.Identity(i), Network: p.net, Labels: app(ofApp)}
 }
 
 // endpoint is the i-th: the first 100 are local.
-func (p *population) endpoint(i, identity int) model.Endpoint {
+func (p *policyTenant) endpoint(i, identity int) model.Endpoint {
 	host := "h1"
 	if i >= 100 {
 		host = fmt.Sprint("h", 2+i%10)
@@ -82,7 +82,7 @@ func (p *population) endpoint(i, identity int) model.Endpoint {
 
 // relabel moves the i-th endpoint to an identity of its own with the labels of
 // an app, as control does.
-func (p *population) relabel(i, turn, ofApp int) {
+func (p *policyTenant) relabel(i, turn, ofApp int) {
 	id := p.policies*perApp + turn%2
 	p.c.SetIdentity(p.identity(id, ofApp))
 	p.c.SetEndpoint(p.endpoint(i, id))
@@ -133,17 +133,17 @@ func walk(old, next desired.Host) (n int) {
 func BenchmarkPolicies(b *testing.B) {
 	for _, change := range []struct {
 		name string
-		do   func(p *population, i int)
+		do   func(p *policyTenant, i int)
 	}{
-		{"label of an endpoint elsewhere", func(p *population, i int) { p.relabel(1000, i, 5+i%2*10) }},
-		{"label of an endpoint here", func(p *population, i int) { p.relabel(60, i, 5+i%2*10) }},
-		{"policy's order", func(p *population, i int) { p.c.SetPolicy(p.policy(7, 10+i%2)) }},
-		{"policy's selector", func(p *population, i int) {
+		{"label of an endpoint elsewhere", func(p *policyTenant, i int) { p.relabel(1000, i, 5+i%2*10) }},
+		{"label of an endpoint here", func(p *policyTenant, i int) { p.relabel(60, i, 5+i%2*10) }},
+		{"policy's order", func(p *policyTenant, i int) { p.c.SetPolicy(p.policy(7, 10+i%2)) }},
+		{"policy's selector", func(p *policyTenant, i int) {
 			v := p.policy(7, 10)
 			v.Applies.MatchLabels = map[string]string{"app": fmt.Sprint("a", 7+i%2)}
 			p.c.SetPolicy(v)
 		}},
-		{"policy that comes and goes", func(p *population, i int) {
+		{"policy that comes and goes", func(p *policyTenant, i int) {
 			v := p.policy(7, 10)
 			if v.Key.Name = "another"; i%2 == 0 {
 				p.c.SetPolicy(v)
@@ -151,14 +151,14 @@ func BenchmarkPolicies(b *testing.B) {
 				p.c.DeletePolicy(v.Key)
 			}
 		}},
-		{"endpoint elsewhere starts or stops", func(p *population, i int) {
+		{"endpoint elsewhere starts or stops", func(p *policyTenant, i int) {
 			if e := p.endpoint(1<<20, 77); i%2 == 0 {
 				p.c.SetEndpoint(e)
 			} else {
 				p.c.DeleteEndpoint(e.Key)
 			}
 		}},
-		{"endpoint here starts or stops", func(p *population, i int) {
+		{"endpoint here starts or stops", func(p *policyTenant, i int) {
 			e := p.endpoint(1<<20, 7)
 			if e.Host = "h1"; i%2 == 0 {
 				p.c.SetEndpoint(e)
@@ -166,7 +166,7 @@ func BenchmarkPolicies(b *testing.B) {
 				p.c.DeleteEndpoint(e.Key)
 			}
 		}},
-		{"endpoint here, the first with its policy", func(p *population, i int) {
+		{"endpoint here, the first with its policy", func(p *policyTenant, i int) {
 			e := p.endpoint(1<<20, 77)
 			if e.Host = "h1"; i%2 == 0 {
 				p.c.SetEndpoint(e)
@@ -174,27 +174,27 @@ func BenchmarkPolicies(b *testing.B) {
 				p.c.DeleteEndpoint(e.Key)
 			}
 		}},
-		{"rule", func(p *population, i int) { p.c.SetRule(p.rule(7, 3, uint16(80+i%2))) }},
+		{"rule", func(p *policyTenant, i int) { p.c.SetRule(p.rule(7, 3, uint16(80+i%2))) }},
 	} {
 		for _, policies := range []int{100, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", change.name, policies), func(b *testing.B) {
-				p := newPopulation(policies)
+				p := newPolicyTenant(policies)
 				run(b, p, change.do)
 			})
 		}
 	}
 	for _, rules := range []int{10, 10000} {
 		b.Run(fmt.Sprintf("rule of many/%d", rules), func(b *testing.B) {
-			p := newPopulation(100)
+			p := newPolicyTenant(100)
 			for i := range rules {
 				p.c.SetRule(p.rule(7, i, uint16(1000+i)))
 			}
-			run(b, p, func(p *population, i int) { p.c.SetRule(p.rule(7, 3, uint16(80+i%2))) })
+			run(b, p, func(p *policyTenant, i int) { p.c.SetRule(p.rule(7, 3, uint16(80+i%2))) })
 		})
 	}
 }
 
-func run(b *testing.B, p *population, do func(p *population, i int)) {
+func run(b *testing.B, p *policyTenant, do func(p *policyTenant, i int)) {
 	b.Helper()
 	pic, problems := p.c.Compile(1)
 	if len(problems) > 0 {

@@ -58,7 +58,7 @@ type service struct {
 	selected desired.Map[model.EndpointKey, *desired.Backend] // of members
 
 	// exposure:
-	claims [2]netip.Addr // at which it wants to be exposed
+	wantedAddrs [2]netip.Addr // at which it wants to be exposed
 }
 
 type serviceSlice struct {

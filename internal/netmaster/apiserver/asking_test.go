@@ -149,13 +149,13 @@ func (a *asking) onlyDecide() {
 	}
 }
 
-// endsOnWrite ends a request once its answer begins: a stream that is let in would last.
-type endsOnWrite struct {
+// cancelOnWrite ends a request once its answer begins: a stream that is let in would last.
+type cancelOnWrite struct {
 	*httptest.ResponseRecorder
 	end func()
 }
 
-func (w endsOnWrite) Write(b []byte) (int, error) {
+func (w cancelOnWrite) Write(b []byte) (int, error) {
 	w.end()
 	return w.ResponseRecorder.Write(b)
 }
@@ -170,7 +170,7 @@ func (a *asking) ask(who, method, path, body string) *httptest.ResponseRecorder 
 	}
 	w := httptest.NewRecorder()
 	a.let, a.in = access.Identity{}, false
-	a.h.ServeHTTP(endsOnWrite{w, end}, r)
+	a.h.ServeHTTP(cancelOnWrite{w, end}, r)
 	if who != "" && r.Header.Get("Authorization") == "" {
 		a.t.Error("the caller's own request was changed")
 	}

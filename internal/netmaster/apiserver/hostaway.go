@@ -15,7 +15,7 @@ import (
 // hostToAPI is the answer for a host, with the rest of its grace time.
 func (s *hostHandlers) hostToAPI(h control.HostState, now time.Time) api.Host {
 	o := hostToAPI(h, now)
-	if a := h.Absence; a.Host != "" && !a.Evicted && s.evictAfter > 0 {
+	if a := h.Away; a.Host != "" && !a.Evicted && s.evictAfter > 0 {
 		o.EvictSeconds = max(1, int64(s.evictAfter/time.Second)-a.Seconds)
 	}
 	return o

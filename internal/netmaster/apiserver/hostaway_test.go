@@ -31,7 +31,7 @@ func TestStatusShowsUnconfirmedHosts(t *testing.T) {
 		if err := tables.HostStatuses.Put(tx, tables.HostStatus{Host: "gone", Ready: true}); err != nil {
 			return err
 		}
-		if err := tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "gone", Seconds: 600}); err != nil {
+		if err := tables.AwayTimes.Put(tx, tables.AwayTime{Host: "gone", Seconds: 600}); err != nil {
 			return err
 		}
 		return tables.HostStatuses.Put(tx, tables.HostStatus{

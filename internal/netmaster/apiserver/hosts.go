@@ -90,7 +90,7 @@ func hostToAPI(h control.HostState, now time.Time) api.Host {
 		Name: string(h.Name), State: api.HostAway, Ready: st.Ready && h.Alive, LastWord: st.Updated, Age: -1,
 		Driver: h.Driver, DriverWhy: st.DriverWhy, Version: st.Version, Control: addrText(h.Control), VTEP: addrText(h.VTEP), VXLANPort: h.VXLANPort,
 		Endpoints: h.Endpoints, Attachments: st.Attachments, Ports: st.Ports, Pending: st.Pending, Revision: st.Revision,
-		Problems: st.Problems, Error: st.Error, Format: h.Format, Draining: h.Draining, AwaySeconds: h.Absence.Seconds,
+		Problems: st.Problems, Error: st.Error, Format: h.Format, Draining: h.Draining, AwaySeconds: h.Away.Seconds,
 	}
 	for _, a := range slices.Concat(h.Addresses.Enrolled, h.Addresses.Added) {
 		o.Addresses = append(o.Addresses, a.String())

@@ -120,7 +120,7 @@ func (m clusterMetrics) collectHosts(v *control.View, gauge func(*prometheus.Des
 		}
 		gauge(hostAlive, truth[alive[h.Name]], name)
 		gauge(hostReady, truth[alive[h.Name] && st.Ready], name)
-		if a, away := v.Hosts.HostAbsence(h.Name); away {
+		if a, away := v.Hosts.AwayTime(h.Name); away {
 			gauge(hostAway, float64(a.Seconds), name)
 		}
 		for kind, count := range st.Kinds {

@@ -98,7 +98,7 @@ func TestMetricsOfCluster(t *testing.T) {
 	}
 	defer func() { _ = reg.Close() }()
 	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error {
-		if err := tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 90}); err != nil {
+		if err := tables.AwayTimes.Put(tx, tables.AwayTime{Host: "host2", Seconds: 90}); err != nil {
 			return err
 		}
 		return tables.HostStatuses.Put(tx, tables.HostStatus{Host: "host1", Ready: true, Kinds: map[string]int{"network": 2}, Problems: map[string]string{"a": "b"}})

@@ -19,8 +19,8 @@ const countsAnswer = 3 * time.Second
 // hostCounts is what hosts have told: by host and provider, so that a host which tells
 // again after its connection broke counts once.
 type hostCounts struct {
-	told  map[string]map[string]api.Served
-	ended map[string]string // hosts that have told all; why they count nothing
+	reported map[string]map[string]api.Served
+	ended    map[string]string // hosts that have told all; why they count nothing
 }
 
 // serviceCounts answers GET /api/v1/serviceLBs/{key}/counts.
@@ -54,7 +54,7 @@ func (s *streams) serviceCounts(_ http.ResponseWriter, r *request) (any, error) 
 			s.log.Warn("a request for counts stays in the store until its lease ends", "error", err)
 		}
 	}()
-	counts := hostCounts{told: map[string]map[string]api.Served{}, ended: map[string]string{}}
+	counts := hostCounts{reported: map[string]map[string]api.Served{}, ended: map[string]string{}}
 	if err := counts.collect(ctx, stream, m.Hosts); err != nil {
 		return nil, err
 	}
@@ -87,10 +87,10 @@ func (c *hostCounts) collect(ctx context.Context, stream *monitorStream, hosts [
 			case e.Event == api.FlowCounted && slices.Contains(hosts, model.HostName(e.Host)):
 				c.ended[e.Host] = e.Text
 			case e.Event == api.FlowCounts && e.Served != nil:
-				if c.told[e.Host] == nil {
-					c.told[e.Host] = map[string]api.Served{}
+				if c.reported[e.Host] == nil {
+					c.reported[e.Host] = map[string]api.Served{}
 				}
-				c.told[e.Host][e.To.Endpoint] = *e.Served
+				c.reported[e.Host][e.To.Endpoint] = *e.Served
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func (c *hostCounts) of(providers []api.ProviderCounts, hosts []model.HostName) 
 	for i := range out.Providers {
 		p := &out.Providers[i]
 		for host := range c.ended {
-			p.Served.Add(c.told[host][p.Endpoint])
+			p.Served.Add(c.reported[host][p.Endpoint])
 		}
 		total += p.Served.Total
 	}

@@ -32,7 +32,7 @@ func TestHostCounts(t *testing.T) {
 	tell("stranger", api.FlowCounted, "", "", 0)
 	tell("h4", api.FlowCounts, "t:n:b", "", 100) // a part
 	stream.events <- api.FlowEvent{Host: "h1", Event: api.FlowCounted}
-	c := hostCounts{told: map[string]map[string]api.Served{}, ended: map[string]string{}}
+	c := hostCounts{reported: map[string]map[string]api.Served{}, ended: map[string]string{}}
 	hosts := []model.HostName{"h1", "h2", "h3", "h4"}
 	if err := c.collect(t.Context(), stream, hosts); err != nil {
 		t.Fatal(err)

@@ -111,7 +111,7 @@ func (av *AddressView) Addresses(k model.NetworkKey) []netip.Addr {
 func (av *AddressView) space(k model.NetworkKey) *space {
 	s := av.spaces[k]
 	if s == nil {
-		s = &space{owners: map[netip.Addr]owned{}, held: map[netip.Addr]int{}, reserved: map[model.HostName]map[netip.Addr]struct{}{}}
+		s = &space{owners: map[netip.Addr]owned{}, pending: map[netip.Addr]int{}, reserved: map[model.HostName]map[netip.Addr]struct{}{}}
 		av.spaces[k] = s
 	}
 	return s
@@ -120,7 +120,7 @@ func (av *AddressView) space(k model.NetworkKey) *space {
 // dropSpace forgets the space of a network that has neither rows nor holds.
 func (av *AddressView) dropSpace(k model.NetworkKey) {
 	s := av.spaces[k]
-	if _, exists := av.networks.networkRows.all[k]; !exists && s != nil && len(s.owners) == 0 && len(s.held) == 0 {
+	if _, exists := av.networks.networkRows.all[k]; !exists && s != nil && len(s.owners) == 0 && len(s.pending) == 0 {
 		delete(av.spaces, k)
 	}
 }

@@ -84,7 +84,7 @@ func (cl *allocator) addr(n model.Network, v6 bool, cursor string, allowed ipam.
 	if !ok {
 		return netip.Addr{}, false
 	}
-	s.held[a]++
+	s.pending[a]++
 	s.mark(a)
 	cl.addrs.all = append(cl.addrs.all, tables.AddressKey{Network: n.Key, Addr: a})
 	return a, true
@@ -108,7 +108,7 @@ func (cl *allocator) number(kind tables.NumberKind, lo, hi uint32) (uint32, bool
 	if !ok {
 		return 0, false
 	}
-	n.held[x]++
+	n.pending[x]++
 	n.mark(x)
 	cl.numbers.all = append(cl.numbers.all, tables.NumberKey{Kind: kind, Number: x})
 	return x, true
@@ -213,16 +213,16 @@ func (cl *allocator) releaseAll(rev store.Revision) {
 func (av *AddressView) free(cl *allocator) {
 	for _, k := range cl.addrs.all {
 		s := av.space(k.Network)
-		if s.held[k.Addr]--; s.held[k.Addr] <= 0 {
-			delete(s.held, k.Addr)
+		if s.pending[k.Addr]--; s.pending[k.Addr] <= 0 {
+			delete(s.pending, k.Addr)
 		}
 		s.mark(k.Addr)
 		av.dropSpace(k.Network)
 	}
 	for _, k := range cl.numbers.all {
 		n := av.numbers[k.Kind]
-		if n.held[k.Number]--; n.held[k.Number] <= 0 {
-			delete(n.held, k.Number)
+		if n.pending[k.Number]--; n.pending[k.Number] <= 0 {
+			delete(n.pending, k.Number)
 		}
 		n.mark(k.Number)
 	}

@@ -79,9 +79,9 @@ type awayCounter struct {
 // addElapsed counts the time since the last one.
 func (a *awayCounter) addElapsed(ctx context.Context, gap time.Duration) error {
 	alive, _ := a.w.Seen()
-	away, known := map[model.HostName]tables.HostAbsence{}, 0
+	away, known := map[model.HostName]tables.AwayTime{}, 0
 	for _, h := range a.hosts.hostView.List() {
-		row, _ := a.hosts.hostView.HostAbsence(h.Name)
+		row, _ := a.hosts.hostView.AwayTime(h.Name)
 		switch {
 		case alive[h.Name]:
 			known++
@@ -131,23 +131,23 @@ func (a *awayCounter) addElapsed(ctx context.Context, gap time.Duration) error {
 }
 
 // add notes that a host was away for longer; none when it has come back.
-func (a *awayCounter) add(ctx context.Context, name model.HostName, more time.Duration) (row tables.HostAbsence, err error) {
+func (a *awayCounter) add(ctx context.Context, name model.HostName, more time.Duration) (row tables.AwayTime, err error) {
 	_, err = a.hosts.commits.update(ctx, a.leader.Actor(), fmt.Sprintf("note that host %q is away", name), func(tx store.Tx) error {
 		if err := checkStillAway(name)(tx); err != nil {
 			return err
 		}
-		old, err := tables.HostAbsences.Find(tx, tables.HostAbsenceKey{Host: name})
+		old, err := tables.AwayTimes.Find(tx, tables.AwayTimeKey{Host: name})
 		if err != nil {
 			return err
 		}
 		if row = old.Value; !old.Exists() {
-			row = tables.HostAbsence{Host: name, Since: time.Now().UTC().Format(time.RFC3339)}
+			row = tables.AwayTime{Host: name, Since: time.Now().UTC().Format(time.RFC3339)}
 		}
 		row.Seconds += int64(more / time.Second)
-		return tables.HostAbsences.Put(tx, row)
+		return tables.AwayTimes.Put(tx, row)
 	})
 	if errors.Is(err, model.ErrInUse) {
-		return tables.HostAbsence{}, nil
+		return tables.AwayTime{}, nil
 	}
 	return row, err
 }
@@ -155,14 +155,14 @@ func (a *awayCounter) add(ctx context.Context, name model.HostName, more time.Du
 // remove forgets that a host was away.
 func (a *awayCounter) remove(ctx context.Context, name model.HostName) error {
 	_, err := a.hosts.commits.update(ctx, a.leader.Actor(), fmt.Sprintf("note that host %q is back", name), func(tx store.Tx) error {
-		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: name})
+		tables.AwayTimes.Delete(tx, tables.AwayTimeKey{Host: name})
 		return nil
 	})
 	return err
 }
 
 // release gives up what is on a host whose grace time is over.
-func (a *awayCounter) release(ctx context.Context, name model.HostName, row tables.HostAbsence) error {
+func (a *awayCounter) release(ctx context.Context, name model.HostName, row tables.AwayTime) error {
 	n, err := a.hosts.evict(ctx, a.hosts.commits.as(a.leader.Actor()), name, a.hosts.endpointView.OfHost(name), checkStillAway(name))
 	if n > 0 || err == nil {
 		a.hosts.commits.log.Warn("a host was away for the whole grace time: its endpoints are released", "host", string(name), "endpointsReleased", n,

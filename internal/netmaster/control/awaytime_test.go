@@ -95,7 +95,7 @@ func TestGraceTime(t *testing.T) {
 		}
 		const grace = 10 * time.Minute
 		away := func() time.Duration {
-			a, _ := c.fresh().Hosts.HostAbsence("h1")
+			a, _ := c.fresh().Hosts.AwayTime("h1")
 			return time.Duration(a.Seconds) * time.Second
 		}
 		has := func(when string, want int) {
@@ -132,7 +132,7 @@ func TestGraceTime(t *testing.T) {
 		}
 		passes(4 * time.Minute)
 		has("after the grace time", 0)
-		if h, err := c.Hosts.Get(ctx, Admin(), "h1"); err != nil || !h.Known || !h.Absence.Evicted {
+		if h, err := c.Hosts.Get(ctx, Admin(), "h1"); err != nil || !h.Known || !h.Away.Evicted {
 			t.Errorf("it is not known any more: %+v, %v", h, err)
 		}
 		passes(30 * time.Minute)
@@ -142,7 +142,7 @@ func TestGraceTime(t *testing.T) {
 
 		living = reports
 		passes(30 * time.Second)
-		if got, there := c.fresh().Hosts.HostAbsence("h1"); there {
+		if got, there := c.fresh().Hosts.AwayTime("h1"); there {
 			t.Errorf("it is back, and away: %+v", got)
 		}
 		c.create(endpoint("n", "again", func(e *model.Endpoint) { e.Host = "h1" }))
@@ -177,7 +177,7 @@ func TestManyAway(t *testing.T) {
 			if told := log.Count("more than half of the hosts are away"); left != want || (told == 1) != (want == 4) {
 				t.Errorf("%d of 4 hosts are away: %d endpoints are left, want %d; told %d times", away, left, want, told)
 			}
-			if a, there := c.fresh().Hosts.HostAbsence("h1"); !there || a.Evicted == (want == 4) || want == 4 && a.Seconds != 0 {
+			if a, there := c.fresh().Hosts.AwayTime("h1"); !there || a.Evicted == (want == 4) || want == 4 && a.Seconds != 0 {
 				t.Errorf("%d of 4 hosts are away: %+v", away, a)
 			}
 			l.stop()
@@ -196,7 +196,7 @@ func TestLongAwayOfMany(t *testing.T) {
 		_, err := c.st.Update(ctx, func(tx store.Tx) error {
 			var errs []error
 			for _, r := range reports[:3] {
-				errs = append(errs, tables.HostAbsences.Put(tx, tables.HostAbsence{Host: r.Name, Seconds: 3600}))
+				errs = append(errs, tables.AwayTimes.Put(tx, tables.AwayTime{Host: r.Name, Seconds: 3600}))
 			}
 			return errors.Join(errs...)
 		})
@@ -243,22 +243,22 @@ func TestReplacedLeader(t *testing.T) {
 		}
 		absences := func(ctx context.Context) error { return c.Hosts.CountAwayTime(ctx, old, w, time.Minute) }
 		_, err := c.st.Update(ctx, func(tx store.Tx) error {
-			return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "h2", Seconds: 5})
+			return tables.AwayTimes.Put(tx, tables.AwayTime{Host: "h2", Seconds: 5})
 		})
 		c.ok(err)
 		fenced("a host that is back", absences)
-		if _, there := c.fresh().Hosts.HostAbsence("h2"); !there {
+		if _, there := c.fresh().Hosts.AwayTime("h2"); !there {
 			t.Error("it forgot that a host was away")
 		}
 		c.ok(c.HostLeases.ReleaseHost(ctx, Admin(), "h1", "i1"))
 		reports = reports[1:]
 		_, err = c.st.Update(ctx, func(tx store.Tx) error {
-			tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: "h2"})
+			tables.AwayTimes.Delete(tx, tables.AwayTimeKey{Host: "h2"})
 			return nil
 		})
 		c.ok(err)
 		fenced("a host that is away", absences)
-		if a, there := c.fresh().Hosts.HostAbsence("h1"); there || c.fresh().Endpoints.CountOfHost("h1") != 1 {
+		if a, there := c.fresh().Hosts.AwayTime("h1"); there || c.fresh().Endpoints.CountOfHost("h1") != 1 {
 			t.Errorf("it counted or gave up: %+v", a)
 		}
 		reports = nil

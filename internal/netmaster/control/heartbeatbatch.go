@@ -45,7 +45,7 @@ type heartbeatBatch struct {
 	reports map[model.HostName]L2AnnouncerReport
 	bytes   int
 	done    chan struct{}
-	held    map[model.HostName][]netip.Addr
+	addrs   map[model.HostName][]netip.Addr
 	errs    map[model.HostName]error // that are of one report
 	err     error
 }
@@ -98,7 +98,7 @@ func (la *L2Announcers) batchHeartbeat(ctx context.Context, r L2AnnouncerReport)
 	case err != nil:
 		return nil, fmt.Errorf("save the answered addresses of host %s: %w", r.Host, err)
 	}
-	return b.held[r.Host], nil
+	return b.addrs[r.Host], nil
 }
 
 // commitBatch carries a transaction out once its time has come.
@@ -122,7 +122,7 @@ func (la *L2Announcers) commitBatch(ctx context.Context, b *heartbeatBatch) {
 	}
 	slices.Sort(hosts)
 	_, b.err = la.commits.update(ctx, Admin(), "keep what hosts answer for", func(tx store.Tx) error {
-		b.held, b.errs = map[model.HostName][]netip.Addr{}, map[model.HostName]error{}
+		b.addrs, b.errs = map[model.HostName][]netip.Addr{}, map[model.HostName]error{}
 		if err := tx.Prefetch(rows...); err != nil {
 			return err
 		}
@@ -152,6 +152,6 @@ func (la *L2Announcers) commitHeartbeat(tx store.Tx, b *heartbeatBatch, r L2Anno
 		return nil
 	}
 	held, _, err := la.assignFor(tx, r, nil)
-	b.held[r.Host] = held
+	b.addrs[r.Host] = held
 	return err
 }

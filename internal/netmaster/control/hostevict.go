@@ -64,12 +64,12 @@ func (hs *Hosts) evict(ctx context.Context, u *usecase, k model.HostName, eps []
 		if err := may(tx); err != nil {
 			return err
 		}
-		row, err := tables.HostAbsences.Find(tx, tables.HostAbsenceKey{Host: k})
+		row, err := tables.AwayTimes.Find(tx, tables.AwayTimeKey{Host: k})
 		if err != nil || !row.Exists() || row.Value.Evicted {
 			return err
 		}
 		row.Value.Evicted = true
-		return tables.HostAbsences.Put(tx, row.Value)
+		return tables.AwayTimes.Put(tx, row.Value)
 	})
 	return released, err
 }

@@ -33,7 +33,7 @@ func TestEvictionReleasesHostsThatAreAwayOnly(t *testing.T) {
 	c.ok(c.HostLeases.ReleaseHost(ctx, Admin(), "host2", "i"))
 	c.refused(model.ErrInUse, "has 7 endpoints (default:v1:x0, ", evict("host2", false))
 	_, err := c.st.Update(ctx, func(tx store.Tx) error {
-		return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 5})
+		return tables.AwayTimes.Put(tx, tables.AwayTime{Host: "host2", Seconds: 5})
 	})
 	c.ok(err)
 
@@ -54,12 +54,12 @@ func TestEvictionReleasesHostsThatAreAwayOnly(t *testing.T) {
 	if left := c.fresh().Endpoints.CountOfHost("host2"); left != 7-batch {
 		t.Errorf("it has %d endpoints left", left)
 	}
-	if a, there := c.fresh().Hosts.HostAbsence("host2"); there {
+	if a, there := c.fresh().Hosts.AwayTime("host2"); there {
 		t.Errorf("it is back, and away: %+v", a)
 	}
 	c.ok(c.HostLeases.ReleaseHost(ctx, Admin(), "host2", "i"))
 	_, err = c.st.Update(ctx, func(tx store.Tx) error {
-		return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 5})
+		return tables.AwayTimes.Put(tx, tables.AwayTime{Host: "host2", Seconds: 5})
 	})
 	c.ok(err)
 	late := func(store.Tx) error { return context.DeadlineExceeded } // as of many endpoints, in the time of one request
@@ -71,7 +71,7 @@ func TestEvictionReleasesHostsThatAreAwayOnly(t *testing.T) {
 		t.Errorf("released %d, %v", n, err)
 	}
 	h, err := c.Hosts.Get(ctx, Admin(), "host2")
-	if err != nil || !h.Known || h.Endpoints != 0 || h.Absence != (tables.HostAbsence{Host: "host2", Seconds: 5, Evicted: true}) {
+	if err != nil || !h.Known || h.Endpoints != 0 || h.Away != (tables.AwayTime{Host: "host2", Seconds: 5, Evicted: true}) {
 		t.Errorf("an evicted host: %+v, %v", h, err)
 	}
 	if n, _, err := c.Hosts.EvictHost(ctx, Admin(), "host2", false); n != 0 || err != nil {

@@ -165,7 +165,7 @@ func (k *LeaseResult) write(tx store.Tx, was, lease tables.HostLease, row tables
 	var wrote []string
 	if was != lease {
 		wrote = append(wrote, "lease on the host's name")
-		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: lease.Host})
+		tables.AwayTimes.Delete(tx, tables.AwayTimeKey{Host: lease.Host})
 		if err := tables.HostLeases.Put(tx, lease); err != nil {
 			return err
 		}

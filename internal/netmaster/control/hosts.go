@@ -27,16 +27,16 @@ type Hosts struct {
 
 // HostState is all that is known of a host.
 type HostState struct {
-	model.Host                    // Name always; the rest only when Known
-	Known      bool               // an agent has told of it
-	Alive      bool               // its agent is registered, and not known to be silent
-	Registered bool               // its agent has said so within cluster.ServiceTTL
-	HasStatus  bool               // its agent has told a status
-	Status     HostStatus         // the last one
-	Endpoints  int                // that live there
-	VXLANPort  int                // UDP port of its tunnels; 0 = it is not registered
-	Draining   bool               // services send its providers no new connections, as an operator said
-	Absence    tables.HostAbsence // while netmasters count how long it is away
+	model.Host                 // Name always; the rest only when Known
+	Known      bool            // an agent has told of it
+	Alive      bool            // its agent is registered, and not known to be silent
+	Registered bool            // its agent has said so within cluster.ServiceTTL
+	HasStatus  bool            // its agent has told a status
+	Status     HostStatus      // the last one
+	Endpoints  int             // that live there
+	VXLANPort  int             // UDP port of its tunnels; 0 = it is not registered
+	Draining   bool            // services send its providers no new connections, as an operator said
+	Away       tables.AwayTime // while netmasters count how long it is away
 	Addresses  tables.HostAddresses
 }
 
@@ -113,7 +113,7 @@ func (h *HostState) complete(v *View, registered map[model.HostName]cluster.Serv
 	h.Draining = v.Hosts.HostDrains(h.Name)
 	h.Addresses = v.Hosts.HostAddresses(h.Name)
 	if !h.Alive {
-		h.Absence, _ = v.Hosts.HostAbsence(h.Name)
+		h.Away, _ = v.Hosts.AwayTime(h.Name)
 	}
 }
 
@@ -122,7 +122,7 @@ func (h HostState) within(endpoints map[model.HostName]int) HostState {
 	return HostState{
 		Host: model.Host{Name: h.Name}, Known: h.Known, Alive: h.Alive, Registered: h.Registered, HasStatus: h.HasStatus,
 		Status:    HostStatus{Host: h.Name, Ready: h.Status.Ready, Updated: h.Status.Updated},
-		Endpoints: endpoints[h.Name], Draining: h.Draining, Absence: tables.HostAbsence{Seconds: h.Absence.Seconds},
+		Endpoints: endpoints[h.Name], Draining: h.Draining, Away: tables.AwayTime{Seconds: h.Away.Seconds},
 	}
 }
 
@@ -198,7 +198,7 @@ func (hs *Hosts) RemoveHost(ctx context.Context, a Actor, k model.HostName, forc
 		tables.HostAddressRows.Delete(tx, tables.HostAddressesKey{Host: k})
 		tables.Bgps.Delete(tx, tables.BgpKey{Host: k})
 		tables.HostDrains.Delete(tx, tables.HostDrainKey{Host: k})
-		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: k})
+		tables.AwayTimes.Delete(tx, tables.AwayTimeKey{Host: k})
 		return nil
 	})
 	return released, u.rev, err

@@ -19,7 +19,7 @@ type HostView struct {
 	hostRows        *rows[model.HostName, model.Host]
 	hostAddressRows *rows[tables.HostAddressesKey, tables.HostAddresses]
 	drainRows       *rows[tables.HostDrainKey, tables.HostDrain]
-	absenceRows     *rows[tables.HostAbsenceKey, tables.HostAbsence]
+	awayRows        *rows[tables.AwayTimeKey, tables.AwayTime]
 	l2Announcers    *l2Announcers
 }
 
@@ -28,7 +28,7 @@ func newHostView(mu *sync.RWMutex, endpoints *EndpointView) *HostView {
 	hv.hostRows = newRows[model.HostName, model.Host](mu, nil, cmp.Compare[model.HostName])
 	hv.hostAddressRows = newRows[tables.HostAddressesKey, tables.HostAddresses](mu, nil, func(a, b tables.HostAddressesKey) int { return cmp.Compare(a.Host, b.Host) })
 	hv.drainRows = newRows[tables.HostDrainKey, tables.HostDrain](mu, nil, func(a, b tables.HostDrainKey) int { return cmp.Compare(a.Host, b.Host) })
-	hv.absenceRows = newRows[tables.HostAbsenceKey, tables.HostAbsence](mu, nil, func(a, b tables.HostAbsenceKey) int { return cmp.Compare(a.Host, b.Host) })
+	hv.awayRows = newRows[tables.AwayTimeKey, tables.AwayTime](mu, nil, func(a, b tables.AwayTimeKey) int { return cmp.Compare(a.Host, b.Host) })
 	hv.reset()
 	return hv
 }
@@ -37,7 +37,7 @@ func (hv *HostView) reset() {
 	hv.l2Announcers = &l2Announcers{hosts: map[model.HostName]seenAnnouncer{}, of: map[netip.Addr]model.HostName{}}
 	hv.hostAddressRows.reset()
 	hv.drainRows.reset()
-	hv.absenceRows.reset()
+	hv.awayRows.reset()
 	hv.hostRows.reset()
 }
 
@@ -53,7 +53,7 @@ func (hv *HostView) AnnouncerOf(a netip.Addr) model.HostName {
 	})
 }
 
-func (hv *HostView) enterAnnouncer(k tables.AnswererKey, row *tables.Answerer) {
+func (hv *HostView) enterAnnouncer(k tables.L2AnnouncerKey, row *tables.L2Announcer) {
 	x := hv.l2Announcers
 	if row == nil {
 		delete(x.hosts, k.Host)
@@ -66,7 +66,7 @@ func (hv *HostView) enterAnnouncer(k tables.AnswererKey, row *tables.Answerer) {
 	x.hosts[k.Host] = seen
 }
 
-func (hv *HostView) enterAnswered(k tables.AnsweredKey, row *tables.Answered) {
+func (hv *HostView) enterAnnouncedAddr(k tables.AnnouncedAddrKey, row *tables.AnnouncedAddr) {
 	if row != nil {
 		hv.l2Announcers.of[k.Addr] = row.Host
 	} else {
@@ -90,7 +90,7 @@ func (hv *HostView) TooManyAway(alive map[model.HostName]bool) bool {
 // were given up count for neither.
 func (hv *HostView) CountAway(alive map[model.HostName]bool) (away, known int) {
 	for _, h := range hv.List() {
-		switch row, _ := hv.HostAbsence(h.Name); {
+		switch row, _ := hv.AwayTime(h.Name); {
 		case alive[h.Name]:
 			known++
 		case !row.Evicted:
@@ -108,9 +108,9 @@ func (hv *HostView) HostDrains(k model.HostName) bool {
 	return yes
 }
 
-// HostAbsence returns for how long a host is away, if netmasters count.
-func (hv *HostView) HostAbsence(k model.HostName) (tables.HostAbsence, bool) {
-	return hv.absenceRows.find(tables.HostAbsenceKey{Host: k})
+// AwayTime returns for how long a host is away, if netmasters count.
+func (hv *HostView) AwayTime(k model.HostName) (tables.AwayTime, bool) {
+	return hv.awayRows.find(tables.AwayTimeKey{Host: k})
 }
 
 // Drains reports whether services send an endpoint no new connections, by a word about
@@ -149,12 +149,12 @@ func (hv *HostView) enterHosts(ch tables.Change) {
 		hv.hostAddressRows.enter(ch)
 	case tables.HostDrainKey:
 		hv.drainRows.enter(ch)
-	case tables.HostAbsenceKey:
-		hv.absenceRows.enter(ch)
-	case tables.AnswererKey:
-		hv.enterAnnouncer(k, value[tables.Answerer](ch))
-	case tables.AnsweredKey:
-		hv.enterAnswered(k, value[tables.Answered](ch))
+	case tables.AwayTimeKey:
+		hv.awayRows.enter(ch)
+	case tables.L2AnnouncerKey:
+		hv.enterAnnouncer(k, value[tables.L2Announcer](ch))
+	case tables.AnnouncedAddrKey:
+		hv.enterAnnouncedAddr(k, value[tables.AnnouncedAddr](ch))
 	}
 }
 

@@ -17,7 +17,7 @@ type IdentityView struct {
 	identitiesInNamespace index[model.NamespaceName, tables.IdentityKey]
 	identitiesWith        index[identityFeature, model.Identity]
 	namespaceRows         *rows[model.NamespaceName, model.Namespace]
-	interned              map[tables.InternKey]tables.Interned
+	dictionary            map[tables.InternKey]tables.Interned
 	identityUsers         map[model.Identity]int
 }
 
@@ -37,7 +37,7 @@ func (iv *IdentityView) reset() {
 	iv.identitiesInNamespace = index[model.NamespaceName, tables.IdentityKey]{}
 	iv.identitiesWith = index[identityFeature, model.Identity]{}
 	iv.identityUsers = map[model.Identity]int{}
-	iv.interned = map[tables.InternKey]tables.Interned{}
+	iv.dictionary = map[tables.InternKey]tables.Interned{}
 }
 
 // enterIdentity enters what an identity stands for.
@@ -77,9 +77,9 @@ func (iv *IdentityView) countUser(id model.Identity, in bool) {
 // enterIntern enters where an identity is found by its contents.
 func (iv *IdentityView) enterIntern(k tables.InternKey, i *tables.Interned) {
 	if i != nil {
-		iv.interned[k] = *i
+		iv.dictionary[k] = *i
 	} else {
-		delete(iv.interned, k)
+		delete(iv.dictionary, k)
 	}
 }
 

@@ -59,7 +59,7 @@ type announcerHeartbeat struct {
 	seq          uint64
 }
 
-func announcerHeartbeatOf(a tables.Answerer) announcerHeartbeat {
+func announcerHeartbeatOf(a tables.L2Announcer) announcerHeartbeat {
 	return announcerHeartbeat{a.Installation, a.Run, a.Seq}
 }
 
@@ -191,11 +191,11 @@ func (la *L2Announcers) assignOnce(ctx context.Context, by Actor, r L2AnnouncerR
 
 // announcerKeys are the keys of what assignFor reads in any case.
 func announcerKeys(h model.HostName) []string {
-	return []string{tables.HostLeases.Key(h), tables.Answerers.Key(tables.AnswererKey{Host: h})}
+	return []string{tables.HostLeases.Key(h), tables.L2Announcers.Key(tables.L2AnnouncerKey{Host: h})}
 }
 
 // readAnnouncer reads what a host has, which the report of it may change.
-func (la *L2Announcers) readAnnouncer(tx store.Tx, r L2AnnouncerReport) (own tables.Answerer, err error) {
+func (la *L2Announcers) readAnnouncer(tx store.Tx, r L2AnnouncerReport) (own tables.L2Announcer, err error) {
 	claim, err := tables.HostLeases.Find(tx, r.Host)
 	if err != nil {
 		return own, err
@@ -203,7 +203,7 @@ func (la *L2Announcers) readAnnouncer(tx store.Tx, r L2AnnouncerReport) (own tab
 	if claim.Value.Installation != r.Installation {
 		return own, refusedReport{model.Errorf(model.ErrConflict, "host %q is not leased to installation %s", r.Host, r.Installation)}
 	}
-	row, err := tables.Answerers.Find(tx, tables.AnswererKey{Host: r.Host})
+	row, err := tables.L2Announcers.Find(tx, tables.L2AnnouncerKey{Host: r.Host})
 	if err != nil {
 		return own, err
 	}
@@ -225,7 +225,7 @@ func (la *L2Announcers) assignFor(tx store.Tx, r L2AnnouncerReport, want []netip
 	if err != nil {
 		return nil, false, err
 	}
-	next := tables.Answerer{Host: r.Host, Installation: r.Installation, Run: r.Run, Seq: r.Seq}
+	next := tables.L2Announcer{Host: r.Host, Installation: r.Installation, Run: r.Run, Seq: r.Seq}
 	gone := 0
 	for _, a := range was.Addrs {
 		switch _, able := slices.BinarySearchFunc(r.Able, a, netip.Addr.Compare); {
@@ -233,13 +233,13 @@ func (la *L2Announcers) assignFor(tx store.Tx, r L2AnnouncerReport, want []netip
 			held = append(held, a)
 		case gone < addressesPerTransaction:
 			gone++
-			tables.AnsweredAddrs.Delete(tx, tables.AnsweredKey{Addr: a})
+			tables.AnnouncedAddrs.Delete(tx, tables.AnnouncedAddrKey{Addr: a})
 		default: // its, though it does not answer
 			more = true
 			next.Addrs = append(next.Addrs, a)
 		}
 	}
-	former := map[model.HostName]*tables.Row[tables.Answerer]{}
+	former := map[model.HostName]*tables.Row[tables.L2Announcer]{}
 	given := 0
 	for _, a := range want {
 		if slices.Contains(was.Addrs, a) {
@@ -269,25 +269,25 @@ func (la *L2Announcers) assignFor(tx store.Tx, r L2AnnouncerReport, want []netip
 	return held, more, putAnnouncer(tx, next)
 }
 
-func putAnnouncer(tx store.Tx, a tables.Answerer) error {
+func putAnnouncer(tx store.Tx, a tables.L2Announcer) error {
 	if len(a.Addrs) == 0 {
-		tables.Answerers.Delete(tx, tables.AnswererKey{Host: a.Host})
+		tables.L2Announcers.Delete(tx, tables.L2AnnouncerKey{Host: a.Host})
 		return nil
 	}
-	return tables.Answerers.Put(tx, a)
+	return tables.L2Announcers.Put(tx, a)
 }
 
 // takeAddress takes an address for a host, unless another one has it; former are the rows
 // of hosts that lose some.
-func (la *L2Announcers) takeAddress(tx store.Tx, host model.HostName, a netip.Addr, former map[model.HostName]*tables.Row[tables.Answerer]) (bool, error) {
-	at, err := tables.AnsweredAddrs.Find(tx, tables.AnsweredKey{Addr: a})
+func (la *L2Announcers) takeAddress(tx store.Tx, host model.HostName, a netip.Addr, former map[model.HostName]*tables.Row[tables.L2Announcer]) (bool, error) {
+	at, err := tables.AnnouncedAddrs.Find(tx, tables.AnnouncedAddrKey{Addr: a})
 	if err != nil {
 		return false, err
 	}
 	if h := at.Value.Host; at.Exists() && h != host {
 		row := former[h]
 		if row == nil {
-			x, err := tables.Answerers.Find(tx, tables.AnswererKey{Host: h})
+			x, err := tables.L2Announcers.Find(tx, tables.L2AnnouncerKey{Host: h})
 			if err != nil {
 				return false, err
 			}
@@ -301,9 +301,9 @@ func (la *L2Announcers) takeAddress(tx store.Tx, host model.HostName, a netip.Ad
 			row.Value.Addrs = slices.DeleteFunc(slices.Clone(row.Value.Addrs), func(x netip.Addr) bool { return x == a })
 		}
 	}
-	return true, tables.AnsweredAddrs.Put(tx, tables.Answered{Addr: a, Host: host})
+	return true, tables.AnnouncedAddrs.Put(tx, tables.AnnouncedAddr{Addr: a, Host: host})
 }
 
-func (la *L2Announcers) isAnnouncerOverdue(a tables.Answerer) bool {
+func (la *L2Announcers) isAnnouncerOverdue(a tables.L2Announcer) bool {
 	return read(la.hostView.mu, func() bool { return la.hostView.l2Announcers.isExpired(a.Host, announcerHeartbeatOf(a)) })
 }

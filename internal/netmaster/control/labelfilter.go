@@ -23,9 +23,9 @@ type LabelFilter struct {
 	settingsView *SettingsView
 }
 
-// maxFormerLabels is how many entries of former label filters are remembered; a further
+// maxPreviousLabels is how many entries of previous label filters are remembered; a further
 // change before the endpoints have followed is refused with a request to wait.
-const maxFormerLabels = 4 * model.MaxLabelFilter
+const maxPreviousLabels = 4 * model.MaxLabelFilter
 
 // identifying returns the labels that are part of the identity of an endpoint, by
 // the label filter that is in force when the transaction commits.
@@ -44,7 +44,7 @@ func (lf *LabelFilter) changeFilter(ctx context.Context, tx store.Tx, old model.
 	if old.Filter().Equal(g.Filter()) {
 		return nil
 	}
-	if g.FormerLabels = old.FormerLabels.And(old.Filter()); len(g.FormerLabels) > maxFormerLabels {
+	if g.FormerLabels = old.FormerLabels.And(old.Filter()); len(g.FormerLabels) > maxPreviousLabels {
 		return model.Errorf(model.ErrConflict, "generatedLabels: changed too often at once: %d endpoints are not updated for the previous changes yet", lf.endpointView.CountOldIdentities())
 	}
 	// Transactions that commit a selector by labels after this read touch the scope;

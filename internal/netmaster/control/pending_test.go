@@ -115,7 +115,7 @@ func TestUnconfirmedChangeIsRolledBack(t *testing.T) {
 	if c.mode() != model.FwdBridge {
 		t.Errorf("the mode is %q", c.mode())
 	}
-	ends(t, c, fence)
+	endAllPending(t, c, fence)
 	if _, there := c.trial("", w.ID); there {
 		t.Error("hosts are given it still")
 	}
@@ -128,8 +128,8 @@ func TestUnconfirmedChangeIsRolledBack(t *testing.T) {
 	c.put(routed())
 }
 
-// ends runs the leader's task until nothing waits.
-func ends(t *testing.T, c *harness, l Leader) {
+// endAllPending runs the leader's task until nothing waits.
+func endAllPending(t *testing.T, c *harness, l Leader) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(testContext(t))
 	done := make(chan error, 1)
@@ -173,7 +173,7 @@ func TestPendingOutlivesNetmaster(t *testing.T) {
 				return
 			}
 			b.refused(model.ErrConflict, "time is up", func() error { return b.confirm(w.ID, ch) })
-			ends(t, b, b.leader())
+			endAllPending(t, b, b.leader())
 		})
 	}
 }

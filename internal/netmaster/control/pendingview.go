@@ -16,12 +16,12 @@ type PendingView struct {
 
 	mu          *sync.RWMutex // the View's
 	pendingRows map[tables.PendingKey]tables.Pending
-	ends        map[tables.PendingKey]time.Time // by when changes must be confirmed; lists do not reset it
+	confirmBy   map[tables.PendingKey]time.Time // by when changes must be confirmed; lists do not reset it
 	listing     bool                            // what is entered comes with a list
 }
 
 func newPendingView(mu *sync.RWMutex) *PendingView {
-	pv := &PendingView{mu: mu, clock: time.Now, ends: map[tables.PendingKey]time.Time{}}
+	pv := &PendingView{mu: mu, clock: time.Now, confirmBy: map[tables.PendingKey]time.Time{}}
 	pv.reset()
 	return pv
 }
@@ -34,7 +34,7 @@ func (pv *PendingView) reset() {
 func (pv *PendingView) leftOf(p tables.Pending) time.Duration {
 	pv.mu.RLock()
 	defer pv.mu.RUnlock()
-	end, ok := pv.ends[tables.PendingKey(p.ID)]
+	end, ok := pv.confirmBy[tables.PendingKey(p.ID)]
 	if !ok {
 		return 0
 	}
@@ -58,11 +58,11 @@ func (pv *PendingView) Waiting() []Waiting {
 func (pv *PendingView) enterPending(k tables.PendingKey, p *tables.Pending) {
 	if p == nil {
 		delete(pv.pendingRows, k)
-		delete(pv.ends, k)
+		delete(pv.confirmBy, k)
 		return
 	}
 	pv.pendingRows[k] = *p
-	if _, seen := pv.ends[k]; seen {
+	if _, seen := pv.confirmBy[k]; seen {
 		return
 	}
 	left := p.Within
@@ -73,5 +73,5 @@ func (pv *PendingView) enterPending(k tables.PendingKey, p *tables.Pending) {
 			left = 0
 		}
 	}
-	pv.ends[k] = pv.clock().Add(left)
+	pv.confirmBy[k] = pv.clock().Add(left)
 }

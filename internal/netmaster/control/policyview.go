@@ -119,10 +119,10 @@ func (pv *PolicyView) siblingRule(k model.RuleKey) model.RuleKey {
 	})
 }
 
-// Fits reports whether hosts hold a network policy with its rules, in the place of what is
+// CheckNetworkPolicy checks that hosts can hold a network policy with its rules, in place of what is
 // in force by its name: what they do not hold is model.ErrExhausted, or model.ErrInvalid
 // where one rule is too much.
-func (pv *PolicyView) Fits(n model.NetworkPolicy) error {
+func (pv *PolicyView) CheckNetworkPolicy(n model.NetworkPolicy) error {
 	for _, r := range n.Rules {
 		if err := tooManyNames(r); err != nil {
 			return err

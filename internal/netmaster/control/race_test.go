@@ -414,7 +414,7 @@ func checkMirror(t *testing.T, c *harness) {
 	defer v.mu.RUnlock()
 	for name, pair := range map[string][2]any{
 		"endpoints": {fresh.Endpoints.endpoints, v.Endpoints.endpoints}, "endpoints of groups": {fresh.Endpoints.endpointsOfGroup, v.Endpoints.endpointsOfGroup},
-		"identities": {fresh.Identities.interned, v.Identities.interned},
+		"identities": {fresh.Identities.dictionary, v.Identities.dictionary},
 		"texts":      {fresh.Endpoints.endpointsByText, v.Endpoints.endpointsByText}, "users": {fresh.Identities.identityUsers, v.Identities.identityUsers}, "pods": {fresh.Pods.podsIn, v.Pods.podsIn}, "pools": {fresh.Addresses.pools, v.Addresses.pools},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1], cmpNet); diff != "" {
@@ -433,8 +433,8 @@ func checkMirror(t *testing.T, c *harness) {
 		}
 	}
 	for k, s := range v.Addresses.spaces {
-		if len(v.Addresses.settling) == 0 && len(s.held) > 0 {
-			t.Errorf("addresses of %s are still held: %v", k, s.held)
+		if len(v.Addresses.settling) == 0 && len(s.pending) > 0 {
+			t.Errorf("addresses of %s are still held: %v", k, s.pending)
 		}
 	}
 }
@@ -470,7 +470,7 @@ func contents(v *View) map[string]any {
 		"groupsOfExtContracts":  v.Groups.groupsOfExtContracts,
 		"hostAddressRows":       v.Hosts.hostAddressRows.contents(),
 		"drainRows":             v.Hosts.drainRows.contents(),
-		"absenceRows":           v.Hosts.absenceRows.contents(),
+		"awayRows":              v.Hosts.awayRows.contents(),
 		"hostRows":              v.Hosts.hostRows.contents(),
 		"identityRecords":       v.Identities.identityRecords.contents(),
 		"identitiesOf":          v.Identities.identitiesOf,

@@ -10,12 +10,12 @@ import (
 )
 
 // space is what is known of a network's addresses: who owns them by the
-// mirror, and which are held, that is, chosen by a use-case of this process
+// mirror, and which are pending, that is, chosen by a use-case of this process
 // whose commit the mirror has not delivered yet. v4 and v6 contain both. The
 // view's lock guards it.
 type space struct {
 	owners   map[netip.Addr]owned
-	held     map[netip.Addr]int                         // by how many use-cases
+	pending  map[netip.Addr]int                         // by how many use-cases
 	reserved map[model.HostName]map[netip.Addr]struct{} // by a host, without an endpoint
 	net      model.Network                              // that v4 and v6 were made for
 	v4, v6   *ipam.Space                                // nil before build, or without such a subnet
@@ -53,7 +53,7 @@ func (s *space) mark(a netip.Addr) {
 	if sp == nil {
 		return
 	}
-	if _, has := s.owners[a]; has || s.held[a] > 0 {
+	if _, has := s.owners[a]; has || s.pending[a] > 0 {
 		sp.Add(a)
 	} else {
 		sp.Remove(a)
@@ -86,7 +86,7 @@ func (s *space) build(n model.Network) {
 			newest[v6] = o
 		}
 	}
-	for a := range s.held {
+	for a := range s.pending {
 		s.mark(a)
 	}
 	for v6, o := range newest { // go on where the last process stopped
@@ -103,14 +103,14 @@ func (s *space) build(n model.Network) {
 // the name of their group.
 const cursorAny = ""
 
-// numbers are the used numbers of a kind; the embedded set contains held ones too.
+// numbers are the used numbers of a kind; the embedded set contains pending ones too.
 type numbers struct {
 	ipam.Numbers
-	used ipam.Numbers
-	held map[uint32]int
+	used    ipam.Numbers
+	pending map[uint32]int
 }
 
-func newNumbers() *numbers { return &numbers{held: map[uint32]int{}} }
+func newNumbers() *numbers { return &numbers{pending: map[uint32]int{}} }
 
 func (n *numbers) enter(x uint32, used bool) {
 	if used {
@@ -122,7 +122,7 @@ func (n *numbers) enter(x uint32, used bool) {
 }
 
 func (n *numbers) mark(x uint32) {
-	if n.used.Has(x) || n.held[x] > 0 {
+	if n.used.Has(x) || n.pending[x] > 0 {
 		n.Add(x)
 	} else {
 		n.Remove(x)

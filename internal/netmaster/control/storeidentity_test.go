@@ -175,16 +175,16 @@ func TestStoreReplaced(t *testing.T) {
 	checkInvariants(t, other)
 }
 
-// late is a store whose mirrors deliver nothing while it is held.
-type late struct {
+// haltedStore is a store whose mirrors deliver nothing while halted is locked.
+type haltedStore struct {
 	*memory.Store
-	held sync.RWMutex
+	halted sync.RWMutex
 }
 
-func (l *late) Mirror(ctx context.Context, prefixes []string, fn func(store.Batch) error, opts ...store.MirrorOption) error {
+func (l *haltedStore) Mirror(ctx context.Context, prefixes []string, fn func(store.Batch) error, opts ...store.MirrorOption) error {
 	return l.Store.Mirror(ctx, prefixes, func(b store.Batch) error {
-		l.held.RLock()
-		defer l.held.RUnlock()
+		l.halted.RLock()
+		defer l.halted.RUnlock()
 		return fn(b)
 	}, opts...)
 }
@@ -194,13 +194,13 @@ func (l *late) Mirror(ctx context.Context, prefixes []string, fn func(store.Batc
 // not there any more.
 func TestReplacedBeforeSeen(t *testing.T) {
 	mem := memory.New()
-	st := &late{Store: mem}
+	st := &haltedStore{Store: mem}
 	c := through(t, st, mem)
 	began := mem.Data()
 	c.put(model.Tenant{Name: "blue"})
 	c.fresh()
 	changes := []Change{ChangeTenant(valid(model.Tenant{Name: "blue"}), false)}
-	st.held.Lock()
+	st.halted.Lock()
 	mem.Replace(began, 0)
 	for what, ask := range map[string]func(ctx context.Context) error{
 		"a view":    func(ctx context.Context) error { _, err := c.View(ctx); return err },
@@ -216,7 +216,7 @@ func TestReplacedBeforeSeen(t *testing.T) {
 		}
 		cancel()
 	}
-	st.held.Unlock()
+	st.halted.Unlock()
 	out, _, _, err := c.Apply(testContext(t), Admin(), changes, false, nil)
 	c.ok(err)
 	if out[0].Unchanged() {

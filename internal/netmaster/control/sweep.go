@@ -149,7 +149,7 @@ func (re *Repair) sweepIdentities(ctx context.Context, l Leader, v *View) error 
 	for _, n := range v.Networks.networkRows.all {
 		kept[n.Identity] = true
 	}
-	for _, i := range v.Identities.interned {
+	for _, i := range v.Identities.dictionary {
 		if v.Identities.identityUsers[i.ID] == 0 && !kept[i.ID] {
 			idle = append(idle, i)
 		}

@@ -188,7 +188,7 @@ func (v *View) enter(ch tables.Change) {
 		v.AddressOwners.serviceRanges = valueOf[model.ServiceRanges](ch)
 	case tables.BalancedKey:
 		v.AddressOwners.enterBalanced(k, value[tables.Balanced](ch))
-	case model.HostName, tables.HostAddressesKey, tables.HostDrainKey, tables.HostAbsenceKey, tables.AnswererKey, tables.AnsweredKey:
+	case model.HostName, tables.HostAddressesKey, tables.HostDrainKey, tables.AwayTimeKey, tables.L2AnnouncerKey, tables.AnnouncedAddrKey:
 		v.Hosts.enterHosts(ch)
 	case tables.PendingKey:
 		v.Pending.enterPending(k, value[tables.Pending](ch))

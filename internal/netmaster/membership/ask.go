@@ -21,8 +21,8 @@ const (
 	dialTime = 5 * time.Second
 	// retryAfter is between two questions of who waits for its turn.
 	retryAfter = time.Second
-	// maxSilentTries is how often all addresses are asked while none answers.
-	maxSilentTries = 3
+	// maxUnansweredTries is how often all addresses are asked while none answers.
+	maxUnansweredTries = 3
 )
 
 // joinByToken shows the token at its addresses until one of them admits the directory. It waits for
@@ -50,7 +50,7 @@ func joinByToken(ctx context.Context, d *directory, cfg Config, t Token) (answer
 		a, err := askAll(ctx, c, addresses, len(cfg.Addresses), body)
 		switch {
 		case errors.Is(err, errNoAnswer):
-			if silent++; silent >= maxSilentTries {
+			if silent++; silent >= maxUnansweredTries {
 				return answer{}, model.Errorf(model.ErrUnavailable, "%w", err)
 			}
 		case err != nil:

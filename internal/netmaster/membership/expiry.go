@@ -51,7 +51,7 @@ func (m *Health) fullStatus() Status {
 const (
 	RenewOwn       = "netmaster renews it from 30 days before its end on, and when it starts: its log says why that fails"
 	RenewAuthority = "renew it with 'netctl cluster renew-authorities' 90 days before at the latest: it signs nothing that ends later than itself"
-	RetireFormer   = "it was renewed: restart netmasters and netplugins that run since before that, before its end"
+	RetirePrevious = "it was renewed: restart netmasters and netplugins that run since before that, before its end"
 )
 
 // authoritySoon is how long before its end an authority is reported: it signs nothing that
@@ -72,7 +72,7 @@ func (e CertificateExpiry) warnFrom() time.Time {
 func (e CertificateExpiry) remedy() string {
 	switch {
 	case e.Former:
-		return RetireFormer
+		return RetirePrevious
 	case e.Authority:
 		return RenewAuthority
 	}

@@ -27,11 +27,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// FuzzDoor: any request to the enrolment server, without credentials or with host h's
+// FuzzEnrolment: any request to the enrolment server, without credentials or with host h's
 // certificate, gets one of two answers. A client that has h's token, or renews h's
 // certificate, gets a certificate of h. All others get a refusal of a known kind, which
 // contains no secret and changes nothing. No host joins without a secret.
-func FuzzDoor(f *testing.F) {
+func FuzzEnrolment(f *testing.F) {
 	client := address(98, 23791)
 	host, _, err := net.SplitHostPort(client)
 	if err != nil {

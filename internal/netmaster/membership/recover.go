@@ -95,7 +95,7 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 	if _, err := commit(ctx, m.server.client, nil, ops...); err != nil {
 		return r, err
 	}
-	r.Incarnation, err = renewEpoch(ctx, m.Client())
+	r.Incarnation, err = renewGeneration(ctx, m.Client())
 	if err != nil {
 		return r, err
 	}
@@ -179,8 +179,8 @@ func rowsOnDisk(d *directory) (rows []memberRow, err error) {
 	return slices.Collect(maps.Values(found)), nil
 }
 
-// renewEpoch tells who followed the store that what it knows may be newer.
-func renewEpoch(ctx context.Context, c *etcd.Client) (inc store.Incarnation, err error) {
+// renewGeneration tells who followed the store that what it knows may be newer.
+func renewGeneration(ctx context.Context, c *etcd.Client) (inc store.Incarnation, err error) {
 	defer func() { err = errors.Join(err, c.Close()) }()
 	_, err = c.Update(ctx, func(tx store.Tx) error {
 		row, err := tables.Incarnations.Find(tx, tables.IncarnationKey{})

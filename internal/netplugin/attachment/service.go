@@ -102,7 +102,7 @@ func New(cfg Config) (*Service, error) {
 		cfg.SpoolEvery = 10 * time.Second
 	}
 	if cfg.OrphanGrace == 0 {
-		cfg.OrphanGrace = statemirror.LateGrace
+		cfg.OrphanGrace = statemirror.OrphanGrace
 	}
 	journal, err := openJournal(JournalDir(cfg.StateDir), cfg.Log)
 	if err != nil {

@@ -157,6 +157,6 @@ func (l *flowLog) collectors() []prometheus.Collector {
 	}
 	return []prometheus.Collector{
 		count("lines_total", "Lines written to the flow log; 0 without --flow-log.", func() *atomic.Uint64 { return &l.lines }),
-		count("lost_total", "Packets missing from the flow log; 0 without --flow-log.", func() *atomic.Uint64 { return &l.watcher.missed }),
+		count("lost_total", "Packets missing from the flow log; 0 without --flow-log.", func() *atomic.Uint64 { return &l.watcher.lostTotal }),
 	}
 }

@@ -96,8 +96,8 @@ func TestFlowLog(t *testing.T) {
 		if diff := cmp.Diff(want, p.read(t)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if l.lines.Load() != 5 || l.watcher.missed.Load() != 7 || !strings.Contains(problem(), "lines are lost") {
-			t.Errorf("%d lines, %d missed, problem %q", l.lines.Load(), l.watcher.missed.Load(), problem())
+		if l.lines.Load() != 5 || l.watcher.lostTotal.Load() != 7 || !strings.Contains(problem(), "lines are lost") {
+			t.Errorf("%d lines, %d missed, problem %q", l.lines.Load(), l.watcher.lostTotal.Load(), problem())
 		}
 		time.Sleep(flowLogQuiet + time.Second)
 		if problem() != "" {
@@ -128,8 +128,8 @@ func TestFlowLogTrouble(t *testing.T) {
 			logged()
 		}
 		synctest.Wait()
-		if l.watcher.missed.Load() != 20 || !strings.Contains(problem(), "lines are lost,") {
-			t.Errorf("%d missed, problem %q", l.watcher.missed.Load(), problem())
+		if l.watcher.lostTotal.Load() != 20 || !strings.Contains(problem(), "lines are lost,") {
+			t.Errorf("%d missed, problem %q", l.watcher.lostTotal.Load(), problem())
 		}
 		p.fail(nil)
 		time.Sleep(flowLogRetry)
@@ -137,7 +137,7 @@ func TestFlowLogTrouble(t *testing.T) {
 		logged()
 		synctest.Wait()
 		events := p.read(t)
-		if n := len(events); n != watcherQueue+3 || events[n-2].Event != api.FlowLost || events[n-2].Count != 20 || l.watcher.missed.Load() != 20 {
+		if n := len(events); n != watcherQueue+3 || events[n-2].Event != api.FlowLost || events[n-2].Count != 20 || l.watcher.lostTotal.Load() != 20 {
 			t.Errorf("%d lines, the last %+v", n, events[max(0, n-2):])
 		}
 		if strings.Contains(problem(), "no space left") {

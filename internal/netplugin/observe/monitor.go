@@ -27,17 +27,17 @@ type watchers struct {
 
 // watcher gets the events that concern it, with names.
 type watcher struct {
-	want   cluster.MonitorRequest
-	logs   bool               // it wants the events of rules with log and of audits only
-	events chan api.FlowEvent // closed when the agent stops
-	lost   uint64             // events that did not fit into the queue and were not told as lost yet; guarded by watchers.mu
-	missed atomic.Uint64      // events lost, here or on their way here, since it began
-	losses waiting.Bell       // rings when it misses some
+	want      cluster.MonitorRequest
+	logs      bool               // it wants the events of rules with log and of audits only
+	events    chan api.FlowEvent // closed when the agent stops
+	lost      uint64             // events that did not fit into the queue and were not told as lost yet; guarded by watchers.mu
+	lostTotal atomic.Uint64      // events lost, here or on their way here, since it began
+	losses    waiting.Bell       // rings when it misses some
 }
 
 // countUndelivered counts events that the watcher is not told.
 func (w *watcher) countUndelivered(n uint64) {
-	w.missed.Add(n)
+	w.lostTotal.Add(n)
 	w.losses.Ring()
 }
 

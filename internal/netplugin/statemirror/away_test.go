@@ -24,7 +24,7 @@ func TestPeersAreProbedAtTheirTunnels(t *testing.T) {
 	}
 	at := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
 	away := func(name model.HostName, evicted bool) {
-		enter(tables.HostAbsenceKey{Host: name}, tables.HostAbsence{Host: name, Evicted: evicted})
+		enter(tables.AwayTimeKey{Host: name}, tables.AwayTime{Host: name, Evicted: evicted})
 	}
 	wants := func(when string, tooMany bool, want ...Peer) {
 		t.Helper()
@@ -67,10 +67,10 @@ func TestPeersAreProbedAtTheirTunnels(t *testing.T) {
 	away("h4", true)
 	away("h3", true)
 	wants("two are given up, and two of two are away", true, two)
-	enter(tables.HostAbsenceKey{Host: "h1"}, nil)
+	enter(tables.AwayTimeKey{Host: "h1"}, nil)
 	wants("one of two", false, two)
-	enter(tables.HostAbsenceKey{Host: "h2"}, nil)
-	enter(tables.HostAbsenceKey{Host: "h3"}, nil)
+	enter(tables.AwayTimeKey{Host: "h2"}, nil)
+	enter(tables.AwayTimeKey{Host: "h3"}, nil)
 	woken("they are back")
 	two.Away, three.Away = false, false
 	wants("they are back", false, two, three)

@@ -24,7 +24,7 @@ func (a *countingAgent) OnLost()     { a.lost++ }
 // TestDeletedServiceRefusesForAWhile deletes services whose addresses have no owner
 // afterwards, another service, or an endpoint.
 func TestDeletedServiceRefusesForAWhile(t *testing.T) {
-	x := newByHand(t)
+	x := newManualState(t)
 	network := testEndpoint.Key.Network
 	service := func(name string, last byte) model.Service {
 		return model.Service{
@@ -80,7 +80,7 @@ func TestDeletedServiceRefusesForAWhile(t *testing.T) {
 	deliver(x.rest, row(t, tables.LoadBalancers, service("before", 102), rev), gone("c"))
 	has("with other services at their addresses", map[string]int{"a": 0, "after": 1, "before": 1, "d": 1})
 	deliver(x.rest, gone("d"))
-	e := x.late
+	e := x.added
 	e.IPv4 = service("d", 103).Addrs[0]
 	deliver(x.single, row(t, tables.Endpoints, e, rev))
 	has("with an endpoint at its address", map[string]int{"a": 0, "after": 1, "before": 1})
@@ -103,7 +103,7 @@ func TestDeletedServiceRefusesForAWhile(t *testing.T) {
 // TestDeletedServiceOfKubernetesRefusesForAWhile: likewise, until the address is another
 // service's.
 func TestDeletedServiceOfKubernetesRefusesForAWhile(t *testing.T) {
-	x := newByHand(t)
+	x := newManualState(t)
 	key := model.NetworkKey{Tenant: model.DefaultTenant, Name: model.ClusterNetwork}
 	x.comp.Interest.SetFollowed(key, true)
 	x.comp.SetNetwork(model.Network{Key: key, Encap: model.EncapVXLAN, Tag: 5, ID: 5, Subnet: netip.MustParsePrefix("10.5.0.0/16")})

@@ -168,7 +168,7 @@ func TestUnneededEndpointsAreForgotten(t *testing.T) {
 	c.Endpoints.Forget(k)
 	later := time.Now().Add(time.Hour)
 	c.Endpoints.dropForgotten(later, time.Minute)
-	if late := c.Endpoints.Orphans(later, LateGrace); len(late) != 1 || late[0].Key != k {
+	if late := c.Endpoints.Orphans(later, OrphanGrace); len(late) != 1 || late[0].Key != k {
 		t.Errorf("late endpoints: %v", late)
 	}
 	put(t, st, func(tx store.Tx) error { tables.Endpoints.Delete(tx, k); return nil })

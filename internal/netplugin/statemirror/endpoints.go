@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// LateGrace is how long an endpoint that no attachment needs any more may stay in
+// OrphanGrace is how long an endpoint that no attachment needs any more may stay in
 // the mirror: the news of its deletion may be on its way.
-const LateGrace = 20 * time.Second
+const OrphanGrace = 20 * time.Second
 
 // Endpoints decides which endpoints of the mirrors the Compiler has. It owns the hidden
 // endpoints, and the endpoints that are pending. An endpoint and the record of its identity
@@ -190,7 +190,7 @@ func (e *Endpoints) dropForgotten(now time.Time, linger time.Duration) {
 				continue
 			}
 		}
-		if !since.IsZero() && now.Sub(since) >= max(linger, 2*LateGrace) {
+		if !since.IsZero() && now.Sub(since) >= max(linger, 2*OrphanGrace) {
 			delete(e.hidden, k)
 		}
 	}

@@ -26,7 +26,7 @@ func change(e model.Endpoint, there bool) tables.Change {
 // mirrors concern the host is decided again when it gets or loses one. Hidden endpoints
 // matter to nothing. The agent hears of the loss of one that is not hidden.
 func TestEndpointChangesByHost(t *testing.T) {
-	x := newByHand(t)
+	x := newManualState(t)
 	agent := &countingAgent{}
 	x.Endpoints.Agent = agent
 	own := testEndpoint
@@ -77,7 +77,7 @@ func TestEndpointChangesByHost(t *testing.T) {
 // TestForgottenEndpoints: an endpoint that no attachment needs any more stays hidden while the
 // mirror has it, and is an orphan after a while. One that is gone is dropped later.
 func TestForgottenEndpoints(t *testing.T) {
-	x := newByHand(t)
+	x := newManualState(t)
 	e := x.Endpoints
 	there, gone, unread := testEndpoint.Key, testEndpoint.Key, testEndpoint.Key
 	gone.ID, unread.ID, unread.Network.Name = "gone", "unread", "unread"
@@ -122,18 +122,18 @@ func TestForgottenEndpoints(t *testing.T) {
 		}
 		e.hidden[k] = later
 	}
-	e.dropForgotten(later.Add(2*LateGrace-1), 0)
+	e.dropForgotten(later.Add(2*OrphanGrace-1), 0)
 	e.dropForgotten(later.Add(time.Hour-1), time.Hour)
 	hidden("just forgotten", all...)
 	orphans("just forgotten", later.Add(time.Minute-1))
 	orphans("forgotten", later.Add(time.Minute), there)
 	x.single.ready = false
-	e.dropForgotten(later.Add(2*LateGrace-1), 0)
+	e.dropForgotten(later.Add(2*OrphanGrace-1), 0)
 	x.single.ready = true
-	e.dropForgotten(later.Add(2*LateGrace), 0)
+	e.dropForgotten(later.Add(2*OrphanGrace), 0)
 	hidden("forgotten", there)
 	x.single.ready = false
-	e.dropForgotten(later.Add(2*LateGrace), 0)
+	e.dropForgotten(later.Add(2*OrphanGrace), 0)
 	hidden("in a mirror that is not read")
 	e.Hide(there)
 	e.Reveal(there)
@@ -143,7 +143,7 @@ func TestForgottenEndpoints(t *testing.T) {
 // TestEndpointsOfMirrors: what a mirror that is read does not have is missing; what is not
 // known has no group and no addresses.
 func TestEndpointsOfMirrors(t *testing.T) {
-	x := newByHand(t)
+	x := newManualState(t)
 	e := x.Endpoints
 	there, gone, unread := testEndpoint.Key, testEndpoint.Key, testEndpoint.Key
 	gone.ID, unread.ID, unread.Network.Name = "gone", "unread", "unread"
@@ -169,7 +169,7 @@ func TestEndpointsOfMirrors(t *testing.T) {
 // TestPendingEndpoints: an endpoint whose identity is not known is pending, is reported when
 // it is pending for a second, and is released by what it waits for.
 func TestPendingEndpoints(t *testing.T) {
-	x := newByHand(t)
+	x := newManualState(t)
 	agent := &countingAgent{}
 	e := x.Endpoints
 	e.Agent = agent
@@ -198,7 +198,7 @@ func TestPendingEndpoints(t *testing.T) {
 // TestIdentitiesWithoutRecord: identities beside the range of endpoints' have no record to
 // wait for.
 func TestIdentitiesWithoutRecord(t *testing.T) {
-	x := newByHand(t)
+	x := newManualState(t)
 	for id, waits := range map[model.Identity]bool{
 		model.IdentityFirst - 1: false, model.IdentityFirst: true, model.IdentityLast: true, model.IdentityLast + 1: false,
 	} {

@@ -38,7 +38,7 @@ func TestOwnEndpointsAreUrgent(t *testing.T) {
 		{"of this host, not plumbed yet", endpoint("hidden", "h1"), irrelevant},
 		{"a rule", tables.Change{Key: model.RuleKey{Tenant: "blue", Policy: "p", Rule: "1"}}, atOnce},
 		{"a network", tables.Change{Key: network}, atOnce},
-		{"another host is away", tables.Change{Key: tables.HostAbsenceKey{Host: "h2"}, Value: tables.HostAbsence{Host: "h2"}}, irrelevant},
+		{"another host is away", tables.Change{Key: tables.AwayTimeKey{Host: "h2"}, Value: tables.AwayTime{Host: "h2"}}, irrelevant},
 		{"another host drains", tables.Change{Key: tables.HostDrainKey{Host: "h2"}, Value: tables.HostDrain{Host: "h2"}}, atOnce},
 		{"a tenant", tables.Change{Key: model.TenantName("blue")}, irrelevant},
 	} {

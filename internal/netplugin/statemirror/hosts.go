@@ -29,7 +29,7 @@ type HostTable struct {
 
 	mu       sync.Mutex
 	hosts    map[model.HostName]model.Host
-	absences map[tables.HostAbsenceKey]tables.HostAbsence
+	absences map[tables.AwayTimeKey]tables.AwayTime
 	bgps     map[tables.BgpKey]model.Bgp
 	noRecord bool   // the store has no record of this host
 	version  uint64 // counts changes of hosts' addresses
@@ -41,7 +41,7 @@ type HostTable struct {
 func newHostTable(cfg Config) *HostTable {
 	t := &HostTable{
 		own: cfg.Host, previous: readHosts(cfg.StateDir, cfg.Log),
-		hosts: map[model.HostName]model.Host{}, absences: map[tables.HostAbsenceKey]tables.HostAbsence{}, bgps: map[tables.BgpKey]model.Bgp{},
+		hosts: map[model.HostName]model.Host{}, absences: map[tables.AwayTimeKey]tables.AwayTime{}, bgps: map[tables.BgpKey]model.Bgp{},
 	}
 	if cfg.VTEP.IsValid() {
 		t.hosts[cfg.Host], t.noRecord = model.Host{Name: cfg.Host, Control: cfg.Control, VTEP: cfg.VTEP}, true
@@ -71,10 +71,10 @@ func (t *HostTable) setHost(k model.HostName, now model.Host, is bool) bool {
 	return true
 }
 
-func (t *HostTable) setAway(ch tables.Change, k tables.HostAbsenceKey) {
+func (t *HostTable) setAway(ch tables.Change, k tables.AwayTimeKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	enter(ch, t.absences, k, func(tables.HostAbsence) {}, func(tables.HostAbsenceKey) {})
+	enter(ch, t.absences, k, func(tables.AwayTime) {}, func(tables.AwayTimeKey) {})
 	t.changes.Notify()
 }
 
@@ -122,7 +122,7 @@ func (t *HostTable) Peers() (peers []Peer, many bool, changed <-chan struct{}) {
 	defer t.mu.Unlock()
 	away, known := 0, 0
 	for name, h := range t.hosts {
-		row, absent := t.absences[tables.HostAbsenceKey{Host: name}]
+		row, absent := t.absences[tables.AwayTimeKey{Host: name}]
 		if row.Evicted {
 			continue
 		}

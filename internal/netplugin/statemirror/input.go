@@ -116,7 +116,7 @@ func (i *recordInput) setInput(m *mirror, ch tables.Change) urgency {
 		enter(ch, nil, k, i.services.set, func(k model.ServiceKey) { i.services.close(k, i.mirrors.live) })
 	case model.NamespaceName:
 		enter(ch, nil, k, comp.SetNamespace, comp.DeleteNamespace)
-	case tables.HostAbsenceKey: // it takes nothing from a desired state; who asks Peers may
+	case tables.AwayTimeKey: // it takes nothing from a desired state; who asks Peers may
 		i.hosts.setAway(ch, k)
 		return irrelevant
 	case tables.HostDrainKey:

@@ -31,7 +31,7 @@ func (s *stateful) Mirror(ctx context.Context, prefixes []string, fn func(store.
 	return s.Store.Mirror(ctx, prefixes, fn, opts...)
 }
 
-func (s *stateful) told() []func(error) {
+func (s *stateful) stateFuncs() []func(error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.blue
@@ -46,7 +46,7 @@ func TestLastState(t *testing.T) {
 	c.AcquireTenant("blue")
 	ready := func(n int) func() error {
 		return func() error {
-			if m := c.mirrors.byScope[TenantScope("blue")]; len(st.told()) < n || !m.ready || m.err != nil || c.mirrors.byScope[Scope{}].err != nil {
+			if m := c.mirrors.byScope[TenantScope("blue")]; len(st.stateFuncs()) < n || !m.ready || m.err != nil || c.mirrors.byScope[Scope{}].err != nil {
 				return errors.New("the tenant is not followed")
 			}
 			return nil
@@ -61,11 +61,11 @@ func TestLastState(t *testing.T) {
 	c.mu.Unlock()
 	until(t, c, "the second mirror", ready(2))
 	gone := errors.New("revisions were compacted")
-	st.told()[0](gone)
+	st.stateFuncs()[0](gone)
 	if err := c.NotFollowing(); err != nil {
 		t.Errorf("by the word of a mirror that was ended: %v", err)
 	}
-	st.told()[1](gone)
+	st.stateFuncs()[1](gone)
 	if err := c.NotFollowing(); !errors.Is(err, gone) {
 		t.Errorf("by the word of the one that runs: %v", err)
 	}

@@ -18,13 +18,13 @@ func withIdentity(id model.Identity) model.Endpoint {
 }
 
 // endpoint delivers testEndpoint with an identity, as of a revision.
-func (x *byHand) endpoint(id model.Identity, at store.Revision) {
+func (x *manualState) endpoint(id model.Identity, at store.Revision) {
 	x.t.Helper()
 	x.deliver(x.single, store.Batch{Revision: at, Events: []store.Event{row(x.t, tables.Endpoints, withIdentity(id), at)}})
 }
 
 // identity delivers the record of an identity, as of a revision.
-func (x *byHand) identity(id model.Identity, at store.Revision) {
+func (x *manualState) identity(id model.Identity, at store.Revision) {
 	x.t.Helper()
 	x.deliver(x.rest, store.Batch{Revision: at, Events: []store.Event{
 		row(x.t, tables.Identities, model.IdentityRecord{ID: id, Network: testEndpoint.Key.Network}, at),
@@ -33,7 +33,7 @@ func (x *byHand) identity(id model.Identity, at store.Revision) {
 
 // port checks which identity the port of testEndpoint has in the desired state; 0 = there is
 // no port.
-func (x *byHand) port(when string, want model.Identity) {
+func (x *manualState) port(when string, want model.Identity) {
 	x.t.Helper()
 	pic, _ := x.comp.Compile(1)
 	got := model.Identity(0)
@@ -48,7 +48,7 @@ func (x *byHand) port(when string, want model.Identity) {
 // TestEndpointWaitsForItsIdentity delivers the row of an endpoint before the record of
 // its new identity, as two mirrors may.
 func TestEndpointWaitsForItsIdentity(t *testing.T) {
-	x := newByHand(t)
+	x := newManualState(t)
 	first, second, third := testEndpoint.Identity, testEndpoint.Identity+1, testEndpoint.Identity+2
 	x.port("at first", first)
 	x.identity(second, 9)
@@ -72,20 +72,20 @@ func TestEndpointWaitsForItsIdentity(t *testing.T) {
 // tenant's mirror is behind the endpoint's commit, however long that takes, and no longer.
 func TestMissingIdentity(t *testing.T) {
 	first, missing := testEndpoint.Identity, testEndpoint.Identity+1
-	for name, behind := range map[string]func(x *byHand){
-		"changed": func(x *byHand) { x.endpoint(missing, 10) },
-		"changed before other endpoints": func(x *byHand) {
+	for name, behind := range map[string]func(x *manualState){
+		"changed": func(x *manualState) { x.endpoint(missing, 10) },
+		"changed before other endpoints": func(x *manualState) {
 			x.endpoint(missing, 10)
-			x.deliver(x.single, store.Batch{Revision: 20, Events: []store.Event{row(x.t, tables.Endpoints, x.late, 20)}})
+			x.deliver(x.single, store.Batch{Revision: 20, Events: []store.Event{row(x.t, tables.Endpoints, x.added, 20)}})
 		},
-		"revealed": func(x *byHand) {
+		"revealed": func(x *manualState) {
 			x.Endpoints.Hide(testEndpoint.Key)
 			x.endpoint(missing, 10)
 			x.Endpoints.Reveal(testEndpoint.Key)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := newByHand(t)
+			x := newManualState(t)
 			was := first
 			if name == "revealed" {
 				was = 0

@@ -12,21 +12,21 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// byHand is a State whose mirrors deliver what a test says, for network net1 of blue, of
+// manualState is a State whose mirrors deliver what a test says, for network net1 of blue, of
 // number 7, with an endpoint here.
-type byHand struct {
+type manualState struct {
 	*State
 	t            *testing.T
 	rest, single *mirror
-	other, late  model.Endpoint // on another host
+	other, added model.Endpoint // on another host
 }
 
-func newByHand(t *testing.T) *byHand {
+func newManualState(t *testing.T) *manualState {
 	t.Helper()
-	x := &byHand{State: newCluster(t, memory.New()), t: t, other: testEndpoint}
+	x := &manualState{State: newCluster(t, memory.New()), t: t, other: testEndpoint}
 	x.other.Key.ID, x.other.Host, x.other.MAC = "e2", "h2", model.MAC{2, 2, 10, 1, 1, 2}
-	x.late = x.other
-	x.late.Key.ID, x.late.MAC = "e3", model.MAC{2, 2, 10, 1, 1, 3}
+	x.added = x.other
+	x.added.Key.ID, x.added.MAC = "e3", model.MAC{2, 2, 10, 1, 1, 3}
 	x.Guard.state, x.Guard.source = following, fromStore
 	x.Acquire(testEndpoint.Key.Network)
 	x.begin(3)
@@ -35,7 +35,7 @@ func newByHand(t *testing.T) *byHand {
 }
 
 // begin finds the mirrors, and delivers the rest of the tenant.
-func (x *byHand) begin(rev store.Revision) {
+func (x *manualState) begin(rev store.Revision) {
 	x.t.Helper()
 	x.rest, x.single = x.mirrors.byScope[TenantScope("blue")], x.mirrors.byScope[EndpointsScope(testEndpoint.Key.Network)]
 	x.deliver(x.rest, store.Batch{Revision: rev, Snapshot: true, Listed: true, Events: []store.Event{
@@ -61,7 +61,7 @@ func gone(e model.Endpoint, at store.Revision) store.Event {
 	return store.Event{KV: store.KV{Key: tables.Endpoints.Key(e.Key), Mod: at}}
 }
 
-func (x *byHand) deliver(m *mirror, b store.Batch) {
+func (x *manualState) deliver(m *mirror, b store.Batch) {
 	x.t.Helper()
 	if err := x.State.deliver(x.t.Context(), m, b); err != nil {
 		x.t.Fatal(err)
@@ -70,7 +70,7 @@ func (x *byHand) deliver(m *mirror, b store.Batch) {
 
 // remotes checks which endpoints of other hosts are in the desired state beside this
 // host's.
-func (x *byHand) remotes(what string, want ...model.Endpoint) {
+func (x *manualState) remotes(what string, want ...model.Endpoint) {
 	x.t.Helper()
 	h, _ := x.comp.Compile(1)
 	if h.Ports.Len() != 1 || h.Remotes.Len() != len(want) {
@@ -83,7 +83,7 @@ func (x *byHand) remotes(what string, want ...model.Endpoint) {
 	}
 }
 
-func (x *byHand) startAll() *mirror {
+func (x *manualState) startAll() *mirror {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.mirrors.start(allEndpointsScope("blue"))
@@ -92,22 +92,22 @@ func (x *byHand) startAll() *mirror {
 // TestTakeOver: the mirror of all endpoints of a tenant takes the place of those of
 // single networks when it is behind none of them.
 func TestTakeOver(t *testing.T) {
-	x := newByHand(t)
+	x := newManualState(t)
 	network := testEndpoint.Key.Network
 	x.remotes("at first", x.other)
 	all := x.startAll()
-	x.deliver(x.single, store.Batch{Revision: 8, Events: []store.Event{gone(x.other, 8), row(t, tables.Endpoints, x.late, 8)}})
+	x.deliver(x.single, store.Batch{Revision: 8, Events: []store.Event{gone(x.other, 8), row(t, tables.Endpoints, x.added, 8)}})
 	x.deliver(all, store.Batch{Revision: 6, Snapshot: true, Listed: true, Events: []store.Event{row(t, tables.Endpoints, testEndpoint, 5), row(t, tables.Endpoints, x.other, 5)}})
-	x.remotes("with one of all that is behind", x.late)
+	x.remotes("with one of all that is behind", x.added)
 	if x.mirrors.byScope[EndpointsScope(network)] != x.single || x.mirrors.endpoints(network) != x.single {
 		t.Error("it has taken over though it is behind")
 	}
-	x.deliver(all, store.Batch{Revision: 8, Events: []store.Event{gone(x.other, 8), row(t, tables.Endpoints, x.late, 8)}})
-	x.remotes("taken over", x.late)
+	x.deliver(all, store.Batch{Revision: 8, Events: []store.Event{gone(x.other, 8), row(t, tables.Endpoints, x.added, 8)}})
+	x.remotes("taken over", x.added)
 	if x.mirrors.byScope[EndpointsScope(network)] != nil || x.mirrors.endpoints(network) != all || len(all.endpoints) != 1 {
 		t.Errorf("it has not taken over: %v", all.endpoints)
 	}
-	x.deliver(all, store.Batch{Revision: 9, Events: []store.Event{gone(x.late, 9)}})
+	x.deliver(all, store.Batch{Revision: 9, Events: []store.Event{gone(x.added, 9)}})
 	x.remotes("later")
 	x.Acquire(model.NetworkKey{Tenant: "blue", Name: "net2"})
 	if x.mirrors.byScope[EndpointsScope(model.NetworkKey{Tenant: "blue", Name: "net2"})] != nil {
@@ -117,15 +117,15 @@ func TestTakeOver(t *testing.T) {
 
 // TestTakeOverAhead: what the mirror of all knows first counts from then on.
 func TestTakeOverAhead(t *testing.T) {
-	x := newByHand(t)
-	x.deliver(x.startAll(), store.Batch{Revision: 9, Snapshot: true, Listed: true, Events: []store.Event{row(t, tables.Endpoints, testEndpoint, 5), row(t, tables.Endpoints, x.late, 8)}})
-	x.remotes("taken over", x.late)
+	x := newManualState(t)
+	x.deliver(x.startAll(), store.Batch{Revision: 9, Snapshot: true, Listed: true, Events: []store.Event{row(t, tables.Endpoints, testEndpoint, 5), row(t, tables.Endpoints, x.added, 8)}})
+	x.remotes("taken over", x.added)
 }
 
 // TestDroppedScopeLeavesNothing: of what is followed no longer nothing is left, and when it is followed
 // again it is not in the desired state before its endpoints are known.
 func TestDroppedScopeLeavesNothing(t *testing.T) {
-	x := newByHand(t)
+	x := newManualState(t)
 	x.deliver(x.single, store.Batch{Revision: 6, Events: []store.Event{gone(testEndpoint, 6)}})
 	x.Release(testEndpoint.Key.Network)
 	x.dropUnused(time.Now(), time.Minute)
@@ -156,7 +156,7 @@ func TestTwoBatches(t *testing.T) {
 	const id = model.IdentityFirst + 9
 	record := model.IdentityRecord{ID: id, Network: testEndpoint.Key.Network, Labels: map[string]string{"app": "a"}}
 	for _, restFirst := range []bool{false, true} {
-		x := newByHand(t)
+		x := newManualState(t)
 		p := model.PolicyKey{Tenant: "blue", Name: "p"}
 		own := testEndpoint
 		own.Key.ID, own.MAC, own.Identity = "e9", model.MAC{2, 2, 10, 1, 1, 9}, id

@@ -81,7 +81,7 @@ func (p *Proxy) Release() {
 }
 
 // Write waits while the proxy is held; see pipe.
-func (w held) Write(b []byte) (int, error) {
+func (w haltingWriter) Write(b []byte) (int, error) {
 	w.proxy.mu.Lock()
 	pass := w.proxy.still
 	w.proxy.mu.Unlock()
@@ -89,7 +89,7 @@ func (w held) Write(b []byte) (int, error) {
 	return w.to.Write(b)
 }
 
-type held struct {
+type haltingWriter struct {
 	proxy *Proxy
 	to    net.Conn
 }
@@ -118,7 +118,7 @@ func (p *Proxy) accept() {
 }
 
 func (p *Proxy) pipe(to, from net.Conn) {
-	_, _ = io.Copy(held{p, to}, from)
+	_, _ = io.Copy(haltingWriter{p, to}, from)
 	_, _ = to.Close(), from.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,12 +22,12 @@ var HostDrains = declare(TableSpec[HostDrainKey, HostDrain]{
 	Name:  func(k HostDrainKey) string { return hostSegment(k.Host) },
 })
 
-// HostAbsenceKey names a host that is away.
-type HostAbsenceKey struct{ Host model.HostName }
+// AwayTimeKey names a host that is away.
+type AwayTimeKey struct{ Host model.HostName }
 
-// HostAbsence says that no netmaster hears of a host's agent. The netmaster that
+// AwayTime says that no netmaster hears of a host's agent. The netmaster that
 // leads writes it; it goes when the agent is heard of again.
-type HostAbsence struct {
+type AwayTime struct {
 	Host  model.HostName `json:"host"`
 	Since string         `json:"since"` // RFC 3339, by the clock of a netmaster: for people
 	// Seconds is for how long netmasters have listened to it in vain. No clock is
@@ -37,15 +37,15 @@ type HostAbsence struct {
 	Evicted bool `json:"evicted,omitempty"`
 }
 
-// HostAbsences holds the hosts that are away.
-var HostAbsences = declare(TableSpec[HostAbsenceKey, HostAbsence]{
+// AwayTimes holds the hosts that are away.
+var AwayTimes = declare(TableSpec[AwayTimeKey, AwayTime]{
 	Noun: "absence of host", Version: 1,
 	Path:  "state/global/absences/*",
-	Parse: func(n []string) (HostAbsenceKey, bool) { return HostAbsenceKey{model.HostName(n[0])}, true },
-	KeyOf: func(a HostAbsence) HostAbsenceKey { return HostAbsenceKey{a.Host} },
-	Show:  func(k HostAbsenceKey) string { return string(k.Host) },
-	Scope: func(HostAbsenceKey) string { return GlobalPrefix + "absences/" },
-	Name:  func(k HostAbsenceKey) string { return hostSegment(k.Host) },
+	Parse: func(n []string) (AwayTimeKey, bool) { return AwayTimeKey{model.HostName(n[0])}, true },
+	KeyOf: func(a AwayTime) AwayTimeKey { return AwayTimeKey{a.Host} },
+	Show:  func(k AwayTimeKey) string { return string(k.Host) },
+	Scope: func(AwayTimeKey) string { return GlobalPrefix + "absences/" },
+	Name:  func(k AwayTimeKey) string { return hostSegment(k.Host) },
 })
 
 // TooManyAway reports whether so many of the known hosts fell silent that it says more

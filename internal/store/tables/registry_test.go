@@ -113,7 +113,7 @@ func chosen(t testing.TB) []sample {
 		row(t, SetMembers, SetMember{SetMemberKey{"s", "network", "a.b:n-1"}, "/contiv.io/state/x"}),
 		row(t, HostDrains, HostDrain{Host: "h.1"}),
 		row(t, HostAddressRows, HostAddresses{Host: "h.1", Enrolled: []netip.Addr{addr("10.0.0.1")}, Added: []netip.Addr{addr("10.0.0.2")}}),
-		row(t, HostAbsences, HostAbsence{Host: "h.1", Since: "2026-11-27T00:00:00Z", Seconds: 60}),
+		row(t, AwayTimes, AwayTime{Host: "h.1", Since: "2026-11-27T00:00:00Z", Seconds: 60}),
 		row(t, Addresses, Address{AddressKey: AddressKey{net, addr("10.1.1.9")}, Service: "s"}),
 		row(t, References, Reference{RefKey{TargetNetProfile(model.NetProfileKey{Tenant: "a.b", Name: "np"}), "group", "a.b:web"}}),
 		row(t, Cursors, Cursor{NumberIdentity, 300}),
@@ -132,8 +132,8 @@ func chosen(t testing.TB) []sample {
 		row(t, ClusterNodes, model.ClusterNode{Name: "n.1", Addrs: []netip.Addr{addr("10.0.0.1")}, Zone: "z"}),
 		row(t, ServiceRanges, model.ServiceRanges{Ranges: []netip.Prefix{prefix("10.96.0.0/16")}}),
 		row(t, KubernetesClusters, model.KubernetesCluster{UID: "c5a2f1de-7ee7-4a3c-9bb0-0a8e8ff1e1a7"}),
-		row(t, Answerers, Answerer{Host: "h/1", Installation: "i", Run: 1, Seq: 2, Addrs: []netip.Addr{addr("203.0.113.7")}}),
-		row(t, AnsweredAddrs, Answered{addr("2001:db8::7"), "h1"}),
+		row(t, L2Announcers, L2Announcer{Host: "h/1", Installation: "i", Run: 1, Seq: 2, Addrs: []netip.Addr{addr("203.0.113.7")}}),
+		row(t, AnnouncedAddrs, AnnouncedAddr{addr("2001:db8::7"), "h1"}),
 		row(t, BalancedAddrs, Balanced{addr("203.0.113.7"), model.ClusterServiceKey{Namespace: "ns", Name: "s"}}),
 	}
 }

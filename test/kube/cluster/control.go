@@ -41,17 +41,17 @@ type Control struct {
 	// the API server.
 	Kubeconfig string
 
-	dir     string
-	at      Place
-	etcd    *membership.Member
-	etcdLog *os.File
-	door    *door // by which the API server reaches the etcd, which is in this process
-	stores  int   // how many etcds there were
-	port    string
-	ca      *authority
-	server  *process
-	others  []*process // what Schedule started
-	close   func() error
+	dir       string
+	at        Place
+	etcd      *membership.Member
+	etcdLog   *os.File
+	forwarder *forwarder // by which the API server reaches the etcd, which is in this process
+	stores    int        // how many etcds there were
+	port      string
+	ca        *authority
+	server    *process
+	others    []*process // what Schedule started
+	close     func() error
 }
 
 // Start is StartAt on loopback.
@@ -119,10 +119,10 @@ func (c *Control) startServer(ctx context.Context) (err error) {
 	file := func(name string) string { return filepath.Join(c.dir, name) }
 	store := c.etcd.Endpoint()
 	if c.at.Space != nil {
-		if err := c.door.close(); err != nil {
+		if err := c.forwarder.close(); err != nil {
 			return err
 		}
-		if c.door, store, err = c.at.open(ctx, store); err != nil {
+		if c.forwarder, store, err = c.at.open(ctx, store); err != nil {
 			return err
 		}
 	}
@@ -191,8 +191,8 @@ func (c *Control) end() error {
 }
 
 func (c *Control) closeEtcd() error {
-	err := c.door.close()
-	c.door = nil
+	err := c.forwarder.close()
+	c.forwarder = nil
 	if c.etcd != nil {
 		err = errors.Join(err, c.etcd.Close())
 	}

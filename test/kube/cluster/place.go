@@ -88,8 +88,8 @@ func (p Place) freePort(ctx context.Context) (string, error) {
 	return strconv.Itoa(port), l.Close()
 }
 
-// door lets those in a place reach a server of the test's process.
-type door struct {
+// forwarder lets those in a place reach a server of the test's process.
+type forwarder struct {
 	ln    net.Listener
 	to    string
 	mu    sync.Mutex
@@ -97,8 +97,8 @@ type door struct {
 	wg    sync.WaitGroup
 }
 
-// open makes a door to the server at a URL, and returns the URL that leads there.
-func (p Place) open(ctx context.Context, server string) (*door, string, error) {
+// open makes a forwarder to the server at a URL, and returns the URL that leads there.
+func (p Place) open(ctx context.Context, server string) (*forwarder, string, error) {
 	u, err := url.Parse(server)
 	if err != nil {
 		return nil, "", err
@@ -111,13 +111,13 @@ func (p Place) open(ctx context.Context, server string) (*door, string, error) {
 	return d, u.String(), nil
 }
 
-// openAt makes a door at an address of the place.
-func (p Place) openAt(ctx context.Context, address, to string) (*door, error) {
+// openAt makes a forwarder at an address of the place.
+func (p Place) openAt(ctx context.Context, address, to string) (*forwarder, error) {
 	ln, err := p.listen(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	d := &door{ln: ln, to: to, conns: map[net.Conn]bool{}}
+	d := &forwarder{ln: ln, to: to, conns: map[net.Conn]bool{}}
 	d.wg.Go(d.serve)
 	return d, nil
 }
@@ -133,7 +133,7 @@ func (c *Control) LeadFrom(ctx context.Context, ns *testcluster.Namespace) (clos
 	return d.close, nil
 }
 
-func (d *door) serve() {
+func (d *forwarder) serve() {
 	for {
 		in, err := d.ln.Accept()
 		if err != nil {
@@ -144,7 +144,7 @@ func (d *door) serve() {
 }
 
 // pass joins a connection with one to the server until either ends.
-func (d *door) pass(in net.Conn) {
+func (d *forwarder) pass(in net.Conn) {
 	defer func() { _ = in.Close() }() // either end may have
 	if !d.keep(in) {
 		return
@@ -167,8 +167,8 @@ func (d *door) pass(in net.Conn) {
 	delete(d.conns, out)
 }
 
-// keep reports whether the door is open; then close ends the connection.
-func (d *door) keep(c net.Conn) bool {
+// keep reports whether the forwarder is open; then close ends the connection.
+func (d *forwarder) keep(c net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.conns == nil {
@@ -179,8 +179,8 @@ func (d *door) keep(c net.Conn) bool {
 	return true
 }
 
-// close ends the door and what came through it, and returns when all has ended.
-func (d *door) close() error {
+// close ends the forwarder and what came through it, and returns when all has ended.
+func (d *forwarder) close() error {
 	if d == nil {
 		return nil
 	}

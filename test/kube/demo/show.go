@@ -47,8 +47,8 @@ const (
 // closed denies all connections to pods of the namespace.
 const closed = `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: closed, namespace: shop}, spec: {podSelector: {}, policyTypes: [Ingress]}}`
 
-// admits lets pods reach the pod web by their labels.
-const admits = `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: to-web, namespace: shop},
+// webPolicy lets pods reach the pod web by their labels.
+const webPolicy = `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: to-web, namespace: shop},
   spec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: other}}}]}]}}`
 
 // The askers, and what each is.
@@ -110,7 +110,7 @@ func (d *demo) show(ctx context.Context) error {
 	if err := d.netctl(ctx, opened); err != nil {
 		return err
 	}
-	if err := d.apply(ctx, admits); err != nil {
+	if err := d.apply(ctx, webPolicy); err != nil {
 		return err
 	}
 	after := all(false).let("web", 0, 1).let("box", 0, 1).let("job", 0, 1).let("other", 2)

@@ -99,7 +99,7 @@ Should_support_'pass': failed`}, {Spec: "CNPIngress", Result: Passed, Seconds: 0
 	}
 }
 
-func TestReportIsKept(t *testing.T) {
+func TestWrittenReportIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.json")
 	if r, err := read(path); err != nil || r.Suite != "" {
 		t.Errorf("a report that is not there: %v %v", r, err)

@@ -21,8 +21,8 @@ const (
 	MaxTokens = 2000
 	MaxLife   = 366 * 24 * time.Hour
 	maxName   = 64 // bytes
-	// keptExpired is for how long one that is over is listed, and its bearer told so.
-	keptExpired = 30 * 24 * time.Hour
+	// expiredRetention is for how long one that is over is listed, and its bearer told so.
+	expiredRetention = 30 * 24 * time.Hour
 	// deletesPerTransaction is how many that are over one Create removes: each takes two of
 	// the operations that a store has at least (store.MinOps).
 	deletesPerTransaction = 20
@@ -98,7 +98,7 @@ func (s *Store) Create(ctx context.Context, w TokenRequest) (secret string, made
 		}
 		gone := 0
 		for _, r := range all {
-			if gone < deletesPerTransaction && now.Sub(r.Expires) > keptExpired {
+			if gone < deletesPerTransaction && now.Sub(r.Expires) > expiredRetention {
 				records.Delete(tx, r.ID)
 				gone++
 			}

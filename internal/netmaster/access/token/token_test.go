@@ -357,7 +357,7 @@ func TestExpiredTokensMakeRoom(t *testing.T) {
 		}
 	}
 	wish := TokenRequest{Name: "y", Grant: viewer, Life: time.Hour}
-	c.now = c.now.Add(keptExpired)
+	c.now = c.now.Add(expiredRetention)
 	if _, _, err := s.Create(t.Context(), wish); !errors.Is(err, model.ErrExhausted) {
 		t.Errorf("one too many: %v", err)
 	}
@@ -394,7 +394,7 @@ func TestStoreAway(t *testing.T) {
 	if _, err := s.Identify(ctx, secret); refused(err) != 503 {
 		t.Errorf("a request that has ended: %v", err)
 	}
-	s.store, s.patience = silent{mem}, time.Millisecond
+	s.store, s.patience = hangingStore{mem}, time.Millisecond
 	if _, err := s.Identify(t.Context(), secret); refused(err) != 503 {
 		t.Errorf("a store that says nothing: %v", err)
 	}
@@ -429,10 +429,10 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
-// silent is a store that takes a question and says nothing.
-type silent struct{ store.Store }
+// hangingStore is a store that takes a question and says nothing.
+type hangingStore struct{ store.Store }
 
-func (silent) Get(ctx context.Context, _ string) (store.KV, error) {
+func (hangingStore) Get(ctx context.Context, _ string) (store.KV, error) {
 	<-ctx.Done()
 	return store.KV{}, ctx.Err()
 }

@@ -285,7 +285,7 @@ func (p *policySync) fittingPart(want *model.NetworkPolicy) (some *model.Network
 	if want.Policy.Tier != model.TierKubernetes {
 		return want, nil
 	}
-	if unfit = p.view.Policies.Fits(*want); unfit != nil {
+	if unfit = p.view.Policies.CheckNetworkPolicy(*want); unfit != nil {
 		return &model.NetworkPolicy{Policy: want.Policy}, unfit
 	}
 	return want, nil

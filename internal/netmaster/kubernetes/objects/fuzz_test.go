@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// FuzzMeaning: whatever an object says, it means something valid or is refused as
+// FuzzTranslate: whatever an object says, it means something valid or is refused as
 // invalid, and what it stands for has a name.
-func FuzzMeaning(f *testing.F) {
+func FuzzTranslate(f *testing.F) {
 	for _, s := range []string{
 		`{"spec":{"defaultNetwork":"n","sharedNetworks":["a:b","a:c"]}}`,
 		`{"spec":{"networkName":"n","encap":"vlan","pktTag":7,"subnet":"10.1.1.0/24","gateway":"10.1.1.254","ipv6Subnet":"fd00::/64"}}`,

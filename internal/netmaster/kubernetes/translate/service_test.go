@@ -72,7 +72,7 @@ func inJSON(t *testing.T, row any) string {
 	return string(raw)
 }
 
-func told(found []Problem) string {
+func problemTexts(found []Problem) string {
 	var out []string
 	for _, p := range found {
 		out = append(out, p.String())
@@ -178,8 +178,8 @@ func TestService(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if told(found) != tc.problem {
-				t.Errorf("told\n%s, want\n%s", told(found), tc.problem)
+			if problemTexts(found) != tc.problem {
+				t.Errorf("told\n%s, want\n%s", problemTexts(found), tc.problem)
 			}
 		})
 	}
@@ -226,7 +226,7 @@ func TestServiceBounds(t *testing.T) {
 	}
 	for _, field := range []string{"spec.ports", "spec.externalIPs", "spec.loadBalancerSourceRanges", "status.loadBalancer.ingress"} {
 		if !slices.ContainsFunc(found, func(p Problem) bool { return p.Field == field }) {
-			t.Errorf("nothing is told of %s: %s", field, told(found))
+			t.Errorf("nothing is told of %s: %s", field, problemTexts(found))
 		}
 	}
 }
@@ -248,7 +248,7 @@ func TestHintsByAnnotation(t *testing.T) {
 		in := decoded[corev1.Service](t, `{"metadata":{"namespace":"ns","name":"web","annotations":`+tc.annotations+`},"spec":{"clusterIPs":["10.96.0.9"],"ports":[{"port":80}]`+tc.spec+`}}`)
 		a := addressing()
 		if got, found := a.Service(in); got.Near != tc.want || len(found) != 0 {
-			t.Errorf("%s: near %q, want %q; %s", name, got.Near, tc.want, told(found))
+			t.Errorf("%s: near %q, want %q; %s", name, got.Near, tc.want, problemTexts(found))
 		}
 	}
 }

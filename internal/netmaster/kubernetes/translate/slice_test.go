@@ -63,8 +63,8 @@ func TestSlice(t *testing.T) {
 					t.Errorf("%s: %v", got.Key, err)
 				}
 			}
-			if told(found) != tc.problem {
-				t.Errorf("told\n%s, want\n%s", told(found), tc.problem)
+			if problemTexts(found) != tc.problem {
+				t.Errorf("told\n%s, want\n%s", problemTexts(found), tc.problem)
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func TestSliceBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(got.Backends) != model.MaxSliceBackends || len(got.Ports) != model.MaxSlicePorts || len(found) != 2 || len(got.Backends[0].ForZones) != model.MaxHints {
-		t.Errorf("%d backends, %d ports, %d hints, told %s", len(got.Backends), len(got.Ports), len(got.Backends[0].ForZones), told(found))
+		t.Errorf("%d backends, %d ports, %d hints, told %s", len(got.Backends), len(got.Ports), len(got.Backends[0].ForZones), problemTexts(found))
 	}
 }
 

@@ -9,15 +9,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// door is where the servers of a path take connections.
-type door struct {
+// serverSockets are where the servers of a path take connections.
+type serverSockets struct {
 	fds  []int
 	poll int // of several; -1 = one is asked by itself
 }
 
 // listen opens the servers' ends.
-func listen(p path) (d *door, err error) {
-	d = &door{poll: -1}
+func listen(p path) (d *serverSockets, err error) {
+	d = &serverSockets{poll: -1}
 	defer func() {
 		if err != nil {
 			d.close()
@@ -42,7 +42,7 @@ func listen(p path) (d *door, err error) {
 	return d, nil
 }
 
-func (d *door) open(ns *testcluster.Namespace) error {
+func (d *serverSockets) open(ns *testcluster.Namespace) error {
 	return ns.Do(func() error {
 		fd, err := socket()
 		if err != nil {
@@ -60,8 +60,8 @@ func (d *door) open(ns *testcluster.Namespace) error {
 }
 
 // accept returns the next connection, unseen by the Go scheduler; false = there is
-// none for seconds, or the door was woken.
-func (d *door) accept() (int, bool) {
+// none for seconds, or wake was called.
+func (d *serverSockets) accept() (int, bool) {
 	if d.poll < 0 {
 		return accept(d.fds[0])
 	}
@@ -78,9 +78,9 @@ func (d *door) accept() (int, bool) {
 }
 
 // wake ends an accept that waits.
-func (d *door) wake() { _ = unix.Shutdown(d.fds[0], unix.SHUT_RDWR) } // it listens: that cannot fail
+func (d *serverSockets) wake() { _ = unix.Shutdown(d.fds[0], unix.SHUT_RDWR) } // it listens: that cannot fail
 
-func (d *door) close() {
+func (d *serverSockets) close() {
 	for _, fd := range d.fds {
 		shut(fd)
 	}

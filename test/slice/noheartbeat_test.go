@@ -16,15 +16,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestHostSilent: a host that netmasters do not hear of keeps its providers while it
+// TestHostWithoutHeartbeatKeepsItsProviders: a host that netmasters do not hear of keeps its providers while it
 // answers probes; one that does not answer either gets no new connections, until it
 // answers.
-func TestHostSilent(t *testing.T) {
+func TestHostWithoutHeartbeatKeepsItsProviders(t *testing.T) {
 	shared(t)
-	onOne(t, both, hostSilent)
+	onOne(t, both, hostWithoutHeartbeat)
 }
 
-func hostSilent(t *testing.T, driver string) {
+func hostWithoutHeartbeat(t *testing.T, driver string) {
 	c := up(t, driver, "silent", 2)
 	c.netctl("tenant create blue", "network create -t blue -s 10.1.0.0/24 -g 10.1.0.254 net",
 		"service create -t blue -s net -l app=web -p 8000:80:TCP --affinity off --ip 10.1.0.100 web")

@@ -24,16 +24,16 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestMissed: packets from the tunnel that Open vSwitch in user space takes for the host's
+// TestStrayTunnelPacketsArrive: packets from the tunnel that Open vSwitch in user space takes for the host's
 // own, while interfaces come and go, arrive by netplugin, if they come from other hosts of
 // the cluster, on existing networks. Such packets end up in the host's own stack, so the
 // test injects them there.
-func TestMissed(t *testing.T) {
+func TestStrayTunnelPacketsArrive(t *testing.T) {
 	shared(t)
-	on(t, 1, []string{testcluster.DriverOVS}, missed)
+	on(t, 1, []string{testcluster.DriverOVS}, strayTunnelPackets)
 }
 
-func missed(t *testing.T, driver string) {
+func strayTunnelPackets(t *testing.T, driver string) {
 	if _, err := netlink.GenlFamilyGet("ovs_datapath"); err == nil {
 		t.Skip("the kernel's datapath has the tunnel's port itself")
 	}
