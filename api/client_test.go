@@ -111,9 +111,9 @@ func TestClientErrors(t *testing.T) {
 	}
 }
 
-// TestClientReplicas: what is dead, or answers 503, is passed over, and the
+// TestClientAsksTheReplicaThatAnswered: what is dead, or answers 503, is passed over, and the
 // replica that answered is asked first from then on.
-func TestClientReplicas(t *testing.T) {
+func TestClientAsksTheReplicaThatAnswered(t *testing.T) {
 	var asked atomic.Int32
 	good := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
@@ -140,8 +140,8 @@ func TestClientReplicas(t *testing.T) {
 	}
 }
 
-// TestClientUnreachable: the error names every URL and what to do.
-func TestClientUnreachable(t *testing.T) {
+// TestUnreachableErrorNamesEveryURL: the error names every URL and what to do.
+func TestUnreachableErrorNamesEveryURL(t *testing.T) {
 	a, b := dead(t), dead(t)
 	_, err := client(t, a+","+b).Tenants().List(t.Context())
 	var u *UnreachableError
@@ -158,9 +158,9 @@ func TestClientUnreachable(t *testing.T) {
 	}
 }
 
-// TestClientRepeats: an address is not asked for twice when the first request
+// TestClientRepeatsNoWriteThatMayHaveHappened: an address is not asked for twice when the first request
 // may have had its effect.
-func TestClientRepeats(t *testing.T) {
+func TestClientRepeatsNoWriteThatMayHaveHappened(t *testing.T) {
 	greets := func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path == "/version" {
 			_, _ = io.WriteString(w, "{}")
@@ -197,9 +197,9 @@ func TestClientRepeats(t *testing.T) {
 	}
 }
 
-// TestClientTimeout: a server that hangs does not hold the caller, and the
+// TestClientDoesNotHangWithTheServer: a server that hangs does not hold the caller, and the
 // caller's context does.
-func TestClientTimeout(t *testing.T) {
+func TestClientDoesNotHangWithTheServer(t *testing.T) {
 	release := make(chan struct{})
 	url := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
 	defer close(release)

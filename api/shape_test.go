@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestShapes: every recorded 1.x answer of our kinds, decoded and encoded
+// TestRecordedAnswersKeepTheirBytes: every recorded 1.x answer of our kinds, decoded and encoded
 // again, comes out with the same bytes: names, order and omissions.
-func TestShapes(t *testing.T) {
+func TestRecordedAnswersKeepTheirBytes(t *testing.T) {
 	f, err := os.Open("../test/compat/testdata/rest-trace.jsonl")
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ for part; do
 	sample)
 		sample=${SAMPLE:-$((16#$(git rev-parse HEAD | cut -c1-7) % ${#samples[@]}))}
 		echo "sample $sample of ${#samples[@]}: SAMPLE=$sample make test-kube PART=sample repeats it"
-		DRIVER=ebpf CONTIV_TEST_REQUIRE=1 tools/gotest.sh -timeout 25m -count=1 -v -tags integration -p 1 -run "^(TestMirrorFollows|TestPodsWaitForObjects|${samples[sample]})$" -- ./test/kube ./test/kube/demo
+		DRIVER=ebpf CONTIV_TEST_REQUIRE=1 tools/gotest.sh -timeout 25m -count=1 -v -tags integration -p 1 -run "^(TestMirrorHasWhatWasWritten|TestPodsWaitForObjects|${samples[sample]})$" -- ./test/kube ./test/kube/demo
 		;;
 	netpol | clusternetworkpolicy | services | zones | dualstack | network)
 		for d in "${drivers[@]}"; do

@@ -9,7 +9,7 @@ import (
 )
 
 // Jain's index is 1 where all have the same, and 1/n where one has all.
-func TestJain(t *testing.T) {
+func TestJainsIndexMeasuresFairness(t *testing.T) {
 	for _, tc := range []struct {
 		shares []float64
 		want   float64
@@ -21,7 +21,7 @@ func TestJain(t *testing.T) {
 }
 
 // A row of pairs compares the two figures of each pair.
-func TestPair(t *testing.T) {
+func TestPairRowsCompareTwoFigures(t *testing.T) {
 	var w strings.Builder
 	pair(&w, "x", [2][]float64{{100, 200, 400}, {100, 180, 404}})
 	if want := "| x | 200 | 180 | 100.0, 90.0, 101.0 | unchanged |\n"; w.String() != want {
@@ -34,7 +34,7 @@ func TestPair(t *testing.T) {
 }
 
 // A row says what is missed, UDP's by more than 2 % above, and what passes without a profile.
-func TestRow(t *testing.T) {
+func TestRowSaysWhatIsMissed(t *testing.T) {
 	late := []time.Duration{time.Millisecond, time.Millisecond, 21 * time.Millisecond}
 	for _, tc := range []struct {
 		x       want
@@ -57,7 +57,7 @@ func TestRow(t *testing.T) {
 }
 
 // A run measures the rows that its flag names, and no others.
-func TestWanted(t *testing.T) {
+func TestRunMeasuresTheRowsOfItsFlag(t *testing.T) {
 	all := options{seconds: 3, fairness: 10, rows: regexp.MustCompile("")}
 	if n := len(all.wanted(10, sends)); n != len(runs)+2 {
 		t.Errorf("%d rows", n)

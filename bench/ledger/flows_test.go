@@ -38,9 +38,9 @@ func (s sends) LostAt(from, to time.Time) (out []time.Time) {
 	return out
 }
 
-// TestTrace: a loss counts for a kill from which on it was sent until half a second after
+// TestLossesCountForTheKillThatCausedThem: a loss counts for a kill from which on it was sent until half a second after
 // the component is back, and before which it was on its way; any other is named.
-func TestTrace(t *testing.T) {
+func TestLossesCountForTheKillThatCausedThem(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	p := sends{start: start, n: 1000}
 	aways := []away{

@@ -54,8 +54,8 @@ func lineOf(t *testing.T, name string, r *report) string {
 	return ""
 }
 
-// TestLineMarks checks that what is not as wanted is bold, and nothing else.
-func TestLineMarks(t *testing.T) {
+// TestMissedTargetsAreBold checks that what is not as wanted is bold, and nothing else.
+func TestMissedTargetsAreBold(t *testing.T) {
 	for _, c := range []struct {
 		name, row string
 		report    report
@@ -135,9 +135,9 @@ func TestWrittenReportsAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestDifferences checks that a count is reported exactly if it is higher or lower than
+// TestDifferingCountsAreReported checks that a count is reported exactly if it is higher or lower than
 // before.
-func TestDifferences(t *testing.T) {
+func TestDifferingCountsAreReported(t *testing.T) {
 	got := differences(map[string]int{"a": 1, "b": 2, "c": 1}, map[string]int{"a": 1, "b": 1, "d": 1})
 	if want := "b: 1, before 2; c: 0, before 1; d: 1, before 0"; strings.Join(got, "; ") != want {
 		t.Errorf("got %q, want %q", got, want)

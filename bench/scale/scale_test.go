@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSizes: what the rows say can be built, every endpoint is on a host that has its
+// TestRowsCanBeBuilt: what the rows say can be built, every endpoint is on a host that has its
 // network, and what an agent waits for is what concerns it.
-func TestSizes(t *testing.T) {
+func TestRowsCanBeBuilt(t *testing.T) {
 	for _, small := range []bool{true, false} {
 		for _, r := range rows(small) {
 			if err := r.check(); err != nil {
@@ -52,9 +52,9 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestAddresses: networks do not overlap, and what comes late is inside its network,
+// TestAddedAddressesAreInsideTheirNetwork: networks do not overlap, and what comes late is inside its network,
 // behind what netmaster chooses from the beginning on.
-func TestAddresses(t *testing.T) {
+func TestAddedAddressesAreInsideTheirNetwork(t *testing.T) {
 	for _, r := range rows(false) {
 		seen := map[netip.Prefix]bool{}
 		for n := range r.Networks {
@@ -72,8 +72,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestImpossibleSizes: what cannot be built is refused.
-func TestImpossibleSizes(t *testing.T) {
+// TestImpossibleSizesAreRefused: what cannot be built is refused.
+func TestImpossibleSizesAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*sizes){
 		"no agents":          func(s *sizes) { s.Agents = 0 },
 		"half a block":       func(s *sizes) { s.Agents = 30 },
@@ -90,8 +90,8 @@ func TestImpossibleSizes(t *testing.T) {
 	}
 }
 
-// TestReplace: one network stays on all hosts, however many they are.
-func TestReplace(t *testing.T) {
+// TestOneNetworkStaysOnAllHosts: one network stays on all hosts, however many they are.
+func TestOneNetworkStaysOnAllHosts(t *testing.T) {
 	s := hard(100)
 	s.replace(sizes{Agents: 7, Changes: 2})
 	want := hard(7)
@@ -101,9 +101,9 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestArrivals: times count from the answer, also of what arrived before it, and what
+// TestArrivalsCountFromTheAnswer: times count from the answer, also of what arrived before it, and what
 // has not arrived everywhere is missing.
-func TestArrivals(t *testing.T) {
+func TestArrivalsCountFromTheAnswer(t *testing.T) {
 	n := newNews()
 	at := func(i int) event { return event{addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})} }
 	ms := func(v int) time.Duration { return time.Duration(v) * time.Millisecond }
@@ -138,9 +138,9 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// TestSkipped: what came and went before an agent looked is not missing; what came to
+// TestSkippedChangesAreNotMissing: what came and went before an agent looked is not missing; what came to
 // it and does not go is.
-func TestSkipped(t *testing.T) {
+func TestSkippedChangesAreNotMissing(t *testing.T) {
 	n := newNews()
 	n.begin()
 	come := event{addr: netip.AddrFrom4([4]byte{10, 0, 0, 1})}
@@ -163,9 +163,9 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
-// TestMisses checks that missed targets are reported, and that the targets of row wide
+// TestMissedTargetsAreReported checks that missed targets are reported, and that the targets of row wide
 // apply to that row only.
-func TestMisses(t *testing.T) {
+func TestMissedTargetsAreReported(t *testing.T) {
 	r := &report{Row: "wide", Sizes: wide(), API: answers{Second: 99}, Memory: map[string]float64{"netmaster": 499, "netplugin": 59}}
 	r.Arrivals.Last = figures{P50: 99, P99: 999}
 	if got := r.misses(); len(got) != 0 {

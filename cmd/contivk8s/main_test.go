@@ -16,10 +16,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/deps.txt and docs/reference/contivk8s.md")
 
-// TestDependencies holds the list of packages that the plugin links: a runtime
+// TestPluginLinksTheListedPackagesOnly holds the list of packages that the plugin links: a runtime
 // starts it for every verb, so it stays small. A change of the list is a
 // decision; -update writes it down.
-func TestDependencies(t *testing.T) {
+func TestPluginLinksTheListedPackagesOnly(t *testing.T) {
 	c := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := c.Output()
@@ -41,8 +41,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestNoHTTP: net/http and crypto/tls would double the plugin's start.
-func TestNoHTTP(t *testing.T) {
+// TestPluginLinksNoHTTP: net/http and crypto/tls would double the plugin's start.
+func TestPluginLinksNoHTTP(t *testing.T) {
 	c := exec.CommandContext(t.Context(), "go", "list", "-deps", ".")
 	out, err := c.Output()
 	if err != nil {
@@ -85,6 +85,6 @@ func TestEveryFlagHasEffect(t *testing.T) {
 		accepted = append(accepted, m[1])
 	}
 	archtest.CheckEffects(t, "this test", accepted, map[string]archtest.Effect{
-		"-version": archtest.By("TestVersionText"), "-h": archtest.By("TestNoHTTP"),
+		"-version": archtest.By("TestVersionText"), "-h": archtest.By("TestPluginLinksNoHTTP"),
 	}, nil, nil)
 }

@@ -175,8 +175,8 @@ func waitFor(t *testing.T, cmd *exec.Cmd, text string) *bufio.Scanner {
 	return nil
 }
 
-// TestInterrupt checks that Ctrl-C in the middle leaves nothing behind.
-func TestInterrupt(t *testing.T) {
+// TestInterruptLeavesNothingBehind checks that Ctrl-C in the middle leaves nothing behind.
+func TestInterruptLeavesNothingBehind(t *testing.T) {
 	need(t)
 	before := machine(t)
 	cmd := contivlab(context.Background(), "demo")
@@ -232,9 +232,9 @@ func pinned(t *testing.T) (maps []ebpf.MapID, links []link.ID) {
 	return maps, links
 }
 
-// TestKilled checks that `contivlab down` removes what a demo killed in the
+// TestDownRemovesWhatAKilledDemoLeft checks that `contivlab down` removes what a demo killed in the
 // middle left, what it had in the kernel included.
-func TestKilled(t *testing.T) {
+func TestDownRemovesWhatAKilledDemoLeft(t *testing.T) {
 	need(t)
 	before := machine(t)
 	cmd := contivlab(context.Background(), "demo", "--keep", "--driver", testcluster.DriverMixed) // its daemons do not die with it
@@ -279,9 +279,9 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestKeep checks that a cluster that was kept answers the commands that the
+// TestKeptClusterAnswersTheSuggestedCommands checks that a cluster that was kept answers the commands that the
 // demo suggests, and goes away.
-func TestKeep(t *testing.T) {
+func TestKeptClusterAnswersTheSuggestedCommands(t *testing.T) {
 	need(t)
 	t.Cleanup(func() {
 		if out, err := contivlab(context.Background(), "down").CombinedOutput(); err != nil {

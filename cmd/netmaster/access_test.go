@@ -166,9 +166,9 @@ func (s *secured) dump() map[string]string {
 	return out
 }
 
-// TestStolenCertificate: with the certificate of one host's agent no route changes
+// TestStolenHostCertificateChangesNothingOfOthers: with the certificate of one host's agent no route changes
 // what another host has, nor what users have; its own things it may change.
-func TestStolenCertificate(t *testing.T) {
+func TestStolenHostCertificateChangesNothingOfOthers(t *testing.T) {
 	s := startSecured(t)
 	admin, thief := s.as("root", pki.ClusterAdmin), s.as("h1", pki.Host)
 	s.things(admin)
@@ -402,8 +402,8 @@ func TestAccessFlags(t *testing.T) {
 	}
 }
 
-// TestClientRate: a client with too many requests gets an error of a kind that it knows.
-func TestClientRate(t *testing.T) {
+// TestClientsBeyondTheirRateGetAKnownError: a client with too many requests gets an error of a kind that it knows.
+func TestClientsBeyondTheirRateGetAKnownError(t *testing.T) {
 	o, err := parse(t, nil, "--internal-address", "127.0.0.1:9999", "--client-rate", "1")
 	if err != nil {
 		t.Fatal(err)

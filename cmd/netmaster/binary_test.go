@@ -307,8 +307,8 @@ func port(addr string) string {
 	return p
 }
 
-// TestWarns: served beyond loopback without authentication, it says so.
-func TestWarns(t *testing.T) {
+// TestUnauthenticatedAPIIsWarnedOf: served beyond loopback without authentication, it says so.
+func TestUnauthenticatedAPIIsWarnedOf(t *testing.T) {
 	at := storetest.FreePort(t)
 	p := start(t, nil, "--external-address", "0.0.0.0:"+port(at), "--internal-address", at, "--data-dir", t.TempDir(), "--etcd-listen", storetest.FreePort(t))
 	p.until("warns", func() bool { return strings.Contains(p.log.String(), "has no authentication") })
@@ -418,9 +418,9 @@ func request(t *testing.T, url string) *http.Request {
 	return req
 }
 
-// TestStoreAway: it starts without its store and answers 503, and serves when
+// TestNetmasterStartsWithoutItsStore: it starts without its store and answers 503, and serves when
 // the store is there.
-func TestStoreAway(t *testing.T) {
+func TestNetmasterStartsWithoutItsStore(t *testing.T) {
 	at := storetest.FreePort(t)
 	p := start(t, nil, "--etcd-endpoints", "http://"+at)
 	p.until("answers", func() bool { return p.Do(t.Context(), "GET", "/healthz", nil, nil) == nil })

@@ -17,10 +17,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
-// TestDiskFull: a netmaster whose disk is full warns before, ends with a
+// TestFullDiskStopsNetmasterWithARemedy: a netmaster whose disk is full warns before, ends with a
 // sentence that says what to do, and has all that it answered when it starts
 // again with space.
-func TestDiskFull(t *testing.T) {
+func TestFullDiskStopsNetmasterWithARemedy(t *testing.T) {
 	testenv.Need(t)
 	t.Parallel()
 	disk := t.TempDir()
@@ -84,9 +84,9 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestDirectoryLost: the removal of the data directory of a running netmaster is reported,
+// TestRemovedDataDirectoryIsReported: the removal of the data directory of a running netmaster is reported,
 // with a remedy.
-func TestDirectoryLost(t *testing.T) {
+func TestRemovedDataDirectoryIsReported(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "etcd")
 	p := start(t, nil, "--data-dir", dir, "--etcd-listen", storetest.FreePort(t))

@@ -8,7 +8,7 @@ import (
 
 // lockLasts fails unless the leader's lock, in the store that a netmaster keeps by
 // itself, outlives it for MemberTTL: with it, and what etcd adds when its own leader
-// dies, another leads within 5 s (TestMoves of test/cluster measures that).
+// dies, another leads within 5 s (TestLeaderTasksMoveInTime of test/cluster measures that).
 func (p *process) lockLasts(endpoint string) {
 	p.t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})

@@ -56,9 +56,9 @@ func isLinearizable(t *testing.T, urls ...string) {
 	}
 }
 
-// TestLinearizableNotices: the checker finds what is answered from anything but
+// TestLinearizabilityCheckerFindsStaleReads: the checker finds what is answered from anything but
 // the commit, or from before it.
-func TestLinearizableNotices(t *testing.T) {
+func TestLinearizabilityCheckerFindsStaleReads(t *testing.T) {
 	for name, mutant := range map[string]func(http.Handler) http.Handler{
 		"a PUT that is answered by reading again": readsAgain,
 		"a GET that is answered as the last one":  readsStale,

@@ -67,9 +67,9 @@ func (h *heardOf) SetLeaderLost(why error) {
 	h.deaf = why
 }
 
-// TestTellLeader: a netmaster tells the one that leads which agents it hears of,
+// TestFollowersReportHeartbeatsToTheLeader: a netmaster tells the one that leads which agents it hears of,
 // and counts as deaf while it does not reach it.
-func TestTellLeader(t *testing.T) {
+func TestFollowersReportHeartbeatsToTheLeader(t *testing.T) {
 	told := make(chan string, 100)
 	var gone atomic.Bool
 	leader := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

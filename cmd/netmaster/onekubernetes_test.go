@@ -14,12 +14,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
-// TestOneKubernetes: a store follows the first Kubernetes that it meets. With another one
+// TestStoreFollowsOneKubernetes: a store follows the first Kubernetes that it meets. With another one
 // netmaster does not start, and says what to do; when another one comes in its place under
 // a netmaster that runs, that goes on, and its status and metrics say so; with
 // --kubernetes-cluster it is taken over. What is kept then is tried in
 // internal/netmaster/kubernetes/controller and test/kube.
-func TestOneKubernetes(t *testing.T) {
+func TestStoreFollowsOneKubernetes(t *testing.T) {
 	var uid atomic.Value
 	uid.Store("one")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -101,9 +101,9 @@ func (r *rights) has(what string) bool {
 	return r.asked[what]
 }
 
-// TestRights: netmaster asks the API server for all that the manifest lets its account
+// TestManifestGrantsWhatNetmasterAsksFor: netmaster asks the API server for all that the manifest lets its account
 // do, and for nothing else. That the rights suffice is tried in test/kube, with RBAC.
-func TestRights(t *testing.T) {
+func TestManifestGrantsWhatNetmasterAsksFor(t *testing.T) {
 	seen := &rights{asked: map[string]bool{}}
 	server := httptest.NewServer(seen)
 	defer server.Close()

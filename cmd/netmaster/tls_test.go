@@ -69,10 +69,10 @@ func (ca *authority) of(name string, role pki.Role) transport.Config {
 	return c
 }
 
-// TestTLSPath: a netmaster with an embedded store, a second one on that store, an agent and
+// TestAllConnectionsUseTLS: a netmaster with an embedded store, a second one on that store, an agent and
 // a client speak TLS with each other at every port, find each other by the registry, and
 // refuse clients without a certificate.
-func TestTLSPath(t *testing.T) {
+func TestAllConnectionsUseTLS(t *testing.T) {
 	testenv.Need(t)
 	ca := newAuthority(t)
 	// flags are a netmaster's as its command line has them.

@@ -130,9 +130,9 @@ func isForbidden(err error) bool {
 	return ok && e.Status == http.StatusForbidden && strings.Contains(e.Message, "by TLS only")
 }
 
-// TestURLOf: another netmaster is asked as it can be, while some are plain yet and some
+// TestOtherNetmastersAreAskedAsTheyServe: another netmaster is asked as it can be, while some are plain yet and some
 // are secure already; who has no certificate asks as it always did.
-func TestURLOf(t *testing.T) {
+func TestOtherNetmastersAreAskedAsTheyServe(t *testing.T) {
 	st := memory.New()
 	for address, s := range map[string]cluster.Service{
 		"plain": {HostAddr: "10.0.0.1", Scheme: "http"}, "both": {HostAddr: "10.0.0.2", Scheme: "http", TLS: true}, "secure": {HostAddr: "10.0.0.3", Scheme: "https"},
@@ -167,9 +167,9 @@ func TestURLOf(t *testing.T) {
 	}
 }
 
-// TestPlainGate: where who comes plainly had to show a token before, so it is while the
+// TestPlainClientsStillNeedTheirToken: where who comes plainly had to show a token before, so it is while the
 // cluster is turned secure; and none makes tokens so.
-func TestPlainGate(t *testing.T) {
+func TestPlainClientsStillNeedTheirToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestChoose: auto takes ebpf where the kernel can, else ovs and says what is
+// TestAutoChoosesTheDriverThatTheHostCanRun: auto takes ebpf where the kernel can, else ovs and says what is
 // missing; it stays with what the host has, whatever the kernel has become; a
 // flag changes it.
-func TestChoose(t *testing.T) {
+func TestAutoChoosesTheDriverThatTheHostCanRun(t *testing.T) {
 	const lacks = "ebpf driver: this kernel lacks loops (bpf_loop), which Linux 5.17 and later have"
 	ebpfBefore, ovsBefore := &driverChoice{Driver: driverEBPF, Why: "w", Since: "s"}, &driverChoice{Driver: driverOVS, Why: "w", Since: "s"}
 	tests := []struct {
@@ -66,8 +66,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestRemember: what is written is read again, and nothing else is taken for it.
-func TestRemember(t *testing.T) {
+// TestChosenDriverIsReadAgain: what is written is read again, and nothing else is taken for it.
+func TestChosenDriverIsReadAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	if c, err := readChoice(dir); c != nil || err != nil {
 		t.Fatalf("a host without memory: %v, %v", c, err)
@@ -108,8 +108,8 @@ func TestRemember(t *testing.T) {
 	}
 }
 
-// TestInUse: a journal of an earlier version means Open vSwitch.
-func TestInUse(t *testing.T) {
+// TestOlderJournalMeansOpenVSwitch: a journal of an earlier version means Open vSwitch.
+func TestOlderJournalMeansOpenVSwitch(t *testing.T) {
 	dir := t.TempDir()
 	o := options{stateDir: dir, ovsDB: "unix:" + filepath.Join(dir, "none.sock"), ebpfPinDir: filepath.Join(dir, "pins")}
 	if d, why := inUse(t.Context(), o); d != "" {

@@ -21,11 +21,11 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestFailover: of two netmasters the one that is asked stands still, then the other
+// TestHostGoesOnWithTheOtherNetmaster: of two netmasters the one that is asked stands still, then the other
 // one, which is asked since, is killed: contivk8s' ADD, 1.x's contivk8s, Docker's request for an address
 // and netctl succeed at the first try. netplugin mirrors from one of both, then from the
 // other or the store. The third netmaster only keeps the store.
-func TestFailover(t *testing.T) {
+func TestHostGoesOnWithTheOtherNetmaster(t *testing.T) {
 	c := newCluster(t)
 	replica := func(port int) (*process, string) {
 		at := fmt.Sprintf("127.0.0.1:%d", port)

@@ -167,9 +167,9 @@ func TestJoinFlags(t *testing.T) {
 	}
 }
 
-// TestFollow: a host that finds netmasters where it joined follows them, and one that was told
+// TestHostFollowsTheNetmastersOfItsCluster: a host that finds netmasters where it joined follows them, and one that was told
 // where they are keeps to that.
-func TestFollow(t *testing.T) {
+func TestHostFollowsTheNetmastersOfItsCluster(t *testing.T) {
 	for _, tc := range []struct {
 		finds bool
 		doors []string

@@ -13,16 +13,16 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/reference"
 )
 
-// thirdLeft is what the driver of TestThirdDriver left on the host.
+// thirdLeft is what the driver of TestOneRowAddsADriver left on the host.
 type thirdLeft struct{ fails error }
 
 func (l thirdLeft) Release(context.Context) error { return l.fails }
 func (l thirdLeft) Remove(context.Context) error  { return l.fails }
 func (thirdLeft) String() string                  { return "what the third left" }
 
-// TestThirdDriver: one row makes a driver known to all that choose, open, warn
+// TestOneRowAddsADriver: one row makes a driver known to all that choose, open, warn
 // and clean up.
-func TestThirdDriver(t *testing.T) {
+func TestOneRowAddsADriver(t *testing.T) {
 	old := dataPlanes
 	t.Cleanup(func() { dataPlanes = old })
 	var flag string
@@ -95,8 +95,8 @@ func TestThirdDriver(t *testing.T) {
 	}
 }
 
-// TestNoPlane: on a host that can run no data plane, the error says what each one lacks.
-func TestNoPlane(t *testing.T) {
+// TestErrorSaysWhatEachDriverLacks: on a host that can run no data plane, the error says what each one lacks.
+func TestErrorSaysWhatEachDriverLacks(t *testing.T) {
 	_, err := choose(t.Context(), driverAuto, driverEvidence{
 		inUse: func(context.Context) (string, string) { return "", "" },
 		lacks: func(p dataPlane) string { return p.name + " lacks all" },

@@ -349,9 +349,9 @@ func TestKillAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestDockerWaits: an engine that enables a managed plugin finds its socket while the data
+// TestDockerFindsTheSocketBeforeTheDriverIsReady: an engine that enables a managed plugin finds its socket while the data
 // plane is not there yet, however long that takes.
-func TestDockerWaits(t *testing.T) {
+func TestDockerFindsTheSocketBeforeTheDriverIsReady(t *testing.T) {
 	c := newCluster(t)
 	path := filepath.Join(c.dir, "db.sock")
 	db, err := new(net.ListenConfig).Listen(t.Context(), "unix", path) // which never answers
@@ -387,8 +387,8 @@ func TestDockerWaits(t *testing.T) {
 	_ = engine.Close() // as engines do, before they ask
 }
 
-// TestStartRefused starts netplugin where it cannot work, and reads why.
-func TestStartRefused(t *testing.T) {
+// TestUnusableHostsAreRefusedAtStart starts netplugin where it cannot work, and reads why.
+func TestUnusableHostsAreRefusedAtStart(t *testing.T) {
 	c := newCluster(t)
 	base := []string{
 		"--driver", "fake", "--ctrl-ip", "127.0.0.1", "--state-dir", filepath.Join(c.dir, "s2"),

@@ -20,10 +20,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
-// TestStoreUsers: with a real etcd that has authentication on, and the users and roles of
+// TestDocumentedStoreUsersSuffice: with a real etcd that has authentication on, and the users and roles of
 // docs/how-to/tls.md, netmaster works, and netplugin, which has no user; netmaster's does not
 // leave its prefix.
-func TestStoreUsers(t *testing.T) {
+func TestDocumentedStoreUsersSuffice(t *testing.T) {
 	testenv.Need(t)
 	const etcd = "/usr/bin/etcd"
 	if _, err := os.Stat(etcd); err != nil {

@@ -63,10 +63,10 @@ func TestTLSFlags(t *testing.T) {
 	}
 }
 
-// TestTLS: containers are attached and released where netmaster, its store and netplugin
+// TestContainersAreAttachedOverTLSOnly: containers are attached and released where netmaster, its store and netplugin
 // speak TLS only, also while the authority and all certificates are renewed, and by a
 // netplugin that starts when the former authority has ended.
-func TestTLS(t *testing.T) {
+func TestContainersAreAttachedOverTLSOnly(t *testing.T) {
 	a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
 	if err != nil {
 		t.Fatal(err)

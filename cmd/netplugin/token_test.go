@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestToken: netplugin shows its token, whether it finds netmaster by the registry or
+// TestNetpluginShowsItsToken: netplugin shows its token, whether it finds netmaster by the registry or
 // a flag; with another one its health says what is wrong; a token that is exchanged
 // in both files counts without a restart.
-func TestToken(t *testing.T) {
+func TestNetpluginShowsItsToken(t *testing.T) {
 	const first, second = "0123456789abcdef", "fedcba9876543210"
 	dir := t.TempDir()
 	masters, agents := filepath.Join(dir, "masters"), filepath.Join(dir, "agents")

@@ -57,7 +57,7 @@ func TestKnownFaults(t *testing.T) {
 }
 
 // The map names what there is, and every package has its page.
-func TestMap(t *testing.T) {
+func TestMapNamesWhatThereIs(t *testing.T) {
 	root := moduleRoot(t)
 	page := text(t, theMap)
 	for _, m := range regexp.MustCompile("[`\"]((?:api|bench|cmd|docs|examples|internal|packaging|test|tools)(?:/[^`\"]*)?)[`\"]").FindAllStringSubmatch(page, -1) {

@@ -167,7 +167,7 @@ func TestPackagesHaveASize(t *testing.T) {
 }
 
 // Packages return errors: only commands and tests end the process.
-func TestNoExit(t *testing.T) {
+func TestOnlyCommandsExit(t *testing.T) {
 	banned := map[string][]string{
 		"os":      {"Exit"},
 		"log":     {"Fatal", "Fatalf", "Fatalln", "Panic", "Panicf", "Panicln"},
@@ -252,7 +252,7 @@ func TestOneFlagParser(t *testing.T) {
 }
 
 // What is tracked works on any machine and is finished.
-func TestTrackedText(t *testing.T) {
+func TestTrackedTextIsPortableAndFinished(t *testing.T) {
 	// Written so that this file does not match itself.
 	machinePath := regexp.MustCompile(`(^|[^a-zA-Z.])/(wor` + `k|far` + `m)/`)
 	unfinished := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b`)

@@ -146,7 +146,7 @@ func TestProgramsDoNotImportEachOther(t *testing.T) {
 }
 
 // The checker itself finds what it is there for, and lets pass what is right.
-func TestViolations(t *testing.T) {
+func TestCheckerFindsViolations(t *testing.T) {
 	for _, tc := range []struct {
 		pkg, target string
 		bad         bool
@@ -248,7 +248,7 @@ func TestImportedByFew(t *testing.T) {
 }
 
 // Binaries do not contain what they must not.
-func TestUnlinked(t *testing.T) {
+func TestProgramsDoNotLinkForbiddenPackages(t *testing.T) {
 	found := packages(t)
 	for _, u := range unlinked {
 		for _, dep := range found[u.binary].Deps {

@@ -130,7 +130,7 @@ func countWords(sentence string) int {
 }
 
 // The checks of style see what they are for.
-func TestBadStyle(t *testing.T) {
+func TestStyleChecksFindBadStyle(t *testing.T) {
 	many := strings.Repeat("word ", maxSentence) + "more."
 	for text, rule := range map[string]string{
 		"On this page you read.\n\n" + many + " A. B. C. D.":                                                           "long sentence",

@@ -139,9 +139,9 @@ func TestSyslogMessagesFollowTheRFCs(t *testing.T) {
 	}
 }
 
-// TestSyslogDead: a syslog server that does not answer never blocks the
+// TestDeadSyslogNeverBlocks: a syslog server that does not answer never blocks the
 // program, neither while logging nor at the end.
-func TestSyslogDead(t *testing.T) {
+func TestDeadSyslogNeverBlocks(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -160,8 +160,8 @@ func TestSyslogDead(t *testing.T) {
 	}
 }
 
-// TestSyslogURL refuses what is not an address of a syslog server.
-func TestSyslogURL(t *testing.T) {
+// TestBadSyslogURLsAreRefused refuses what is not an address of a syslog server.
+func TestBadSyslogURLsAreRefused(t *testing.T) {
 	for url, ok := range map[string]bool{
 		"udp://127.0.0.1:514": true, "udp://127.0.0.1": true, "tcp://[::1]:6514": true, "unix:///dev/log": true,
 		"127.0.0.1:514": false, "http://127.0.0.1": false, "udp://": false, "udp://:514": false,

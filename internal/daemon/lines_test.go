@@ -46,9 +46,9 @@ func openLines(t *testing.T, to string) Lines {
 	return l
 }
 
-// TestLineFile: lines are appended to a file of its owner's alone, across
+// TestLinesAreAppendedAcrossRestarts: lines are appended to a file of its owner's alone, across
 // restarts; a line that a dead writer left half stays alone.
-func TestLineFile(t *testing.T) {
+func TestLinesAreAppendedAcrossRestarts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flow.log")
 	writeLines(t, openLines(t, path), "one", "two")
 	writeLines(t, openLines(t, path), "three")
@@ -201,8 +201,8 @@ func TestSyslogLines(t *testing.T) {
 	}
 }
 
-// TestCheckLines refuses what is no place for lines.
-func TestCheckLines(t *testing.T) {
+// TestBadLineFilesAreRefused refuses what is no place for lines.
+func TestBadLineFilesAreRefused(t *testing.T) {
 	for to, ok := range map[string]bool{
 		"/var/log/x": true, "syslog": true, "udp://127.0.0.1": true, "tcp://127.0.0.1:514": true, "unix:///dev/log": true,
 		"x.log": false, "": false, "http://x": false, "udp://": false, "syslog://": false,

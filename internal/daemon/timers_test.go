@@ -10,7 +10,7 @@ import (
 )
 
 // Every thread may be late, those started meanwhile too.
-func TestCoalesceTimers(t *testing.T) {
+func TestCoalescedTimersCoverLaterThreads(t *testing.T) {
 	err := CoalesceTimers()
 	if errors.Is(err, fs.ErrPermission) {
 		t.Skipf("needs root: %v", err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAddressPool(t *testing.T) {
+func TestAddressPoolIsParsed(t *testing.T) {
 	for text, want := range map[string]string{
 		"203.0.113.0/29":                         "[203.0.113.1-203.0.113.6]",
 		"203.0.113.4/31":                         "[203.0.113.4-203.0.113.5]",

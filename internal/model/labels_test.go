@@ -86,9 +86,9 @@ func TestDefaultLabelFilter(t *testing.T) {
 	}
 }
 
-// TestCountedLabels: a label of the default list counts once it is named, nothing beside it
+// TestNamedDefaultLabelsCount: a label of the default list counts once it is named, nothing beside it
 // does, and what two filters cover together has only the exceptions of both.
-func TestCountedLabels(t *testing.T) {
+func TestNamedDefaultLabelsCount(t *testing.T) {
 	const index, beside = "apps.kubernetes.io/pod-index", "apps.kubernetes.io/pod-index2"
 	before := DefaultGlobal()
 	after := before

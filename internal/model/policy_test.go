@@ -60,9 +60,9 @@ func TestContivThereAndBack(t *testing.T) {
 	}
 }
 
-// TestTierText: tiers are stored by name, and one that is not known is read as
+// TestTiersAreStoredByName: tiers are stored by name, and one that is not known is read as
 // such.
-func TestTierText(t *testing.T) {
+func TestTiersAreStoredByName(t *testing.T) {
 	last := Tier(0)
 	for _, tier := range Tiers() {
 		if tier <= last {

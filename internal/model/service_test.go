@@ -3,7 +3,7 @@ package model
 import "testing"
 
 // What a service selects: all of its labels, never everything.
-func TestServiceSelects(t *testing.T) {
+func TestServiceSelectsByAllItsLabels(t *testing.T) {
 	s := Service{Selectors: []ServiceSelector{{"app", "web"}, {"tier", ""}}}
 	for _, tc := range []struct {
 		labels map[string]string
@@ -25,7 +25,7 @@ func TestServiceSelects(t *testing.T) {
 }
 
 // An affinity's text is the one that people write.
-func TestAffinityText(t *testing.T) {
+func TestAffinityPrintsAsItIsWritten(t *testing.T) {
 	for text, want := range map[string]Affinity{"": 0, "off": NoAffinity, "1s": 1, "10m": 600, "3h": 10800, "1h30m": 5400, "1h0m1s": 3601, "1m1s": 61, "24h": MaxAffinity} {
 		a, err := ParseAffinity(text)
 		if err != nil || a != want || a.String() != text {

@@ -92,7 +92,7 @@ func TestParseSubnet6(t *testing.T) {
 }
 
 // The first and last usable address per prefix length.
-func TestHostRange(t *testing.T) {
+func TestHostRangeOmitsNetworkAndBroadcast(t *testing.T) {
 	for in, want := range map[string]string{
 		"10.1.1.0/24":     "10.1.1.1-10.1.1.254",
 		"10.1.1.0/30":     "10.1.1.1-10.1.1.2",
@@ -166,7 +166,7 @@ func TestNetworkValidate(t *testing.T) {
 }
 
 // A group's pool must fit its network (known faults 19, 22).
-func TestCheckPool(t *testing.T) {
+func TestPoolMustFitItsNetwork(t *testing.T) {
 	n := validNetwork()
 	for in, part := range map[string]string{
 		"10.1.1.10-10.1.1.20": "", "10.1.1.1-10.1.1.253": "",
@@ -355,7 +355,7 @@ func served(change func(*Service)) Service {
 }
 
 // Validate refuses what no parser makes.
-func TestValidateKinds(t *testing.T) {
+func TestUnparsableKindsAreInvalid(t *testing.T) {
 	key := NetProfileKey{"t", "p"}
 	for _, tc := range []struct {
 		v     interface{ Validate() error }

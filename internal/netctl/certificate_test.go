@@ -18,9 +18,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
-// TestTLSDir: netctl asks a netmaster by TLS with the certificate of --tls-dir, or of
+// TestTLSDirGivesTheCertificate: netctl asks a netmaster by TLS with the certificate of --tls-dir, or of
 // the environment's directory; refused on either side, it says what to do.
-func TestTLSDir(t *testing.T) {
+func TestTLSDirGivesTheCertificate(t *testing.T) {
 	dir := func(a *pki.Authority, name string, role pki.Role, days int) string {
 		t.Helper()
 		c, err := a.Issue(pki.Request{Name: name, Role: role, Days: days})

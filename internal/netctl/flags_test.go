@@ -238,7 +238,7 @@ func TestUsageErrorsExitWith2(t *testing.T) {
 }
 
 // An empty name is refused before it makes a request for a whole collection.
-func TestEmptyArgument(t *testing.T) {
+func TestEmptyNamesAreRefused(t *testing.T) {
 	m := newFakeMaster(t)
 	if got := netctl(t, m.url, "tenant", "rm", ""); got.code != ExitUsage || len(m.requests) > 0 {
 		t.Errorf("exit code %d, stderr %q, requests %q", got.code, got.errOut, m.requests)
@@ -246,7 +246,7 @@ func TestEmptyArgument(t *testing.T) {
 }
 
 // What follows "--" is no flag, even when it looks like one.
-func TestDoubleDash(t *testing.T) {
+func TestNothingAfterDoubleDashIsAFlag(t *testing.T) {
 	root, got := newTree(t)
 	inv, err := root.resolve([]string{"tenant", "rm", "--", "-json"})
 	if err == nil {

@@ -39,8 +39,8 @@ func TestGetShowsEveryKind(t *testing.T) {
 	}
 }
 
-// TestNoGateway: a cluster without a gateway to ACI says so, whatever command asks.
-func TestNoGateway(t *testing.T) {
+// TestEveryCommandReportsAMissingGateway: a cluster without a gateway to ACI says so, whatever command asks.
+func TestEveryCommandReportsAMissingGateway(t *testing.T) {
 	url := startNetmaster(t)
 	for _, line := range []string{"aci-gw info", "aci-gw info --json", "aci-gw inspect", "get aci-gw"} {
 		if got := netctl(t, url, strings.Fields(line)...); got.code != ExitNotFound || !strings.Contains(got.errOut, "does not exist") {

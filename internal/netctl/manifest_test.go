@@ -154,7 +154,7 @@ func TestApplyBadDocument(t *testing.T) {
 
 // A file without a document asks for nothing: it was cut, or its writer at
 // the other end of a pipe has failed.
-func TestApplyNothing(t *testing.T) {
+func TestApplyRefusesEmptyFiles(t *testing.T) {
 	m := newFakeMaster(t)
 	for _, text := range []string{"", "# nothing\n", "---\n---\n", "[]"} {
 		for _, cmd := range []string{"apply", "diff"} {
@@ -178,7 +178,7 @@ func TestApplyLeavesVolumesOutAndNamesThem(t *testing.T) {
 }
 
 // What cannot be read is said so, and nothing is sent.
-func TestApplyFiles(t *testing.T) {
+func TestApplyReportsUnreadableFiles(t *testing.T) {
 	m := newFakeMaster(t)
 	dir := t.TempDir()
 	for _, tc := range []struct {
@@ -218,7 +218,7 @@ func TestApplyTellsWhatIsAppliedWhenItFails(t *testing.T) {
 }
 
 // Many rules, more than one transaction takes, are applied in one go.
-func TestApplyLong(t *testing.T) {
+func TestApplyTakesManyRulesAtOnce(t *testing.T) {
 	url := startNetmaster(t)
 	var b strings.Builder
 	b.WriteString("kind: policy\ntenantName: default\npolicyName: p\n")
@@ -371,9 +371,9 @@ func TestExportBrokenLegacy(t *testing.T) {
 	}
 }
 
-// TestExportTyped: labels and a chosen MAC survive export and apply, whatever
+// TestExportedLabelsSurviveApply: labels and a chosen MAC survive export and apply, whatever
 // the labels hold; a list as export --json writes it is taken too.
-func TestExportTyped(t *testing.T) {
+func TestExportedLabelsSurviveApply(t *testing.T) {
 	from, to := startNetmaster(t), startNetmaster(t)
 	ask := api.CreateEndpointRequest{TenantName: "default", NetworkName: "n", EndpointID: "e1", ConfigEP: api.ConfigEP{
 		Host: "h", MacAddress: "aa:bb:cc:00:00:09", Labels: map[string]string{"desc": "web tier: front", "app": "web"},
@@ -433,7 +433,7 @@ func TestDiffAllFaults(t *testing.T) {
 
 // Regular files of a directory are read, and links to such: a pipe there is refused. A pipe
 // that is named is waited for until netctl is interrupted.
-func TestApplyPipe(t *testing.T) {
+func TestApplyWaitsForNamedPipes(t *testing.T) {
 	m := newFakeMaster(t)
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	pipe, file := filepath.Join(dir, "b.yaml"), filepath.Join(elsewhere, "a")

@@ -86,7 +86,7 @@ func startNetmasterBehind(t *testing.T, st *memory.Store, bearer access.Bearer) 
 
 // Against the real netmaster every kind of outcome has its exit code, a refusal
 // changes nothing, and the message names what was wrong.
-func TestNetmasterOutcomes(t *testing.T) {
+func TestEachOutcomeHasItsExitCode(t *testing.T) {
 	url := startNetmaster(t)
 	for _, tc := range []struct {
 		line string

@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
-// TestPKI: the authority of a directory, its certificates and their renewal, from
+// TestPKICommandsRenewCertificates: the authority of a directory, its certificates and their renewal, from
 // beginning to end by the command line.
-func TestPKI(t *testing.T) {
+func TestPKICommandsRenewCertificates(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pki")
 	do := func(part, line string) string {
 		t.Helper()
@@ -84,9 +84,9 @@ func TestPKI(t *testing.T) {
 	}
 }
 
-// TestPKIAdmin: a certificate for a person has the person's name and the role of a cluster
+// TestAdminCertificateGrantsClusterAdministration: a certificate for a person has the person's name and the role of a cluster
 // administrator, and works with netctl's --tls-dir. It is no server certificate.
-func TestPKIAdmin(t *testing.T) {
+func TestAdminCertificateGrantsClusterAdministration(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pki")
 	for _, args := range [][]string{{"pki", "init", dir}, {"pki", "issue", dir, "anna", "--role", "cluster-admin"}} {
 		if got := netctl(t, "", args...); got.code != ExitOK {
@@ -108,9 +108,9 @@ func TestPKIAdmin(t *testing.T) {
 	}
 }
 
-// TestPKIOwner: what root issues in a directory of another user, such as netmaster's, that
+// TestIssuedFilesBelongToTheDirectorysOwner: what root issues in a directory of another user, such as netmaster's, that
 // user can read.
-func TestPKIOwner(t *testing.T) {
+func TestIssuedFilesBelongToTheDirectorysOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it needs root")
 	}

@@ -21,9 +21,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
-// TestLoginToken: a token that netmaster accepts is saved for its user, and shown to that
+// TestLoginSavesAcceptedTokensOnly: a token that netmaster accepts is saved for its user, and shown to that
 // netmaster only; a refused one is not saved.
-func TestLoginToken(t *testing.T) {
+func TestLoginSavesAcceptedTokensOnly(t *testing.T) {
 	const right = "0123456789abcdef"
 	shownElsewhere := false
 	mine := startNetmasterWith(t, memory.New(), func(token string) bool { return token == right })
@@ -174,8 +174,8 @@ func handshake(t *testing.T, address string, client *tls.Config) error {
 	return err
 }
 
-// TestTokenCreate: a wish is sent as it is given, and -q prints the secret alone.
-func TestTokenCreate(t *testing.T) {
+// TestTokenCreatePrintsTheSecret: a wish is sent as it is given, and -q prints the secret alone.
+func TestTokenCreatePrintsTheSecret(t *testing.T) {
 	var got api.TokenRequest
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || r.Method+r.URL.Path != "POST/api/v1/tokens" {
@@ -191,10 +191,10 @@ func TestTokenCreate(t *testing.T) {
 	}
 }
 
-// TestLoginAuthority: the authority that login was given is believed from then on, at any
+// TestLoginTrustsTheGivenAuthority: the authority that login was given is believed from then on, at any
 // URL of a netmaster that has its certificate from it, and the token is shown to no other
 // server. A second login at the cluster counts instead of the first one.
-func TestLoginAuthority(t *testing.T) {
+func TestLoginTrustsTheGivenAuthority(t *testing.T) {
 	var shown []string
 	serve := func() (url, ca string) {
 		t.Helper()

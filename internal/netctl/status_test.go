@@ -28,9 +28,9 @@ func TestStatusTimeout(t *testing.T) {
 	}
 }
 
-// TestHostRow: the state of a host says for how long it is away, that it has not reported
+// TestHostRowShowsTheState: the state of a host says for how long it is away, that it has not reported
 // yet, that a change waits there and that it went back from one.
-func TestHostRow(t *testing.T) {
+func TestHostRowShowsTheState(t *testing.T) {
 	trial := []api.Condition{{Name: "others", Severity: "notice"}, {Name: "unconfirmed", Severity: "notice"}}
 	for want, h := range map[string]api.Host{
 		"away":                              {State: api.HostAway},

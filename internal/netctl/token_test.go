@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
-// TestTokenFile: netctl shows the token of --token-file, or of the environment's
+// TestTokenFileIsShownToNetmaster: netctl shows the token of --token-file, or of the environment's
 // file; without it netmaster's sentence says what to do.
-func TestTokenFile(t *testing.T) {
+func TestTokenFileIsShownToNetmaster(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)

@@ -41,7 +41,7 @@ func report(t *testing.T, endpoint, cluster, id string) EndpointReport {
 }
 
 // Which answers are of one store, what is said of others, and what is asked twice.
-func TestOneStore(t *testing.T) {
+func TestStoreOfTheAnswersIsDetermined(t *testing.T) {
 	ab := func(clusterA, idA, clusterB, idB string) []EndpointReport {
 		return []EndpointReport{report(t, "http://a", clusterA, idA), report(t, "http://b", clusterB, idB)}
 	}

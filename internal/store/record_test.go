@@ -21,7 +21,7 @@ type outer struct {
 
 // Replacing a record keeps fields that this program does not know, wherever
 // they can be kept, and refuses where they cannot or the version is newer.
-func TestReplaceRecord(t *testing.T) {
+func TestReplacedRecordsKeepUnknownFields(t *testing.T) {
 	v := outer{Name: "new", In: inner{A: 2}}
 	for _, test := range []struct{ name, old, want string }{
 		{"known", `{"v":1,"d":{"name":"old","in":{"a":1}}}`, `{"v":2,"d":{"name":"new","in":{"a":2}}}`},

@@ -212,9 +212,9 @@ func TestRemoveAfterCrash(t *testing.T) {
 	}
 }
 
-// TestRunningElsewhere checks that a lab is neither built twice nor built over
+// TestRunningLabIsNotRebuilt checks that a lab is neither built twice nor built over
 // one that another process still runs.
-func TestRunningElsewhere(t *testing.T) {
+func TestRunningLabIsNotRebuilt(t *testing.T) {
 	l := bare(t, "blabtwice", 0)
 	l.st.Owner = &Process{PID: os.Getppid()}
 	l.st.Owner.Start, _ = startTime(os.Getppid())

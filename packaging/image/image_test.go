@@ -232,8 +232,8 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot become an image that works is said, and nothing is written.
-func TestRefused(t *testing.T) {
+// TestUnusableImagesAreRefused: what cannot become an image that works is said, and nothing is written.
+func TestUnusableImagesAreRefused(t *testing.T) {
 	dir := builtPrograms(t, elf.EM_X86_64)
 	out := filepath.Join(t.TempDir(), "image.tar")
 	good := map[string]string{"-programs": "netctl,netmaster", "-bin": dir, "-o": out, "-name": "docker.io/contiv/contiv:2.0", "-time": "2026-11-24T04:00:00Z"}

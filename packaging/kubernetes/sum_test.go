@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestVersion: the chart is of the version in VERSION.
-func TestVersion(t *testing.T) {
+// TestChartHasTheVersion: the chart is of the version in VERSION.
+func TestChartHasTheVersion(t *testing.T) {
 	version, err := os.ReadFile("../../VERSION")
 	if err != nil {
 		t.Fatal(err)
@@ -29,9 +29,9 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestSum: the manifests were made of the chart as it is. What they hold is compared
+// TestManifestsAreOfTheChart: the manifests were made of the chart as it is. What they hold is compared
 // by the module render, which takes Helm to build.
-func TestSum(t *testing.T) {
+func TestManifestsAreOfTheChart(t *testing.T) {
 	var names []string
 	err := filepath.WalkDir("chart", func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {

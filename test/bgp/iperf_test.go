@@ -143,7 +143,7 @@ func (h *host) streams(containers map[string]netip.Addr) (end func()) {
 	}
 }
 
-func TestPause(t *testing.T) {
+func TestLongestPauseIsMeasured(t *testing.T) {
 	var r iperf
 	if err := json.Unmarshal([]byte(`{"intervals": [{"sum": {"seconds": 0.5, "bytes": 0}}, {"sum": {"seconds": 0.1, "bytes": 9}}, {"sum": {"seconds": 0.5, "bytes": 0}}, {"sum": {"seconds": 0.25, "bytes": 0}}]}`), &r); err != nil {
 		t.Fatal(err)

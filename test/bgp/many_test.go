@@ -19,7 +19,7 @@ import (
 // Of a router that tells of as many prefixes as it may all are followed, on both data
 // planes; of one that tells of a million none are, the status says so, other sessions go on,
 // and memory is bounded.
-func TestManyRoutes(t *testing.T) {
+func TestRoutersWithManyPrefixesAreFollowed(t *testing.T) {
 	h := newHosts(t, testcluster.DriverMixed, 2)
 	vtysh(t, "configure terminal", "router bgp 500", "neighbor "+otherIP+" remote-as 65002", "neighbor "+otherIP+" timers connect 1")
 	both := fmt.Sprintf(birdNeighbor, "h1", routerIP) + fmt.Sprintf(birdNeighbor, "h2", otherIP)

@@ -144,8 +144,8 @@ func judge(t *testing.T, objects []object, history []porcupine.Operation) (wrong
 	return wrong
 }
 
-// TestStep: what the model takes for right and for wrong, request by request.
-func TestStep(t *testing.T) {
+// TestModelJudgesRequests: what the model takes for right and for wrong, request by request.
+func TestModelJudgesRequests(t *testing.T) {
 	put, del, get := http.MethodPut, http.MethodDelete, http.MethodGet
 	there := register{7, 10}
 	for name, c := range map[string]struct {

@@ -47,11 +47,11 @@ func (m *members) badDisk() []fault {
 	}
 }
 
-// TestMemberDisk: a member whose disk fails, is full or slow, whether it leads the store
+// TestFailingMemberDiskHarmsNoOther: a member whose disk fails, is full or slow, whether it leads the store
 // or not, takes nothing from the others: they acknowledge writes meanwhile. When the disk
 // is well the member is back, by itself or by who starts it again when it has ended, and
 // all that was acknowledged is there.
-func TestMemberDisk(t *testing.T) {
+func TestFailingMemberDiskHarmsNoOther(t *testing.T) {
 	if *kindOf != "members" {
 		t.Skip("it takes minutes: make test-cluster STORE=members")
 	}

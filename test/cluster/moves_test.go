@@ -25,7 +25,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
-var moves = flag.Int("moves", 0, "how often the netmaster that leads is killed, stopped in order and made to stand still, each, in TestMoves; 0 = it is skipped")
+var moves = flag.Int("moves", 0, "how often the netmaster that leads is killed, stopped in order and made to stand still, each, in TestLeaderTasksMoveInTime; 0 = it is skipped")
 
 // What is wanted: the leader's tasks go on elsewhere in that time after its end.
 const (
@@ -33,13 +33,13 @@ const (
 	afterStop  = time.Second
 )
 
-// TestMoves measures how long the leader's tasks rest when the netmaster that leads
+// TestLeaderTasksMoveInTime measures how long the leader's tasks rest when the netmaster that leads
 // is killed, stands still or is stopped in order, again and again, of three that are
 // processes, on -store etcd (three servers), consul, consul3 or members. The task is one that
 // the leader does at once: a tenant without a router gets one. It is done once each
 // time, in the term of the one that leads then, and not again by one that led before
 // and wakes up.
-func TestMoves(t *testing.T) {
+func TestLeaderTasksMoveInTime(t *testing.T) {
 	if *moves == 0 {
 		t.Skip("it takes minutes: make test-cluster MOVES=20")
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestMutants: what these tests are for is found, each time: netmasters that answer
+// TestMutantsAreFound: what these tests are for is found, each time: netmasters that answer
 // from a cache, that acknowledge what they have not done, and that give twice.
-func TestMutants(t *testing.T) {
+func TestMutantsAreFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		mutant  func(http.Handler) http.Handler
 		between func(store.Store) store.Store

@@ -89,8 +89,8 @@ func (p *program) set(seat int, ahead int64) {
 	}
 }
 
-// TestClock: the program's clock can be set.
-func TestClock(t *testing.T) {
+// TestClockCanBeSet: the program's clock can be set.
+func TestClockCanBeSet(t *testing.T) {
 	if *ops == 0 {
 		t.Skip("it takes minutes: make test-cluster")
 	}

@@ -287,9 +287,9 @@ func relays(t *testing.T, plan uint64, mutant func(http.Handler) http.Handler, t
 	return wrong, relayed >= total/10 && moves > len(hosts)
 }
 
-// TestRelay: hosts that mirror from netmasters get the store's contents, whole transactions
+// TestRelayedHostsGetTheStoresContents: hosts that mirror from netmasters get the store's contents, whole transactions
 // in order, whatever dies, hangs or is cut off.
-func TestRelay(t *testing.T) {
+func TestRelayedHostsGetTheStoresContents(t *testing.T) {
 	for plan := range uint64(5) { // which netmasters hosts choose is no plan's
 		wrong, much := relays(t, *seed+plan, nil, 1200)
 		for _, w := range wrong {
@@ -302,8 +302,8 @@ func TestRelay(t *testing.T) {
 	t.Error("five runs test little")
 }
 
-// TestRelayMutant: a relay that skips a batch is found.
-func TestRelayMutant(t *testing.T) {
+// TestSkippingRelayIsFound: a relay that skips a batch is found.
+func TestSkippingRelayIsFound(t *testing.T) {
 	all, _ := relays(t, *seed, skips, 240)
 	for _, wrong := range all {
 		if strings.Contains(wrong, "never held") {

@@ -111,8 +111,8 @@ func ranges(shape func(string) string) func(string) string {
 	}
 }
 
-// TestShapes: rubbish has another shape than what it stands for.
-func TestShapes(t *testing.T) {
+// TestShapesTellRubbishApart: rubbish has another shape than what it stands for.
+func TestShapesTellRubbishApart(t *testing.T) {
 	for name, bad := range map[string]any{
 		"ipAddress": "rubbish", "macAddress": "", "allocatedIPAddresses": "rubbish", "availableIPAddresses": "nonsense", "vlansInUse": "bogus",
 		"allocatedAddressesCount": -1.0, "numNetworks": "4711", "endpointGroupId": 1.5, "intfName": "", "containerId": 7.0,

@@ -26,11 +26,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
 )
 
-// TestAccount: a real API server says of which node the pod is that a token is bound to,
+// TestPodTokensNameTheirNode: a real API server says of which node the pod is that a token is bound to,
 // to a netmaster that has the right to ask; tokens of another account, for another
 // audience, of no pod, and of a pod that is gone are refused. It may write the ConfigMap
 // of what netplugins trust, and no other.
-func TestAccount(t *testing.T) {
+func TestPodTokensNameTheirNode(t *testing.T) {
 	c, client := control(t)
 	config := ok[*rest.Config](t)(c.Config())
 	allow(t, config)

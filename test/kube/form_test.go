@@ -178,10 +178,10 @@ func freeLease(t *testing.T, client *kubernetes.Clientset) {
 	ok[*coordinationv1.Lease](t)(leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: serviceaccount.FounderLease}}, metav1.CreateOptions{}))
 }
 
-// TestForm: three netmasters with empty directories form one cluster by a real API server. A
+// TestNetmastersFormOneCluster: three netmasters with empty directories form one cluster by a real API server. A
 // node whose disk was emptied takes its former place. A Lease that is lost starts no second
 // cluster, though no member answers: who has no data waits for the members.
-func TestForm(t *testing.T) {
+func TestNetmastersFormOneCluster(t *testing.T) {
 	c, client := control(t)
 	all := podMasters(t, client, ok[*rest.Config](t)(c.Config()))
 	want := []string{"node1", "node2", "node3"}

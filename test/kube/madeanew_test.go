@@ -61,10 +61,10 @@ func (n *onNodes) newAuthority() {
 	})
 }
 
-// TestMadeAnew: while pods talk, none of whose packets is lost, a secure installation is
+// TestReinstalledClusterIsFollowed: while pods talk, none of whose packets is lost, a secure installation is
 // applied again after it was deleted; netmaster's data are lost, and what the page says
 // makes both nodes hosts of the new cluster. After each, pods start on both nodes.
-func TestMadeAnew(t *testing.T) {
+func TestReinstalledClusterIsFollowed(t *testing.T) {
 	n, manifest := bareNodes(t, "kubeanew", 0)
 	h1 := n.Lab.Hosts()[0]
 	secure := manifest(contivManifest)

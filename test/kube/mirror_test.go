@@ -172,7 +172,7 @@ const patience = 20 * time.Second
 
 // Of a real API server the mirror has, at the moment of each answer, what was written:
 // from a list and from a watch, the CRD's objects once there is a CRD.
-func TestMirrorFollows(t *testing.T) {
+func TestMirrorHasWhatWasWritten(t *testing.T) {
 	c, client := control(t)
 	ctx := t.Context()
 	makeNamespace(t, client, "shop", map[string]string{"team": "red"})

@@ -300,8 +300,8 @@ func TestObjects(t *testing.T) {
 	until(t, "it goes from the store", func() bool { _, err := master.Policies().Get(ctx, "red:new"); return api.IsNotFound(err) })
 }
 
-// TestObjectsRefused: what cannot be had is refused at admission, with a sentence.
-func TestObjectsRefused(t *testing.T) {
+// TestBadObjectsAreRefusedAtAdmission: what cannot be had is refused at admission, with a sentence.
+func TestBadObjectsAreRefusedAtAdmission(t *testing.T) {
 	c, _ := control(t)
 	i := installIntents(t, config(t, c))
 	i.create("networks", "n", `{subnet: 10.1.0.0/16}`)

@@ -92,11 +92,11 @@ func (n *onNodes) isPlain(master string) {
 	n.becomesWell()
 }
 
-// TestTurnSecure: an installation without TLS is turned secure while pods talk and lose no
+// TestInstallationTurnsSecure: an installation without TLS is turned secure while pods talk and lose no
 // packet, by the page's two steps. It is rolled back by two, and turned secure once more by
 // the manifest at once. After each step pods start on both nodes. The plain manifest on a
 // secure installation opens it to no one, and is undone.
-func TestTurnSecure(t *testing.T) {
+func TestInstallationTurnsSecure(t *testing.T) {
 	n, manifest := bareNodes(t, "kubeturn", 0)
 	first := n.Lab.Hosts()[0].Address.String()
 	plain, both, secure := manifest("testdata/plain.yaml"), manifest(contivManifest, acceptPlain...), manifest(contivManifest)

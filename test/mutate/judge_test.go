@@ -93,9 +93,9 @@ func judged(t *testing.T, tests string) (map[string]verdict, outcome, error) {
 	return found, sum, err
 }
 
-// TestVerdicts: mutants of methods, of generic functions and of parameters without a name are
+// TestMethodsAndGenericsAreMutated: mutants of methods, of generic functions and of parameters without a name are
 // tried like others, and so are mutants that no copy of a function can hold.
-func TestVerdicts(t *testing.T) {
+func TestMethodsAndGenericsAreMutated(t *testing.T) {
 	found, sum, err := judged(t, programTest)
 	if err != nil {
 		t.Fatal(err)

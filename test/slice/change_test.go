@@ -16,11 +16,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestChangeDriver changes the driver of each host with containers running and
+// TestDriverChangesUnderTraffic changes the driver of each host with containers running and
 // under traffic, from Open vSwitch to eBPF and back: the containers keep their
 // addresses and connections, go on by the same policy, nothing of the old driver
 // is left, and the outage is a part of the time that the change takes.
-func TestChangeDriver(t *testing.T) { on(t, 1, []string{testcluster.DriverOVS}, changeDriver) }
+func TestDriverChangesUnderTraffic(t *testing.T) {
+	on(t, 1, []string{testcluster.DriverOVS}, changeDriver)
+}
 
 func changeDriver(t *testing.T, driver string) {
 	c := pairUp(t, driver, "driver")

@@ -16,12 +16,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestCutOff: h2 reaches netmaster and the store by a VLAN's physical gateway, which a flag
+// TestChangesThatCutAHostOffRollBack: h2 reaches netmaster and the store by a VLAN's physical gateway, which a flag
 // of its netplugin allows. An unconfirmed change to forwarding mode routing takes that
 // gateway's address and so cuts the host off. Though its netplugin is killed and starts
 // again meanwhile, the host rolls back by itself, reports, and all is as before. The same
 // holds if netmaster and the store end meanwhile: then the hosts roll back without them.
-func TestCutOff(t *testing.T) {
+func TestChangesThatCutAHostOffRollBack(t *testing.T) {
 	shared(t)
 	need(t, "/usr/bin/curl")
 	onOne(t, both, cutOff)

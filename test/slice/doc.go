@@ -4,5 +4,5 @@
 // behind. A test that calls shared may run beside other clusters; all others need the
 // machine for themselves. It must not be imported, or touch the machine's own network. It
 // needs root and the build tag integration. It is called by `make test-lab` and `make
-// test-full`. Start with TestFirstPacket.
+// test-full`. Start with TestFirstPacketArrives.
 package slice

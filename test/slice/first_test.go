@@ -14,11 +14,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestFirstPacket sends one single packet to a container of another host, right
+// TestFirstPacketArrives sends one single packet to a container of another host, right
 // after the first containers of both hosts have come: it arrives, and so does
 // the answer. (In user space Open vSwitch drops what leads to a neighbour that
 // it does not know.)
-func TestFirstPacket(t *testing.T) {
+func TestFirstPacketArrives(t *testing.T) {
 	on(t, 1, []string{testcluster.DriverOVS, testcluster.DriverEBPF}, firstPacket)
 }
 

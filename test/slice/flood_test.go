@@ -30,10 +30,10 @@ const floodPackets = 400_000
 // patience is how long anything may take while the machine is busy flooding.
 const patience = 20 * time.Second
 
-// TestFlood has one container begin as many connections as it can, to another
+// TestFloodHarmsNoOtherGroup has one container begin as many connections as it can, to another
 // container and to the outside: another group's idle and active connections,
 // new connections of third parties, and the host's own go on.
-func TestFlood(t *testing.T) { onOne(t, both, flood) }
+func TestFloodHarmsNoOtherGroup(t *testing.T) { onOne(t, both, flood) }
 
 func flood(t *testing.T, drv string) {
 	c := up(t, drv, "flood", 2)

@@ -18,11 +18,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestTakenName checks that a second machine with a living host's name is
+// TestLivingHostsNameIsRefused checks that a second machine with a living host's name is
 // refused, with a sentence that names the living one, and that the living one's
 // containers do not lose a packet by it. Then, on one driver, the other host
 // goes, is removed from the cluster, and comes back.
-func TestTakenName(t *testing.T) {
+func TestLivingHostsNameIsRefused(t *testing.T) {
 	sharedOnEBPF(t, both)
 	onOne(t, both, takenName)
 }
@@ -123,12 +123,12 @@ func (c *cluster) losesAtMost(most int, what string, do func(context.Context) er
 	}
 }
 
-// TestStoreLost checks what an empty store in the place of the cluster's does:
+// TestEmptyStoreLosesNoPacket checks what an empty store in the place of the cluster's does:
 // no packet is lost while it is there, every host says so, ADD fails with a
 // sentence, DEL works; when the right one is back all goes on. And that empty
 // stores which get the intent from a file are followed: by themselves when all
 // that runs is in the file, else when an operator says so.
-func TestStoreLost(t *testing.T) {
+func TestEmptyStoreLosesNoPacket(t *testing.T) {
 	sharedOnEBPF(t, both)
 	onOne(t, both, storeLost)
 }

@@ -101,10 +101,10 @@ func (c *cluster) otherNumbers() int {
 	return 3
 }
 
-// TestFollowedTogether checks that a host whose agent begins on another store, in which all
+// TestAdoptingHostWaitsForTheOther checks that a host whose agent begins on another store, in which all
 // that runs there is, waits for the other host of its last desired state, which that store has no
 // record of before its agent begins again: they lose no ways to each other, but for a moment.
-func TestFollowedTogether(t *testing.T) {
+func TestAdoptingHostWaitsForTheOther(t *testing.T) {
 	sharedOnEBPF(t, both)
 	onOne(t, both, followedTogether)
 }

@@ -52,9 +52,9 @@ func (c *cluster) hasEndpoints(network string, n int) {
 	}
 }
 
-// TestNetmasterGone checks that without netmaster containers keep talking, DEL
+// TestContainersTalkWithoutNetmaster checks that without netmaster containers keep talking, DEL
 // works, ADD fails with a clear error, and that all converges when it is back.
-func TestNetmasterGone(t *testing.T) {
+func TestContainersTalkWithoutNetmaster(t *testing.T) {
 	shared(t)
 	onOne(t, both, netmasterGone)
 }
@@ -93,10 +93,10 @@ func netmasterGone(t *testing.T, driver string) {
 	c.wants("s new tcp/80", testcluster.Denied)
 }
 
-// TestEtcdGone checks that without etcd netmaster answers 503 and hosts keep
+// TestHostsKeepTheirStateWithoutEtcd checks that without etcd netmaster answers 503 and hosts keep
 // what they have, a restarted netplugin as well; and that all converges when
 // it is back.
-func TestEtcdGone(t *testing.T) {
+func TestHostsKeepTheirStateWithoutEtcd(t *testing.T) {
 	shared(t)
 	onOne(t, both, etcdGone)
 }

@@ -319,9 +319,9 @@ func equalAddresses(t *testing.T, c *cluster) {
 	}
 }
 
-// TestMutations checks that the matrix notices a wrong driver: with each seeded
+// TestMatrixNoticesWrongDrivers checks that the matrix notices a wrong driver: with each seeded
 // fault of the ovs driver, at least one answer differs from the reference data plane's.
-func TestMutations(t *testing.T) {
+func TestMatrixNoticesWrongDrivers(t *testing.T) {
 	shared(t)
 	for i, m := range mutations {
 		t.Run(m, func(t *testing.T) {

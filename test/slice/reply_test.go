@@ -11,10 +11,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestReplies checks that replies of an allowed connection pass while new
+// TestRepliesPassDeniedDirections checks that replies of an allowed connection pass while new
 // connections the other way are denied, by in rules, by out rules, on one host
 // and across hosts, for all protocols and both families (1.x dropped them).
-func TestReplies(t *testing.T) {
+func TestRepliesPassDeniedDirections(t *testing.T) {
 	shared(t)
 	onOne(t, all, anywhere(replies))
 }

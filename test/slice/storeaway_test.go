@@ -45,11 +45,11 @@ func (c *cluster) hostsAway(want int) {
 	}
 }
 
-// TestEverybodyAway: netmaster and the store are away (for ten minutes with -full), then
+// TestHostsOutliveEverybodyAway: netmaster and the store are away (for ten minutes with -full), then
 // no agent reaches them until all count as away (ten minutes more, of a grace time of one),
 // and then they are back one by one. No flow that lives loses anything, and new
 // connections work.
-func TestEverybodyAway(t *testing.T) {
+func TestHostsOutliveEverybodyAway(t *testing.T) {
 	shared(t)
 	onOne(t, both, everybodyAway)
 }
@@ -136,12 +136,12 @@ func everybodyAway(t *testing.T, driver string) {
 	x.end("")
 }
 
-// TestEvictAfter: what is on a host that is away is given up after the time that the flag
+// TestEvictionTakesTheFlagsTime: what is on a host that is away is given up after the time that the flag
 // says, though netmaster ends and begins meanwhile; what is on the other is not.
-func TestEvictAfter(t *testing.T) {
+func TestEvictionTakesTheFlagsTime(t *testing.T) {
 	shared(t)
 	if !conformance.Full() {
-		t.Skip("it waits for minutes; see TestGraceTime of control")
+		t.Skip("it waits for minutes; see TestEndpointsAreReleasedAfterTheGraceTime of control")
 	}
 	on(t, 1, []string{testcluster.DriverEBPF}, func(t *testing.T, driver string) {
 		c := up(t, driver, "evict", 2, evictsSoon)

@@ -184,11 +184,11 @@ func (c *cluster) traffic(do func(ctx context.Context, s *stream) error) (time.D
 	return stall, out
 }
 
-// TestBulk sends as much as TCP can, both ways, over both families, on one host
+// TestBulkTransfersArriveWhole sends as much as TCP can, both ways, over both families, on one host
 // and across hosts, on a VXLAN and on a VLAN network, and checks every byte: the
 // encapsulations of all drivers understand each other with whole and partial
 // checksums, and what one host lets grow another one takes.
-func TestBulk(t *testing.T) { onOne(t, all, bulk) }
+func TestBulkTransfersArriveWhole(t *testing.T) { onOne(t, all, bulk) }
 
 func bulk(t *testing.T, driver string) {
 	c := up(t, driver, "bulk", 2)

@@ -21,11 +21,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestInjection checks that only an endpoint's own host can send for it through the tunnel:
+// TestOnlyItsHostSendsForAnEndpoint checks that only an endpoint's own host can send for it through the tunnel:
 // not a container, by egress, to its own or to another host, and not another host's stack.
 // The tenant's own traffic is not lost. The endpoint's own host can, which shows that the
 // packets are valid.
-func TestInjection(t *testing.T) {
+func TestOnlyItsHostSendsForAnEndpoint(t *testing.T) {
 	shared(t)
 	on(t, 2, both, injection)
 }

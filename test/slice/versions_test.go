@@ -15,13 +15,13 @@ import (
 )
 
 // versionBeforeIs is the version beside which this one runs.
-var versionBeforeIs = flag.String("before", "", "the commit whose programs run beside these in TestTwoVersions; empty = with -full the hundredth before this one, without it is skipped")
+var versionBeforeIs = flag.String("before", "", "the commit whose programs run beside these in TestVersionsWorkSideBySide; empty = with -full the hundredth before this one, without it is skipped")
 
-// TestTwoVersions: a cluster of the version before, of which one netmaster and one host
+// TestVersionsWorkSideBySide: a cluster of the version before, of which one netmaster and one host
 // are exchanged for this one. With both netmasters, with the new one alone and with the
 // old one alone, groups, policies and rules that are made through them count on both
 // hosts, for containers that are attached there then.
-func TestTwoVersions(t *testing.T) {
+func TestVersionsWorkSideBySide(t *testing.T) {
 	if *versionBeforeIs == "" && !conformance.Full() {
 		t.Skip("it builds the version before, which takes minutes: -full, or -before COMMIT")
 	}

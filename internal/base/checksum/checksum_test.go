@@ -25,8 +25,8 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestUpper: an echo request and a datagram as the kernel sends them.
-func TestUpper(t *testing.T) {
+// TestTransportChecksumsMatchTheKernel: an echo request and a datagram as the kernel sends them.
+func TestTransportChecksumsMatchTheKernel(t *testing.T) {
 	four := []byte{10, 0, 0, 1, 10, 0, 0, 2}
 	udp := []byte{0x30, 0x39, 0, 53, 0, 11, 0, 0, 'a', 'b', 'c'}
 	if got := ^Upper(17, four, udp); got != 0xf704 {

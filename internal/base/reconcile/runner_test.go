@@ -86,9 +86,9 @@ func (h *harness) want(t *testing.T, want ...pass) {
 	}
 }
 
-// TestRunnerCoalesces checks that kicks and events during a pass cause exactly
+// TestKicksDuringARunCauseOneMore checks that kicks and events during a pass cause exactly
 // one more, which knows all their reasons.
-func TestRunnerCoalesces(t *testing.T) {
+func TestKicksDuringARunCauseOneMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, Config[string]{}, true, nil)
 		h.want(t)
@@ -114,9 +114,9 @@ func TestRunnerCoalesces(t *testing.T) {
 	})
 }
 
-// TestRunnerRetries checks that a failing key is retried with growing delays,
+// TestFailingKeysAreRetriedEverMoreSeldom checks that a failing key is retried with growing delays,
 // that success resets them, and that other passes do not disturb them.
-func TestRunnerRetries(t *testing.T) {
+func TestFailingKeysAreRetriedEverMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boom := errors.New("boom")
 		var heard []time.Duration
@@ -149,8 +149,8 @@ func TestRunnerRetries(t *testing.T) {
 	})
 }
 
-// TestRunnerDrift checks that unrequested runs happen within the jittered interval.
-func TestRunnerDrift(t *testing.T) {
+// TestDriftRunsComeWithinTheInterval checks that unrequested runs happen within the jittered interval.
+func TestDriftRunsComeWithinTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, Config[string]{Drift: time.Minute}, false, nil)
 		<-time.After(time.Hour)
@@ -194,8 +194,8 @@ func TestDriftComesSoonerWhereItIsCheap(t *testing.T) {
 	}
 }
 
-// TestRunnerStops checks that Run waits for the running pass.
-func TestRunnerStops(t *testing.T) {
+// TestRunWaitsForTheRunningPass checks that Run waits for the running pass.
+func TestRunWaitsForTheRunningPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := false
 		r := New(Config[string]{Pass: func(ctx context.Context, _ []string) ([]string, error) {
@@ -218,7 +218,7 @@ func TestRunnerStops(t *testing.T) {
 
 // Requests in bursts get runs at a distance, the first at once. An urgent request does not
 // wait, and takes the others along.
-func TestRunnerSpaces(t *testing.T) {
+func TestBurstsOfKicksAreSpaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, Config[string]{Spacing: 10 * time.Millisecond}, false, nil)
 		for range 8 {

@@ -93,7 +93,7 @@ func TestPortHasTheRateOfItsGroup(t *testing.T) {
 
 // An endpoint's own rates count where they are lower than its group's profile, which
 // alone marks; they follow the endpoint's record.
-func TestOwnRates(t *testing.T) {
+func TestLowerOwnRatesCount(t *testing.T) {
 	c := New("h1")
 	n := model.Network{Key: model.NetworkKey{Tenant: "t", Name: "n"}, Encap: model.EncapVXLAN, ID: 1, Tag: 1, Subnet: netip.MustParsePrefix("10.1.1.0/24")}
 	c.SetNetwork(n)

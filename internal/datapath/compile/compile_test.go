@@ -457,8 +457,8 @@ func testSequences(t *testing.T, seeds int) {
 // TestDesiredStateDependsOnPresentInputsOnly checks that the desired state depends on the present inputs only.
 func TestDesiredStateDependsOnPresentInputsOnly(t *testing.T) { testSequences(t, 40) }
 
-// TestIncrementalCollisions checks the same with policy sets whose numbers collide.
-func TestIncrementalCollisions(t *testing.T) {
+// TestIncrementalEqualsFullWithCollidingNumbers checks the same with policy sets whose numbers collide.
+func TestIncrementalEqualsFullWithCollidingNumbers(t *testing.T) {
 	defer func(old func(string) desired.PolicySetID) { setHash = old }(setHash)
 	setHash = func(name string) desired.PolicySetID { return desired.PolicySetID(len(name) % 2) }
 	testSequences(t, 40)

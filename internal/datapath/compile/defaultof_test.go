@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestTierNamesThePoliciesWhoseDefaultDecides: of three policies of a tier the default of one
+// TestTierNamesTheDecidingDefaults: of three policies of a tier the default of one
 // denies, then of two; the third lets it to the next tier.
-func TestTierNamesThePoliciesWhoseDefaultDecides(t *testing.T) {
+func TestTierNamesTheDecidingDefaults(t *testing.T) {
 	network := model.NetworkKey{Tenant: "blue", Name: "n1"}
 	c := New("h1")
 	c.SetGlobal(model.Global{FwdMode: model.FwdBridge, ArpMode: model.ArpProxy})

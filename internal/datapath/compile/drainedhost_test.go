@@ -6,9 +6,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// TestDrainedHost: providers on a host that drains get no new connections; others are
+// TestDrainedHostGetsNoNewConnections: providers on a host that drains get no new connections; others are
 // not concerned, and who is unhealthy stays so.
-func TestDrainedHost(t *testing.T) {
+func TestDrainedHostGetsNoNewConnections(t *testing.T) {
 	c := New("h1")
 	remote := cluster(c, 3)
 	c.SetService(shop(1))
@@ -50,9 +50,9 @@ func TestDrainedHost(t *testing.T) {
 	}
 }
 
-// TestSilentHost: a host that is silent is set aside as one that drains, and neither
+// TestHostWithoutHeartbeatIsDrained: a host that is silent is set aside as one that drains, and neither
 // word takes the other back.
-func TestSilentHost(t *testing.T) {
+func TestHostWithoutHeartbeatIsDrained(t *testing.T) {
 	c := New("h1")
 	remote := cluster(c, 1)
 	c.SetService(shop(1))

@@ -77,9 +77,9 @@ func TestInfraServicesAreNotRoutedTo(t *testing.T) {
 	}
 }
 
-// TestExposedOnce: of two services with one address the first by key is exposed,
+// TestSharedAddressIsExposedOnce: of two services with one address the first by key is exposed,
 // and the other one once that is gone.
-func TestExposedOnce(t *testing.T) {
+func TestSharedAddressIsExposedOnce(t *testing.T) {
 	c := New("h1")
 	a := outsider(c, model.DefaultTenant, model.EncapVXLAN)
 	b := a

@@ -9,7 +9,7 @@ import (
 
 // A network whose endpoints are mirrored by network is in no desired state before they are.
 // An endpoint without an identity record yet is denied by every deny rule at once.
-func TestByNetwork(t *testing.T) {
+func TestNetworkWaitsForItsEndpoints(t *testing.T) {
 	c := New("h1")
 	c.Interest.SetByNetwork()
 	net := func(name model.NetworkName) model.NetworkKey { return model.NetworkKey{Tenant: "blue", Name: name} }

@@ -9,11 +9,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestLabelsLater: the port of an endpoint whose labels come later is closed while any
+// TestPortsWithPendingLabelsAreClosed: the port of an endpoint whose labels come later is closed while any
 // policy of its tenant selects by labels, on this host or on others; a rule that denies by
 // labels takes it for a peer, one that allows does not, and one that passes has another beside
 // it that denies it.
-func TestLabelsLater(t *testing.T) {
+func TestPortsWithPendingLabelsAreClosed(t *testing.T) {
 	blue := model.TenantName("blue")
 	network := model.NetworkKey{Tenant: blue, Name: "n1"}
 	key := model.PolicyKey{Tenant: blue, Name: "p"}

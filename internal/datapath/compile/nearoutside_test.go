@@ -10,7 +10,7 @@ import (
 
 // A host that speaks BGP leads who comes from outside to its own providers while it has
 // some that take connections, to all otherwise; one that does not leads to all.
-func TestNearOutside(t *testing.T) {
+func TestSpeakersPreferTheirOwnProviders(t *testing.T) {
 	c := New("h1")
 	s := outsider(c, model.DefaultTenant, model.EncapVXLAN)
 	c.SetService(s)

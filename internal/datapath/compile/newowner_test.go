@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestNewerOwner: an address that moved to another host's endpoint, since its former host
+// TestNewerEndpointOwnsTheAddress: an address that moved to another host's endpoint, since its former host
 // is silent, is the newer endpoint's in the desired state of every host, the former's too:
 // in one desired state, in whichever order the transaction's rows come.
-func TestNewerOwner(t *testing.T) {
+func TestNewerEndpointOwnsTheAddress(t *testing.T) {
 	top := conformance.StandardTopology()
 	top.Hosts = append(top.Hosts, model.Host{Name: "h3", VTEP: conformance.ThirdVTEP})
 	network := top.Networks[0]

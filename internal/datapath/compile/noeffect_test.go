@@ -23,7 +23,7 @@ func idle(c *Compiler) []string {
 
 // What has no effect is a problem of the hosts concerned, from when it concerns
 // them until it no longer does.
-func TestNoEffect(t *testing.T) {
+func TestIneffectiveObjectsAreProblems(t *testing.T) {
 	c := New("h1")
 	expect := func(when string, want ...string) {
 		t.Helper()

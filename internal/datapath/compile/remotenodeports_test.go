@@ -56,9 +56,9 @@ func askedTexts(t *testing.T, c *Compiler) (out []string) {
 	return out
 }
 
-// TestAskedNodes: a node port of a service with the policy Local, asked at each node's
+// TestLocalNodePortsAreAskedAtEachNode: a node port of a service with the policy Local, asked at each node's
 // addresses.
-func TestAskedNodes(t *testing.T) {
+func TestLocalNodePortsAreAskedAtEachNode(t *testing.T) {
 	c := kubeCluster()
 	one, two, three := podOn(1, "h1"), podOn(2, "h2"), podOn(3, "h3")
 	for _, e := range []model.Endpoint{one, two, three} {

@@ -194,9 +194,9 @@ func TestSegmentPolicies(t *testing.T) {
 	}
 }
 
-// TestSegmentsAreTold checks what is said of a group that the fabric does not know, and of
+// TestUnknownSegmentsAreReported checks what is said of a group that the fabric does not know, and of
 // services, which do not lead to segments.
-func TestSegmentsAreTold(t *testing.T) {
+func TestUnknownSegmentsAreReported(t *testing.T) {
 	c := fabric()
 	key := model.ServiceKey{Tenant: "blue", Name: "s"}
 	c.SetService(model.Service{Key: key, Network: model.NetworkKey{Tenant: key.Tenant, Name: "n"}, Addrs: []netip.Addr{netip.MustParseAddr("10.1.0.100")}, Selectors: []model.ServiceSelector{{Key: "a", Value: "1"}}})

@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestForeignBackends: backends that are no endpoints are in a desired state if this host's
+// TestExternalBackendsNeedTheDataPlanesSupport: backends that are no endpoints are in a desired state if this host's
 // data plane can forward to them; pods on other networks are not.
-func TestForeignBackends(t *testing.T) {
+func TestExternalBackendsNeedTheDataPlanesSupport(t *testing.T) {
 	for _, able := range []bool{true, false} {
 		c := kubeCluster()
 		if !able {

@@ -92,7 +92,7 @@ func TestSharedIsPresent(t *testing.T) {
 
 // Clients are let in on the networks that are shared with them, where who is let in by no
 // policy is refused, and on no other network of the same tenant.
-func TestSharedTiers(t *testing.T) {
+func TestSharedNetworksLetClientsInByPolicy(t *testing.T) {
 	c := New("h1")
 	at := routed(c, 0)
 	n, e := at(1)

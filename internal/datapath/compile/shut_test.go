@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestMissingReferences checks what stands in for what is missing: it denies,
+// TestMissingReferencesDeny checks what stands in for what is missing: it denies,
 // and there is a problem that says so.
-func TestMissingReferences(t *testing.T) {
+func TestMissingReferencesDeny(t *testing.T) {
 	blue := model.TenantName("blue")
 	n1 := model.NetworkKey{Tenant: blue, Name: "n1"}
 	rule := func(action model.Action, edit func(*model.Rule)) model.PolicyRule {

@@ -7,9 +7,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestNewAudits: an audit is new where it comes to a set, and where the audited
+// TestChangedAuditsAreNew: an audit is new where it comes to a set, and where the audited
 // policy changes, but not where what is enforced does, or who is selected.
-func TestNewAudits(t *testing.T) {
+func TestChangedAuditsAreNew(t *testing.T) {
 	rule := func(id string, action model.Action, ids ...model.Identity) Rule {
 		r := Rule{ID: id, Priority: 1, Action: action}
 		for _, i := range ids {

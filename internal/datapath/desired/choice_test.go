@@ -167,7 +167,7 @@ func TestChooseAmong(t *testing.T) {
 	}
 }
 
-func TestTableFull(t *testing.T) {
+func TestFullBackendTableIsRefused(t *testing.T) {
 	table := Table{index: map[uint64]uint16{}}
 	for i := range uint64(MaxBackends) {
 		table.index[i] = uint16(i)

@@ -129,7 +129,7 @@ func TestVerifiedCertificatesGiveTheirRole(t *testing.T) {
 
 // A certificate of the authority without a role, or without a name, gives no access; nor does
 // one that has expired since the connection was made.
-func TestStrangeCertificates(t *testing.T) {
+func TestCertificatesWithoutRoleGiveNoAccess(t *testing.T) {
 	leaf := func(ou []string, cn string) *x509.Certificate {
 		c := &x509.Certificate{NotAfter: time.Now().Add(time.Hour)}
 		c.Subject.OrganizationalUnit, c.Subject.CommonName = ou, cn
@@ -154,7 +154,7 @@ func TestStrangeCertificates(t *testing.T) {
 	}
 }
 
-func TestHeaders(t *testing.T) {
+func TestCredentialsAreReadFromHeaders(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/version", http.NoBody)
 	r.Header["Authorization"] = []string{"Bearer is-root", "Bearer is-viewer"}
 	id, err := Identify(r, []Bearer{everybody})

@@ -106,7 +106,7 @@ func TestOnlyTheDifference(t *testing.T) {
 }
 
 // What one policy allowed and another allows instead is allowed at every moment.
-func TestNoGap(t *testing.T) {
+func TestAllowedTrafficStaysAllowedThroughChanges(t *testing.T) {
 	const may = "uni/tn-blue/ap-shop/epg-web may tcp http-http to uni/tn-blue/ap-shop/epg-db"
 	sim := newSim(t)
 	a := newAPIC(t, sim)
@@ -186,7 +186,7 @@ func TestUnsupportedPartsAreReported(t *testing.T) {
 	}
 }
 
-func TestInvalid(t *testing.T) {
+func TestInvalidObjectsAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*aci.Fabric){
 		"no VLAN":        func(f *aci.Fabric) { f.Groups[0].VLAN = 0 },
 		"a VLAN twice":   func(f *aci.Fabric) { f.Groups[0].VLAN = f.Groups[1].VLAN },
@@ -221,7 +221,7 @@ func TestInvalid(t *testing.T) {
 }
 
 // Names that are too long for the APIC are cut, and stay apart.
-func TestLongNames(t *testing.T) {
+func TestLongNamesAreCutAndDistinct(t *testing.T) {
 	long := strings.Repeat("x", 63)
 	f, sim := shop(), newSim(t)
 	just := long[:65-len(":Frm:web")] // one too long
@@ -291,7 +291,7 @@ func TestOtherOwnersObjectsAreLeftAlone(t *testing.T) {
 
 // A contract or filter of ours that exists and is another's is not referred to: it
 // would let through what somebody else says.
-func TestForeignContract(t *testing.T) {
+func TestUnmanagedContractIsNotReferredTo(t *testing.T) {
 	const contract, filter = "uni/tn-blue/brc-store:Frm:web", "uni/tn-blue/flt-store:Frm:web"
 	for dn, class := range map[string]string{contract: "vzBrCP", filter: "vzFilter"} {
 		sim := newSim(t)
@@ -482,7 +482,7 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestLoginRefused(t *testing.T) {
+func TestRefusedLoginIsReported(t *testing.T) {
 	sim := newSim(t)
 	a := newAPIC(t, sim, func(c *aci.APICConfig) { c.Password = "hunter2" })
 	_, err := a.Apply(t.Context(), shop())

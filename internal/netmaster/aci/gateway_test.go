@@ -72,7 +72,7 @@ func TestGatewayProfiles(t *testing.T) {
 }
 
 // A profile is sent only when it differs; it is not deleted for that.
-func TestGatewayDifference(t *testing.T) {
+func TestProfilesAreSentWhenTheyDiffer(t *testing.T) {
 	sim := &acitest.Gateway{}
 	var kept [][]model.AppProfileKey
 	keep := func(c *aci.GatewayConfig) {
@@ -111,7 +111,7 @@ func TestGatewayDifference(t *testing.T) {
 
 // With a gateway that merges, a profile that loses something is deleted first, and
 // one that gains something is not.
-func TestGatewayMerges(t *testing.T) {
+func TestMergingGatewayGetsDeletionsFirst(t *testing.T) {
 	sim := &acitest.Gateway{Merges: true}
 	g := newGateway(t, sim)
 	apply(t, g, two())
@@ -148,7 +148,7 @@ func TestGatewayMerges(t *testing.T) {
 
 // A failure of the gateway is reported, and the message repeated; a refused profile does
 // not delay others.
-func TestGatewayFaults(t *testing.T) {
+func TestGatewayFailuresAreReportedAndRepeated(t *testing.T) {
 	create := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "createAppProf") }
 	for _, fault := range []acitest.Fault{acitest.Unavailable, acitest.Cut, acitest.CutAfter, acitest.Nonsense} {
 		sim := &acitest.Gateway{Fault: firstly(1, fault, create)}
@@ -178,7 +178,7 @@ func TestGatewayFaults(t *testing.T) {
 }
 
 // A problem says that two contracts have one name in 1.x's protocol.
-func TestGatewayNames(t *testing.T) {
+func TestEqualContractNamesAreReported(t *testing.T) {
 	f := shop()
 	f.Groups[1].Policies = []model.PolicyName{"a", "aFrmb"}
 	f.Groups = append(f.Groups, group("bFrmweb", 120))

@@ -36,9 +36,9 @@ func spoken(status, login, text string) func(*aci.APICConfig) {
 	}
 }
 
-// TestOddAnswers: any unexpected answer of an APIC is reported as such, in a short text
+// TestUnexpectedAPICAnswersAreReported: any unexpected answer of an APIC is reported as such, in a short text
 // without a password that a terminal and a store accept.
-func TestOddAnswers(t *testing.T) {
+func TestUnexpectedAPICAnswersAreReported(t *testing.T) {
 	long := strings.Repeat("é", 100_000)
 	refusal := func(text string) string {
 		return `{"totalCount":"1","imdata":[{"error":{"attributes":{"code":"1","text":"` + text + `"}}}]}`
@@ -109,8 +109,8 @@ func TestLongForeignNames(t *testing.T) {
 	}
 }
 
-// TestBothFamilies: "icmp" in a rule means both families, as hosts enforce it.
-func TestBothFamilies(t *testing.T) {
+// TestICMPMeansBothFamilies: "icmp" in a rule means both families, as hosts enforce it.
+func TestICMPMeansBothFamilies(t *testing.T) {
 	sim := newSim(t)
 	apply(t, newAPIC(t, sim), shop())
 	for _, prot := range []string{"icmp", "icmpv6"} {
@@ -120,8 +120,8 @@ func TestBothFamilies(t *testing.T) {
 	}
 }
 
-// TestLongestSession: a session that may last forever is refreshed, not replaced.
-func TestLongestSession(t *testing.T) {
+// TestEndlessSessionIsRefreshed: a session that may last forever is refreshed, not replaced.
+func TestEndlessSessionIsRefreshed(t *testing.T) {
 	sim := newSim(t)
 	now := time.Unix(1_000_000, 0)
 	sim.Now, sim.Life = func() time.Time { return now }, 1_500_000_000*time.Second
@@ -137,9 +137,9 @@ func TestLongestSession(t *testing.T) {
 	}
 }
 
-// TestOddNames: names as long and as odd as Contiv takes make a fabric, and none meets
+// TestOddNamesStayDistinct: names as long and as odd as Contiv takes make a fabric, and none meets
 // another.
-func TestOddNames(t *testing.T) {
+func TestOddNamesStayDistinct(t *testing.T) {
 	long := strings.Repeat("x", 62)
 	f, sim := shop(), newSim(t)
 	f.Rules = nil

@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/aci"
 )
 
-// TestPasswordStays: the password is sent only to the configured APIC, also after
+// TestPasswordGoesToTheConfiguredAPICOnly: the password is sent only to the configured APIC, also after
 // redirects, and is in no error, whatever the APIC answers; answers are shortened.
-func TestPasswordStays(t *testing.T) {
+func TestPasswordGoesToTheConfiguredAPICOnly(t *testing.T) {
 	const password = "hunter2-and-more"
 	long := strings.Repeat("x", 5000)
 	for name, tt := range map[string]struct {

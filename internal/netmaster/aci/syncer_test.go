@@ -110,7 +110,7 @@ func TestForeignChangesArePutRight(t *testing.T) {
 }
 
 // Nothing is taken away before it was said what is wanted.
-func TestNothingSaid(t *testing.T) {
+func TestNothingIsRemovedBeforeTheFirstState(t *testing.T) {
 	sim := newSim(t)
 	apply(t, newAPIC(t, sim), shop())
 	sim.Requests()

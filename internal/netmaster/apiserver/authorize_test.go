@@ -133,9 +133,9 @@ func requestOf(route string, own bool) (method, path, body string) {
 	return method, strings.NewReplacer("{id}", id).Replace(path), body
 }
 
-// TestEveryRoute: each role may ask for each route just what it should, with and without a
+// TestRolesReachTheirRoutesOnly: each role may ask for each route just what it should, with and without a
 // trailing slash.
-func TestEveryRoute(t *testing.T) {
+func TestRolesReachTheirRoutesOnly(t *testing.T) {
 	f := startAsking(t, nil)
 	f.town()
 	f.onlyDecide()

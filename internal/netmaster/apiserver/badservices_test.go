@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestBadServices asks by REST for services and shared networks that cannot be: each is
+// TestBadServicesAreRefusedWithReasons asks by REST for services and shared networks that cannot be: each is
 // refused by a sentence that says why, and changes nothing. What is no fault yet is
 // taken, and told of.
-func TestBadServices(t *testing.T) {
+func TestBadServicesAreRefusedWithReasons(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	f.must("POST", "/api/v1/tenants/other/", `{"tenantName":"other"}`)

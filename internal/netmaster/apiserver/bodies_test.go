@@ -13,7 +13,7 @@ import (
 
 // Large bodies are read a few at a time, per client and in total; small ones always, and an
 // answer makes room. Anonymous clients are refused, and take no room.
-func TestLargeBodies(t *testing.T) {
+func TestLargeBodiesAreReadAFewAtATime(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	f := startAsking(t, nil)
 	f.s.routeOf(t, "POST /api/v1/apply").prepare = func(_ http.ResponseWriter, r *request) (access.Resource, func() (any, error), error) {
@@ -84,7 +84,7 @@ func TestLargeBodies(t *testing.T) {
 
 // Who has one of two large bodies answered has room for one more, and not for two; when all
 // are answered, nothing is counted.
-func TestBodiesLeft(t *testing.T) {
+func TestAnsweredBodiesMakeRoom(t *testing.T) {
 	var b bodyBudget
 	var done []func()
 	r := &http.Request{ContentLength: MaxApplyBody}
@@ -121,7 +121,7 @@ func TestBodiesWithoutAuthentication(t *testing.T) {
 }
 
 // A list of very many objects is refused before they are looked at.
-func TestLongList(t *testing.T) {
+func TestLongListsAreRefusedEarly(t *testing.T) {
 	f := startAsking(t, nil)
 	body := `{"objects":[` + strings.Repeat(`{"kind":"x"},`, maxListed) + `{}]}`
 	for who, want := range map[string]string{"blue": "must be at most 100000", "root": "must be at most 100000"} {

@@ -119,9 +119,9 @@ func TestRevisionOfEveryWrite(t *testing.T) {
 	}
 }
 
-// TestErrorKinds: who accepts JSON gets each refusal with its kind, others get
+// TestJSONClientsGetTheErrorsKind: who accepts JSON gets each refusal with its kind, others get
 // the same sentence as text.
-func TestErrorKinds(t *testing.T) {
+func TestJSONClientsGetTheErrorsKind(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	for _, c := range []struct{ method, path, body, kind string }{

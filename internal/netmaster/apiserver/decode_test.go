@@ -16,10 +16,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/strictjson"
 )
 
-// TestWriteStrict: a POST or PUT of an object refuses what apply refuses, a field
+// TestWritesRefuseUnknownFields: a POST or PUT of an object refuses what apply refuses, a field
 // that there is not and one that is there twice; what 1.x's clients send besides
 // (key, links of whatever kind, names in other case, null) is taken.
-func TestWriteStrict(t *testing.T) {
+func TestWritesRefuseUnknownFields(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	const group, service = "/api/v1/endpointGroups/blue:x/", "/api/v1/serviceLBs/blue:s/"
@@ -172,8 +172,8 @@ func TestConvertRefuses(t *testing.T) {
 	}
 }
 
-// TestRangeTexts: allocated and available addresses as comma-separated ranges.
-func TestRangeTexts(t *testing.T) {
+// TestAddressRangesAreTexts: allocated and available addresses as comma-separated ranges.
+func TestAddressRangesAreTexts(t *testing.T) {
 	r := func(a, b string) model.AddrRange {
 		return model.AddrRange{First: netip.MustParseAddr(a), Last: netip.MustParseAddr(b)}
 	}
@@ -202,9 +202,9 @@ func TestRangeTexts(t *testing.T) {
 	}
 }
 
-// TestParsePool: the documented pool:tenant form is not taken for IPv6 (known
+// TestPoolWithTenantIsNotIPv6: the documented pool:tenant form is not taken for IPv6 (known
 // fault 21).
-func TestParsePool(t *testing.T) {
+func TestPoolWithTenantIsNotIPv6(t *testing.T) {
 	tests := []struct {
 		in     string
 		pool   string

@@ -266,9 +266,9 @@ func TestEachBadFactIsAFinding(t *testing.T) {
 	}
 }
 
-// TestOwnerFindings: each kind of what does not fit in the store has a remedy, and what
+// TestOwnerFindingsHaveRemedies: each kind of what does not fit in the store has a remedy, and what
 // a repair did not manage says why.
-func TestOwnerFindings(t *testing.T) {
+func TestOwnerFindingsHaveRemedies(t *testing.T) {
 	for _, kind := range []string{control.NoOwner, control.Leftover, control.NotAllocated, control.MissingObject, control.Unreadable, control.NewerRecord, control.UnknownRecord} {
 		if f := ownerFinding(control.OwnerFinding{Kind: kind, Text: "x"}); f.Remedy == "" || f.Severity == "" || f.Check == "" || f.Repair != "" {
 			t.Errorf("%s: %+v", kind, f)

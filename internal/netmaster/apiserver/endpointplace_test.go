@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestEndpointPlace: a host that knows nothing of a tenant asks for the network of a group,
+// TestHostLearnsTheNetworkOfAGroup: a host that knows nothing of a tenant asks for the network of a group,
 // and hears what is wrong with what it names.
-func TestEndpointPlace(t *testing.T) {
+func TestHostLearnsTheNetworkOfAGroup(t *testing.T) {
 	f := serveWith(t, func(*Config) {})
 	f.must("POST", "/api/v1/tenants/blue/", `{"tenantName":"blue"}`)
 	f.must("POST", "/api/v1/networks/blue:n/", `{"tenantName":"blue","networkName":"n","nwType":"data","encap":"vxlan","subnet":"10.1.1.0/24"}`)

@@ -174,9 +174,9 @@ func names(answer, field string) bool {
 	return false
 }
 
-// TestFieldsComplete: every field that a client sets has its words and its
+// TestEveryFieldHasWordsAndCases: every field that a client sets has its words and its
 // cases, and nothing else has.
-func TestFieldsComplete(t *testing.T) {
+func TestEveryFieldHasWordsAndCases(t *testing.T) {
 	for _, k := range collections() {
 		var inType []string
 		typ := reflect.TypeOf(k.object)

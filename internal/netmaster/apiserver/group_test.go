@@ -28,7 +28,7 @@ var _ = tested("endpointGroups", kindCases{
 		"owner":            archtest.By("TestKubernetesObjectsRefuseChangesByREST"),
 		"tenantName":       archtest.By("TestMatrix"),
 		"groupName":        archtest.By("TestMatrix"),
-		"networkName":      archtest.By("TestGroupNetwork"),
+		"networkName":      archtest.By("TestGroupDecidesTheNetwork"),
 		"extContractsGrps": archtest.By("TestFabricHistories"),
 		"policies":         archtest.By("TestGroupChangesLive"),
 		"netProfile":       archtest.By("TestNetProfiles"),

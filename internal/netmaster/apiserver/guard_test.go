@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestHostHeader: only names that are known to be this server's are answered.
-func TestHostHeader(t *testing.T) {
+// TestUnknownHostHeadersAreRefused: only names that are known to be this server's are answered.
+func TestUnknownHostHeadersAreRefused(t *testing.T) {
 	f := serveWith(t, func(c *Config) { c.Hosts = []string{"netmaster.corp.example"} })
 	f.addHosts("m1.rack.example")
 	for host, want := range map[string]int{

@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
-// TestEvictHost: what a host has is given up when that is confirmed, and not of one
+// TestConfirmedEvictionReleasesEndpoints: what a host has is given up when that is confirmed, and not of one
 // that is alive; one that drains says so in lists, in its endpoints and as a notice.
-func TestEvictHost(t *testing.T) {
+func TestConfirmedEvictionReleasesEndpoints(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	f.addHosts("host1")

@@ -18,9 +18,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-// TestAgentsTell: what agents tell of their hosts is shown, by who has the host's
+// TestAgentReportsAreShown: what agents tell of their hosts is shown, by who has the host's
 // name only; what cannot be read is refused by field.
-func TestAgentsTell(t *testing.T) {
+func TestAgentReportsAreShown(t *testing.T) {
 	f := serve(t, 0)
 	report := api.HostReport{
 		Version: api.HostReportVersion, Host: "h1", Installation: "i1", Boot: "b1", Since: "2026-11-22T00:00:00Z",
@@ -146,9 +146,9 @@ func TestAgentsTell(t *testing.T) {
 	}
 }
 
-// TestAnswerNeighbours: a host gets the addresses for which it answers, and a malformed
+// TestHostGetsTheAddressesItAnnounces: a host gets the addresses for which it answers, and a malformed
 // report is refused.
-func TestAnswerNeighbours(t *testing.T) {
+func TestHostGetsTheAddressesItAnnounces(t *testing.T) {
 	f := serve(t, 5*time.Second)
 	for field, body := range map[string]string{
 		"version":      `{"version":2,"host":"h1","installation":"i"}`,

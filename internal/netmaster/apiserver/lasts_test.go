@@ -30,9 +30,9 @@ func (l lookup) Identify(context.Context, string) (access.Identity, error) {
 	return access.Identity{Name: "anna", Grants: []access.Grant{{Role: access.ClusterAdmin}}}, l()
 }
 
-// TestStreamEndsWithToken: who watches by a token watches no more once that is revoked, and
+// TestRevokedTokenStopsItsStreams: who watches by a token watches no more once that is revoked, and
 // the stream can say why.
-func TestStreamEndsWithToken(t *testing.T) {
+func TestRevokedTokenStopsItsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var revoked, unknown atomic.Bool
 		var why error

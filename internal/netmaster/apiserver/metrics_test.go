@@ -44,8 +44,8 @@ func metricNames(text string) []string {
 	return slices.Compact(found)
 }
 
-// TestAlertsPage: the page of alerts is what their rules say.
-func TestAlertsPage(t *testing.T) {
+// TestAlertsPageIsWhatTheRulesSay: the page of alerts is what their rules say.
+func TestAlertsPageIsWhatTheRulesSay(t *testing.T) {
 	var file struct {
 		Groups []struct {
 			Rules []struct {
@@ -59,7 +59,7 @@ func TestAlertsPage(t *testing.T) {
 	}
 	value := regexp.MustCompile(`\{\{ \$(?:labels\.)?([a-z]+) \}\}`)
 	p := &pagetest.Page{
-		Name: "alerts.md", Command: "go test ./internal/netmaster/apiserver -run TestAlertsPage -update", Title: "Alerts",
+		Name: "alerts.md", Command: "go test ./internal/netmaster/apiserver -run TestAlertsPageIsWhatTheRulesSay -update", Title: "Alerts",
 		Purpose: "On this page you look up what an alert of [contiv-alerts.yaml](../../packaging/prometheus/contiv-alerts.yaml) means and what to do; [metrics](../how-to/metrics.md) explains how to install the rules.",
 	}
 	var rows [][]string

@@ -142,7 +142,7 @@ func TestMirrorRefuses(t *testing.T) {
 }
 
 // A netmaster that stops ends its streams, and one that does not hear the store says so.
-func TestMirrorEnds(t *testing.T) {
+func TestMirrorStreamsEndWithNetmaster(t *testing.T) {
 	stopping := make(chan struct{})
 	f := serveWith(t, func(c *Config) { c.Stopping = stopping })
 	m := mirror(t, f.Client)

@@ -116,7 +116,7 @@ func wait(t *testing.T, ended <-chan error) error {
 
 // The ninth monitor is refused; when one has ended there is room again; and when netmaster
 // stops, all get a message.
-func TestMonitorLimit(t *testing.T) {
+func TestNinthMonitorIsRefused(t *testing.T) {
 	c, ids, stop := monitored(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all []<-chan error
@@ -155,7 +155,7 @@ func TestMonitorLimit(t *testing.T) {
 
 // What agents may not do is refused: unknown monitors, hosts without a name,
 // lines that are no events. What they deliver arrives under their own name.
-func TestMonitorDelivery(t *testing.T) {
+func TestInvalidMonitorReportsAreRefused(t *testing.T) {
 	c, ids, _ := monitored(t)
 	got := make(chan api.FlowEvent, 16)
 	id, _ := begin(t.Context(), t, c, ids, func(e api.FlowEvent) error {

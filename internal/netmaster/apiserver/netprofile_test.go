@@ -38,8 +38,8 @@ var _ = tested("netprofiles", kindCases{
 	},
 })
 
-// TestBurstWarnings: a burst of no limit is taken, as by 1.x, and told to have no effect.
-func TestBurstWarnings(t *testing.T) {
+// TestIneffectiveBurstIsWarnedOf: a burst of no limit is taken, as by 1.x, and told to have no effect.
+func TestIneffectiveBurstIsWarnedOf(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	c, told := f.warned(t)

@@ -203,9 +203,9 @@ func TestNetworkPolicyErrors(t *testing.T) {
 	}
 }
 
-// TestKubernetesOwns: a policy of Kubernetes is shown, and requests to create, change or
+// TestKubernetesPoliciesAreReadOnly: a policy of Kubernetes is shown, and requests to create, change or
 // delete it or its rules are refused; nothing changes.
-func TestKubernetesOwns(t *testing.T) {
+func TestKubernetesPoliciesAreReadOnly(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	k := model.PolicyKey{Tenant: "blue", Name: "ofkube"}
@@ -258,9 +258,9 @@ func TestKubernetesOwns(t *testing.T) {
 	}
 }
 
-// TestLabelWarnings: labels that nothing can select by are taken, and the answer
+// TestUnselectableLabelsAreWarnedOf: labels that nothing can select by are taken, and the answer
 // names them.
-func TestLabelWarnings(t *testing.T) {
+func TestUnselectableLabelsAreWarnedOf(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	c, told := f.warned(t)

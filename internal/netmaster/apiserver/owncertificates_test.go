@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
-// TestOwnCertificates: the status tells of the certificates of the netmaster that answers:
+// TestStatusReportsExpiringCertificates: the status tells of the certificates of the netmaster that answers:
 // one that has ended is wrong, one that does soon worth a notice. Alerts fire on both.
-func TestOwnCertificates(t *testing.T) {
+func TestStatusReportsExpiringCertificates(t *testing.T) {
 	now := time.Now()
 	certificates := []api.Certificate{{Use: "good", Ends: now.Add(31 * 24 * time.Hour)}}
 	f := serveWith(t, func(c *Config) {

@@ -28,9 +28,9 @@ func (c noticing) Health(ctx context.Context) api.Health {
 	return h
 }
 
-// TestOwnHealth: the status has the answering netmaster's notices, except the ones that it
+// TestStatusHasTheAnsweringNetmastersNotices: the status has the answering netmaster's notices, except the ones that it
 // has in other words, and may be well in spite of them.
-func TestOwnHealth(t *testing.T) {
+func TestStatusHasTheAnsweringNetmastersNotices(t *testing.T) {
 	f := serveWith(t, func(c *Config) {
 		c.Address, c.Cluster = "10.0.0.9:9999", noticing{testCluster: c.Cluster.(testCluster)}
 	})
@@ -43,9 +43,9 @@ func TestOwnHealth(t *testing.T) {
 	}
 }
 
-// TestDistrustedCluster: a netmaster that has no host, and whose certificate clients refuse
+// TestRefusedNetmasterCertificateIsReported: a netmaster that has no host, and whose certificate clients refuse
 // again and again, is not well: they are hosts of the cluster that was there before.
-func TestDistrustedCluster(t *testing.T) {
+func TestRefusedNetmasterCertificateIsReported(t *testing.T) {
 	f := serveWith(t, func(c *Config) {
 		c.Address, c.Cluster = "10.0.0.9:9999", noticing{c.Cluster.(testCluster), true}
 	})

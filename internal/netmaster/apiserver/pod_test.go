@@ -194,9 +194,9 @@ func (p somePods) CheckGroup(namespace string, group model.GroupName) error {
 	return nil
 }
 
-// TestPodInterface: a further interface of a pod is of the pod's tenant, and of a group that
+// TestFurtherInterfacesStayInThePodsTenant: a further interface of a pod is of the pod's tenant, and of a group that
 // pods may choose, whatever its configuration asks for.
-func TestPodInterface(t *testing.T) {
+func TestFurtherInterfacesStayInThePodsTenant(t *testing.T) {
 	f := serveWith(t, func(c *Config) { c.Pods = somePods{} })
 	f.populate()
 	for asked, refusal := range map[string]string{

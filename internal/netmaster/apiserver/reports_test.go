@@ -220,8 +220,8 @@ func TestTornBundlesAreNotPassedOn(t *testing.T) {
 	}
 }
 
-// TestHostBundle: what a host sends arrives byte for byte.
-func TestHostBundle(t *testing.T) {
+// TestHostBundleArrivesUnchanged: what a host sends arrives byte for byte.
+func TestHostBundleArrivesUnchanged(t *testing.T) {
 	f := serveWith(t, func(c *Config) { c.Address = "10.0.0.9:9999" })
 	f.alive("h1")
 	sent := strings.Repeat("0123456789abcdef", 1<<16)

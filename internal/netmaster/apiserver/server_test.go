@@ -193,9 +193,9 @@ func labelled(labels string) string {
 	return `{"TenantName":"blue","NetworkName":"n","EndpointID":"e2","ConfigEP":{"Labels":` + labels + `}}`
 }
 
-// TestBadInput: every refusal has its status, names field and value, and leaves
+// TestBadInputIsRefusedAndChangesNothing: every refusal has its status, names field and value, and leaves
 // the store as it was.
-func TestBadInput(t *testing.T) {
+func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	long := strings.Repeat("x", 300)
@@ -392,9 +392,9 @@ func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
 	}
 }
 
-// TestEndpointLife: creation answers the same when repeated and carries the
+// TestEndpointCreationIsRepeatable: creation answers the same when repeated and carries the
 // revision; inspections show the endpoint until it is gone.
-func TestEndpointLife(t *testing.T) {
+func TestEndpointCreationIsRepeatable(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	ctx := t.Context()
@@ -435,9 +435,9 @@ func TestEndpointLife(t *testing.T) {
 	}
 }
 
-// TestStoreDown: with the store away reads and writes are 503 with a reason,
+// TestRequestsFailWith503WithoutTheStore: with the store away reads and writes are 503 with a reason,
 // and work again by themselves when it is back.
-func TestStoreDown(t *testing.T) {
+func TestRequestsFailWith503WithoutTheStore(t *testing.T) {
 	f := serve(t, 300*time.Millisecond)
 	f.populate()
 	f.mem.Unavailable(true)

@@ -41,9 +41,9 @@ var _ = tested("serviceLBs", kindCases{
 	effects: map[string]archtest.Effect{
 		"tenantName":  archtest.By("TestProvidersFollowReportedLabels"),
 		"serviceName": archtest.By("TestProvidersFollowReportedLabels"),
-		"networkName": archtest.By("TestServiceAddress"),
-		"ipAddress":   archtest.By("TestServiceAddress"),
-		"ipv6Address": archtest.By("TestServiceFamilies"),
+		"networkName": archtest.By("TestServiceKeepsItsAddress"),
+		"ipAddress":   archtest.By("TestServiceKeepsItsAddress"),
+		"ipv6Address": archtest.By("TestServiceHasAnAddressOfEachFamily"),
 		"affinity":    archtest.By("TestServicesWorkWithRealStacks"),
 		"ports":       archtest.By("TestServicesWorkWithRealStacks"),
 		"selectors":   archtest.By("TestProvidersFollowLabels"),

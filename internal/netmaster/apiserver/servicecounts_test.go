@@ -9,10 +9,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestHostCounts: what hosts have told all of is added up by provider, with shares of
+// TestHostCountsAreAddedUpByProvider: what hosts have told all of is added up by provider, with shares of
 // the connections that have begun; of the others only why nothing of them counts; a
 // host that tells again counts once.
-func TestHostCounts(t *testing.T) {
+func TestHostCountsAreAddedUpByProvider(t *testing.T) {
 	stream := &monitorStream{events: make(chan api.FlowEvent, 16), slow: make(chan struct{})}
 	tell := func(host, event, provider, text string, total uint64) {
 		e := api.FlowEvent{Host: host, Event: event, Text: text, To: api.FlowPeer{Endpoint: provider}}

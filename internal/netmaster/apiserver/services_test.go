@@ -144,8 +144,8 @@ func TestOfnetShowsDesiredAndActualState(t *testing.T) {
 	}
 }
 
-// TestWriteList: an array in pieces, however long; nothing is an empty one.
-func TestWriteList(t *testing.T) {
+// TestLongListsAreWrittenInPieces: an array in pieces, however long; nothing is an empty one.
+func TestLongListsAreWrittenInPieces(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 5000} {
 		pieces := &pieces{}
 		err := writeList(pieces, func(yield func(any) bool) {

@@ -18,10 +18,10 @@ func sizedRule(policy string, port int) string {
 	return fmt.Sprintf(`{"kind":"rule","tenantName":"default","policyName":%q,"ruleId":"%d","direction":"in","action":"allow","protocol":"tcp","port":%[2]d,"fromNetwork":"n"}`, policy, port)
 }
 
-// TestRuleNoHostCanHold: rules with the ports of very many peers are refused, one
+// TestRulesBeyondHostLimitsAreRefused: rules with the ports of very many peers are refused, one
 // by one, in a list, and where a group joins two policies; so is a network policy.
 // The answer names the policy and the limit, and nothing changes.
-func TestRuleNoHostCanHold(t *testing.T) {
+func TestRulesBeyondHostLimitsAreRefused(t *testing.T) {
 	const groups = 500
 	f := serve(t, 0)
 	apply := func(dryRun bool, texts ...string) error {

@@ -75,10 +75,10 @@ func hostsOf(c *harness, n int) (reports []HostReport) {
 	return reports
 }
 
-// TestGraceTime: a host that is away for the grace time loses its endpoints, and no other
+// TestEndpointsAreReleasedAfterTheGraceTime: a host that is away for the grace time loses its endpoints, and no other
 // does. The time outlasts leaders, and counts only while one listens and the store is
 // there. A host that comes back starts at zero.
-func TestGraceTime(t *testing.T) {
+func TestEndpointsAreReleasedAfterTheGraceTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testenv.Log
 		c := newCluster(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -154,9 +154,9 @@ func TestGraceTime(t *testing.T) {
 	})
 }
 
-// TestManyAway: while more than half of the hosts are away nothing is counted and nothing
+// TestNothingIsReleasedWhileMostHostsAreAway: while more than half of the hosts are away nothing is counted and nothing
 // is released, and one event says so; with half of them away it is.
-func TestManyAway(t *testing.T) {
+func TestNothingIsReleasedWhileMostHostsAreAway(t *testing.T) {
 	for away, want := range map[int]int{2: 2, 3: 4} {
 		synctest.Test(t, func(t *testing.T) {
 			var log testenv.Log
@@ -216,9 +216,9 @@ func TestLongAwayOfMany(t *testing.T) {
 	})
 }
 
-// TestReplacedLeader: who leads no more counts no host out, notes nothing of absences,
+// TestReplacedLeaderReleasesNothing: who leads no more counts no host out, notes nothing of absences,
 // gives nothing up, and says so.
-func TestReplacedLeader(t *testing.T) {
+func TestReplacedLeaderReleasesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		ctx, w, stop := watchHosts(c)
@@ -272,9 +272,9 @@ func TestReplacedLeader(t *testing.T) {
 	})
 }
 
-// TestStoodStill: a leader whose process was suspended does not count the time in which it
+// TestSuspendedLeaderDoesNotCountItsPause: a leader whose process was suspended does not count the time in which it
 // could not receive heartbeats.
-func TestStoodStill(t *testing.T) {
+func TestSuspendedLeaderDoesNotCountItsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &between{Store: memory.New()}
 		c := New(st, Options{})

@@ -32,8 +32,8 @@ func slice(name, service string, addrs ...string) model.ServiceSlice {
 	return s
 }
 
-// TestClusterRows: rows are written once, by who leads, found by their service, and go.
-func TestClusterRows(t *testing.T) {
+// TestLeaderWritesClusterRowsOnce: rows are written once, by who leads, found by their service, and go.
+func TestLeaderWritesClusterRowsOnce(t *testing.T) {
 	c := newCluster(t)
 	ctx, fence := testContext(t), c.leader()
 	rows := ClusterRows{
@@ -99,9 +99,9 @@ func TestClusterRows(t *testing.T) {
 	}
 }
 
-// TestServiceRanges: no network overlaps a range of services' addresses. An existing one
+// TestNetworksDoNotOverlapServiceRanges: no network overlaps a range of services' addresses. An existing one
 // stays, and the owner of an address names it.
-func TestServiceRanges(t *testing.T) {
+func TestNetworksDoNotOverlapServiceRanges(t *testing.T) {
 	c := newCluster(t)
 	fence := c.leader()
 	c.put(network("old", "10.97.0.0/16"))
@@ -207,9 +207,9 @@ func TestPoolAddressesAreAssignedOnce(t *testing.T) {
 	}
 }
 
-// TestBalanceMany: many at once, by two replicas, get different addresses, and one that
+// TestReplicasAllocateDifferentAddresses: many at once, by two replicas, get different addresses, and one that
 // was freed is not the next one given.
-func TestBalanceMany(t *testing.T) {
+func TestReplicasAllocateDifferentAddresses(t *testing.T) {
 	a := newCluster(t)
 	b := onStore(t, a.st)
 	fence := a.leader()

@@ -53,7 +53,7 @@ func requests() map[string]func(context.Context, *harness) error {
 
 // With the store away every request is ErrUnavailable and changes nothing;
 // when it is back, the same request succeeds.
-func TestStoreAway(t *testing.T) {
+func TestRequestsAreUnavailableWithoutTheStore(t *testing.T) {
 	for name, request := range requests() {
 		t.Run(name, func(t *testing.T) {
 			c := base(t)
@@ -91,7 +91,7 @@ func TestConflictsAreRetriedWithoutTrace(t *testing.T) {
 
 // A view that lost its watch, or whose history was compacted, is right again,
 // and until then requests that do not need it work.
-func TestMirrorGap(t *testing.T) {
+func TestViewRecoversFromAMirrorGap(t *testing.T) {
 	c := base(t)
 	other := onStore(t, c.st.Client())
 	c.st.Pause(true)
@@ -112,7 +112,7 @@ func TestMirrorGap(t *testing.T) {
 }
 
 // A replica that has not seen another's writes yet skips what they took.
-func TestLaggingReplica(t *testing.T) {
+func TestLaggingReplicaSkipsTakenAddresses(t *testing.T) {
 	c := base(t)
 	other := onStore(t, c.st.Client())
 	c.st.Pause(true)
@@ -132,7 +132,7 @@ func TestLaggingReplica(t *testing.T) {
 }
 
 // Far behind, it waits for its view and goes on where the others are.
-func TestFarBehind(t *testing.T) {
+func TestLaggingReplicaWaitsForItsView(t *testing.T) {
 	c := base(t)
 	other := onStore(t, c.st.Client())
 	c.st.Pause(true)

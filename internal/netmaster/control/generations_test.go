@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// TestSweepGenerations: the leader's next round deletes the remains of a deleted network
+// TestSweepDeletesRemainsOfDeletedNetworks: the leader's next round deletes the remains of a deleted network
 // from the store, and objects can be created again.
-func TestSweepGenerations(t *testing.T) {
+func TestSweepDeletesRemainsOfDeletedNetworks(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24"))
 	c.ok(c.remove(model.NetworkKey{Tenant: model.DefaultTenant, Name: "n"}))

@@ -28,11 +28,11 @@ func (h *answerHosts) commits() store.Revision {
 	return rev
 }
 
-// TestSignsTogether: a hundred hosts that answer, each for an address and at a time of its
+// TestAnnouncerHeartbeatsShareCommits: a hundred hosts that answer, each for an address and at a time of its
 // own, cost a netmaster some twenty commits a second, on a store that takes no more than
 // Consul; each keeps its address; who is refused, or gives something back, is no matter to
 // others.
-func TestSignsTogether(t *testing.T) {
+func TestAnnouncerHeartbeatsShareCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		const n = 100
@@ -102,9 +102,9 @@ func TestSignsTogether(t *testing.T) {
 	})
 }
 
-// TestSignsFull: more hosts at once than a transaction takes are several, and wait no
+// TestFullHeartbeatBatchesAreSplit: more hosts at once than a transaction takes are several, and wait no
 // longer.
-func TestSignsFull(t *testing.T) {
+func TestFullHeartbeatBatchesAreSplit(t *testing.T) {
 	var s heartbeatBatches
 	batches := map[*heartbeatBatch]bool{}
 	for i := range 3 * heartbeatsPerBatch {

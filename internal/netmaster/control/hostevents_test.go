@@ -15,10 +15,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestHostEvents: that a host is away, is back, has gone back from a change by itself and
+// TestHostStatesAreEvents: that a host is away, is back, has gone back from a change by itself and
 // that its endpoints are given up are events of it, each once; that more than half are
 // away is the event of none.
-func TestHostEvents(t *testing.T) {
+func TestHostStatesAreEvents(t *testing.T) {
 	for away, want := range map[int]string{
 		1: "h1 HostAway true, h1 EndpointsGivenUp true, h4 RolledBack true, h1 HostBack false",
 		3: "h4 RolledBack true, h1 HostBack false, h2 HostBack false, h3 HostBack false",

@@ -79,9 +79,9 @@ func TestEvictionReleasesHostsThatAreAwayOnly(t *testing.T) {
 	}
 }
 
-// TestEvictInfra: the endpoint that a host has on an infra network is no reason to keep
+// TestInfraEndpointsAreEvictedWithTheHost: the endpoint that a host has on an infra network is no reason to keep
 // the host, and goes with it; a container's there is one.
-func TestEvictInfra(t *testing.T) {
+func TestInfraEndpointsAreEvictedWithTheHost(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)
 	if _, err := c.HostLeases.RenewHost(ctx, Admin(), reportOf("host2", "i")); err != nil {
@@ -105,9 +105,9 @@ func TestEvictInfra(t *testing.T) {
 	}
 }
 
-// TestDrainHost: a host drains until it is undrained or removed; so do all endpoints there,
+// TestHostDrainsUntilUndrained: a host drains until it is undrained or removed; so do all endpoints there,
 // and no others.
-func TestDrainHost(t *testing.T) {
+func TestHostDrainsUntilUndrained(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)
 	reg := agentOf(c, "host2", "10.0.0.2")

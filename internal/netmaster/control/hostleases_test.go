@@ -71,10 +71,10 @@ func has(t *testing.T, st store.Store, name model.HostName, want ...string) {
 
 var allOfIt = []string{"claim", "record", "netplugin.vtep@10.1.0.1:4789/10", "contiv.listen@10.0.0.1:9090/10"}
 
-// TestKeepHost: what an agent tells is in the store, is written again when it is
+// TestAgentReportsAreStoredUntilItLeaves: what an agent tells is in the store, is written again when it is
 // missing, follows changes, and goes when the agent leaves, but for the host's
 // record; another installation is refused meanwhile.
-func TestKeepHost(t *testing.T) {
+func TestAgentReportsAreStoredUntilItLeaves(t *testing.T) {
 	st := memory.New()
 	c := New(st, Options{})
 	ctx := t.Context()
@@ -171,8 +171,8 @@ func TestKeepHost(t *testing.T) {
 	}
 }
 
-// TestMaySucceed: whom the name of a host that does not live is for.
-func TestMaySucceed(t *testing.T) {
+// TestHostNameGoesToItsInstallation: whom the name of a host that does not live is for.
+func TestHostNameGoesToItsInstallation(t *testing.T) {
 	at := func(installation, control, vtep string) model.Host {
 		return model.Host{Name: "h1", Installation: installation, Control: netip.MustParseAddr(control), VTEP: netip.MustParseAddr(vtep)}
 	}
@@ -199,10 +199,10 @@ func TestMaySucceed(t *testing.T) {
 	}
 }
 
-// TestCountOut: with no netmaster there, nothing about a host expires; a leader
+// TestLeaderCountsHeartbeatsFromItsStart: with no netmaster there, nothing about a host expires; a leader
 // counts from its own beginning, ends what falls silent, keeps what it or another
 // netmaster hears, and touches no claim that an agent keeps itself.
-func TestCountOut(t *testing.T) {
+func TestLeaderCountsHeartbeatsFromItsStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pass := func(d time.Duration) { _ = waiting.Pause(t.Context(), d) }
 		st := memory.New()

@@ -28,9 +28,9 @@ func agentOf(c *harness, name model.HostName, vtep string) *cluster.Registration
 	return reg
 }
 
-// TestRemoveHost: a host that is alive, or has endpoints, stays; what is removed
+// TestAliveHostsAreNotRemoved: a host that is alive, or has endpoints, stays; what is removed
 // leaves nothing, and may come back.
-func TestRemoveHost(t *testing.T) {
+func TestAliveHostsAreNotRemoved(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)
 	reg := agentOf(c, "host2", "10.0.0.2")

@@ -19,10 +19,10 @@ func infraNetwork(key string, subnets ...string) model.Network {
 	return n
 }
 
-// TestInfraIndex: an infra network is in its tenant's record, for all hosts; one whose
+// TestInfraNetworksAreInTheirTenantsRecord: an infra network is in its tenant's record, for all hosts; one whose
 // interface or route would meet another's is refused; with containers it is kept, index
 // and all, and with none but hosts' own endpoints it goes, with these.
-func TestInfraIndex(t *testing.T) {
+func TestInfraNetworksAreInTheirTenantsRecord(t *testing.T) {
 	c := newCluster(t)
 	ctx := testContext(t)
 	indexed := func() []model.NetworkName {

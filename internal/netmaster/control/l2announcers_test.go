@@ -230,9 +230,9 @@ func TestHostTakesNoAddressThatAnotherAnswersFor(t *testing.T) {
 	})
 }
 
-// TestAnswerOrder: what is heard late changes nothing, and neither does who has not the
+// TestLateAnnouncerReportsChangeNothing: what is heard late changes nothing, and neither does who has not the
 // host's name.
-func TestAnswerOrder(t *testing.T) {
+func TestLateAnnouncerReportsChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		all := poolOf(1)
@@ -263,9 +263,9 @@ func TestAnswerOrder(t *testing.T) {
 	})
 }
 
-// TestAnswerBehind: a netmaster whose mirror stands still takes nothing from a host that
+// TestLaggingNetmasterTakesNoAddresses: a netmaster whose mirror stands still takes nothing from a host that
 // lives.
-func TestAnswerBehind(t *testing.T) {
+func TestLaggingNetmasterTakesNoAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		all := poolOf(3)
@@ -298,8 +298,8 @@ func TestAnswerBehind(t *testing.T) {
 	})
 }
 
-// TestAnswerPreference: an address moves to another host only if its host is away.
-func TestAnswerPreference(t *testing.T) {
+// TestAddressMovesOnlyFromHostsThatAreAway: an address moves to another host only if its host is away.
+func TestAddressMovesOnlyFromHostsThatAreAway(t *testing.T) {
 	best := func(a netip.Addr, hosts ...model.HostName) (b model.HostName) {
 		for _, h := range hosts {
 			if b == "" || preferred(h, b, a) {

@@ -11,7 +11,7 @@ import (
 
 // An endpoint whose labels come later has an identity of its own until they come, or until
 // netmaster hears that there are none, or that the container has ended.
-func TestLabelsLater(t *testing.T) {
+func TestPendingLabelsHaveAnIdentityOfTheirOwn(t *testing.T) {
 	c := newCluster(t)
 	ctx := testContext(t)
 	c.put(network("n", "10.1.0.0/24"), group("web", "n"))

@@ -46,7 +46,7 @@ func (c *harness) addHost(h model.HostName) {
 
 // Every request about the remaining kinds that is refused: its kind, a part of
 // its sentence, and that nothing changed.
-func TestRefusedKinds(t *testing.T) {
+func TestRefusalsHaveKindAndSentence(t *testing.T) {
 	c := more(t)
 	c.put(model.Tenant{Name: "full"})
 	for _, tc := range []struct {
@@ -129,7 +129,7 @@ func keyOf(o any) any {
 }
 
 // What is put again as it is changes nothing; what is deleted leaves nothing.
-func TestLifeCycle(t *testing.T) {
+func TestUnchangedPutsAndDeletesLeaveNothing(t *testing.T) {
 	c := newCluster(t)
 	c.addHost("host1")
 	c.put(model.Tenant{Name: "t"}, network("t:n", "10.7.0.0/24"), policy("t:p"), group("t:g", "n"))

@@ -15,9 +15,9 @@ func nativeNetwork(key string, subnets ...string) model.Network {
 	return n
 }
 
-// TestPodNetwork: it is made once, native, and never changed; what stands in a native
+// TestPodNetworkIsMadeOnce: it is made once, native, and never changed; what stands in a native
 // network's way is named.
-func TestPodNetwork(t *testing.T) {
+func TestPodNetworkIsMadeOnce(t *testing.T) {
 	c := newCluster(t)
 	ctx := testContext(t)
 	four, six := netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/64")

@@ -261,9 +261,9 @@ func TestOwnerOfAnother(t *testing.T) {
 	}
 }
 
-// TestOwnersUnreadable: unreadable, unknown and newer rows are reported, and a repair
+// TestUnreadableOwnersAreReportedAndKept: unreadable, unknown and newer rows are reported, and a repair
 // changes none of them.
-func TestOwnersUnreadable(t *testing.T) {
+func TestUnreadableOwnersAreReportedAndKept(t *testing.T) {
 	c := ownedCluster(t)
 	net := tables.Networks.Key(netKey("blue:far"))
 	newer := strings.Replace(c.dump()[net], `"v":1`, `"v":9`, 1)

@@ -178,9 +178,9 @@ func TestPendingOutlivesNetmaster(t *testing.T) {
 	}
 }
 
-// TestTryPolicy: a rule and the policy of a group are tried together; the whole policy and
+// TestUnconfirmedPolicyLocksItsGroup: a rule and the policy of a group are tried together; the whole policy and
 // the group are locked, and its references do not count before it is confirmed.
-func TestTryPolicy(t *testing.T) {
+func TestUnconfirmedPolicyLocksItsGroup(t *testing.T) {
 	c := confirming(t)
 	r := rule("p", "2", func(r *model.Rule) { r.Group = "g" })
 	g := group("g", "n")
@@ -229,8 +229,8 @@ func TestTenantOnTrial(t *testing.T) {
 	c.ok(c.remove(model.TenantName("bare")))
 }
 
-// TestRefusedTries: what cannot be tried, and that nothing is written then.
-func TestRefusedTries(t *testing.T) {
+// TestUntryableChangesWriteNothing: what cannot be tried, and that nothing is written then.
+func TestUntryableChangesWriteNothing(t *testing.T) {
 	c := confirming(t)
 	n, p := c.Networks.ChangeNetwork(valid(network("m", "10.2.0.0/24"))), c.Policies.ChangePolicy(valid(policy("q")))
 	filter := model.Global{GeneratedLabels: model.LabelFilter{"run"}}
@@ -251,8 +251,8 @@ func TestRefusedTries(t *testing.T) {
 	c.ok(try(time.Minute, p)())
 }
 
-// TestConfirmRefused: a change that cannot be made any more waits on, and says why.
-func TestConfirmRefused(t *testing.T) {
+// TestImpossibleConfirmationKeepsWaiting: a change that cannot be made any more waits on, and says why.
+func TestImpossibleConfirmationKeepsWaiting(t *testing.T) {
 	c := confirming(t)
 	c.put(group("g2", "n"))
 	ch := c.Policies.ChangeRule(valid(rule("p", "2", func(r *model.Rule) { r.Group = "g2" })))

@@ -106,9 +106,9 @@ func TestPodAddressOfAnotherHost(t *testing.T) {
 	c.ok(create(Admin(), "c", "u4", "h3"))
 }
 
-// TestClocksDiffer: with the clocks of two netmasters hours apart an address is kept all
+// TestReservationsOutlastClockDifferences: with the clocks of two netmasters hours apart an address is kept all
 // the same, for so much longer or shorter: the pod that comes back gets it by either.
-func TestClocksDiffer(t *testing.T) {
+func TestReservationsOutlastClockDifferences(t *testing.T) {
 	for _, apart := range []time.Duration{-6 * time.Hour, 6 * time.Hour} {
 		t.Run(apart.String(), func(t *testing.T) {
 			st := memory.New()

@@ -123,9 +123,9 @@ func noneStaged(t *testing.T, c *harness) {
 	}
 }
 
-// TestReplaceInterrupted: a netmaster that stops after any commit leaves the policy as it
+// TestInterruptedReplaceLeavesOneWholePolicy: a netmaster that stops after any commit leaves the policy as it
 // was, or as it was to be; the leader or the next change deletes the rest.
-func TestReplaceInterrupted(t *testing.T) {
+func TestInterruptedReplaceLeavesOneWholePolicy(t *testing.T) {
 	const n = 150
 	for _, how := range []string{"swept", "changed", "replaced", "deleted"} {
 		for stop := 1; ; stop++ {
@@ -223,8 +223,8 @@ func TestReplaceMeetsOthers(t *testing.T) {
 	}
 }
 
-// TestReplaceNames: what staged rules name cannot go, and what they no longer name can.
-func TestReplaceNames(t *testing.T) {
+// TestStagedRulesKeepWhatTheyName: what staged rules name cannot go, and what they no longer name can.
+func TestStagedRulesKeepWhatTheyName(t *testing.T) {
 	st := memory.New()
 	var hook func()
 	c, other := watched(t, st, &hook), onStore(t, st)
@@ -279,9 +279,9 @@ func TestReplaceInList(t *testing.T) {
 	}
 }
 
-// TestReplaceSize: what a policy has counts no more once it is replaced, nor does a
+// TestReplacedRulesDoNotCount: what a policy has counts no more once it is replaced, nor does a
 // rule whose place another takes.
-func TestReplaceSize(t *testing.T) {
+func TestReplacedRulesDoNotCount(t *testing.T) {
 	c := newCluster(t)
 	wide := func(mark, rules int) model.NetworkPolicy {
 		n := manyRules(rules, mark)

@@ -40,9 +40,9 @@ func TestReservationsOfSetClocks(t *testing.T) {
 	}
 }
 
-// TestKeepingsListed: a listed reservation that is known lasts as long as it did. Another
+// TestListedReservationsKeepTheirTime: a listed reservation that is known lasts as long as it did. Another
 // one, or one written by a clock that is ahead, begins again and lasts its time.
-func TestKeepingsListed(t *testing.T) {
+func TestListedReservationsKeepTheirTime(t *testing.T) {
 	var now time.Duration
 	wall := time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
 	k := newReservationTimes(24*time.Hour, func() time.Duration { return now })

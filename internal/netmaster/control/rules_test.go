@@ -177,7 +177,7 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 }
 
 // Putting what is there again changes nothing, whatever the object.
-func TestPutAgain(t *testing.T) {
+func TestRepeatedPutsChangeNothing(t *testing.T) {
 	c := base(t)
 	before := c.dump()
 	c.put(
@@ -195,7 +195,7 @@ func TestPutAgain(t *testing.T) {
 
 // Everything can be deleted in the right order, and then nothing is left but
 // the defaults.
-func TestDeleteAll(t *testing.T) {
+func TestDeletingEverythingLeavesTheDefaults(t *testing.T) {
 	c := newCluster(t)
 	fresh := c.fresh().Revision() > 0
 	before := leftovers(c)

@@ -132,8 +132,8 @@ func TestReservedAddressBecomesTheEndpoints(t *testing.T) {
 	}
 }
 
-// TestChosenMAC: a runtime may choose an endpoint's MAC; no network has one twice.
-func TestChosenMAC(t *testing.T) {
+// TestChosenMACIsUniqueOnItsNetwork: a runtime may choose an endpoint's MAC; no network has one twice.
+func TestChosenMACIsUniqueOnItsNetwork(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24"), network("other", "10.2.0.0/24"))
 	withMAC := func(s string) func(*model.Endpoint) {
@@ -304,7 +304,7 @@ func keysUnder(c *harness, prefix string) []string {
 
 // The view computes what 1.x stored on both sides, and finds endpoints by the
 // whole text only (known fault 30).
-func TestViewLinks(t *testing.T) {
+func TestViewComputesBothSidesOfLinks(t *testing.T) {
 	c := base(t)
 	c.create(endpoint("v1", "c10", inGroup("web")))
 	v := c.fresh()
@@ -382,7 +382,7 @@ func TestDeleteLargePolicy(t *testing.T) {
 }
 
 // Hosts and whole networks or groups of endpoints can be cleaned up.
-func TestCleanUp(t *testing.T) {
+func TestEndpointsAreCleanedUpByHostOrNetwork(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)
 	_, err := c.st.Update(ctx, func(tx store.Tx) error { return tables.Hosts.Put(tx, model.Host{Name: "host2"}) })

@@ -140,7 +140,7 @@ func TestDrainLastsUntilUndrained(t *testing.T) {
 
 // A service keeps its address through changes, takes another that it asks for,
 // and frees what it had.
-func TestServiceAddress(t *testing.T) {
+func TestServiceKeepsItsAddress(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/29"), network("six", "2001:db8::/64"), pooled("g", "n", "10.1.0.1-10.1.0.2"))
 	vip := func(want string) {

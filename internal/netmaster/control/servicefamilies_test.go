@@ -14,7 +14,7 @@ import (
 
 // A service has an address of each family of its network, takes others that it
 // asks for, and frees what it had, and all when it goes.
-func TestServiceFamilies(t *testing.T) {
+func TestServiceHasAnAddressOfEachFamily(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24", "2001:db8::/64"), network("six", "2001:db8:6::/64"))
 	has := func(name, want4, want6 string) {

@@ -13,7 +13,7 @@ import (
 )
 
 // Bad services are refused by what is wrong with them, and nothing changes.
-func TestBadServices(t *testing.T) {
+func TestBadServicesAreRefused(t *testing.T) {
 	c := newCluster(t)
 	gateway := with(network("n", "10.1.0.0/24"), func(n *model.Network) { n.Gateway = addr("10.1.0.254") })
 	c.put(gateway, network("full", "10.2.0.0/30"), pooled("g", "n", "10.1.0.10-10.1.0.19"))

@@ -48,10 +48,10 @@ func (c *harness) identity() Incarnation {
 	return i
 }
 
-// TestAdoptStore: the store succeeds all that hosts say they follow, and no
+// TestAdoptedStoreSucceedsItsPredecessors: the store succeeds all that hosts say they follow, and no
 // other, in a later epoch; said again it succeeds the same; a store without
 // identity cannot be adopted.
-func TestAdoptStore(t *testing.T) {
+func TestAdoptedStoreSucceedsItsPredecessors(t *testing.T) {
 	c := newCluster(t)
 	was := c.identity()
 	c.refused(model.ErrConflict, "no host reports", func() error { _, _, _, err := c.Store.Adopt(testContext(t), Admin(), true); return err })
@@ -113,10 +113,10 @@ func TestAdoptStore(t *testing.T) {
 	c.refused(model.ErrNotFound, "store identity", func() error { _, _, _, err := c.Store.Adopt(testContext(t), Admin(), true); return err })
 }
 
-// TestStoreReplaced: under a running netmaster an empty store gets an identity of its own
+// TestEmptyStoreGetsANewIdentity: under a running netmaster an empty store gets an identity of its own
 // and the defaults, once, and is used; any other store is used as it is; each case is
 // reported.
-func TestStoreReplaced(t *testing.T) {
+func TestEmptyStoreGetsANewIdentity(t *testing.T) {
 	var log testenv.Log
 	logged := func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }
 	c := newCluster(t, logged)
@@ -240,9 +240,9 @@ func TestStoreIdentityAway(t *testing.T) {
 	}
 }
 
-// TestDeletedIdentity: a store whose identity somebody deletes gets the same one back, so that
+// TestDeletedStoreIdentityIsRestored: a store whose identity somebody deletes gets the same one back, so that
 // hosts go on following it; with the cluster's settings gone too it is a new cluster's.
-func TestDeletedIdentity(t *testing.T) {
+func TestDeletedStoreIdentityIsRestored(t *testing.T) {
 	c := newCluster(t)
 	was := c.identity()
 	for _, emptied := range []bool{false, true} {

@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestStoreTrouble: another store, an empty one or an older state is reported until the
+// TestWrongStoreIsReported: another store, an empty one or an older state is reported until the
 // right one is back, it is adopted or restored, or hours have gone by.
-func TestStoreTrouble(t *testing.T) {
+func TestWrongStoreIsReported(t *testing.T) {
 	for name, st := range map[string]*memory.Store{"etcd": memory.New(), "consul": memory.NewWith(memory.Consul)} {
 		t.Run(name, func(t *testing.T) { testStoreTrouble(t, st, name == "consul") })
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestTenantRevisions: what is no endpoint of a tenant counts when it is written, and
+// TestTenantRevisionsCountItsObjects: what is no endpoint of a tenant counts when it is written, and
 // apart when it is deleted; neither endpoints nor other tenants do.
-func TestTenantRevisions(t *testing.T) {
+func TestTenantRevisionsCountItsObjects(t *testing.T) {
 	c := base(t)
 	for _, step := range []struct {
 		name             string

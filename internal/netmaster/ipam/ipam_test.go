@@ -111,7 +111,7 @@ func TestSpaceHandsOutAll(t *testing.T) {
 }
 
 // A freed address is the last to be handed out again.
-func TestNextFit(t *testing.T) {
+func TestFreedAddressIsTheLastToBeReused(t *testing.T) {
 	s := NewSpace(netip.MustParsePrefix("10.8.1.0/29"))
 	allowed := Ranges{rng("10.8.1.1", "10.8.1.6")}
 	var got []string

@@ -63,9 +63,9 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestTellHosts: the leader logs once that a host went, and once that it is
+// TestLeaderLogsHostsOnce: the leader logs once that a host went, and once that it is
 // back; not when it has only just begun to lead.
-func TestTellHosts(t *testing.T) {
+func TestLeaderLogsHostsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testenv.Log
 		st := memory.New()

@@ -82,8 +82,8 @@ func TestSingleMemberOpensNoPeerPort(t *testing.T) {
 	}
 }
 
-// TestRelieveAll: a member asks the others too, who refuse strangers.
-func TestRelieveAll(t *testing.T) {
+// TestDefragmentReachesAllMembers: a member asks the others too, who refuse strangers.
+func TestDefragmentReachesAllMembers(t *testing.T) {
 	a := start(t, config(t, 74, "a"))
 	text, _ := tokenOf(t, a)
 	cfg := config(t, 75, "b")

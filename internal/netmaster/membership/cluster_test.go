@@ -217,9 +217,9 @@ func writer(t *testing.T, nodes ...*node) (stop func() []string) {
 	}
 }
 
-// TestLearnerAlone: what a learner has makes no cluster, and says so; the founder goes on
+// TestLearnerAloneMakesNoCluster: what a learner has makes no cluster, and says so; the founder goes on
 // without it.
-func TestLearnerAlone(t *testing.T) {
+func TestLearnerAloneMakesNoCluster(t *testing.T) {
 	a := newNode(t, 71, "a").start().ready()
 	b := newNode(t, 72, "b").join(a.token())
 	writes(t, a)

@@ -79,8 +79,8 @@ func TestPlainAfterSecure(t *testing.T) {
 	run("secure after plain", secure)
 }
 
-// TestOlderDirectory: what is said where etcd has forgotten what it answered for.
-func TestOlderDirectory(t *testing.T) {
+// TestOlderDirectoryIsReported: what is said where etcd has forgotten what it answered for.
+func TestOlderDirectoryIsReported(t *testing.T) {
 	cfg := config(t, 1, "a")
 	m, err := Start(t.Context(), cfg)
 	if err != nil {

@@ -20,11 +20,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 )
 
-// TestStoreElsewhere: netmasters whose store is an etcd of the user's own form a cluster as
+// TestNetmastersOnAnExternalEtcdFormACluster: netmasters whose store is an etcd of the user's own form a cluster as
 // those with the embedded store do. They share the authorities by their own ports, keep their
 // rows there, and run no etcd. One whose directory was lost is replaced, however many others
 // are away. A netmaster that would make other authorities for the same store is refused.
-func TestStoreElsewhere(t *testing.T) {
+func TestNetmastersOnAnExternalEtcdFormACluster(t *testing.T) {
 	t.Parallel()
 	etcd := start(t, config(t, 151, "etcd")).server.client
 	store := clientv3.NewCtxClient(t.Context())

@@ -285,9 +285,9 @@ func TestUnusedDirectoryIsContinued(t *testing.T) {
 	}
 }
 
-// TestFounderKilled: a founder that was killed after it recorded its authority founds the
+// TestKilledFounderFoundsTheRecordedCluster: a founder that was killed after it recorded its authority founds the
 // cluster when it starts again, and the record is not written a second time.
-func TestFounderKilled(t *testing.T) {
+func TestKilledFounderFoundsTheRecordedCluster(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
 	cfg := r.forming(config(t, 147, "a"))

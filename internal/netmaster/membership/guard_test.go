@@ -130,9 +130,9 @@ func watchErr(ctx context.Context, c *clientv3.Client, key string, opts ...clien
 	return ctx.Err()
 }
 
-// TestPlainGuard: where plain connections are let in, what is done by them ends with them:
+// TestPlainConnectionsMakeNoTokens: where plain connections are let in, what is done by them ends with them:
 // none makes or spends a token, nor changes whose certificates are good.
-func TestPlainGuard(t *testing.T) {
+func TestPlainConnectionsMakeNoTokens(t *testing.T) {
 	t.Parallel()
 	cfg := secured(t, 66, "a")
 	cfg.Plain = []string{cfg.Client}

@@ -89,10 +89,10 @@ func is(t *testing.T, what string, err, kind error, words ...string) {
 	}
 }
 
-// TestPlantedTokens: tokens in the store that no netmaster made are deleted and reported
+// TestPlantedTokensAreDeleted: tokens in the store that no netmaster made are deleted and reported
 // before they become valid. Tokens that a netmaster made stay, also if that netmaster's
 // clock is ahead of this one's.
-func TestPlantedTokens(t *testing.T) {
+func TestPlantedTokensAreDeleted(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 113, "a")
 	var log bytes.Buffer // of both members: the first one may find some already
@@ -137,9 +137,9 @@ func TestPlantedTokens(t *testing.T) {
 	}
 }
 
-// TestOneToken: of two replicas that are shown one token by two hosts at once, one takes
+// TestTokenAdmitsOneHost: of two replicas that are shown one token by two hosts at once, one takes
 // it; hosts that are admitted wait for their turn.
-func TestOneToken(t *testing.T) {
+func TestTokenAdmitsOneHost(t *testing.T) {
 	t.Parallel()
 	a := start(t, config(t, 21, "a"))
 	bCfg := config(t, 22, "b")
@@ -203,9 +203,9 @@ func TestOneToken(t *testing.T) {
 	}
 }
 
-// TestFoundAgain: a founder that was killed before etcd wrote that it is the first member
+// TestFounderStartsAgainAfterAnEarlyKill: a founder that was killed before etcd wrote that it is the first member
 // founds its cluster again; by that log etcd would wait for ever.
-func TestFoundAgain(t *testing.T) {
+func TestFounderStartsAgainAfterAnEarlyKill(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 131, "a")
 	ctx, cancel := context.WithCancel(t.Context())

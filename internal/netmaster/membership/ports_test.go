@@ -84,10 +84,10 @@ func TestFloodKeepsNoClientOut(t *testing.T) {
 	writes(t, a, b)
 }
 
-// TestClientPort: the port for clients answers by gRPC and HTTP as an etcd's does: plainly,
+// TestClientPortAnswersAsEtcd: the port for clients answers by gRPC and HTTP as an etcd's does: plainly,
 // by TLS to who shows a certificate, and by both at one address; a stranger's connection
 // ends, and so does a client's when the member is closed.
-func TestClientPort(t *testing.T) {
+func TestClientPortAnswersAsEtcd(t *testing.T) {
 	t.Parallel()
 	plain, secure, both := config(t, 63, "a"), secured(t, 64, "b"), secured(t, 65, "c")
 	both.Plain = []string{both.Client}

@@ -70,8 +70,8 @@ func TestFullStoreIsReportedBeforeItIsFull(t *testing.T) {
 	tokenOf(t, a)
 }
 
-// TestNoSnapshot: a missing snapshot is reported until one is made.
-func TestNoSnapshot(t *testing.T) {
+// TestMissingSnapshotIsReported: a missing snapshot is reported until one is made.
+func TestMissingSnapshotIsReported(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 67, "a")
 	inTheWay := filepath.Join(t.TempDir(), "file")

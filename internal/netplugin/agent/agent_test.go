@@ -60,8 +60,8 @@ func TestAttachDetach(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestAttachParallel attaches and detaches 24 containers at once.
-func TestAttachParallel(t *testing.T) {
+// TestParallelAttachesSucceed attaches and detaches 24 containers at once.
+func TestParallelAttachesSucceed(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	var wg sync.WaitGroup
@@ -112,9 +112,9 @@ func TestRestartKeepsAttachments(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestAttachRefused asks for what must be refused, with its kind, and leaves
+// TestRefusedAttachLeavesNothing asks for what must be refused, with its kind, and leaves
 // nothing behind.
-func TestAttachRefused(t *testing.T) {
+func TestRefusedAttachLeavesNothing(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	s := newSandbox(t)
@@ -153,9 +153,9 @@ func TestAttachRefused(t *testing.T) {
 	}
 }
 
-// TestGroupNetwork: without a network the group's decides, before the tenant's
+// TestGroupDecidesTheNetwork: without a network the group's decides, before the tenant's
 // default.
-func TestGroupNetwork(t *testing.T) {
+func TestGroupDecidesTheNetwork(t *testing.T) {
 	b := newBed(t)
 	b.network("blue", "net5", 5)
 	b.put(func(tx store.Tx) error {
@@ -179,9 +179,9 @@ func TestGroupNetwork(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestPreferredAddress gives a container the address that it asks for, and
+// TestRequestedAddressIsGiven gives a container the address that it asks for, and
 // refuses one that is taken.
-func TestPreferredAddress(t *testing.T) {
+func TestRequestedAddressIsGiven(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	r := request("c1", newSandbox(t))
@@ -204,9 +204,9 @@ func TestPreferredAddress(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestMasterGone: with netmaster gone Attach fails clearly, Detach works, and
+// TestDetachWorksWithoutNetmaster: with netmaster gone Attach fails clearly, Detach works, and
 // what is owed is released when it is back.
-func TestMasterGone(t *testing.T) {
+func TestDetachWorksWithoutNetmaster(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	r := request("c1", newSandbox(t))
@@ -232,9 +232,9 @@ func TestMasterGone(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestStoreGone: with the store away the data plane stays, Attach fails
+// TestDetachWorksWithoutTheStore: with the store away the data plane stays, Attach fails
 // clearly, Detach works; when it is back Attach works.
-func TestStoreGone(t *testing.T) {
+func TestDetachWorksWithoutTheStore(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	r := request("c1", newSandbox(t))
@@ -343,9 +343,9 @@ func TestCollectReleasesLostContainersOnly(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestHookFails makes every step of Attach and Detach fail once: a failed
+// TestFailedAttachLeavesNothing makes every step of Attach and Detach fail once: a failed
 // Attach leaves nothing behind, and Detach succeeds in the end.
-func TestHookFails(t *testing.T) {
+func TestFailedAttachLeavesNothing(t *testing.T) {
 	for _, step := range attachment.Steps {
 		t.Run(step, func(t *testing.T) {
 			var mu sync.Mutex
@@ -381,8 +381,8 @@ func TestHookFails(t *testing.T) {
 	}
 }
 
-// TestSecondAgent refuses to share a host's state or socket.
-func TestSecondAgent(t *testing.T) {
+// TestSecondAgentIsRefused refuses to share a host's state or socket.
+func TestSecondAgentIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	if _, err := New(t.Context(), b.cfg); !errors.Is(err, model.ErrConflict) {
@@ -446,8 +446,8 @@ func TestStatusInStore(t *testing.T) {
 	}
 }
 
-// TestTenantLinger stops mirroring a tenant some time after its last endpoint.
-func TestTenantLinger(t *testing.T) {
+// TestTenantIsMirroredAWhileLonger stops mirroring a tenant some time after its last endpoint.
+func TestTenantIsMirroredAWhileLonger(t *testing.T) {
 	b := newBed(t, func(c *Config) { c.TenantLinger = 100 * time.Millisecond })
 	b.ready()
 	r := request("c1", newSandbox(t))

@@ -35,11 +35,11 @@ func (h *gatedReader) Mirror(ctx context.Context, prefixes []string, deliver fun
 	}, opts...)
 }
 
-// TestMirrorsBehind: an Attach waits for each of the mirrors that policies come by, the
+// TestAttachWaitsForItsMirrors: an Attach waits for each of the mirrors that policies come by, the
 // tenant's, the one of its network's endpoints and the one of namespaces, up to the
 // revision that netmaster names. Then it fails with the lagging one, and leaves nothing.
 // The answer names the revision.
-func TestMirrorsBehind(t *testing.T) {
+func TestAttachWaitsForItsMirrors(t *testing.T) {
 	for prefix, lags := range map[string]string{
 		tables.GlobalPrefix: "of namespaces and settings", tables.TenantRest("blue")[0]: "of tenant blue",
 		tables.EndpointsOf(model.NetworkKey{Tenant: "blue", Name: "net1"}): "of the endpoints of network blue:net1",

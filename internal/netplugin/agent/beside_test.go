@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// TestAnswerOwn: interfaces that somebody else (Docker) has moved into a container and
+// TestRepliesLeaveByTheirOwnInterface: interfaces that somebody else (Docker) has moved into a container and
 // configured: what is sent from the addresses of each leaves by it, the rest by the default
 // route that was set; without that by what is left; and what leaves takes its rules along.
-func TestAnswerOwn(t *testing.T) {
+func TestRepliesLeaveByTheirOwnInterface(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	b.network("blue", "net2", 3)

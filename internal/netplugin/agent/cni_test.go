@@ -230,9 +230,9 @@ func TestCNICheckFinds(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestCNIDown: with netplugin down STATUS answers code 50, ADD 11, and DEL
+// TestDeletionsAreSpooledWithoutNetplugin: with netplugin down STATUS answers code 50, ADD 11, and DEL
 // spools and succeeds; netplugin replays it.
-func TestCNIDown(t *testing.T) {
+func TestDeletionsAreSpooledWithoutNetplugin(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	r := newRuntime(t, b)
@@ -333,8 +333,8 @@ func TestCNIBadInput(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestCNIArgs lets CNI_ARGS choose network and address.
-func TestCNIArgs(t *testing.T) {
+// TestCNIArgsChooseNetworkAndAddress lets CNI_ARGS choose network and address.
+func TestCNIArgsChooseNetworkAndAddress(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	r := newRuntime(t, b)

@@ -25,10 +25,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
-// TestSameFact: the same fact has the same effect from every source: Docker's watcher of a
+// TestFactsHaveTheSameEffectFromEverySource: the same fact has the same effect from every source: Docker's watcher of a
 // running container, a request to the socket for a running one, and for one that is
 // attached only later.
-func TestSameFact(t *testing.T) {
+func TestFactsHaveTheSameEffectFromEverySource(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	labels := map[string]string{"app": "shop", "zone": "a"}
@@ -148,9 +148,9 @@ func (b *bed) follow(list string) {
 	})
 }
 
-// TestOddLabels: labels that no policy can select by are named in the log of the
+// TestUnselectableLabelsAreLogged: labels that no policy can select by are named in the log of the
 // host that attaches with them.
-func TestOddLabels(t *testing.T) {
+func TestUnselectableLabelsAreLogged(t *testing.T) {
 	var log testenv.Log
 	b := newBed(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	b.ready()
@@ -167,9 +167,9 @@ func TestOddLabels(t *testing.T) {
 	}
 }
 
-// TestLabelsLater: labels count as not known yet only where they come later and a
+// TestPendingLabelsMatterToLabelPolicies: labels count as not known yet only where they come later and a
 // policy of the tenant asks for labels, and not when they were told already.
-func TestLabelsLater(t *testing.T) {
+func TestPendingLabelsMatterToLabelPolicies(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	attached := func(container string, told bool) bool {

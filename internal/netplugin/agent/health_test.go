@@ -177,8 +177,8 @@ func TestHealthNamesEachFaultUntilItIsMended(t *testing.T) {
 	})
 }
 
-// TestHealthLost: an attachment whose endpoint is gone from the store is reported.
-func TestHealthLost(t *testing.T) {
+// TestLostEndpointIsUnhealthy: an attachment whose endpoint is gone from the store is reported.
+func TestLostEndpointIsUnhealthy(t *testing.T) {
 	b := newBed(t)
 	defer http.DefaultClient.CloseIdleConnections()
 	b.ready()
@@ -207,8 +207,8 @@ func TestHealthLost(t *testing.T) {
 	b.says(http.StatusOK)
 }
 
-// TestHealthDisk fills the file system of the state directory.
-func TestHealthDisk(t *testing.T) {
+// TestFullStateDirectoryIsUnhealthy fills the file system of the state directory.
+func TestFullStateDirectoryIsUnhealthy(t *testing.T) {
 	b := newBed(t)
 	defer http.DefaultClient.CloseIdleConnections()
 	b.ready()

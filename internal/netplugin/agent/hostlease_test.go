@@ -93,11 +93,11 @@ func (d *countingDriver) Apply(ctx context.Context, want desired.Host) (driver.R
 	return d.Driver.Apply(ctx, want)
 }
 
-// TestTakenName: a second installation of a living host's name, a copy of its
+// TestLivingHostsNameIsRefused: a second installation of a living host's name, a copy of its
 // machine, and one with its tunnel address stop with a sentence that names the
 // living one; the living one's endpoints, record and ports stay, and what the other
 // machine's data plane holds.
-func TestTakenName(t *testing.T) {
+func TestLivingHostsNameIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	if _, err := b.client().Attach(t.Context(), request("c1", newSandbox(t))); err != nil {
@@ -191,9 +191,9 @@ func TestNameOfTheDead(t *testing.T) {
 	b.ready()
 }
 
-// TestLastWord: an agent that ends while its report is on its way releases the name after
+// TestEndingAgentReleasesItsName: an agent that ends while its report is on its way releases the name after
 // it, so the next one gets it at once.
-func TestLastWord(t *testing.T) {
+func TestEndingAgentReleasesItsName(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	came, ended, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -235,10 +235,10 @@ func TestLastWord(t *testing.T) {
 	b.ready()
 }
 
-// TestNewerFormat: where a later agent has been, an earlier one stops with a
+// TestNewerFormatStopsTheAgent: where a later agent has been, an earlier one stops with a
 // sentence before it has touched anything, until the cluster has forgotten the
 // host.
-func TestNewerFormat(t *testing.T) {
+func TestNewerFormatStopsTheAgent(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	record := b.hostRecord()

@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// TestHostPorts: by the CNI library and contivk8s, a runtime publishes ports with ADD,
+// TestRuntimePublishesHostPorts: by the CNI library and contivk8s, a runtime publishes ports with ADD,
 // once and again; one that is taken is refused and leaves nothing; DEL gives them up.
-func TestHostPorts(t *testing.T) {
+func TestRuntimePublishesHostPorts(t *testing.T) {
 	b := newWayOutBed(t)
 	r := newRuntime(t, b)
 	list := r.list(t, "1.0.0", `,"capabilities":{"portMappings":true}`)

@@ -26,10 +26,10 @@ import (
 // often has spool and journal looked at all the time.
 func often(c *Config) { c.SpoolEvery = 10 * time.Millisecond }
 
-// TestDamagedEntry: a running container keeps its interface and its endpoint
+// TestDamagedJournalEntryKeepsTheContainer: a running container keeps its interface and its endpoint
 // whatever has become of its journal entry, and the status says so until the
 // container goes.
-func TestDamagedEntry(t *testing.T) {
+func TestDamagedJournalEntryKeepsTheContainer(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	r := request("c1", newSandbox(t))
@@ -91,9 +91,9 @@ func TestDamagedEntry(t *testing.T) {
 	}
 }
 
-// TestNewerJournal refuses a journal that a newer netplugin has written, and
+// TestNewerJournalIsRefused refuses a journal that a newer netplugin has written, and
 // touches nothing.
-func TestNewerJournal(t *testing.T) {
+func TestNewerJournalIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	res, err := b.client().Attach(t.Context(), request("c1", newSandbox(t)))
@@ -127,10 +127,10 @@ func TestNewerJournal(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestJournalUnwritable: on a disk that is full, or that cannot be written,
+// TestUnwritableJournalFailsAdds: on a disk that is full, or that cannot be written,
 // ADD fails with what to do and leaves nothing, DEL works, the agent says that
 // it is not well, also after a restart, and is well again when the disk is.
-func TestJournalUnwritable(t *testing.T) {
+func TestUnwritableJournalFailsAdds(t *testing.T) {
 	for name, disk := range map[string]struct{ spoil, mend func(dir string) error }{
 		"full": {
 			func(dir string) error {
@@ -212,9 +212,9 @@ func TestJournalUnwritable(t *testing.T) {
 	}
 }
 
-// TestJournalRemoved: what somebody removes of the journal while the agent runs
+// TestRemovedJournalIsWrittenAgain: what somebody removes of the journal while the agent runs
 // is written again.
-func TestJournalRemoved(t *testing.T) {
+func TestRemovedJournalIsWrittenAgain(t *testing.T) {
 	b := newBed(t, often)
 	b.ready()
 	r := request("c1", newSandbox(t))
@@ -313,9 +313,9 @@ func TestOrphanedEndpointIsReleased(t *testing.T) {
 	})
 }
 
-// TestForeignInterface: an interface of somebody else's that has the name of a
+// TestUnmanagedInterfaceIsLeftAlone: an interface of somebody else's that has the name of a
 // container's is neither taken nor removed.
-func TestForeignInterface(t *testing.T) {
+func TestUnmanagedInterfaceIsLeftAlone(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	r := request("c1", newSandbox(t))
@@ -348,9 +348,9 @@ func TestForeignInterface(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestSpoolUnreadable: rubbish among the spooled deletions is a problem until it
+// TestUnreadableSpoolIsAProblem: rubbish among the spooled deletions is a problem until it
 // is gone.
-func TestSpoolUnreadable(t *testing.T) {
+func TestUnreadableSpoolIsAProblem(t *testing.T) {
 	b := newBed(t, often)
 	b.ready()
 	b.stop()

@@ -14,11 +14,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestNewerOwner: a host without netmaster keeps its containers as they are. When it learns
+// TestHostLearnsThatAnAddressMoved: a host without netmaster keeps its containers as they are. When it learns
 // that one of their addresses has got another owner meanwhile, elsewhere, its other
 // containers reach that one. The former owner is cut off and reported, and its end takes
 // nothing from the newer one.
-func TestNewerOwner(t *testing.T) {
+func TestHostLearnsThatAnAddressMoved(t *testing.T) {
 	b := newBed(t)
 	defer http.DefaultClient.CloseIdleConnections()
 	b.ready()

@@ -100,11 +100,11 @@ func attachedHost(t *testing.T, change ...func(*Config)) (b *bed, res attach.Res
 	return b, res
 }
 
-// TestStoreReplaced: an empty store, another one, and an older state do not
+// TestReplacedStoreFreezesTheHost: an empty store, another one, and an older state do not
 // change the desired state, through a restart of the agent too; ADD says why it fails
 // (CNI's code 11), DEL works; when the right store is back all goes on, and what
 // was deleted meanwhile is released.
-func TestStoreReplaced(t *testing.T) {
+func TestReplacedStoreFreezesTheHost(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		with  func(before *memory.Data) *memory.Data
@@ -177,10 +177,10 @@ func TestStoreReplaced(t *testing.T) {
 	}
 }
 
-// TestStoreRestored: into a store of a later epoch the agent puts back what runs
+// TestRestoredStoreGetsEndpointsBack: into a store of a later epoch the agent puts back what runs
 // here, with address and MAC, and waits for the other host to do so; it loses
 // nothing of either. What was detached since the backup is released.
-func TestStoreRestored(t *testing.T) {
+func TestRestoredStoreGetsEndpointsBack(t *testing.T) {
 	b := newBed(t)
 	b.identify(storeA)
 	b.ready()
@@ -242,9 +242,9 @@ func TestStoreRestored(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestStoreGrace: a host that does not come back delays the others for a while
+// TestMissingHostDelaysOthersForAWhile: a host that does not come back delays the others for a while
 // only.
-func TestStoreGrace(t *testing.T) {
+func TestMissingHostDelaysOthersForAWhile(t *testing.T) {
 	b, _ := attachedHost(t, func(c *Config) { c.StoreGrace = 2 * time.Second })
 	b.put(func(tx store.Tx) error {
 		tables.Endpoints.Delete(tx, model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "far"})
@@ -267,9 +267,9 @@ func TestStoreGrace(t *testing.T) {
 	b.endpointCountsAre(1, 0)
 }
 
-// TestStoreAdopted: another store is followed when an operator says so, and what
+// TestAdoptedStoreIsFollowed: another store is followed when an operator says so, and what
 // runs here is put back into it.
-func TestStoreAdopted(t *testing.T) {
+func TestAdoptedStoreIsFollowed(t *testing.T) {
 	b, res := attachedHost(t, func(c *Config) { c.StoreGrace = time.Second })
 	other := memory.New()
 	other.Replace(b.st.Data(), 0)
@@ -381,9 +381,9 @@ func TestStoreWithoutIdentity(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestPutBack: an endpoint that is deleted under a container is restored as it was; one
+// TestDeletedEndpointsAreRestored: an endpoint that is deleted under a container is restored as it was; one
 // whose address was given to another is reported.
-func TestPutBack(t *testing.T) {
+func TestDeletedEndpointsAreRestored(t *testing.T) {
 	b, res := attachedHost(t)
 	key, err := model.ParseEndpointKey(res.Endpoint)
 	if err != nil {

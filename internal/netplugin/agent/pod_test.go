@@ -25,10 +25,10 @@ func (m *master) askedFor(container string) (n int, pod *api.Pod) {
 	return m.calls["/plugin/createEndpoint"], pod
 }
 
-// TestPodPlace: where netmaster follows Kubernetes, an ADD of a pod makes the endpoint that
+// TestNetmasterChoosesThePodsPlace: where netmaster follows Kubernetes, an ADD of a pod makes the endpoint that
 // netmaster chooses, as the pod's, without the configuration's labels; a configuration that
 // says otherwise is refused. DEL sends no request.
-func TestPodPlace(t *testing.T) {
+func TestNetmasterChoosesThePodsPlace(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	r := newRuntime(t, b)

@@ -14,10 +14,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestRefusedAgain: a container that is asked for again, in a way that is refused, keeps the
+// TestRefusedRepetitionKeepsTheInterface: a container that is asked for again, in a way that is refused, keeps the
 // interface that it has; one that is asked for in another way that is right gets that,
 // also when the group is so new that this host has not heard of it.
-func TestRefusedAgain(t *testing.T) {
+func TestRefusedRepetitionKeepsTheInterface(t *testing.T) {
 	b := newBed(t)
 	b.network("blue", "net5", 5)
 	group := func(name model.GroupName, network model.NetworkName) {

@@ -8,10 +8,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// TestOwnRates: netplugin asks netmaster for an endpoint with the limits of the runtime's
+// TestRequestedRatesReachNetmaster: netplugin asks netmaster for an endpoint with the limits of the runtime's
 // request. A repeated request with others attaches the container again, since the former
 // attachment does not have them; with the same it stays.
-func TestOwnRates(t *testing.T) {
+func TestRequestedRatesReachNetmaster(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	r := newRuntime(t, b)

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRemoveDir: an empty directory goes; one that a pod has of its node, below files
+// TestEmptyDirectoriesAreRemoved: an empty directory goes; one that a pod has of its node, below files
 // that cannot change, is left and is no trouble; one that holds something is.
-func TestRemoveDir(t *testing.T) {
+func TestEmptyDirectoriesAreRemoved(t *testing.T) {
 	done := make(chan string)
 	dir := t.TempDir()
 	go func() {

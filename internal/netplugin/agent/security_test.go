@@ -87,9 +87,9 @@ func TestNoWriteBeforeSnapshot(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestPausedMirror: what the host knows stands still while its mirror is
+// TestAttachWaitsForAPausedMirror: what the host knows stands still while its mirror is
 // paused, and an Attach waits for its own endpoint to be known.
-func TestPausedMirror(t *testing.T) {
+func TestAttachWaitsForAPausedMirror(t *testing.T) {
 	b := newBed(t, func(c *Config) { c.DebugHooks = true })
 	b.ready()
 	r := request("c1", newSandbox(t))
@@ -281,9 +281,9 @@ func sameFile(a, b string) bool {
 	return err == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// TestLegacySocket speaks 1.x' two calls: a pod whose without its labels is
+// TestLegacySocketServesTwoCalls speaks 1.x' two calls: a pod whose without its labels is
 // told in the log, and as a problem of the host.
-func TestLegacySocket(t *testing.T) {
+func TestLegacySocketServesTwoCalls(t *testing.T) {
 	var log testenv.Log
 	b := newBed(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	b.ready()

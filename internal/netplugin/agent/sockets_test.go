@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestSocketRemoved: a CNI socket whose file somebody removes is made again, and
+// TestRemovedSocketIsMadeAgain: a CNI socket whose file somebody removes is made again, and
 // goes with the agent.
-func TestSocketRemoved(t *testing.T) {
+func TestRemovedSocketIsMadeAgain(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	if err := os.Remove(b.cfg.Socket); err != nil {

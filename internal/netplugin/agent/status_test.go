@@ -141,8 +141,8 @@ func TestStatusMasterComes(t *testing.T) {
 	says()
 }
 
-// TestStatusBeats: a host on which nothing happens has a last word all the same.
-func TestStatusBeats(t *testing.T) {
+// TestIdleHostReportsItsStatus: a host on which nothing happens has a last word all the same.
+func TestIdleHostReportsItsStatus(t *testing.T) {
 	b := newBed(t, func(c *Config) { c.StatusLook, c.StatusBeat = 5*time.Millisecond, 20*time.Millisecond })
 	b.ready()
 	var first store.Revision

@@ -112,10 +112,10 @@ func TestRoutedWithoutWayOut(t *testing.T) {
 	}
 }
 
-// TestWayOut: private addresses are unique, stable over restarts, and not used
+// TestHostLocalNATAddressesAreStable: private addresses are unique, stable over restarts, and not used
 // again at once; ports are published once each, chosen where that is asked for,
 // and outlive a restart.
-func TestWayOut(t *testing.T) {
+func TestHostLocalNATAddressesAreStable(t *testing.T) {
 	b := newWayOutBed(t)
 	boxes := map[string]*sandbox{}
 	for _, c := range []string{"c1", "c2"} {

@@ -7,7 +7,7 @@ import (
 )
 
 // One namespace is one attachment, by whichever path it is named; another one is another.
-func TestNetnsKey(t *testing.T) {
+func TestOneNamespaceIsOneAttachment(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink(dir, dir+"-link"); err != nil {
 		t.Fatal(err)

@@ -130,9 +130,9 @@ func TestFactsReachNetmasterWithoutBadLabels(t *testing.T) {
 	}
 }
 
-// TestTellMissing: reports about an endpoint that the store has lost are part of its
+// TestReportsRestoreLostEndpoints: reports about an endpoint that the store has lost are part of its
 // restoration.
-func TestTellMissing(t *testing.T) {
+func TestReportsRestoreLostEndpoints(t *testing.T) {
 	x := newTeller(t)
 	x.status = http.StatusNotFound
 	if err := x.Report(t.Context(), attach.Fact{Key: attachedKey, ID: "c1", Name: "web", Labels: map[string]string{"app": "shop"}}); err != nil {
@@ -192,9 +192,9 @@ func TestFactsWaitForTheirAttachment(t *testing.T) {
 	}
 }
 
-// TestTellBusy: a fact waits for a request for its attachment no longer than its
+// TestFactsWaitNoLongerThanTheirCaller: a fact waits for a request for its attachment no longer than its
 // caller does.
-func TestTellBusy(t *testing.T) {
+func TestFactsWaitNoLongerThanTheirCaller(t *testing.T) {
 	x := newTeller(t)
 	end, err := x.journal.turns.Lock(t.Context(), attachedKey)
 	if err != nil {
@@ -208,11 +208,11 @@ func TestTellBusy(t *testing.T) {
 	}
 }
 
-// TestUsableLabels: labels that no policy can select by, however many an image has, do not
+// TestSelectableLabelsComeFirst: labels that no policy can select by, however many an image has, do not
 // push out labels that policies can, by this list of generated labels or another. Of the
 // latter none is left out, since it may be the one that denies. Later labels do not push
 // out the ones given with the attachment.
-func TestUsableLabels(t *testing.T) {
+func TestSelectableLabelsComeFirst(t *testing.T) {
 	labels := map[string]string{"quarantine": "yes", "org.opencontainers.x": "1", "long": strings.Repeat("x", model.MaxLabelValue+1)}
 	for i := range model.MaxLabels {
 		labels["0 "+strconv.Itoa(i)] = "x"

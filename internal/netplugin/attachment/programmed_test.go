@@ -62,9 +62,9 @@ func TestPortWaitsForNetmastersCommits(t *testing.T) {
 	}
 }
 
-// TestPoliciesOf: policies are in force as of the endpoint, unless netmaster does not say
+// TestPoliciesAreInForceAsOfTheEndpoint: policies are in force as of the endpoint, unless netmaster does not say
 // when the tenant changed last.
-func TestPoliciesOf(t *testing.T) {
+func TestPoliciesAreInForceAsOfTheEndpoint(t *testing.T) {
 	for _, test := range []struct {
 		at           masterclient.EndpointRevisions
 		tenant, want store.Revision
@@ -80,9 +80,9 @@ func TestPoliciesOf(t *testing.T) {
 	}
 }
 
-// TestVethAnew: the pair of an attachment whose interface's name the data plane still has,
+// TestLeftoverVethPairIsMadeAgain: the pair of an attachment whose interface's name the data plane still has,
 // of one that ended a moment ago, is made only after a pass without that port.
-func TestVethAnew(t *testing.T) {
+func TestLeftoverVethPairIsMadeAgain(t *testing.T) {
 	var reached statemirror.SyncTracker
 	pass := func(names ...string) {
 		o := statemirror.SyncStatus{At: time.Now()}

@@ -86,7 +86,7 @@ func TestBadNeighbors(t *testing.T) {
 }
 
 // A neighbor that is not there, or does not listen.
-func TestNobodyThere(t *testing.T) {
+func TestMissingNeighborIsReported(t *testing.T) {
 	h := start(t, 1, nil, Options{})
 	h.peer("127.0.0.2", "why not", func(p PeerState) bool {
 		return strings.Contains(p.Problem, "connection refused") && p.State != Established && p.Flaps == 0
@@ -94,7 +94,7 @@ func TestNobodyThere(t *testing.T) {
 }
 
 // Of a neighbor with another password, or none, nothing is heard at all.
-func TestWrongPassword(t *testing.T) {
+func TestWrongPasswordGetsNoSession(t *testing.T) {
 	port := visitor(t, func(net.Conn) { t.Error("a connection") })
 	h := start(t, 0, func(c *Config) {
 		c.Neighbors = []Neighbor{{Address: netip.MustParseAddr("127.0.0.9"), AS: routerAS, Port: port, Password: "secret"}}
@@ -128,7 +128,7 @@ func TestNonsenseInSession(t *testing.T) {
 }
 
 // An update that is malformed takes back what it names and leaves the session (RFC 7606).
-func TestMalformedUpdate(t *testing.T) {
+func TestMalformedUpdateWithdrawsItsRoutes(t *testing.T) {
 	h := start(t, 1, nil, Options{})
 	r := connect(t, "127.0.0.2", routerAS, h)
 	r.tell(way{hop: "10.9.0.2"}, "10.2.0.0/16", "10.3.0.0/16")

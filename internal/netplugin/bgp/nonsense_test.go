@@ -13,7 +13,7 @@ import (
 // A neighbor whose updates are true but for some bytes takes nothing from another one,
 // whatever is read in them, and what is learned of it goes with it; nothing of it covers
 // what is protected.
-func TestDamagedUpdates(t *testing.T) {
+func TestDamagedUpdatesHarmNoOtherNeighbor(t *testing.T) {
 	marksStale(t)
 	protected := netip.MustParsePrefix("10.7.0.0/16")
 	h := start(t, 2, func(c *Config) { c.Protected = append(c.Protected, protected) }, Options{})

@@ -102,7 +102,7 @@ func TestCompleteWithoutNeighbor(t *testing.T) {
 }
 
 // A restarting neighbor keeps its routes, marked stale, until it has sent all again.
-func TestNeighborRestarts(t *testing.T) {
+func TestRestartingNeighborKeepsItsRoutes(t *testing.T) {
 	marksStale(t)
 	h := start(t, 1, nil, Options{})
 	r := connect(t, "127.0.0.2", routerAS, h)

@@ -158,7 +158,7 @@ func TestAnnounceOnlyTheDifference(t *testing.T) {
 	}
 }
 
-func TestAnnounceRefuses(t *testing.T) {
+func TestBadAnnouncementsAreRefused(t *testing.T) {
 	h := start(t, 1, nil, Options{})
 	r := connect(t, "127.0.0.2", routerAS, h)
 	red := a("10.1.1.1/32", "10.9.0.3")
@@ -184,7 +184,7 @@ func TestAnnounceRefuses(t *testing.T) {
 	r.has(map[string]string{"10.1.1.1/32": "10.9.0.1"})
 }
 
-func TestLearn(t *testing.T) {
+func TestRoutesAreLearned(t *testing.T) {
 	h := start(t, 2, func(c *Config) {
 		c.Protected = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("172.16.5.1/32"), netip.MustParsePrefix("fd00:1::/64")}
 		c.Neighbors[1].AS = 65010 // nor would it be told of what is its own AS's
@@ -288,7 +288,7 @@ func TestNeighborsChangeAlone(t *testing.T) {
 	}
 }
 
-func TestPrefixLimit(t *testing.T) {
+func TestPrefixLimitEndsTheSession(t *testing.T) {
 	marksStale(t)
 	h := start(t, 2, func(c *Config) { c.Neighbors[0].MaxPrefixes = 10 }, Options{})
 	one, two := connect(t, "127.0.0.2", routerAS, h), connect(t, "127.0.0.3", routerAS, h)
@@ -364,7 +364,7 @@ func TestFloodOfPrefixesIsStopped(t *testing.T) {
 	}
 }
 
-func TestBadConfig(t *testing.T) {
+func TestBadSettingsAreRefused(t *testing.T) {
 	good := func() Config {
 		return Config{AS: 1, RouterID: netip.MustParseAddr("10.0.0.1"), Neighbors: []Neighbor{{Address: netip.MustParseAddr("10.0.0.2"), AS: 2}}}
 	}
@@ -393,7 +393,7 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-func TestCannotListen(t *testing.T) {
+func TestUnusableListenAddressIsReported(t *testing.T) {
 	h := start(t, 0, nil, Options{})
 	if _, err := Start(t.Context(), h.cfg, Options{}); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("on a port that is taken: %v", err)

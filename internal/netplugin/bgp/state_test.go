@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestFilter(t *testing.T) {
+func TestFilterRejectsProtectedAndSpecialPrefixes(t *testing.T) {
 	f := newFilter([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.3.3.3/32"), netip.MustParsePrefix("fd00:1::/64"), {}},
 		[]netip.Prefix{netip.MustParsePrefix("50.1.1.0/24"), netip.MustParsePrefix("fd50::/64")}, false)
 	for p, want := range map[string]string{
@@ -33,7 +33,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-func TestUsable(t *testing.T) {
+func TestUnusableNextHopsAreRejected(t *testing.T) {
 	own := map[netip.Addr]bool{netip.MustParseAddr("10.9.0.1"): true}
 	for x, want := range map[string]bool{
 		"10.2.0.0/16 10.9.0.2": true, "10.2.0.0/16 10.9.0.1": false, "10.9.0.2/32 10.9.0.2": false, "10.9.0.3/32 10.9.0.2": true,
@@ -153,9 +153,9 @@ func TestEachAttributeDecidesInOrder(t *testing.T) {
 	}
 }
 
-// TestNeighborsDiffer: whatever is other of a neighbor, it is another one; what is said
+// TestChangedNeighborIsAnother: whatever is other of a neighbor, it is another one; what is said
 // in the same way is not.
-func TestNeighborsDiffer(t *testing.T) {
+func TestChangedNeighborIsAnother(t *testing.T) {
 	one := func() Neighbor {
 		return Neighbor{
 			Address: netip.MustParseAddr("10.9.0.2"), AS: 7, Port: 179, Local: netip.MustParseAddr("10.9.0.1"), Password: "x", IPv4: true,

@@ -19,8 +19,8 @@ import (
 // outside answers what no test of local names may ask.
 func outside(q *dns.Msg, _ bool) *dns.Msg { return new(dns.Msg).SetRcode(q, dns.RcodeNameError) }
 
-// TestLocalNames: every kind of name, type and asker, over UDP and TCP.
-func TestLocalNames(t *testing.T) {
+// TestLocalNamesAreAnswered: every kind of name, type and asker, over UDP and TCP.
+func TestLocalNamesAreAnswered(t *testing.T) {
 	up := newResolver(t, outside)
 	b := serve(t, Config{Upstreams: []netip.AddrPort{up.addr}})
 	for _, tc := range []struct {
@@ -88,9 +88,9 @@ func TestLocalNames(t *testing.T) {
 	}
 }
 
-// TestServicePorts: SRV records have a service's ports, by number and by name, with its
+// TestSRVRecordsHaveServicePorts: SRV records have a service's ports, by number and by name, with its
 // addresses. Other names of that form do not exist.
-func TestServicePorts(t *testing.T) {
+func TestSRVRecordsHaveServicePorts(t *testing.T) {
 	up := newResolver(t, outside)
 	b := serve(t, Config{Upstreams: []netip.AddrPort{up.addr}})
 	for _, tc := range []struct {

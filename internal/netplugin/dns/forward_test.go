@@ -66,10 +66,10 @@ func TestCachedAnswersAreAskedForOnce(t *testing.T) {
 	}
 }
 
-// TestChosenServer: an asker that chose a server of its own gets that server's
+// TestChosenServerAnswersFirst: an asker that chose a server of its own gets that server's
 // answer, and the host's resolvers' only where that server has none; the cluster's
 // own names stay, and what one server says is not told to askers of another.
-func TestChosenServer(t *testing.T) {
+func TestChosenServerAnswersFirst(t *testing.T) {
 	host := newResolver(t, func(q *dns.Msg, _ bool) *dns.Msg { return outsideA(q, 60) })
 	var broken atomic.Bool
 	mine := newResolverAt(t, "127.9.9.8:0", func(q *dns.Msg, _ bool) *dns.Msg {
@@ -122,9 +122,9 @@ func TestChosenServer(t *testing.T) {
 	}
 }
 
-// TestCacheBounds: the cache never takes more than its limit, the answers least
+// TestCacheStaysBelowItsLimit: the cache never takes more than its limit, the answers least
 // recently used go, and a clear forgets all.
-func TestCacheBounds(t *testing.T) {
+func TestCacheStaysBelowItsLimit(t *testing.T) {
 	const limit = 20 * 400
 	c := newCache(limit, time.Now)
 	put := func(i int) question {
@@ -200,8 +200,8 @@ func TestFailingResolversAreAnsweredFor(t *testing.T) {
 	}
 }
 
-// TestNoResolver: when no resolver answers, the asker hears so before it gives up.
-func TestNoResolver(t *testing.T) {
+// TestFailingResolversAreReportedInTime: when no resolver answers, the asker hears so before it gives up.
+func TestFailingResolversAreReportedInTime(t *testing.T) {
 	silent := newResolver(t, func(*dns.Msg, bool) *dns.Msg { return nil })
 	for name, list := range map[string][]netip.AddrPort{"none": {}, "silent": {silent.addr}} {
 		b := serve(t, Config{Upstreams: list})
@@ -261,8 +261,8 @@ func TestEqualQuestionsShareOneExchange(t *testing.T) {
 	}
 }
 
-// TestResolvConf: the host's list is followed; this server itself is left out.
-func TestResolvConf(t *testing.T) {
+// TestResolvConfIsFollowed: the host's list is followed; this server itself is left out.
+func TestResolvConfIsFollowed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "resolv.conf")
 	write := func(text string) {
 		t.Helper()
@@ -326,8 +326,8 @@ func TestForwardingLoopsEnd(t *testing.T) {
 	}
 }
 
-// TestParseUpstreams reads addresses of resolvers.
-func TestParseUpstreams(t *testing.T) {
+// TestUpstreamAddressesAreParsed reads addresses of resolvers.
+func TestUpstreamAddressesAreParsed(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "[]", "192.0.2.1": "[192.0.2.1:53]", "192.0.2.1:5353, 2001:db8::1": "[192.0.2.1:5353 [2001:db8::1]:53]", "[2001:db8::1]:5": "[[2001:db8::1]:5]",
 		"host": "", "192.0.2.1:0": "", "192.0.2.1:x": "", "192.0.2.1,": "",

@@ -82,9 +82,9 @@ func TestClientsAreKnownByTheirAddress(t *testing.T) {
 	}
 }
 
-// TestNamesLeave: a name is found while a record has it, after records came, changed and
+// TestNamesLeaveWithTheirRecords: a name is found while a record has it, after records came, changed and
 // went in whatever order, and a tenant without any leaves nothing.
-func TestNamesLeave(t *testing.T) {
+func TestNamesLeaveWithTheirRecords(t *testing.T) {
 	network := model.NetworkKey{Tenant: "blue", Name: "n"}
 	record := func(name, group, addr string) *desired.DNSRecord {
 		return &desired.DNSRecord{Network: network, Name: name, Group: group, IPv4: netip.MustParseAddr(addr)}

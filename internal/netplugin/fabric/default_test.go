@@ -12,7 +12,7 @@ import (
 )
 
 // The default route of a router is the kernel's while it is asked for, in both families.
-func TestDefaultRoute(t *testing.T) {
+func TestLearnedDefaultRouteReachesTheKernel(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32")
 	b.in.Settings = settings()
 	b.in.Settings.RouterIP6 = prefix("fd50::2/64")

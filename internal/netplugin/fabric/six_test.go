@@ -35,7 +35,7 @@ func TestIPv6Off(t *testing.T) {
 
 // Next hops that the kernel refuses, or that do not exist, keep the host neither from using
 // other routes nor from announcing a new container.
-func TestRefusedRoutes(t *testing.T) {
+func TestRefusedRoutesDoNotStopOthers(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32")
 	b.in.Settings = settings()
 	b.in.Settings.RouterIP6 = prefix("fd50::2/64")

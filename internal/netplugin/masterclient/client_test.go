@@ -15,9 +15,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
-// TestFirstMaster: a container that comes right after the agent's
+// TestFirstRequestWaitsForTheRegistry: a container that comes right after the agent's
 // start waits for the registry to be read, for a while.
-func TestFirstMaster(t *testing.T) {
+func TestFirstRequestWaitsForTheRegistry(t *testing.T) {
 	tests := []struct {
 		name  string
 		after time.Duration // when a netmaster is known

@@ -335,10 +335,10 @@ func TestPortsAreQueriedSoonAndRegularly(t *testing.T) {
 	b.want(t, 2, "239.1.1.1")
 }
 
-// TestPortAnew: a port that gets another endpoint or another network under the same name
+// TestReusedPortLosesItsMemberships: a port that gets another endpoint or another network under the same name
 // loses its memberships and is queried again, also over a restart. A port without IPv4 is
 // queried for IPv6 alone.
-func TestPortAnew(t *testing.T) {
+func TestReusedPortLosesItsMemberships(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "multicast.json")
 	b := newBed(t, file)
 	anew := func(change func(*desired.Port)) {

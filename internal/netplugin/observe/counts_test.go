@@ -72,9 +72,9 @@ func TestUncountedIsNowhereZero(t *testing.T) {
 	}
 }
 
-// TestCountedWhole: counts of a service's parts, at other nodes' addresses, are summed
+// TestServicePartsAreSummed: counts of a service's parts, at other nodes' addresses, are summed
 // under the service.
-func TestCountedWhole(t *testing.T) {
+func TestServicePartsAreSummed(t *testing.T) {
 	whole := model.ServiceKey{Tenant: "default", Name: "shop/web"}
 	parts := []model.ServiceKey{whole, desired.KeyAtNode(whole, "h2"), desired.KeyAtNode(whole, "")}
 	stats := map[driver.ServiceOf]driver.ServiceStats{}

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
-func TestProblemKind(t *testing.T) {
+func TestProblemsHaveKinds(t *testing.T) {
 	for object, want := range map[string]string{
 		"global": "global", "host n1": "host", "policy set abc": "policy set", "policy 7": "policy", "port cv1": "port",
 		"published ports and masquerade": "published ports", "egress": "egress", "tunnels": "other", "": "other",

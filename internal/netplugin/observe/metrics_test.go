@@ -15,9 +15,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
-// TestTrafficSums: a group's sum does not fall when a port goes or its counter starts at
+// TestGroupSumsNeverFall: a group's sum does not fall when a port goes or its counter starts at
 // zero again.
-func TestTrafficSums(t *testing.T) {
+func TestGroupSumsNeverFall(t *testing.T) {
 	m := hostMetricsOf(t, reference.New())
 	ep := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "e"}
 	total := func(ports map[string]driver.PortStats) uint64 {
@@ -38,9 +38,9 @@ func TestTrafficSums(t *testing.T) {
 	}
 }
 
-// TestRuleSeries: of many rules the busiest get series and keep them, and all
+// TestBusiestRulesKeepTheirSeries: of many rules the busiest get series and keep them, and all
 // others share one; no sum ever falls, whatever the data plane's counters do.
-func TestRuleSeries(t *testing.T) {
+func TestBusiestRulesKeepTheirSeries(t *testing.T) {
 	m := hostMetricsOf(t, reference.New())
 	all := map[string]driver.RuleStats{}
 	for i := range 1000 {
@@ -70,9 +70,9 @@ func TestRuleSeries(t *testing.T) {
 	}
 }
 
-// TestCountersBegin: what was counted before the first scrape is not told: it
+// TestEarlierCountsAreNotExported: what was counted before the first scrape is not told: it
 // would look like a sum that fell when netplugin restarts.
-func TestCountersBegin(t *testing.T) {
+func TestEarlierCountsAreNotExported(t *testing.T) {
 	before := driver.Stats{
 		Ports: map[string]driver.PortStats{"a": {RxBytes: 1000}}, Rules: map[string]driver.RuleStats{"r": {Packets: 100}},
 		Drops: map[string]uint64{"policy": 10},

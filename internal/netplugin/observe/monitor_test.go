@@ -20,7 +20,7 @@ import (
 )
 
 // Events get the names of endpoints, groups, policies and rules.
-func TestFlowNames(t *testing.T) {
+func TestEventsHaveNames(t *testing.T) {
 	net := model.NetworkKey{Tenant: "blue", Name: "net"}
 	a, b := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.1.3")
 	each := func(_ store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy), group func(model.Group)) store.Revision {
@@ -195,7 +195,7 @@ func TestFlowFieldsDocumented(t *testing.T) {
 
 // An event of an endpoint with many or long labels has as many as there is room
 // for.
-func TestSomeLabels(t *testing.T) {
+func TestEventsHaveLabelsThatFit(t *testing.T) {
 	few := map[string]string{"app": "web"}
 	if some, left := someLabels(few); len(some) != 1 || left != 0 {
 		t.Errorf("%v, %d left out", some, left)

@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
-// TestProblemsGrouped: a problem that a thousand endpoints have is one line,
+// TestCommonProblemsAreOneLine: a problem that a thousand endpoints have is one line,
 // problems that few have are a line each; nothing is logged twice.
-func TestProblemsGrouped(t *testing.T) {
+func TestCommonProblemsAreOneLine(t *testing.T) {
 	var out bytes.Buffer
 	l := problemLog{log: slog.New(slog.NewTextHandler(&out, nil))}
 	var o statemirror.SyncStatus

@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestServiceSeries: the busiest hundred services have series, which grow and do not
+// TestBusiestServicesHaveSeries: the busiest hundred services have series, which grow and do not
 // fall; the others share one; what lives is as it is now.
-func TestServiceSeries(t *testing.T) {
+func TestBusiestServicesHaveSeries(t *testing.T) {
 	of := func(name, backend string) driver.ServiceOf {
 		return driver.ServiceOf{Service: model.ServiceKey{Tenant: "t", Name: name}, Backend: model.EndpointKey{ID: model.EndpointID(backend)}}
 	}
@@ -43,8 +43,8 @@ func TestServiceSeries(t *testing.T) {
 	}
 }
 
-// TestServiceClients: the counters in 1.x's shape, by client, service and provider.
-func TestServiceClients(t *testing.T) {
+// TestServiceCountersHaveTheShapeOf1x: the counters in 1.x's shape, by client, service and provider.
+func TestServiceCountersHaveTheShapeOf1x(t *testing.T) {
 	n := model.NetworkKey{Tenant: "blue", Name: "n"}
 	c1, p1, gone := model.EndpointKey{Network: n, ID: "c1"}, model.EndpointKey{Network: n, ID: "p1"}, model.EndpointKey{Network: n, ID: "gone"}
 	addrs := map[model.EndpointKey]netip.Addr{c1: netip.MustParseAddr("10.1.0.2"), p1: netip.MustParseAddr("10.1.0.3")}

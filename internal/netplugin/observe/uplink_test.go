@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
-// TestUplinkLeads: an uplink that is down or has no link is reported by name, where the
+// TestDownUplinkIsReported: an uplink that is down or has no link is reported by name, where the
 // desired state has VLAN networks.
-func TestUplinkLeads(t *testing.T) {
+func TestDownUplinkIsReported(t *testing.T) {
 	link, cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "up7"}, PeerName: "cable8"}, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "cable8"}}
 	if err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(cable)); err != nil {
 		t.Fatal(err)

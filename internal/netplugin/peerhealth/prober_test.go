@@ -211,9 +211,9 @@ func TestThreeFailedProbesMeanUnreachable(t *testing.T) {
 	})
 }
 
-// TestNothingConcluded: not of a host that has never answered, nor while more than half
+// TestNothingIsConcludedOfUnknownHosts: not of a host that has never answered, nor while more than half
 // are away, nor while this host cannot ask.
-func TestNothingConcluded(t *testing.T) {
+func TestNothingIsConcludedOfUnknownHosts(t *testing.T) {
 	within(t, 4, func(w *world) {
 		one, two := w.peers[0].Addr, w.peers[1].Addr
 		w.is(func() { w.peers[0].Away, w.dead[one] = true, true })

@@ -117,7 +117,7 @@ func TestSpeakerKnowsAllSubnets(t *testing.T) {
 }
 
 // Only a host with settings of its own leads who comes from outside to its own providers.
-func TestSpeakerLeadsNear(t *testing.T) {
+func TestSpeakersPreferTheirOwnProviders(t *testing.T) {
 	st := memory.New()
 	k := model.NetworkKey{Tenant: model.DefaultTenant, Name: "net"}
 	put(t, st, func(tx store.Tx) error {

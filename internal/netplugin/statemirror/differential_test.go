@@ -198,10 +198,10 @@ func (c *State) sameState(want desired.Host, problems []compile.Problem) error {
 	return err
 }
 
-// TestByNetworks: a host that follows what concerns it has the desired state of one that
+// TestNarrowMirrorsGiveTheSameState: a host that follows what concerns it has the desired state of one that
 // follows all of its tenants, whatever comes, goes, and is joined, while attachments come
 // and go; and what it follows is no more than that.
-func TestByNetworks(t *testing.T) {
+func TestNarrowMirrorsGiveTheSameState(t *testing.T) {
 	seeds := 12
 	if testing.Short() {
 		seeds = 3
@@ -283,9 +283,9 @@ func TestByNetworks(t *testing.T) {
 	}
 }
 
-// TestManyNetworks: of more networks than manyNetworks all endpoints of the tenant are
+// TestManyNetworksShareOneMirror: of more networks than manyNetworks all endpoints of the tenant are
 // followed by one mirror, before the first desired state and after.
-func TestManyNetworks(t *testing.T) {
+func TestManyNetworksShareOneMirror(t *testing.T) {
 	st := memory.New()
 	key := func(i int) model.NetworkKey {
 		return model.NetworkKey{Tenant: "blue", Name: model.NetworkName(fmt.Sprint("n", i))}

@@ -74,9 +74,9 @@ func TestEndpointChangesByHost(t *testing.T) {
 	}
 }
 
-// TestForgottenEndpoints: an endpoint that no attachment needs any more stays hidden while the
+// TestForgottenEndpointsStayHidden: an endpoint that no attachment needs any more stays hidden while the
 // mirror has it, and is an orphan after a while. One that is gone is dropped later.
-func TestForgottenEndpoints(t *testing.T) {
+func TestForgottenEndpointsStayHidden(t *testing.T) {
 	x := newManualState(t)
 	e := x.Endpoints
 	there, gone, unread := testEndpoint.Key, testEndpoint.Key, testEndpoint.Key
@@ -166,9 +166,9 @@ func TestEndpointsOfMirrors(t *testing.T) {
 	}
 }
 
-// TestPendingEndpoints: an endpoint whose identity is not known is pending, is reported when
+// TestUnidentifiedEndpointsArePending: an endpoint whose identity is not known is pending, is reported when
 // it is pending for a second, and is released by what it waits for.
-func TestPendingEndpoints(t *testing.T) {
+func TestUnidentifiedEndpointsArePending(t *testing.T) {
 	x := newManualState(t)
 	agent := &countingAgent{}
 	e := x.Endpoints

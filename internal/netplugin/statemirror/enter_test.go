@@ -48,9 +48,9 @@ func TestOwnEndpointsAreUrgent(t *testing.T) {
 	}
 }
 
-// TestHostDrains: what the store says of a host that drains reaches the services that
+// TestDrainedHostsReachServices: what the store says of a host that drains reaches the services that
 // its endpoints provide, and so does that nothing is heard of it.
-func TestHostDrains(t *testing.T) {
+func TestDrainedHostsReachServices(t *testing.T) {
 	c := newCluster(t, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,9 +37,9 @@ func (s *stateful) stateFuncs() []func(error) {
 	return s.blue
 }
 
-// TestLastState: what a mirror says after it was ended, that it cannot follow, is not
+// TestEndedMirrorsAreIgnored: what a mirror says after it was ended, that it cannot follow, is not
 // held against the one in its place, which nothing might ever correct.
-func TestLastState(t *testing.T) {
+func TestEndedMirrorsAreIgnored(t *testing.T) {
 	st := &stateful{Store: memory.New()}
 	c := newCluster(t, st)
 	follow(t, c)

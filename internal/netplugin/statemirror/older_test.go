@@ -15,9 +15,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestOlderBeyond: an older state of a store with a journal is not followed, though its
+// TestOlderStoreIsNotFollowedAtHigherRevisions: an older state of a store with a journal is not followed, though its
 // revisions go on beyond what was seen, nor by the host's next run; the right one is, at once.
-func TestOlderBeyond(t *testing.T) {
+func TestOlderStoreIsNotFollowedAtHigherRevisions(t *testing.T) {
 	st := memory.NewWith(memory.Consul)
 	put(t, st, identified("a"))
 	put(t, st, func(tx store.Tx) error { return tables.Hosts.Put(tx, model.Host{Name: "h2", Store: "a/1"}) })

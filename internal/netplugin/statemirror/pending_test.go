@@ -68,9 +68,9 @@ func TestEndpointWaitsForItsIdentity(t *testing.T) {
 	x.port("deleted meanwhile", 0)
 }
 
-// TestMissingIdentity: an endpoint waits for the record of its identity for as long as the
+// TestEndpointWaitsWhileTheTenantsMirrorIsBehind: an endpoint waits for the record of its identity for as long as the
 // tenant's mirror is behind the endpoint's commit, however long that takes, and no longer.
-func TestMissingIdentity(t *testing.T) {
+func TestEndpointWaitsWhileTheTenantsMirrorIsBehind(t *testing.T) {
 	first, missing := testEndpoint.Identity, testEndpoint.Identity+1
 	for name, behind := range map[string]func(x *manualState){
 		"changed": func(x *manualState) { x.endpoint(missing, 10) },

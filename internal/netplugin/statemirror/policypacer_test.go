@@ -205,9 +205,9 @@ func TestPaceOthersFirst(t *testing.T) {
 	}
 }
 
-// TestPaceTurns: of many big sets each has its turn, in the order in which they came,
+// TestBigSetsTakeTurns: of many big sets each has its turn, in the order in which they came,
 // however often the first ones change again.
-func TestPaceTurns(t *testing.T) {
+func TestBigSetsTakeTurns(t *testing.T) {
 	p := newPaced(t, 50)
 	sets, ports := map[desired.PolicySetID]*desired.PolicySet{}, map[string]desired.PolicySetID{}
 	for i := range 5 {
@@ -308,9 +308,9 @@ func TestPaceSaysWhatFails(t *testing.T) {
 	}
 }
 
-// TestPaceRandom: whatever comes, every step keeps what all have to (paced.step), and it
+// TestRandomPacingEndsInTheDesiredState: whatever comes, every step keeps what all have to (paced.step), and it
 // ends in the desired state.
-func TestPaceRandom(t *testing.T) {
+func TestRandomPacingEndsInTheDesiredState(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		p := newPaced(t, 30)

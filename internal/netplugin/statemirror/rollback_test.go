@@ -30,10 +30,10 @@ func (h trialHost) judged(t *testing.T, what string, n int, heard bool) {
 	})
 }
 
-// TestRolledBack: a host that rolled back and learns at once how the change ended reports
+// TestRolledBackHostReportsUntilItLearnsTheEnd: a host that rolled back and learns at once how the change ended reports
 // nothing. One that does not learn it reports it, also after a restart of its agent, until
 // it has learned and for a while after.
-func TestRolledBack(t *testing.T) {
+func TestRolledBackHostReportsUntilItLearnsTheEnd(t *testing.T) {
 	st, dir := memory.New(), t.TempDir()
 	put(t, st, identified("a"))
 	t.Run("first agent", func(t *testing.T) { // which ends with it

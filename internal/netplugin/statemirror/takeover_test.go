@@ -89,9 +89,9 @@ func (x *manualState) startAll() *mirror {
 	return x.mirrors.start(allEndpointsScope("blue"))
 }
 
-// TestTakeOver: the mirror of all endpoints of a tenant takes the place of those of
+// TestTenantMirrorReplacesNetworkMirrors: the mirror of all endpoints of a tenant takes the place of those of
 // single networks when it is behind none of them.
-func TestTakeOver(t *testing.T) {
+func TestTenantMirrorReplacesNetworkMirrors(t *testing.T) {
 	x := newManualState(t)
 	network := testEndpoint.Key.Network
 	x.remotes("at first", x.other)
@@ -149,10 +149,10 @@ func TestDroppedScopeLeavesNothing(t *testing.T) {
 	networks("again", 1)
 }
 
-// TestTwoBatches: of a transaction that makes an endpoint and its identity one mirror
+// TestEndpointAndIdentityComeInEitherOrder: of a transaction that makes an endpoint and its identity one mirror
 // tells before the other: either way the endpoint is not in the desired state before both are
 // there, and its port is not open to whom a policy closes it.
-func TestTwoBatches(t *testing.T) {
+func TestEndpointAndIdentityComeInEitherOrder(t *testing.T) {
 	const id = model.IdentityFirst + 9
 	record := model.IdentityRecord{ID: id, Network: testEndpoint.Key.Network, Labels: map[string]string{"app": "a"}}
 	for _, restFirst := range []bool{false, true} {

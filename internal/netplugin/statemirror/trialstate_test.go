@@ -165,13 +165,13 @@ func (h trialHost) again(t *testing.T, st *memory.Store) trialHost {
 	return x
 }
 
-// TestTrialPictures: while changes of settings, networks and policies are unconfirmed, the
+// TestUnconfirmedChangesGiveTheStateOfTheirStore: while changes of settings, networks and policies are unconfirmed, the
 // desired state is the one of a host whose store has them, whatever else comes and goes,
 // also for objects that concern the host by them alone. After their deadline, or once they
 // are reverted, it equals the one of a host that never saw them; once they are confirmed,
 // it has them permanently. The same holds on a host whose agent restarts and reaches no
 // store.
-func TestTrialPictures(t *testing.T) {
+func TestUnconfirmedChangesGiveTheStateOfTheirStore(t *testing.T) {
 	seeds := 8
 	if testing.Short() {
 		seeds = 2

@@ -154,8 +154,8 @@ func TestUnconfirmedChangeIsUndoneInTime(t *testing.T) {
 	h.mu.Unlock()
 }
 
-// TestTrialEnds: taken back in time, the desired state is as before at once.
-func TestTrialEnds(t *testing.T) {
+// TestRevertedTrialRestoresTheState: taken back in time, the desired state is as before at once.
+func TestRevertedTrialRestoresTheState(t *testing.T) {
 	st := memory.New()
 	put(t, st, identified("a"))
 	h := newTrialHost(t, st, t.TempDir(), "b1", 0)
@@ -213,9 +213,9 @@ func TestTrialOfTheAbsent(t *testing.T) {
 	}
 }
 
-// TestTrialUnwritten: a change whose time cannot be written down is not taken: a later
+// TestUnwritableDeadlineRefusesTheTrial: a change whose time cannot be written down is not taken: a later
 // run of the agent could not know when to go back.
-func TestTrialUnwritten(t *testing.T) {
+func TestUnwritableDeadlineRefusesTheTrial(t *testing.T) {
 	st, dir := memory.New(), t.TempDir()
 	put(t, st, identified("a"))
 	if err := os.Mkdir(filepath.Join(dir, UnconfirmedFile), 0o700); err != nil {

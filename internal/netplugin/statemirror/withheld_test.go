@@ -187,9 +187,9 @@ func tenantRow(st store.Reader, t model.TenantName) (row model.Tenant, known boo
 	return row, err == nil, err
 }
 
-// TestWithheldTenant: what a netmaster withholds holds no start back, its endpoints count as
+// TestWithheldTenantDelaysNoStart: what a netmaster withholds holds no start back, its endpoints count as
 // lost, and it is in the desired state once it is passed on, and no longer after that.
-func TestWithheldTenant(t *testing.T) {
+func TestWithheldTenantDelaysNoStart(t *testing.T) {
 	st := memory.New()
 	put(t, st, func(tx store.Tx) error {
 		return errors.Join(tables.Globals.Put(tx, model.DefaultGlobal()), tables.Networks.Put(tx, model.Network{Key: testEndpoint.Key.Network, ID: 1, Encap: model.EncapVXLAN, Tag: 1}))

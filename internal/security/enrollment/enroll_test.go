@@ -316,8 +316,8 @@ func TestForgetRemovesWhatJoiningMade(t *testing.T) {
 	}
 }
 
-// TestByAccount: a host that joined without a token of the cluster did by its account.
-func TestByAccount(t *testing.T) {
+// TestAccountIsRememberedAsTheJoiningWay: a host that joined without a token of the cluster did by its account.
+func TestAccountIsRememberedAsTheJoiningWay(t *testing.T) {
 	dir := t.TempDir()
 	if ByAccount(dir) {
 		t.Error("nothing joined")

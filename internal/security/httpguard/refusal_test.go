@@ -16,7 +16,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-func TestWrite(t *testing.T) {
+func TestRefusalsHaveStatusAndHeaders(t *testing.T) {
 	secret := errors.New("the cause")
 	for _, tc := range []struct {
 		r      *Refusal

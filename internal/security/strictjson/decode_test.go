@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestDecodeRefuses: what is not one JSON object of the right types is refused
+// TestBadObjectsAreRefusedByField: what is not one JSON object of the right types is refused
 // as invalid, naming the field and its value.
-func TestDecodeRefuses(t *testing.T) {
+func TestBadObjectsAreRefusedByField(t *testing.T) {
 	tests := []struct{ body, want string }{
 		{``, `body: must not be empty: a JSON object is expected`},
 		{" \n", `body: must not be empty: a JSON object is expected`},
@@ -59,8 +59,8 @@ func TestDecodeRefusesElements(t *testing.T) {
 	}
 }
 
-// TestDecodeAccepts: other case and space around are fine, as in 1.x.
-func TestDecodeAccepts(t *testing.T) {
+// TestCaseAndSpaceAreAccepted: other case and space around are fine, as in 1.x.
+func TestCaseAndSpaceAreAccepted(t *testing.T) {
 	for _, body := range []string{
 		`{"TENANTNAME":"x"}`, " {\"tenantName\":\"x\"}\n\n", `{"key":"zzz","tenantName":"x"}`,
 		`{"tenantName":"x","link-sets":null}`,

@@ -53,9 +53,9 @@ func TestListenBothClosesWithItsSecondHalf(t *testing.T) {
 	_ = again.Close()
 }
 
-// TestListenBoth: at one address who speaks TLS is known by a certificate, and who does
+// TestOneAddressServesTLSAndPlain: at one address who speaks TLS is known by a certificate, and who does
 // not is served too, while a third says nothing at all.
-func TestListenBoth(t *testing.T) {
+func TestOneAddressServesTLSAndPlain(t *testing.T) {
 	a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
 	if err != nil {
 		t.Fatal(err)

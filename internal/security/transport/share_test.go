@@ -141,7 +141,7 @@ func TestProcessKeepsDescriptors(t *testing.T) {
 }
 
 // Listeners count their connections, each kind for itself.
-func TestListenersCount(t *testing.T) {
+func TestListenersCountTheirConnections(t *testing.T) {
 	ln, err := ListenAs(t.Context(), Peers, "127.0.0.1:0", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -86,7 +86,7 @@ func TestChangedTokenFileCountsAtOnce(t *testing.T) {
 	}
 }
 
-func TestBadFiles(t *testing.T) {
+func TestBadTokenFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]string{
 		"":                         "it is empty",

@@ -359,7 +359,7 @@ func TestRestoredFromBackup(t *testing.T) {
 }
 
 // An endpoint that is gone leaves it to the next, also for a write.
-func TestNextEndpoint(t *testing.T) {
+func TestRequestsGoToTheNextEndpoint(t *testing.T) {
 	addr := server(t)
 	c := openWith(t, Config{Endpoints: []string{storetest.FreePort(t), addr}})
 	t.Cleanup(func() { _ = c.Close() })
@@ -425,7 +425,7 @@ func TestManyKeysOfOneMoment(t *testing.T) {
 }
 
 // Endpoints of two Consuls: nothing is read or written by way of them, until one is gone.
-func TestTwoStores(t *testing.T) {
+func TestEndpointsOfTwoStoresAreNotUsed(t *testing.T) {
 	t.Parallel()
 	addrs := []string{server(t), server(t)}
 	proxy := storetest.NewProxy(t, addrs[1])

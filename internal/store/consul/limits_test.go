@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// TestTooLarge: a transaction beyond Consul's configured limit fails with an error that
+// TestTooLargeTransactionsNameTheLimit: a transaction beyond Consul's configured limit fails with an error that
 // says so and what to do, so that the caller can make it smaller; a smaller one is
 // accepted.
-func TestTooLarge(t *testing.T) {
+func TestTooLargeTransactionsNameTheLimit(t *testing.T) {
 	c := open(t, server(t, "-hcl", "limits { txn_max_req_len = 20000 kv_max_value_size = 9000 }"))
 	defer func() { _ = c.Close() }()
 	ready(t, c)

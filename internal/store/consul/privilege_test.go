@@ -14,10 +14,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// TestLeastPrivilege: with access control on and the policies of docs/how-to/consul.md an
+// TestDocumentedPoliciesSuffice: with access control on and the policies of docs/how-to/consul.md an
 // agent reads and follows what agents read, sees nothing else, and writes nothing;
 // netmaster does not leave its prefixes.
-func TestLeastPrivilege(t *testing.T) {
+func TestDocumentedPoliciesSuffice(t *testing.T) {
 	const first = "11111111-2222-3333-4444-555555555555"
 	addr := server(t, "-hcl", `acl { enabled = true default_policy = "deny" tokens { master = "`+first+`" } }`)
 	with := func(token string, reap bool) *Client {

@@ -156,7 +156,7 @@ func (c *Client) on() []string {
 // Mirrors on a server that stands still go on by another, it is asked nothing until it
 // answers, and is shown among the servers meanwhile; no server is given up while all
 // stand still, and none that answers.
-func TestStandsStill(t *testing.T) {
+func TestMirrorsLeaveAStalledServer(t *testing.T) {
 	t.Parallel()
 	s := embedded(t, t.TempDir(), "127.0.0.1:0")
 	direct := open(t, s.endpoint)

@@ -187,7 +187,7 @@ func TestParseEndpoints(t *testing.T) {
 }
 
 // Data outlive a restart, and a mirror survives it.
-func TestServerRestart(t *testing.T) {
+func TestMirrorsSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	s := embedded(t, dir, "127.0.0.1:0")
 	addr := strings.TrimPrefix(s.Endpoint(), "http://")

@@ -113,7 +113,7 @@ func TestRefusingEtcdSaysWhatToDo(t *testing.T) {
 
 // With endpoints of two etcds nothing is done, what was answered before is in one of
 // them, and it goes on when all who answer are of one, be it another than before.
-func TestTwoClusters(t *testing.T) {
+func TestEndpointsOfTwoClustersAreNotUsed(t *testing.T) {
 	named := func(token string) func(*embed.Config) {
 		return func(c *embed.Config) { c.InitialClusterToken = token }
 	}

@@ -29,7 +29,7 @@ func putX(t *testing.T, st store.Store, value string) (runs int) {
 
 // Conflict makes exactly as many commits fail as asked for, and too many are
 // model.ErrConflict.
-func TestConflictHook(t *testing.T) {
+func TestConflictsFailAsOftenAsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New()
 		st.Conflict(3)
@@ -45,7 +45,7 @@ func TestConflictHook(t *testing.T) {
 
 // A paused connection delivers nothing until it is resumed, while others go on;
 // what is compacted meanwhile comes as a difference; dropped watches re-list.
-func TestMirrorHooks(t *testing.T) {
+func TestPausedMirrorsDeliverNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New()
 		putX(t, st, "0")
@@ -102,7 +102,7 @@ func TestMirrorHooks(t *testing.T) {
 }
 
 // The log of the in-memory store is bounded: a mirror far behind re-lists.
-func TestMemoryForgets(t *testing.T) {
+func TestMirrorsFarBehindListAgain(t *testing.T) {
 	st := memory.New()
 	for range 10_000 {
 		putX(t, st, "x")

@@ -76,7 +76,7 @@ func TestStreamsOfOne(t *testing.T) {
 
 // What a client asks for takes a bounded part of a netmaster's memory, and what it asks
 // for no more takes none.
-func TestBytesAsked(t *testing.T) {
+func TestClientsTakeBoundedMemory(t *testing.T) {
 	r := newReplica(t, memory.New())
 	long := strings.Repeat("x", maxRequest-1000)
 	l := r.begin("h1")

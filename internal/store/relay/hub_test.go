@@ -80,7 +80,7 @@ func (f *fake) Fresh(context.Context) (store.Revision, error) { return f.rev, ni
 
 // When a netmaster has listed the store again, which may be another one or an older state
 // of it, its streams end, and new lists are of its present state.
-func TestAnotherStore(t *testing.T) {
+func TestStreamsEndWithAnotherStore(t *testing.T) {
 	f := &fake{[]store.KV{{Key: state + "x", Value: []byte("1"), Create: 7, Mod: 7}}, 9}
 	h := NewHub(f, []string{state}, Open{}, 0)
 	list := func(more func(l *link)) (rows []api.MirrorRow, rev int64) {
@@ -133,7 +133,7 @@ func TestAnotherStore(t *testing.T) {
 }
 
 // Bad asks end the stream with a sentence, and what is not served is refused.
-func TestBadAsks(t *testing.T) {
+func TestBadRequestsEndTheStream(t *testing.T) {
 	base := memory.New()
 	r := newReplica(t, base)
 	r.hub.serves = []string{state + "x/"}

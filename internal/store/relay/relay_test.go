@@ -301,9 +301,9 @@ func identify(t *testing.T, st store.Store) {
 	}
 }
 
-// TestHubsDie: the end of a netmaster costs no list while there is another: that one goes on
+// TestDyingHubCausesNoList: the end of a netmaster costs no list while there is another: that one goes on
 // with what the mirror has missed. It does so after all have been away, too.
-func TestHubsDie(t *testing.T) {
+func TestDyingHubCausesNoList(t *testing.T) {
 	for name, base := range map[string]*memory.Store{"with revisions": memory.New(), "with a journal": memory.NewWith(memory.Consul)} {
 		t.Run(name, func(t *testing.T) { hubsDie(t, base) })
 	}

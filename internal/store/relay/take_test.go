@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 )
 
-// TestTakeLast: what a netmaster told just before its connection broke is taken, whichever of
+// TestLastMessageBeforeTheBreakIsTaken: what a netmaster told just before its connection broke is taken, whichever of
 // the two is noticed first.
-func TestTakeLast(t *testing.T) {
+func TestLastMessageBeforeTheBreakIsTaken(t *testing.T) {
 	for i := range 20_000 {
 		l := &link{done: make(chan struct{}), why: errors.New("it broke")}
 		f := &follow{wake: waiting.NewBell()}

@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
-// TestFreePort: no address is given twice while its test runs, and each can be listened on.
-func TestFreePort(t *testing.T) {
+// TestFreePortsAreNotReused: no address is given twice while its test runs, and each can be listened on.
+func TestFreePortsAreNotReused(t *testing.T) {
 	given := map[string]bool{}
 	for range 1000 { // of 15,000: some are drawn twice
 		address := storetest.FreePort(t)

@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// TestInForce: after each batch, whatever comes in it and in which order, rules are
+// TestRulesInForceFollowTheirRows: after each batch, whatever comes in it and in which order, rules are
 // what the rows of then mean.
-func TestInForce(t *testing.T) {
+func TestRulesInForceFollowTheirRows(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable
 	p := model.PolicyKey{Tenant: "t", Name: "p"}
 	key := func(i int) model.RuleKey {

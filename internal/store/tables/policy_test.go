@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// TestOldPolicies: records of Contiv's policies and rules in 1.x's words are read
+// TestRecordsOf1xPoliciesAreRead: records of Contiv's policies and rules in 1.x's words are read
 // as what they mean.
-func TestOldPolicies(t *testing.T) {
+func TestRecordsOf1xPoliciesAreRead(t *testing.T) {
 	policy := model.ContivPolicy{Key: model.PolicyKey{Tenant: "a.b", Name: "p1"}}
 	rule := model.Rule{
 		Key: model.RuleKey{Tenant: "a.b", Policy: "p1", Rule: "1"}, Direction: model.In, Priority: 7,

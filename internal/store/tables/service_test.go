@@ -14,7 +14,7 @@ import (
 
 // Records of version 1, in the words of 1.x and of Kubernetes, are read as general
 // services.
-func TestOldServices(t *testing.T) {
+func TestRecordsOf1xServicesAreRead(t *testing.T) {
 	addr := netip.MustParseAddr
 	for _, tc := range []struct {
 		name, key, old string

@@ -2,7 +2,7 @@ package docker
 
 import "testing"
 
-func TestDeadlocked(t *testing.T) {
+func TestDeadlockedEngineIsNoticed(t *testing.T) {
 	const (
 		leaving = "goroutine 71 [semacquire]:\nsync.runtime_SemacquireMutex(0x1)\ngithub.com/docker/libnetwork.(*network).getSvcRecords(0x2)\n\tnetwork.go:1488"
 		asking  = "goroutine 33 [sync.Mutex.Lock, 2 minutes]:\ngithub.com/docker/libnetwork.(*network).ID(0x2)\ngithub.com/docker/libnetwork.(*controller).processEndpointDelete(0x3)"

@@ -91,8 +91,8 @@ func TestPackage(t *testing.T) {
 	}
 }
 
-// TestDrift: the manifests are what the chart makes.
-func TestDrift(t *testing.T) {
+// TestManifestsMatchTheChart: the manifests are what the chart makes.
+func TestManifestsMatchTheChart(t *testing.T) {
 	for name, values := range manifests {
 		want, err := manifest(chart, values)
 		if err != nil {
@@ -337,8 +337,8 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// TestRefused: values that cannot work say which and why.
-func TestRefused(t *testing.T) {
+// TestUnusableValuesAreRefused: values that cannot work say which and why.
+func TestUnusableValuesAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		values map[string]any
 		want   string

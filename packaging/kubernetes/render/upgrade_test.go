@@ -57,10 +57,10 @@ func (i installed) install(t *testing.T, values map[string]any) error {
 	return err
 }
 
-// TestUpgrade: an installation that is plain is turned secure in two steps, and goes back
+// TestPlainInstallationIsTurnedSecureInTwoSteps: an installation that is plain is turned secure in two steps, and goes back
 // in two; Helm refuses to take the second one of either first. A secure one grows to three
 // netmasters in one step, and does not go back to one.
-func TestUpgrade(t *testing.T) {
+func TestPlainInstallationIsTurnedSecureInTwoSteps(t *testing.T) {
 	for _, tc := range []struct {
 		is     string // netmaster's flags that are there; "none" = no netmaster is, "three" = a DaemonSet
 		values map[string]any

@@ -80,9 +80,9 @@ func TestRecordHoldsWhateverClientsSend(t *testing.T) {
 	}
 }
 
-// TestFullDisk: lines that cannot be written are logged and counted, and the next line that
+// TestFullDiskIsCountedAndNumbered: lines that cannot be written are logged and counted, and the next line that
 // can be written has their number.
-func TestFullDisk(t *testing.T) {
+func TestFullDiskIsCountedAndNumbered(t *testing.T) {
 	var told bytes.Buffer
 	s := &sink{}
 	l := New(s, slog.New(slog.NewTextHandler(&told, nil)))
@@ -245,7 +245,7 @@ func TestTornLinesAreEnded(t *testing.T) {
 	}
 }
 
-func TestBadFiles(t *testing.T) {
+func TestBadAuditFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	link, fifo := filepath.Join(dir, "link"), filepath.Join(dir, "fifo")
 	if err := errors.Join(os.Symlink(filepath.Join(dir, "other"), link), unix.Mkfifo(fifo, 0o600)); err != nil {

@@ -205,7 +205,7 @@ func check(t *testing.T, id access.Identity, err error, status int, text string)
 	}
 }
 
-func TestIdentity(t *testing.T) {
+func TestClaimsGiveTheIdentity(t *testing.T) {
 	p := newProvider(t)
 	v := p.verifier(nil)
 	admin, blue, see := access.Grant{Role: access.ClusterAdmin}, access.Grant{Role: access.TenantAdmin, Tenants: []string{"blue"}}, access.Grant{Role: access.Viewer}
@@ -241,7 +241,7 @@ func TestIdentity(t *testing.T) {
 	want(t, byEmail, p.token(map[string]any{"sub": nil}), 401, `no claim "sub"`)
 }
 
-func TestRefused(t *testing.T) {
+func TestInvalidTokensAreRefused(t *testing.T) {
 	p := newProvider(t)
 	v := p.verifier(nil)
 	good := p.token(nil)
@@ -454,7 +454,7 @@ func TestUnknownKeysAskTheIssuerSeldom(t *testing.T) {
 	settles(t, v, p.token(nil), http.StatusOK, "")
 }
 
-func TestBadConfig(t *testing.T) {
+func TestBadIssuerSettingsAreRefused(t *testing.T) {
 	good := Config{Issuer: "https://example.com/a", ClientID: "x", Groups: map[string]access.Grant{"a": {Role: access.Viewer}}}
 	if _, err := New(good); err != nil {
 		t.Fatal(err)

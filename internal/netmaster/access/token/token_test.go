@@ -295,7 +295,7 @@ func TestTokenWithOneLetterChangedIsRefused(t *testing.T) {
 }
 
 // netctl and netplugin read a token from --token-file: one of these fits there.
-func TestTokenFile(t *testing.T) {
+func TestTokensFitTokenFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	secret := newText().String()
 	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
@@ -307,7 +307,7 @@ func TestTokenFile(t *testing.T) {
 	}
 }
 
-func TestBadWishes(t *testing.T) {
+func TestBadTokenRequestsAreRefused(t *testing.T) {
 	s, _ := newStore(t, memoryStore(t))
 	good := TokenRequest{Name: "x", Grant: viewer, Life: time.Hour}
 	for field, spoil := range map[string]func(*TokenRequest){
@@ -373,8 +373,8 @@ func TestExpiredTokensMakeRoom(t *testing.T) {
 	}
 }
 
-// TestStoreAway: a token that cannot be looked up gives no access, and the error says why.
-func TestStoreAway(t *testing.T) {
+// TestTokensGiveNoAccessWithoutTheStore: a token that cannot be looked up gives no access, and the error says why.
+func TestTokensGiveNoAccessWithoutTheStore(t *testing.T) {
 	mem := memoryStore(t)
 	s, _ := newStore(t, mem)
 	secret, made, err := s.Create(t.Context(), TokenRequest{Name: "x", Grant: viewer, Life: time.Hour})

@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-// TestLeftOver: objects that became unwanted while there was no leader are deleted by the
+// TestNextLeaderDeletesWhatIsUnwanted: objects that became unwanted while there was no leader are deleted by the
 // next one. Of very many problems the store has some, and the number of others.
-func TestLeftOver(t *testing.T) {
+func TestNextLeaderDeletesWhatIsUnwanted(t *testing.T) {
 	c, sim := newCluster(t), newSim(t)
 	c.aci()
 	c.must(put(c, c.Networks.ChangeNetwork, network("tunnels", 9, model.EncapVXLAN)))

@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 )
 
-// TestBehindAgain: where nothing has changed since it was seen that the store is in step,
+// TestUnchangedStoreNeedsNoLook: where nothing has changed since it was seen that the store is in step,
 // a question looks at no object, which would make copies; and each change is seen.
-func TestBehindAgain(t *testing.T) {
+func TestUnchangedStoreNeedsNoLook(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	stop := l.keeps()

@@ -102,9 +102,9 @@ func TestStoreFollowsItsFirstCluster(t *testing.T) {
 	refused(second, "cluster two", "the store is bound to the cluster one") // which does not take it back
 }
 
-// TestAnotherCluster: of another cluster's API server nothing is kept, nothing that it
+// TestOtherClustersObjectsAreIgnored: of another cluster's API server nothing is kept, nothing that it
 // lacks goes, and no pod of it gets an endpoint; who is started for it takes over.
-func TestAnotherCluster(t *testing.T) {
+func TestOtherClustersObjectsAreIgnored(t *testing.T) {
 	st := memory.New()
 	a := &apiServer{uid: "one"}
 	on := func(named string) *lab {

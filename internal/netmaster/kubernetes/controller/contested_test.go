@@ -11,10 +11,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 )
 
-// TestServicesContested: at each port an external address belongs to the service that had
+// TestContestedAddressStaysWithTheFirstService: at each port an external address belongs to the service that had
 // it first, whatever the names, until that service gives it up. An address of the pool
 // belongs to one service, and the pool assigns no address that a service has.
-func TestServicesContested(t *testing.T) {
+func TestContestedAddressStaysWithTheFirstService(t *testing.T) {
 	pool, err := model.ParseAddressPool("pool", []string{"203.0.113.1-203.0.113.2"})
 	if err != nil {
 		t.Fatal(err)

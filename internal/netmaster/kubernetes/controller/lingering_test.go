@@ -68,9 +68,9 @@ func TestPoliciesStayWithPods(t *testing.T) {
 	l.want("blue"+q, bluer)
 }
 
-// TestPoliciesLinger: a policy stays for a while where its namespace was, for a pod that
+// TestPoliciesOutliveTheirNamespaceForAWhile: a policy stays for a while where its namespace was, for a pod that
 // was asked for before and comes after; pods elsewhere do not wait for its end.
-func TestPoliciesLinger(t *testing.T) {
+func TestPoliciesOutliveTheirNamespaceForAWhile(t *testing.T) {
 	l, leave, come, _ := moves(t, time.Hour)
 	leave()
 	l.want(inBlue, inDefault, bluer)

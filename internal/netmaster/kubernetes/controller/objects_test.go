@@ -292,9 +292,9 @@ func TestObjectsAdoptOther(t *testing.T) {
 	l.said("networks n", applied)
 }
 
-// TestObjectsEnd: an object whose end has come is let go by the look that takes away
+// TestFinalizersGoWithTheirObjects: an object whose end has come is let go by the look that takes away
 // what it stood for, and not by the next one.
-func TestObjectsEnd(t *testing.T) {
+func TestFinalizersGoWithTheirObjects(t *testing.T) {
 	l := newObjectsLab(t, memory.New())
 	l.objects.config.Every = time.Hour
 	l.start(l.ctrl.Run)
@@ -311,8 +311,8 @@ func TestObjectsEnd(t *testing.T) {
 	}
 }
 
-// TestObjectsAbsent: an API server that has the resource no more takes nothing away.
-func TestObjectsAbsent(t *testing.T) {
+// TestMissingResourceTakesNothingAway: an API server that has the resource no more takes nothing away.
+func TestMissingResourceTakesNothingAway(t *testing.T) {
 	l := newObjectsLab(t, memory.New())
 	l.start(l.ctrl.Run)
 	stopRun := l.start(l.objects.Run)
@@ -335,8 +335,8 @@ func TestObjectsAbsent(t *testing.T) {
 	next.owned(1)
 }
 
-// TestObjectsFenced: who leads no more writes nothing.
-func TestObjectsFenced(t *testing.T) {
+// TestFormerLeaderWritesNoObjects: who leads no more writes nothing.
+func TestFormerLeaderWritesNoObjects(t *testing.T) {
 	l := newObjectsLab(t, memory.New())
 	l.start(l.ctrl.Run)
 	l.start(l.objects.Run)

@@ -103,9 +103,9 @@ func text(e model.Endpoint) string {
 	return fmt.Sprint(e.Key.Network, " ", e.Group, " ", e.Namespace, " ", e.Pod.Name, " ", e.Pod.UID, " ", e.Labels, " ", e.Ports)
 }
 
-// TestPodsWait: a pod has no endpoint before the store has what there is, whether the
+// TestPodsWaitForTheStore: a pod has no endpoint before the store has what there is, whether the
 // syncer or the watch of any kind is behind; the next of its name is another one.
-func TestPodsWait(t *testing.T) {
+func TestPodsWaitForTheStore(t *testing.T) {
 	for _, kind := range []string{mirror.Pods, mirror.Namespaces, mirror.NetworkPolicies, mirror.ClusterNetworkPolicies} {
 		t.Run(kind, func(t *testing.T) {
 			l := newLab(t, func(c *Config) { c.Sources[kind] = paused{c.Sources[kind]} })
@@ -156,9 +156,9 @@ func TestPodsWait(t *testing.T) {
 	}
 }
 
-// TestPodPlaces: labels choose a pod's tenant, network and group; a forbidden choice is
+// TestLabelsChooseThePodsPlace: labels choose a pod's tenant, network and group; a forbidden choice is
 // reported.
-func TestPodPlaces(t *testing.T) {
+func TestLabelsChooseThePodsPlace(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.worlds()
@@ -176,9 +176,9 @@ func TestPodPlaces(t *testing.T) {
 	l.wantReport("metadata.labels[io.contiv.network]")
 }
 
-// TestPodGroups: of the groups that pods may choose one is taken; of others the pod is
+// TestPodsChooseAllowedGroupsOnly: of the groups that pods may choose one is taken; of others the pod is
 // told which these are, waits if it is new, and else stays where it is.
-func TestPodGroups(t *testing.T) {
+func TestPodsChooseAllowedGroupsOnly(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.Choices.Groups = []model.GroupName{"web"} })
 	l.start(l.ctrl.Run)
 	l.worlds()
@@ -241,10 +241,10 @@ func (l *lab) wantReport(what string) {
 	}
 }
 
-// TestPodsFollow: an endpoint follows its pod's labels and group, also if they changed
+// TestEndpointsFollowTheirPods: an endpoint follows its pod's labels and group, also if they changed
 // while there was no leader, or before the endpoint existed. It does not follow the pod's
 // tenant and network, nor another pod of the same name.
-func TestPodsFollow(t *testing.T) {
+func TestEndpointsFollowTheirPods(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.worlds()
@@ -342,9 +342,9 @@ func TestPodAddressAnnotations(t *testing.T) {
 	l.wantReport("it requests 10.1.0.8 now: a pod keeps its address, 10.1.0.7, until it is created again")
 }
 
-// TestPodRates: annotations limit a pod's endpoint and are followed while the pod lives;
+// TestAnnotationsLimitThePod: annotations limit a pod's endpoint and are followed while the pod lives;
 // what cannot be understood is refused of a new pod, and lifts no limit of one that lives.
-func TestPodRates(t *testing.T) {
+func TestAnnotationsLimitThePod(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.worlds()

@@ -220,8 +220,8 @@ func TestStoreFollowsKubernetesObjects(t *testing.T) {
 	l.want()
 }
 
-// TestListsFirst: with one kind not listed yet, nothing is taken for gone.
-func TestListsFirst(t *testing.T) {
+// TestUnlistedKindsDeleteNothing: with one kind not listed yet, nothing is taken for gone.
+func TestUnlistedKindsDeleteNothing(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	fence := l.leader()
@@ -258,9 +258,9 @@ func TestPreviousLeaderWritesNothing(t *testing.T) {
 	l.want()
 }
 
-// TestFailingObject: an object that cannot be kept, and is tried ever more seldom, holds
+// TestFailingObjectDelaysNoOther: an object that cannot be kept, and is tried ever more seldom, holds
 // up no other one.
-func TestFailingObject(t *testing.T) {
+func TestFailingObjectDelaysNoOther(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.start(l.syncer.Run)
@@ -297,9 +297,9 @@ func TestFailingObject(t *testing.T) {
 	t.Error("kept only as the other one was tried")
 }
 
-// TestChoosesTenant: where pods may choose, a namespace's policies are in the tenants of
+// TestNamespacePoliciesApplyInItsPodsTenants: where pods may choose, a namespace's policies are in the tenants of
 // its pods too, unless the namespace names one.
-func TestChoosesTenant(t *testing.T) {
+func TestNamespacePoliciesApplyInItsPodsTenants(t *testing.T) {
 	for _, may := range []bool{false, true} {
 		l := newLab(t, func(c *Config) { c.Choices.Tenant = may })
 		l.start(l.ctrl.Run)

@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
-// TestAddRanges: ranges that are known already, as one who asks again and again finds
+// TestKnownRangesCauseNoWork: ranges that are known already, as one who asks again and again finds
 // them, have no service looked at again.
-func TestAddRanges(t *testing.T) {
+func TestKnownRangesCauseNoWork(t *testing.T) {
 	s := NewServices(ServicesConfig{})
 	for i, c := range []struct {
 		ranges string
@@ -25,9 +25,9 @@ func TestAddRanges(t *testing.T) {
 	}
 }
 
-// TestRangesStay: a range that only kubeadm tells of stays while it is not known whether
+// TestUnconfirmedRangesStay: a range that only kubeadm tells of stays while it is not known whether
 // it does, as when its ConfigMap cannot be read at the start of the next netmaster.
-func TestRangesStay(t *testing.T) {
+func TestUnconfirmedRangesStay(t *testing.T) {
 	st := memory.New()
 	before := newServicesLabOn(t, st, func(c *ServicesConfig) { c.MoreRanges = true })
 	before.services.AddRanges([]netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")})

@@ -245,9 +245,9 @@ func (l *servicesLab) written(after store.Revision) (out []string) {
 	return out
 }
 
-// TestServicesPool: addresses of the pool are a service's while it is to have them: its
+// TestPoolAddressesFollowTheirServices: addresses of the pool are a service's while it is to have them: its
 // row's and its status', and one that waits gets what another gives back.
-func TestServicesPool(t *testing.T) {
+func TestPoolAddressesFollowTheirServices(t *testing.T) {
 	pool, err := model.ParseAddressPool("pool", []string{"203.0.113.1-203.0.113.2"})
 	if err != nil {
 		t.Fatal(err)
@@ -300,9 +300,9 @@ func TestServicesPool(t *testing.T) {
 	l.tells(`"203.0.113.1" lies in network default:late: it is not served`)
 }
 
-// TestServicesFailing: a row that no store takes holds up no other one, and who leads
+// TestFailingServiceDelaysNoOther: a row that no store takes holds up no other one, and who leads
 // no more writes nothing.
-func TestServicesFailing(t *testing.T) {
+func TestFailingServiceDelaysNoOther(t *testing.T) {
 	l := newServicesLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.start(l.services.Run)
@@ -326,9 +326,9 @@ func TestServicesFailing(t *testing.T) {
 	l.tells(`endpointslices ns/..`)
 }
 
-// TestServicesRanges: a network that lies in a range is reported there, and services with
+// TestNetworksInServiceRangesAreReported: a network that lies in a range is reported there, and services with
 // addresses in it are not served.
-func TestServicesRanges(t *testing.T) {
+func TestNetworksInServiceRangesAreReported(t *testing.T) {
 	l := newServicesLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.network("default:old", "10.96.0.0/24")
@@ -341,9 +341,9 @@ func TestServicesRanges(t *testing.T) {
 	l.tells("spec.cidrs: 10.96.0.0/16 overlaps 10.96.0.0/24 of network default:old: services with addresses there are not served")
 }
 
-// TestServicesMany: rows of many namespaces and slices of many backends fit what any
+// TestManyServicesFitCommits: rows of many namespaces and slices of many backends fit what any
 // store takes in one commit, and all come.
-func TestServicesMany(t *testing.T) {
+func TestManyServicesFitCommits(t *testing.T) {
 	l := newServicesLabOn(t, memory.NewWith(memory.Consul), nil)
 	l.start(l.ctrl.Run)
 	var rows []string
@@ -401,9 +401,9 @@ func TestServicesTooLarge(t *testing.T) {
 	l.tells("endpointslices ns/large [] record services of Kubernetes: ")
 }
 
-// TestServicesLeftovers: an address of the pool whose service is gone, since a leader
+// TestLeftoverPoolAddressesAreFreed: an address of the pool whose service is gone, since a leader
 // ended in between, is free with the next one.
-func TestServicesLeftovers(t *testing.T) {
+func TestLeftoverPoolAddressesAreFreed(t *testing.T) {
 	pool, err := model.ParseAddressPool("pool", []string{"203.0.113.1"})
 	if err != nil {
 		t.Fatal(err)
@@ -420,9 +420,9 @@ func TestServicesLeftovers(t *testing.T) {
 	l.want()
 }
 
-// TestServicesExhausted: more than hosts hold is not kept, told, and kept when there is
+// TestServicesBeyondLimitsAreReported: more than hosts hold is not kept, told, and kept when there is
 // room; what is there may change.
-func TestServicesExhausted(t *testing.T) {
+func TestServicesBeyondLimitsAreReported(t *testing.T) {
 	l := newServicesLab(t, nil)
 	many := func(name, addr string, ports int) *corev1.Service {
 		return service(name, addr, func(s *corev1.ServiceSpec) {

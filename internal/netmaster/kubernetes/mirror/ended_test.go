@@ -88,8 +88,8 @@ func TestEndingWatchesAreListedSeldom(t *testing.T) {
 	})
 }
 
-// TestSlowLook: whether a watch can go on may take long to answer, where there is much.
-func TestSlowLook(t *testing.T) {
+// TestSlowWatchCheckIsAwaited: whether a watch can go on may take long to answer, where there is much.
+func TestSlowWatchCheckIsAwaited(t *testing.T) {
 	run(t, func(t *testing.T, s *server, m *Mirror, _ func() []string) {
 		t.Helper()
 		if err := within(t, m, "11", time.Second); err != nil {
@@ -152,9 +152,9 @@ func TestWatchThatDoesNotBeginIsGivenUp(t *testing.T) {
 // cut ends what a request came by, without an answer.
 func cut(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
-// TestWatchOnce: a watch that gets no answer, or that the API server wants later, is
+// TestUnansweredWatchIsPrecededByAList: a watch that gets no answer, or that the API server wants later, is
 // not sent again by itself: first there is a look at what there is.
-func TestWatchOnce(t *testing.T) {
+func TestUnansweredWatchIsPrecededByAList(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		http2,

@@ -282,9 +282,9 @@ func TestListsComeInPages(t *testing.T) {
 	}
 }
 
-// TestPagesExpired: a list of which the rest is gone is asked for as a whole; a watch
+// TestExpiredListIsRequestedWhole: a list of which the rest is gone is asked for as a whole; a watch
 // that cannot go on is followed by a list.
-func TestPagesExpired(t *testing.T) {
+func TestExpiredListIsRequestedWhole(t *testing.T) {
 	s, m, told := serveWeb(t)
 	s.set(func() { s.expired = true })
 	for i := range 5 {
@@ -390,10 +390,10 @@ func TestMirrorFollowsVersionsOfAResource(t *testing.T) {
 	}
 }
 
-// TestAnotherStore: behind the address is another store, which counts from the start,
+// TestReplacedAPIServerIsListedAgain: behind the address is another store, which counts from the start,
 // and of which a watch from where the last one ended tells nothing: what was of the
 // former store is gone.
-func TestAnotherStore(t *testing.T) {
+func TestReplacedAPIServerIsListedAgain(t *testing.T) {
 	s, m, told := serveWeb(t)
 	s.change(podPath, watch.Added, webPod("old"))
 	s.change(podPath, watch.Added, webPod("same"))

@@ -58,9 +58,9 @@ func whole() map[string]metav1.Object {
 	}
 }
 
-// TestServicesServed: of services, slices, nodes and ranges there is what is read, from
+// TestServicesAreReadFromListAndWatch: of services, slices, nodes and ranges there is what is read, from
 // a list as from a watch.
-func TestServicesServed(t *testing.T) {
+func TestServicesAreReadFromListAndWatch(t *testing.T) {
 	s := &web{version: 10, objects: map[string][]metav1.Object{}, events: map[string][]watch.Event{}, absent: map[string]bool{cidrPath: true}, cut: make(chan struct{})}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)

@@ -148,9 +148,9 @@ func TestNamesDefaultToTheObjects(t *testing.T) {
 	}
 }
 
-// TestLeavingPeers: a rule that allows is left out when its peer is about to go; one that
+// TestAllowingRulesWithLeavingPeersAreOmitted: a rule that allows is left out when its peer is about to go; one that
 // denies is not, until it may deny everybody.
-func TestLeavingPeers(t *testing.T) {
+func TestAllowingRulesWithLeavingPeersAreOmitted(t *testing.T) {
 	known := Known{
 		Network: func(model.NetworkKey) Presence { return Leaving },
 		Group:   func(model.GroupKey) Presence { return Leaving },

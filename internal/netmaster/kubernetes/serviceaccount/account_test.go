@@ -153,9 +153,9 @@ func TestTokenTellsItsPodsNode(t *testing.T) {
 	}
 }
 
-// TestNobodyAsked: malformed tokens cause no request to the API server, and an API server
+// TestMalformedTokensCauseNoRequest: malformed tokens cause no request to the API server, and an API server
 // that does not answer is reported as unavailable.
-func TestNobodyAsked(t *testing.T) {
+func TestMalformedTokensCauseNoRequest(t *testing.T) {
 	s := &apiServer{}
 	server := httptest.NewServer(s)
 	j, err := New(&rest.Config{Host: server.URL}, "kube-system", "contiv-netplugin")

@@ -147,9 +147,9 @@ func TestLostLeaseFoundsNothing(t *testing.T) {
 	mayFound(t, founder("c"), false, "", "Lease ns1/contiv-netmaster-founder does not exist")
 }
 
-// TestOneRecord: of two netmasters that take the Lease at once, or record at once, one
+// TestOneNetmasterRecordsTheCluster: of two netmasters that take the Lease at once, or record at once, one
 // succeeds. A renewed authority is still the founder's.
-func TestOneRecord(t *testing.T) {
+func TestOneNetmasterRecordsTheCluster(t *testing.T) {
 	s, _, founder := founders(t)
 	ours := authority(t, filepath.Join(t.TempDir(), "ours"))
 	other := authority(t, filepath.Join(t.TempDir(), "other")).Text()
@@ -174,9 +174,9 @@ func TestOneRecord(t *testing.T) {
 	mayFound(t, joiner, false, string(ours.Text()), "")
 }
 
-// TestUnknownRecord: where it is not known whether a cluster is recorded, no netmaster
+// TestUnknownRecordFoundsNoCluster: where it is not known whether a cluster is recorded, no netmaster
 // founds one, and the error says what to do.
-func TestUnknownRecord(t *testing.T) {
+func TestUnknownRecordFoundsNoCluster(t *testing.T) {
 	s, _, founder := founders(t)
 	s.record("-----BEGIN CERT")
 	mayFound(t, founder("a"), false, "", `patch configmap contiv-authority -p '{"data":null}'`)

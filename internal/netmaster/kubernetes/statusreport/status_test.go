@@ -61,9 +61,9 @@ func TestLoadBalancerAddressesAreWrittenOnce(t *testing.T) {
 	}
 }
 
-// TestStatusFirst: a status does not wait for many events, and a problem of the service is
+// TestStatusDoesNotWaitForEvents: a status does not wait for many events, and a problem of the service is
 // reported too.
-func TestStatusFirst(t *testing.T) {
+func TestStatusDoesNotWaitForEvents(t *testing.T) {
 	n, err := New(&rest.Config{Host: "http://127.0.0.1:1"}, "m1:9999", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -24,8 +24,8 @@ func (intent) Groups(t model.TenantName) []model.GroupName {
 	return map[model.TenantName][]model.GroupName{"default": {"default-group", "web", "db"}}[t]
 }
 
-// TestPlaceOf holds the table of docs/design/kubernetes.md.
-func TestPlaceOf(t *testing.T) {
+// TestPlacesFollowTheDocumentedTable holds the table of docs/design/kubernetes.md.
+func TestPlacesFollowTheDocumentedTable(t *testing.T) {
 	type labels = map[string]string
 	for _, tc := range []struct {
 		pod, namespace labels
@@ -61,9 +61,9 @@ func TestPlaceOf(t *testing.T) {
 	}
 }
 
-// TestNamedPorts: names come from containers and sidecars; of two ports with one name and
+// TestNamedPortsComeFromContainers: names come from containers and sidecars; of two ports with one name and
 // protocol the first one counts.
-func TestNamedPorts(t *testing.T) {
+func TestNamedPortsComeFromContainers(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	port := func(name string, n int32, p corev1.Protocol) corev1.ContainerPort {
 		return corev1.ContainerPort{Name: name, ContainerPort: n, Protocol: p}

@@ -202,9 +202,9 @@ func TestClusterNetworkPolicyClosed(t *testing.T) {
 	}
 }
 
-// TestAcrossTenants: a rule that is about pods of several tenants is named, with what it does
+// TestRulesAcrossTenantsAreReported: a rule that is about pods of several tenants is named, with what it does
 // not do, unless it denies everybody anyway.
-func TestAcrossTenants(t *testing.T) {
+func TestRulesAcrossTenantsAreReported(t *testing.T) {
 	of := func(team string, tenants ...model.TenantName) NamespaceTenants {
 		return NamespaceTenants{map[string]string{"team": team, team: "yes"}, tenants}
 	}

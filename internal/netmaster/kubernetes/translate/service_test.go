@@ -185,9 +185,9 @@ func TestService(t *testing.T) {
 	}
 }
 
-// TestOthersService: what another program than the cluster's proxy serves, and what is
+// TestServicesOfOtherProxiesAreIgnored: what another program than the cluster's proxy serves, and what is
 // labelled as headless, is left alone.
-func TestOthersService(t *testing.T) {
+func TestServicesOfOtherProxiesAreIgnored(t *testing.T) {
 	in := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns"}}
 	in.Spec.ClusterIPs, in.Spec.Type = []string{"10.96.0.9"}, corev1.ServiceTypeLoadBalancer
 	a := addressing()
@@ -204,8 +204,8 @@ func TestOthersService(t *testing.T) {
 	}
 }
 
-// TestServiceBounds: more than rows hold is cut, said, and never opens.
-func TestServiceBounds(t *testing.T) {
+// TestLargeServicesAreCutAndReported: more than rows hold is cut, said, and never opens.
+func TestLargeServicesAreCutAndReported(t *testing.T) {
 	in := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns"}}
 	in.Spec.ClusterIPs, in.Spec.Type = []string{"10.96.0.9"}, corev1.ServiceTypeLoadBalancer
 	for i := range 300 {

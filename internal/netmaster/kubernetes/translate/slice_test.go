@@ -70,8 +70,8 @@ func TestSlice(t *testing.T) {
 	}
 }
 
-// TestSliceBounds: more than rows hold is cut and said.
-func TestSliceBounds(t *testing.T) {
+// TestLargeSlicesAreCutAndReported: more than rows hold is cut and said.
+func TestLargeSlicesAreCutAndReported(t *testing.T) {
 	in := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "ns", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}, AddressType: discoveryv1.AddressTypeIPv4}
 	for i := range 1100 {
 		in.Endpoints = append(in.Endpoints, discoveryv1.Endpoint{Addresses: []string{netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String()}})

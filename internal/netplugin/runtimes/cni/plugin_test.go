@@ -70,9 +70,9 @@ func config(socket, stateDir string) string {
 	return `{"cniVersion":"1.1.0","name":"n","type":"contivk8s","socket":"` + socket + `","stateDir":"` + stateDir + `","labels":{"a":"b"}}`
 }
 
-// TestHandsOn: netplugin gets what the runtime gave, byte for byte, and the
+// TestPluginPassesRequestsUnchanged: netplugin gets what the runtime gave, byte for byte, and the
 // runtime what netplugin answers.
-func TestHandsOn(t *testing.T) {
+func TestPluginPassesRequestsUnchanged(t *testing.T) {
 	for _, verb := range []string{Add, Del, Check, GC, Status} {
 		t.Run(verb, func(t *testing.T) {
 			arrived := make(chan Invocation, 1)
@@ -133,9 +133,9 @@ func TestErrorObjectIsPassedToTheRuntime(t *testing.T) {
 	}
 }
 
-// TestNotServed: netplugin away, of an older version, or not able to serve a
+// TestDeletionsAreSpooledWhenNotServed: netplugin away, of an older version, or not able to serve a
 // deletion: DEL is spooled and succeeds, the other verbs say what is wrong.
-func TestNotServed(t *testing.T) {
+func TestDeletionsAreSpooledWhenNotServed(t *testing.T) {
 	older := func(w http.ResponseWriter, r *http.Request) { http.NewServeMux().ServeHTTP(w, r) }
 	unable := func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -183,9 +183,9 @@ func TestNotServed(t *testing.T) {
 	}
 }
 
-// TestRefusedHere: what skel and the plugin themselves refuse has the
+// TestPluginErrorsHaveTheSpecifiedForm: what skel and the plugin themselves refuse has the
 // specification's form too, with the version of the configuration.
-func TestRefusedHere(t *testing.T) {
+func TestPluginErrorsHaveTheSpecifiedForm(t *testing.T) {
 	for _, tt := range []struct {
 		name, verb, conf string
 		env              []string

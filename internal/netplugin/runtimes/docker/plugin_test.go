@@ -205,8 +205,8 @@ func TestPoolThatRoutesCover(t *testing.T) {
 	}
 }
 
-// TestBadCalls: a clear error for each, nothing left, the plugin alive.
-func TestBadCalls(t *testing.T) {
+// TestBadCallsLeaveNothing: a clear error for each, nothing left, the plugin alive.
+func TestBadCallsLeaveNothing(t *testing.T) {
 	b := newBed(t)
 	b.is("NetworkDriver.CreateNetwork", netOne, `{}`)
 	b.is("NetworkDriver.CreateEndpoint", `{"NetworkID":"n1","EndpointID":"e1","Interface":{"Address":"10.1.1.1/24"}}`, `{"Interface":{"MacAddress":"02:02:0a:01:01:01"}}`)

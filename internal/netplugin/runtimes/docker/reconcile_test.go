@@ -131,9 +131,9 @@ func compare(t *testing.T, p *Plugin) map[string]string {
 	return problems
 }
 
-// TestNetworksFollow: networks appear, come back, change and go with the
+// TestNetworksFollowTheCluster: networks appear, come back, change and go with the
 // cluster's, and foreign ones are left alone.
-func TestNetworksFollow(t *testing.T) {
+func TestNetworksFollowTheCluster(t *testing.T) {
 	p, c, d := newEngineBed(t)
 	d.nets["foreign"] = engineNetwork{ID: "foreign", Name: "foreign", Driver: "netplugin"}
 	check := func(want ...string) {
@@ -255,9 +255,9 @@ func idOf(d *docker, name string) string {
 	return ""
 }
 
-// TestMapLost: ids of labelled networks are learnt again from the engine, and ids
+// TestLostNetworkIDsAreLearnedAgain: ids of labelled networks are learnt again from the engine, and ids
 // that it has not listed for a while are forgotten.
-func TestMapLost(t *testing.T) {
+func TestLostNetworkIDsAreLearnedAgain(t *testing.T) {
 	p, _, d := newEngineBed(t)
 	compare(t, p)
 	compare(t, p)
@@ -309,8 +309,8 @@ func TestEndpointsWithoutContainerAreDetached(t *testing.T) {
 	}
 }
 
-// TestEngineAway: no engine is no failure, but told; its networks come when it does.
-func TestEngineAway(t *testing.T) {
+// TestMissingEngineIsReported: no engine is no failure, but told; its networks come when it does.
+func TestMissingEngineIsReported(t *testing.T) {
 	d := &docker{nets: map[string]engineNetwork{}}
 	var sock string
 	b := newBed(t, func(c *Config) {

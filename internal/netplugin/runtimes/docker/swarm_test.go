@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// TestSwarmNetworks: a manager's networks follow the cluster's; an engine that is no
+// TestManagerNetworksFollowTheCluster: a manager's networks follow the cluster's; an engine that is no
 // manager, or that takes the networks for its own, is reported.
-func TestSwarmNetworks(t *testing.T) {
+func TestManagerNetworksFollowTheCluster(t *testing.T) {
 	p, c, d := newEngineBed(t)
 	d.scope = "swarm"
 	s := &Swarm{name: "netplugin", engine: p.engine, source: c, log: slog.New(slog.DiscardHandler)}
@@ -67,8 +67,8 @@ func TestSwarmNetworks(t *testing.T) {
 	}
 }
 
-// TestScopeMismatch: what the engine was told the last time is remembered.
-func TestScopeMismatch(t *testing.T) {
+// TestLastScopeIsRemembered: what the engine was told the last time is remembered.
+func TestLastScopeIsRemembered(t *testing.T) {
 	b := newBed(t)
 	b.is("NetworkDriver.GetCapabilities", "", `{"Scope":"local","ConnectivityScope":"global"}`)
 	b.stop()
@@ -91,9 +91,9 @@ func TestScopeMismatch(t *testing.T) {
 	}
 }
 
-// TestSwarmAddresses: a manager reserves for its workers, and a worker may ask for
+// TestManagerReservesForItsWorkers: a manager reserves for its workers, and a worker may ask for
 // the address that is reserved; it is free after as many releases as requests.
-func TestSwarmAddresses(t *testing.T) {
+func TestManagerReservesForItsWorkers(t *testing.T) {
 	b := newBed(t, func(c *Config) { c.Global = true })
 	b.is("NetworkDriver.CreateNetwork", netOne, `{}`)
 	request := `{"PoolID":"` + pool1 + `","Address":"10.1.1.1"}`

@@ -76,7 +76,7 @@ func TestArgumentsOverrideConfiguration(t *testing.T) {
 }
 
 // What is wrong is refused with a sentence that names the key and the value.
-func TestRequestRefused(t *testing.T) {
+func TestBadRequestsAreRefusedByKey(t *testing.T) {
 	for _, test := range []struct{ conf, args, want string }{
 		{`{`, "", "unexpected end"},
 		{`[]`, "", "decode network configuration"},

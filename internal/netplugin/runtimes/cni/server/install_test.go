@@ -132,8 +132,8 @@ func TestConfOfOtherPlaces(t *testing.T) {
 	}
 }
 
-// TestOthersFirst: where the runtime would take another network, nothing is placed.
-func TestOthersFirst(t *testing.T) {
+// TestNothingIsInstalledBehindAnotherNetwork: where the runtime would take another network, nothing is placed.
+func TestNothingIsInstalledBehindAnotherNetwork(t *testing.T) {
 	for name, refused := range map[string]bool{
 		"05-cilium.conflist": true, "10-calico.conflist": true, "0.json": true, "10-a.conf": true,
 		"10-flannel.conflist": false, "100-crio-bridge.conflist": false, "99-loopback.conf": false, "05-cilium.conflist.off": false,
@@ -150,9 +150,9 @@ func TestOthersFirst(t *testing.T) {
 	}
 }
 
-// TestBehindMultus: beside Multus' configuration both files are placed if it attaches pods to
+// TestInstallsBehindMultus: beside Multus' configuration both files are placed if it attaches pods to
 // this network first, and neither is if pods would be on another one.
-func TestBehindMultus(t *testing.T) {
+func TestInstallsBehindMultus(t *testing.T) {
 	const ours = `{"cniVersion":"1.0.0","name":"contiv","plugins":[{"type":"contivk8s"},{"type":"tuning"}]}`
 	for conf, refused := range map[string]bool{
 		`{"name":"multus-cni-network","type":"multus","delegates":[` + ours + `]}`:                                          false,
@@ -178,9 +178,9 @@ func TestBehindMultus(t *testing.T) {
 	}
 }
 
-// TestInstallFails: a sentence names the directory; the former files stay; the
+// TestFailedInstallKeepsFormerFiles: a sentence names the directory; the former files stay; the
 // configuration does not come without the plugin.
-func TestInstallFails(t *testing.T) {
+func TestFailedInstallKeepsFormerFiles(t *testing.T) {
 	c := fixture(t)
 	c.Program += "-none"
 	if err := Install(c); err == nil || !strings.Contains(err.Error(), "install contivk8s into "+c.BinDir) {
@@ -196,7 +196,7 @@ func TestInstallFails(t *testing.T) {
 	}
 }
 
-func TestRemove(t *testing.T) {
+func TestUninstallRemovesFiles(t *testing.T) {
 	c := fixture(t)
 	if err := Install(c); err != nil {
 		t.Fatal(err)

@@ -33,9 +33,9 @@ func TestEveryKeyHasEffect(t *testing.T) {
 	}
 }
 
-// TestKeysRefused: a key that would do nothing is refused with why, one that
+// TestIneffectiveKeysAreRefused: a key that would do nothing is refused with why, one that
 // asks for nothing and those of other parties are not.
-func TestKeysRefused(t *testing.T) {
+func TestIneffectiveKeysAreRefused(t *testing.T) {
 	for _, tc := range []struct{ conf, want string }{
 		{`{"name":"n","type":"contivk8s","group":"g","cniVersion":"1.1.0","capabilities":{"ips":true},"runtimeConfig":{"ips":[]}}`, ""},
 		{`{"gruop":"g"}`, `unknown key "gruop"; those of contivk8s are tenant, network, group`},

@@ -23,10 +23,10 @@ func mesosConf(keys string, labels ...string) string {
 		strings.Join(list, ",") + `]}}}}}`
 }
 
-// TestMesosLabels: Mesos' labels for Contiv say where a container belongs and override the
+// TestMesosLabelsOverrideTheConfiguration: Mesos' labels for Contiv say where a container belongs and override the
 // configuration. The others become the endpoint's labels. An unknown label of Contiv's is
 // refused.
-func TestMesosLabels(t *testing.T) {
+func TestMesosLabelsOverrideTheConfiguration(t *testing.T) {
 	base := attach.Request{Key: attach.Key{Container: "c1", IfName: "eth0"}, Netns: "/ns", Source: attach.SourceCNI, Config: "contiv"}
 	with := func(tenant, network, group string, labels map[string]string) attach.Request {
 		r := base
@@ -74,10 +74,10 @@ func TestMesosLabels(t *testing.T) {
 	}
 }
 
-// TestMesosFile: for 1.x's plugin type the labels are also read from the configuration that
+// TestLegacyMesosLabelsComeFromTheConfiguration: for 1.x's plugin type the labels are also read from the configuration that
 // Mesos has written. Labels in the request come first. For other configurations that file
 // is not read.
-func TestMesosFile(t *testing.T) {
+func TestLegacyMesosLabelsComeFromTheConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	keep := func(network, conf string) {
 		t.Helper()

@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni"
 )
 
-// TestPortMappings: the capability portMappings publishes ports; what is wrong with it
+// TestPortMappingsPublishPorts: the capability portMappings publishes ports; what is wrong with it
 // is said before anything is made, and what cannot be published undoes the attachment.
-func TestPortMappings(t *testing.T) {
+func TestPortMappingsPublishPorts(t *testing.T) {
 	port := func(proto model.Protocol, ip string, host, container uint16) attach.PortBinding {
 		b := attach.PortBinding{Proto: proto, HostPort: host, HostPortEnd: host, ContainerPort: container}
 		if ip != "" {

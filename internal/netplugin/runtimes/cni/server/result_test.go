@@ -47,8 +47,8 @@ func TestResultPolicyRevision(t *testing.T) {
 	}
 }
 
-// TestResultDNS: the result names the name server where there is one.
-func TestResultDNS(t *testing.T) {
+// TestResultNamesTheNameServer: the result names the name server where there is one.
+func TestResultNamesTheNameServer(t *testing.T) {
 	for _, tc := range []struct {
 		res  attach.Result
 		want types.DNS

@@ -85,9 +85,9 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 	}
 }
 
-// TestResultVersions: ADD answers in each version of the specification, none
+// TestResultsMatchEachVersion: ADD answers in each version of the specification, none
 // given means the first, and the library's own parser reads it.
-func TestResultVersions(t *testing.T) {
+func TestResultsMatchEachVersion(t *testing.T) {
 	for _, v := range append(version.All.SupportedVersions(), "") {
 		t.Run(v, func(t *testing.T) {
 			s := &service{res: attached}
@@ -139,9 +139,9 @@ func TestVerbsBecomeRequests(t *testing.T) {
 	}
 }
 
-// TestCollectUnlisted: without the list of what the runtime has nothing is collected;
+// TestNothingIsCollectedWithoutAList: without the list of what the runtime has nothing is collected;
 // every container of the host would be.
-func TestCollectUnlisted(t *testing.T) {
+func TestNothingIsCollectedWithoutAList(t *testing.T) {
 	s := &service{}
 	if status, body := post(t, s, cni.GC, `{"cniVersion":"1.1.0","name":"n"}`); status != cni.StatusRefused || !strings.Contains(body, `"code": 7`) || !strings.Contains(body, "valid-attachments") {
 		t.Errorf("%d %s", status, body)
