@@ -88,17 +88,17 @@ func TestMapNamesWhatThereIs(t *testing.T) {
 	}
 }
 
-// The picture of the rooms is true: what an arrow leads to is imported by where
+// The diagram of the rooms is true: what an arrow leads to is imported by where
 // it begins, or right below that.
 func TestMapPicture(t *testing.T) {
-	_, picture, _ := strings.Cut(text(t, theMap), "```mermaid")
-	picture, _, _ = strings.Cut(picture, "```")
+	_, diagram, _ := strings.Cut(text(t, theMap), "```mermaid")
+	diagram, _, _ = strings.Cut(diagram, "```")
 	rooms := map[string]string{}
-	for _, m := range regexp.MustCompile(`(\w+)\["([\w/]+)"\]`).FindAllStringSubmatch(picture, -1) {
+	for _, m := range regexp.MustCompile(`(\w+)\["([\w/]+)"\]`).FindAllStringSubmatch(diagram, -1) {
 		rooms[m[1]] = m[2]
 	}
 	pkgs := packages(t)
-	arrows := regexp.MustCompile(`(?m)^ *(\w+) (?:--> |-- "[^"]*" --> )(\w+)$`).FindAllStringSubmatch(picture, -1)
+	arrows := regexp.MustCompile(`(?m)^ *(\w+) (?:--> |-- "[^"]*" --> )(\w+)$`).FindAllStringSubmatch(diagram, -1)
 	if len(arrows) < 20 {
 		t.Fatalf("only %d arrows found", len(arrows))
 	}
@@ -115,7 +115,7 @@ func TestMapPicture(t *testing.T) {
 			}
 		}
 		if !imported {
-			t.Errorf("%s does not import %s: the picture in %s has an arrow", from, to, theMap)
+			t.Errorf("%s does not import %s: the diagram in %s has an arrow", from, to, theMap)
 		}
 	}
 }

@@ -48,10 +48,14 @@ var replacements = map[string]string{
 // phrases make sentences hard to read; comments use others.
 var phrases = regexp.MustCompile(`(?i)\b(that of|those that|what of|of theirs|is told|are told|anew|whoever|nobody)\b`)
 
+// nouns were invented for the desired state, the reference data plane and frontends. A path or
+// file name may contain one.
+var nouns = regexp.MustCompile(`(?i)(?:^|[^/\w-])(pictures?|oracles?|faces?)(?:$|[^/\w-])`)
+
 const namesFile = "testdata/names.txt"
 
-// Identifiers, packages, files and comments, of Go and C, use the words of the field. The places that
-// do not yet are counted in testdata/names.txt, by package and word, and may not become
+// Identifiers, packages, files, comments and messages, of Go and C, use the words of the field. The
+// places that do not yet are counted in testdata/names.txt, by package and word, and may not become
 // more; `go test ./internal/archtest -run TestNames -update-names` writes the lower counts.
 func TestNamesAreWordsOfTheField(t *testing.T) {
 	found := map[string]int{}      // "dir word" -> how many declarations and comments
@@ -73,6 +77,9 @@ func TestNamesAreWordsOfTheField(t *testing.T) {
 			for _, comment := range commentsOfC.FindAllString(f.text, -1) {
 				for range phrases.FindAllString(comment, -1) {
 					count(path.Dir(f.name), "(phrases)", f.name+": "+comment)
+				}
+				for range nouns.FindAllString(comment, -1) {
+					count(path.Dir(f.name), "(nouns)", f.name+": "+comment)
 				}
 			}
 		}
@@ -101,6 +108,14 @@ func TestNamesAreWordsOfTheField(t *testing.T) {
 			for range phrases.FindAllString(group.Text(), -1) {
 				count(dir, "(phrases)", fset.Position(group.Pos()).String())
 			}
+			for range nouns.FindAllString(group.Text(), -1) {
+				count(dir, "(nouns)", fset.Position(group.Pos()).String())
+			}
+		}
+		for _, m := range messages(parsed) {
+			for range nouns.FindAllString(m.Value, -1) {
+				count(dir, "(nouns)", fset.Position(m.Pos()).String())
+			}
 		}
 	}
 	if *updateNames {
@@ -113,10 +128,23 @@ func TestNamesAreWordsOfTheField(t *testing.T) {
 			hint := "write a plain sentence"
 			if r := replacements[word]; r != "" {
 				hint = "the field says: " + r
+			} else if word == "(nouns)" {
+				hint = "say desired state, reference data plane or frontend"
 			}
 			t.Errorf("%s occurs %d times, %d allowed (%s): %s", key, found[key], allowed[key], hint, strings.Join(where[key], ", "))
 		}
 	}
+}
+
+// messages returns the string literals that have several words.
+func messages(f *ast.File) (out []*ast.BasicLit) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && strings.Contains(lit.Value, " ") {
+			out = append(out, lit)
+		}
+		return true
+	})
+	return out
 }
 
 // commentsOfC finds comments, which strings of the C programs do not contain.

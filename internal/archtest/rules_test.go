@@ -40,7 +40,7 @@ var rules = []rule{
 	{pkg: "internal/daemon/supportbundle", may: []string{"api"}, why: "packs what others read, and knows no program"},
 
 	{pkg: "internal/netmaster/ipam", may: []string{"internal/model"}, why: "allocators are pure: no store, no wire"},
-	{pkg: "internal/datapath/desired", may: []string{"internal/model"}, why: "the picture of a host is data only"},
+	{pkg: "internal/datapath/desired", may: []string{"internal/model"}, why: "the desired state of a host is data only"},
 	{pkg: "internal/store", may: []string{"internal/model", "internal/base/waiting"}, why: "the contract knows keys and values, no rows and no use-cases"},
 	{pkg: "internal/store/engine", may: []string{"internal/model", "internal/store", "internal/base/waiting"}, why: "transactions stand on any backend and know no rows"},
 	{pkg: "internal/store/tables", may: []string{"internal/model", "internal/store"}, why: "rows stand on the contract"},
@@ -97,7 +97,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "internal/netplugin/masterclient", may: []string{"api", "internal/model", "internal/store", "internal/store/cluster", "internal/netplugin/attach", "internal/base/waiting"},
-		why: "the way to netmaster knows neither attachments nor pictures",
+		why: "the way to netmaster knows neither attachments nor desired state",
 	},
 	{pkg: "internal/netplugin/l2announce", may: []string{"internal/base/checksum", "internal/model", "internal/base/waiting"}, why: "who answers neighbours knows neither services nor netmaster"},
 	{pkg: "internal/netplugin/tunnelprobe", may: []string{"internal/model", "internal/datapath/desired", "internal/datapath/driver", "internal/base/waiting"}, why: "who tests tunnels knows neither the store nor which driver there is"},
@@ -114,7 +114,7 @@ var rules = []rule{
 			"api", "internal/model", "internal/store", "internal/store/tables", "internal/datapath/compile", "internal/datapath/desired", "internal/datapath/driver", "internal/base/waiting",
 			"internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/base/durable", "internal/netplugin/hostchanges", "internal/netplugin/hoststack", "internal/netplugin/masterclient", "internal/netplugin/hostsync", "internal/netplugin/statemirror",
 		},
-		why: "attachments know the picture and netmaster, not who runs them",
+		why: "attachments know the desired state and netmaster, not who runs them",
 	},
 	{
 		pkg: "internal/netplugin/observe",
@@ -155,7 +155,7 @@ var rules = []rule{
 	{pkg: "internal/datapath/hostservices", may: []string{"internal/datapath/bpfattach", "internal/model"}, why: "sockets are served as its caller says, beside any driver"},
 	{
 		pkg: "internal/datapath/*", may: []string{"internal/base/checksum", "internal/datapath/bpfattach", "internal/datapath/driver", "internal/datapath/shaping", "internal/datapath/desired", "internal/base/durable", "internal/model", "internal/base/reconcile", "internal/base/waiting"},
-		why: "a concrete driver makes the host look like the picture, and knows nothing else",
+		why: "a concrete driver makes the host look like the desired state, and knows nothing else",
 	},
 
 	{pkg: "internal/testcluster", free: true, why: "simulated hosts are made of everything, concrete stores and drivers included"},

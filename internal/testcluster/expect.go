@@ -50,7 +50,7 @@ func (l *Lab) ExpectOf(ctx context.Context, snap []tables.Change, rev store.Revi
 		fake := reference.New()
 		defer func() { _ = fake.Close() }() // it holds nothing
 		if _, err := fake.Apply(ctx, pic); err != nil {
-			return nil, fmt.Errorf("apply the picture of %s to the oracle: %w", name, err)
+			return nil, fmt.Errorf("apply the desired state of %s to the reference data plane: %w", name, err)
 		}
 		e.fabric.Add(name, fake)
 		e.private[name] = pic.HostNAT

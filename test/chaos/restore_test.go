@@ -271,7 +271,7 @@ func wrongRestore(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Ra
 func adoptAgain(ctx context.Context, w *world, _ *testcluster.Host, _ *rand.Rand) (undo, error) {
 	switch err := w.netctl(ctx, "store adopt"); {
 	case err == nil:
-		return nil, errors.New("netctl store adopt succeeded, and no host keeps the picture of another store")
+		return nil, errors.New("netctl store adopt succeeded, and no host keeps the desired state of another store")
 	case !strings.Contains(err.Error(), "no host reports"):
 		return nil, err
 	}

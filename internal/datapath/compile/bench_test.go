@@ -54,7 +54,7 @@ func benchRule(i int, port uint16) model.PolicyRule {
 var sizes = []int{10, 1_000, 10_000, 100_000}
 
 // comeAndGo measures one endpoint that comes and goes, compiled and compared with the
-// picture before.
+// desired state before.
 func comeAndGo(b *testing.B, c *Compiler, extra model.Endpoint) {
 	b.Helper()
 	pic, _ := c.Compile(1)

@@ -47,7 +47,7 @@ func TestHostsExposeServicesOfTenantDefaultOnly(t *testing.T) {
 		c := New("h1")
 		s := outsider(c, x.tenant, x.encap)
 		if pic, _ := c.Compile(1); pic.Networks.Len() != 0 {
-			t.Errorf("%s %s: a network without services, and without containers here, is in the picture", x.tenant, x.encap)
+			t.Errorf("%s %s: a network without services, and without containers here, is in the desired state", x.tenant, x.encap)
 		}
 		c.SetService(s)
 		pic, problems := c.Compile(2)

@@ -114,19 +114,19 @@ func TestClusterService(t *testing.T) {
 	got, problems := clusterPics(c)
 	pic := got["shop/web"]
 	if problems != "" || len(got) != 1 || pic == nil || !pic.Exposed || pic.Network != 5 || pic.Affinity.Seconds() != 60 {
-		t.Fatalf("pictures %v, problems %q, %+v", maps.Keys(got), problems, pic)
+		t.Fatalf("services %v, problems %q, %+v", maps.Keys(got), problems, pic)
 	}
 	if err := pic.Check(pic.Key, true); err != nil {
 		t.Error(err)
 	}
 	if _, has := c.out.NodeAddrs.Get(netip.MustParseAddr("172.18.0.1")); !has || c.out.NodeAddrs.Len() != 1 {
-		t.Error("the node's address is not in the picture")
+		t.Error("the node's address is not in the desired state")
 	}
 	if diff := cmp.Diff([]string{
 		"0.0.0.0 tcp 30080>8080 in 0 out 0", "10.96.0.10 tcp 80>8080 in 0 out 0", "10.96.0.10 udp 53>5353 in 0 out 0",
 		":: tcp 30080>8080 in 0 out 0", "fd96::10 tcp 80>8080 in 0 out 0", "fd96::10 udp 53>5353 in 0 out 0",
 	}, frontendTexts(pic)); diff != "" {
-		t.Errorf("faces (-want +got):\n%s", diff)
+		t.Errorf("frontends (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
 		"pod1 10.5.0.1 fd05::1 local true vtep invalid IP state 0 near 0 port 0", "pod2 10.5.0.2 invalid IP local false vtep 192.168.0.2 state 0 near 0 port 0",
@@ -170,7 +170,7 @@ func TestClosedClusterService(t *testing.T) {
 	got, problems := clusterPics(c)
 	pic := got["shop/web"]
 	if !slices.Equal(left, slices.Concat(s.Addrs, s.Balanced)) || problems != "" || len(got) != 1 || pic == nil {
-		t.Fatalf("closed: %v, pictures %v, problems %q", left, maps.Keys(got), problems)
+		t.Fatalf("closed: %v, services %v, problems %q", left, maps.Keys(got), problems)
 	}
 	balanced := []desired.Frontend{{Addr: s.Balanced[1], Protocol: model.ProtoTCP}, {Addr: s.Balanced[0], Protocol: model.ProtoTCP}}
 	if err := pic.Check(pic.Key, true); err != nil || pic.IPv4 != s.Addrs[0] || pic.IPv6 != s.Addrs[1] || !pic.Exposed || !slices.EqualFunc(pic.Frontends, balanced, desired.Frontend.Equal) || len(pic.Ports)+len(pic.Balanced)+pic.Backends.Len() > 0 {
@@ -246,24 +246,24 @@ func TestClusterServicePorts(t *testing.T) {
 		t.Fatalf("%v, problems %q", got, problems)
 	}
 	for name, want := range map[string]struct {
-		faces    []string
-		backends []string
+		frontends []string
+		backends  []string
 	}{
 		"shop/web":        {[]string{"10.96.0.10 udp 53>5353"}, []string{"pod1 port 0", "pod2 port 0"}},
 		"shop/web:tcp/80": {[]string{"0.0.0.0 tcp 30080>80", "10.96.0.10 tcp 80>80"}, []string{"pod1 port 8080", "pod2 port 9090"}},
 		"shop/web:tcp/81": {[]string{"10.96.0.10 tcp 81>81"}, []string{"pod2 port 81"}},
 	} {
-		var faces, backends []string
+		var frontends, backends []string
 		for _, f := range frontendTexts(got[name]) {
 			text, _, _ := strings.Cut(f, " in ")
-			faces = append(faces, text)
+			frontends = append(frontends, text)
 		}
 		for _, b := range backendTexts(got[name]) {
 			id, _, _ := strings.Cut(b, " ")
 			backends = append(backends, id+b[strings.LastIndex(b, " port"):])
 		}
-		if !slices.Equal(faces, want.faces) || !slices.Equal(backends, want.backends) {
-			t.Errorf("%s: faces %q, backends %q, want %v", name, faces, backends, want)
+		if !slices.Equal(frontends, want.frontends) || !slices.Equal(backends, want.backends) {
+			t.Errorf("%s: frontends %q, backends %q, want %v", name, frontends, backends, want)
 		}
 		if got[name].HealthPort != s.HealthPort {
 			t.Errorf("%s: the health check port does not count its backends", name)

@@ -103,7 +103,7 @@ func TestProvidersAreSelectedByLabels(t *testing.T) {
 	}
 	c.DeleteNetwork(here.Key.Network)
 	if get() != nil {
-		t.Error("a service without its network is in the picture")
+		t.Error("a service without its network is in the desired state")
 	}
 }
 

@@ -233,17 +233,17 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 	if p.Proto == model.ProtoTCP && (p.TCPFlags&FlagRST != 0 || p.TCPFlags&(FlagSYN|FlagACK) == FlagSYN|FlagACK) {
 		return nil, dropped(driver.DropInvalid)
 	}
-	s, face := k.tables.frontendAt(from.net, p.Dst, p.Proto, p.DstPort)
+	s, frontend := k.tables.frontendAt(from.net, p.Dst, p.Proto, p.DstPort)
 	switch {
 	case s == nil, from.host && !s.Exposed:
 		return nil, refused(p)
-	case !face.Takes(p.Src):
+	case !frontend.Takes(p.Src):
 		return nil, dropped(driver.DropNoProvider)
 	}
 	v6 := p.Src.Is6()
-	among := face.InternalPolicy
+	among := frontend.InternalPolicy
 	if from.host {
-		if among = face.ExternalPolicy; k.tables.isHost(p.Src) {
+		if among = frontend.ExternalPolicy; k.tables.isHost(p.Src) {
 			among = desired.TrafficLocal
 		}
 	}
@@ -274,7 +274,7 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 		tr.client, tr.clientMAC, tr.counted.Client = from.port.IfName, from.port.MAC, from.port.Endpoint
 	}
 	tr.behind = tr.original
-	if tr.behind.dst, tr.behind.dstPort = b.Addr(v6), b.PortFor(v6, face.Backend); tr.hairpin() {
+	if tr.behind.dst, tr.behind.dstPort = b.Addr(v6), b.PortFor(v6, frontend.Backend); tr.hairpin() {
 		tr.behind.src = serviceAddr(v6)
 	}
 	if !k.freePort(from.net, tr) {
@@ -397,7 +397,7 @@ func serviceLines(name string, s *desired.Service) []string {
 		lines = append(lines, fmt.Sprintf("%s port proto %d %d to %d", name, p.Protocol, p.Port, p.Backend))
 	}
 	for _, f := range s.Frontends {
-		lines = append(lines, fmt.Sprintf("%s face %s proto %d %d to %d inside %d outside %d sources %v", name, f.Addr, f.Protocol, f.Port, f.Backend, f.InternalPolicy, f.ExternalPolicy, f.Sources))
+		lines = append(lines, fmt.Sprintf("%s frontend %s proto %d %d to %d inside %d outside %d sources %v", name, f.Addr, f.Protocol, f.Port, f.Backend, f.InternalPolicy, f.ExternalPolicy, f.Sources))
 	}
 	for k, b := range s.Backends.All() {
 		lines = append(lines, fmt.Sprintf("%s backend %s %s %s network %d identity %d %+v, by IPv6 %+v", name, k, addrText(b.IPv4), addrText(b.IPv6), b.Network, b.Identity, b.Serving(false), b.Serving(true)))

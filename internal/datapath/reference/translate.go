@@ -213,7 +213,7 @@ func (t *tables) keeps(tr *translation, s *desired.Service) bool {
 	if s == nil || tr.outside() && !s.Exposed {
 		return false
 	}
-	face, ok := s.FrontendAt(tr.original.dst, t.isNode(tr.original.dst), tr.original.proto, tr.original.dstPort)
+	frontend, ok := s.FrontendAt(tr.original.dst, t.isNode(tr.original.dst), tr.original.proto, tr.original.dstPort)
 	if !ok {
 		return false
 	}
@@ -222,7 +222,7 @@ func (t *tables) keeps(tr *translation, s *desired.Service) bool {
 	}
 	b, ok := s.Backends.Get(tr.backend)
 	v6 := tr.original.dst.Is6()
-	return ok && b.Serving(v6).State != desired.BackendUnhealthy && b.PortFor(v6, face.Backend) == tr.behind.dstPort
+	return ok && b.Serving(v6).State != desired.BackendUnhealthy && b.PortFor(v6, frontend.Backend) == tr.behind.dstPort
 }
 
 // endTranslation drops a translation and the connection behind it.

@@ -16,7 +16,7 @@ import (
 var errInjected = errors.New("apply: interrupted by the data plane")
 
 // write makes the objects that may differ, or with whole all there are, as the
-// picture has them, one at a time: what others refer to comes first and leaves
+// desired state has them, one at a time: what others refer to comes first and leaves
 // last. complete is false when one was refused.
 func (k *kernel) write(p *desiredStates, t changedObjects, whole bool, report *driver.Report) (complete bool, err error) {
 	w := &writer{k: k, report: report, status: p.status, complete: true}

@@ -123,7 +123,7 @@ func TestLivingHostsNameIsRefused(t *testing.T) {
 		err := b.newcomer(func(c *Config) { c.Driver = d; tt.change(c) }, nil)
 		// A copy cannot know that it is one, and a machine that is one has no containers.
 		if n := d.applied.Load(); n != 0 && tt.name != "a cloned machine" {
-			t.Errorf("%s: its machine was given the other host's picture, %d times", tt.name, n)
+			t.Errorf("%s: its machine was given the other host's desired state, %d times", tt.name, n)
 		}
 		if !errors.Is(err, model.ErrConflict) {
 			t.Errorf("%s: Run ended with %v, want a conflict", tt.name, err)
@@ -344,7 +344,7 @@ type needsTunnel struct {
 
 func (d *needsTunnel) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
 	if !want.VTEP.IsValid() && d.had.Load() {
-		d.t.Error("a picture without the host's tunnel endpoint")
+		d.t.Error("a desired state without the host's tunnel endpoint")
 	}
 	if want.VTEP.IsValid() {
 		d.had.Store(true)

@@ -32,7 +32,7 @@ func TestNameServerFollowsHome(t *testing.T) {
 		t.Errorf("before there is an address: %+v", s)
 	}
 	asker, six := netip.MustParseAddr("127.0.5.1"), netip.IPv6Loopback()
-	picture := func(home string) desired.Host {
+	stateWith := func(home string) desired.Host {
 		net1 := model.NetworkKey{Tenant: "blue", Name: "net1"}
 		h := desired.Host{HostNAT: &desired.HostNAT{Addr: netip.MustParseAddr(home), Addr6: six}}
 		h.Ports = h.Ports.Set("cv1", &desired.Port{IfName: "cv1", Endpoint: model.EndpointKey{Network: net1, ID: "e"}, Private: asker, Private6: six})
@@ -42,7 +42,7 @@ func TestNameServerFollowsHome(t *testing.T) {
 	}
 	for _, home := range []string{"127.0.5.253", "127.0.5.254"} {
 		for range 2 { // once is enough
-			if problems := n.follow(t.Context(), picture(home)); len(problems) > 0 {
+			if problems := n.follow(t.Context(), stateWith(home)); len(problems) > 0 {
 				t.Error(problems)
 			}
 		}
@@ -63,10 +63,10 @@ func TestNameServerFollowsHome(t *testing.T) {
 	if port := <-ports; port != [2]uint16{} {
 		t.Errorf("without egress the ports are %d", port)
 	}
-	n.follow(t.Context(), picture("127.0.5.253"))
+	n.follow(t.Context(), stateWith("127.0.5.253"))
 	old := <-ports
 	n.failed.Store(true) // as when the server has failed
-	n.follow(t.Context(), picture("127.0.5.253"))
+	n.follow(t.Context(), stateWith("127.0.5.253"))
 	if port := <-ports; port[0] == 0 || port[1] == 0 || port == old {
 		t.Errorf("after a failure the port is %d, was %d", port, old)
 	}
@@ -94,7 +94,7 @@ func TestNameServerFollowsHome(t *testing.T) {
 		t.Errorf("metrics: %v", got)
 	}
 	off := &Agent{names: newNameServer(&Config{NoDNS: true}, nil)}
-	off.names.follow(t.Context(), picture("127.0.5.253"))
+	off.names.follow(t.Context(), stateWith("127.0.5.253"))
 	off.names.serveNames(t.Context(), cfg.Log, off.kick)
 	if s := off.NameServer(); s.Status != "off" {
 		t.Errorf("switched off: %+v", s)

@@ -62,7 +62,7 @@ func (b *bed) endpointCountsAre(ports, remotes int) {
 // holds waits until the agent says that its desired state stands still, and why.
 func (b *bed) holds(words ...string) {
 	b.t.Helper()
-	b.eventually("the agent holds its picture", func() error {
+	b.eventually("the agent holds its desired state", func() error {
 		err := b.client().Ready(b.t.Context())
 		if err == nil {
 			return errors.New("it is ready")

@@ -67,7 +67,7 @@ func (o oldDriver) Remove(context.Context) error  { return o.s.step("remove") }
 func (o oldDriver) String() string                { return "the old driver" }
 
 // TestFormerDriversObjectsGoAfterTheApply: the old driver's things go after the new one holds the whole
-// picture, never before, and what fails is tried again.
+// desired state, never before, and what fails is tried again.
 func TestFormerDriversObjectsGoAfterTheApply(t *testing.T) {
 	whole := []string{"prepare", "release", "apply 1 ports", "remove", "apply 1 ports"}
 	for _, tt := range []struct {
@@ -79,7 +79,7 @@ func TestFormerDriversObjectsGoAfterTheApply(t *testing.T) {
 		{"straight", "", whole, false},
 		{"the new one cannot be prepared", "prepare", append([]string{"prepare"}, whole...), false},
 		{"the tunnel cannot be released", "release", append([]string{"prepare", "release"}, whole...), false},
-		{"the new one refuses the picture", "apply 1 ports", append([]string{"prepare", "release", "apply 1 ports"}, whole...), false},
+		{"the new one refuses the desired state", "apply 1 ports", append([]string{"prepare", "release", "apply 1 ports"}, whole...), false},
 		{"the old one cannot be removed", "remove", append([]string{"prepare", "release", "apply 1 ports", "remove"}, whole...), true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -100,8 +100,8 @@ func TestChangingRoutesArePublishedSeldom(t *testing.T) {
 	}
 	h.learns(map[string]string{"10.2.0.0/16": hop})
 	n, most := h.Routes().Generation-before, uint64(time.Since(begun)/(100*time.Millisecond))+2
-	t.Logf("%d pictures in %v", n, time.Since(begun))
+	t.Logf("%d states in %v", n, time.Since(begun))
 	if n > most {
-		t.Errorf("%d pictures of 300 changes in %v, want %d at most", n, time.Since(begun), most)
+		t.Errorf("%d states of 300 changes in %v, want %d at most", n, time.Since(begun), most)
 	}
 }

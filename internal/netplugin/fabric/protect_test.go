@@ -15,7 +15,7 @@ func TestClusterAddressesAreProtected(t *testing.T) {
 	one := func(a string) netip.Prefix { return netip.PrefixFrom(addr(a), addr(a).BitLen()) }
 	want := map[string]netip.Prefix{
 		"a network": prefix("10.1.1.0/24"), "its IPv6": prefix("fd01::/64"), "a network of whatever tenant": prefix("10.80.3.0/24"),
-		"a service": one("10.1.1.100"), "a service's IPv6": one("fd01::100"), "a face": one("10.96.0.1"), "a range of services": prefix("10.96.0.0/12"),
+		"a service": one("10.1.1.100"), "a service's IPv6": one("fd01::100"), "a frontend": one("10.96.0.1"), "a range of services": prefix("10.96.0.0/12"),
 		"private addresses": prefix("172.19.0.0/16"), "a tunnel": one("10.0.0.2"), "a node": one("10.0.0.3"), "a node's address": one("10.0.0.4"),
 		"this host's tunnel": one("10.0.0.1"), "the control plane": one("10.0.0.5"),
 	}

@@ -260,7 +260,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	before := b.Follow(b.pic)
 	b.hears("a", join)
 	if after := b.Follow(b.pic); after != before {
-		t.Error("a report that says nothing new makes another picture")
+		t.Error("a report that says nothing new makes another state")
 	}
 	b.hears("b", report4(record{toInclude, "239.1.1.1", nil}))
 	b.want(t, 1, "239.1.1.1", "a")

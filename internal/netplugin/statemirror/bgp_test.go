@@ -78,18 +78,18 @@ func TestSpeakerKnowsAllSubnets(t *testing.T) {
 				return fmt.Errorf("known: %v", got)
 			}
 			if !c.Guard.entered() {
-				return errors.New("no picture yet")
+				return errors.New("no desired state yet")
 			}
 			return nil
 		})
 	}
 	first := true
-	until(t, c, "the first picture", func() error {
+	until(t, c, "the first desired state", func() error {
 		if !c.Guard.entered() {
-			return errors.New("no picture yet")
+			return errors.New("no desired state yet")
 		}
 		if got := c.mirrors.subnets(); first && len(got) != 1 {
-			t.Errorf("the first picture comes with %v", got)
+			t.Errorf("the first desired state comes with %v", got)
 		}
 		first = false
 		return nil
@@ -138,7 +138,7 @@ func TestSpeakersPreferTheirOwnProviders(t *testing.T) {
 		t.Helper()
 		until(t, c, what, func() error {
 			if !c.Guard.entered() {
-				return errors.New("no picture yet")
+				return errors.New("no desired state yet")
 			}
 			pic, _ := c.comp.Compile(int64(c.mirrors.rev))
 			for _, s := range pic.Services.All() {

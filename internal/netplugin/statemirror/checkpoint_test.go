@@ -57,7 +57,7 @@ func TestCutOffAgain(t *testing.T) {
 	}
 	mode("begun again in its time", model.FwdRouting)
 	if pic, ok := h.Compile(); !ok || pic.Want.FwdMode != model.FwdRouting {
-		t.Errorf("there is no picture: %v", ok)
+		t.Errorf("there is no desired state: %v", ok)
 	}
 	if k, _ := p.Want(true); !p.Known() || !slices.Contains(k.Targets, netip.MustParseAddrPort(at)) {
 		t.Error("the control plane is not known: ", p.Known(), k.Targets)
@@ -123,7 +123,7 @@ func TestCutOffElsewhen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if begins("b1") {
-		t.Error("a damaged file is a picture")
+		t.Error("a damaged file is a desired state")
 	}
 
 	st, dir = memory.New(), t.TempDir()

@@ -243,7 +243,7 @@ func TestNarrowMirrorsGiveTheSameState(t *testing.T) {
 			}
 			until(t, c, fmt.Sprintf("seed %d, step %d", seed, step), func() error {
 				if !c.Guard.follows() {
-					return errors.New("no picture yet")
+					return errors.New("no desired state yet")
 				}
 				of := map[model.TenantName]bool{}
 				for p, m := range c.mirrors.byScope {

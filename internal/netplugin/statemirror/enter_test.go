@@ -67,7 +67,7 @@ func TestDrainedHostsReachServices(t *testing.T) {
 		pic, _ := c.comp.Compile(1)
 		s, ok := pic.Services.Get(service.Key)
 		if !ok {
-			t.Fatal("the service is not in the picture")
+			t.Fatal("the service is not in the desired state")
 		}
 		b, ok := s.Backends.Get(model.EndpointKey{Network: network.Key, ID: "there"})
 		if !ok {

@@ -56,10 +56,10 @@ func FuzzFiles(f *testing.F) {
 		if !reflect.DeepEqual(c.Unconfirmed.notes, want) || !reflect.DeepEqual(c.Unconfirmed.rollbacks, trials.Back) {
 			t.Errorf("%q has the changes %v, and went back from %v", data, c.Unconfirmed.notes, c.Unconfirmed.rollbacks)
 		}
-		var picture checkpoint
-		good := json.Unmarshal(data, &picture) == nil && picture.Version == 1 && picture.Boot == "b1"
-		if !c.checkpoint.exists || (c.checkpoint.found != nil) != good || good && !reflect.DeepEqual(*c.checkpoint.found, picture) {
-			t.Errorf("%q has the picture %+v", data, c.checkpoint)
+		var saved checkpoint
+		good := json.Unmarshal(data, &saved) == nil && saved.Version == 1 && saved.Boot == "b1"
+		if !c.checkpoint.exists || (c.checkpoint.found != nil) != good || good && !reflect.DeepEqual(*c.checkpoint.found, saved) {
+			t.Errorf("%q has the checkpoint %+v", data, c.checkpoint)
 		}
 	})
 }

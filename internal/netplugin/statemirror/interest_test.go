@@ -70,12 +70,12 @@ func TestPartnersAreMirrored(t *testing.T) {
 	c.RequireTenant("blue")
 	follow(t, c)
 	first := false
-	until(t, c, "the first picture", func() error {
+	until(t, c, "the first desired state", func() error {
 		if !c.Guard.entered() {
 			return errors.New("not yet")
 		}
 		if m := c.mirrors.byScope[TenantScope("infra")]; !first && (m == nil || !m.ready) {
-			t.Error("the first picture comes before the tenant that it needs is known")
+			t.Error("the first desired state comes before the tenant that it needs is known")
 		}
 		first = true
 		return nil

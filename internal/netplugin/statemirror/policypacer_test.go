@@ -122,7 +122,7 @@ func (p *paced) settle(want desired.Host) int {
 		in, more := p.Due(p.now)
 		if !more {
 			if len(s.Waits) > 0 || s.Want.Ports != want.Ports || differs(s.Want.PolicySets, want.PolicySets) {
-				p.t.Fatalf("nothing waits, and the step is not the picture: %v", s.Waits)
+				p.t.Fatalf("nothing waits, and the step is not the desired state: %v", s.Waits)
 			}
 			return n
 		}

@@ -209,7 +209,7 @@ func TestUnconfirmedChangesGiveTheStateOfTheirStore(t *testing.T) {
 					}
 				}
 				if !h.Guard.follows() {
-					return errors.New("no picture yet")
+					return errors.New("no desired state yet")
 				}
 				var taken []tables.Trial
 				known := 0

@@ -45,10 +45,10 @@ func (h trialHost) has(t *testing.T, what string, mode model.FwdMode) {
 	t.Helper()
 	until(t, h.State, what, func() error {
 		if !h.Guard.follows() {
-			return errors.New("no picture yet")
+			return errors.New("no desired state yet")
 		}
 		if got, _ := h.comp.Compile(1); got.FwdMode != mode {
-			return fmt.Errorf("the picture has mode %v", got.FwdMode)
+			return fmt.Errorf("the desired state has mode %v", got.FwdMode)
 		}
 		return nil
 	})

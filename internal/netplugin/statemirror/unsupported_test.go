@@ -46,7 +46,7 @@ func TestUnsupportedFeaturesAreReported(t *testing.T) {
 		{"a service", services, nil, "services"},
 		{"an exposed one", exposed, nil, "services,services from outside"},
 		{"the same again", exposed, nil, "services,services from outside"},
-		{"one with faces", faced, nil, "services,services of Kubernetes"},
+		{"one with frontends", faced, nil, "services,services of Kubernetes"},
 		{"none any more", desired.Host{}, nil, ""},
 		{"a route", routes, nil, "routes"},
 		{"forwarding mode routing", desired.Host{FwdMode: model.FwdRouting}, nil, "routes"},

@@ -108,7 +108,7 @@ func TestManifestsMatchTheChart(t *testing.T) {
 	}
 }
 
-// TestLint: `helm lint --strict` has nothing to say but that there is no picture.
+// TestLint: `helm lint --strict` has nothing to say but that there is no icon.
 func TestLint(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"manifest": manifests["contiv.yaml"], "uninstall": manifests["uninstall.yaml"], "cluster": address("10.0.0.1"),

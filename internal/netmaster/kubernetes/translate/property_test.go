@@ -48,7 +48,7 @@ func TestRandomPoliciesMatchTheJudge(t *testing.T) {
 }
 
 // compiled gives the world to the compiler, by the translation, and returns what the
-// picture of the pods' host says of a connection.
+// desired state of the pods' host says of a connection.
 func compiled(t *testing.T, w kubetest.World) func(kubetest.Connection) bool {
 	t.Helper()
 	c := compile.New("h1")
