@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"slices"
@@ -54,7 +55,7 @@ func (p *podMembers) finish(fs *flags.Set, o *options) error {
 }
 
 // forming is how this netmaster forms a cluster with others; nil = it does not.
-func (o *options) forming(log *slog.Logger) (*membership.Forming, error) {
+func (o *options) forming(log *slog.Logger) (membership.Forming, error) {
 	p := o.joining.pods
 	if p.account == "" {
 		return nil, nil
@@ -77,14 +78,28 @@ func (o *options) forming(log *slog.Logger) (*membership.Forming, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &membership.Forming{
-		Node: node, Await: founder.Await, Record: founder.Record,
-		Token: func() (string, error) {
-			text, err := os.ReadFile(p.tokenFile)
-			return strings.TrimSpace(string(text)), err
-		},
-		Review: review,
-	}, nil
+	return podForming{founder, node, p.tokenFile, review}, nil
+}
+
+// podForming implements membership.Forming by the record in Kubernetes, and by the pod's token.
+type podForming struct {
+	*serviceaccount.Founder
+	node, tokenFile string
+	review          func(ctx context.Context, token string) (node, by string, err error)
+}
+
+// Node implements membership.Forming.
+func (f podForming) Node() string { return f.node }
+
+// Token implements membership.Forming.
+func (f podForming) Token() (string, error) {
+	text, err := os.ReadFile(f.tokenFile)
+	return strings.TrimSpace(string(text)), err
+}
+
+// Review implements membership.Forming.
+func (f podForming) Review(ctx context.Context, token string) (node, by string, err error) {
+	return f.review(ctx, token)
 }
 
 // addresses are where other netmasters listen for new members.

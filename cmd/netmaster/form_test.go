@@ -29,8 +29,8 @@ func TestMemberServiceAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Node != "node1" {
-		t.Errorf("its node is %q", f.Node)
+	if f.Node() != "node1" {
+		t.Errorf("its node is %q", f.Node())
 	}
 	if _, err := f.Token(); err == nil {
 		t.Error("there is no token yet, and it has one")

@@ -136,7 +136,7 @@ func (w *world) mirror(hosts int) (all []*mirroring, end func()) {
 			w.t.Fatal(err)
 		}
 		m.reader = relay.NewReader(relay.Config{
-			Log: slog.New(slog.DiscardHandler), Hubs: way.RelayURLs, Open: way.Relay,
+			Log: slog.New(slog.DiscardHandler), Hubs: way,
 			Patience: 6 * relayBeat, AnswerFor: 6 * relayBeat, NextAfter: relayBeat,
 		})
 		running.Go(func() { m.reader.Run(ctx) })

@@ -77,7 +77,7 @@ func joinByToken(ctx context.Context, d *directory, cfg Config, t Token) (answer
 
 // encode is the request in JSON. Without a token of the cluster's it has the service account's,
 // which may have changed since it was read last.
-func (q request) encode(f *Forming) (_ []byte, err error) {
+func (q request) encode(f Forming) (_ []byte, err error) {
 	if q.ID == "" {
 		if q.Account, err = f.Token(); err != nil {
 			return nil, fmt.Errorf("read the token of the service account: %w", err)

@@ -46,7 +46,7 @@ type Config struct {
 
 	// Forming is how netmasters in pods found their cluster, and join it, without tokens of the
 	// cluster; nil = they do not.
-	Forming *Forming `json:"-"`
+	Forming Forming `json:"-"`
 
 	// Store is an etcd of the user's own with the rows of members, which then run none: they
 	// share the authorities, let hosts and netmasters in, and are replaced as members are.
@@ -99,7 +99,7 @@ func (c Config) checked(ctx context.Context) (Config, error) {
 		}
 	}
 	if c.Forming != nil {
-		if err := checkName(c.Forming.Node); err != nil {
+		if err := checkName(c.Forming.Node()); err != nil {
 			return c, err
 		}
 	}

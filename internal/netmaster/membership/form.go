@@ -19,19 +19,20 @@ import (
 
 // Forming is how netmasters in pods form a cluster: a record outside of the store says whose
 // cluster it is, and new members show the token of their pod's service account.
-type Forming struct {
-	Node string // of this pod; a new directory's member has its name
+type Forming interface {
+	// Node is this pod's node. A new directory's member has its name.
+	Node() string
 	// Await returns the recorded authorities in PEM, or nil when there is no record and this
 	// process may found the cluster. It waits for either of the two. It fails only with ctx.
-	Await func(ctx context.Context) ([]byte, error)
+	Await(ctx context.Context) ([]byte, error)
 	// Record records the authority of the cluster that this process is about to found. Where
 	// another one is recorded, it fails with model.ErrExists, and else only with ctx.
-	Record func(ctx context.Context, authority []byte) error
+	Record(ctx context.Context, authority []byte) error
 	// Token reads the service account's token, which is shown at Config.Addresses.
-	Token func() (string, error)
+	Token() (string, error)
 	// Review tells on which node, and by whom, a service account's token is that a new member
 	// shows: errors as those of Config.TokenReviewer.
-	Review func(ctx context.Context, token string) (node, by string, err error)
+	Review(ctx context.Context, token string) (node, by string, err error)
 }
 
 // formInterval is between two tries to join, each of which begins with the record.

@@ -68,20 +68,32 @@ func (r *record) put(node string, authority []byte) error {
 func (r *record) forming(cfg Config, doors ...string) Config {
 	node := cfg.Name
 	cfg.Name, cfg.Secure, cfg.Addresses = "", []string{"127.0.0.1"}, doors
-	cfg.Forming = &Forming{
-		Node:   node,
-		Await:  func(ctx context.Context) ([]byte, error) { return r.await(ctx, node) },
-		Record: func(_ context.Context, authority []byte) error { return r.put(node, authority) },
-		Token:  func() (string, error) { return "token of " + node, nil },
-		Review: func(_ context.Context, token string) (string, string, error) {
-			of, ok := strings.CutPrefix(token, "token of ")
-			if !ok {
-				return "", "", model.Errorf(model.ErrInvalid, "it is not of a netmaster")
-			}
-			return of, "pod of " + of, nil
-		},
-	}
+	cfg.Forming = recording{r, node}
 	return cfg
+}
+
+// recording is a node's Forming by a record.
+type recording struct {
+	record *record
+	node   string
+}
+
+func (f recording) Node() string { return f.node }
+
+func (f recording) Await(ctx context.Context) ([]byte, error) { return f.record.await(ctx, f.node) }
+
+func (f recording) Record(_ context.Context, authority []byte) error {
+	return f.record.put(f.node, authority)
+}
+
+func (f recording) Token() (string, error) { return "token of " + f.node, nil }
+
+func (f recording) Review(_ context.Context, token string) (node, by string, err error) {
+	of, ok := strings.CutPrefix(token, "token of ")
+	if !ok {
+		return "", "", model.Errorf(model.ErrInvalid, "it is not of a netmaster")
+	}
+	return of, "pod of " + of, nil
 }
 
 // TestThreeEmptyNetmastersFormOneCluster: three netmasters with empty directories start at once, each believes that it

@@ -104,7 +104,7 @@ func (m *Member) checkDirectory(t *Token) (err error) {
 		m.cfg.Name = m.dir.Name
 	}
 	if m.cfg.Name == "" && m.cfg.Forming != nil {
-		m.cfg.Name = m.cfg.Forming.Node
+		m.cfg.Name = m.cfg.Forming.Node()
 	}
 	if m.cfg.Name == "" {
 		if m.cfg.Name, err = hostName(); err != nil {

@@ -28,18 +28,32 @@ func newProber(cfg *Config, cluster *statemirror.State) *peerhealth.Prober {
 	if cfg.Probe == nil {
 		return nil
 	}
-	peers := func() ([]peerhealth.Peer, bool, <-chan struct{}) {
-		list, many, changed := cluster.Hosts.Peers()
-		out := make([]peerhealth.Peer, len(list))
-		for i, p := range list {
-			out[i] = peerhealth.Peer{Name: p.Name, Addr: p.Addr, Away: p.Away}
-		}
-		return out, many, changed
+	return peerhealth.New(peerhealth.Config{Cluster: probedHosts{cfg, cluster}, Ask: cfg.Probe, Log: cfg.Log, Answered: loadPeers(cfg)})
+}
+
+// probedHosts implements peerhealth.Cluster by the state mirror and peersFile.
+type probedHosts struct {
+	cfg     *Config
+	cluster *statemirror.State
+}
+
+// Peers implements peerhealth.Cluster.
+func (h probedHosts) Peers() (peers []peerhealth.Peer, many bool, changed <-chan struct{}) {
+	list, many, changed := h.cluster.Hosts.Peers()
+	for _, p := range list {
+		peers = append(peers, peerhealth.Peer{Name: p.Name, Addr: p.Addr, Away: p.Away})
 	}
-	return peerhealth.New(peerhealth.Config{
-		Peers: peers, Ask: cfg.Probe, Unreachable: cluster.HostInput.SetUnreachable, Log: cfg.Log,
-		Answered: loadPeers(cfg), Remember: func(answered map[model.HostName]netip.Addr) { savePeers(cfg, answered) },
-	})
+	return peers, many, changed
+}
+
+// SetUnreachable implements peerhealth.Cluster.
+func (h probedHosts) SetUnreachable(name model.HostName, yes bool) {
+	h.cluster.HostInput.SetUnreachable(name, yes)
+}
+
+// Remember implements peerhealth.Cluster.
+func (h probedHosts) Remember(answered map[model.HostName]netip.Addr) {
+	savePeers(h.cfg, answered)
 }
 
 // peersFile, in the state directory, has the hosts that have answered a probe, and where:

@@ -18,7 +18,7 @@ import (
 func mirrored(cfg *Config, masters *masterclient.Client) (st store.Mirrorer, from *relay.Reader) {
 	st = cfg.Store
 	if cfg.FromNetmasters {
-		from = relay.NewReader(relay.Config{Log: cfg.Log, Hubs: masters.RelayURLs, Open: masters.Relay})
+		from = relay.NewReader(relay.Config{Log: cfg.Log, Hubs: masters})
 		st = from
 	}
 	if cfg.Mirrored != nil {

@@ -24,7 +24,7 @@ const (
 	firstShare = 100 * time.Millisecond
 	// firstRetry is when those are asked again that did not answer then.
 	firstRetry = 10 * time.Minute
-	// rememberEvery is the least time between two calls of Remember.
+	// rememberEvery is the least time between two calls of Cluster.Remember.
 	rememberEvery = 5 * time.Second
 )
 
@@ -35,21 +35,26 @@ type Peer struct {
 	Away bool       // no netmaster hears of it
 }
 
-// Config is what a Prober needs; all of it, unless it says otherwise.
-type Config struct {
+// Cluster is what a Prober is asked about, and whom it tells.
+type Cluster interface {
 	// Peers returns all other hosts, and whether so many are away that nothing is
 	// concluded; changed is closed when that is another answer.
-	Peers func() (peers []Peer, many bool, changed <-chan struct{})
+	Peers() (peers []Peer, many bool, changed <-chan struct{})
+	// SetUnreachable is called when a host falls silent, and when it no longer is.
+	SetUnreachable(name model.HostName, yes bool)
+	// Remember gets the hosts that have answered, for the next run, some time after the set
+	// has changed.
+	Remember(answered map[model.HostName]netip.Addr)
+}
+
+// Config is what a Prober needs.
+type Config struct {
+	Cluster Cluster
 	// Ask reports whether a host answers. With an error this host could not ask.
 	Ask func(context.Context, netip.Addr) (bool, error)
-	// Unreachable is called when a host falls silent, and when it no longer is.
-	Unreachable func(name model.HostName, yes bool)
-	Log         *slog.Logger
+	Log *slog.Logger
 	// Answered are the hosts that have answered a former run, where they were asked.
 	Answered map[model.HostName]netip.Addr
-	// Remember gets the hosts that have answered, for the next run, some time after the set
-	// has changed; nil = no call.
-	Remember func(map[model.HostName]netip.Addr)
 }
 
 // Prober asks other hosts. Make it with New and let it Run once.
@@ -60,7 +65,7 @@ type Prober struct {
 	peers    map[model.HostName]*peer
 	many     bool
 	asked    chan struct{} // holds something when a probe has ended
-	fresh    bool          // who has answered is not what Remember was told last
+	fresh    bool          // who has answered is not what Cluster.Remember was told last
 	reported time.Time     // when that was
 	running  sync.WaitGroup
 }
@@ -70,7 +75,7 @@ type peer struct {
 	Peer
 	answered    bool      // a probe, at this address
 	failed      int       // probes in a row
-	unreachable bool      // as Unreachable was told
+	unreachable bool      // as Cluster.SetUnreachable was told
 	asking      bool      // a probe is under way
 	due         time.Time // of the next one; zero = not chosen yet
 }
@@ -102,14 +107,14 @@ func (p *Prober) Run(ctx context.Context) {
 	}
 }
 
-// remember tells Remember who has answered, and returns when it is to be told; zero = it
-// knows.
+// remember tells Cluster.Remember who has answered, and returns when it is to be told; zero =
+// it knows.
 func (p *Prober) remember(now time.Time) time.Time {
 	p.mu.Lock()
 	due := p.reported.Add(rememberEvery)
-	if !p.fresh || p.Remember == nil || due.After(now) {
+	if !p.fresh || due.After(now) {
 		defer p.mu.Unlock()
-		if !p.fresh || p.Remember == nil {
+		if !p.fresh {
 			return time.Time{}
 		}
 		return due
@@ -122,7 +127,7 @@ func (p *Prober) remember(now time.Time) time.Time {
 		}
 	}
 	p.mu.Unlock()
-	p.Remember(answered)
+	p.Cluster.Remember(answered)
 	return time.Time{}
 }
 
@@ -134,9 +139,9 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// update takes what Peers says now, and concludes from what probes have found.
+// update takes what Cluster.Peers says now, and concludes from what probes have found.
 func (p *Prober) update() <-chan struct{} {
-	list, many, changed := p.Peers()
+	list, many, changed := p.Cluster.Peers()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if many && !p.many {
@@ -165,7 +170,7 @@ func (p *Prober) update() <-chan struct{} {
 			p.clearUnreachableLocked(old, "it answers")
 		case old.failed >= failures && !old.unreachable:
 			old.unreachable = true
-			p.Unreachable(old.Name, true)
+			p.Cluster.SetUnreachable(old.Name, true)
 			p.Log.Warn("a host that is away answers no probes either: services send its providers no new connections from here", "host", string(old.Name), "at", old.Addr)
 		}
 	}
@@ -184,7 +189,7 @@ func (p *Prober) clearUnreachableLocked(of *peer, why string) {
 		return
 	}
 	of.unreachable = false
-	p.Unreachable(of.Name, false)
+	p.Cluster.SetUnreachable(of.Name, false)
 	p.Log.Info("a host answers again: services send its providers new connections again", "host", string(of.Name), "why", why)
 }
 

@@ -52,40 +52,7 @@ func withinOf(t *testing.T, n int, prepare func(w *world) map[model.HostName]net
 		}
 		former := prepare(w)
 		w.prober = New(Config{
-			Answered: former,
-			Remember: func(answered map[model.HostName]netip.Addr) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.remembered = answered
-			},
-			Peers: func() ([]Peer, bool, <-chan struct{}) {
-				changed := w.changes.Next()
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				return append([]Peer(nil), w.peers...), w.many, changed
-			},
-			Ask: func(ctx context.Context, at netip.Addr) (bool, error) {
-				w.mu.Lock()
-				w.asked[at]++
-				dead, broken := w.dead[at], w.broken
-				w.mu.Unlock()
-				if broken {
-					return false, errors.New("no such interface")
-				}
-				if dead {
-					_ = waiting.Pause(ctx, 2*patience)
-				}
-				return !dead, nil
-			},
-			Unreachable: func(name model.HostName, yes bool) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				if w.unreachable[name] == yes {
-					t.Errorf("told twice that %s is silent: %v", name, yes)
-				}
-				w.unreachable[name] = yes
-			},
-			Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+			Cluster: w, Ask: w.ask, Answered: former, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -95,6 +62,45 @@ func withinOf(t *testing.T, n int, prepare func(w *world) map[model.HostName]net
 		cancel()
 		running.Wait()
 	})
+}
+
+// Peers implements Cluster.
+func (w *world) Peers() (peers []Peer, many bool, changed <-chan struct{}) {
+	changed = w.changes.Next()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]Peer(nil), w.peers...), w.many, changed
+}
+
+// SetUnreachable implements Cluster.
+func (w *world) SetUnreachable(name model.HostName, yes bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unreachable[name] == yes {
+		w.t.Errorf("told twice that %s is silent: %v", name, yes)
+	}
+	w.unreachable[name] = yes
+}
+
+// Remember implements Cluster.
+func (w *world) Remember(answered map[model.HostName]netip.Addr) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.remembered = answered
+}
+
+func (w *world) ask(ctx context.Context, at netip.Addr) (bool, error) {
+	w.mu.Lock()
+	w.asked[at]++
+	dead, broken := w.dead[at], w.broken
+	w.mu.Unlock()
+	if broken {
+		return false, errors.New("no such interface")
+	}
+	if dead {
+		_ = waiting.Pause(ctx, 2*patience)
+	}
+	return !dead, nil
 }
 
 // passes has time pass.

@@ -1,8 +1,6 @@
 package relay
 
 import (
-	"context"
-	"io"
 	"sync"
 	"testing"
 	"time"
@@ -20,14 +18,11 @@ func TestGuessedNetmastersAreAskedLast(t *testing.T) {
 	asked := map[string]int{}
 	a := newAgent(base.Client(), replicas, func(c *Config) {
 		c.NextAfter, c.Patience = time.Millisecond, time.Second
-		c.Hubs = func(context.Context) ([]string, []string) { return []string{"known"}, []string{"guessed", "known"} }
-		open := c.Open
-		c.Open = func(ctx context.Context, hub string) (io.ReadWriteCloser, error) {
+		c.Hubs = replicaHubs{replicas: replicas, known: []string{"known"}, guessed: []string{"guessed", "known"}, onOpen: func(hub string) {
 			mu.Lock()
+			defer mu.Unlock()
 			asked[hub]++
-			mu.Unlock()
-			return open(ctx, hub)
-		}
+		}}
 	})
 	t.Cleanup(func() { _ = a.Close() })
 	s := watch(t, a, state+"x/")

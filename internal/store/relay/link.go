@@ -73,7 +73,7 @@ func (r *Reader) dial(ctx context.Context, hub string) (*link, error) {
 		}
 		return nil, err
 	}
-	conn, err := r.cfg.Open(ctx, hub)
+	conn, err := r.cfg.Hubs.Relay(ctx, hub)
 	if err != nil {
 		return refuse(err)
 	}

@@ -26,15 +26,20 @@ const (
 
 // Config is what a Reader needs. Zero durations get the constants above.
 type Config struct {
-	Log *slog.Logger
-	// Hubs tells where hubs are, in any order, and where others may be, which are asked when
-	// none of these answers: a wrong guess may be somebody else's machine. It may wait, until
-	// ctx ends, until there is any.
-	Hubs func(ctx context.Context) (known, guessed []string)
-	// Open opens a stream, which ends with ctx.
-	Open func(ctx context.Context, hub string) (io.ReadWriteCloser, error)
+	Log  *slog.Logger
+	Hubs Hubs
 
 	Patience, AnswerFor, NextAfter time.Duration
+}
+
+// Hubs finds the hubs that a Reader may mirror from, and connects to them.
+type Hubs interface {
+	// RelayURLs tells where hubs are, in any order, and where others may be, which are asked
+	// when none of these answers: a wrong guess may be somebody else's machine. It may wait,
+	// until ctx ends, until there is any.
+	RelayURLs(ctx context.Context) (known, guessed []string)
+	// Relay opens a stream to a hub, which ends with ctx.
+	Relay(ctx context.Context, hub string) (io.ReadWriteCloser, error)
 }
 
 // From tells where a Reader mirrors from.
@@ -155,7 +160,7 @@ func (r *Reader) switchHub(to *link, why error) {
 
 // connect finds a hub that relays: a known one, left last, or else, if guess, a guessed one.
 func (r *Reader) connect(ctx context.Context, left string, guess bool) (*link, error) {
-	known, guessed := r.cfg.Hubs(ctx)
+	known, guessed := r.cfg.Hubs.RelayURLs(ctx)
 	hubs := slices.Clone(known)
 	rand.Shuffle(len(hubs), func(i, j int) { hubs[i], hubs[j] = hubs[j], hubs[i] }) // each has its share
 	slices.SortStableFunc(hubs, func(a, b string) int {

@@ -131,11 +131,42 @@ func (a *agent) Close() error {
 	return a.Store.Close()
 }
 
+// replicaHubs are replicas as the hubs of a Reader. mu, if there is one, guards them. known and
+// guessed, if there are any, are where they are; onOpen, if there is one, is called with each
+// that is opened.
+type replicaHubs struct {
+	mu             *sync.Mutex
+	replicas       map[string]*replica
+	known, guessed []string
+	onOpen         func(hub string)
+}
+
+func (h replicaHubs) RelayURLs(context.Context) (known, guessed []string) {
+	if h.known != nil {
+		return h.known, h.guessed
+	}
+	if h.mu != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+	}
+	return slices.Collect(maps.Keys(h.replicas)), nil
+}
+
+func (h replicaHubs) Relay(ctx context.Context, hub string) (io.ReadWriteCloser, error) {
+	if h.onOpen != nil {
+		h.onOpen(hub)
+	}
+	if h.mu != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+	}
+	return h.replicas[hub].open(ctx)
+}
+
 func newAgent(st *memory.Store, replicas map[string]*replica, change func(*Config)) *agent {
 	cfg := Config{
 		Log:      slog.New(slog.DiscardHandler),
-		Hubs:     func(context.Context) ([]string, []string) { return slices.Collect(maps.Keys(replicas)), nil },
-		Open:     func(ctx context.Context, hub string) (io.ReadWriteCloser, error) { return replicas[hub].open(ctx) },
+		Hubs:     replicaHubs{replicas: replicas},
 		Patience: patience, AnswerFor: patience,
 	}
 	if change != nil {
@@ -390,16 +421,7 @@ func TestStaleHubIsLeftForAnother(t *testing.T) {
 	var mu sync.Mutex
 	a := newAgent(base.Client(), replicas, func(c *Config) {
 		c.Patience = 300 * time.Millisecond
-		c.Hubs = func(context.Context) ([]string, []string) {
-			mu.Lock()
-			defer mu.Unlock()
-			return slices.Collect(maps.Keys(replicas)), nil
-		}
-		c.Open = func(ctx context.Context, hub string) (io.ReadWriteCloser, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			return replicas[hub].open(ctx)
-		}
+		c.Hubs = replicaHubs{mu: &mu, replicas: replicas}
 	})
 	t.Cleanup(func() { _ = a.Close() })
 	told := waiting.Value[error]{}
