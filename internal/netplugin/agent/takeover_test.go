@@ -101,7 +101,7 @@ func TestFormerDriversObjectsGoAfterTheApply(t *testing.T) {
 			b.startWith(s)
 			sawProblem := false
 			b.eventually("the old driver's things have gone", func() error {
-				for k := range b.agent.Observer.Status(t.Context(), nil).Problems {
+				for k := range b.agent.Observer.State().Problems {
 					if strings.Contains(k, "the old driver") && !sawProblem {
 						sawProblem = true
 						if s.seen != nil {

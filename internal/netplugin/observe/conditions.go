@@ -4,8 +4,6 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
-
-	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
 // The objects of the host's standing, for SetCondition.
@@ -52,13 +50,6 @@ func (c *conditions) all() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.texts)
-}
-
-// problemTexts returns all that is not as wanted: object -> sentence.
-func (a *Observer) problemTexts(o statemirror.SyncStatus) map[string]string {
-	texts := o.ProblemTexts()
-	maps.Copy(texts, a.conditions.all())
-	return texts
 }
 
 // SetCondition says what is wrong with an object of the host's standing; "" = nothing

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -73,10 +74,16 @@ type observation struct {
 	lost     map[model.EndpointKey]bool
 }
 
-func (a *Observer) observe() *observation {
-	o, _ := a.cfg.Reached.Get()
-	s := &observation{SyncStatus: o, problems: a.problemTexts(o)}
-	for _, e := range a.cfg.Attachments.Entries() {
+// judge observes the host, and judges its conditions, for health, status and metrics.
+type judge struct {
+	cfg        *Config
+	conditions *conditions
+}
+
+func (j judge) observe() *observation {
+	o, _ := j.cfg.Reached.Get()
+	s := &observation{SyncStatus: o, problems: j.problemTexts(o)}
+	for _, e := range j.cfg.Attachments.Entries() {
 		if e.State == attachment.StateDone {
 			s.finished = append(s.finished, e)
 		}
@@ -85,8 +92,15 @@ func (a *Observer) observe() *observation {
 	for i, e := range s.finished {
 		keys[i] = e.Endpoint
 	}
-	s.lost = a.cfg.Cluster.Endpoints.Missing(keys)
+	s.lost = j.cfg.Cluster.Endpoints.Missing(keys)
 	return s
+}
+
+// problemTexts returns all that is not as wanted: object -> sentence.
+func (j judge) problemTexts(o statemirror.SyncStatus) map[string]string {
+	texts := o.ProblemTexts()
+	maps.Copy(texts, j.conditions.all())
+	return texts
 }
 
 // healthTimeout bounds what one look at all conditions waits for others.
@@ -97,7 +111,7 @@ func (a *Observer) Health(ctx context.Context) api.Health {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	h := api.Health{Ready: true}
-	seen := a.observe()
+	seen := a.judge.observe()
 	for _, c := range checks {
 		c.Add(&h, c.holds(ctx, &a.cfg, seen))
 	}

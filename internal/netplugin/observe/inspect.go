@@ -186,7 +186,7 @@ func (a *Observer) State() State {
 	s := State{
 		Host: a.cfg.Host, Netmasters: bases, Applied: o.Report.Revision,
 		Tenants: map[model.TenantName]int64{}, Followed: map[string]int64{}, Networks: map[string]model.RouterID{}, Ports: map[string]PortState{}, Pending: []string{},
-		Attachments: map[string]int{}, Problems: a.problemTexts(o), LastPass: o.At, LastTook: o.Took.String(),
+		Attachments: map[string]int{}, Problems: a.judge.problemTexts(o), LastPass: o.At, LastTook: o.Took.String(),
 	}
 	if err := a.cfg.Cluster.NotFollowing(); err != nil {
 		s.Stale = err.Error()
@@ -257,7 +257,7 @@ func (a *Observer) registerMetrics() error {
 		a.applyTime,
 		gauge("ports", "Local ports that are programmed.", func() float64 { n, _ := countPorts(a.cfg); return float64(n) }),
 		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { _, n := countPorts(a.cfg); return float64(n) }),
-		newHostMetrics(a),
+		newHostMetrics(a.judge, a.cfg.Driver, a.cfg.Cluster),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "contiv_netplugin_build_info", Help: "1, with version, driver and host as labels.",
 			ConstLabels: prometheus.Labels{"version": a.cfg.Version, "driver": a.cfg.DriverName, "host": string(a.cfg.Host)},

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
 // Bounds of the number of label values, so that no cluster makes a scrape endless: the rest
@@ -48,7 +49,9 @@ var (
 
 // hostMetrics collects what the host tells of its health and its traffic.
 type hostMetrics struct {
-	a *Observer
+	judge   judge
+	driver  driver.Driver
+	cluster *statemirror.State
 
 	mu    sync.Mutex
 	stats driver.Stats // as last read
@@ -65,8 +68,8 @@ type hostMetrics struct {
 // trafficOf is whose traffic is summed: a group of a network, as labels name them.
 type trafficOf struct{ network, group string }
 
-func newHostMetrics(a *Observer) *hostMetrics {
-	m := &hostMetrics{a: a, drops: map[string]uint64{}, sums: map[trafficOf]*driver.PortStats{}, rules: map[string]*driver.RuleStats{}, services: serviceSums{}}
+func newHostMetrics(j judge, d driver.Driver, c *statemirror.State) *hostMetrics {
+	m := &hostMetrics{judge: j, driver: d, cluster: c, drops: map[string]uint64{}, sums: map[trafficOf]*driver.PortStats{}, rules: map[string]*driver.RuleStats{}, services: serviceSums{}}
 	for _, reason := range driver.DropReasons { // a rate misses the value with which a series begins
 		m.drops[reason] = 0
 	}
@@ -92,7 +95,7 @@ func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	seen := m.a.observe()
+	seen := m.judge.observe()
 	gauge(lostDesc, float64(len(seen.lost)))
 	kinds := map[string]int{}
 	for object, text := range seen.problems {
@@ -110,7 +113,7 @@ func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
 			continue // to ask is not a scrape's business
 		}
 		holds := 1.0
-		if c.holds(ctx, &m.a.cfg, seen) != nil {
+		if c.holds(ctx, m.judge.cfg, seen) != nil {
 			holds = 0
 		}
 		gauge(conditionDesc, holds, c.Name(), c.Severity())
@@ -153,7 +156,7 @@ func (m *hostMetrics) read(ctx context.Context) error {
 	if !m.at.IsZero() && begin.Sub(m.at) < readShare*m.took {
 		return nil
 	}
-	s, err := m.a.cfg.Driver.Stats(ctx)
+	s, err := m.driver.Stats(ctx)
 	if err != nil {
 		return err
 	}
@@ -218,7 +221,7 @@ func (m *hostMetrics) addPorts(ports map[string]driver.PortStats) {
 	for i, name := range names {
 		keys[i] = ports[name].Endpoint
 	}
-	groups := m.a.cfg.Cluster.Endpoints.Groups(keys)
+	groups := m.cluster.Endpoints.Groups(keys)
 	for i, name := range names {
 		now := ports[name]
 		before := m.stats.Ports[name]

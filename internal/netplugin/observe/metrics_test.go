@@ -133,5 +133,5 @@ func hostMetricsOf(t *testing.T, d driver.Driver) *hostMetrics {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newHostMetrics(&Observer{cfg: Config{Driver: d, Cluster: c}})
+	return newHostMetrics(judge{}, d, c)
 }

@@ -79,6 +79,7 @@ type Observer struct {
 	flowLog    *flowLog // nil = none
 	status     *status
 	conditions *conditions
+	judge      judge
 	problems   problemLog
 	metrics    *prometheus.Registry
 	applyTime  prometheus.Histogram
@@ -87,8 +88,10 @@ type Observer struct {
 // New returns an Observer of a host of which nothing is known yet.
 func New(cfg Config) (*Observer, error) {
 	a := &Observer{cfg: cfg, watchers: newWatchers(), problems: problemLog{log: cfg.Log, delay: logDelay}}
-	a.status = newStatus(a)
+	a.status = newStatus(&a.cfg)
 	a.conditions = &conditions{log: cfg.Log, texts: map[string]string{}, changed: a.status.request}
+	a.judge = judge{&a.cfg, a.conditions}
+	a.status.judge = a.judge
 	if cfg.FlowLog != nil {
 		a.flowLog = &flowLog{sink: cfg.FlowLog, log: cfg.Log, tell: a.conditions.set, watcher: a.watchers.enter(&watcher{logs: true})}
 	}

@@ -2,11 +2,14 @@ package observe
 
 import (
 	"context"
+	"log/slog"
 	"reflect"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/condition"
+	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -16,13 +19,26 @@ import (
 // store one write of some 1,000 bytes a minute, beside the renewals of its
 // registration's lease.
 type status struct {
-	a       *Observer
+	judge      judge
+	agent      Agent
+	netmasters *masterclient.Client
+	control    *statemirror.ControlPlane
+	log        *slog.Logger
+	now        func() time.Time // the time of day
+
+	every, look, beat time.Duration // Config.StatusEvery, StatusLook and StatusBeat
+
 	dirty   waiting.Bell // what is observed may have changed
 	rewrite waiting.Bell // what was written may be gone
 }
 
-func newStatus(a *Observer) *status {
-	return &status{a: a, dirty: waiting.NewBell(), rewrite: waiting.NewBell()}
+// newStatus returns a status whose judge is not set yet.
+func newStatus(cfg *Config) *status {
+	return &status{
+		agent: cfg.Agent, netmasters: cfg.Netmasters, control: cfg.Control, log: cfg.Log, now: cfg.Now,
+		every: cfg.StatusEvery, look: cfg.StatusLook, beat: cfg.StatusBeat,
+		dirty: waiting.NewBell(), rewrite: waiting.NewBell(),
+	}
 }
 
 func (s *status) request() { s.dirty.Ring() }
@@ -32,7 +48,7 @@ func (s *status) run(ctx context.Context) {
 	var said, at time.Time // of the last write, and the time of day then
 	var master error       // as of the last beat while one answers: asking costs it a request
 	var around *tables.Surroundings
-	look := time.NewTicker(s.a.cfg.StatusLook)
+	look := time.NewTicker(s.look)
 	defer look.Stop()
 	for {
 		select {
@@ -43,31 +59,31 @@ func (s *status) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if s.a.cfg.Agent.Named() != nil { // another's status is not ours to write; the claim pokes
+		if s.agent.Named() != nil { // another's status is not ours to write; the claim pokes
 			continue
 		}
 		// Netmasters know the last word's age by the time of day, which may have been set.
 		since := time.Since(said)
-		beat := since >= s.a.cfg.StatusBeat || (s.a.cfg.Now().Round(0).Sub(at)-since).Abs() >= s.a.cfg.StatusBeat
+		beat := since >= s.beat || (s.now().Round(0).Sub(at)-since).Abs() >= s.beat
 		if beat || master != nil { // a netmaster that does not answer is asked each time: that costs it nothing
 			actx, cancel := context.WithTimeout(ctx, healthTimeout)
-			master = s.a.cfg.Netmasters.Ping(actx)
+			master = s.netmasters.Ping(actx)
 			cancel()
 		}
 		if beat {
-			around = s.a.cfg.Control.Surroundings()
+			around = s.control.Surroundings()
 		}
-		now := s.a.Status(ctx, master)
+		now := s.judge.status(ctx, master)
 		now.Surroundings = around
 		if beat || !sameStatus(now, last) {
-			day := s.a.cfg.Now().Round(0)
+			day := s.now().Round(0)
 			now.Updated = day.UTC().Format(time.RFC3339)
-			err := s.a.cfg.Agent.WriteStatus(ctx, now)
+			err := s.agent.WriteStatus(ctx, now)
 			switch {
 			case err == nil:
 				last, said, at = now, time.Now(), day
 			case ctx.Err() == nil:
-				s.a.cfg.Log.Debug("the status cannot be written to the store", "error", err)
+				s.log.Debug("the status cannot be written to the store", "error", err)
 				s.request()
 			}
 		}
@@ -80,14 +96,14 @@ func (s *status) run(ctx context.Context) {
 // pause waits for Config.StatusEvery, or until a host that was not ready is, or the status
 // may be gone: without the report, a host that has just started looks broken.
 func (s *status) pause(ctx context.Context, ready bool, master error) error {
-	end := time.NewTimer(s.a.cfg.StatusEvery)
+	end := time.NewTimer(s.every)
 	defer end.Stop()
 	changed := false
 	for over := false; !over; {
 		select {
 		case <-s.dirty:
 			changed = true
-			over = !ready && s.a.Status(ctx, master).Ready
+			over = !ready && s.judge.status(ctx, master).Ready
 		case <-s.rewrite: // waits for nothing
 			s.rewrite.Ring()
 			return nil
@@ -112,13 +128,13 @@ func sameStatus(x, y tables.HostStatus) bool {
 
 const maxProblems = 100
 
-// Status draws up the status; master is why no netmaster answers, nil when one
+// status draws up the status; master is why no netmaster answers, nil when one
 // does.
-func (a *Observer) Status(ctx context.Context, master error) tables.HostStatus {
-	seen := a.observe()
+func (j judge) status(ctx context.Context, master error) tables.HostStatus {
+	seen := j.observe()
 	s := tables.HostStatus{
-		Host: a.cfg.Host, Driver: a.cfg.DriverName, DriverWhy: a.cfg.DriverWhy, Version: a.cfg.Version,
-		Revision: seen.Report.Revision, Attachments: len(seen.finished), Ready: true, BGP: a.cfg.Agent.BGP(),
+		Host: j.cfg.Host, Driver: j.cfg.DriverName, DriverWhy: j.cfg.DriverWhy, Version: j.cfg.Version,
+		Revision: seen.Report.Revision, Attachments: len(seen.finished), Ready: true, BGP: j.cfg.Agent.BGP(),
 	}
 	s.Ports, s.Pending = seen.CountPorts()
 	if seen.Err != nil {
@@ -127,7 +143,7 @@ func (a *Observer) Status(ctx context.Context, master error) tables.HostStatus {
 	for _, c := range checks {
 		err := master
 		if c.Condition != condition.HostNetmaster {
-			err = c.holds(ctx, &a.cfg, seen)
+			err = c.holds(ctx, j.cfg, seen)
 		}
 		if err != nil {
 			s.Conditions = append(s.Conditions, tables.HostCondition{Name: c.Name(), Severity: c.Severity(), Message: err.Error()})
@@ -142,7 +158,7 @@ func (a *Observer) Status(ctx context.Context, master error) tables.HostStatus {
 			s.Problems[k] = seen.problems[k]
 		}
 	}
-	for name, t := range tablesOf(a.cfg.Can) {
+	for name, t := range tablesOf(j.cfg.Can) {
 		if t.Quiet {
 			continue
 		}

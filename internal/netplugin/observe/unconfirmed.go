@@ -41,7 +41,7 @@ var (
 var unconfirmedDescs = []*prometheus.Desc{unconfirmedDesc, rolledBackDesc}
 
 func (m *hostMetrics) collectUnconfirmed(gauge func(*prometheus.Desc, float64, ...string), count func(*prometheus.Desc, uint64, ...string)) {
-	on, off, alone := m.a.cfg.Cluster.Unconfirmed.Count()
+	on, off, alone := m.cluster.Unconfirmed.Count()
 	gauge(unconfirmedDesc, float64(on), "on")
 	gauge(unconfirmedDesc, float64(off), "off")
 	count(rolledBackDesc, uint64(alone))
