@@ -282,10 +282,10 @@ func TestLongWriteIsSentToOneReplica(t *testing.T) {
 	}
 }
 
-// TestClientSilentReplica: a replica that accepts connections and does not answer, such as
+// TestClientLeavesAHangingReplica: a replica that accepts connections and does not answer, such as
 // a stopped process, delays no client for long. Only requests that may not be repeated
 // wait.
-func TestClientSilentReplica(t *testing.T) {
+func TestClientLeavesAHangingReplica(t *testing.T) {
 	goOn := make(chan struct{})
 	var greets atomic.Bool
 	stopped := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

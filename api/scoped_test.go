@@ -6,7 +6,7 @@ import (
 )
 
 // What a tenant-admin is not shown is left out, where zeros would say that there is none.
-func TestTenantAdminsAreToldNoZeros(t *testing.T) {
+func TestHiddenFieldsAreLeftOut(t *testing.T) {
 	host := Host{Name: "h1", State: HostAlive, Age: 3, Endpoints: 2}
 	status := ClusterStatus{Well: true, Wrong: []string{}, Notices: []string{}, Masters: []Master{}, Stores: []StoreServer{}, Hosts: []Host{}, Pools: []Pool{}}
 	fields := func(v any) map[string]any {

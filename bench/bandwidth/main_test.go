@@ -34,7 +34,7 @@ func TestPairRowsCompareTwoFigures(t *testing.T) {
 }
 
 // A row says what is missed, UDP's by more than 2 % above, and what passes without a profile.
-func TestRowSaysWhatIsMissed(t *testing.T) {
+func TestRowListsItsMisses(t *testing.T) {
 	late := []time.Duration{time.Millisecond, time.Millisecond, 21 * time.Millisecond}
 	for _, tc := range []struct {
 		x       want

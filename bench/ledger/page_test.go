@@ -54,8 +54,8 @@ func lineOf(t *testing.T, name string, r *report) string {
 	return ""
 }
 
-// TestMissedTargetsAreBold checks that what is not as wanted is bold, and nothing else.
-func TestMissedTargetsAreBold(t *testing.T) {
+// TestMissesAreBold checks that what is not as wanted is bold, and nothing else.
+func TestMissesAreBold(t *testing.T) {
 	for _, c := range []struct {
 		name, row string
 		report    report

@@ -163,9 +163,9 @@ func TestSkippedChangesAreNotMissing(t *testing.T) {
 	}
 }
 
-// TestMissedTargetsAreReported checks that missed targets are reported, and that the targets of row wide
+// TestMissesAreReported checks that missed targets are reported, and that the targets of row wide
 // apply to that row only.
-func TestMissedTargetsAreReported(t *testing.T) {
+func TestMissesAreReported(t *testing.T) {
 	r := &report{Row: "wide", Sizes: wide(), API: answers{Second: 99}, Memory: map[string]float64{"netmaster": 499, "netplugin": 59}}
 	r.Arrivals.Last = figures{P50: 99, P99: 999}
 	if got := r.misses(); len(got) != 0 {

@@ -279,9 +279,9 @@ func TestDownRemovesWhatAKilledDemoLeft(t *testing.T) {
 	}
 }
 
-// TestKeptClusterAnswersTheSuggestedCommands checks that a cluster that was kept answers the commands that the
+// TestClusterWithKeepAnswersTheSuggestedCommands checks that a cluster that was kept answers the commands that the
 // demo suggests, and goes away.
-func TestKeptClusterAnswersTheSuggestedCommands(t *testing.T) {
+func TestClusterWithKeepAnswersTheSuggestedCommands(t *testing.T) {
 	need(t)
 	t.Cleanup(func() {
 		if out, err := contivlab(context.Background(), "down").CombinedOutput(); err != nil {

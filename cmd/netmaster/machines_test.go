@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestControlPlaneAddressesAreKept: the addresses that flags name are known for whose they are, so that no
+// TestServicesGetNoControlPlaneAddress: the addresses that flags name are known for whose they are, so that no
 // service gets one; names and addresses of this host alone tell nothing.
-func TestControlPlaneAddressesAreKept(t *testing.T) {
+func TestServicesGetNoControlPlaneAddress(t *testing.T) {
 	o, err := parse(t, nil, "--external-address", "192.168.7.1:9999", "--agent-address", "192.168.7.2:9001", "--etcd-endpoints", "http://192.168.7.3:2379,http://[fd00::3]:2379,http://127.0.0.1:2379,http://store:2379")
 	if err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ func TestMapNamesWhatThereIs(t *testing.T) {
 
 // The diagram of the rooms is true: what an arrow leads to is imported by where
 // it begins, or right below that.
-func TestMapPicture(t *testing.T) {
+func TestMapDiagramIsTrue(t *testing.T) {
 	_, diagram, _ := strings.Cut(text(t, theMap), "```mermaid")
 	diagram, _, _ = strings.Cut(diagram, "```")
 	rooms := map[string]string{}

@@ -60,8 +60,8 @@ func packages(t *testing.T) map[string]listed {
 	}
 }
 
-// fits reports whether a package falls under a pattern of a rule.
-func fits(pattern, pkg string) bool {
+// matches reports whether a package falls under a pattern of a rule.
+func matches(pattern, pkg string) bool {
 	if below, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(pkg, below)
 	}
@@ -70,7 +70,7 @@ func fits(pattern, pkg string) bool {
 
 func ruleFor(pkg string) *rule {
 	for i, r := range rules {
-		if fits(r.pkg, pkg) {
+		if matches(r.pkg, pkg) {
 			return &rules[i]
 		}
 	}
@@ -106,7 +106,7 @@ func violations(pkgs map[string]listed) []string {
 			case !ours:
 			case testOnly(target) && !testOnly(pkg):
 				bad = append(bad, pkg+" imports "+target+", which is for tests only")
-			case r.free || within(pkg, target) || slices.ContainsFunc(r.may, func(m string) bool { return fits(m, target) }):
+			case r.free || within(pkg, target) || slices.ContainsFunc(r.may, func(m string) bool { return matches(m, target) }):
 			default:
 				bad = append(bad, pkg+" must not import "+target+": "+r.why)
 			}
@@ -188,12 +188,12 @@ func TestRulesAreLive(t *testing.T) {
 	suites := strings.Fields(run(t, moduleRoot(t), "git", "ls-files", "test", "bench"))
 	exists := func(pattern string) bool {
 		for pkg := range found {
-			if fits(pattern, pkg) {
+			if matches(pattern, pkg) {
 				return true
 			}
 		}
 		return slices.ContainsFunc(suites, func(f string) bool {
-			return strings.HasSuffix(pattern, "*") && fits(pattern, f) && strings.HasSuffix(f, ".go")
+			return strings.HasSuffix(pattern, "*") && matches(pattern, f) && strings.HasSuffix(f, ".go")
 		})
 	}
 	patterns := map[string]bool{}
@@ -239,7 +239,7 @@ func TestImportedByFew(t *testing.T) {
 	for pkg, p := range packages(t) {
 		for _, path := range p.Imports {
 			for _, r := range importedBy {
-				if strings.HasPrefix(path, r.prefix) && !slices.ContainsFunc(r.may, func(m string) bool { return fits(m, pkg) }) {
+				if strings.HasPrefix(path, r.prefix) && !slices.ContainsFunc(r.may, func(m string) bool { return matches(m, pkg) }) {
 					t.Errorf("%s must not import %s: %s", pkg, path, r.why)
 				}
 			}

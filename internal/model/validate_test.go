@@ -166,7 +166,7 @@ func TestNetworkValidate(t *testing.T) {
 }
 
 // A group's pool must fit its network (known faults 19, 22).
-func TestPoolMustFitItsNetwork(t *testing.T) {
+func TestPoolMustBeInsideItsNetwork(t *testing.T) {
 	n := validNetwork()
 	for in, part := range map[string]string{
 		"10.1.1.10-10.1.1.20": "", "10.1.1.1-10.1.1.253": "",

@@ -186,8 +186,8 @@ func (l *ledger) reached(rev store.Revision) bool {
 	return l.revision >= rev
 }
 
-// TestClientsHoldAddressesOnce: what clients have at a time, and what they may have.
-func TestClientsHoldAddressesOnce(t *testing.T) {
+// TestClientsHaveAddressesOnce: what clients have at a time, and what they may have.
+func TestClientsHaveAddressesOnce(t *testing.T) {
 	var quiet *kind
 	for _, k := range kinds {
 		if k.plugin {

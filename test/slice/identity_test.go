@@ -18,11 +18,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestLivingHostsNameIsRefused checks that a second machine with a living host's name is
+// TestNameOfAnAliveHostIsRefused checks that a second machine with a living host's name is
 // refused, with a sentence that names the living one, and that the living one's
 // containers do not lose a packet by it. Then, on one driver, the other host
 // goes, is removed from the cluster, and comes back.
-func TestLivingHostsNameIsRefused(t *testing.T) {
+func TestNameOfAnAliveHostIsRefused(t *testing.T) {
 	sharedOnEBPF(t, both)
 	onOne(t, both, takenName)
 }

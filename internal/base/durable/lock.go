@@ -6,15 +6,15 @@ import (
 	"syscall"
 )
 
-// ErrHeld says that somebody else holds the lock, in this process or another.
-var ErrHeld = errors.New("is locked by another process")
+// ErrLocked says that somebody else holds the lock, in this process or another.
+var ErrLocked = errors.New("is locked by another process")
 
 // Lock takes the exclusive lock of a file or directory (flock(2)) or fails with
-// ErrHeld. The file stays open for as long as the lock is wanted.
+// ErrLocked. The file stays open for as long as the lock is wanted.
 func Lock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return ErrHeld
+		return ErrLocked
 	}
 	return err
 }

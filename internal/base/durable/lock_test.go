@@ -25,8 +25,8 @@ func TestLockHasOneHolder(t *testing.T) {
 	if err := Lock(first); err != nil {
 		t.Fatal(err)
 	}
-	if err := Lock(second); !errors.Is(err, ErrHeld) {
-		t.Fatalf("a second lock: %v, want %v", err, ErrHeld)
+	if err := Lock(second); !errors.Is(err, ErrLocked) {
+		t.Fatalf("a second lock: %v, want %v", err, ErrLocked)
 	}
 	if err := Unlock(first); err != nil {
 		t.Fatal(err)

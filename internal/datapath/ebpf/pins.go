@@ -104,7 +104,7 @@ func (l *pinLock) lock(dir string) error {
 		return f.Close()
 	}
 	if err := durable.Lock(f); err != nil {
-		if errors.Is(err, durable.ErrHeld) {
+		if errors.Is(err, durable.ErrLocked) {
 			err = model.Errorf(model.ErrConflict, "ebpf driver: another netplugin uses the pin directory %s; stop it, or give this one its own --ebpf-pin-dir", dir)
 		} else {
 			err = fmt.Errorf("ebpf driver: lock the pin directory %s: %w", dir, err)

@@ -121,7 +121,7 @@ func TestBodiesWithoutAuthentication(t *testing.T) {
 }
 
 // A list of very many objects is refused before they are looked at.
-func TestLongListsAreRefusedEarly(t *testing.T) {
+func TestLongListsAreRefusedUnread(t *testing.T) {
 	f := startAsking(t, nil)
 	body := `{"objects":[` + strings.Repeat(`{"kind":"x"},`, maxListed) + `{}]}`
 	for who, want := range map[string]string{"blue": "must be at most 100000", "root": "must be at most 100000"} {

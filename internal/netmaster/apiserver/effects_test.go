@@ -131,9 +131,9 @@ var requestEffects = map[string]archtest.Effect{
 
 	"L2AnnouncerReport.version":      archtest.By("TestHostGetsTheAddressesItAnnounces"),
 	"L2AnnouncerReport.host":         archtest.By("TestHostGetsTheAddressesItAnnounces"),
-	"L2AnnouncerReport.installation": archtest.By("TestLateAnnouncerReportsChangeNothing"),
-	"L2AnnouncerReport.run":          archtest.By("TestLateAnnouncerReportsChangeNothing"),
-	"L2AnnouncerReport.seq":          archtest.By("TestLateAnnouncerReportsChangeNothing"),
+	"L2AnnouncerReport.installation": archtest.By("TestOutdatedAnnouncerReportsChangeNothing"),
+	"L2AnnouncerReport.run":          archtest.By("TestOutdatedAnnouncerReportsChangeNothing"),
+	"L2AnnouncerReport.seq":          archtest.By("TestOutdatedAnnouncerReportsChangeNothing"),
 	"L2AnnouncerReport.able":         archtest.By("TestOneHostAnnouncesAnAddress"),
 
 	"HostHeartbeats.hosts": archtest.By("TestAgentReportsAreShown"),

@@ -28,9 +28,9 @@ func (c noticing) Health(ctx context.Context) api.Health {
 	return h
 }
 
-// TestStatusHasTheAnsweringNetmastersNotices: the status has the answering netmaster's notices, except the ones that it
+// TestStatusHasItsNetmastersNotices: the status has the answering netmaster's notices, except the ones that it
 // has in other words, and may be well in spite of them.
-func TestStatusHasTheAnsweringNetmastersNotices(t *testing.T) {
+func TestStatusHasItsNetmastersNotices(t *testing.T) {
 	f := serveWith(t, func(c *Config) {
 		c.Address, c.Cluster = "10.0.0.9:9999", noticing{testCluster: c.Cluster.(testCluster)}
 	})

@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
 )
 
-// TestAuditRecordsHoldNoSecrets: nothing of what a request carries but its object gets into the record.
-func TestAuditRecordsHoldNoSecrets(t *testing.T) {
+// TestAuditRecordsContainNoSecrets: nothing of what a request carries but its object gets into the record.
+func TestAuditRecordsContainNoSecrets(t *testing.T) {
 	const secret = "a-secret-that-nobody-must-see"
 	var out bytes.Buffer
 	f := startAsking(t, func(c *Config) {

@@ -33,7 +33,7 @@ func TestGroupChangesLive(t *testing.T) {
 
 // The largest group fits one transaction: when it is created, when all that it
 // names changes at once, and when it is deleted.
-func TestLargestGroupFitsOneTransaction(t *testing.T) {
+func TestLargestGroupIsOneTransaction(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/16"))
 	g := pooled("g", "n", "10.1.1.1-10.1.1.9")

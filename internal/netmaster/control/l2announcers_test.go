@@ -230,9 +230,9 @@ func TestHostTakesNoAddressThatAnotherAnswersFor(t *testing.T) {
 	})
 }
 
-// TestLateAnnouncerReportsChangeNothing: what is heard late changes nothing, and neither does who has not the
+// TestOutdatedAnnouncerReportsChangeNothing: what is heard late changes nothing, and neither does who has not the
 // host's name.
-func TestLateAnnouncerReportsChangeNothing(t *testing.T) {
+func TestOutdatedAnnouncerReportsChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		all := poolOf(1)

@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// TestFieldsOfLaterVersionsAreKept: what a later netmaster beside this one has written into objects, in
+// TestFieldsOfLaterVersionsSurvive: what a later netmaster beside this one has written into objects, in
 // fields that this one does not know, is there after this one has changed them.
-func TestFieldsOfLaterVersionsAreKept(t *testing.T) {
+func TestFieldsOfLaterVersionsSurvive(t *testing.T) {
 	c := newCluster(t)
 	dscp := func(n int) model.NetProfile {
 		return model.NetProfile{Key: model.NetProfileKey{Tenant: "default", Name: "p"}, DSCP: n}

@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestLargestWritesFitConsulsTransactions makes the largest legal form of every use-case on a store that
+// TestLargestWritesStayBelowConsulsLimits makes the largest legal form of every use-case on a store that
 // takes no more than Consul: 64 operations a transaction.
-func TestLargestWritesFitConsulsTransactions(t *testing.T) {
+func TestLargestWritesStayBelowConsulsLimits(t *testing.T) {
 	c := onStore(t, memory.NewWith(memory.Consul))
 	ctx := testContext(t)
 	worst, what := 0, ""

@@ -261,9 +261,9 @@ func TestOwnerOfAnother(t *testing.T) {
 	}
 }
 
-// TestUnreadableOwnersAreReportedAndKept: unreadable, unknown and newer rows are reported, and a repair
+// TestUnreadableOwnersAreReportedUnchanged: unreadable, unknown and newer rows are reported, and a repair
 // changes none of them.
-func TestUnreadableOwnersAreReportedAndKept(t *testing.T) {
+func TestUnreadableOwnersAreReportedUnchanged(t *testing.T) {
 	c := ownedCluster(t)
 	net := tables.Networks.Key(netKey("blue:far"))
 	newer := strings.Replace(c.dump()[net], `"v":1`, `"v":9`, 1)

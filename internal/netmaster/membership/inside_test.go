@@ -137,9 +137,9 @@ func TestPlantedTokensAreDeleted(t *testing.T) {
 	}
 }
 
-// TestTokenAdmitsOneHost: of two replicas that are shown one token by two hosts at once, one takes
+// TestTokenEnrolsOneHost: of two replicas that are shown one token by two hosts at once, one takes
 // it; hosts that are admitted wait for their turn.
-func TestTokenAdmitsOneHost(t *testing.T) {
+func TestTokenEnrolsOneHost(t *testing.T) {
 	t.Parallel()
 	a := start(t, config(t, 21, "a"))
 	bCfg := config(t, 22, "b")
@@ -203,9 +203,9 @@ func TestTokenAdmitsOneHost(t *testing.T) {
 	}
 }
 
-// TestFounderStartsAgainAfterAnEarlyKill: a founder that was killed before etcd wrote that it is the first member
+// TestFounderStartsAgainWithoutEtcdsFirstRecord: a founder that was killed before etcd wrote that it is the first member
 // founds its cluster again; by that log etcd would wait for ever.
-func TestFounderStartsAgainAfterAnEarlyKill(t *testing.T) {
+func TestFounderStartsAgainWithoutEtcdsFirstRecord(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 131, "a")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -74,7 +74,7 @@ func lockDir(path string) (*os.File, error) {
 	}
 	if err := durable.Lock(f); err != nil {
 		_ = f.Close()
-		if errors.Is(err, durable.ErrHeld) {
+		if errors.Is(err, durable.ErrLocked) {
 			return nil, model.Errorf(model.ErrConflict, "another process uses %s; stop it, or name another directory with --data-dir", path)
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)

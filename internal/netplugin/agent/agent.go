@@ -282,7 +282,7 @@ func lockFile(path string) (*os.File, error) {
 	}
 	if err := durable.Lock(f); err != nil {
 		_ = f.Close() // nothing was written
-		if !errors.Is(err, durable.ErrHeld) {
+		if !errors.Is(err, durable.ErrLocked) {
 			return nil, fmt.Errorf("lock state directory: %w", err)
 		}
 		return nil, model.Errorf(model.ErrConflict,

@@ -93,11 +93,11 @@ func (d *countingDriver) Apply(ctx context.Context, want desired.Host) (driver.R
 	return d.Driver.Apply(ctx, want)
 }
 
-// TestLivingHostsNameIsRefused: a second installation of a living host's name, a copy of its
+// TestNameOfAnAliveHostIsRefused: a second installation of a living host's name, a copy of its
 // machine, and one with its tunnel address stop with a sentence that names the
 // living one; the living one's endpoints, record and ports stay, and what the other
 // machine's data plane holds.
-func TestLivingHostsNameIsRefused(t *testing.T) {
+func TestNameOfAnAliveHostIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	if _, err := b.client().Attach(t.Context(), request("c1", newSandbox(t))); err != nil {

@@ -66,9 +66,9 @@ func (o oldDriver) Release(context.Context) error { return o.s.step("release") }
 func (o oldDriver) Remove(context.Context) error  { return o.s.step("remove") }
 func (o oldDriver) String() string                { return "the old driver" }
 
-// TestFormerDriversObjectsGoAfterTheApply: the old driver's things go after the new one holds the whole
+// TestPreviousDriversObjectsGoAfterTheApply: the old driver's things go after the new one holds the whole
 // desired state, never before, and what fails is tried again.
-func TestFormerDriversObjectsGoAfterTheApply(t *testing.T) {
+func TestPreviousDriversObjectsGoAfterTheApply(t *testing.T) {
 	whole := []string{"prepare", "release", "apply 1 ports", "remove", "apply 1 ports"}
 	for _, tt := range []struct {
 		name    string

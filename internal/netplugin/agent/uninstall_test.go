@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMountedStateDirectoryIsEmptied: a state directory that is a file system of its own is
+// TestMountedStateDirectoryIsCleared: a state directory that is a file system of its own is
 // emptied and stays; the socket's directory, which is none, goes.
-func TestMountedStateDirectoryIsEmptied(t *testing.T) {
+func TestMountedStateDirectoryIsCleared(t *testing.T) {
 	state, run := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	if err := unix.Mount("tmpfs", state, "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)

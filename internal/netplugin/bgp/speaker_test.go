@@ -288,7 +288,7 @@ func TestNeighborsChangeAlone(t *testing.T) {
 	}
 }
 
-func TestPrefixLimitEndsTheSession(t *testing.T) {
+func TestPrefixLimitClosesTheSession(t *testing.T) {
 	marksStale(t)
 	h := start(t, 2, func(c *Config) { c.Neighbors[0].MaxPrefixes = 10 }, Options{})
 	one, two := connect(t, "127.0.0.2", routerAS, h), connect(t, "127.0.0.3", routerAS, h)

@@ -195,7 +195,7 @@ func TestFlowFieldsDocumented(t *testing.T) {
 
 // An event of an endpoint with many or long labels has as many as there is room
 // for.
-func TestEventsHaveLabelsThatFit(t *testing.T) {
+func TestEventsHaveAsManyLabelsAsThereIsRoom(t *testing.T) {
 	few := map[string]string{"app": "web"}
 	if some, left := someLabels(few); len(some) != 1 || left != 0 {
 		t.Errorf("%v, %d left out", some, left)

@@ -308,9 +308,9 @@ func TestPaceSaysWhatFails(t *testing.T) {
 	}
 }
 
-// TestRandomPacingEndsInTheDesiredState: whatever comes, every step keeps what all have to (paced.step), and it
+// TestRandomPacingReachesTheDesiredState: whatever comes, every step keeps what all have to (paced.step), and it
 // ends in the desired state.
-func TestRandomPacingEndsInTheDesiredState(t *testing.T) {
+func TestRandomPacingReachesTheDesiredState(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		p := newPaced(t, 30)

@@ -205,7 +205,7 @@ func check(t *testing.T, id access.Identity, err error, status int, text string)
 	}
 }
 
-func TestClaimsGiveTheIdentity(t *testing.T) {
+func TestTokensGiveTheIdentity(t *testing.T) {
 	p := newProvider(t)
 	v := p.verifier(nil)
 	admin, blue, see := access.Grant{Role: access.ClusterAdmin}, access.Grant{Role: access.TenantAdmin, Tenants: []string{"blue"}}, access.Grant{Role: access.Viewer}

@@ -295,7 +295,7 @@ func TestTokenWithOneLetterChangedIsRefused(t *testing.T) {
 }
 
 // netctl and netplugin read a token from --token-file: one of these fits there.
-func TestTokensFitTokenFiles(t *testing.T) {
+func TestTokensAreValidInTokenFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	secret := newText().String()
 	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {

@@ -335,8 +335,8 @@ func TestMissingResourceTakesNothingAway(t *testing.T) {
 	next.owned(1)
 }
 
-// TestFormerLeaderWritesNoObjects: who leads no more writes nothing.
-func TestFormerLeaderWritesNoObjects(t *testing.T) {
+// TestReplacedLeaderWritesNoObjects: who leads no more writes nothing.
+func TestReplacedLeaderWritesNoObjects(t *testing.T) {
 	l := newObjectsLab(t, memory.New())
 	l.start(l.ctrl.Run)
 	l.start(l.objects.Run)

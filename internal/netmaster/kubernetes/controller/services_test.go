@@ -341,9 +341,9 @@ func TestNetworksInServiceRangesAreReported(t *testing.T) {
 	l.tells("spec.cidrs: 10.96.0.0/16 overlaps 10.96.0.0/24 of network default:old: services with addresses there are not served")
 }
 
-// TestManyServicesFitCommits: rows of many namespaces and slices of many backends fit what any
+// TestManyServicesStayBelowCommitLimits: rows of many namespaces and slices of many backends fit what any
 // store takes in one commit, and all come.
-func TestManyServicesFitCommits(t *testing.T) {
+func TestManyServicesStayBelowCommitLimits(t *testing.T) {
 	l := newServicesLabOn(t, memory.NewWith(memory.Consul), nil)
 	l.start(l.ctrl.Run)
 	var rows []string

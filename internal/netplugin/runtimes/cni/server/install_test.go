@@ -178,9 +178,9 @@ func TestInstallsBehindMultus(t *testing.T) {
 	}
 }
 
-// TestFailedInstallKeepsFormerFiles: a sentence names the directory; the former files stay; the
+// TestFailedInstallKeepsPreviousFiles: a sentence names the directory; the former files stay; the
 // configuration does not come without the plugin.
-func TestFailedInstallKeepsFormerFiles(t *testing.T) {
+func TestFailedInstallKeepsPreviousFiles(t *testing.T) {
 	c := fixture(t)
 	c.Program += "-none"
 	if err := Install(c); err == nil || !strings.Contains(err.Error(), "install contivk8s into "+c.BinDir) {
