@@ -20,7 +20,7 @@ export CONTIV_KUBE
 # Samples have none that measures times, or that failed for want of processors, as TestNodes did.
 # Each has the two that hold netmaster's copy of the API server's objects to a real one.
 samples=(
-	'TestControl|TestPoliciesBesideKubeProxy|TestMirrorThroughOutage|TestMirrorOfServices|TestMirrorReportsUnauthorized'
+	'TestControl|TestPoliciesBesideKubeProxy|TestMirrorOutlivesAnOutage|TestLaggingServiceMirrorCatchesUp|TestMirrorReportsUnauthorized'
 	'TestInstall|TestManifests|TestNetmaster|TestDemo'
 	'TestPodsUnderPolicies|TestServices|TestSchedule|TestMirrorOfAnotherStore|TestTutorial'
 )

@@ -111,12 +111,12 @@ func (l *losses) all() []string {
 	return slices.Clone(l.lost)
 }
 
-// TestAgentsThroughLeaders: three netmasters, and agents that only read the store.
+// TestAgentsOutliveChangesOfTheLeader: three netmasters, and agents that only read the store.
 // When the one that leads is killed, containers are attached by the others before
 // anybody leads; when all are killed nothing about a host expires, a container ends
 // and only a new one has to wait; when they come back, elsewhere, nothing is lost,
 // and what was owed is released.
-func TestAgentsThroughLeaders(t *testing.T) {
+func TestAgentsOutliveChangesOfTheLeader(t *testing.T) {
 	testenv.Need(t)
 	server := startEtcd(t, "127.0.0.1:0", t.TempDir())
 	st, err := etcd.New(etcd.Config{Endpoints: []string{server.Endpoint()}, Logger: slog.New(slog.DiscardHandler)})

@@ -27,9 +27,9 @@ func scraped(t *testing.T, masters ...*process) testenv.Scrape {
 	return out
 }
 
-// TestAlertsOfNetmasters: an alert fires when a netmaster has died, when the store fills,
+// TestAlertsFireOnDyingNetmastersAndFullStores: an alert fires when a netmaster has died, when the store fills,
 // when leadership is lost again and again, and when the store does not answer.
-func TestAlertsOfNetmasters(t *testing.T) {
+func TestAlertsFireOnDyingNetmastersAndFullStores(t *testing.T) {
 	t.Parallel()
 	const quota = 16 << 20
 	etcdAt := storetest.FreePort(t)

@@ -27,10 +27,10 @@ func reviews(t *testing.T) (file string) {
 	return file
 }
 
-// TestEnrollServiceAccount: netmaster asks the API server of --kubeconfig whose a token
+// TestServiceAccountTokensAreReviewed: netmaster asks the API server of --kubeconfig whose a token
 // is, for that service account; without the flag it takes none, and the flag is refused
 // where it cannot do anything.
-func TestEnrollServiceAccount(t *testing.T) {
+func TestServiceAccountTokensAreReviewed(t *testing.T) {
 	file := reviews(t)
 	base := []string{"--secure", "--internal-address", "10.9.9.1:9999", "--kubeconfig", file}
 	for account, want := range map[string]string{"ns1/plugin": "", "ns1/other": `belongs to "system:serviceaccount:ns1:plugin"`} {

@@ -41,10 +41,10 @@ func etcdWithTLS(t *testing.T, files *transport.Files) (endpoint string) {
 	return clients.String()
 }
 
-// TestSecureWithEtcd: two netmasters with --secure on an etcd that asks for certificates. They
+// TestSecureNetmastersShareAuthoritiesOnEtcd: two netmasters with --secure on an etcd that asks for certificates. They
 // share the authorities: a certificate of one is taken by the other. Another one that did not
 // join them is refused, and so is a store that everybody reaches.
-func TestSecureWithEtcd(t *testing.T) {
+func TestSecureNetmastersShareAuthoritiesOnEtcd(t *testing.T) {
 	testenv.Need(t)
 	ca := newAuthority(t)
 	endpoint, shown := etcdWithTLS(t, ca.files("etcd")), ca.directory("master", pki.Client)

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// TestMemberServiceAccount: with the flag a netmaster joins without a token of the cluster, by
+// TestMembersJoinByTheirPodsToken: with the flag a netmaster joins without a token of the cluster, by
 // the token of its pod, which it reads each time, at the other netmasters' addresses, and has
 // the API server review tokens of that service account. It is refused where it cannot work.
-func TestMemberServiceAccount(t *testing.T) {
+func TestMembersJoinByTheirPodsToken(t *testing.T) {
 	log, token := slog.New(slog.DiscardHandler), filepath.Join(t.TempDir(), "token")
 	line := func(change ...string) []string {
 		return append(strings.Fields("--secure --internal-address 10.9.9.1:9999 --member-name node1 --kubeconfig "+reviews(t)), change...)

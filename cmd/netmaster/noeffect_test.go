@@ -76,9 +76,9 @@ var flagEffects = map[string]archtest.Effect{
 	"syslog-url":         archtest.By("TestBadSyslogURLsAreRefused").GivenBy("TestFlagSetsItsOption"),
 	"syslog-format":      archtest.By("TestSyslogMessagesFollowTheRFCs").GivenBy("TestFlagSetsItsOption"),
 
-	"enroll-service-account": archtest.By("TestEnrollServiceAccount"),
-	"member-service-account": archtest.By("TestMemberServiceAccount"),
-	"join-token-file":        archtest.By("TestMemberServiceAccount"),
+	"enroll-service-account": archtest.By("TestServiceAccountTokensAreReviewed"),
+	"member-service-account": archtest.By("TestMembersJoinByTheirPodsToken"),
+	"join-token-file":        archtest.By("TestMembersJoinByTheirPodsToken"),
 }
 
 // TestEveryFlagHasEffect: each flag does something, by a test, or its help text

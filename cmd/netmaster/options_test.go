@@ -149,8 +149,8 @@ func TestFlagsRefused(t *testing.T) {
 	}
 }
 
-// TestFlagsOfServices: what the flags for Kubernetes' services say is what is kept.
-func TestFlagsOfServices(t *testing.T) {
+// TestServiceFlagsAreApplied: what the flags for Kubernetes' services say is what is kept.
+func TestServiceFlagsAreApplied(t *testing.T) {
 	o, err := parse(t, map[string]string{"CONTIV_NETMASTER_SERVICE_CIDR": "10.96.0.0/12"}, "--kubeconfig", "x",
 		"--load-balancer-pool", "203.0.113.0/29,2001:db8::1", "--external-ip-ranges", "198.51.100.0/24,10.0.0.0/8")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestTokenToLeader: a netmaster shows its token to the one that leads.
-func TestTokenToLeader(t *testing.T) {
+// TestFollowersShowTheirTokenToTheLeader: a netmaster shows its token to the one that leads.
+func TestFollowersShowTheirTokenToTheLeader(t *testing.T) {
 	shown := ""
 	leader := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		shown = r.Header.Get("Authorization")

@@ -46,11 +46,11 @@ func startSecure(t *testing.T, shown string, m embeddedMember, more ...string) *
 	return p
 }
 
-// TestTurnSecureMembers: two netmasters that keep the store by themselves become secure one
+// TestMembersTurnSecureOneByOne: two netmasters that keep the store by themselves become secure one
 // after the other, in both steps, and serve the permitted clients at each. One more joins
 // with --secure alone, and none joins without. Each records the changes made there,
 // readable by its user only.
-func TestTurnSecureMembers(t *testing.T) {
+func TestMembersTurnSecureOneByOne(t *testing.T) {
 	t.Parallel()
 	ma, mb := newEmbeddedMember(t, "a"), newEmbeddedMember(t, "b")
 	a := start(t, nil, ma.args...)

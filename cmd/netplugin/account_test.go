@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
-// TestJoinByAccount: with the token of its pod's service account this host gets its
+// TestHostJoinsByItsServiceAccount: with the token of its pod's service account this host gets its
 // certificate, and uses it; what the flags contradict is refused.
-func TestJoinByAccount(t *testing.T) {
+func TestHostJoinsByItsServiceAccount(t *testing.T) {
 	dir := t.TempDir()
 	token, data, door := filepath.Join(dir, "token"), filepath.Join(dir, "etcd"), storetest.FreePort(t)
 	if err := os.WriteFile(token, []byte("a.b.c\n"), 0o600); err != nil {

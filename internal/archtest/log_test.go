@@ -22,7 +22,7 @@ func TestLogKeys(t *testing.T) {
 }
 
 // The checker itself finds what it is there for.
-func TestLogKeysFound(t *testing.T) {
+func TestLogKeyCheckerFindsViolations(t *testing.T) {
 	const text = `package p
 func _() {
 	log.Warn("a", "err", x)

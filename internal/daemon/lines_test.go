@@ -63,9 +63,9 @@ func TestLinesAreAppendedAcrossRestarts(t *testing.T) {
 	holds(t, path, "one\nha\ntwo\n")
 }
 
-// TestLineFileReopen: what is moved away is left, at once when told, and soon
+// TestMovedLineFileIsReopened: what is moved away is left, at once when told, and soon
 // when not.
-func TestLineFileReopen(t *testing.T) {
+func TestMovedLineFileIsReopened(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flow.log")
 	l := openLines(t, path)
 	move := func(to string) {
@@ -86,9 +86,9 @@ func TestLineFileReopen(t *testing.T) {
 	holds(t, path, "four\n")
 }
 
-// TestLineFileTrouble: what cannot be written is an error that names the file,
+// TestUnwritableLinesAreErrors: what cannot be written is an error that names the file,
 // and passes with its cause; nothing is waited for.
-func TestLineFileTrouble(t *testing.T) {
+func TestUnwritableLinesAreErrors(t *testing.T) {
 	dir := t.TempDir()
 	fails := func(l Lines, what string) {
 		t.Helper()
@@ -124,9 +124,9 @@ func TestLineFileTrouble(t *testing.T) {
 	holds(t, later, "here\nagain\n")
 }
 
-// TestLineFileFull: a file system without room is left what it has, and what fits
+// TestFullDiskLeavesNoPartialLine: a file system without room is left what it has, and what fits
 // only in part is not taken for a line.
-func TestLineFileFull(t *testing.T) {
+func TestFullDiskLeavesNoPartialLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flow.log")
 	l := openLines(t, path)
 	writeLines(t, l, "one")

@@ -44,8 +44,8 @@ func TestAddressPoolIsParsed(t *testing.T) {
 	}
 }
 
-// TestAddressPoolFrom: each address once, from behind the one before.
-func TestAddressPoolFrom(t *testing.T) {
+// TestAddressPoolContinuesBehindAnAddress: each address once, from behind the one before.
+func TestAddressPoolContinuesBehindAnAddress(t *testing.T) {
 	p, err := ParseAddressPool("pool", strings.Split("203.0.113.1-203.0.113.3,203.0.113.7-203.0.113.8,2001:db8::1-2001:db8::2", ","))
 	if err != nil {
 		t.Fatal(err)

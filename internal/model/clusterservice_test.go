@@ -32,8 +32,8 @@ func refusal[T Validator](t *testing.T, v T, field string) {
 	}
 }
 
-// TestClusterServiceBounds: what a row may say, and what not.
-func TestClusterServiceBounds(t *testing.T) {
+// TestClusterServicesAreBounded: what a row may say, and what not.
+func TestClusterServicesAreBounded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*Service)
 		field  string
@@ -87,8 +87,8 @@ func TestClusterServiceBounds(t *testing.T) {
 	}
 }
 
-// TestServiceSliceBounds is TestClusterServiceBounds for slices.
-func TestServiceSliceBounds(t *testing.T) {
+// TestServiceSlicesAreBounded is TestClusterServicesAreBounded for slices.
+func TestServiceSlicesAreBounded(t *testing.T) {
 	b := func(change func(*ServiceBackend)) func(*ServiceSlice) {
 		return func(s *ServiceSlice) { change(&s.Backends[0]) }
 	}
@@ -133,8 +133,8 @@ func TestServiceSliceBounds(t *testing.T) {
 	}
 }
 
-// TestNodesAndRanges: nodes and the ranges of services' addresses.
-func TestNodesAndRanges(t *testing.T) {
+// TestNodesAndRangesAreValidated: nodes and the ranges of services' addresses.
+func TestNodesAndRangesAreValidated(t *testing.T) {
 	n := ClusterNode{Name: "n1", Addrs: addrs("10.0.0.1", "2001:db8::1"), Zone: "z"}
 	refusal(t, n, "")
 	for _, o := range []ClusterNode{{Name: "n1", Addrs: n.Addrs}, {Name: "n2", Addrs: n.Addrs, Zone: "z"}, {Name: "n1", Zone: "z"}} {
@@ -159,8 +159,8 @@ func TestNodesAndRanges(t *testing.T) {
 	}
 }
 
-// TestClusterServiceKeys: what a key prints it is read as.
-func TestClusterServiceKeys(t *testing.T) {
+// TestClusterServiceKeysAreReadAsPrinted: what a key prints it is read as.
+func TestClusterServiceKeysAreReadAsPrinted(t *testing.T) {
 	k, err := ParseClusterServiceKey("ns/web")
 	if err != nil || k.String() != "ns/web" {
 		t.Errorf("%v %v", k, err)

@@ -32,8 +32,8 @@ func TestLabelFilterCovers(t *testing.T) {
 	}
 }
 
-// TestLabelFilterEntries: what is read is written the same way, and nonsense is refused.
-func TestLabelFilterEntries(t *testing.T) {
+// TestLabelFilterEntriesAreReadAsWritten: what is read is written the same way, and nonsense is refused.
+func TestLabelFilterEntriesAreReadAsWritten(t *testing.T) {
 	for _, list := range [][]string{{"default"}, {"default", "a", "b."}, {"b."}, {"com.docker."}} {
 		f, err := ParseLabelFilter("x", list)
 		if err != nil {
@@ -68,8 +68,8 @@ func TestLabelFilterEntries(t *testing.T) {
 	}
 }
 
-// TestDefaultLabelFilter: the user guide names the whole list.
-func TestDefaultLabelFilter(t *testing.T) {
+// TestDefaultLabelFilterIsDocumented: the user guide names the whole list.
+func TestDefaultLabelFilterIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/how-to/policy.md")
 	if err != nil {
 		t.Fatal(err)

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestLifelinesInNetwork: the lowest address in any of a network's subnets is found, unless it is
+// TestLowestLifelineInANetworkIsFound: the lowest address in any of a network's subnets is found, unless it is
 // spared.
-func TestLifelinesInNetwork(t *testing.T) {
+func TestLowestLifelineInANetworkIsFound(t *testing.T) {
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	all := Lifelines{
 		addr("10.1.0.9"): {OtherLifeline, "a host"}, addr("10.1.0.1"): {GatewayLifeline, "the gateway"},

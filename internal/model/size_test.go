@@ -53,9 +53,9 @@ func TestPolicyMeterCounts(t *testing.T) {
 	}
 }
 
-// TestPolicyMeterOrder: a meter tells the same in whatever order rules came,
+// TestPolicyMeterIgnoresTheOrder: a meter tells the same in whatever order rules came,
 // and went.
-func TestPolicyMeterOrder(t *testing.T) {
+func TestPolicyMeterIgnoresTheOrder(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for range 200 {
 		var kept, gone []PolicyRule
@@ -97,9 +97,9 @@ func TestPolicyMeterOrder(t *testing.T) {
 	}
 }
 
-// TestPolicyMeterCheck: rules of a network with many groups are refused where
+// TestPolicyMeterRefusesTooManyRules: rules of a network with many groups are refused where
 // they become too many, by the count, and nothing is counted of what is refused.
-func TestPolicyMeterCheck(t *testing.T) {
+func TestPolicyMeterRefusesTooManyRules(t *testing.T) {
 	const groups = 998
 	many := func(Selector) int { return groups }
 	var rules []PolicyRule

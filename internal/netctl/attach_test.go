@@ -149,7 +149,7 @@ func TestAttachCommand(t *testing.T) {
 
 // Without netplugin attach fails and says so; detach leaves its wish where netplugin
 // looks for it.
-func TestAttachWithoutAgent(t *testing.T) {
+func TestDetachWithoutAgentIsSpooled(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct {
 		line string

@@ -35,9 +35,9 @@ const completed = `
 {kind: endpoint, TenantName: blue, NetworkName: both, EndpointID: e1, ServiceName: g, ConfigEP: {Host: h1}}
 `
 
-// TestDocumentsAfterRestore: documents that leave the choice to netmaster change nothing in a
+// TestExportedDocumentsChangeNothingAfterRestore: documents that leave the choice to netmaster change nothing in a
 // cluster that was restored from export --in-use, and so do their plain exports.
-func TestDocumentsAfterRestore(t *testing.T) {
+func TestExportedDocumentsChangeNothingAfterRestore(t *testing.T) {
 	from, to := startNetmaster(t), startNetmaster(t)
 	if got := netctlIn(t, completed, from, "apply", "-f", "-"); got.code != ExitOK {
 		t.Fatalf("%+v", got)

@@ -173,7 +173,7 @@ func TestLegacyFlags(t *testing.T) {
 }
 
 // Every command takes --json and --quiet, but those whose output is a script or an archive.
-func TestJSONAndQuiet(t *testing.T) {
+func TestEveryCommandTakesJSONAndQuiet(t *testing.T) {
 	var walk func(c *command, path string)
 	walk = func(c *command, path string) {
 		for _, name := range []string{"json", "quiet"} {

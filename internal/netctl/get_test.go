@@ -113,7 +113,7 @@ func TestGetWatch(t *testing.T) {
 
 // A watch outlives a restart of netmaster: it says once that it waits, then that
 // netmaster answers again, and shows what has changed meanwhile.
-func TestGetWatchRestart(t *testing.T) {
+func TestWatchOutlivesARestart(t *testing.T) {
 	m := newFakeMaster(t)
 	m.store("policys", "default:p", `{"key":"default:p","policyName":"p","tenantName":"default","link-sets":{},"links":{}}`)
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -104,7 +104,7 @@ func TestEveryListTakesEveryForm(t *testing.T) {
 }
 
 // What is no document for apply is shown as YAML too, with the fields that JSON has.
-func TestHostsAsYAML(t *testing.T) {
+func TestHostsAreShownAsYAML(t *testing.T) {
 	m := newFakeMaster(t)
 	m.store("hosts", "h1", `{"name":"h1","state":"alive","version":"2.10","problems":{"network blue:n":"no\u0007room"}}`)
 	got := netctl(t, m.url, "host", "ls", "-o", "yaml")

@@ -70,7 +70,7 @@ func check(t *testing.T, want, got result) {
 
 // apply, diff and export agree: what differs is shown, then applied, then
 // nothing differs, and what is exported applies without a change.
-func TestApplyDiffExport(t *testing.T) {
+func TestApplyDiffAndExportAgree(t *testing.T) {
 	url := startNetmaster(t)
 	want := "+ endpointGroup blue:web\n+   groupName: web\n+   networkName: backend\n+   policies: [web-in]\n+   tenantName: blue\n"
 	if got := netctlIn(t, shop, url, "diff", "-f", "-"); got.code != ExitDiffers || !strings.HasPrefix(got.out, want) || got.errOut != "" {
@@ -104,7 +104,7 @@ func TestApplyDiffExport(t *testing.T) {
 
 // One bad document of fifty changes nothing; the message names file, document
 // and field, and the exit code tells the kind of failure.
-func TestApplyBadDocument(t *testing.T) {
+func TestOneBadDocumentAppliesNothing(t *testing.T) {
 	url := startNetmaster(t)
 	for name, tc := range map[string]struct {
 		bad  string
@@ -281,7 +281,7 @@ func FuzzParseDocuments(f *testing.F) {
 }
 
 // A 1.x netmaster's tags, addresses and endpoints are kept by export and apply.
-func TestExportFromLegacy(t *testing.T) {
+func TestLegacyStateSurvivesExportAndApply(t *testing.T) {
 	old := newFakeMaster(t)
 	old.store("tenants", "blue", `{"key":"blue","tenantName":"blue","link-sets":{}}`)
 	old.store("networks", "blue:vx", `{"key":"blue:vx","encap":"vxlan","gateway":"10.1.1.254","networkName":"vx","nwType":"data","subnet":"10.1.1.0/24","tenantName":"blue","link-sets":{},"links":{"Tenant":{"type":"tenant","key":"blue"}}}`)
@@ -335,10 +335,10 @@ func TestExportFromLegacy(t *testing.T) {
 	}
 }
 
-// TestExportBrokenLegacy: what a damaged 1.x cannot tell of stops the export by
+// TestDamagedLegacyStateStopsTheExport: what a damaged 1.x cannot tell of stops the export by
 // name, and is left out with a warning where that is asked for. A rule whose peer
 // is a network loses the address that 1.x keeps beside it.
-func TestExportBrokenLegacy(t *testing.T) {
+func TestDamagedLegacyStateStopsTheExport(t *testing.T) {
 	old := newFakeMaster(t)
 	old.store("tenants", "blue", `{"key":"blue","tenantName":"blue","link-sets":{}}`)
 	old.store("networks", "blue:n", `{"key":"blue:n","encap":"vxlan","networkName":"n","nwType":"data","subnet":"10.1.1.0/24","tenantName":"blue","link-sets":{},"links":{}}`)
@@ -409,9 +409,9 @@ func TestExportedLabelsSurviveApply(t *testing.T) {
 	}
 }
 
-// TestDiffAllFaults: one run of diff names every fault: of fields, and of what
+// TestDiffNamesEveryFault: one run of diff names every fault: of fields, and of what
 // objects refer to or cannot change.
-func TestDiffAllFaults(t *testing.T) {
+func TestDiffNamesEveryFault(t *testing.T) {
 	url := startNetmaster(t)
 	netctl(t, url, "network", "create", "-s", "10.1.1.0/24", "n")
 	fields := "kind: network\ntenantName: default\nnetworkName: bad_name\nencap: vxlan\nsubnet: 10.2.0.0/24\n---\nkind: rule\ntenantName: default\npolicyName: p\nruleId: r\ndirection: sideways\naction: allow\n"

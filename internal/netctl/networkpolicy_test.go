@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestNetworkPolicyCommand: what each flag and each word of a rule becomes in the
+// TestNetworkPolicyFlagsReachThePolicy: what each flag and each word of a rule becomes in the
 // policy that netmaster keeps, and that apply takes what export writes of it.
-func TestNetworkPolicyCommand(t *testing.T) {
+func TestNetworkPolicyFlagsReachThePolicy(t *testing.T) {
 	url := startNetmaster(t)
 	run := func(args ...string) string {
 		t.Helper()

@@ -17,7 +17,7 @@ import (
 // Labels and names come from containers' images and runtimes. What steers a terminal
 // in them, or turns what it shows around, is written so that it does not, and JSON
 // means the same.
-func TestTextForTerminals(t *testing.T) {
+func TestTerminalControlCharactersAreRemoved(t *testing.T) {
 	const evil = "\x1b[2J \u009b2J \u009d0;title\u009c a\u202eb \x7f \U000e0041 é"
 	const told = "a\u200bb \U000e0041 é" // what a netmaster takes of it; earlier ones took all
 	url := startNetmaster(t)
@@ -81,8 +81,8 @@ func quoted(t *testing.T, s string) []byte {
 	return b
 }
 
-// TestEndpointWithoutName: the id of a container, which stands in for a name that is not known, is no name.
-func TestEndpointWithoutName(t *testing.T) {
+// TestContainerIDIsNoName: the id of a container, which stands in for a name that is not known, is no name.
+func TestContainerIDIsNoName(t *testing.T) {
 	for name, want := range map[string]string{"web1": "web1", "c1": ""} {
 		row := endpoints.row(api.EndpointOper{Key: "blue:net:e1", ContainerName: name, ContainerID: "c1"})
 		if got := row[slices.Index(endpoints.header, "Name")]; got != want {

@@ -97,7 +97,7 @@ func TestConfirmWithin(t *testing.T) {
 
 // A refusal says what is wrong: that a netmaster is too old only where it has no such
 // request, and times that would be told in other words than they are meant.
-func TestConfirmWithinRefused(t *testing.T) {
+func TestConfirmWithinRefusalsSayWhy(t *testing.T) {
 	url := startNetmaster(t)
 	r := netctl(t, url, "policy", "rule-add", "-d", "in", "--action", "deny", "--confirm-within", "60s", "nosuch", "1")
 	if r.code != ExitNotFound || !strings.Contains(r.errOut, "nosuch") || strings.Contains(r.errOut, "earlier") {

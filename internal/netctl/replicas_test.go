@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
-// TestReplicasWithoutStore: a netmaster that cannot use its store is unknown to the others, and
+// TestReplicasWithoutStoreAreUnknown: a netmaster that cannot use its store is unknown to the others, and
 // one that is gone too. status and doctor name those of --netmaster, and are not well.
-func TestReplicasWithoutStore(t *testing.T) {
+func TestReplicasWithoutStoreAreUnknown(t *testing.T) {
 	well := startNetmaster(t)
 	ill := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := api.Health{Ready: true}

@@ -76,7 +76,7 @@ func TestStoreOfTheAnswersIsDetermined(t *testing.T) {
 
 // When the endpoints are asked: before the first request, when the identity was written,
 // when another cluster answers, in time again, and not for each request.
-func TestOneStoreAgain(t *testing.T) {
+func TestEndpointsAreAskedAgainWhenNeeded(t *testing.T) {
 	one := func(cluster, id string) []EndpointReport {
 		return []EndpointReport{report(t, "http://a", cluster, id), report(t, "http://b", cluster, id)}
 	}

@@ -178,9 +178,9 @@ func TestEtcd(t *testing.T) {
 	}
 }
 
-// TestRemoveAfterCrash checks that what a killed builder left goes away by name
+// TestCrashedLabIsRemovedByName checks that what a killed builder left goes away by name
 // alone: its processes, whose state was never written, and its namespaces.
-func TestRemoveAfterCrash(t *testing.T) {
+func TestCrashedLabIsRemovedByName(t *testing.T) {
 	need(t)
 	ns, err := newNamespace(prefix("blabcrash") + "h1")
 	if err != nil {

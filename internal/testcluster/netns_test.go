@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNamesBesideIproute: a namespace can be removed although iproute2 has made its
+// TestNamespacesAreRemovedBesideIproute: a namespace can be removed although iproute2 has made its
 // first one of this boot later. The test runs itself again, with mounts of its own.
-func TestNamesBesideIproute(t *testing.T) {
+func TestNamespacesAreRemovedBesideIproute(t *testing.T) {
 	const own = "CONTIV_TEST_OWN_MOUNTS"
 	if os.Getenv(own) == "" {
 		need(t)
-		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", os.Args[0], "-test.run", "^TestNamesBesideIproute$")
+		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", os.Args[0], "-test.run", "^TestNamespacesAreRemovedBesideIproute$")
 		cmd.Env = append(os.Environ(), own+"=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)

@@ -78,7 +78,7 @@ func (s speaker) start(t *testing.T) (kill func()) {
 
 // In one configuration FRR keeps the routes of a speaker that is killed and comes
 // back, whose BFD falls silent too, and drops those of a host that is dead.
-func TestRestartAndDeath(t *testing.T) {
+func TestRoutersKeepRoutesOverARestart(t *testing.T) {
 	need(t)
 	frr(t)
 	vtysh(t, "configure terminal", "router bgp 65100", "neighbor 10.0.0.1 bfd 5 500 500")

@@ -22,7 +22,7 @@ import (
 
 // Two nodes without kube-proxy serve to their own processes, and to a client outside, by
 // both families of addresses.
-func TestServicesFromNodes(t *testing.T) {
+func TestNodesServeTheirOwnProcesses(t *testing.T) {
 	testServicesFromNodes(t, cluster.NodesConfig{Native: true}, nil)
 }
 

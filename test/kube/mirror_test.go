@@ -230,7 +230,7 @@ func TestMirrorHasWhatWasWritten(t *testing.T) {
 
 // While the API server does not answer, or is gone, the mirror says that it is behind
 // and keeps what it has; then it goes on.
-func TestMirrorThroughOutage(t *testing.T) {
+func TestMirrorOutlivesAnOutage(t *testing.T) {
 	c, client := control(t)
 	ctx := t.Context()
 	makeNamespace(t, client, "shop", nil)

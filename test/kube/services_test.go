@@ -166,7 +166,7 @@ func TestServices(t *testing.T) {
 
 // The mirror of services says that it lags while its line is cut, and has what changed
 // meanwhile when it is not.
-func TestMirrorOfServices(t *testing.T) {
+func TestLaggingServiceMirrorCatchesUp(t *testing.T) {
 	c, client := control(t)
 	l := &line{}
 	admin := rest.CopyConfig(config(t, c))

@@ -18,11 +18,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
-// TestFlowLogFlood has one container open some 10,000 connections a second that a rule
+// TestFlowLogSurvivesAFlood has one container open some 10,000 connections a second that a rule
 // logs, equal ones and all different, beside another container that opens few. netplugin
 // uses a bounded part of a processor, and the few are still logged, since each container
 // has a share (docs/reference/restrictions.md).
-func TestFlowLogFlood(t *testing.T) { onOne(t, both, flowLogFlood) }
+func TestFlowLogSurvivesAFlood(t *testing.T) { onOne(t, both, flowLogFlood) }
 
 func flowLogFlood(t *testing.T, driver string) {
 	const (

@@ -18,11 +18,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestFlowLogFile reads the flow log of both data planes after real connections. It has the
+// TestFlowLogHasRealConnections reads the flow log of both data planes after real connections. It has the
 // connections that a rule with log decides, and the ones that an audited policy would
 // deny, with the names and labels of both ends, and no others; across SIGHUP, a monitor that
 // comes and goes, and a restart.
-func TestFlowLogFile(t *testing.T) {
+func TestFlowLogHasRealConnections(t *testing.T) {
 	shared(t)
 	path := filepath.Join(t.TempDir(), "flow.log") // of both hosts, which append
 	c := up(t, testcluster.DriverMixed, "flog", 2, func(cfg *testcluster.Config) { cfg.AgentArgs = []string{"--flow-log", path} })

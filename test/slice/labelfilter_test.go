@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestNetworkPolicyFilter takes a label out of all identities and lets it in
+// TestChangedLabelFilterLosesNoPacket takes a label out of all identities and lets it in
 // again, under traffic that policies by another label allow: no packet is lost,
 // what was denied stays so, and the label can be selected by afterwards.
-func TestNetworkPolicyFilter(t *testing.T) {
+func TestChangedLabelFilterLosesNoPacket(t *testing.T) {
 	sharedOnEBPF(t, both)
 	onOne(t, both, networkPolicyFilter)
 }

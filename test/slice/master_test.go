@@ -155,10 +155,10 @@ func etcdGone(t *testing.T, driver string) {
 	talks()
 }
 
-// TestCutAndPaused checks what cut cables and a netmaster that hangs do:
+// TestContainersTalkThroughCutsAndPauses checks what cut cables and a netmaster that hangs do:
 // containers of one host keep talking, ADD gives up with an error instead of
 // hanging, and all is well when the fault has gone.
-func TestCutAndPaused(t *testing.T) {
+func TestContainersTalkThroughCutsAndPauses(t *testing.T) {
 	shared(t)
 	onOne(t, both, cutAndPaused)
 }

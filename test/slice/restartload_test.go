@@ -16,12 +16,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestRestartUnderServices restarts netplugin, by its end and by kill -9, on the hosts
+// TestServicesSurviveRestarts restarts netplugin, by its end and by kill -9, on the hosts
 // of clients, of providers and of who is routed to, under heavy streams, pings and
 // datagrams through services and routes. Nothing is reset, every byte arrives, the data
 // planes drop nothing, and no more is lost than when netplugin restarts on a host that
 // has no part in it.
-func TestRestartUnderServices(t *testing.T) { onOne(t, both, restartUnderServices) }
+func TestServicesSurviveRestarts(t *testing.T) { onOne(t, both, restartUnderServices) }
 
 func restartUnderServices(t *testing.T, kind string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

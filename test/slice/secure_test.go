@@ -120,9 +120,9 @@ func TestTurnSecure(t *testing.T) {
 	})
 }
 
-// TestTurnSecureTwo: so it is with two netmasters that keep the store together, of which each
+// TestTwoNetmastersTurnSecure: so it is with two netmasters that keep the store together, of which each
 // restart leaves one that waits for the other.
-func TestTurnSecureTwo(t *testing.T) {
+func TestTwoNetmastersTurnSecure(t *testing.T) {
 	shared(t)
 	if !conformance.Full() {
 		t.Skip("it takes minutes; TestTurnSecure has one netmaster")

@@ -25,12 +25,12 @@ func TestRestoreSecure(t *testing.T) {
 	on(t, 1, both, func(t *testing.T, driver string) { restoreSecure(t, driver, "seca", (*person).inPlace) })
 }
 
-// TestRestoreSecureLost: the netmaster directory of a secure cluster is lost while
+// TestLostSecureDirectoryIsRestored: the netmaster directory of a secure cluster is lost while
 // containers of three hosts talk, and restored from a backup by the page. Users log in by
 // their tokens with the new authority. Hosts go on forwarding, say what to do, attach
 // nothing, and join again one after the other. No packet is lost, also to containers
 // attached after the backup.
-func TestRestoreSecureLost(t *testing.T) {
+func TestLostSecureDirectoryIsRestored(t *testing.T) {
 	shared(t)
 	if !conformance.Full() {
 		t.Skip("it takes minutes; internal/netmaster/membership and cmd/netmaster restore members")

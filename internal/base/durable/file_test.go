@@ -80,8 +80,8 @@ func TestWriteReplacesTheFileOrChangesNothing(t *testing.T) {
 	}
 }
 
-// TestWriteAtOnce: of many who write a file, one has written it.
-func TestWriteAtOnce(t *testing.T) {
+// TestConcurrentWritersLeaveOneWholeFile: of many who write a file, one has written it.
+func TestConcurrentWritersLeaveOneWholeFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	var all sync.WaitGroup
 	for range 8 {

@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestControlOfHost: the host's own endpoint on an infra VLAN network may reach the control
+// TestInfraEndpointReachesTheControlPlane: the host's own endpoint on an infra VLAN network may reach the control
 // plane, which the containers beside it, of the same identity, may not; whichever of them
 // comes and goes.
-func TestControlOfHost(t *testing.T) {
+func TestInfraEndpointReachesTheControlPlane(t *testing.T) {
 	top := conformance.StandardTopology()
 	var beside model.Endpoint
 	for _, e := range top.Endpoints {

@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestNamedPortsOut: a rule for what goes out, to whomever, means by a port's name
+// TestEgressRulesUseThePeersPortNames: a rule for what goes out, to whomever, means by a port's name
 // what each peer calls so, as peers come and go, and all ports of a peer without
 // record if it denies or passes: it denies these.
-func TestNamedPortsOut(t *testing.T) {
+func TestEgressRulesUseThePeersPortNames(t *testing.T) {
 	network := model.NetworkKey{Tenant: "blue", Name: "n1"}
 	c := New("h1")
 	c.SetGlobal(model.Global{FwdMode: model.FwdBridge, ArpMode: model.ArpProxy})
@@ -104,9 +104,9 @@ func TestNamedPortsOut(t *testing.T) {
 	}
 }
 
-// TestNamedPortsIn: who calls ports differently has a set of its own, and only where a
+// TestIngressRulesUseTheSubjectsPortNames: who calls ports differently has a set of its own, and only where a
 // policy names ports of those whom it applies to.
-func TestNamedPortsIn(t *testing.T) {
+func TestIngressRulesUseTheSubjectsPortNames(t *testing.T) {
 	network := model.NetworkKey{Tenant: "blue", Name: "n1"}
 	c := New("h1")
 	c.SetGlobal(model.Global{FwdMode: model.FwdBridge, ArpMode: model.ArpProxy})

@@ -127,9 +127,9 @@ func TestLocalNodePortsAreAskedAtEachNode(t *testing.T) {
 	expect("not Local any more", "shop/web 0.0.0.0 tcp 30080>8080 in 0 out 0 [pod2/0]", "shop/web :: tcp 30080>8080 in 0 out 0 [pod2/0]")
 }
 
-// TestAskedNodesBound: a host has so many ports at other nodes' addresses; the first
+// TestNodePortsAreLimited: a host has so many ports at other nodes' addresses; the first
 // services by name get them.
-func TestAskedNodesBound(t *testing.T) {
+func TestNodePortsAreLimited(t *testing.T) {
 	c := kubeCluster()
 	c.SetClusterNode(kubeNode("h1", "172.18.0.1"))
 	pod := podOn(2, "h2")

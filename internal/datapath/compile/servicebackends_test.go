@@ -86,9 +86,9 @@ func TestExternalBackendsNeedTheDataPlanesSupport(t *testing.T) {
 	}
 }
 
-// TestBackendsByAddress: a slice that people write names no pods; whose address is an
+// TestBackendAddressesFindTheirEndpoints: a slice that people write names no pods; whose address is an
 // endpoint's of the domain is that endpoint, while it is there.
-func TestBackendsByAddress(t *testing.T) {
+func TestBackendAddressesFindTheirEndpoints(t *testing.T) {
 	c := kubeCluster()
 	one, two := podOn(1, "h1"), podOn(2, "h2")
 	c.SetService(web())

@@ -156,9 +156,9 @@ func TestClusterService(t *testing.T) {
 	}
 }
 
-// TestClosedClusterService: of a service that was deleted its addresses are left for a while,
+// TestDeletedServiceKeepsItsAddressesClosed: of a service that was deleted its addresses are left for a while,
 // without ports and backends, unless another one has them.
-func TestClosedClusterService(t *testing.T) {
+func TestDeletedServiceKeepsItsAddressesClosed(t *testing.T) {
 	c := kubeCluster()
 	s := web()
 	s.Balanced = []netip.Addr{netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("203.0.113.6")}

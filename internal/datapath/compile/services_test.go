@@ -131,8 +131,8 @@ func TestProviderOfTheSameName(t *testing.T) {
 	}
 }
 
-// TestProviderOnVLAN: no tunnel leads to a provider elsewhere on a VLAN network.
-func TestProviderOnVLAN(t *testing.T) {
+// TestNoTunnelLeadsToProvidersOnVLANs: no tunnel leads to a provider elsewhere on a VLAN network.
+func TestNoTunnelLeadsToProvidersOnVLANs(t *testing.T) {
 	c := New("h1")
 	there := provides(cluster(c, 3)(0), 1)
 	c.SetNetwork(model.Network{Key: there.Key.Network, Encap: model.EncapVLAN, Tag: 7, ID: 7, Subnet: netip.MustParsePrefix("10.0.0.0/8")})
@@ -145,8 +145,8 @@ func TestProviderOnVLAN(t *testing.T) {
 	}
 }
 
-// TestTooManyProviders: the first ones are chosen among, and the host says so.
-func TestTooManyProviders(t *testing.T) {
+// TestExcessProvidersAreReported: the first ones are chosen among, and the host says so.
+func TestExcessProvidersAreReported(t *testing.T) {
 	c := New("h1")
 	remote := cluster(c, 0)
 	c.SetService(shop(1))

@@ -196,9 +196,9 @@ func TestDomainForgets(t *testing.T) {
 	}
 }
 
-// TestRouteBadSubnets: subnets that overlap, or do not hold an endpoint's address,
+// TestOverlappingSubnetsOpenNothing: subnets that overlap, or do not hold an endpoint's address,
 // open nothing: see docs/design/routing.md.
-func TestRouteBadSubnets(t *testing.T) {
+func TestOverlappingSubnetsOpenNothing(t *testing.T) {
 	for _, x := range []struct {
 		name, subnet2 string
 		from, dst     string
@@ -220,9 +220,9 @@ func TestRouteBadSubnets(t *testing.T) {
 	}
 }
 
-// TestRouteFromElsewhere: only packets for one station come from another network,
+// TestRoutedPacketsComeByTheirSendersHost: only packets for one station come from another network,
 // and by no other way than their sender's host.
-func TestRouteFromElsewhere(t *testing.T) {
+func TestRoutedPacketsComeByTheirSendersHost(t *testing.T) {
 	f := New()
 	mustApply(t, f, routedState(func(h *desired.Host) {
 		h.ArpMode, h.HostNAT = model.ArpFlood, desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16"))

@@ -122,8 +122,8 @@ func TestServiceSCTP(t *testing.T) {
 	}
 }
 
-// TestPortsRunOut: a client with all ports taken behind the translation is dropped.
-func TestPortsRunOut(t *testing.T) {
+// TestPacketsAreDroppedWithoutAFreePort: a client with all ports taken behind the translation is dropped.
+func TestPacketsAreDroppedWithoutAFreePort(t *testing.T) {
 	h, s := shopFloor(1)
 	d := New()
 	mustApply(t, d, h)

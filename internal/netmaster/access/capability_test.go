@@ -42,7 +42,7 @@ var everybody = people{
 }
 
 // Who is also a viewer, or a cluster admin, reads of all tenants; a tenant admin of its own.
-func TestScopeOfIdentities(t *testing.T) {
+func TestIdentitiesReadTheirTenants(t *testing.T) {
 	for who, want := range map[string][]string{"root": nil, "viewer": nil, "both": nil, "chief": nil, "h1": nil, "wrong": nil, "blue": {"blue"}, "two": {"green", "red"}} {
 		if got := everybody[who].Scope(); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", who, got, want)
@@ -113,7 +113,7 @@ func TestRolesReachTheirOwnResourcesOnly(t *testing.T) {
 }
 
 // A refusal names the roles that would be enough; only programs see the roles of programs.
-func TestReasonsOfRefusals(t *testing.T) {
+func TestRefusalsNameSufficientRoles(t *testing.T) {
 	foreign := Resource{Tenants: []string{"red"}, Hosts: []string{"h2"}}
 	hinted := Resource{Tenants: []string{"red"}, Hint: "ask for blue's"}
 	for _, tc := range []struct {

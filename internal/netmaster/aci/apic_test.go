@@ -74,7 +74,7 @@ func TestObjectsFollowTheDesign(t *testing.T) {
 }
 
 // A change of one thing writes that thing alone.
-func TestOnlyTheDifference(t *testing.T) {
+func TestOneChangeWritesOneThing(t *testing.T) {
 	const epg, flt = "uni/tn-blue/ap-shop/epg-db", "uni/tn-blue/flt-store:Frm:web"
 	for name, c := range map[string]struct {
 		change func(*aci.Fabric)

@@ -35,9 +35,9 @@ var _ = tested("aciGws", kindCases{
 	},
 })
 
-// TestAciGwUnset: while an ACI fabric is kept, its state is shown also where no settings
+// TestFabricStateIsShownWithoutSettings: while an ACI fabric is kept, its state is shown also where no settings
 // were set, with the ones in force; otherwise there is nothing to show.
-func TestAciGwUnset(t *testing.T) {
+func TestFabricStateIsShownWithoutSettings(t *testing.T) {
 	f := serve(t, 0)
 	const inspect, object = "/api/v1/inspect/aciGws/aciGw/", "/api/v1/aciGws/aciGw/"
 	status := func(path string) int {

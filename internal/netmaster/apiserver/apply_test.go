@@ -118,7 +118,7 @@ func TestApplyRefused(t *testing.T) {
 
 // For a list that is wrong throughout the first faults are reported, and a list that is too
 // long is not read.
-func TestApplyManyFaults(t *testing.T) {
+func TestFirstFaultsOfAListAreReported(t *testing.T) {
 	f := serve(t, 0)
 	many := make([]json.RawMessage, maxListed+1)
 	for i := range many {

@@ -373,8 +373,8 @@ func FuzzTenantListChangesItsTenantOnly(f *testing.F) {
 	})
 }
 
-// TestActorOfIdentity: use-cases act for clients with just the rights that these have.
-func TestActorOfIdentity(t *testing.T) {
+// TestActorHasTheClientsRights: use-cases act for clients with just the rights that these have.
+func TestActorHasTheClientsRights(t *testing.T) {
 	from := control.Origin{From: netip.MustParseAddr("192.0.2.1")} // httptest's client
 	for who, want := range map[string]control.Actor{
 		"root": control.Admin(), "viewer": control.Reader(), "master": control.Reader(), "both": control.Reader("green", "blue"),

@@ -28,7 +28,7 @@ var _ = tested("Bgps", kindCases{
 		"bfd":          {[]string{`{"bfd":""}`, `{"bfd":"on"}`, `{"bfd":"off"}`}, []string{`{"bfd":"no"}`}},
 	},
 	effects: map[string]archtest.Effect{
-		"hostname":     archtest.By("TestBgpOfHost"),
+		"hostname":     archtest.By("TestHostUsesItsOwnBGPSettings"),
 		"routerip":     archtest.By("TestHostSpeaksBGPWhileItHasSettings"),
 		"as":           archtest.By("TestHostSpeaksBGPWhileItHasSettings"),
 		"neighbor":     archtest.By("TestHostSpeaksBGPWhileItHasSettings"),

@@ -109,7 +109,7 @@ func TestAnsweredBodiesMakeRoom(t *testing.T) {
 }
 
 // Without authentication all clients are one, and bodies are not counted.
-func TestBodiesWithoutAuthentication(t *testing.T) {
+func TestBodiesAreNotCountedWithoutAuthentication(t *testing.T) {
 	f := startAsking(t, func(c *Config) { c.Authenticate = nil })
 	f.s.router.bodies.all = maxAllBodies
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/api/v1/apply", strings.NewReader(`{"objects":[]}`))

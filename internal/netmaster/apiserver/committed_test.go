@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestAnsweredFromCommit: a PUT is answered with what it committed and with the
+// TestPutIsAnsweredWithItsCommit: a PUT is answered with what it committed and with the
 // revision of that commit, although others delete and change the same objects
 // all the time: never with 404, nor with somebody else's values.
-func TestAnsweredFromCommit(t *testing.T) {
+func TestPutIsAnsweredWithItsCommit(t *testing.T) {
 	f := serve(t, 0)
 	f.must("POST", "/api/v1/tenants/t/", `{"tenantName":"t"}`)
 	const writers, each = 4, 150

@@ -75,8 +75,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestConvertRoundTrip: wire to model and back keeps what the user wrote.
-func TestConvertRoundTrip(t *testing.T) {
+// TestConversionKeepsWhatWasWritten: wire to model and back keeps what the user wrote.
+func TestConversionKeepsWhatWasWritten(t *testing.T) {
 	network := api.Network{
 		Key: "blue:n", CfgdTag: "tag", Encap: "vxlan", Gateway: "10.1.1.254", IPv6Gateway: "2001:db8::1",
 		IPv6Subnet: "2001:db8::/64", NetworkName: "n", NwType: "data", PktTag: 7, Subnet: "10.1.1.10-10.1.1.50/24", TenantName: "blue",

@@ -32,6 +32,6 @@ var _ = tested("endpointGroups", kindCases{
 		"extContractsGrps": archtest.By("TestFabricHistories"),
 		"policies":         archtest.By("TestGroupChangesLive"),
 		"netProfile":       archtest.By("TestNetProfiles"),
-		"ipPool":           archtest.By("TestEndpointsBesidePools"),
+		"ipPool":           archtest.By("TestOtherEndpointsStayOutOfPools"),
 	},
 })

@@ -71,9 +71,9 @@ func TestAlertsPageIsWhatTheRulesSay(t *testing.T) {
 	p.Check(t, *update)
 }
 
-// TestMetricsOfCluster: hosts, tags, addresses, objects and the store, with
+// TestClusterMetricsAreExported: hosts, tags, addresses, objects and the store, with
 // nothing known and with something.
-func TestMetricsOfCluster(t *testing.T) {
+func TestClusterMetricsAreExported(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	f.addHosts("host1")
@@ -133,9 +133,9 @@ func TestMethodsAreBounded(t *testing.T) {
 	}
 }
 
-// TestAlertsAndDashboard: what rules and panels ask for exists, and each alert
+// TestAlertsFireOnTheirConditions: what rules and panels ask for exists, and each alert
 // fires on its condition, by promtool.
-func TestAlertsAndDashboard(t *testing.T) {
+func TestAlertsFireOnTheirConditions(t *testing.T) {
 	known := metricNames(fileText(t, reference+"metrics-netmaster.md") + fileText(t, reference+"metrics-netplugin.md"))
 	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
 	for _, file := range []string{alertRules, alertTests, dashboard} {

@@ -239,7 +239,7 @@ func (l patientListener) Accept() (net.Conn, error) {
 func (patientConn) SetWriteDeadline(time.Time) error { return nil }
 
 // A client that does not read is cut off, and told so when it reads again.
-func TestMonitorSlowClient(t *testing.T) {
+func TestSlowMonitorClientIsCutOff(t *testing.T) {
 	c, ids, _ := monitoredOn(t, func(l net.Listener) net.Listener { return patientListener{l} })
 	gate := make(chan struct{})
 	id, ended := begin(t.Context(), t, c, ids, func(api.FlowEvent) error {

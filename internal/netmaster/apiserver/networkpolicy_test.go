@@ -132,9 +132,9 @@ func TestNetworkPolicyIsUnambiguous(t *testing.T) {
 	f.must("POST", "/api/v1/networkPolicys/blue:x/", `{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","applies":{"matchLabels":{"App":"b","app":"c"}}}`)
 }
 
-// TestLargeNetworkPolicy: 10,000 rules of one policy are written, read, applied and
+// TestLargeNetworkPolicyIsWrittenAndRead: 10,000 rules of one policy are written, read, applied and
 // told apart like few.
-func TestLargeNetworkPolicy(t *testing.T) {
+func TestLargeNetworkPolicyIsWrittenAndRead(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	const n = 10_000
@@ -165,8 +165,8 @@ func TestLargeNetworkPolicy(t *testing.T) {
 	f.must("DELETE", "/api/v1/networkPolicys/blue:x/", "")
 }
 
-// TestNetworkPolicyErrors: what is wrong is named as it was written.
-func TestNetworkPolicyErrors(t *testing.T) {
+// TestNetworkPolicyErrorsNameTheWrittenField: what is wrong is named as it was written.
+func TestNetworkPolicyErrorsNameTheWrittenField(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	rule := func(id, rest string) string {

@@ -138,8 +138,8 @@ func TestDoctorHearsHosts(t *testing.T) {
 	}
 }
 
-// TestDoctorManyHosts: a thousand hosts answer one doctor.
-func TestDoctorManyHosts(t *testing.T) {
+// TestThousandHostsAnswerOneDoctor: a thousand hosts answer one doctor.
+func TestThousandHostsAnswerOneDoctor(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a thousand hosts")
 	}

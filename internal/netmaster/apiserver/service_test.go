@@ -50,9 +50,9 @@ var _ = tested("serviceLBs", kindCases{
 	},
 })
 
-// TestServiceAddressEcho: the answer tells the address that was asked for; the
+// TestAnswerHasTheRequestedServiceAddress: the answer tells the address that was asked for; the
 // inspection tells the one that the service has.
-func TestServiceAddressEcho(t *testing.T) {
+func TestAnswerHasTheRequestedServiceAddress(t *testing.T) {
 	o := api.ServiceLB{TenantName: "t", NetworkName: "n", ServiceName: "s", Selectors: []string{"a=b"}, Ports: []string{"1:2:UDP"}}
 	s, err := serviceFromAPI(o)
 	if err != nil {

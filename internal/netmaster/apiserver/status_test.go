@@ -226,9 +226,9 @@ func (storeless) Stores(context.Context) []api.StoreServer {
 	return []api.StoreServer{{Address: "http://10.0.0.2:2379", Error: "it is away"}}
 }
 
-// TestStatusWithoutStore: an unreachable store is shown with its address, without waiting
+// TestUnreachableStoreIsShown: an unreachable store is shown with its address, without waiting
 // for data from it.
-func TestStatusWithoutStore(t *testing.T) {
+func TestUnreachableStoreIsShown(t *testing.T) {
 	f := serveWith(t, func(c *Config) { c.Cluster = storeless{c.Cluster} })
 	f.mem.Unavailable(true)
 	status, answer := f.do("GET", "/api/v1/status", "")

@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestActorWithoutRights: the zero actor reads no tenant, and changes no object of a host.
-func TestActorWithoutRights(t *testing.T) {
+// TestZeroActorHasNoRights: the zero actor reads no tenant, and changes no object of a host.
+func TestZeroActorHasNoRights(t *testing.T) {
 	c := newCluster(t)
 	c.put(model.Tenant{Name: "blue"})
 	c.fresh()

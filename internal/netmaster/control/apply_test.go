@@ -105,7 +105,7 @@ func TestApplyAllOrNothing(t *testing.T) {
 
 // A list that does not fit one transaction takes several; stopped in between it
 // goes on from there.
-func TestApplyLongList(t *testing.T) {
+func TestLongListsContinueWhereTheyStopped(t *testing.T) {
 	c := newCluster(t)
 	list := small(c)
 	for i := range 200 {
@@ -221,7 +221,7 @@ func TestApplyAfterDryRun(t *testing.T) {
 }
 
 // The same list from many sides at once, through two replicas, is there once.
-func TestApplyInParallel(t *testing.T) {
+func TestSameListFromManyIsAppliedOnce(t *testing.T) {
 	a := newCluster(t)
 	b := onStore(t, a.st.Client())
 	var sides errgroup.Group
@@ -248,7 +248,7 @@ func TestApplyInParallel(t *testing.T) {
 
 // Endpoints of a list that ask for no address get one each, however many they
 // are, and when the transaction runs again.
-func TestApplyManyEndpoints(t *testing.T) {
+func TestListedEndpointsGetOneAddressEach(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/16"), group("g", "n"))
 	var list []Change

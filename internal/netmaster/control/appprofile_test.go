@@ -17,7 +17,7 @@ func app(s string, groups ...model.GroupName) model.AppProfile {
 }
 
 // An app profile of any size ties its groups: none can go before it.
-func TestLargeAppProfile(t *testing.T) {
+func TestAppProfilesKeepTheirGroups(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.0.0.0/8"))
 	var names []model.GroupName

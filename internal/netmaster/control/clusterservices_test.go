@@ -248,9 +248,9 @@ func TestReplicasAllocateDifferentAddresses(t *testing.T) {
 	checkMirror(t, a)
 }
 
-// TestClusterServicesCount: services of Kubernetes take of what a host holds, in front of
+// TestClusterServicesCountAgainstLimits: services of Kubernetes take of what a host holds, in front of
 // load-balanced ones, and give it back.
-func TestClusterServicesCount(t *testing.T) {
+func TestClusterServicesCountAgainstLimits(t *testing.T) {
 	c := newCluster(t)
 	fence := c.leader()
 	c.put(network("n", "10.1.0.0/16"))

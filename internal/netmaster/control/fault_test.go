@@ -151,7 +151,7 @@ func TestLaggingReplicaWaitsForItsView(t *testing.T) {
 
 // A controller started while the store is away begins when it is back; before,
 // requests wait and say why they cannot go on.
-func TestStartWithoutStore(t *testing.T) {
+func TestControllerBeginsWhenTheStoreIsBack(t *testing.T) {
 	st := memory.New()
 	st.Unavailable(true)
 	c := New(st, Options{})

@@ -13,11 +13,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestFlowsOfRules: where a host runs on Open vSwitch, rules are refused that
+// TestRulesBeyondTheFlowLimitAreRefused: where a host runs on Open vSwitch, rules are refused that
 // take more flows than it holds, with the count and the first one that is too
 // much; 10,000 that name an address range and a range of ports as they like are
 // not.
-func TestFlowsOfRules(t *testing.T) {
+func TestRulesBeyondTheFlowLimitAreRefused(t *testing.T) {
 	rules := func(n int, change func(*model.PolicyRule)) []model.PolicyRule {
 		var out []model.PolicyRule
 		for i := range n {

@@ -29,10 +29,10 @@ func largest(c *harness, name, network, set string, policies int) model.Group {
 	return g
 }
 
-// TestACIWithinConsul: with infrastructure type aci, where a group takes a VLAN and a
+// TestLargestACIWritesStayBelowConsulsLimits: with infrastructure type aci, where a group takes a VLAN and a
 // segment's number besides, the largest one is made, changed and deleted on a store that
 // takes no more than Consul.
-func TestACIWithinConsul(t *testing.T) {
+func TestLargestACIWritesStayBelowConsulsLimits(t *testing.T) {
 	c := onStore(t, memory.NewWith(memory.Consul))
 	c.put(model.Tenant{Name: "default"}, model.Global{Infra: model.InfraACI}, with(network("n", "10.1.0.0/16", "fd00::/64"), func(n *model.Network) { n.Encap = model.EncapVLAN }))
 	for _, policies := range []int{model.MaxGroupPolicies, 0} {

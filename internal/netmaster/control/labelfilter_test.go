@@ -185,10 +185,10 @@ func TestLabelFilterTooOften(t *testing.T) {
 	}
 }
 
-// TestLabelFilterRaces lets replicas change the filter, a policy and endpoints at
+// TestLabelFilterAndPolicyExcludeEachOther lets replicas change the filter, a policy and endpoints at
 // once, while one of them leads: either the policy or the filter is refused, and
 // once a policy has been taken, no endpoint's identity lacks the label.
-func TestLabelFilterRaces(t *testing.T) {
+func TestLabelFilterAndPolicyExcludeEachOther(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		st := memory.New()
 		races(t, st.Client(), st.Client())
@@ -302,10 +302,10 @@ func races(t *testing.T, stores ...store.Store) {
 	}
 }
 
-// TestLabelFilterStaged: rules that are more than one transaction takes are in no
+// TestStagedRulesKeepTheirLabels: rules that are more than one transaction takes are in no
 // view before they hold. A filter that takes out their label meanwhile makes them
 // be refused, whenever it comes before they hold, and is refused afterwards.
-func TestLabelFilterStaged(t *testing.T) {
+func TestStagedRulesKeepTheirLabels(t *testing.T) {
 	var hook func()
 	st := memory.New()
 	c, other := watched(t, st, &hook), onStore(t, st)

@@ -41,9 +41,9 @@ func TestPendingLabelsHaveAnIdentityOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestLabelsTakenBefore: labels that an earlier version accepted, and this one would
+// TestFormerlyValidLabelsAreRemoved: labels that an earlier version accepted, and this one would
 // refuse, do not block later reports; they are removed.
-func TestLabelsTakenBefore(t *testing.T) {
+func TestFormerlyValidLabelsAreRemoved(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24"))
 	e := c.create(endpoint("n", "c1"))

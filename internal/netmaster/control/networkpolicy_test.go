@@ -143,9 +143,9 @@ func TestNetworkPolicies(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicySize: what no host holds is refused with the count, by the
+// TestTooLargeNetworkPoliciesAreRefused: what no host holds is refused with the count, by the
 // identities that selectors select.
-func TestNetworkPolicySize(t *testing.T) {
+func TestTooLargeNetworkPoliciesAreRefused(t *testing.T) {
 	c := onStore(t, memory.New())
 	c.put(network("net", "10.0.0.0/16"))
 	for i := range 2800 {

@@ -46,9 +46,9 @@ func TestRoutedVLANNetworksDoNotOverlap(t *testing.T) {
 	c.put(routing, vlan("y", "10.70.1.0/25"))
 }
 
-// TestApartOnTrial: while another forwarding mode waits to be confirmed, what may not be in
+// TestUnconfirmedModeAllowsWhatBothModesAllow: while another forwarding mode waits to be confirmed, what may not be in
 // either of the two is refused, and the change can be taken back as well as confirmed.
-func TestApartOnTrial(t *testing.T) {
+func TestUnconfirmedModeAllowsWhatBothModesAllow(t *testing.T) {
 	c := confirming(t)
 	c.put(model.Tenant{Name: "red"}, model.Tenant{Name: "green"})
 	vlan := func(key string) model.Network {

@@ -56,9 +56,9 @@ func ownedCluster(t *testing.T) *harness {
 	return c
 }
 
-// TestOwnersOfAll: a cluster in order has no finding; each row of allocations that is
+// TestEveryLostAllocationIsFound: a cluster in order has no finding; each row of allocations that is
 // lost, and each owner that is lost behind its allocations, is found and repaired.
-func TestOwnersOfAll(t *testing.T) {
+func TestEveryLostAllocationIsFound(t *testing.T) {
 	c := ownedCluster(t)
 	checkOwners(t, c)
 	before := c.dump()
@@ -149,9 +149,9 @@ func (c *harness) raw(fn func(store.Tx)) {
 	c.ok(err)
 }
 
-// TestOwnedByNobody: what is allocated to who is not there, or does not have it, is found
+// TestAllocationsWithoutOwnerAreFreed: what is allocated to who is not there, or does not have it, is found
 // and freed, and can be had by others then.
-func TestOwnedByNobody(t *testing.T) {
+func TestAllocationsWithoutOwnerAreFreed(t *testing.T) {
 	c := ownedCluster(t)
 	put := func(err error) { c.ok(err) }
 	stray := tables.AddressKey{Network: netKey("n1"), Addr: addr("10.1.7.7")}
@@ -234,9 +234,9 @@ func TestOwnedByNobody(t *testing.T) {
 	checkInvariants(t, c)
 }
 
-// TestOwnerOfAnother: what an endpoint has and another one's row claims is taken back when
+// TestConflictingAllocationsAreFound: what an endpoint has and another one's row claims is taken back when
 // the other does not have it, and only said when both do.
-func TestOwnerOfAnother(t *testing.T) {
+func TestConflictingAllocationsAreFound(t *testing.T) {
 	c := ownedCluster(t)
 	e1, _ := c.fresh().Endpoints.Get(model.EndpointKey{Network: netKey("n1"), ID: "e1"})
 	k := tables.AddressKey{Network: netKey("n1"), Addr: e1.IPv4}
@@ -295,8 +295,8 @@ func TestUnreadableOwnersAreReportedUnchanged(t *testing.T) {
 	}
 }
 
-// TestRepairLooksAgain: what somebody takes between the look and the repair stays theirs.
-func TestRepairLooksAgain(t *testing.T) {
+// TestRepairSparesNewOwners: what somebody takes between the look and the repair stays theirs.
+func TestRepairSparesNewOwners(t *testing.T) {
 	c := ownedCluster(t)
 	k := tables.AddressKey{Network: netKey("n1"), Addr: addr("10.1.7.7")}
 	c.raw(func(tx store.Tx) { c.ok(tables.Addresses.Put(tx, tables.Address{AddressKey: k, Endpoint: "late"})) })

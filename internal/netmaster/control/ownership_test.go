@@ -55,8 +55,8 @@ func TestOnlyTheOwnerChangesAnObject(t *testing.T) {
 	})
 }
 
-// TestDefaultTenantOwned: the default tenant, whose object goes, stays.
-func TestDefaultTenantOwned(t *testing.T) {
+// TestDefaultTenantStaysWithItsObjects: the default tenant, whose object goes, stays.
+func TestDefaultTenantStaysWithItsObjects(t *testing.T) {
 	c := newCluster(t)
 	a := c.leader().For("default", true)
 	_, err := c.Put(testContext(t), a, ChangeTenant(mustBe(c, model.Tenant{Name: model.DefaultTenant}), true))
@@ -70,9 +70,9 @@ func TestDefaultTenantOwned(t *testing.T) {
 	}
 }
 
-// TestReplaceContivPolicy: all rules at once, with few and with more than a transaction
+// TestPolicyRulesAreReplacedAtOnce: all rules at once, with few and with more than a transaction
 // takes; of a rule that is refused the text says which of them it is.
-func TestReplaceContivPolicy(t *testing.T) {
+func TestPolicyRulesAreReplacedAtOnce(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/16"), group("g", "n"))
 	a := c.leader().For("p", false)

@@ -212,9 +212,9 @@ func TestUnconfirmedPolicyLocksItsGroup(t *testing.T) {
 	c.refused(model.ErrInUse, "", func() error { return c.remove(policyKey("p")) })
 }
 
-// TestTenantOnTrial: a tenant stays while something of it waits to be confirmed, also
+// TestTenantStaysWhileAChangeIsUnconfirmed: a tenant stays while something of it waits to be confirmed, also
 // where it has no row yet, and nothing of a tenant is tried that goes meanwhile.
-func TestTenantOnTrial(t *testing.T) {
+func TestTenantStaysWhileAChangeIsUnconfirmed(t *testing.T) {
 	c := confirming(t)
 	c.put(model.Tenant{Name: "bare"}, model.Tenant{Name: "gone"})
 	of := func(tenant model.TenantName) Change {

@@ -98,9 +98,9 @@ func TestOthersMeetTry(t *testing.T) {
 	}
 }
 
-// TestTryOfSeveral: a change of settings and of a tenant's policy is one: all of it is
+// TestUnconfirmedListIsOneChange: a change of settings and of a tenant's policy is one: all of it is
 // locked, keeps the tenant, and goes.
-func TestTryOfSeveral(t *testing.T) {
+func TestUnconfirmedListIsOneChange(t *testing.T) {
 	c := confirming(t)
 	c.put(model.Tenant{Name: "bare"})
 	fresh := model.ContivPolicy{Key: model.PolicyKey{Tenant: "bare", Name: "new"}}
@@ -137,9 +137,9 @@ func TestTryOfSeveral(t *testing.T) {
 	}
 }
 
-// TestTimeToConfirm: a change may wait for just the longest time, and is not rolled back
+// TestChangeWaitsItsWholeTime: a change may wait for just the longest time, and is not rolled back
 // before its time is over.
-func TestTimeToConfirm(t *testing.T) {
+func TestChangeWaitsItsWholeTime(t *testing.T) {
 	c := confirming(t)
 	ch := c.Settings.ChangeGlobal(valid(routed()))
 	w, _, err := c.Pending.Apply(testContext(t), Admin(), []Change{ch}, []json.RawMessage{[]byte(`{}`)}, MaxConfirm)

@@ -80,7 +80,7 @@ func TestSameSubnetAtOnce(t *testing.T) {
 
 // 16 networks in one tenant at once all get in when they do not overlap
 // (known fault 1), with distinct tags and ids.
-func TestNetworksAtOnce(t *testing.T) {
+func TestConcurrentNetworksDoNotOverlap(t *testing.T) {
 	cs := replicas(t, 2)
 	for _, err := range parallel(16, func(i int) error {
 		for j := range 10 {
@@ -102,7 +102,7 @@ func TestNetworksAtOnce(t *testing.T) {
 
 // 300 endpoints beside 60 groups with a pool in the same network: all
 // addresses differ and no stranger is in a pool (known fault 3).
-func TestEndpointsBesidePools(t *testing.T) {
+func TestOtherEndpointsStayOutOfPools(t *testing.T) {
 	cs := replicas(t, 2)
 	cs[0].put(network("n", "10.1.0.0/22"))
 	pool := func(i int) model.Group {
@@ -132,7 +132,7 @@ func TestEndpointsBesidePools(t *testing.T) {
 
 // The last addresses go to exactly as many as there are; one preferred address
 // to exactly one (known fault 16); one endpoint id to one endpoint.
-func TestAddressesAtOnce(t *testing.T) {
+func TestLastAddressesAreGivenOnce(t *testing.T) {
 	cs := replicas(t, 3)
 	cs[0].put(network("tiny", "10.8.1.0/28"), network("n", "10.1.0.0/24"))
 	errs := parallel(16, func(i int) error { return cs[i%3].try(endpoint("tiny", fmt.Sprintf("c%d", i))) })
@@ -163,7 +163,7 @@ func TestAddressesAtOnce(t *testing.T) {
 
 // What a deletion and a creation do at once never leaves something that refers
 // to nothing.
-func TestDeleteWhileCreating(t *testing.T) {
+func TestConcurrentDeletionLeavesNoDanglingReference(t *testing.T) {
 	cs := replicas(t, 2)
 	for round := range 10 {
 		cs[0].put(model.Tenant{Name: "t"})
@@ -239,7 +239,7 @@ func TestDeleteNetworkWhileFilling(t *testing.T) {
 }
 
 // The tag range never ends up without a tag in use.
-func TestRangeWhileCreating(t *testing.T) {
+func TestTagRangeKeepsTagsInUse(t *testing.T) {
 	cs := replicas(t, 2)
 	for round := range 10 {
 		cs[0].put(model.Global{VXLANs: model.TagRange{Lo: 1, Hi: 100}})

@@ -69,9 +69,9 @@ func marks(v *View, n int) (string, int) {
 	return "none", 0
 }
 
-// TestReplaceManyRules: rules beyond one transaction are replaced at once for every reader,
+// TestManyRulesAreReplacedAtOnce: rules beyond one transaction are replaced at once for every reader,
 // on every store, and nothing is left behind.
-func TestReplaceManyRules(t *testing.T) {
+func TestManyRulesAreReplacedAtOnce(t *testing.T) {
 	for name, st := range map[string]*memory.Store{"etcd": memory.New(), "consul": memory.NewWith(memory.Consul)} {
 		t.Run(name, func(t *testing.T) {
 			var hook func()
@@ -259,9 +259,9 @@ func TestStagedRulesKeepWhatTheyName(t *testing.T) {
 	noneStaged(t, c)
 }
 
-// TestReplaceInList: a list tells of a network policy that it changes when only rules
+// TestListReplacesChangedRules: a list tells of a network policy that it changes when only rules
 // differ, and makes the change also when the list is longer than a transaction.
-func TestReplaceInList(t *testing.T) {
+func TestListReplacesChangedRules(t *testing.T) {
 	c := newCluster(t)
 	c.put(manyRules(2, 1))
 	for _, others := range []int{0, 200} {

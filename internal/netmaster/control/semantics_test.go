@@ -360,7 +360,7 @@ func join[T any](xs []T, f func(T) string) string {
 
 // Deleting a policy takes its rules along, however many, and then what they
 // named can be deleted.
-func TestDeleteLargePolicy(t *testing.T) {
+func TestDeletedPolicyTakesItsRulesAlong(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24"), group("db", "n"), policy("p"))
 	for i := range 60 {
@@ -413,7 +413,7 @@ func TestEndpointsAreCleanedUpByHostOrNetwork(t *testing.T) {
 
 // Two endpoints of an IPv6-only network whose addresses have one hash get two
 // MACs, and a MAC is free again when its endpoint is gone.
-func TestHashedMACs(t *testing.T) {
+func TestCollidingMACsDiffer(t *testing.T) {
 	c := newCluster(t)
 	n := model.Network{
 		Key: model.NetworkKey{Tenant: model.DefaultTenant, Name: "s64"}, Type: model.NetworkData, Encap: model.EncapVXLAN,

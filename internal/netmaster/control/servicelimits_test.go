@@ -85,7 +85,7 @@ func TestServiceNamesDiffer(t *testing.T) {
 
 // What hosts could not hold is refused with what there is and the limit: alone, in
 // one list, and where ports are added; what takes no more than before is not.
-func TestTooManyServices(t *testing.T) {
+func TestServicesBeyondLimitsAreRefused(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/16", "2001:db8::/64"), service("one", "n", "", "a=b"))
 	v := c.fresh()
@@ -126,7 +126,7 @@ func TestTooManyServices(t *testing.T) {
 
 // More providers than are chosen among are refused when a service comes or selects
 // others; the same labels beside another are not counted.
-func TestTooManyProviders(t *testing.T) {
+func TestProvidersBeyondLimitsAreRefused(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/16"), service("one", "n", "", "a=b"))
 	v := c.fresh()

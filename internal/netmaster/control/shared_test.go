@@ -148,7 +148,7 @@ func TestSharedNetworks(t *testing.T) {
 
 // Networks are created and shared at once, through several replicas: the plan holds what it
 // should after each round.
-func TestSharedNetworksRace(t *testing.T) {
+func TestConcurrentSharingKeepsThePlan(t *testing.T) {
 	cs := replicas(t, 2)
 	for round := range 10 {
 		cs[0].put(model.Tenant{Name: "a"}, model.Tenant{Name: "b"}, model.Tenant{Name: "c"}, network("b:s", "10.5.0.0/24"), network("c:s", "10.6.0.0/24"))

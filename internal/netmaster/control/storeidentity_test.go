@@ -189,10 +189,10 @@ func (l *haltedStore) Mirror(ctx context.Context, prefixes []string, fn func(sto
 	}, opts...)
 }
 
-// TestReplacedBeforeSeen: with a store that was replaced by an emptier one, and
+// TestUnseenReplacementAnswersNothing: with a store that was replaced by an emptier one, and
 // a view that has not heard of it, nothing is read, nor taken for done, that is
 // not there any more.
-func TestReplacedBeforeSeen(t *testing.T) {
+func TestUnseenReplacementAnswersNothing(t *testing.T) {
 	mem := memory.New()
 	st := &haltedStore{Store: mem}
 	c := through(t, st, mem)
@@ -227,8 +227,8 @@ func TestReplacedBeforeSeen(t *testing.T) {
 	}
 }
 
-// TestStoreIdentityAway: what asks for the store's identity while it is away says so.
-func TestStoreIdentityAway(t *testing.T) {
+// TestMissingStoreIdentityIsReported: what asks for the store's identity while it is away says so.
+func TestMissingStoreIdentityIsReported(t *testing.T) {
 	c := newCluster(t)
 	c.st.Unavailable(true)
 	defer c.st.Unavailable(false)

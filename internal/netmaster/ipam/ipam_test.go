@@ -17,7 +17,7 @@ func rng(first, last string) model.AddrRange {
 }
 
 // Bits agrees with a plain map under random operations.
-func TestBitsAgainstMap(t *testing.T) {
+func TestBitsAgreeWithAMap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, span := range []uint64{70, 5000, 1 << 20, MaxBit} {
 		var b Bits
@@ -205,7 +205,7 @@ func TestRangesText(t *testing.T) {
 }
 
 // Minus and Union agree with a plain set of addresses.
-func TestRangesAgainstSet(t *testing.T) {
+func TestRangesAgreeWithASet(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	base := NewSpace(netip.MustParsePrefix("10.0.0.0/24"))
 	random := func() Ranges {

@@ -172,9 +172,9 @@ func ownedBy(t *testing.T, dir string, user uint32) {
 	}
 }
 
-// TestRestoreBesideMajority: no cluster that hosts believe is made beside one that they
+// TestNoSecondBelievedClusterIsRestored: no cluster that hosts believe is made beside one that they
 // believe too; with authorities of its own it is.
-func TestRestoreBesideMajority(t *testing.T) {
+func TestNoSecondBelievedClusterIsRestored(t *testing.T) {
 	t.Parallel()
 	a := start(t, config(t, 114, "a"))
 	bCfg, cCfg := config(t, 115, "b"), config(t, 116, "c")

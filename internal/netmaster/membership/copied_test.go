@@ -51,9 +51,9 @@ func TestCopiedDirectoryDoesNotStart(t *testing.T) {
 	start(t, copied)
 }
 
-// TestPlainAfterSecure: a member that required TLS does not start without --secure. A
+// TestSecureMemberRefusesToStartPlain: a member that required TLS does not start without --secure. A
 // member that accepted both does.
-func TestPlainAfterSecure(t *testing.T) {
+func TestSecureMemberRefusesToStartPlain(t *testing.T) {
 	cfg := config(t, 1, "a")
 	cfg.Client, cfg.Peer, cfg.EnrollmentAddress = storetest.FreePort(t), storetest.FreePort(t), storetest.FreePort(t)
 	plain, secure, both := cfg, cfg, cfg

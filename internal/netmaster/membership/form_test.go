@@ -175,9 +175,9 @@ func TestThreeEmptyNetmastersFormOneCluster(t *testing.T) {
 	}
 }
 
-// TestRecordWithoutMembers: a netmaster with an empty directory founds nothing while a cluster
+// TestRecordedClusterIsAwaited: a netmaster with an empty directory founds nothing while a cluster
 // is recorded whose members do not answer. It says so, and joins once one answers.
-func TestRecordWithoutMembers(t *testing.T) {
+func TestRecordedClusterIsAwaited(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
 	aCfg := config(t, 145, "a")
@@ -323,10 +323,10 @@ func TestKilledFounderFoundsTheRecordedCluster(t *testing.T) {
 	}
 }
 
-// TestGrowAndRestore: a netmaster that was alone becomes the recorded cluster's first member
+// TestGrownClusterIsRestored: a netmaster that was alone becomes the recorded cluster's first member
 // with its data, and others join it. So they do after it was restored, with the authorities
 // that it had.
-func TestGrowAndRestore(t *testing.T) {
+func TestGrownClusterIsRestored(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
 	alone := config(t, 148, "alone")

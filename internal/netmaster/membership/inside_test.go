@@ -305,9 +305,9 @@ func TestPeerPortSpeaksToMembersOnly(t *testing.T) {
 	}
 }
 
-// TestRemovedWhileJoining: who is removed before it was answered is not admitted, at
+// TestRemovedMemberIsNotEnrolled: who is removed before it was answered is not admitted, at
 // whichever step, and no learner stays of it; another token is of no use to it either.
-func TestRemovedWhileJoining(t *testing.T) {
+func TestRemovedMemberIsNotEnrolled(t *testing.T) {
 	t.Parallel()
 	a := start(t, config(t, 81, "a"))
 	ctx := t.Context()

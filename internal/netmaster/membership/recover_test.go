@@ -6,9 +6,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestRecoverBesideMajority: no cluster of one is made of a member while the others
+// TestNoMemberRecoversBesideAMajority: no cluster of one is made of a member while the others
 // write, since these would end; once they do not, it is.
-func TestRecoverBesideMajority(t *testing.T) {
+func TestNoMemberRecoversBesideAMajority(t *testing.T) {
 	a := start(t, config(t, 134, "a"))
 	bCfg := config(t, 135, "b")
 	bCfg.Token, _ = tokenOf(t, a)

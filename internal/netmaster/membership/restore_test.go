@@ -122,9 +122,9 @@ func TestRestoreBeginsANewGeneration(t *testing.T) {
 	}
 }
 
-// TestRestoreOfSeveral: restoring a backup of several members whose authorities were
+// TestRestoreSendsNoRequests: restoring a backup of several members whose authorities were
 // renewed sends no request to them, and reports none of their authorities.
-func TestRestoreOfSeveral(t *testing.T) {
+func TestRestoreSendsNoRequests(t *testing.T) {
 	t.Parallel()
 	bCfg := secured(t, 112, "b")
 	a, b := pair(t, secured(t, 111, "a"), &bCfg)

@@ -402,8 +402,8 @@ func TestSecondAgentIsRefused(t *testing.T) {
 	}
 }
 
-// TestStatusInStore writes the host's record and status, throttled.
-func TestStatusInStore(t *testing.T) {
+// TestHostWritesRecordAndStatus writes the host's record and status, throttled.
+func TestHostWritesRecordAndStatus(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	r := request("c1", newSandbox(t))

@@ -262,8 +262,8 @@ func TestDeletionsAreSpooledWithoutNetplugin(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestCNIBadInput answers nonsense with the specification's error.
-func TestCNIBadInput(t *testing.T) {
+// TestBadCNIInputGetsTheSpecifiedError answers nonsense with the specification's error.
+func TestBadCNIInputGetsTheSpecifiedError(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	r := newRuntime(t, b)

@@ -352,10 +352,10 @@ func (d *needsTunnel) Apply(ctx context.Context, want desired.Host) (driver.Repo
 	return d.Driver.Apply(ctx, want)
 }
 
-// TestOwnRecordGone: while the host's own record is not in the store, be it that
+// TestDataPlaneOutlivesAMissingOwnRecord: while the host's own record is not in the store, be it that
 // somebody has removed it or that another store is followed, the desired state keeps
 // the host's tunnel endpoint.
-func TestOwnRecordGone(t *testing.T) {
+func TestDataPlaneOutlivesAMissingOwnRecord(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	d := &needsTunnel{Driver: b.fake.Restart(), t: t}
@@ -380,9 +380,9 @@ func TestOwnRecordGone(t *testing.T) {
 	}
 }
 
-// TestOwnRecordMissing: an agent that begins on a store that has no record of its host
+// TestFirstStateHasTheTunnelEndpoint: an agent that begins on a store that has no record of its host
 // gives the data plane its tunnel endpoint from the first desired state on, and says what is missing.
-func TestOwnRecordMissing(t *testing.T) {
+func TestFirstStateHasTheTunnelEndpoint(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	b.stop()

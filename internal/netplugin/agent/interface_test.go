@@ -80,10 +80,10 @@ func TestInterfaceSendsNothingByItself(t *testing.T) {
 	}
 }
 
-// TestConfiguredInterfaceSends: when a pair is configured, the kernel sends what the
+// TestConfiguredInterfaceSendsAtOnce: when a pair is configured, the kernel sends what the
 // container sends, however busy the lock of all links is. Until it has noticed the carrier
 // it would drop that.
-func TestConfiguredInterfaceSends(t *testing.T) {
+func TestConfiguredInterfaceSendsAtOnce(t *testing.T) {
 	newBed(t)
 	s := newSandbox(t)
 	h, err := netlink.NewHandleAt(netns.NsHandle(s.file.Fd()))

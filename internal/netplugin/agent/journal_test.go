@@ -252,9 +252,9 @@ func TestRemovedJournalIsWrittenAgain(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestStateDirectoryCleared: a host whose state directory somebody clears is ready, and
+// TestClearedStateDirectoryIsUsable: a host whose state directory somebody clears is ready, and
 // attaches containers.
-func TestStateDirectoryCleared(t *testing.T) {
+func TestClearedStateDirectoryIsUsable(t *testing.T) {
 	b := newBed(t)
 	defer http.DefaultClient.CloseIdleConnections()
 	b.ready()

@@ -20,7 +20,7 @@ import (
 
 // An agent monitors its data plane only while somebody watches: over its own
 // inspection address, or at a netmaster that has entered a monitor in the store.
-func TestMonitorOnRequest(t *testing.T) {
+func TestAgentMonitorsOnRequestOnly(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	idle := func() error { // there is no monitor: the test may

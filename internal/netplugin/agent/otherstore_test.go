@@ -298,10 +298,10 @@ func TestAdoptedStoreIsFollowed(t *testing.T) {
 	}
 }
 
-// TestStoreAdoptedAgain: an agent that restarted while its desired state was frozen waits
+// TestRestartedHostWaitsBeforeItAdopts: an agent that restarted while its desired state was frozen waits
 // for the hosts of that state before it follows another store, also for hosts without a
 // record there yet; for a host that does not come, it waits for a limited time.
-func TestStoreAdoptedAgain(t *testing.T) {
+func TestRestartedHostWaitsBeforeItAdopts(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		t.Run(fmt.Sprintf("the other host comes %v", comes), func(t *testing.T) {
 			b, _ := attachedHost(t, func(c *Config) {
@@ -344,9 +344,9 @@ func TestStoreAdoptedAgain(t *testing.T) {
 	}
 }
 
-// TestStoreWithoutIdentity: a cluster from before stores had identities gets one
+// TestStoreGetsAnIdentityUnderRunningHosts: a cluster from before stores had identities gets one
 // under running hosts; a damaged memory is judged by what runs here.
-func TestStoreWithoutIdentity(t *testing.T) {
+func TestStoreGetsAnIdentityUnderRunningHosts(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	if _, err := b.client().Attach(t.Context(), request("c1", newSandbox(t))); err != nil {

@@ -146,9 +146,9 @@ func TestProcessIsAttachedAsAContainer(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestProcessWithoutInterface: a process whose interface was deleted stays attached, as a notice, while
+// TestProcessStaysAttachedWithoutItsInterface: a process whose interface was deleted stays attached, as a notice, while
 // its namespace is there.
-func TestProcessWithoutInterface(t *testing.T) {
+func TestProcessStaysAttachedWithoutItsInterface(t *testing.T) {
 	b := newBed(t, often)
 	defer http.DefaultClient.CloseIdleConnections()
 	b.ready()

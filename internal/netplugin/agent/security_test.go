@@ -167,10 +167,10 @@ func TestOnlyOwnOrphansAreReleased(t *testing.T) {
 	})
 }
 
-// TestSweepAndAdopt: veths of ours that no entry knows are removed at the next
+// TestUnknownVethsAreRemovedAtStart: veths of ours that no entry knows are removed at the next
 // start, also those whose maker died before setting the alias; with a journal
 // that is new they are adopted.
-func TestSweepAndAdopt(t *testing.T) {
+func TestUnknownVethsAreRemovedAtStart(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	s := newSandbox(t)

@@ -109,9 +109,9 @@ func TestStatusTellsEndOfStart(t *testing.T) {
 	says(true)
 }
 
-// TestStatusMasterComes: a netmaster that was not there when the host began is
+// TestArrivingNetmasterClearsTheStatus: a netmaster that was not there when the host began is
 // not missed any longer than it is not there.
-func TestStatusMasterComes(t *testing.T) {
+func TestArrivingNetmasterClearsTheStatus(t *testing.T) {
 	b := newBed(t, func(c *Config) { c.StatusLook, c.StatusBeat = 5*time.Millisecond, time.Hour })
 	b.stop()
 	b.master.gone.Store(true)
@@ -159,9 +159,9 @@ func TestIdleHostReportsItsStatus(t *testing.T) {
 	}
 }
 
-// TestStatusClockSet: a host whose clock is set has a last word by its new time at once:
+// TestChangedClockIsReportedAtOnce: a host whose clock is set has a last word by its new time at once:
 // by the old one it would be silent for as long as it was set by.
-func TestStatusClockSet(t *testing.T) {
+func TestChangedClockIsReportedAtOnce(t *testing.T) {
 	var ahead atomic.Int64
 	b := newBed(t, func(c *Config) {
 		c.StatusLook, c.StatusBeat = 5*time.Millisecond, 10*time.Minute

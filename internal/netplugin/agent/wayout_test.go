@@ -286,8 +286,8 @@ func TestHostLocalNATAddressesAreStable(t *testing.T) {
 	})
 }
 
-// TestNoWayOut: a request to publish fails with the name of a driver that has no egress.
-func TestNoWayOut(t *testing.T) {
+// TestPublishingWithoutEgressNamesTheDriver: a request to publish fails with the name of a driver that has no egress.
+func TestPublishingWithoutEgressNamesTheDriver(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	if _, err := b.client().Attach(t.Context(), request("c1", newSandbox(t))); err != nil {
@@ -305,10 +305,10 @@ func TestNoWayOut(t *testing.T) {
 	}
 }
 
-// TestWayOutCollides: where the private subnet is a network of the host already,
+// TestCollidingPrivateSubnetDisablesEgress: where the private subnet is a network of the host already,
 // there is no egress, containers live on, and the status says what to do; when
 // the network goes, egress comes.
-func TestWayOutCollides(t *testing.T) {
+func TestCollidingPrivateSubnetDisablesEgress(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	attrs := netlink.NewLinkAttrs()

@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// TestJournalBadFile sets a file that is no entry aside and goes on.
-func TestJournalBadFile(t *testing.T) {
+// TestBadJournalFileIsMovedAway sets a file that is no entry aside and goes on.
+func TestBadJournalFileIsMovedAway(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "attach")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)

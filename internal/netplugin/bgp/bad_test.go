@@ -103,7 +103,7 @@ func TestWrongPasswordGetsNoSession(t *testing.T) {
 }
 
 // A session that works ends by nonsense in it, and comes back.
-func TestNonsenseInSession(t *testing.T) {
+func TestSessionRecoversFromNonsense(t *testing.T) {
 	marksStale(t)
 	h := start(t, 2, nil, Options{})
 	one, two := connect(t, "127.0.0.2", routerAS, h), connect(t, "127.0.0.3", routerAS, h)

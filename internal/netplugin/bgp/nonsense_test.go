@@ -79,7 +79,7 @@ func TestDamagedUpdatesHarmNoOtherNeighbor(t *testing.T) {
 
 // A neighbor that wants no keepalives (a hold time of 0, RFC 4271 section 4.2) has a
 // session, which ends with its connection.
-func TestHoldTimeZero(t *testing.T) {
+func TestHoldTimeZeroNeedsNoKeepalives(t *testing.T) {
 	h := start(t, 1, nil, Options{})
 	r := &router{t: t, addr: netip.MustParseAddr("127.0.0.2"), as: routerAS, still: true}
 	r.dial(h.at)

@@ -93,7 +93,7 @@ func (h *host) complete() {
 }
 
 // A State is complete after the restart time, even if neighbors are missing.
-func TestCompleteWithoutNeighbor(t *testing.T) {
+func TestStateIsCompleteAfterTheRestartTime(t *testing.T) {
 	h := start(t, 2, func(c *Config) { c.RestartTime = time.Second }, Options{Restarting: true})
 	if h.Routes().Complete {
 		t.Error("complete at once")

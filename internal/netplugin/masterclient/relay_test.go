@@ -9,7 +9,7 @@ import (
 )
 
 // A netmaster that takes the stream and does not answer is given up with the context.
-func TestRelayGivenUp(t *testing.T) {
+func TestHangingRelayStreamIsGivenUp(t *testing.T) {
 	asked, end := make(chan struct{}), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		close(asked)

@@ -114,7 +114,7 @@ func TestFlowLog(t *testing.T) {
 
 // Lines that cannot be written wait. Events without room are counted at once, in a line and
 // as a problem. No caller waits, and the problem ends with its cause.
-func TestFlowLogTrouble(t *testing.T) {
+func TestUnwritableFlowLogLinesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &paper{err: errors.New("no space left")}
 		l, ws, problem, stop := startFlowLog(t.Context(), p)
@@ -167,7 +167,7 @@ func TestFlowLogStopsSoonAndWritesEarlierEvents(t *testing.T) {
 }
 
 // A line is never longer than the longest that goes through syslog, and netctl reads.
-func TestFlowLogLine(t *testing.T) {
+func TestFlowLogLinesAreBounded(t *testing.T) {
 	long := strings.Repeat("x", model.MaxName)
 	key := model.EndpointKey{Network: model.NetworkKey{Tenant: model.TenantName(long), Name: model.NetworkName(long)}, ID: model.EndpointID(strings.Repeat("x", 256))}
 	labels := map[string]string{}

@@ -159,7 +159,7 @@ func TestFlowNamesFollow(t *testing.T) {
 }
 
 // Every field of an event, and no other, is in the page that programs go by.
-func TestFlowFieldsDocumented(t *testing.T) {
+func TestFlowFieldsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/reference/flow-events.md")
 	if err != nil {
 		t.Fatal(err)

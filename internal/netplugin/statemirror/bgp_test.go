@@ -17,7 +17,7 @@ import (
 
 // A host goes by its own settings, and gives way to hosts before it by name that have the
 // same router address.
-func TestBgpOfHost(t *testing.T) {
+func TestHostUsesItsOwnBGPSettings(t *testing.T) {
 	hosts := newHostTable(Config{Host: "h2", StateDir: t.TempDir()})
 	put := func(h model.HostName, ip string) {
 		hosts.bgps[tables.BgpKey{Host: h}] = model.Bgp{Host: h, RouterIP: netip.MustParsePrefix(ip)}

@@ -17,10 +17,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestCutOffAgain: an agent that begins while its host is cut off takes up the change that
+// TestRestartedHostRollsBackWhileCutOff: an agent that begins while its host is cut off takes up the change that
 // is unconfirmed there, goes back in time, knows the control plane as before, and follows the
 // store when it reaches it; then nothing is kept any more.
-func TestCutOffAgain(t *testing.T) {
+func TestRestartedHostRollsBackWhileCutOff(t *testing.T) {
 	st, dir := memory.New(), t.TempDir()
 	put(t, st, identified("a"))
 	tr := globalTrial(t, "x", routing())
@@ -90,9 +90,9 @@ func TestCutOffAgain(t *testing.T) {
 	})
 }
 
-// TestCutOffElsewhen: what was kept under another boot, or is damaged, is no desired state; and
+// TestCheckpointsOfOtherBootsAreIgnored: what was kept under another boot, or is damaged, is no desired state; and
 // what cannot be kept is not taken.
-func TestCutOffElsewhen(t *testing.T) {
+func TestCheckpointsOfOtherBootsAreIgnored(t *testing.T) {
 	st, dir := memory.New(), t.TempDir()
 	put(t, st, identified("a"))
 	h := newTrialHost(t, st, dir, "b1", time.Hour)
@@ -139,9 +139,9 @@ func TestCutOffElsewhen(t *testing.T) {
 	h.has(t, "not taken", model.FwdBridge)
 }
 
-// TestPartnersOnTrial: in a forwarding mode that is unconfirmed a host follows what it needs
+// TestUnconfirmedModeDecidesWhatIsFollowed: in a forwarding mode that is unconfirmed a host follows what it needs
 // in that mode, and does not by what the tables have.
-func TestPartnersOnTrial(t *testing.T) {
+func TestUnconfirmedModeDecidesWhatIsFollowed(t *testing.T) {
 	st := memory.New()
 	put(t, st, identified("a"))
 	network := model.NetworkKey{Tenant: "infra", Name: "dns"}

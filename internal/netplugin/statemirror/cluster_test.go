@@ -110,10 +110,10 @@ func TestIdentityBetweenLists(t *testing.T) {
 	until(t, c, "the right one is followed", followed)
 }
 
-// TestTenantWithoutRows: a tenant that has no rows, and was listed before its store
+// TestEmptyTenantIsFollowed: a tenant that has no rows, and was listed before its store
 // got an identity, looks the same in an empty store, so its mirror has nothing to tell:
 // the host says all the same that the store is another one.
-func TestTenantWithoutRows(t *testing.T) {
+func TestEmptyTenantIsFollowed(t *testing.T) {
 	st := memory.New()
 	c := newCluster(t, st.Client(), Attachment{Endpoint: testEndpoint.Key})
 	c.RequireTenant("default")
@@ -184,9 +184,9 @@ func TestUnneededEndpointsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestListBesideOthers: a list that was read a moment before what another mirror has
+// TestListBehindOtherMirrorsIsNotOlder: a list that was read a moment before what another mirror has
 // delivered meanwhile is no older state of the store; one that was begun after it is.
-func TestListBesideOthers(t *testing.T) {
+func TestListBehindOtherMirrorsIsNotOlder(t *testing.T) {
 	c := newCluster(t, memory.New())
 	c.mu.Lock()
 	c.Guard.state, c.Guard.source = following, fromStore

@@ -14,10 +14,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
-// TestControlPlaneFollowed: what containers are kept from follows the registry,
+// TestControlPlaneAddressesAreFollowed: what containers are kept from follows the registry,
 // the hosts' records and the store's members; an address that is named no more
 // is kept for a while; nothing is programmed before all has been heard.
-func TestControlPlaneFollowed(t *testing.T) {
+func TestControlPlaneAddressesAreFollowed(t *testing.T) {
 	st := memory.New()
 	c := newCluster(t, st)
 	p := NewControlPlane(c, ControlConfig{

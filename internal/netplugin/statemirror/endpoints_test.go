@@ -140,9 +140,9 @@ func TestForgottenEndpointsStayHidden(t *testing.T) {
 	hidden("revealed")
 }
 
-// TestEndpointsOfMirrors: what a mirror that is read does not have is missing; what is not
+// TestEndpointsOutsideMirrorsAreMissing: what a mirror that is read does not have is missing; what is not
 // known has no group and no addresses.
-func TestEndpointsOfMirrors(t *testing.T) {
+func TestEndpointsOutsideMirrorsAreMissing(t *testing.T) {
 	x := newManualState(t)
 	e := x.Endpoints
 	there, gone, unread := testEndpoint.Key, testEndpoint.Key, testEndpoint.Key
@@ -195,9 +195,9 @@ func TestUnidentifiedEndpointsArePending(t *testing.T) {
 	x.port("all is read", next.Identity+1)
 }
 
-// TestIdentitiesWithoutRecord: identities beside the range of endpoints' have no record to
+// TestReservedIdentitiesNeedNoRecord: identities beside the range of endpoints' have no record to
 // wait for.
-func TestIdentitiesWithoutRecord(t *testing.T) {
+func TestReservedIdentitiesNeedNoRecord(t *testing.T) {
 	x := newManualState(t)
 	for id, waits := range map[model.Identity]bool{
 		model.IdentityFirst - 1: false, model.IdentityFirst: true, model.IdentityLast: true, model.IdentityLast + 1: false,

@@ -170,10 +170,10 @@ func weighing(id desired.PolicySetID, name string, entries, seed int, web model.
 	return &desired.PolicySet{ID: id, Name: name, In: []desired.Tier{{Tier: model.TierKubernetes, Default: model.Deny, Rules: desired.RulesOf(rules...)}}}
 }
 
-// TestPaceOthersFirst: while one set is replaced before each pass, what others want is in
+// TestBusySetDelaysNoOther: while one set is replaced before each pass, what others want is in
 // force with the next pass, and of the passes with time between them less than half are
 // for what is big; who is under the big policy waits for it, and gets it in the end.
-func TestPaceOthersFirst(t *testing.T) {
+func TestBusySetDelaysNoOther(t *testing.T) {
 	p := newPaced(t, 50)
 	sets := map[desired.PolicySetID]*desired.PolicySet{1: weighing(1, "big", 400, 0, model.Deny), 2: weighing(2, "small", 4, 0, model.Deny)}
 	ports := map[string]desired.PolicySetID{"1": 1, "2": 2}
@@ -282,8 +282,8 @@ func TestPaceNeverOpen(t *testing.T) {
 	}
 }
 
-// TestPaceAfterTrouble: after a pass that failed nothing is known, and the next is whole.
-func TestPaceAfterTrouble(t *testing.T) {
+// TestWholeStateIsAppliedAfterAFailure: after a pass that failed nothing is known, and the next is whole.
+func TestWholeStateIsAppliedAfterAFailure(t *testing.T) {
 	p := newPaced(t, 50)
 	sets := map[desired.PolicySetID]*desired.PolicySet{1: weighing(1, "one", 4, 0, model.Deny), 2: weighing(2, "two", 4, 0, model.Deny)}
 	ports := map[string]desired.PolicySetID{"1": 1, "2": 2}

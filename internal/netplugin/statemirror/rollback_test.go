@@ -96,9 +96,9 @@ func TestRolledBackHostReportsUntilItLearnsTheEnd(t *testing.T) {
 	h.judged(t, "told long enough", 0, true)
 }
 
-// TestRolledBackMeanwhile: a change whose time went while no agent ran left its host in it
+// TestOverdueChangeIsRolledBackAtStart: a change whose time went while no agent ran left its host in it
 // until the next one began.
-func TestRolledBackMeanwhile(t *testing.T) {
+func TestOverdueChangeIsRolledBackAtStart(t *testing.T) {
 	st, dir := memory.New(), t.TempDir()
 	put(t, st, identified("a"))
 	t.Run("first agent", func(t *testing.T) { // which ends with it

@@ -115,8 +115,8 @@ func TestTenantMirrorReplacesNetworkMirrors(t *testing.T) {
 	}
 }
 
-// TestTakeOverAhead: what the mirror of all knows first counts from then on.
-func TestTakeOverAhead(t *testing.T) {
+// TestMirrorThatIsAheadCountsFromThenOn: what the mirror of all knows first counts from then on.
+func TestMirrorThatIsAheadCountsFromThenOn(t *testing.T) {
 	x := newManualState(t)
 	x.deliver(x.startAll(), store.Batch{Revision: 9, Snapshot: true, Listed: true, Events: []store.Event{row(t, tables.Endpoints, testEndpoint, 5), row(t, tables.Endpoints, x.added, 8)}})
 	x.remotes("taken over", x.added)

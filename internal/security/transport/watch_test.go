@@ -87,7 +87,7 @@ func TestDirectoryReadsItsFilesAgain(t *testing.T) {
 }
 
 // Watch logs a problem once, and again half a day later or when it came back; and a renewal.
-func TestWatchLogsAgain(t *testing.T) {
+func TestWatchLogsProblemsSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := authority(t)
 		d := issue(t, a, "host1", pki.Host)

@@ -83,7 +83,7 @@ func TestLeaderLosesSession(t *testing.T) {
 
 // A leader whose session is lost ends its term also while it cannot see that its lock has
 // gone.
-func TestLeaderCannotSee(t *testing.T) {
+func TestBlindLeaderGivesUpItsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New()
 		ctx, cancel := context.WithCancel(t.Context())

@@ -300,7 +300,7 @@ func TestHolderKnowsFirst(t *testing.T) {
 
 // A mirror notices that its store was put back, although new commits have taken the places
 // of the lost ones.
-func TestRestoredFromBackup(t *testing.T) {
+func TestMirrorNoticesARestoredStore(t *testing.T) {
 	addr := server(t)
 	c := open(t, addr)
 	t.Cleanup(func() { _ = c.Close() })

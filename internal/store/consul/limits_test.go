@@ -38,9 +38,9 @@ func TestTooLargeTransactionsNameTheLimit(t *testing.T) {
 	}
 }
 
-// TestNothingToRead: a mirror whose client may read nothing gets an error that says so, and
+// TestForbiddenMirrorIsAnError: a mirror whose client may read nothing gets an error that says so, and
 // never an empty store.
-func TestNothingToRead(t *testing.T) {
+func TestForbiddenMirrorIsAnError(t *testing.T) {
 	const first = "11111111-2222-3333-4444-555555555555"
 	addr := server(t, "-hcl", `acl { enabled = true default_policy = "deny" tokens { master = "`+first+`" } }`)
 	root := openWith(t, Config{Endpoints: []string{addr}, Token: fixed(first)})
@@ -77,9 +77,9 @@ func TestNothingToRead(t *testing.T) {
 	}
 }
 
-// TestRightsTakenAway: a mirror of a store in which nothing happens says within seconds that
+// TestRevokedRightsAreReported: a mirror of a store in which nothing happens says within seconds that
 // its token may not read any more, and goes on when it may.
-func TestRightsTakenAway(t *testing.T) {
+func TestRevokedRightsAreReported(t *testing.T) {
 	const first = "11111111-2222-3333-4444-555555555555"
 	addr := server(t, "-hcl", `acl { enabled = true default_policy = "deny" tokens { master = "`+first+`" } }`)
 	root := openWith(t, Config{Endpoints: []string{addr}, Token: fixed(first)})

@@ -10,7 +10,7 @@ import (
 
 // A session goes on while one of two servers stands still, whichever, though gRPC never
 // tells of it; it ends when both do, and when the lease is gone.
-func TestSessionWhileStill(t *testing.T) {
+func TestSessionSurvivesAStalledServer(t *testing.T) {
 	t.Parallel()
 	s := embedded(t, t.TempDir(), "127.0.0.1:0")
 	admin := raw(t, s.endpoint)

@@ -48,7 +48,7 @@ func (l *link) list() (m api.MirrorMessage, err error) {
 
 // One client has a few streams: beyond that the oldest end with a message, so that a host
 // with broken streams that are still open is served. Other clients have their own limit.
-func TestStreamsOfOne(t *testing.T) {
+func TestClientsHaveFewStreams(t *testing.T) {
 	r := newReplica(t, memory.New())
 	var of []*link
 	for range maxStreams + 2 {
@@ -102,7 +102,7 @@ func TestClientsTakeBoundedMemory(t *testing.T) {
 
 // A client that takes too long to read what it asked for is cut off: the state of when it
 // asked is kept for it.
-func TestListTooSlow(t *testing.T) {
+func TestSlowReadersAreCutOff(t *testing.T) {
 	base := memory.New()
 	r := newReplica(t, base)
 	put(t, base, "x/n", "0")

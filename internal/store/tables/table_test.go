@@ -91,7 +91,7 @@ func TestTableRows(t *testing.T) {
 }
 
 // A table neither loses a newer record nor refuses to read it.
-func TestTableNewerRecord(t *testing.T) {
+func TestNewerRecordsAreReadWhole(t *testing.T) {
 	st := memory.New()
 	k := fruitKey{"oak", "acorn"}
 	future := `{"v":3,"d":{"tree":"oak","name":"acorn","grams":7,"colour":"brown"}}`

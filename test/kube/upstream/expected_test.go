@@ -57,7 +57,7 @@ func TestJudge(t *testing.T) {
 }
 
 // The steps of a test that failed are known by protocol, port and place, each once.
-func TestPolicyAPIResults(t *testing.T) {
+func TestFailedStepsAreNamedOnce(t *testing.T) {
 	const out = `=== RUN   TestClusterNetworkPolicy/CNPGress/Should_support_'allow'
     helper.go:69: FAILED Command was [/agnhost connect --timeout=3s --protocol=tcp 10.1.0.4:80]
     helper.go:69: Expected connection to succeed from gryffindor/harry-potter-0 to 10.1.0.4, but instead it miserably failed. stderr: TIMEOUT

@@ -237,9 +237,9 @@ func TestObjectsAreWrittenToTheStore(t *testing.T) {
 	}
 }
 
-// TestObjectsNotOwned: what users made stays theirs, whatever comes of the object; two
+// TestUsersObjectsStayTheirs: what users made stays theirs, whatever comes of the object; two
 // objects for one thing: the first has it, and the second gets it when that goes.
-func TestObjectsNotOwned(t *testing.T) {
+func TestUsersObjectsStayTheirs(t *testing.T) {
 	l := newObjectsLab(t, memory.New())
 	l.start(l.ctrl.Run)
 	l.start(l.objects.Run)
@@ -270,9 +270,9 @@ func TestObjectsNotOwned(t *testing.T) {
 	l.said("tenants second", applied) // it adopts
 }
 
-// TestObjectsAdoptOther: an object that takes over what users made, and differs in what
+// TestAdoptedObjectsReportDifferences: an object that takes over what users made, and differs in what
 // cannot change, says in what.
-func TestObjectsAdoptOther(t *testing.T) {
+func TestAdoptedObjectsReportDifferences(t *testing.T) {
 	l := newObjectsLab(t, memory.New())
 	l.start(l.ctrl.Run)
 	l.start(l.objects.Run)

@@ -311,9 +311,9 @@ func TestEndpointsFollowTheirPods(t *testing.T) {
 	}
 }
 
-// TestPodAddressAnnotations: annotations ask for addresses. An invalid one is refused and
+// TestAnnotationsRequestAddresses: annotations ask for addresses. An invalid one is refused and
 // reported, and a change while the pod lives is reported.
-func TestPodAddressAnnotations(t *testing.T) {
+func TestAnnotationsRequestAddresses(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.worlds()

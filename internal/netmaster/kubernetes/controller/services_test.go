@@ -379,9 +379,9 @@ func TestManyServicesStayBelowCommitLimits(t *testing.T) {
 	}
 }
 
-// TestServicesTooLarge: a slice that the store refuses is reported, and the other rows of
+// TestRefusedSliceDelaysNoOtherRow: a slice that the store refuses is reported, and the other rows of
 // its batch are written.
-func TestServicesTooLarge(t *testing.T) {
+func TestRefusedSliceDelaysNoOtherRow(t *testing.T) {
 	l := newServicesLabOn(t, memory.NewWith(memory.Consul), nil)
 	large := endpointSlice("large", "web")
 	for i := range model.MaxSliceBackends {

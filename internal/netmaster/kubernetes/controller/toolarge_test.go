@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 )
 
-// TestNamespaceTooLarge: a namespace that no store could have is known by what it was
+// TestTooLargeNamespaceKeepsItsPreviousState: a namespace that no store could have is known by what it was
 // before, and told; its pods do not start, those of others do.
-func TestNamespaceTooLarge(t *testing.T) {
+func TestTooLargeNamespaceKeepsItsPreviousState(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.worlds()
@@ -46,9 +46,9 @@ func TestNamespaceTooLarge(t *testing.T) {
 	}
 }
 
-// TestPolicyTooLarge: a NetworkPolicy with more rules than hosts hold isolates its pods and
+// TestTooLargePolicyIsolatesItsPods: a NetworkPolicy with more rules than hosts hold isolates its pods and
 // allows nothing; no pod waits for it. With fewer rules it is in force.
-func TestPolicyTooLarge(t *testing.T) {
+func TestTooLargePolicyIsolatesItsPods(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.worlds()

@@ -10,11 +10,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 )
 
-// TestWorkTriesSeldom: objects that cannot be had, each of which takes a millisecond to
+// TestFailingObjectsAreNotRetriedWithOthers: objects that cannot be had, each of which takes a millisecond to
 // try, are not tried at each change of others, which are looked at at once; what has been
 // changed is tried at once, and all are soon after something has changed that may mend
 // them, and seldom while nothing does.
-func TestWorkTriesSeldom(t *testing.T) {
+func TestFailingObjectsAreNotRetriedWithOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const troubled, changes = 50, 2000
 		of := func(i int) Object { return Object{"things", mirror.Name{Name: strconv.Itoa(i)}} }

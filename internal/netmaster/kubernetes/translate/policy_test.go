@@ -51,9 +51,9 @@ func text(n *model.NetworkPolicy) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestNetworkPolicyClosed: an unsupported part of a NetworkPolicy allows no connection, and
+// TestUnsupportedPartsAllowNothing: an unsupported part of a NetworkPolicy allows no connection, and
 // is reported; a policy with an unknown subject isolates the namespace.
-func TestNetworkPolicyClosed(t *testing.T) {
+func TestUnsupportedPartsAllowNothing(t *testing.T) {
 	const mine = "default: in namespaces kubernetes.io/metadata.name=ns"
 	port := func(change func(*networkingv1.NetworkPolicyPort)) networkingv1.NetworkPolicySpec {
 		var p networkingv1.NetworkPolicyPort

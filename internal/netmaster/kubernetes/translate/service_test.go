@@ -232,7 +232,7 @@ func TestLargeServicesAreCutAndReported(t *testing.T) {
 }
 
 // Zones' hints are asked for by annotations too, of which the older one goes first.
-func TestHintsByAnnotation(t *testing.T) {
+func TestAnnotationsRequestZoneHints(t *testing.T) {
 	for name, tc := range map[string]struct {
 		annotations, spec string
 		want              model.Near

@@ -90,10 +90,10 @@ func TestJoinSecondWithoutGateway(t *testing.T) {
 	joins("e2", "/x", true)
 }
 
-// TestJoinAfterRestart: of several networks without a gateway that a container had when
+// TestDefaultRouteSurvivesARestart: of several networks without a gateway that a container had when
 // netplugin began, the one that leaves may not be the one that has the route to the router:
 // none is made while one that may have it is there.
-func TestJoinAfterRestart(t *testing.T) {
+func TestDefaultRouteSurvivesARestart(t *testing.T) {
 	b := newBed(t)
 	b.is("NetworkDriver.CreateNetwork", `{"NetworkID":"n9","Options":{"com.docker.network.generic":{"tenant":"blue","network":"lone"}},"IPv4Data":[{"Pool":"10.1.2.0/24"}]}`, `{}`)
 	for _, id := range []string{"1", "2", "3", "4"} {

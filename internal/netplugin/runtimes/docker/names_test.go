@@ -283,8 +283,8 @@ func TestNamesFollowTheEngine(t *testing.T) {
 	follows("its end")
 }
 
-// TestContainersWithoutEngine: an engine that is away is an error, no empty list.
-func TestContainersWithoutEngine(t *testing.T) {
+// TestMissingEngineIsNoEmptyList: an engine that is away is an error, no empty list.
+func TestMissingEngineIsNoEmptyList(t *testing.T) {
 	e, err := newEngine("unix://" + filepath.Join(t.TempDir(), "none.sock"))
 	if err != nil {
 		t.Fatal(err)
@@ -297,9 +297,9 @@ func TestContainersWithoutEngine(t *testing.T) {
 	}
 }
 
-// TestJoinWithoutGateway: on a network without a gateway the default route is by
+// TestRouterIsTheDefaultRouteWithoutGateway: on a network without a gateway the default route is by
 // the router's own address, which is in no subnet.
-func TestJoinWithoutGateway(t *testing.T) {
+func TestRouterIsTheDefaultRouteWithoutGateway(t *testing.T) {
 	b := newBed(t)
 	b.is("NetworkDriver.CreateNetwork", `{"NetworkID":"n9","Options":{"com.docker.network.generic":{"tenant":"blue","network":"lone"}},"IPv4Data":[{"Pool":"10.1.2.0/24"}]}`, `{}`)
 	b.is("NetworkDriver.CreateEndpoint", `{"NetworkID":"n9","EndpointID":"e9","Interface":{"Address":"10.1.2.1/24","MacAddress":"02:00:00:00:00:07"}}`, `{}`)

@@ -294,9 +294,9 @@ func TestRestartKnowsItsNetworks(t *testing.T) {
 	}
 }
 
-// TestCreatedByDocker: a network that Docker created goes with Docker's, one
+// TestNetworksCreatedByDockerGoWithIt: a network that Docker created goes with Docker's, one
 // that was there stays.
-func TestCreatedByDocker(t *testing.T) {
+func TestNetworksCreatedByDockerGoWithIt(t *testing.T) {
 	b := newBed(t)
 	b.is("IpamDriver.RequestPool", `{"Options":{"network":"mine"},"Pool":"10.9.0.0/24"}`, `{"PoolID":"default/mine//10.9.0.0/24","Pool":"10.9.0.0/24","Data":{}}`)
 	b.is("NetworkDriver.CreateNetwork", `{"NetworkID":"n5","Options":{"com.docker.network.generic":{"network":"mine","encap":"vlan","pkt-tag":"7"}},"IPv4Data":[{"Pool":"10.9.0.0/24","Gateway":"10.9.0.1/24"}]}`, `{}`)

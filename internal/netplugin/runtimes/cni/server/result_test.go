@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// TestResultPolicyRevision: a result of each version says which policies were in force,
+// TestResultsNameTheirPolicyRevision: a result of each version says which policies were in force,
 // and the library reads it as if it did not.
-func TestResultPolicyRevision(t *testing.T) {
+func TestResultsNameTheirPolicyRevision(t *testing.T) {
 	r := attach.Result{
 		HostIf: "cv1", IfName: "eth0", Netns: "/run/netns/c", MTU: 1450, NameServer: netip.MustParseAddr("172.19.255.254"), Search: "blue",
 		Addresses: []attach.Address{{Prefix: netip.MustParsePrefix("10.1.1.1/24"), Gateway: netip.MustParseAddr("10.1.1.254")}},
