@@ -74,7 +74,7 @@ var rules = []rule{
 	{pkg: "internal/netmaster/kubernetes/controller", may: []string{"internal/netmaster/control", "internal/netmaster/kubernetes/translate", "internal/netmaster/kubernetes/mirror", "internal/netmaster/kubernetes/objects", "internal/model", "internal/store", "internal/base/waiting"}, why: "an orchestrator is a thin adapter on use-cases"},
 
 	{pkg: "internal/datapath/driver", may: []string{"internal/datapath/desired", "internal/model"}, why: "a driver gets data, not ids: it never reaches back into the database"},
-	{pkg: "internal/datapath/reference", may: []string{"internal/datapath/driver", "internal/datapath/desired", "internal/model"}, why: "the reference data plane is made of the contract and the picture: netmaster asks it too"},
+	{pkg: "internal/datapath/reference", may: []string{"internal/datapath/driver", "internal/datapath/desired", "internal/model"}, why: "the reference data plane is made of the contract and the desired state: netmaster asks it too"},
 	{
 		pkg: "internal/datapath/conformance", may: []string{"internal/datapath/compile", "internal/base/covering", "internal/datapath/driver", "internal/datapath/shaping", "internal/datapath/desired", "internal/model", "internal/datapath/reference", "internal/base/reconcile"},
 		why: "one conformance suite for all drivers knows none of them",

@@ -13,7 +13,7 @@ import (
 )
 
 // testMembers notes its calls, and lists two members of which one is lost.
-type testMembers struct{ told []string }
+type testMembers struct{ calls []string }
 
 func (m *testMembers) Members(context.Context) (api.Members, error) {
 	return api.Members{Members: []api.Member{
@@ -31,17 +31,17 @@ func (externalMembers) Members(context.Context) (api.Members, error) {
 }
 
 func (m *testMembers) NewJoinToken(_ context.Context, life time.Duration) (api.JoinToken, error) {
-	m.told = append(m.told, "token for "+life.String())
+	m.calls = append(m.calls, "token for "+life.String())
 	return api.JoinToken{Token: "T", ID: "I"}, nil
 }
 
 func (m *testMembers) NewHostToken(_ context.Context, host string, life time.Duration) (api.JoinToken, error) {
-	m.told = append(m.told, "token of "+host+" for "+life.String())
+	m.calls = append(m.calls, "token of "+host+" for "+life.String())
 	return api.JoinToken{Token: "H", ID: "I", Host: host}, nil
 }
 
 func (m *testMembers) RemoveMember(_ context.Context, member string, force bool) error {
-	m.told = append(m.told, "remove "+member)
+	m.calls = append(m.calls, "remove "+member)
 	if !force {
 		return model.Errorf(model.ErrConflict, "too few would answer")
 	}
@@ -49,12 +49,12 @@ func (m *testMembers) RemoveMember(_ context.Context, member string, force bool)
 }
 
 func (m *testMembers) RelieveMembers(context.Context) error {
-	m.told = append(m.told, "relieve")
+	m.calls = append(m.calls, "relieve")
 	return nil
 }
 
 func (m *testMembers) RenewAuthorities(context.Context) error {
-	m.told = append(m.told, "renew")
+	m.calls = append(m.calls, "renew")
 	return nil
 }
 
@@ -89,8 +89,8 @@ func TestStatusShowsTheStoresMembers(t *testing.T) {
 	if _, err := f.RenewAuthorities(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if want := []string{"token for 1m30s", "token of host4 for 30s", "remove b", "remove 10.0.0.2:9004", "relieve", "renew"}; !slices.Equal(m.told, want) {
-		t.Errorf("told %q, want %q", m.told, want)
+	if want := []string{"token for 1m30s", "token of host4 for 30s", "remove b", "remove 10.0.0.2:9004", "relieve", "renew"}; !slices.Equal(m.calls, want) {
+		t.Errorf("called %q, want %q", m.calls, want)
 	}
 	if strings.Contains(f.log.String(), `T"`) || !strings.Contains(f.log.String(), "token=I") {
 		t.Errorf("the log: %s", f.log)
