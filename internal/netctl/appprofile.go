@@ -36,8 +36,8 @@ func newAppProfile(base common) *command {
 			"netctl app-profile group-ls --tenant blue shop",
 		},
 		subs: []*command{
-			newAppProfilePut(base, "create", "Create an application profile, or replace the groups of one", false),
-			newAppProfilePut(base, "update", "Replace the groups of an application profile", true),
+			newAppProfilePut(base, "create", "Create an application profile, or replace the groups of one if --group is given", false),
+			newAppProfilePut(base, "update", "Replace the groups of an application profile if --group is given", true),
 			newList(base, appProfiles, "List application profiles"),
 			newAppProfileGroups(base),
 			newInspect(base, appProfiles, "Show an application profile"),
@@ -58,6 +58,7 @@ func newAppProfilePut(base common, name, short string, update bool) *command {
 	}
 	o.tenantFlag(&c.flags)
 	c.flags.List(&p.EndpointGroups, "group, g", "GROUP", "")
+	o.keepRest(c)
 	o.changeFlags(&c.flags, "json, j", "print the profile as stored, as JSON")
 	c.run = bindRun(o, runAppProfilePut, []*string{&p.AppProfileName})
 	return c

@@ -54,7 +54,7 @@ func newBgpCreate(base common) *command {
 	c := &command{
 		name:     "create",
 		fills:    b,
-		short:    "Set the BGP settings of a host",
+		short:    "Create the BGP settings of a host, or change them: what no flag gives stays, but for neighbors",
 		examples: []string{"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 host1"},
 		args:     []string{"HOST"},
 	}
@@ -68,6 +68,7 @@ func newBgpCreate(base common) *command {
 	c.flags.Int(&b.MaxPrefixes, "max-prefixes", "NUMBER", "")
 	c.flags.Bool(&b.DefaultRoute, "default-route", "")
 	c.flags.String(&b.BFD, "bfd", "on|off", "")
+	o.keepRest(c, "neighbor", "neighbors", "neighbor-as")
 	o.changeFlags(&c.flags, "json, j", "print the settings as stored, as JSON")
 	c.run = bindRun(o, runBgpCreate, []*string{&b.Hostname})
 	return c

@@ -104,6 +104,12 @@ var flagEffects = map[string]archtest.Effect{
 	"global set --confirm-within":      archtest.By("TestConfirmWithin"),
 	"policy rule-add --confirm-within": archtest.By("TestConfirmWithin"),
 	"group create --confirm-within":    archtest.By("TestConfirmWithin"),
+	"group create --replace":           archtest.By("TestCreateKeepsWhatNoFlagGives"),
+	"netprofile create --replace":      archtest.By("TestCreateKeepsWhatNoFlagGives"),
+	"service create --replace":         archtest.By("TestCreateKeepsWhatNoFlagGives"),
+	"bgp create --replace":             archtest.By("TestCreateKeepsWhatNoFlagGives"),
+	"app-profile create --replace":     archtest.By("TestCreateKeepsWhatNoFlagGives"),
+	"app-profile update --replace":     archtest.By("TestCreateKeepsWhatNoFlagGives"),
 }
 
 // fieldOf sets the flag and returns the JSON name of the field that it has filled in

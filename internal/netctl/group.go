@@ -60,11 +60,12 @@ func newGroupCreate(base common) *command {
 	c := &command{
 		name:  "create",
 		fills: g,
-		short: "Create an endpoint group, or replace the policies, profile and contracts of one",
+		short: "Create an endpoint group, or change one: what no flag gives stays",
 		note:  noteGroupTag,
 		examples: []string{
 			"netctl group create --tenant blue --policy web-in backend web",
-			"netctl group create --tenant blue --policy web-in --policy audit backend web   # replaces the policies, and removes a profile",
+			"netctl group create --tenant blue --policy web-in --policy audit backend web   # replaces the policies, keeps a profile",
+			"netctl group create --tenant blue --replace --networkprofile gold backend web   # removes the policies",
 			"netctl group create --tenant blue --ip-pool 10.1.1.10-10.1.1.19 backend db",
 		},
 		args: []string{"NETWORK", "GROUP"},
@@ -75,6 +76,7 @@ func newGroupCreate(base common) *command {
 	c.flags.List(&g.ExtContractsGrps, "external-contract, e", "CONTRACT", "")
 	c.flags.String(&g.IPPool, "ip-pool, r", "RANGE", "")
 	c.flags.String(&g.CfgdTag, "epg-tag, tag", "NAME", "has no effect yet")
+	o.keepRest(c)
 	confirmFlag(&c.flags, &o.within)
 	o.changeFlags(&c.flags, "json, j", "print the group as stored, as JSON")
 	c.run = bindRun(o, runGroupCreate, []*string{&g.NetworkName, &g.GroupName})

@@ -51,7 +51,7 @@ func newNetProfileCreate(base common) *command {
 	c := &command{
 		name:  "create",
 		fills: p,
-		short: "Create a network profile, or change one",
+		short: "Create a network profile, or change one: what no flag gives stays",
 		examples: []string{
 			"netctl netprofile create --tenant blue --bandwidth 100mbps --burst 200 gold",
 			"netctl netprofile create --tenant blue --bandwidth 10mbps --receive-bandwidth 50mbps silver",
@@ -65,6 +65,7 @@ func newNetProfileCreate(base common) *command {
 	c.flags.Int(&p.Burst, "burst, s", "KILOBYTES", "")
 	c.flags.String(&p.ReceiveBandwidth, "receive-bandwidth", "RATE", "")
 	c.flags.Int(&p.ReceiveBurst, "receive-burst", "KILOBYTES", "")
+	o.keepRest(c)
 	o.changeFlags(&c.flags, "json, j", "print the profile as stored, as JSON")
 	c.run = bindRun(o, func(ctx context.Context, o *netProfileOptions) error {
 		o.profile.TenantName = o.tenant

@@ -10,6 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // TestNetworkPolicyFlagsReachThePolicy: what each flag and each word of a rule becomes in the
@@ -91,18 +95,103 @@ func TestNetworkPolicyFlagsReachThePolicy(t *testing.T) {
 	}
 }
 
-// TestCreateNamesWhatItClears: a write replaces all of an object, so that a flag that is left
-// out empties its field.
-func TestCreateNamesWhatItClears(t *testing.T) {
-	url := startNetmaster(t)
-	create := []string{"netprofile", "create", "--bandwidth", "50mbps", "gold"}
-	check(t, result{ExitOK, "Created netprofile default:gold\n", ""}, netctl(t, url, append(create, "--dscp", "46", "--receive-bandwidth", "100mbps")...))
-	check(t, result{ExitOK, "Unchanged: netprofile default:gold\n", ""}, netctl(t, url, append(create, "--dscp", "46", "--receive-bandwidth", "100mbps")...))
-	r := netctl(t, url, create...)
-	for _, part := range []string{"note: no longer set, since no flag gives it: ", "DSCP (46)", "receiveBandwidth (100mbps)"} {
-		if r.code != ExitOK || !strings.Contains(r.errOut, part) {
-			t.Errorf("%+v, want %q", r, part)
+// TestCreateKeepsWhatNoFlagGives: a command that changes an object leaves what no flag gives as
+// it is, also if the change waits to be confirmed. --replace removes it and names it, and so
+// does a network policy, which is written whole.
+func TestCreateKeepsWhatNoFlagGives(t *testing.T) {
+	st := memory.New()
+	if _, err := st.Update(t.Context(), func(tx store.Tx) error {
+		return tables.Hosts.Put(tx, model.Host{Name: "h1", Confirms: true})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	url := startNetmasterOn(t, st)
+	for _, line := range []string{"network create -s 10.1.1.0/24 net", "policy create in", "policy create out", "netprofile create --bandwidth 10mbps other", "group create net web", "group create net db"} {
+		if r := netctl(t, url, strings.Fields(line)...); r.code != ExitOK {
+			t.Fatalf("%s: %+v", line, r)
 		}
+	}
+	for _, tc := range []struct {
+		create, change, replace string
+		kept, cleared           []string // in the JSON of the object, and in the note
+	}{
+		{
+			"netprofile create --bandwidth 50mbps --burst 99 --dscp 46 gold", "netprofile create --burst 100 gold", "netprofile create --replace --bandwidth 50mbps gold",
+			[]string{`"DSCP": 46`, `"burst": 100`, `"bandwidth": "50mbps"`},
+			[]string{"DSCP (46)", "burst (100)"},
+		},
+		{
+			"group create --policy in --policy out --networkprofile other net app", "group create --networkprofile gold net app", "group create --replace --networkprofile gold net app",
+			[]string{`"netProfile": "gold"`, `"in"`, `"out"`},
+			[]string{"policies ([in, out])"},
+		},
+		{
+			"service create --network net --selector app=web --port 80:8080:TCP --affinity off shop", "service create --port 81:8080:TCP shop", "service create --replace --network net --selector app=web --port 81:8080:TCP shop",
+			[]string{`"app=web"`, `"81:8080:TCP"`, `"affinity": "off"`},
+			[]string{"affinity (off)"},
+		},
+		{
+			"app-profile create --group web,db all", "app-profile update all", "app-profile create --replace all",
+			[]string{`"web"`, `"db"`},
+			[]string{"endpointGroups ([web, db])"},
+		},
+		{
+			"app-profile create --group web some", "app-profile create some", "app-profile update --replace some",
+			[]string{`"web"`},
+			[]string{"endpointGroups ([web])"},
+		},
+		{
+			"bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbors 50.1.1.9@500 --max-prefixes 7 --password hush h1",
+			"bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 501 h1",
+			"bgp create --replace --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 501 h1",
+			[]string{`"maxPrefixes": 7`, `"password": "`, `"neighbor": "50.1.1.200"`, `"neighbor-as": "501"`},
+			[]string{"maxPrefixes (7)", "password ("},
+		},
+		{
+			"network-policy create --default-in deny --group web closed", "network-policy rule-set closed ssh in_allow_tcp/22", "network-policy create --default-in deny closed",
+			nil,
+			[]string{"applies (", "rules ("},
+		},
+	} {
+		run := func(line string) result {
+			t.Helper()
+			words := strings.Fields(line)
+			for i := range words {
+				words[i] = strings.ReplaceAll(words[i], "_", " ")
+			}
+			r := netctl(t, url, words...)
+			if r.code != ExitOK {
+				t.Fatalf("%s: %+v", line, r)
+			}
+			return r
+		}
+		run(tc.create)
+		if r := run(tc.change); strings.Contains(r.errOut, "no longer set") && !strings.HasPrefix(tc.change, "bgp") {
+			t.Errorf("%s: %s", tc.change, r.errOut)
+		}
+		words := strings.Fields(tc.create)
+		got := run(words[0] + " inspect " + words[len(words)-1]).out
+		for _, part := range tc.kept {
+			if !strings.Contains(got, part) {
+				t.Errorf("%s, then %s: %q is gone:\n%s", tc.create, tc.change, part, got)
+			}
+		}
+		said := run(tc.replace).errOut
+		for _, part := range append(tc.cleared, "note: no longer set, since no flag gives it: ") {
+			if !strings.Contains(said, part) {
+				t.Errorf("%s: %q, want %q", tc.replace, said, part)
+			}
+		}
+	}
+	if r := netctl(t, url, strings.Fields("group create --policy in --networkprofile gold net app")...); r.code != ExitOK {
+		t.Fatalf("%+v", r)
+	}
+	r := netctl(t, url, strings.Fields("group create -q --networkprofile other --confirm-within 60s net app")...)
+	if confirmed := netctl(t, url, "confirm", strings.TrimSpace(r.out)); confirmed.code != ExitOK {
+		t.Fatalf("%+v, %+v", r, confirmed)
+	}
+	if got := netctl(t, url, "group", "inspect", "app").out; !strings.Contains(got, `"netProfile": "other"`) || !strings.Contains(got, `"in"`) {
+		t.Errorf("a change that waits for confirmation: %s", got)
 	}
 }
 

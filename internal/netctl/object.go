@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -19,6 +20,11 @@ type common struct {
 	json   bool
 	quiet  bool
 	form   string // of lists: listFlags
+	// keeps is a command that keeps of an existing object what no flag gives, but for the
+	// flags in together; nil = it does not. See keepRest.
+	keeps    *command
+	together []string
+	replace  bool
 }
 
 func (o *common) tenantFlag(fs *flags.Set) {
@@ -137,6 +143,13 @@ func newRemove(base common, k *objectKind, short string) *command {
 	return c
 }
 
+// keepRest has a command keep of an existing object what no flag gives, unless --replace is
+// given. Of flags that say one thing together none is kept.
+func (o *common) keepRest(c *command, together ...string) {
+	o.keeps, o.together = c, together
+	c.flags.Bool(&o.replace, "replace", "remove from an existing object what no other flag gives; it is kept otherwise")
+}
+
 // put creates or updates an object and then says which of the two happened: it
 // compares the object as stored before and after.
 func put(ctx context.Context, o *common, k *objectKind, name string, object api.Object) error {
@@ -144,15 +157,15 @@ func put(ctx context.Context, o *common, k *objectKind, name string, object api.
 	if err != nil {
 		return err
 	}
-	before, err := k.get(ctx, client, object.ObjectKey())
-	existed := err == nil
-	if err != nil && !api.IsNotFound(err) && !api.IsForbidden(err) { // below, a user who may not create gets an error
+	object, before, err := o.completed(ctx, client, k, object)
+	if err != nil {
 		return err
 	}
 	after, err := k.create(ctx, client, object)
 	if err != nil {
 		return err
 	}
+	existed := before != nil
 	if existed && k.single == "" { // the commands of single objects keep what no flag names
 		if err := cmp.Or(o.noteCleared(before, after), o.warnAudited(before, after)); err != nil {
 			return err
@@ -161,8 +174,35 @@ func put(ctx context.Context, o *common, k *objectKind, name string, object api.
 	return o.printResult(writeVerb(existed, reflect.DeepEqual(before, after))+" "+k.noun, name, object.ObjectKey(), after)
 }
 
-// noteCleared names the fields that had a value before a write, and have none after it: a
-// write replaces all of an object, and a flag that is left out means an empty field.
+// completed returns an object as it is to be written, with what its command keeps of the
+// stored one, and the stored one; nil = there is none.
+func (o *common) completed(ctx context.Context, client *api.Client, k *objectKind, object api.Object) (full api.Object, before any, err error) {
+	before, err = k.get(ctx, client, object.ObjectKey())
+	switch {
+	case api.IsNotFound(err) || api.IsForbidden(err): // a user who may not create gets an error of that
+		return object, nil, nil
+	case err != nil:
+		return nil, nil, err
+	case o.keeps == nil || o.replace:
+		return object, before, nil
+	}
+	kept := map[any]bool{} // by pointers to fields
+	for _, d := range o.keeps.flags.Flags {
+		kept[d.To] = d.Given == "" && !slices.Contains(o.together, d.Names[0])
+	}
+	filled, merged := reflect.ValueOf(o.keeps.fills).Elem(), reflect.New(reflect.TypeOf(object)).Elem()
+	merged.Set(reflect.ValueOf(object))
+	for i := range filled.NumField() {
+		if kept[filled.Field(i).Addr().Interface()] {
+			merged.Field(i).Set(reflect.ValueOf(before).Field(i))
+		}
+	}
+	full, _ = reflect.TypeAssert[api.Object](merged) // it is of the object's type
+	return full, before, nil
+}
+
+// noteCleared names the fields that had a value before a write, and have none after it: the
+// commands without keepRest, and --replace, replace all of an object.
 func (o *common) noteCleared(before, after any) error {
 	names, was, err := fieldTexts(before)
 	if err != nil {

@@ -103,6 +103,15 @@ func putOrPend(ctx context.Context, o *common, within time.Duration, k *objectKi
 	if within == 0 {
 		return put(ctx, o, k, name, object)
 	}
+	if o.keeps != nil {
+		client, err := o.client()
+		if err != nil {
+			return err
+		}
+		if object, _, err = o.completed(ctx, client, k, object); err != nil {
+			return err
+		}
+	}
 	one, err := ofKind(k.name, object)
 	if err != nil {
 		return err

@@ -88,7 +88,7 @@ func newServiceCreate(base common) *command {
 	c := &command{
 		name:  "create",
 		fills: s,
-		short: "Create a service, or change its selectors and ports",
+		short: "Create a service, or change one: what no flag gives stays",
 		note:  noteServices,
 		examples: []string{
 			"netctl service create --tenant blue --network backend --selector app=web --selector tier=front --port 80:8080:TCP web",
@@ -103,6 +103,7 @@ func newServiceCreate(base common) *command {
 	c.flags.String(&s.IPAddress, "preferred-ip, ip", "ADDRESS", "")
 	c.flags.String(&s.IPv6Address, "preferred-ipv6, ip6", "ADDRESS", "")
 	c.flags.String(&s.Affinity, "affinity, a", "TIME", "")
+	o.keepRest(c)
 	o.changeFlags(&c.flags, "json, j", "print the service as stored, as JSON")
 	c.run = bindRun(o, func(ctx context.Context, o *serviceCreateOptions) error {
 		o.service.TenantName = o.tenant

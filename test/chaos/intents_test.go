@@ -134,7 +134,7 @@ func networkAndBack(ctx context.Context, w *world, _ *testcluster.Host, _ *rand.
 }
 
 func groupAndBack(ctx context.Context, w *world, _ *testcluster.Host, _ *rand.Rand) (undo, error) {
-	return func(ctx context.Context) error { return w.netctl(ctx, "group create -t blue net spare") }, w.netctl(ctx, "group create -t blue --policy p net spare")
+	return func(ctx context.Context) error { return w.netctl(ctx, "group create -t blue --replace net spare") }, w.netctl(ctx, "group create -t blue --policy p net spare")
 }
 
 func comesAndGoes(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {

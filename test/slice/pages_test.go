@@ -141,7 +141,7 @@ func pages(t *testing.T, driver string) {
 // baseline runs baseline.md where changing.md has ended.
 func (c *cluster) baseline() {
 	c.t.Helper()
-	c.netctl("group create -t shop net db", "group rm -t shop db-of-2", "policy rm -t shop db-2")
+	c.netctl("group create -t shop --replace net db", "group rm -t shop db-of-2", "policy rm -t shop db-2")
 	c.page("baseline.md", "baseline", nil)
 	at := func(name, host, group string) testcluster.ContainerSpec {
 		s := spec(name, host, "shop/net/"+group)
