@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
@@ -26,10 +27,11 @@ const (
 )
 
 // facts tells netmaster what orchestrators say of containers. It owns the facts of
-// attachments that do not stand.
+// attachments that do not stand, and knows which ones netmaster refuses.
 type facts struct {
 	*deps
 	pending pendingFacts
+	refused refusedFacts
 }
 
 // Report is attach.Service's. It is the one way by which anything that an
@@ -67,7 +69,11 @@ func (a *facts) report(ctx context.Context, f attach.Fact) error {
 	before := labelsOf(e)
 	changed := !f.Merge(e.Facts).Equal(e.Facts)
 	e.Facts = f.Merge(e.Facts)
-	if err := a.update(ctx, e, before); err != nil && !errors.Is(err, model.ErrNotFound) {
+	err = a.update(ctx, e, before)
+	if a.refused.note(f.Key, err) {
+		a.agent.Kick("refused labels") // a problem tells people
+	}
+	if err != nil && !errors.Is(err, model.ErrNotFound) {
 		return err // one that is not found gets it when it is put back
 	}
 	if changed {
@@ -101,6 +107,25 @@ func (a *facts) update(ctx context.Context, e Entry, before map[string]string) e
 		return masterclient.FromAPI("update endpoint "+e.Endpoint.String(), err)
 	}
 	return nil
+}
+
+// problems names the containers whose name or labels netmaster refuses.
+func (a *facts) problems() (problems []compile.Problem) {
+	a.refused.mu.Lock()
+	defer a.refused.mu.Unlock()
+	for _, e := range a.journal.all() {
+		if why := a.refused.all[e.Key()]; why != "" && e.State == StateDone {
+			problems = append(problems, compile.Problem{
+				Object: "endpoint " + e.Endpoint.String(),
+				Text:   "no policy selects it by labels, since netmaster refuses the name or labels of " + e.title() + " (" + why + "): start it again with others",
+			})
+		}
+	}
+	maps.DeleteFunc(a.refused.all, func(k attach.Key, _ string) bool {
+		_, attached := a.journal.get(k)
+		return !attached
+	})
+	return problems
 }
 
 // labelsOf are the labels that an attachment's endpoint has by its request and by
@@ -147,6 +172,30 @@ func usableLabels(labels map[string]string, max int) map[string]string {
 		}
 	}
 	return out
+}
+
+// refusedFacts knows why netmaster refuses the last facts of attachments. The zero value is
+// ready for use.
+type refusedFacts struct {
+	mu  sync.Mutex
+	all map[attach.Key]string
+}
+
+// note records what netmaster has answered to facts, and reports whether that changes anything.
+func (r *refusedFacts) note(k attach.Key, err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.all[k]
+	switch {
+	case errors.Is(err, model.ErrInvalid):
+		if r.all == nil {
+			r.all = map[attach.Key]string{}
+		}
+		r.all[k] = err.Error()
+	case err == nil || errors.Is(err, model.ErrNotFound):
+		delete(r.all, k)
+	}
+	return r.all[k] != before
 }
 
 // pendingFacts keeps facts of attachments that do not stand, at most maxPendingFacts and each

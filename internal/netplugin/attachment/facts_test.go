@@ -26,7 +26,8 @@ import (
 type teller struct {
 	*Service
 	got    api.UpdateEndpointRequest
-	status int // that netmaster answers; 0 = success
+	status int         // that netmaster answers; 0 = success
+	kicked chan string // by what
 }
 
 var (
@@ -36,7 +37,7 @@ var (
 
 func newTeller(t *testing.T) *teller {
 	t.Helper()
-	x := &teller{}
+	x := &teller{kicked: make(chan string, 10)}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if x.got = (api.UpdateEndpointRequest{}); r.URL.Path != "/plugin/updateEndpoint" {
 			t.Errorf("asked for %s", r.URL)
@@ -60,7 +61,7 @@ func newTeller(t *testing.T) *teller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.Service = join(&deps{log: slog.New(slog.DiscardHandler), masters: m, journal: j})
+	x.Service = join(&deps{log: slog.New(slog.DiscardHandler), masters: m, journal: j, agent: kicker{kicked: x.kicked}})
 	x.recordEntry(Entry{State: StateDone, HostIf: "v1", Endpoint: standsAs, Request: attach.Request{Key: attachedKey, Labels: map[string]string{"tier": "web"}}})
 	return x
 }
@@ -127,6 +128,49 @@ func TestFactsReachNetmasterWithoutBadLabels(t *testing.T) {
 		api.UpdateEndpointRequest{Event: api.EventStart, ContainerID: "c1", EPCommonName: "web2", Health: api.Healthy, Labels: map[string]string{"app": "shop2", "tier": "web"}})
 	if err := x.Report(t.Context(), attach.Fact{Name: "nobody"}); !errors.Is(err, model.ErrInvalid) {
 		t.Errorf("of nobody: %v", err)
+	}
+}
+
+// TestRefusedLabelsAreAProblem: a container whose labels netmaster refuses is a problem of the
+// host, which names both, until netmaster takes its labels or the container is gone.
+func TestRefusedLabelsAreAProblem(t *testing.T) {
+	x := newTeller(t)
+	many := attach.Fact{Key: attachedKey, Name: "web", Labels: map[string]string{}}
+	for i := range model.MaxLabels {
+		many.Labels["l"+strconv.Itoa(i)] = "x"
+	}
+	refused := func() {
+		t.Helper()
+		x.status = http.StatusBadRequest
+		if err := x.Report(t.Context(), many); !errors.Is(err, model.ErrInvalid) {
+			t.Fatalf("netmaster refuses the labels: %v", err)
+		}
+		p := x.Problems()
+		if len(p) != 1 || p[0].Object != "endpoint "+standsAs.String() || !strings.Contains(p[0].Text, "no policy selects it by labels") || len(x.got.Labels) <= model.MaxLabels {
+			t.Errorf("with %d labels: %v", len(x.got.Labels), p)
+		}
+	}
+	refused()
+	refused()
+	if len(x.kicked) != 1 {
+		t.Errorf("the host's problems were compiled %d times for one change", len(x.kicked))
+	}
+	x.status = http.StatusServiceUnavailable // says nothing of the labels
+	if err := x.Report(t.Context(), many); err == nil || len(x.Problems()) != 1 {
+		t.Errorf("without a netmaster: %v, %v", err, x.Problems())
+	}
+	x.status = 0
+	x.tells(t, "fewer labels", attach.Fact{Name: "web", Labels: map[string]string{"app": "shop"}},
+		api.UpdateEndpointRequest{Event: api.EventStart, EPCommonName: "web", Labels: map[string]string{"app": "shop", "tier": "web"}})
+	if p := x.Problems(); len(p) > 0 || len(x.kicked) != 2 {
+		t.Errorf("with fewer labels: %v", p)
+	}
+	refused()
+	if err := x.journal.remove(attachedKey); err != nil {
+		t.Fatal(err)
+	}
+	if p := x.Problems(); len(p) > 0 || len(x.facts.refused.all) > 0 {
+		t.Errorf("of a container that is gone: %v, %v", p, x.facts.refused.all)
 	}
 }
 

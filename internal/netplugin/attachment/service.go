@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -190,9 +191,9 @@ func (a *Service) ContainerChange(k attach.Key) string {
 // Metrics are the Service's own.
 func (a *Service) Metrics() []prometheus.Collector { return []prometheus.Collector{a.attachTime} }
 
-// Problems says what people should know of journal and spool.
+// Problems says what people should know of journal, spool and refused labels.
 func (a *Service) Problems() []compile.Problem {
-	problems := append(a.journal.problems(), a.Infra.problemsOfInfra()...)
+	problems := slices.Concat(a.journal.problems(), a.Infra.problemsOfInfra(), a.facts.problems())
 	if why := a.releaser.spoolError.Load(); why != nil && *why != "" {
 		problems = append(problems, compile.Problem{Object: "spool", Text: *why})
 	}
