@@ -21,6 +21,8 @@ const (
 	IdentityFirst Identity = 256
 	// IdentityLast is the last one: data planes give identities 20 bits.
 	IdentityLast Identity = 1<<20 - 1
+	// MaxIdentities is how many there may be at a time, of all tenants together.
+	MaxIdentities = int(IdentityLast-IdentityFirst) + 1
 )
 
 // IdentityRecord is the meaning of an Identity.

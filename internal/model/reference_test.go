@@ -57,6 +57,7 @@ var limits = []struct {
 	{"MaxHints", MaxHints, "EndpointSlice", "zone hints, and node hints, of a backend"},
 	{"MaxNodeAddrs", MaxNodeAddrs, "node of Kubernetes", "addresses"},
 	{"MaxServiceRanges", MaxServiceRanges, "Kubernetes", "ranges of service addresses"},
+	{"MaxIdentities", MaxIdentities, "endpoints of all tenants", "identities: different sets of network, group and counted labels"},
 	{"MaxHostName", MaxHostName, "host", "characters of the name"},
 	{"MaxEndpointText", MaxEndpointText, "endpoint", "characters of the common name, and of the container id"},
 	{"MaxLabels", MaxLabels, "endpoint", "labels"},
