@@ -62,6 +62,10 @@ func TestHostJoinsByItsServiceAccount(t *testing.T) {
 			t.Errorf("its certificate is kept by %+v", c)
 		}
 	}
+	// All netmasters that it knows were replaced, and it is given one of the present.
+	if o, err := finish("--join 127.0.0.2:9005,127.0.0.1:9005" + account); err != nil || strings.Join(o.seeds, " ") != "https://127.0.0.1:9999 https://127.0.0.2:9999" {
+		t.Errorf("it asks netmasters at %q, %v", o.seeds, err)
+	}
 	// The cluster was rolled back to plain: the pod gets a store without TLS and no join
 	// flags.
 	if o, err := finish("--etcd-endpoints http://127.0.0.1:9002"); err != nil || o.joining.dir != "" || o.joining.left == "" || o.tls.StoreClient != nil || o.store.Etcd[0] != "http://127.0.0.1:9002" {

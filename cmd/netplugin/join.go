@@ -38,7 +38,7 @@ type joining struct {
 }
 
 func joinFlags(fs *flags.Set, o *options) {
-	fs.Strings(&o.joining.enrollmentServers, "join", "addresses", "--join-listen of netmasters with --secure, comma-separated: get a certificate with --token and store it in tls in --state-dir; later starts need neither flag").Must(checkEnrollmentServers)
+	fs.Strings(&o.joining.enrollmentServers, "join", "addresses", "--join-listen of netmasters with --secure, comma-separated: get a certificate with --token and store it in tls in --state-dir; later starts need neither flag, but use the addresses if they are given").Must(checkEnrollmentServers)
 	fs.String(&o.joining.token, "token", "token", "token for --join, valid once, from 'netctl cluster token --host'; prefer the environment variable, since other users of this machine can see flags")
 	fs.String(&o.joining.account.TokenFile, "join-token-file", "file", "with --join in a pod, instead of --token: file with its service account token for the audience contiv; needs --join-authority, and --enroll-service-account of netmasters")
 	fs.String(&o.joining.account.Authority, "join-authority", "file", "with --join-token-file: authority of the servers that may get the token, in PEM, a copy of join/authority/ca.crt in netmasters' --data-dir")
@@ -102,6 +102,11 @@ func (o *options) join(ctx context.Context, fs *flags.Set) error {
 	doors, err := enrollment.Servers(dir)
 	if err != nil {
 		return err
+	}
+	for _, d := range o.joining.enrollmentServers { // those of the directory may all have been replaced
+		if !slices.Contains(doors, d) {
+			doors = append(doors, d)
+		}
 	}
 	o.joining.discovers, o.store.Etcd = true, nil
 	if o.seeds = netmastersAt(doors); len(o.seeds) == 0 {
@@ -168,8 +173,9 @@ func (j *joining) follow(set func(urls []string)) func(doors []string) {
 // netmastersAt is where netmasters with --secure are asked unless told otherwise.
 func netmastersAt(doors []string) (urls []string) {
 	for _, d := range doors {
-		if host, _, err := net.SplitHostPort(d); err == nil {
-			urls = append(urls, netmasterAt(strings.Trim(host, "[]"), true))
+		host, _, err := net.SplitHostPort(d)
+		if u := netmasterAt(strings.Trim(host, "[]"), true); err == nil && !slices.Contains(urls, u) {
+			urls = append(urls, u)
 		}
 	}
 	return urls

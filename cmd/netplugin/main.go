@@ -196,7 +196,9 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 	})
 	if o.joining.dir != "" {
 		g.Go(func() error {
-			return enrollment.Keep(ctx, o.enrolment(o.joining.dir), o.joining.follow(a.SetSeeds), log)
+			cfg := o.enrolment(o.joining.dir)
+			cfg.Netmasters = a.Netmasters
+			return enrollment.Keep(ctx, cfg, o.joining.follow(a.SetSeeds), log)
 		})
 	}
 	g.Go(func() error { return a.Run(ctx) })

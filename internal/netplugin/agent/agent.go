@@ -215,6 +215,12 @@ func (a *Agent) SetSeeds(urls []string) {
 	}
 }
 
+// Netmasters returns the base URLs of the netmasters that are known now.
+func (a *Agent) Netmasters() []string {
+	bases, _ := a.masters.Known()
+	return strings.Split(bases, ",")
+}
+
 func (a *Agent) kick(reason string) { a.runner.Kick(reason) }
 
 // listening is where this process listens for people and machines: inspection,

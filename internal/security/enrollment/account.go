@@ -65,13 +65,8 @@ func requestByAccount(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	doors := slices.Clone(cfg.Servers)
 	had, _ := read(cfg.Dir) // none, where none joined
-	for _, d := range had.Servers {
-		if !slices.Contains(doors, d) {
-			doors = append(doors, d)
-		}
-	}
+	doors := eachOnce(cfg.Servers, had.Servers)
 	q := jointoken.HostRequest{Account: strings.TrimSpace(string(token)), Name: cfg.Name, CSR: csr}
 	a, err := ask(ctx, jointoken.Pinned(known...), doors, 0, jointoken.HostPath, q)
 	if err != nil {

@@ -55,13 +55,16 @@ type Config struct {
 	Dir       string   // made when missing; what --tls-dir takes
 	Name      string   // of the host
 	Addresses []net.IP // by which others connect to it
-	Servers   []string // host:port of members, beside those of the token
+	Servers   []string // host:port of members, beside those of the token or the directory
 	Token     string   // "" = the directory is to have a certificate
 	Account   Account  // in place of Token
 
 	// Waits is called at once, and then once a minute, with the reason why Join with an
 	// Account tries again; nil = no call.
 	Waits func(why error)
+	// Netmasters returns the URLs of netmasters that the host knows in another way. Keep asks
+	// their machines too, at the ports of the known servers; nil = none is known.
+	Netmasters func() []string
 }
 
 // Joined reports whether a directory has a certificate that Join got.

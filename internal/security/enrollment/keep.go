@@ -31,14 +31,15 @@ const (
 )
 
 // Keep renews a directory's certificate when it ends within pki.Soon, until ctx ends. It
-// tries again while it fails, and logs why. It learns where netmasters are, and calls
+// tries again while it fails, and logs why. It learns where netmasters are, also from
+// cfg.Servers and cfg.Netmasters, and calls
 // moved, which must return soon, with their enrollment servers when these have become others. A host
 // with an Account whose certificate is renewed no more, or is of another cluster than the
 // Account's authority, gets one by that; where the former and the next have no authority
 // in common it returns ErrJoinAgain, since the process trusts the former ones on. Else it
 // returns nil when ctx ends.
 func Keep(ctx context.Context, cfg Config, moved func(doors []string), log *slog.Logger) error {
-	k := &renewer{dir: cfg.Dir, addresses: cfg.Addresses, moved: moved, log: log, now: time.Now, every: checkInterval}
+	k := &renewer{dir: cfg.Dir, addresses: cfg.Addresses, servers: cfg.Servers, netmasters: cfg.Netmasters, moved: moved, log: log, now: time.Now, every: checkInterval}
 	if cfg.Account.TokenFile != "" {
 		k.authority = cfg.Account.Authority
 		k.rejoin = func(ctx context.Context) error { return requestByAccount(ctx, cfg) }
@@ -52,13 +53,16 @@ var ErrJoinAgain = errors.New("the netmasters' cluster was created again, and th
 type renewer struct {
 	dir       string
 	addresses []net.IP
+	servers   []string // beside those of the directory
 	log       *slog.Logger
 	now       func() time.Time
 	every     time.Duration
 	last      time.Time // try
 	moved     func(doors []string)
 	serversAt time.Time
-	asked     time.Time // whether the authorities were renewed
+	// netmasters returns the URLs of netmasters that are known otherwise; nil = none is.
+	netmasters func() []string
+	asked      time.Time // whether the authorities were renewed
 	// rejoin gets a certificate without the previous one; nil = only a person can.
 	rejoin    func(ctx context.Context) error
 	authority string // file of members' authorities, for getting a certificate without the previous one
@@ -141,7 +145,11 @@ func (k *renewer) refreshServers(ctx context.Context) {
 		return
 	}
 	k.serversAt = k.now()
-	doors, moved, err := RefreshServers(ctx, k.dir)
+	var netmasters []string
+	if k.netmasters != nil {
+		netmasters = k.netmasters()
+	}
+	doors, moved, err := RefreshServers(ctx, k.dir, k.servers, netmasters)
 	if err != nil { // the known ones serve on, and clients that cannot reach the store log it
 		k.log.Debug("the addresses of netmasters cannot be updated", "error", err)
 	}

@@ -5,7 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
 
@@ -17,9 +19,11 @@ import (
 
 // RefreshServers asks the enrollment servers that a directory knows which ones there are now, and keeps them:
 // a host that joined by the first netmaster has to find the others when that one is
-// lost. It returns them, and whether they are others than before. The error says of
+// lost. If none of them answers it asks those of more, and then the machines of netmasters,
+// given by their URLs: all that the directory knows may have been replaced. It returns the
+// servers, and whether they are others than before. The error says of
 // each enrollment server why it told nothing.
-func RefreshServers(ctx context.Context, dir string) (doors []string, moved bool, err error) {
+func RefreshServers(ctx context.Context, dir string, more, netmasters []string) (doors []string, moved bool, err error) {
 	had, err := read(dir)
 	if err != nil {
 		return nil, false, err
@@ -34,7 +38,7 @@ func RefreshServers(ctx context.Context, dir string) (doors []string, moved bool
 	defer pool.CloseIdleConnections()
 	c := &http.Client{Transport: pool, Timeout: askTime}
 	var why []error
-	for _, door := range had.Servers {
+	for _, door := range eachOnce(had.Servers, more, besideURLs(netmasters, eachOnce(had.Servers, more))) {
 		var a jointoken.HostAnswer
 		err := jointoken.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+door+jointoken.ServersPath, nil, &a)
 		switch {
@@ -54,6 +58,32 @@ func RefreshServers(ctx context.Context, dir string) (doors []string, moved bool
 		return a.Servers, true, nil
 	}
 	return nil, false, errors.Join(why...)
+}
+
+// eachOnce joins lists of servers, each named once.
+func eachOnce(lists ...[]string) (all []string) {
+	for _, d := range slices.Concat(lists...) {
+		if !slices.Contains(all, d) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// besideURLs returns the machines of URLs, at each port of the known servers.
+func besideURLs(urls, known []string) (servers []string) {
+	for _, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil {
+			continue
+		}
+		for _, k := range known {
+			if _, port, err := net.SplitHostPort(k); err == nil {
+				servers = append(servers, net.JoinHostPort(u.Hostname(), port))
+			}
+		}
+	}
+	return servers
 }
 
 func sameServers(a, b []string) bool {

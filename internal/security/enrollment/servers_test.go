@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,15 +69,39 @@ func TestHostsLearnOfLaterNetmasters(t *testing.T) {
 	gone := storetest.FreePort(t)
 	s.Servers = []string{gone, second}
 	writeState(t, dir, s)
-	if doors, moved, err := RefreshServers(ctx, dir); err != nil || !moved || !sameServers(doors, want) {
+	if doors, moved, err := RefreshServers(ctx, dir, nil, nil); err != nil || !moved || !sameServers(doors, want) {
 		t.Errorf("beside a door that does not answer: %q, moved %v, %v", doors, moved, err)
 	}
 	s.Servers = []string{gone}
 	writeState(t, dir, s)
-	_, moved, err := RefreshServers(ctx, dir)
+	_, moved, err := RefreshServers(ctx, dir, nil, nil)
 	refused(t, "where nobody answers", err, gone)
 	if kept, _ := Servers(dir); moved || !slices.Equal(kept, s.Servers) {
 		t.Errorf("where nobody answers: moved %v, kept %q", moved, kept)
+	}
+	// All that the directory knows were replaced. The host finds the present ones by what it
+	// is given, or by netmasters of its registry, and keeps them.
+	_, port, err := net.SplitHostPort(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, found := range map[string]struct {
+		known      string
+		given      []string
+		netmasters []string
+	}{
+		"given":                {gone, []string{second}, nil},
+		"a known netmaster":    {"127.0.0.9:" + port, nil, []string{"https://127.0.0.1:9999"}},
+		"both, and no present": {gone, []string{gone, "127.0.0.9:" + port}, []string{"https://127.0.0.9:9999", "https://127.0.0.1:9999"}},
+	} {
+		s.Servers = []string{found.known}
+		writeState(t, dir, s)
+		if doors, moved, err := RefreshServers(ctx, dir, found.given, found.netmasters); err != nil || !moved || !sameServers(doors, want) {
+			t.Errorf("%s: %q, moved %v, %v", what, doors, moved, err)
+		}
+		if kept, err := Servers(dir); err != nil || !sameServers(kept, want) {
+			t.Errorf("%s: it keeps %q, %v", what, kept, err)
+		}
 	}
 
 	c := transport.OwnClient(jointoken.Pinned(s.Members), "", time.Minute)
