@@ -86,7 +86,7 @@ demo: build ## three hosts, two tenants, policies, live; DRIVER=ebpf|ovs|mixed; 
 demo-docker: build deps ## two Docker engines on two hosts, names, policy, start times; KEEP=1 leaves it running
 	bin/contivlab demo-docker $(if $(filter-out 0,$(KEEP)),--keep)
 demo-kube: build deps ## a Kubernetes of two nodes, which is built first (minutes), beside it a Docker container and a bare process under the same policies, and a pod of another tenant; KEEP=1 keeps it until Ctrl-C
-	CONTIV_KUBE=$${CONTIV_KUBE:-$$(tools/kube.sh -nodes)} go run ./test/kube/demo -bin bin $(if $(filter-out 0,$(KEEP)),-keep)
+	go build -o bin/demo-kube ./test/kube/demo && CONTIV_KUBE=$${CONTIV_KUBE:-$$(tools/kube.sh -nodes)} exec bin/demo-kube $(if $(filter-out 0,$(KEEP)),-keep)
 image: build ## bin/contiv-image.tar, an image IMAGE (docker.io/contiv/contiv:VERSION) of the programs alone
 	go run ./packaging/image -bin bin -o bin/contiv-image.tar -name $(or $(IMAGE),docker.io/contiv/contiv:$(file <VERSION)) -time $(BUILDTIME) -revision $(COMMIT)
 plugin: build ## bin/plugin for `docker plugin create $(PLUGIN)`
