@@ -70,7 +70,7 @@ func TestReference(t *testing.T) {
 		Name: "contivk8s.md", Command: "go test ./cmd/contivk8s -run TestReference -update", Title: "contivk8s",
 		Purpose: "On this page you look up how contivk8s is called; [CNI](../how-to/cni.md) explains its configuration.",
 	}
-	p.Printf("\n```\n%s```\n", usage)
+	p.Printf("\n```text\n%s```\n", usage)
 	p.Check(t, *update)
 }
 

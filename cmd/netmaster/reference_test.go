@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/base/pagetest"
 	"github.com/contiv/netplugin/v2/internal/netmaster/aci/controller"
 	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
@@ -21,6 +22,14 @@ var update = flag.Bool("update", false, "write docs/reference/netmaster.md and m
 func TestReference(t *testing.T) {
 	var o options
 	pagetest.CheckFlags(t, "netmaster", newFlags(&o).Flags, *update)
+}
+
+// TestCommandsOfPagesParse: netmaster takes the flags and the files that pages show.
+func TestCommandsOfPagesParse(t *testing.T) {
+	pagetest.CheckProgram(t, "netmaster", func() *flags.Set {
+		var o options
+		return newFlags(&o)
+	})
 }
 
 // TestReferenceOfMetrics: the page of the metrics is what netmaster registers, with a store of

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/base/pagetest"
 )
 
@@ -39,6 +40,14 @@ func TestFlagsOf1x(t *testing.T) {
 func TestReference(t *testing.T) {
 	var o options
 	pagetest.CheckFlags(t, "netplugin", newFlags(&o).Flags, *update)
+}
+
+// TestCommandsOfPagesParse: netplugin takes the flags and the files that pages show.
+func TestCommandsOfPagesParse(t *testing.T) {
+	pagetest.CheckProgram(t, "netplugin", func() *flags.Set {
+		var o options
+		return newFlags(&o)
+	})
 }
 
 // TestBadFlags refuses nonsense with a sentence that names flag and value.

@@ -24,7 +24,6 @@ var (
 	linkRE     = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
 	codeRE     = regexp.MustCompile("`[^`]*`")
 	bulletRE   = regexp.MustCompile(`^([-*+]|\d+\.|>) +`)
-	blockRE    = regexp.MustCompile("(?m)^(.*)\n```(sh|bash)$")
 	sentenceRE = regexp.MustCompile(`[.!?]["')*]*\s+`)
 	purposeRE  = regexp.MustCompile(`^(On|After) (this page|these pages) you `)
 )
@@ -162,24 +161,5 @@ func TestLengthsOfPages(t *testing.T) {
 				t.Errorf("CHANGELOG.md: %d words in one line, %d are allowed: %s", n, maxSentence, line)
 			}
 		}
-	}
-}
-
-// Tests follow tutorials: each block of commands says that it runs, or why it does not.
-func TestPagesOfTutorialsRun(t *testing.T) {
-	said := regexp.MustCompile(`^<!-- (run: \w+|not run: .+) -->$`)
-	n := 0
-	for _, f := range files(t) {
-		if path.Dir(f.name) != "docs/tutorials" {
-			continue
-		}
-		for _, m := range blockRE.FindAllStringSubmatch(f.text, -1) {
-			if n++; !said.MatchString(m[1]) {
-				t.Errorf("%s: a block of commands after %q has no mark such as <!-- run: machine1 -->", f.name, m[1])
-			}
-		}
-	}
-	if n < 20 {
-		t.Errorf("only %d blocks were found", n)
 	}
 }

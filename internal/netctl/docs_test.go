@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/base/pagetest"
 )
 
 // step is one command of a console block and what it must print.
@@ -48,7 +50,13 @@ func files(text string) map[string]string {
 // The console blocks of the user guides print what they say, one after the
 // other on one cluster, beside the files that YAML blocks show.
 func TestConsoleBlocksPrintWhatGuidesSay(t *testing.T) {
-	for doc, least := range map[string]int{"netctl.md": 20, "apply.md": 7, "moving-from-1x.md": 1} {
+	docs := map[string]int{"netctl.md": 20, "apply.md": 7, "moving-from-1x.md": 1}
+	for _, b := range pagetest.Blocks(t) {
+		if _, runs := docs[strings.TrimPrefix(b.Page, "docs/how-to/")]; b.Language == "console" && !runs {
+			t.Errorf("%s:%d is not run", b.Page, b.Line)
+		}
+	}
+	for doc, least := range docs {
 		t.Run(doc, func(t *testing.T) {
 			text, err := os.ReadFile("../../docs/how-to/" + doc)
 			if err != nil {
