@@ -213,6 +213,7 @@ func newRoot(base common, env Env) *command {
 		newDelete(base),
 		newDetach(base, env.Getenv),
 		newDiff(base),
+		newCan(base), newExplain(base),
 		newDoctor(base),
 		newEndpoint(base),
 		newExport(base),

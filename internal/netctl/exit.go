@@ -23,6 +23,7 @@ const (
 	ExitUnavailable = 5 // no netmaster (attach: no netplugin) answers, or its store is away: try again later
 	ExitDiffers     = 6 // diff: something differs; nothing went wrong
 	ExitUnhealthy   = 7 // status, doctor: the cluster answers, and there are problems; install --check: the machine has some
+	ExitDenied      = 8 // can: not all that was asked for is allowed; nothing went wrong
 )
 
 // exitMeanings says when netctl exits with each code.
@@ -35,7 +36,11 @@ var exitMeanings = [...]string{
 	ExitUnavailable: "no netmaster (attach, detach: no netplugin) answers, or it cannot reach its store: try again later",
 	ExitDiffers:     "diff found differences",
 	ExitUnhealthy:   "status, doctor: the cluster answers, and there are problems; install --check: the machine fails a check",
+	ExitDenied:      "can: not all that was asked for is allowed",
 }
+
+// errDenied makes can exit with ExitDenied.
+var errDenied = errors.New("not all of it is allowed")
 
 // errDiffers makes diff exit with ExitDiffers.
 var errDiffers = errors.New("there are differences")
@@ -51,6 +56,8 @@ func exitCode(err error) int {
 		return ExitDiffers
 	case errors.Is(err, errUnhealthy):
 		return ExitUnhealthy
+	case errors.Is(err, errDenied):
+		return ExitDenied
 	case isOtherServer(err):
 		return ExitUnavailable
 	case usage:

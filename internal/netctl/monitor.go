@@ -196,16 +196,9 @@ func defaultText(d api.FlowRule) string {
 	return fmt.Sprintf("default of %s %s (%s)", kind, strings.Join(names, ", "), tier)
 }
 
-func decidedBy(e api.FlowEvent) string {
-	if e.Event == api.FlowDrop && e.Reason != "policy" {
-		text := cmp.Or(dropReasons[e.Reason], e.Reason)
-		if e.Reason == "spoof" || e.Tenant == "" {
-			return text
-		}
-		return text + " (network " + e.Tenant + ":" + e.Network + ")"
-	}
-	var parts []string
-	for _, d := range e.Decisions {
+// decisionTexts says who decided at each end.
+func decisionTexts(all []api.FlowRule) (parts []string) {
+	for _, d := range all {
 		switch {
 		case d.Hidden:
 			parts = append(parts, d.Direction+": another tenant's policy")
@@ -221,6 +214,18 @@ func decidedBy(e api.FlowEvent) string {
 			parts = append(parts, d.Direction+": no rule matches")
 		}
 	}
+	return parts
+}
+
+func decidedBy(e api.FlowEvent) string {
+	if e.Event == api.FlowDrop && e.Reason != "policy" {
+		text := cmp.Or(dropReasons[e.Reason], e.Reason)
+		if e.Reason == "spoof" || e.Tenant == "" {
+			return text
+		}
+		return text + " (network " + e.Tenant + ":" + e.Network + ")"
+	}
+	parts := decisionTexts(e.Decisions)
 	switch {
 	case e.Audited != "":
 		text := strings.Join(parts, "; ") + ", if " + e.Audited + " were enforced"

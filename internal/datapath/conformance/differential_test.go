@@ -49,6 +49,7 @@ type fuzzWorld struct {
 	d       *dice
 	o       *naive
 	comps   map[model.HostName]*compile.Compiler
+	whole   *compile.Compiler // see compile.NewWhole
 	fabric  reference.Fabric
 	parties []party // IPv4 and IPv6 ones
 	mutate  func(desired.Host) desired.Host
@@ -66,10 +67,11 @@ func (w *fuzzWorld) each(fn func(*compile.Compiler)) {
 	for _, h := range fuzzHosts {
 		fn(w.comps[h])
 	}
+	fn(w.whole)
 }
 
 func newFuzzWorld(data []byte, mutate func(desired.Host) desired.Host) *fuzzWorld {
-	w := &fuzzWorld{d: newDice(data), comps: map[model.HostName]*compile.Compiler{}, mutate: mutate, o: &naive{
+	w := &fuzzWorld{d: newDice(data), comps: map[model.HostName]*compile.Compiler{}, whole: compile.NewWhole(), mutate: mutate, o: &naive{
 		networks: map[model.NetworkKey]model.Network{}, groups: map[model.GroupKey]model.Group{},
 		policies: map[model.PolicyKey]model.Policy{}, rules: map[model.RuleKey]model.PolicyRule{},
 		identities: map[model.Identity]model.IdentityRecord{}, namespaces: map[model.NamespaceName]model.Namespace{}, seen: map[model.HostName]map[conn]bool{},
@@ -140,7 +142,7 @@ func (w *fuzzWorld) addParties(n model.Network, id *model.Identity) {
 		if w.d.n(15) > 0 {
 			w.setIdentity(e)
 		}
-		w.each(func(c *compile.Compiler) { c.SetEndpoint(e) })
+		w.setEndpoint(e)
 		w.parties = append(w.parties, party{e, e.IPv4}, party{e, e.IPv6})
 	}
 	outside := model.Endpoint{Key: model.EndpointKey{Network: n.Key}, MAC: model.MAC{2, 9, 9, 9, 9, byte(n.ID)}}
@@ -265,27 +267,32 @@ func (w *fuzzWorld) run(rounds int) error {
 			w.packets++
 			w.last = &p
 		}
-		tenant := pick(w.d, model.TenantName("blue"), "red")
-		switch w.d.n(8) {
-		case 7:
-			w.setNamespace()
-		case 6:
-			w.changeMode(tenant)
-		case 3:
-			w.changeEndpoint()
-		case 4:
-			w.setNetworkRule(tenant, w.d.n(3), w.d.n(4))
-		case 5:
-			w.setNetworkPolicy(tenant, w.d.n(3))
-		case 0:
-			w.setRule(tenant, w.d.n(2), w.d.n(4))
-		case 1:
-			w.setGroup(tenant, w.d.n(3))
-		case 2:
-			w.setPolicy(model.PolicyKey{Tenant: tenant, Name: pick(w.d, model.PolicyName("p0"), "p1")})
-		}
+		w.change()
 	}
 	return nil
+}
+
+// change makes one random change.
+func (w *fuzzWorld) change() {
+	tenant := pick(w.d, model.TenantName("blue"), "red")
+	switch w.d.n(8) {
+	case 7:
+		w.setNamespace()
+	case 6:
+		w.changeMode(tenant)
+	case 3:
+		w.changeEndpoint()
+	case 4:
+		w.setNetworkRule(tenant, w.d.n(3), w.d.n(4))
+	case 5:
+		w.setNetworkPolicy(tenant, w.d.n(3))
+	case 0:
+		w.setRule(tenant, w.d.n(2), w.d.n(4))
+	case 1:
+		w.setGroup(tenant, w.d.n(3))
+	case 2:
+		w.setPolicy(model.PolicyKey{Tenant: tenant, Name: pick(w.d, model.PolicyName("p0"), "p1")})
+	}
 }
 
 // changeEndpoint moves an endpoint to another host or another group; with a
@@ -307,7 +314,7 @@ func (w *fuzzWorld) changeEndpoint() {
 		e.Group, e.Identity = pick(w.d, "", "g0", "g1", model.GroupName("g9")), 1000+w.moved
 		w.setIdentity(e)
 	}
-	w.each(func(c *compile.Compiler) { c.SetEndpoint(e) })
+	w.setEndpoint(e)
 	for i := range w.parties {
 		if w.parties[i].Key == e.Key {
 			w.parties[i].Endpoint = e

@@ -84,6 +84,11 @@ func (r *Rule) Matches(p Peer, proto model.Protocol, port uint16) bool {
 	if len(r.Ports) > 0 && !slices.ContainsFunc(r.Ports, func(m model.PortMatch) bool { return m.Matches(proto, port) }) {
 		return false
 	}
+	return r.MatchesPeer(p)
+}
+
+// MatchesPeer reports whether a rule is for a peer's connections to some port.
+func (r *Rule) MatchesPeer(p Peer) bool {
 	if r.AnyPeer || r.Identities.Has(p.Identity) {
 		return true
 	}

@@ -95,6 +95,7 @@ type server struct {
 	members   *memberHandlers
 	tokens    *tokenHandlers
 	diagnosis *diagnosis
+	analysis  *analysisHandlers
 }
 
 // New returns netmaster's HTTP interface.
@@ -135,7 +136,7 @@ func join(cfg Config) *server {
 		objects: &objectHandlers{serverContext: c, router: rt}, hosts: &hostHandlers{serverContext: c, evictAfter: cfg.EvictAfter}, endpoints: &endpointHandlers{serverContext: c, pods: cfg.Pods},
 		services: &serviceHandlers{c}, store: &storeHandlers{serverContext: c, router: rt}, tokens: &tokenHandlers{cfg.Tokens},
 		streams: &streams{serverContext: c, router: rt, monitors: monitors{byID: map[string]*monitorStream{}}, stopping: cfg.Stopping},
-		members: &memberHandlers{serverContext: c, members: cfg.Members},
+		members: &memberHandlers{serverContext: c, members: cfg.Members}, analysis: &analysisHandlers{c},
 	}
 	s.diagnosis = &diagnosis{
 		serverContext: c, router: rt, hosts: s.hosts, streams: s.streams, members: s.members,
@@ -177,6 +178,7 @@ func newServer(cfg Config) (*server, error) {
 	s.handleStore()
 	s.handleTokens()
 	s.handleDoctor()
+	s.handleAnalysis()
 	s.router.handleStream("GET", "/api/v1/monitor", access.View|access.WithinScope, nil, s.streams.watch).lasts = true
 	for _, rt := range []*route{
 		s.router.handleStream("POST", "/plugin/monitor/{id}", access.OwnHost, ofHostQuery, s.streams.deliver), // under an id that only asked agents know

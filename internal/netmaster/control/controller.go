@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/analysis"
 	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/relay"
@@ -48,6 +49,7 @@ type Controller struct {
 	*Committer
 
 	Addresses    *Addresses
+	Analysis     *analysis.Engine
 	L2Announcers *L2Announcers
 	Endpoints    *Endpoints
 	Heartbeats   *liveness.Heartbeats
@@ -104,6 +106,7 @@ func New(st store.Store, opts Options) *Controller {
 	c.Repair = &Repair{commits: m, addressView: v.Addresses, policies: c.Policies, services: c.Services}
 	c.follow = store.NewFollower(st, append([]string{tables.StatePrefix}, tables.Registered...), c.apply, store.Since(c.Store.identities.since))
 	c.follow.Ranges(tables.PendingScope) // which every write of what may be locked looks at
+	c.Analysis = analysis.New(c.follow, opts.Log)
 	c.relay = relay.NewHub(c.follow, relayed, v.HostRows, opts.RelayBeat)
 	return c
 }
@@ -141,6 +144,7 @@ func (c *Controller) apply(b store.Batch) error {
 	if err := c.view.apply(b); err != nil {
 		return err
 	}
+	c.Analysis.Apply(b)
 	c.relay.Apply(b, c.view.HostRows.takeChanged())
 	c.Store.trackStore(b)
 	return nil

@@ -1,0 +1,111 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+)
+
+// ReachabilityRequest asks which connections one side may open to the other (GET
+// /api/v1/analysis/reachability). Each side is an endpoint, by its key, id, container or name, or
+// pod:NAMESPACE/NAME, group:NAME, network:NAME, namespace:NAME, service:NAME, host:NAME,
+// tenant:NAME, KEY=VALUE of labels (several separated by commas), an address, a range of
+// addresses, internet: all addresses that are no endpoints', or any: all of both.
+type ReachabilityRequest struct {
+	From, To string
+	Port     string // PROTOCOL or PROTOCOL/PORT, such as tcp/443; empty = all
+	Tenant   string // whose groups, networks, services and labels are meant; empty = default
+}
+
+// Verdicts of a Reachability.
+const (
+	ReachYes    = "yes"    // all that was asked is allowed
+	ReachNo     = "no"     // nothing of it
+	ReachPartly = "partly" // some sources, destinations or ports
+)
+
+// Reachability says which connections are allowed, by the policies in force.
+type Reachability struct {
+	From        string           `json:"from"` // as asked
+	To          string           `json:"to"`
+	Port        string           `json:"port,omitempty"`
+	Revision    int64            `json:"revision"` // of the store that the answer is of
+	Verdict     string           `json:"verdict"`  // yes, no or partly
+	Connections []ReachableParts `json:"connections"`
+}
+
+// ReachableParts are sources and destinations between which the same is allowed by the same
+// rules.
+type ReachableParts struct {
+	From     []string `json:"from"`               // endpoints' keys, or prefixes of addresses
+	To       []string `json:"to"`                 // likewise
+	Families []string `json:"families"`           // IPv4, IPv6
+	Service  string   `json:"service,omitempty"`  // by which the destinations are asked
+	Frontend string   `json:"frontend,omitempty"` // ADDRESS:PORT of the service
+	Route    string   `json:"route"`              // network, router, shared-network, physical-network, host, or none
+	Missing  string   `json:"missing,omitempty"`  // why there is no route
+	// Parts are disjoint sets of ports, in ascending order. Without a route there are none.
+	Parts []ReachablePart `json:"parts,omitempty"`
+}
+
+// ReachablePart is what is decided about some ports.
+type ReachablePart struct {
+	Ports     []string   `json:"ports"` // PROTOCOL, PROTOCOL/PORT, PROTOCOL/LO-HI, or all
+	Allowed   bool       `json:"allowed"`
+	Decisions []FlowRule `json:"decisions,omitempty"` // who decides, at each end that is an endpoint
+}
+
+// Reachability asks which connections one side may open to the other.
+func (c *Client) Reachability(ctx context.Context, r ReachabilityRequest) (out Reachability, err error) {
+	q := url.Values{"from": {r.From}, "to": {r.To}}
+	if r.Port != "" {
+		q.Set("port", r.Port)
+	}
+	if r.Tenant != "" {
+		q.Set("tenant", r.Tenant)
+	}
+	err = c.Do(ctx, http.MethodGet, "/api/v1/analysis/reachability?"+q.Encode(), nil, &out)
+	return out, err
+}
+
+// Explanation is what applies to an endpoint (GET /api/v1/analysis/endpoints/{key}).
+type Explanation struct {
+	Endpoint  string            `json:"endpoint"` // its key
+	Name      string            `json:"name,omitempty"`
+	Container string            `json:"container,omitempty"`
+	Host      string            `json:"host"`
+	Network   string            `json:"network"` // tenant:network
+	Group     string            `json:"group,omitempty"`
+	Namespace string            `json:"namespace,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Addresses []string          `json:"addresses"`
+	// In and Out are the tiers that decide about connections to it, and of it, in order. What no
+	// tier decides passes. Closed: its policies are not known, and it is cut off.
+	In       []ExplainedTier    `json:"in,omitempty"`
+	Out      []ExplainedTier    `json:"out,omitempty"`
+	Closed   bool               `json:"closed,omitempty"`
+	Audited  []string           `json:"audited,omitempty"`  // policies under audit that apply: they decide nothing
+	Services []ExplainedService `json:"services,omitempty"` // that have it as a backend
+	Problems []string           `json:"problems,omitempty"` // what of all this is not in force as it was written
+}
+
+// ExplainedTier is a stage of decision.
+type ExplainedTier struct {
+	Tier      string   `json:"tier"`
+	Policies  []string `json:"policies,omitempty"` // whose rules it has (tenant:policy), in deciding order of their first rule
+	Rules     int      `json:"rules"`
+	Default   string   `json:"default"`             // allow, deny, or pass: the next tier decides
+	DefaultOf []string `json:"defaultOf,omitempty"` // the policies whose default it is
+}
+
+// ExplainedService is a service with what it does with a backend.
+type ExplainedService struct {
+	Service string `json:"service"` // tenant:service
+	State   string `json:"state"`   // active, draining, unhealthy or leaving
+}
+
+// Explain asks what applies to an endpoint, by its key, its id, its container's id or its name.
+func (c *Client) Explain(ctx context.Context, key string) (out Explanation, err error) {
+	err = c.Do(ctx, http.MethodGet, "/api/v1/analysis/endpoints/"+url.PathEscape(key), nil, &out)
+	return out, err
+}

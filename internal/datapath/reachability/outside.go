@@ -1,0 +1,131 @@
+package reachability
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Outside is an answer that holds for all addresses of some prefixes, as far as they are no
+// endpoint's and, unless there is no route to any of them, packets can get there at all.
+type Outside struct {
+	Prefixes []netip.Prefix // in ascending order
+	Answer
+}
+
+// ToOutside answers for connections of an endpoint to the addresses of a prefix.
+func (c *Cluster) ToOutside(from *desired.Port, to netip.Prefix) []Outside {
+	return c.outside(from, model.Out, to)
+}
+
+// FromOutside answers for connections from the addresses of a prefix to an endpoint. Where
+// they come by the host's stack, it needs a published port, a service or a route as well.
+func (c *Cluster) FromOutside(from netip.Prefix, to *desired.Port) []Outside {
+	return c.outside(to, model.In, from)
+}
+
+func (c *Cluster) outside(p *desired.Port, dir model.Direction, there netip.Prefix) (out []Outside) {
+	bounds := slices.Concat(desired.Blackhole, c.subnets(p), c.prefixes(p, dir))
+	for _, part := range split(there, bounds, func(a netip.Addr) Answer { return c.outsideAt(p, dir, a) }, merged) {
+		i := slices.IndexFunc(out, func(o Outside) bool { return o.Key() == part.answer.Key() })
+		if i < 0 {
+			i, out = len(out), append(out, Outside{Answer: part.answer})
+		}
+		out[i].Prefixes = append(out[i].Prefixes, part.prefix)
+	}
+	if slices.ContainsFunc(out, func(o Outside) bool { return o.Route != RouteNone }) {
+		out = slices.DeleteFunc(out, func(o Outside) bool { return o.Route == RouteNone })
+	}
+	return out
+}
+
+// merged is the answer for two parts, if there is one: addresses without a route do not divide prefixes.
+func merged(a, b Answer) (Answer, bool) {
+	switch {
+	case a.Route == RouteNone && b.Route != RouteNone:
+		return b, true
+	case b.Route == RouteNone && a.Route != RouteNone:
+		return a, true
+	}
+	return a, a.Key() == b.Key()
+}
+
+// outsideAt answers for one address.
+func (c *Cluster) outsideAt(p *desired.Port, dir model.Direction, there netip.Addr) Answer {
+	route, gap := c.routeOutside(p, there)
+	if route == RouteNone {
+		return Answer{Route: route, Gap: gap}
+	}
+	here := c.judge(p, dir, desired.Peer{Identity: model.IdentityExternal, Addr: there, Network: p.Network})
+	return Answer{Route: route, Parts: alone(here, dir)}
+}
+
+func (c *Cluster) routeOutside(p *desired.Port, there netip.Addr) (Route, Gap) {
+	own := p.IPv4
+	if there.Is6() {
+		own = p.IPv6
+	}
+	n := c.network(p)
+	switch {
+	case n == nil:
+		return RouteNone, GapNetwork
+	case !own.IsValid():
+		return RouteNone, GapFamily
+	case n.Encap == model.EncapVXLAN && p.Identity == model.IdentityUnknown:
+		return RouteNone, GapIdentity
+	case c.isOtherNetwork(n, there), isNowhere(there), n.Contains(there) && n.Encap == model.EncapVXLAN:
+		return RouteNone, GapAddress
+	case n.Encap == model.EncapVLAN && (n.Contains(there) || !c.hasRouter(n, there.Is6())):
+		return RoutePhysical, ""
+	}
+	return RouteHost, ""
+}
+
+func (c *Cluster) hasRouter(n *desired.Network, v6 bool) bool {
+	if v6 {
+		return n.Router6().IsValid()
+	}
+	return n.Router().IsValid()
+}
+
+func isNowhere(a netip.Addr) bool {
+	return slices.ContainsFunc(desired.Blackhole, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// subnets are those of the domain of an endpoint's network.
+func (c *Cluster) subnets(p *desired.Port) (out []netip.Prefix) {
+	add := func(n *desired.Network) {
+		for _, s := range []netip.Prefix{n.Subnet, n.Subnet6} {
+			if s.IsValid() {
+				out = append(out, s)
+			}
+		}
+	}
+	n := c.network(p)
+	if n == nil {
+		return nil
+	}
+	add(n)
+	for _, o := range c.joined[n.Domain()] {
+		add(o)
+	}
+	return out
+}
+
+// prefixes are all that the rules of an endpoint's policy name in a direction.
+func (c *Cluster) prefixes(p *desired.Port, dir model.Direction) (out []netip.Prefix) {
+	set, ok := c.host.PolicySets.Get(p.Policies)
+	if !ok {
+		return nil
+	}
+	for _, t := range set.Tiers(dir) {
+		for _, r := range t.Rules.All() {
+			for _, cidr := range r.CIDRs {
+				out = append(append(out, cidr.Prefix), cidr.Except...)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,78 @@
+package analysis
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// restAfter is how long after the last question the Engine keeps what it has compiled.
+const restAfter = 10 * time.Minute
+
+// Source is netmaster's own copy of the store.
+type Source interface {
+	// Rows are all rows there, at a revision.
+	Rows() ([]store.KV, store.Revision, string)
+	// Fresh returns when the copy has every change that ended before the call.
+	Fresh(ctx context.Context) (store.Revision, error)
+}
+
+// Engine answers questions about the cluster. The first question compiles the cluster; from
+// then on changes are entered as they come, until restAfter has passed without a question. Its
+// methods may be called from several goroutines.
+type Engine struct {
+	log    *slog.Logger
+	source Source
+
+	mu   sync.Mutex
+	rows *clusterRows // nil = there are no questions
+	rest *time.Timer
+}
+
+// New returns an Engine that has not been asked yet.
+func New(source Source, log *slog.Logger) *Engine { return &Engine{log: log, source: source} }
+
+// Apply enters a change of the store, after Source has it.
+func (e *Engine) Apply(b store.Batch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.rows == nil:
+	case b.Listed: // it may be another store, or an older state: the next question reads all rows
+		e.rows = nil
+	case b.Revision > e.rows.rev:
+		e.rows.apply(b.Events, b.Revision)
+	}
+}
+
+// ask calls answer with the rows as they are after every change that ended before the call.
+func (e *Engine) ask(ctx context.Context, answer func(*clusterRows) error) error {
+	if _, err := e.source.Fresh(ctx); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.rows == nil {
+		rows := newClusterRows(e.log)
+		kvs, rev, _ := e.source.Rows()
+		events := make([]store.Event, len(kvs))
+		for i, kv := range kvs {
+			events[i] = store.Event{KV: kv}
+		}
+		rows.apply(events, rev)
+		e.rows = rows
+	}
+	if e.rest != nil {
+		e.rest.Stop()
+	}
+	e.rest = time.AfterFunc(restAfter, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.rows = nil
+	})
+	e.rows.compile()
+	return answer(e.rows)
+}

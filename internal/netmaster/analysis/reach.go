@@ -1,0 +1,231 @@
+package analysis
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/reachability"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// maxPairs is how many pairs of endpoints, or of endpoints and ranges of addresses, one
+// question may be about.
+const maxPairs = 1 << 20
+
+// Question asks which connections From may open to To.
+type Question struct {
+	From, To Subject
+	Ports    reachability.Ports // that are asked about
+}
+
+// Reachable is the answer to a Question.
+type Reachable struct {
+	Revision store.Revision
+	Rows     []Row
+	// Some: some of what was asked is allowed. All: nothing of it is not.
+	Some, All bool
+}
+
+// Row is what holds between each of From and each of To.
+type Row struct {
+	From, To []string // endpoints' keys, prefixes of addresses, or the address of a service without backends
+	IPv4     bool
+	IPv6     bool
+	Service  *ServiceAsked // nil = To are asked by their own addresses
+	reachability.Answer
+}
+
+// ServiceAsked is a port of a service.
+type ServiceAsked struct {
+	Key       model.ServiceKey
+	At        netip.AddrPort
+	NoBackend bool
+}
+
+// Reach answers a question by what the one who asks may know of.
+func (e *Engine) Reach(ctx context.Context, q Question, scope Scope) (out Reachable, err error) {
+	err = e.ask(ctx, func(r *clusterRows) error {
+		from, err := r.resolve(q.From, scope)
+		if err != nil {
+			return err
+		}
+		to, err := r.resolve(q.To, scope)
+		if err != nil {
+			return err
+		}
+		t := &table{cluster: r.cluster, ports: q.Ports, scope: scope, cells: map[string]*cell{}}
+		if err := t.fill(r.sources(from), to); err != nil {
+			return err
+		}
+		out = Reachable{Revision: r.rev, Rows: t.list(), Some: t.some, All: t.some && !t.less}
+		return nil
+	})
+	return out, err
+}
+
+// sources are what begins connections: in place of services their backends.
+func (r *clusterRows) sources(s side) side {
+	for _, k := range s.services {
+		s.endpoints = append(s.endpoints, r.cluster.BackendsOf(k)...)
+	}
+	s.services = nil
+	return s
+}
+
+// table collects the rows of an answer.
+type table struct {
+	cluster *reachability.Cluster
+	ports   reachability.Ports
+	scope   Scope
+	cells   map[string]*cell
+	order   []*cell
+	some    bool // something is allowed
+	less    bool // something is not
+}
+
+// cell is one answer, with all between whom it holds.
+type cell struct {
+	row   Row
+	froms []string
+	to    map[string][]string // by from
+}
+
+func (t *table) fill(from, to side) error {
+	n := len(from.endpoints)*(len(to.endpoints)+len(to.outside)+len(to.services)) + len(from.outside)*len(to.endpoints)
+	switch {
+	case n > maxPairs:
+		return model.Errorf(model.ErrInvalid, "from and to: these are %d pairs of endpoints, and at most %d are answered at once; ask about fewer", n, maxPairs)
+	case len(from.endpoints)+len(to.endpoints) == 0, len(to.services) > 0 && len(from.endpoints) == 0:
+		return model.Errorf(model.ErrInvalid, "from and to: one side has to be endpoints, and a service is asked by endpoints only")
+	}
+	for _, a := range from.endpoints {
+		for _, b := range to.endpoints {
+			if a != b {
+				t.between(a, b)
+			}
+		}
+		for _, p := range to.outside {
+			for _, o := range t.cluster.ToOutside(a, p) {
+				t.outside(model.Out, a, o, len(to.outside) > 1)
+			}
+		}
+		for _, s := range to.services {
+			t.service(a, s)
+		}
+	}
+	for _, p := range from.outside {
+		for _, b := range to.endpoints {
+			for _, o := range t.cluster.FromOutside(p, b) {
+				t.outside(model.In, b, o, len(from.outside) > 1)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *table) between(a, b *desired.Port) {
+	from, to := a.Endpoint.String(), b.Endpoint.String()
+	four, six := t.cluster.Between(a, b, false), t.cluster.Between(a, b, true)
+	switch {
+	case six.Gap == reachability.GapFamily:
+		t.add(from, to, Row{IPv4: true, Answer: four})
+	case four.Gap == reachability.GapFamily:
+		t.add(from, to, Row{IPv6: true, Answer: six})
+	case four.Key() == six.Key():
+		t.add(from, to, Row{IPv4: true, IPv6: true, Answer: four})
+	default:
+		t.add(from, to, Row{IPv4: true, Answer: four})
+		t.add(from, to, Row{IPv6: true, Answer: six})
+	}
+}
+
+// outside adds an answer for prefixes, unless they are of a family that the endpoint does not
+// have, and both families were asked about.
+func (t *table) outside(dir model.Direction, end *desired.Port, o reachability.Outside, both bool) {
+	if both && o.Gap == reachability.GapFamily {
+		return
+	}
+	row := Row{IPv4: o.Prefixes[0].Addr().Is4(), IPv6: o.Prefixes[0].Addr().Is6(), Answer: o.Answer}
+	for _, x := range o.Prefixes {
+		from, to := end.Endpoint.String(), x.String()
+		if dir == model.In {
+			from, to = to, from
+		}
+		t.add(from, to, row)
+	}
+}
+
+func (t *table) service(a *desired.Port, key model.ServiceKey) {
+	for _, v6 := range []bool{false, true} {
+		for _, p := range t.cluster.ToService(a, key, v6) {
+			if !t.ports.Has(p.Protocol, p.Port) {
+				continue
+			}
+			asked := &ServiceAsked{Key: key, At: netip.AddrPortFrom(p.Addr, p.Port), NoBackend: len(p.Backends) == 0}
+			row := Row{IPv4: !v6, IPv6: v6, Service: asked, Answer: reachability.Answer{Route: reachability.RouteNone}}
+			if asked.NoBackend {
+				t.add(a.Endpoint.String(), p.Addr.String(), row)
+			}
+			for _, b := range p.Backends {
+				to := b.Key.String()
+				if !t.scope.Has(b.Key.Network.Tenant) {
+					to = b.Addr.String()
+				}
+				row.Answer = reachability.Answer{Route: b.Route, Gap: b.Gap}
+				if b.Route != reachability.RouteNone {
+					row.Parts = []reachability.Part{b.Part}
+				}
+				t.put(a.Endpoint.String(), to, row)
+			}
+		}
+	}
+}
+
+// add adds what is asked about of a row, and put a row as it is.
+func (t *table) add(from, to string, row Row) {
+	row.Answer = row.Of(t.ports)
+	t.put(from, to, row)
+}
+
+func (t *table) put(from, to string, row Row) {
+	t.less = t.less || row.Route == reachability.RouteNone
+	for _, p := range row.Parts {
+		t.some = t.some || p.Allowed
+		t.less = t.less || !p.Allowed
+	}
+	key := fmt.Sprint(row.IPv4, row.IPv6, " ", row.Key())
+	if row.Service != nil {
+		key += fmt.Sprint(*row.Service)
+	}
+	c := t.cells[key]
+	if c == nil {
+		c = &cell{row: row, to: map[string][]string{}}
+		t.cells[key], t.order = c, append(t.order, c)
+	}
+	if _, has := c.to[from]; !has {
+		c.froms = append(c.froms, from)
+	}
+	c.to[from] = append(c.to[from], to)
+}
+
+// list returns the rows: sources that have the same destinations are in one.
+func (t *table) list() (out []Row) {
+	for _, c := range t.order {
+		at := map[string]int{}
+		for _, from := range c.froms {
+			key := strings.Join(c.to[from], " ")
+			i, has := at[key]
+			if !has {
+				i = len(out)
+				at[key], out = i, append(out, c.row)
+				out[i].To = c.to[from]
+			}
+			out[i].From = append(out[i].From, from)
+		}
+	}
+	return out
+}

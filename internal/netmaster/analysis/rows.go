@@ -1,0 +1,120 @@
+package analysis
+
+import (
+	"log/slog"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/reachability"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// clusterRows are the rows that answers depend on, as they are in the store, and what they
+// compile to.
+type clusterRows struct {
+	log       *slog.Logger
+	rules     *tables.InForce
+	comp      *compile.Compiler
+	cluster   *reachability.Cluster
+	endpoints map[model.EndpointKey]*model.Endpoint
+	networks  map[model.NetworkKey]model.Network
+	groups    map[model.GroupKey]model.Group
+	spaces    map[model.NamespaceName]model.Namespace
+	services  map[model.ServiceKey]model.Service
+	rev       store.Revision
+	state     desired.Host // that the rows compile to
+	problems  []compile.Problem
+	dirty     bool // rows have come since the last compilation
+}
+
+func newClusterRows(log *slog.Logger) *clusterRows {
+	return &clusterRows{
+		log: log, rules: tables.NewInForce(), comp: compile.NewWhole(), cluster: reachability.NewCluster(),
+		endpoints: map[model.EndpointKey]*model.Endpoint{}, networks: map[model.NetworkKey]model.Network{},
+		groups: map[model.GroupKey]model.Group{}, spaces: map[model.NamespaceName]model.Namespace{},
+		services: map[model.ServiceKey]model.Service{},
+	}
+}
+
+// apply enters events that bring the rows to a revision.
+func (r *clusterRows) apply(events []store.Event, rev store.Revision) {
+	for _, e := range events {
+		ch, err := r.rules.Decode(e)
+		if err != nil { // as on hosts: what it described is missing
+			r.log.Warn("a record of the store cannot be read: answers are without it", "key", e.KV.Key, "error", err)
+		}
+		r.enter(ch)
+	}
+	for _, ch := range r.rules.Rest() {
+		r.enter(ch)
+	}
+	r.rev = rev
+}
+
+func (r *clusterRows) enter(ch tables.Change) {
+	c := r.comp
+	r.dirty = true
+	switch k := ch.Key.(type) {
+	case tables.GlobalKey:
+		enter(ch, k, nil, c.SetGlobal, func(tables.GlobalKey) { c.DeleteGlobal() })
+	case model.TenantName:
+		enter(ch, k, nil, c.SetTenant, c.DeleteTenant)
+	case model.NetworkKey:
+		enter(ch, k, r.networks, c.SetNetwork, c.DeleteNetwork)
+	case model.GroupKey:
+		enter(ch, k, r.groups, c.SetGroup, c.DeleteGroup)
+	case model.EndpointKey:
+		delete(r.endpoints, k)
+		enter(ch, k, nil, func(e model.Endpoint) {
+			r.endpoints[k] = &e
+			c.SetEndpoint(compile.OnWhole(e))
+		}, c.DeleteEndpoint)
+	case tables.IdentityKey:
+		enter(ch, k, nil, c.SetIdentity, func(k tables.IdentityKey) { c.DeleteIdentity(k.Tenant, k.ID) })
+	case model.NamespaceName:
+		enter(ch, k, r.spaces, c.SetNamespace, c.DeleteNamespace)
+	case model.PolicyKey:
+		enter(ch, k, nil, c.SetPolicy, c.DeletePolicy)
+	case model.RuleKey:
+		enter(ch, k, nil, c.SetRule, c.DeleteRule)
+	case model.ServiceKey:
+		enter(ch, k, r.services, c.SetService, c.DeleteService)
+	case model.ClusterServiceKey:
+		enter(ch, k.ServiceKey(), r.services, c.SetService, c.DeleteService)
+	case model.ServiceSliceKey:
+		enter(ch, k, nil, c.SetServiceSlice, c.DeleteServiceSlice)
+	case model.NodeName:
+		enter(ch, k, nil, c.SetClusterNode, c.DeleteClusterNode)
+	case tables.ServiceRangesKey:
+		enter(ch, k, nil, c.SetServiceRanges, func(tables.ServiceRangesKey) { c.SetServiceRanges(model.ServiceRanges{}) })
+	case model.HostName:
+		enter(ch, k, nil, c.SetHost, c.DeleteHost)
+	case tables.HostDrainKey:
+		c.Hosts.SetDrained(k.Host, ch.Value != nil)
+	}
+}
+
+// enter puts a row into, or takes it from, a map (nil = none) and the Compiler.
+func enter[K comparable, V any](ch tables.Change, k K, rows map[K]V, set func(V), del func(K)) {
+	if ch.Deleted() {
+		delete(rows, k)
+		del(k)
+		return
+	}
+	v := ch.Value.(V)
+	if rows != nil {
+		rows[k] = v
+	}
+	set(v)
+}
+
+// compile brings the cluster's desired state up to date with the rows.
+func (r *clusterRows) compile() {
+	if r.dirty {
+		r.state, r.problems = r.comp.Compile(int64(r.rev))
+		r.cluster.Update(r.state)
+		r.dirty = false
+	}
+}

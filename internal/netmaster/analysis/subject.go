@@ -1,0 +1,225 @@
+package analysis
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Subject is one side of a question, as a user names it.
+type Subject struct {
+	field string
+	text  string
+	kind  string // "" = an endpoint's key, id, container or name
+	name  string // the object's, without the kind
+	in    model.TenantName
+	byKey map[string]string // labels
+	addrs []netip.Prefix
+}
+
+// subjectKinds are the words before the colon, with what they stand for.
+var subjectKinds = map[string]string{
+	"endpoint": "", "pod": "pod", "group": "group", "network": "network", "namespace": "namespace", "service": "service",
+	"host": "host", "tenant": "tenant",
+}
+
+const subjectForms = "must be an endpoint, or pod:NAMESPACE/NAME, group:NAME, network:NAME, namespace:NAME, service:NAME, host:NAME, tenant:NAME, KEY=VALUE of labels, an address, a range of addresses, internet, or any"
+
+// internet is all addresses.
+var internet = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
+
+// ParseSubject reads one side of a question. Groups, networks, services and labels are those of
+// a tenant; TENANT/ before a name of the first three chooses another. The error is of kind
+// model.ErrInvalid.
+func ParseSubject(field, text string, tenant model.TenantName) (Subject, error) {
+	s := Subject{field: field, text: text, in: tenant}
+	bad := model.InvalidField(field, text, subjectForms)
+	if text == "" {
+		return s, bad
+	}
+	switch text {
+	case "internet":
+		s.kind, s.addrs = "addresses", internet
+		return s, nil
+	case "any":
+		s.kind, s.addrs = "any", internet
+		return s, nil
+	}
+	if p, ok := parsePrefix(text); ok {
+		if p != p.Masked() {
+			return s, model.InvalidField(field, text, "must be the range "+p.Masked().String())
+		}
+		s.kind, s.addrs = "addresses", []netip.Prefix{p}
+		return s, nil
+	}
+	kind, name, colon := strings.Cut(text, ":")
+	if known, is := subjectKinds[kind]; colon && is {
+		if s.kind, s.name = known, name; name == "" {
+			return s, bad
+		}
+		if tenant, rest, other := strings.Cut(name, "/"); other && (known == "group" || known == "network" || known == "service") {
+			s.in, s.name = model.TenantName(tenant), rest
+		}
+		return s, nil
+	}
+	if strings.Contains(text, "=") {
+		s.kind, s.byKey = "labels", map[string]string{}
+		for _, pair := range strings.Split(text, ",") {
+			k, v, ok := strings.Cut(pair, "=")
+			if !ok || k == "" {
+				return s, bad
+			}
+			s.byKey[k] = v
+		}
+		return s, nil
+	}
+	s.name = text
+	return s, nil
+}
+
+func parsePrefix(text string) (netip.Prefix, bool) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), true
+	}
+	p, err := netip.ParsePrefix(text)
+	return p, err == nil
+}
+
+// Scope says of which tenants the one who asks may know.
+type Scope interface {
+	Has(tenant model.TenantName) bool
+}
+
+// side is what a subject stands for.
+type side struct {
+	endpoints []*desired.Port // that hosts have, in the order of their keys
+	outside   []netip.Prefix
+	services  []model.ServiceKey
+}
+
+func (s side) isEmpty() bool { return len(s.endpoints)+len(s.outside)+len(s.services) == 0 }
+
+// resolve finds what a subject stands for. It fails with model.ErrNotFound where there is no
+// such object, or none that the one who asks may know of, and with model.ErrConflict when the
+// name of an endpoint is several endpoints'.
+func (r *clusterRows) resolve(s Subject, scope Scope) (side, error) {
+	found := func(is bool) error {
+		if !is || !scope.Has(s.in) && (s.kind == "group" || s.kind == "network" || s.kind == "service") {
+			return model.Errorf(model.ErrNotFound, "%s: %s %q does not exist", s.field, cmp.Or(s.kind, "endpoint"), s.name)
+		}
+		return nil
+	}
+	var belongs func(*model.Endpoint) bool
+	var err error
+	out := side{}
+	switch s.kind {
+	case "":
+		return r.endpoint(s, scope)
+	case "addresses":
+		out.outside = s.addrs
+		belongs = func(e *model.Endpoint) bool {
+			return !s.isInternet() && (s.addrs[0].Contains(e.IPv4) || s.addrs[0].Contains(e.IPv6))
+		}
+	case "any":
+		out.outside = s.addrs
+		belongs = func(*model.Endpoint) bool { return true }
+	case "group":
+		_, is := r.groups[model.GroupKey{Tenant: s.in, Name: model.GroupName(s.name)}]
+		err = found(is)
+		belongs = func(e *model.Endpoint) bool {
+			return e.Key.Network.Tenant == s.in && e.Group == model.GroupName(s.name)
+		}
+	case "network":
+		k := model.NetworkKey{Tenant: s.in, Name: model.NetworkName(s.name)}
+		_, is := r.networks[k]
+		err = found(is)
+		belongs = func(e *model.Endpoint) bool { return e.Key.Network == k }
+	case "namespace":
+		_, is := r.spaces[model.NamespaceName(s.name)]
+		err = found(is)
+		belongs = func(e *model.Endpoint) bool { return e.Namespace == model.NamespaceName(s.name) }
+	case "pod":
+		space, name, _ := strings.Cut(s.name, "/")
+		belongs = func(e *model.Endpoint) bool {
+			return e.Namespace == model.NamespaceName(space) && e.Pod.Name == name && name != ""
+		}
+	case "host":
+		belongs = func(e *model.Endpoint) bool { return e.Host == model.HostName(s.name) }
+	case "tenant":
+		belongs = func(e *model.Endpoint) bool { return e.Key.Network.Tenant == model.TenantName(s.name) }
+	case "service":
+		k := model.ServiceKey{Tenant: s.in, Name: s.name}
+		_, is := r.services[k]
+		out.services = []model.ServiceKey{k}
+		return out, found(is)
+	case "labels":
+		belongs = func(e *model.Endpoint) bool {
+			for k, v := range s.byKey {
+				if got, has := e.Labels[k]; !has || got != v {
+					return false
+				}
+			}
+			return e.Key.Network.Tenant == s.in
+		}
+	}
+	if err != nil {
+		return side{}, err
+	}
+	for _, e := range r.endpoints {
+		if scope.Has(e.Key.Network.Tenant) && belongs(e) {
+			if p, has := r.cluster.Port(e.Key); has {
+				out.endpoints = append(out.endpoints, p)
+			}
+		}
+	}
+	slices.SortFunc(out.endpoints, comparePorts)
+	if out.isEmpty() {
+		return out, model.Errorf(model.ErrNotFound, "%s: %q selects no endpoint that is attached to a host", s.field, s.text)
+	}
+	return out, nil
+}
+
+func (s Subject) isInternet() bool { return s.text == "internet" }
+
+// endpoint finds one endpoint by its key, id, container, or name, in this order.
+func (r *clusterRows) endpoint(s Subject, scope Scope) (side, error) {
+	var hits [4][]model.EndpointKey
+	if k, err := model.ParseEndpointKey(s.name); err == nil && r.endpoints[k] != nil {
+		hits[0] = []model.EndpointKey{k}
+	}
+	for k, e := range r.endpoints {
+		for i, name := range [3]string{string(k.ID), e.Container, e.Name} {
+			if name == s.name {
+				hits[i+1] = append(hits[i+1], k)
+			}
+		}
+	}
+	for _, found := range hits {
+		found = slices.DeleteFunc(found, func(k model.EndpointKey) bool { return !scope.Has(k.Network.Tenant) })
+		switch {
+		case len(found) > 1:
+			var names []string
+			for _, k := range found {
+				names = append(names, k.String())
+			}
+			slices.Sort(names)
+			return side{}, model.Errorf(model.ErrConflict, "%s: endpoint %q is ambiguous; name one of %s", s.field, s.name, strings.Join(names, ", "))
+		case len(found) == 1:
+			p, has := r.cluster.Port(found[0])
+			if !has {
+				return side{}, model.Errorf(model.ErrNotFound, "%s: endpoint %q is not attached to a host", s.field, s.name)
+			}
+			return side{endpoints: []*desired.Port{p}}, nil
+		}
+	}
+	return side{}, model.Errorf(model.ErrNotFound, "%s: endpoint %q does not exist, and it is no address, no labels (KEY=VALUE) and no object (such as group:NAME)", s.field, s.name)
+}
+
+func comparePorts(a, b *desired.Port) int {
+	x, y := a.Endpoint, b.Endpoint
+	return cmp.Or(cmp.Compare(x.Network.Tenant, y.Network.Tenant), cmp.Compare(x.Network.Name, y.Network.Name), cmp.Compare(x.ID, y.ID))
+}

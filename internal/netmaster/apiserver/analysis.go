@@ -1,0 +1,201 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/reachability"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/analysis"
+)
+
+// analysisHandlers answer what the cluster's objects mean.
+type analysisHandlers struct{ *serverContext }
+
+func (s *server) handleAnalysis() {
+	s.router.handle("GET", "/api/v1/analysis/reachability", access.View|access.WithinScope, nil, s.analysis.reachability)
+	s.router.handle("GET", "/api/v1/analysis/endpoints/{key}", access.View|access.WithinScope, nil, s.analysis.explain)
+}
+
+// reachability answers GET /api/v1/analysis/reachability. Within a scope the answer has
+// no other tenant's endpoints and policies.
+func (s *analysisHandlers) reachability(_ http.ResponseWriter, r *request) (any, error) {
+	text := r.URL.Query()
+	tenant := model.TenantName(text.Get("tenant"))
+	if tenant == "" {
+		tenant = model.DefaultTenant
+	}
+	port := text.Get("port")
+	var q analysis.Question
+	var err error
+	if q.From, err = analysis.ParseSubject("from", text.Get("from"), tenant); err != nil {
+		return nil, err
+	}
+	if q.To, err = analysis.ParseSubject("to", text.Get("to"), tenant); err != nil {
+		return nil, err
+	}
+	if q.Ports, err = analysis.ParsePort("port", port); err != nil {
+		return nil, err
+	}
+	answer, err := s.control.Analysis.Reach(r.Context(), q, r.scope())
+	if err != nil {
+		return nil, err
+	}
+	out := api.Reachability{From: text.Get("from"), To: text.Get("to"), Port: port, Revision: int64(answer.Revision), Verdict: api.ReachNo, Connections: []api.ReachableParts{}}
+	switch {
+	case answer.All:
+		out.Verdict = api.ReachYes
+	case answer.Some:
+		out.Verdict = api.ReachPartly
+	}
+	scope := flowScope{Scope: r.scope()}
+	for _, row := range answer.Rows {
+		out.Connections = append(out.Connections, reachableParts(scope, row))
+	}
+	return out, nil
+}
+
+func reachableParts(scope flowScope, row analysis.Row) api.ReachableParts {
+	out := api.ReachableParts{From: row.From, To: row.To, Route: string(row.Route), Missing: string(row.Gap)}
+	if row.IPv4 {
+		out.Families = append(out.Families, "IPv4")
+	}
+	if row.IPv6 {
+		out.Families = append(out.Families, "IPv6")
+	}
+	if row.Service != nil {
+		if out.Service, out.Frontend = row.Service.Key.String(), row.Service.At.String(); row.Service.NoBackend {
+			out.Missing = "no-backend"
+		}
+	}
+	for _, p := range row.Parts {
+		part := api.ReachablePart{Allowed: p.Allowed}
+		for _, m := range p.Ports.Matches() {
+			part.Ports = append(part.Ports, portText(m))
+		}
+		if p.Out != nil {
+			part.Decisions = append(part.Decisions, decision(model.Out, *p.Out))
+		}
+		if p.In != nil {
+			part.Decisions = append(part.Decisions, decision(model.In, *p.In))
+		}
+		if scope.Limited() {
+			scope.hidePolicies(part.Decisions)
+		}
+		out.Parts = append(out.Parts, part)
+	}
+	return out
+}
+
+func portText(m model.PortMatch) string {
+	name := m.Protocol.String()
+	switch m.Protocol {
+	case model.AnyProtocol:
+		name = "all"
+	case model.ProtoSCTP:
+		name = "sctp"
+	case model.ProtoICMPv6:
+		name = "icmp6"
+	}
+	switch {
+	case m.Lo == 0 && m.Hi == 65535:
+		return name
+	case m.Lo == m.Hi:
+		return fmt.Sprintf("%s/%d", name, m.Lo)
+	}
+	return fmt.Sprintf("%s/%d-%d", name, m.Lo, m.Hi)
+}
+
+// decision is who decides at one end, in the words of monitors.
+func decision(dir model.Direction, r reachability.Ruling) api.FlowRule {
+	out := api.FlowRule{Direction: string(dir)}
+	switch {
+	case r.Missing:
+		out.Default = "closed"
+	case r.Rule != nil:
+		out.Rule, out.Tier = r.Rule.ID, r.Tier.String()
+		if k, err := model.ParseRuleKey(r.Rule.ID); err == nil { // else it was compiled in the place of one
+			out.Rule, out.Policy = string(k.Rule), model.PolicyKey{Tenant: k.Tenant, Name: k.Policy}.String()
+		}
+	case r.Tier != 0:
+		out.Default, out.Tier = r.Tier.String(), r.Tier.String()
+		if r.DefaultOf != "" {
+			all := strings.Split(r.DefaultOf, ",")
+			out.Policies = all[:min(len(all), api.MaxFlowPolicies)]
+			out.PoliciesLeftOut = len(all) - len(out.Policies)
+		}
+	}
+	return out
+}
+
+// hidePolicies hides decisions of policies that are not of the scope.
+func (s flowScope) hidePolicies(decisions []api.FlowRule) {
+	for i, d := range decisions {
+		of := d.Policy
+		if len(d.Policies) > 0 {
+			of = d.Policies[0]
+		}
+		if of != "" && !s.has(of) {
+			decisions[i] = api.FlowRule{Direction: d.Direction, Hidden: true}
+		}
+	}
+}
+
+// explain answers GET /api/v1/analysis/endpoints/{key}. Within a scope the names of other
+// tenants' policies and services are left out.
+func (s *analysisHandlers) explain(_ http.ResponseWriter, r *request) (any, error) {
+	subject, err := analysis.ParseSubject("endpoint", "endpoint:"+r.PathValue("key"), "")
+	if err != nil {
+		return nil, err
+	}
+	x, err := s.control.Analysis.Explain(r.Context(), subject, r.scope())
+	if err != nil {
+		return nil, err
+	}
+	scope := flowScope{Scope: r.scope()}
+	hidden := func(key string) bool { return scope.Limited() && !scope.has(key) }
+	e := x.Endpoint
+	out := api.Explanation{
+		Endpoint: e.Key.String(), Name: e.Name, Container: e.Container, Host: string(e.Host), Network: e.Key.Network.String(), Namespace: string(e.Namespace),
+		Labels: e.Labels, Closed: x.Missing, Audited: slices.DeleteFunc(x.Audited, hidden),
+		In: explainedTiers(x.In, hidden), Out: explainedTiers(x.Out, hidden),
+	}
+	if e.Group != "" {
+		out.Group = model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}.String()
+	}
+	for _, a := range []netip.Addr{e.IPv4, e.IPv6} {
+		if a.IsValid() {
+			out.Addresses = append(out.Addresses, a.String())
+		}
+	}
+	for _, s := range x.Services {
+		if key := s.Service.String(); !hidden(key) {
+			out.Services = append(out.Services, api.ExplainedService{Service: key, State: backendStates[s.State]})
+		}
+	}
+	for _, p := range x.Problems {
+		if _, of, _ := strings.Cut(p.Object, " "); !hidden(of) {
+			out.Problems = append(out.Problems, p.String())
+		}
+	}
+	return out, nil
+}
+
+var backendStates = map[desired.BackendState]string{
+	desired.BackendActive: "active", desired.BackendDraining: "draining", desired.BackendUnhealthy: "unhealthy", desired.BackendLeaving: "leaving",
+}
+
+func explainedTiers(all []analysis.Tier, hidden func(key string) bool) (out []api.ExplainedTier) {
+	for _, t := range all {
+		out = append(out, api.ExplainedTier{
+			Tier: t.Tier.String(), Policies: slices.DeleteFunc(t.Policies, hidden), Rules: t.Rules, Default: string(t.Default), DefaultOf: slices.DeleteFunc(t.DefaultOf, hidden),
+		})
+	}
+	return out
+}

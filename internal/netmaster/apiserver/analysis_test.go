@@ -1,0 +1,155 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// reach asks, in a cluster in which rule 1 of policy blue:p lets group db in to group web by
+// port 80, and everything else is denied there.
+func (f *fixture) reach(from, to, port string) api.Reachability {
+	f.t.Helper()
+	q := url.Values{"from": {from}, "to": {to}, "tenant": {"blue"}}
+	if port != "" {
+		q.Set("port", port)
+	}
+	var out api.Reachability
+	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/analysis/reachability?"+q.Encode(), "")), &out); err != nil {
+		f.t.Fatal(err)
+	}
+	return out
+}
+
+func serveReachable(t *testing.T) *fixture {
+	t.Helper()
+	f := serve(t, 0)
+	f.populate()
+	f.must("DELETE", "/api/v1/rules/blue:p:1/", "")
+	f.must("POST", "/api/v1/rules/blue:p:1/", `{"tenantName":"blue","policyName":"p","ruleId":"1","direction":"in","action":"allow","fromEndpointGroup":"db","protocol":"tcp","port":80,"priority":2}`)
+	f.must("POST", "/api/v1/rules/blue:p:rest/", `{"tenantName":"blue","policyName":"p","ruleId":"rest","direction":"in","action":"deny","priority":1}`)
+	f.must("POST", "/plugin/createEndpoint", endpoint("n", "db", "d1", ""))
+	f.must("POST", "/plugin/createEndpoint", endpoint("n", "db", "d2", ""))
+	return f
+}
+
+func TestReachabilityNamesTheRulesThatDecide(t *testing.T) {
+	f := serveReachable(t)
+	for _, c := range []struct{ from, to, port, verdict string }{
+		{"d1", "e1", "tcp/80", "yes"},
+		{"d1", "e1", "tcp/81", "no"},
+		{"d1", "e1", "", "partly"},
+		{"name-d1", "c-e1", "tcp/80", "yes"},
+		{"group:db", "group:web", "tcp/80", "yes"},
+		{"group:blue/db", "network:n", "tcp/80", "yes"},
+		{"e1", "d1", "", "yes"},
+		{"t1", "e1", "", "no"},
+		{"any", "e1", "tcp/80", "partly"},
+		{"internet", "e1", "", "no"},
+		{"e1", "internet", "", "yes"},
+		{"e1", "127.0.0.1", "", "no"},
+		{"10.1.1.0/24", "e1", "tcp/80", "partly"},
+		{"tenant:blue", "e1", "tcp/80", "partly"},
+		{"host:host1", "e1", "udp", "no"},
+	} {
+		if got := f.reach(c.from, c.to, c.port); got.Verdict != c.verdict {
+			t.Errorf("%s to %s by %q: %+v, want %s", c.from, c.to, c.port, got, c.verdict)
+		}
+	}
+	got := f.reach("group:db", "e1", "tcp/80").Connections
+	want := []api.ReachableParts{{
+		From: []string{"blue:n:d1", "blue:n:d2"}, To: []string{"blue:n:e1"}, Families: []string{"IPv4"}, Route: "network",
+		Parts: []api.ReachablePart{{Ports: []string{"tcp/80"}, Allowed: true, Decisions: []api.FlowRule{
+			{Direction: "out"}, {Direction: "in", Rule: "1", Policy: "blue:p", Tier: "contiv"},
+		}}},
+	}}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	all := f.reach("d1", "e1", "tcp").Connections[0].Parts
+	var ports []string
+	for _, p := range all {
+		ports = append(ports, p.Ports...)
+	}
+	if !slices.Equal(ports, []string{"tcp/0-79", "tcp/81-65535", "tcp/80"}) && !slices.Equal(ports, []string{"tcp/80", "tcp/0-79", "tcp/81-65535"}) {
+		t.Errorf("tcp is divided into %v", ports)
+	}
+}
+
+func TestReachabilityFollowsChanges(t *testing.T) {
+	f := serveReachable(t)
+	if got := f.reach("d1", "e1", "tcp/443"); got.Verdict != "no" {
+		t.Fatalf("before: %+v", got)
+	}
+	f.must("POST", "/api/v1/rules/blue:p:2/", `{"tenantName":"blue","policyName":"p","ruleId":"2","direction":"in","action":"allow","protocol":"tcp","port":443,"priority":3}`)
+	if got := f.reach("d1", "e1", "tcp/443"); got.Verdict != "yes" {
+		t.Errorf("with a rule that allows it: %+v", got)
+	}
+	f.must("DELETE", "/api/v1/rules/blue:p:2/", "")
+	if got := f.reach("d1", "e1", "tcp/443"); got.Verdict != "no" {
+		t.Errorf("without the rule again: %+v", got)
+	}
+}
+
+func TestReachabilityRefusesWhatItCannotAnswer(t *testing.T) {
+	f := serveReachable(t)
+	f.must("POST", "/plugin/createEndpoint", strings.ReplaceAll(endpoint("n", "", "x1", ""), "name-x1", "name-d1"))
+	for query, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		"to=e1":                                 {http.StatusBadRequest, "from"},
+		"from=d1":                               {http.StatusBadRequest, "to"},
+		"from=d1&to=e1&port=tcp/http":           {http.StatusBadRequest, "port"},
+		"from=d1&to=e1&port=icmp/8":             {http.StatusBadRequest, "port"},
+		"from=d1&to=e1&port=tcp/9-8":            {http.StatusBadRequest, "port"},
+		"from=d1&to=e1&port=tpc":                {http.StatusBadRequest, "port"},
+		"from=d1&to=e1&color=red":               {http.StatusBadRequest, "color"},
+		"from=group:&to=e1":                     {http.StatusBadRequest, "from"},
+		"from=10.1.1.7/24&to=e1":                {http.StatusBadRequest, "10.1.1.0/24"},
+		"from=nobody&to=e1":                     {http.StatusNotFound, "nobody"},
+		"from=group:none&to=e1&tenant=blue":     {http.StatusNotFound, "none"},
+		"from=network:none&to=e1&tenant=blue":   {http.StatusNotFound, "none"},
+		"from=service:none&to=e1&tenant=blue":   {http.StatusNotFound, "none"},
+		"from=namespace:none&to=e1":             {http.StatusNotFound, "none"},
+		"from=host:none&to=e1":                  {http.StatusNotFound, "none"},
+		"from=pod:a/b&to=e1":                    {http.StatusNotFound, "a/b"},
+		"from=app=none&to=e1&tenant=blue":       {http.StatusNotFound, "app=none"},
+		"from=name-d1&to=e1":                    {http.StatusConflict, "ambiguous"},
+		"from=internet&to=10.99.0.0/16":         {http.StatusBadRequest, "endpoints"},
+		"from=group:red/web&to=e1&tenant=blue":  {http.StatusNotFound, "web"},
+		"from=group:db&to=service:x&tenant=red": {http.StatusNotFound, "db"},
+	} {
+		status, text := f.do("GET", "/api/v1/analysis/reachability?"+query, "")
+		if status != want.status || !strings.Contains(text, want.text) {
+			t.Errorf("%s: %d %s; want %d and %q", query, status, text, want.status, want.text)
+		}
+	}
+}
+
+// Both tenants have an endpoint named shared, at the same address.
+func TestTenantAdminIsAnsweredAboutItsOwnTenant(t *testing.T) {
+	f := startAsking(t, nil)
+	f.town()
+	f.must(200, "root", "POST", "/plugin/createEndpoint", `{"TenantName":"blue","NetworkName":"net","EndpointID":"e3","ConfigEP":{"Host":"h1"}}`)
+	const path = "/api/v1/analysis/reachability?"
+	f.must(409, "root", "GET", path+"from=shared&to=e3", "")
+	if text := f.must(200, "blue", "GET", path+"from=shared&to=e3", ""); !strings.Contains(text, `"verdict":"yes"`) {
+		t.Errorf("its own: %s", text)
+	}
+	for _, query := range []string{"from=e2&to=e3", "from=e3&to=red:net:e2", "from=e3&to=tenant:red", "from=e3&to=network:red/net", "from=host:h2&to=e3"} {
+		f.must(404, "blue", "GET", path+query, "")
+		f.must(200, "root", "GET", path+query, "")
+	}
+	for _, query := range []string{"from=any&to=e3", "from=10.0.0.0/24&to=e3"} {
+		if text := f.must(200, "blue", "GET", path+query, ""); strings.Contains(text, "red:") {
+			t.Errorf("%s tells of another tenant: %s", query, text)
+		}
+	}
+}
