@@ -158,9 +158,9 @@ func (b *bed) outside(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	probes := []probe{{"c1 to the outside", c1.ns, testcluster.Target{Proto: "tcp", Addr: b.Masters.MasterAddress(), Port: outsidePort}, testcluster.OK, "outside"}}
+	probes := []probe{{what: "c1 to the outside", from: c1.ns, to: testcluster.Target{Proto: "tcp", Addr: b.Masters.MasterAddress(), Port: outsidePort}, want: testcluster.OK, by: "outside"}}
 	if c1.port != 0 {
-		probes = append(probes, probe{"the published port", b.Master, testcluster.Target{Proto: "tcp", Addr: c1.host.Address, Port: uint16(c1.port)}, testcluster.OK, "c1"})
+		probes = append(probes, probe{what: "the published port", from: b.Master, to: testcluster.Target{Proto: "tcp", Addr: c1.host.Address, Port: uint16(c1.port)}, want: testcluster.OK, by: "c1"})
 	}
 	return b.ask(ctx, probes)
 }

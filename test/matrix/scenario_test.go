@@ -15,6 +15,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -138,6 +139,9 @@ type probe struct {
 	to   testcluster.Target
 	want testcluster.Verdict
 	by   string // who answers; "" = anybody
+	// src is the address of the endpoint that asks another one, for which netctl can has to say
+	// the same; zero = it is not asked.
+	src netip.Addr
 }
 
 // ask waits until all probes are answered as they should be.
@@ -156,9 +160,32 @@ func (b *bed) ask(ctx context.Context, probes []probe) error {
 			}
 			return nil
 		})
-		all = errors.Join(all, err)
+		all = errors.Join(all, err, b.answered(ctx, p))
 	}
 	return all
+}
+
+// answered asks netmaster what a probe has shown.
+func (b *bed) answered(ctx context.Context, p probe) error {
+	if !p.src.IsValid() {
+		return nil
+	}
+	client, err := b.Masters.API()
+	if err != nil {
+		return err
+	}
+	want := api.ReachNo
+	if p.want == testcluster.OK {
+		want = api.ReachYes
+	}
+	ask := api.ReachabilityRequest{From: p.src.String(), To: p.to.Addr.String(), Port: fmt.Sprintf("%s/%d", p.to.Proto, p.to.Port), Tenant: b.tenant}
+	return testcluster.Until(ctx, "netmaster to answer as "+p.what+" is", func(ctx context.Context) error {
+		got, err := client.Reachability(ctx, ask)
+		if err == nil && got.Verdict != want {
+			err = fmt.Errorf("%s, and netmaster answers %+v", p.want, got)
+		}
+		return err
+	})
 }
 
 // between are the probes among workloads: clients to servers, others to servers, and back.
@@ -175,7 +202,8 @@ func (b *bed) between() (probes []probe) {
 			continue
 		}
 		for _, a := range to.addrs {
-			q := probe{p.from + " to " + p.to, from.ns, testcluster.Target{Proto: "tcp", Addr: a, Port: 80}, testcluster.OK, p.to}
+			q := probe{what: p.from + " to " + p.to, from: from.ns, to: testcluster.Target{Proto: "tcp", Addr: a, Port: 80}, want: testcluster.OK, by: p.to}
+			q.src, _ = from.addr(a.Is6())
 			if !p.open {
 				q.want, q.by = testcluster.Denied, ""
 			}

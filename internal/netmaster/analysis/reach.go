@@ -110,7 +110,7 @@ func (t *table) fill(from, to side) error {
 		}
 		for _, p := range to.outside {
 			for _, o := range t.cluster.ToOutside(a, p) {
-				t.outside(model.Out, a, o, len(to.outside) > 1)
+				t.outside(model.Out, a, o, to)
 			}
 		}
 		for _, s := range to.services {
@@ -120,7 +120,7 @@ func (t *table) fill(from, to side) error {
 	for _, p := range from.outside {
 		for _, b := range to.endpoints {
 			for _, o := range t.cluster.FromOutside(p, b) {
-				t.outside(model.In, b, o, len(from.outside) > 1)
+				t.outside(model.In, b, o, from)
 			}
 		}
 	}
@@ -143,10 +143,10 @@ func (t *table) between(a, b *desired.Port) {
 	}
 }
 
-// outside adds an answer for prefixes, unless they are of a family that the endpoint does not
-// have, and both families were asked about.
-func (t *table) outside(dir model.Direction, end *desired.Port, o reachability.Outside, both bool) {
-	if both && o.Gap == reachability.GapFamily {
+// outside adds an answer for prefixes of a side. It says nothing of a family that the endpoint
+// does not have, if both were asked about, nor of addresses that lead nowhere, beside endpoints.
+func (t *table) outside(dir model.Direction, end *desired.Port, o reachability.Outside, of side) {
+	if o.Gap == reachability.GapFamily && len(of.outside) > 1 || o.Gap == reachability.GapAddress && len(of.endpoints) > 0 {
 		return
 	}
 	row := Row{IPv4: o.Prefixes[0].Addr().Is4(), IPv6: o.Prefixes[0].Addr().Is6(), Answer: o.Answer}

@@ -54,7 +54,9 @@ func TestReachabilityNamesTheRulesThatDecide(t *testing.T) {
 		{"internet", "e1", "", "no"},
 		{"e1", "internet", "", "yes"},
 		{"e1", "127.0.0.1", "", "no"},
-		{"10.1.1.0/24", "e1", "tcp/80", "partly"},
+		{"10.1.1.0/24", "e1", "tcp/80", "yes"},
+		{"10.1.1.10", "10.1.1.5", "tcp/80", "yes"},
+		{"10.1.1.200", "e1", "", "no"},
 		{"tenant:blue", "e1", "tcp/80", "partly"},
 		{"host:host1", "e1", "udp", "no"},
 	} {
