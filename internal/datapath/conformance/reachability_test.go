@@ -24,8 +24,15 @@ func (w *fuzzWorld) setEndpoint(e model.Endpoint) {
 
 // asked are connections on either side of each bound of the rules of fuzzWorld.
 var asked = []reference.Probe{
-	{Proto: model.ProtoTCP, DstPort: 79}, {Proto: model.ProtoTCP, DstPort: 80}, {Proto: model.ProtoTCP, DstPort: 81}, {Proto: model.ProtoTCP, DstPort: 82},
-	{Proto: model.ProtoUDP, DstPort: 80}, {Proto: model.ProtoUDP, DstPort: 81}, {Proto: model.ProtoSCTP, DstPort: 80}, {Proto: model.ProtoICMP}, {Proto: 47},
+	{Proto: model.ProtoTCP, DstPort: 79},
+	{Proto: model.ProtoTCP, DstPort: 80},
+	{Proto: model.ProtoTCP, DstPort: 81},
+	{Proto: model.ProtoTCP, DstPort: 82},
+	{Proto: model.ProtoUDP, DstPort: 80},
+	{Proto: model.ProtoUDP, DstPort: 81},
+	{Proto: model.ProtoSCTP, DstPort: 80},
+	{Proto: model.ProtoICMP},
+	{Proto: 47},
 }
 
 // agreeOnReachability asks some pairs of endpoints of the reference data plane, and compares

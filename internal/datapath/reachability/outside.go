@@ -75,7 +75,7 @@ func (c *Cluster) routeOutside(p *desired.Port, there netip.Addr) (Route, Gap) {
 		return RouteNone, GapFamily
 	case n.Encap == model.EncapVXLAN && p.Identity == model.IdentityUnknown:
 		return RouteNone, GapIdentity
-	case c.isOtherNetwork(n, there), isNowhere(there), n.Contains(there) && n.Encap == model.EncapVXLAN:
+	case c.byAddress[address{n.Domain(), there}] != nil, c.isOtherNetwork(n, there), isNowhere(there), n.Contains(there) && n.Encap == model.EncapVXLAN:
 		return RouteNone, GapAddress
 	case n.Encap == model.EncapVLAN && (n.Contains(there) || !c.hasRouter(n, there.Is6())):
 		return RoutePhysical, ""

@@ -88,10 +88,10 @@ func (c *Cluster) toBackend(from *desired.Port, b *desired.Backend, at netip.Add
 		return answers[0].Answer
 	}
 	to := c.byAddress[address{c.network(from).Domain(), at}]
-	switch {
-	case to == nil:
+	switch to {
+	case nil:
 		return Answer{Route: RouteNone, Gap: GapAddress}
-	case to == from: // it comes back to itself, and no policy is asked
+	case from: // it comes back to itself, and no policy is asked
 		return Answer{Route: RouteNetwork, Parts: []Part{{Ports: AllPorts(), Allowed: true}}}
 	}
 	return c.Between(from, to, v6)

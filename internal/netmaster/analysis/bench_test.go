@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -27,6 +28,7 @@ func (everything) Has(model.TenantName) bool { return true }
 // bigCluster has 1,000 policies with 10 rules each, 10,000 identities and 50,000 endpoints on
 // 200 networks.
 func bigCluster(tb testing.TB) rowsAlone {
+	tb.Helper()
 	var out rowsAlone
 	put := func(key, value any) {
 		kv, err := tables.Encode(key, value)
@@ -54,7 +56,7 @@ func bigCluster(tb testing.TB) rowsAlone {
 		put(g, model.Group{Key: g, Network: network(i).Name, Policies: []model.PolicyName{p.Name}})
 		for r := range 10 {
 			rule := model.Rule{
-				Key: model.RuleKey{Tenant: tenant, Policy: p.Name, Rule: model.RuleID(fmt.Sprint(r))}, Direction: model.In, Priority: 10 - r,
+				Key: model.RuleKey{Tenant: tenant, Policy: p.Name, Rule: model.RuleID(strconv.Itoa(r))}, Direction: model.In, Priority: 10 - r,
 				Action: model.Allow, Protocol: model.ProtoTCP, Port: uint16(80 + r), Group: group(i + r),
 			}
 			switch r {
@@ -68,7 +70,7 @@ func bigCluster(tb testing.TB) rowsAlone {
 	}
 	for i := range 10000 {
 		id := model.IdentityFirst + model.Identity(i)
-		put(tables.IdentityKey{Tenant: tenant, ID: id}, model.IdentityRecord{ID: id, Network: network(i), Group: group(i), Labels: map[string]string{"app": fmt.Sprint(i)}})
+		put(tables.IdentityKey{Tenant: tenant, ID: id}, model.IdentityRecord{ID: id, Network: network(i), Group: group(i), Labels: map[string]string{"app": strconv.Itoa(i)}})
 	}
 	for i := range 50000 {
 		n := network(i)
@@ -80,6 +82,7 @@ func bigCluster(tb testing.TB) rowsAlone {
 }
 
 func question(tb testing.TB, from, to, port string) (q Question) {
+	tb.Helper()
 	var err error
 	if q.From, err = ParseSubject("from", from, "blue"); err != nil {
 		tb.Fatal(err)
@@ -103,6 +106,7 @@ func BenchmarkReach(b *testing.B) {
 		return float64(m.HeapAlloc) / (1 << 20)
 	}
 	ask := func(b *testing.B, e *Engine, q Question) Reachable {
+		b.Helper()
 		out, err := e.Reach(b.Context(), q, everything{})
 		if err != nil {
 			b.Fatal(err)

@@ -68,7 +68,7 @@ func ParseSubject(field, text string, tenant model.TenantName) (Subject, error) 
 	}
 	if strings.Contains(text, "=") {
 		s.kind, s.byKey = "labels", map[string]string{}
-		for _, pair := range strings.Split(text, ",") {
+		for pair := range strings.SplitSeq(text, ",") {
 			k, v, ok := strings.Cut(pair, "=")
 			if !ok || k == "" {
 				return s, bad

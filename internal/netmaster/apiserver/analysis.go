@@ -94,7 +94,7 @@ func reachableParts(scope flowScope, row analysis.Row) api.ReachableParts {
 }
 
 func portText(m model.PortMatch) string {
-	name := m.Protocol.String()
+	var name string
 	switch m.Protocol {
 	case model.AnyProtocol:
 		name = "all"
@@ -102,6 +102,8 @@ func portText(m model.PortMatch) string {
 		name = "sctp"
 	case model.ProtoICMPv6:
 		name = "icmp6"
+	default:
+		name = m.Protocol.String()
 	}
 	switch {
 	case m.Lo == 0 && m.Hi == 65535:

@@ -135,6 +135,39 @@ func TestReachabilityRefusesWhatItCannotAnswer(t *testing.T) {
 	}
 }
 
+func TestReachabilityOfAServiceIsThatOfItsBackends(t *testing.T) {
+	f := serveReachable(t)
+	f.must("POST", "/api/v1/serviceLBs/blue:shop/", `{"tenantName":"blue","serviceName":"shop","networkName":"n","selectors":["app=shop"],"ports":["8080:80:tcp","8443:443:tcp"],"ipAddress":"10.1.1.99"}`)
+	if got := f.reach("d1", "service:shop", ""); got.Verdict != "no" || len(got.Connections) != 2 || got.Connections[0].Missing != "no-backend" {
+		t.Errorf("without backends: %+v", got)
+	}
+	for id, group := range map[string]string{"b1": "web", "b2": "web"} {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(endpoint("n", group, id, "")), &e); err != nil {
+			t.Fatal(err)
+		}
+		e["ConfigEP"].(map[string]any)["Labels"] = map[string]string{"app": "shop"}
+		body, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.must("POST", "/plugin/createEndpoint", string(body))
+	}
+	for port, want := range map[string]string{"tcp/8080": "yes", "tcp/8443": "no", "tcp": "partly", "tcp/80": "no"} {
+		if got := f.reach("d1", "service:shop", port); got.Verdict != want {
+			t.Errorf("by %s: %+v, want %s", port, got, want)
+		}
+	}
+	got := f.reach("group:db", "service:shop", "tcp/8080").Connections
+	if len(got) != 1 || fmt.Sprint(got[0].From, got[0].To) != "[blue:n:d1 blue:n:d2] [blue:n:b1 blue:n:b2]" || got[0].Service != "blue:shop" || got[0].Frontend != "10.1.1.99:8080" ||
+		len(got[0].Parts) != 1 || fmt.Sprint(got[0].Parts[0].Ports) != "[tcp/80]" {
+		t.Errorf("rows: %+v", got)
+	}
+	if got := f.reach("service:shop", "d1", ""); got.Verdict != "yes" {
+		t.Errorf("from its backends: %+v", got)
+	}
+}
+
 // Both tenants have an endpoint named shared, at the same address.
 func TestTenantAdminIsAnsweredAboutItsOwnTenant(t *testing.T) {
 	f := startAsking(t, nil)
