@@ -86,7 +86,7 @@ type Explanation struct {
 	Closed   bool               `json:"closed,omitempty"`
 	Audited  []string           `json:"audited,omitempty"`  // policies under audit that apply: they decide nothing
 	Services []ExplainedService `json:"services,omitempty"` // that have it as a backend
-	Problems []string           `json:"problems,omitempty"` // what of all this is not in force as it was written
+	Problems []string           `json:"problems,omitempty"` // parts that are not in force as they were written
 }
 
 // ExplainedTier is a stage of decision.
