@@ -11,10 +11,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestAsk: a container connects to a service whose backend is on the other host, to a
+// TestAskFollowsServicesAndEgress: a container connects to a service whose backend is on the other host, to a
 // service without providers and to the outside; a host connects to its container. Answers
 // come back.
-func TestAsk(t *testing.T) {
+func TestAskFollowsServicesAndEgress(t *testing.T) {
 	top := StandardTopology()
 	w, err := NewWorld(top, Case{})
 	if err != nil {

@@ -65,9 +65,9 @@ func TestCasesPairwise(t *testing.T) {
 	}
 }
 
-// TestSample checks that a sample has every value, that its seed decides it, and
+// TestSampleHasEveryValue checks that a sample has every value, that its seed decides it, and
 // that other seeds come to other cases, so that all are tried in time.
-func TestSample(t *testing.T) {
+func TestSampleHasEveryValue(t *testing.T) {
 	cases := Cases(StandardTopology())
 	tried := map[string]bool{}
 	for seed := range uint64(40) {
@@ -95,9 +95,9 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestTurn checks that every seed has each test that attaching may change run in
+// TestSeedsRunEachTestInOneWay checks that every seed has each test that attaching may change run in
 // exactly one way, and that a few seeds have every way run every test.
-func TestTurn(t *testing.T) {
+func TestSeedsRunEachTestInOneWay(t *testing.T) {
 	const ways = 2
 	for i := range suite {
 		run := map[[2]any]bool{}

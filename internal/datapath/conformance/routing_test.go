@@ -30,9 +30,9 @@ func reachRouted(t *testing.T, w *World, each func(from, to model.Endpoint, v6 b
 	}
 }
 
-// TestRoutedReach: an endpoint reaches all networks of its tenant, in both ARP modes, and
+// TestRoutedEndpointsReachTheirTenant: an endpoint reaches all networks of its tenant, in both ARP modes, and
 // no other tenant; in forwarding mode bridge it reaches its own network only.
-func TestRoutedReach(t *testing.T) {
+func TestRoutedEndpointsReachTheirTenant(t *testing.T) {
 	for _, arp := range []model.ArpMode{model.ArpProxy, model.ArpFlood} {
 		for _, fwd := range []model.FwdMode{model.FwdRouting, model.FwdBridge} {
 			top := RoutedTopology()
@@ -89,10 +89,10 @@ func TestRoutedCases(t *testing.T) {
 	}
 }
 
-// TestSharedReach: tenants reach networks that are shared with them where a rule allows it.
+// TestSharedNetworksAreReachedByRule: tenants reach networks that are shared with them where a rule allows it.
 // A shared network opens no connection towards them, and is no way to another tenant. In
 // forwarding mode bridge no network reaches another.
-func TestSharedReach(t *testing.T) {
+func TestSharedNetworksAreReachedByRule(t *testing.T) {
 	reached := func(c Case, fwd model.FwdMode, from, to model.Endpoint) bool {
 		f, g := from.Key.Network, to.Key.Network
 		switch {

@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestPausedMirror checks that a host which has not heard of an endpoint yet takes
+// TestPausedMirrorTakesNothingFromUnknownEndpoints checks that a host which has not heard of an endpoint yet takes
 // nothing from that endpoint on a VXLAN network, whatever the rules are, and takes
 // it for an outsider on a VLAN network.
-func TestPausedMirror(t *testing.T) {
+func TestPausedMirrorTakesNothingFromUnknownEndpoints(t *testing.T) {
 	for _, test := range []struct {
 		network model.NetworkName
 		group   model.GroupName

@@ -165,9 +165,9 @@ func TestDamagedTablesAreRewritten(t *testing.T) {
 	}
 }
 
-// TestEntryGone: a container whose neighbour's entry is gone reaches it again after the
+// TestLostNeighbourEntryIsRestored: a container whose neighbour's entry is gone reaches it again after the
 // next look, also in a connection that was judged without.
-func TestEntryGone(t *testing.T) {
+func TestLostNeighbourEntryIsRestored(t *testing.T) {
 	r, drv, pic := driftRig(t, "")
 	settled(t, drv, pic)
 	a, _ := pic.Ports.Get("cvna")
@@ -199,9 +199,9 @@ func TestEntryGone(t *testing.T) {
 	}
 }
 
-// TestCompareDue: comparisons cost a twentieth of the time at most, and come also where each
+// TestComparisonsTakeATwentiethOfTheTime: comparisons cost a twentieth of the time at most, and come also where each
 // Apply has something to do.
-func TestCompareDue(t *testing.T) {
+func TestComparisonsTakeATwentiethOfTheTime(t *testing.T) {
 	for _, x := range []struct {
 		ago, took time.Duration
 		changed   bool
@@ -268,8 +268,8 @@ func TestComparisonsContinue(t *testing.T) {
 	}
 }
 
-// TestCompareFails: a table that cannot be read is reported by its name.
-func TestCompareFails(t *testing.T) {
+// TestUnreadableTableIsReported: a table that cannot be read is reported by its name.
+func TestUnreadableTableIsReported(t *testing.T) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 2})
 	if err != nil {
 		require(t)

@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestConnectionTimes: how long a connection lives without packets, by what went
+// TestProgramsAndDriverAgreeOnTimeouts: how long a connection lives without packets, by what went
 // over it; the programs and the driver agree.
-func TestConnectionTimes(t *testing.T) {
+func TestProgramsAndDriverAgreeOnTimeouts(t *testing.T) {
 	c := newCrowded(t, nil)
 	const syn, ack, fin, rst = reference.FlagSYN, reference.FlagACK, reference.FlagFIN, reference.FlagRST
 	there := func(flags uint8) int { return int(flags) }

@@ -234,9 +234,9 @@ func waitFor(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestPassingError: when the kernel does not answer for a moment, tunnel, uplink
+// TestKernelErrorsChangeNothing: when the kernel does not answer for a moment, tunnel, uplink
 // and egress go on as they were.
-func TestPassingError(t *testing.T) {
+func TestKernelErrorsChangeNothing(t *testing.T) {
 	for _, way := range []string{attachClsact, ""} {
 		t.Run("attach "+way, func(t *testing.T) {
 			r, drv, pic := driftRig(t, way)

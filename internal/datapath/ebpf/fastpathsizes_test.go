@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestShortPlaces(t *testing.T) {
+func TestFastPathSizesFollowMemoryAndProcessors(t *testing.T) {
 	const gb = 1 << 30
 	for _, c := range []struct {
 		memory uint64
@@ -24,7 +24,7 @@ func TestShortPlaces(t *testing.T) {
 	}
 }
 
-func TestConnsRoom(t *testing.T) {
+func TestConnectionCapacityFollowsMemory(t *testing.T) {
 	const gb = 1 << 30
 	for memory, want := range map[uint64]uint32{0: 131072, 8 * gb: 131072, 24 * gb: 262144, 64 * gb: 524288, 1 << 50: 1048576} {
 		if got := connectionCapacity(memory); got != want {

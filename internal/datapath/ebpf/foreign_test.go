@@ -320,10 +320,10 @@ func TestConflictingObjectsAreNamedAndLeftAlone(t *testing.T) {
 	}
 }
 
-// TestPinDirectory puts everything into the pin directory that does not belong
+// TestUnmanagedPinsStay puts everything into the pin directory that does not belong
 // there: it is taken over, what lies beside stays, and where the directory
 // itself cannot be, the error names it.
-func TestPinDirectory(t *testing.T) {
+func TestUnmanagedPinsStay(t *testing.T) {
 	r := newRig(t)
 	mapOf := func(kind ebpf.MapType, key, value uint32) *ebpf.Map {
 		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: kind, KeySize: key, ValueSize: value, MaxEntries: 8})

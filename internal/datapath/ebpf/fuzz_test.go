@@ -227,10 +227,10 @@ func (j *judged) wired(t testing.TB, near string, f []byte) (out [][]byte) {
 	return append(j.wires[j.a.IfName].receive(), j.wires[j.b.IfName].receive()...)
 }
 
-// TestPackets sends every sample and expects exactly what it says; the reading
+// TestSamplePacketsGetTheirVerdicts sends every sample and expects exactly what it says; the reading
 // that the fuzz target judges by agrees; and none of it, said to come from
 // another host, which it does not, gets out of the tunnel.
-func TestPackets(t *testing.T) {
+func TestSamplePacketsGetTheirVerdicts(t *testing.T) {
 	j := newJudged(t)
 	for name, s := range j.samples() {
 		if got := j.try(t, s.frame); got != s.passes {
@@ -304,8 +304,8 @@ func outerSummed(packet []byte) []byte {
 	return b
 }
 
-// TestCorpus keeps the committed corpus in step with the samples.
-func TestCorpus(t *testing.T) {
+// TestCorpusMatchesTheSamples keeps the committed corpus in step with the samples.
+func TestCorpusMatchesTheSamples(t *testing.T) {
 	j := &judged{
 		a: &desired.Port{MAC: [6]byte{2, 5, 0, 0, 0, 1}, IPv4: containerIP4[0], IPv6: containerIP6[0]},
 		b: &desired.Port{MAC: [6]byte{2, 5, 0, 0, 0, 2}, IPv4: containerIP4[1], IPv6: containerIP6[1]},
@@ -319,7 +319,7 @@ func TestCorpus(t *testing.T) {
 			}
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != want {
-			t.Errorf("%s is not what the sample is (%v); run go test -run TestCorpus -update", path, err)
+			t.Errorf("%s is not what the sample is (%v); run go test -run TestCorpusMatchesTheSamples -update", path, err)
 		}
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFullMaps gives one map after the other room for one entry: what does not
+// TestFullMapsRefuseByName gives one map after the other room for one entry: what does not
 // fit is refused by name, with the size and the flag to change it, everything
 // else works, and it fits once there is room; connections outlast every change.
-func TestFullMaps(t *testing.T) {
+func TestFullMapsRefuseByName(t *testing.T) {
 	r := newRig(t)
 	_, big := conformance.DesiredStates(t)
 	set, _ := big.PolicySets.Get(anyPort(big, func(p *desired.Port) bool { return p.Policies != 0 }).Policies)

@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestMonitorFlood: of a flood of drops every packet is accounted for, by few
+// TestFloodedMonitorCountsEveryPacket: of a flood of drops every packet is accounted for, by few
 // events when they are alike, and by a bounded number of them when they are not.
-func TestMonitorFlood(t *testing.T) {
+func TestFloodedMonitorCountsEveryPacket(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)
 	_, big := conformance.DesiredStates(t)

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPathMTU lets the underlay shrink under two containers: a packet that is too big
+// TestTooBigPacketsAreAnsweredWithTheSize lets the underlay shrink under two containers: a packet that is too big
 // is answered with the size that fits, which its sender's kernel takes, whether it may
 // be fragmented or not: no tunnel packet is, since not every host puts them together.
 // TCP goes on by itself, and it all ends when the underlay is big again.
-func TestPathMTU(t *testing.T) {
+func TestTooBigPacketsAreAnsweredWithTheSize(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1550)
 	families := []struct {
 		to   netip.Addr

@@ -16,7 +16,7 @@ import (
 
 // On a kernel that cannot hold a limit the host says so, once and not for each port; no
 // devices are made, not once a pass either, and marks are kept.
-func TestNoBuckets(t *testing.T) {
+func TestMissingTokenBucketsAreReportedOnce(t *testing.T) {
 	r, drv, pic := driftRig(t, "")
 	have, k := queues, &conformance.Unbucketed{Kernel: &netlink.Handle{}}
 	queues = shaping.New(k, 0xc017)
@@ -52,7 +52,7 @@ func TestNoBuckets(t *testing.T) {
 }
 
 // A queue that somebody takes away is heard of, and put back.
-func TestQueueTaken(t *testing.T) {
+func TestRemovedQueueIsPutBack(t *testing.T) {
 	r, drv, pic := driftRig(t, "")
 	name := ""
 	for name = range pic.Ports.All() {

@@ -8,10 +8,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestNumbersChange: a network gets another number, as those of another store have. At
+// TestNetworksMayChangeNumbers: a network gets another number, as those of another store have. At
 // every write what comes by its tag finds the endpoints under the number that the tag
 // leads to, and so does what is routed to its subnet, or comes from its ports.
-func TestNumbersChange(t *testing.T) {
+func TestNetworksMayChangeNumbers(t *testing.T) {
 	c := newCrowded(t, nil)
 	n, _ := c.pic.Networks.Get(1)
 	former := *n

@@ -279,9 +279,9 @@ func TestRulesEqualScan(t *testing.T) {
 	}
 }
 
-// TestPortKeys: the keys of a rule's ports are for these ports and no others,
+// TestPortKeysCoverTheirPortsOnly: the keys of a rule's ports are for these ports and no others,
 // and no port has two of one rule.
-func TestPortKeys(t *testing.T) {
+func TestPortKeysCoverTheirPortsOnly(t *testing.T) {
 	d := dice{rand.New(rand.NewPCG(5, 6))}
 	for range 2000 {
 		var list []model.PortMatch

@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestServedPlaces: what is counted of services outlasts a restart of the driver; of a
+// TestServiceCountsOutlastARestart: what is counted of services outlasts a restart of the driver; of a
 // backend that has left it stays as long as connections to it do, of a service that
 // goes not at all; and the places are free for others then.
-func TestServedPlaces(t *testing.T) {
+func TestServiceCountsOutlastARestart(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)
 	defer func() { _ = drv.Close() }()

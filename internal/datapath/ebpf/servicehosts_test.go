@@ -79,11 +79,11 @@ func (w *twoHosts) countedStreams(t testing.TB, out, in uint64) {
 	}
 }
 
-// TestServiceHosts: a container reaches another host's by a service, with real network
+// TestServicesReachOtherHosts: a container reaches another host's by a service, with real network
 // stacks and their offloads, on one network and routed. Streams use the fast path,
 // connections without a backend are refused at once, and a restart of the driver under a
 // stream costs no connection.
-func TestServiceHosts(t *testing.T) {
+func TestServicesReachOtherHosts(t *testing.T) {
 	for _, routed := range []bool{false, true} {
 		name, network, to4, to6 := "one network", model.NetworkID(1), containerIP4[1], containerIP6[1]
 		if routed {

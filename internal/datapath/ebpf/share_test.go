@@ -187,9 +187,9 @@ func TestOpenConnectionsAreShared(t *testing.T) {
 	}
 }
 
-// TestDriverAway: without a driver new connections of anybody go on opening,
+// TestConnectionsOpenWithoutTheDriver: without a driver new connections of anybody go on opening,
 // however many there have been, in place of the longest idle.
-func TestDriverAway(t *testing.T) {
+func TestConnectionsOpenWithoutTheDriver(t *testing.T) {
 	const room = 1024
 	c := newCrowded(t, map[string]uint32{"conns": room, "halfopen": room})
 	for i := range 60 {

@@ -21,9 +21,9 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// TestRefusedPrograms has the kernel refuse two of the programs: both are
+// TestRefusedProgramsAreNamed has the kernel refuse two of the programs: both are
 // named, and what was loaded besides is closed.
-func TestRefusedPrograms(t *testing.T) {
+func TestRefusedProgramsAreNamed(t *testing.T) {
 	spec := unpinned(t)
 	before := openObjects(t)
 	for _, name := range []string{"from_host", "from_uplink"} {

@@ -130,8 +130,8 @@ func TestStatsBesideClose(t *testing.T) {
 	}
 }
 
-// TestDeleteAll: keys that are not there any more keep no others from being deleted.
-func TestDeleteAll(t *testing.T) {
+// TestMissingKeysDoNotStopDeletion: keys that are not there any more keep no others from being deleted.
+func TestMissingKeysDoNotStopDeletion(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)
 	defer drv.Close()

@@ -56,11 +56,11 @@ func (r *rig) ask(t testing.TB, client *desired.Port, to netip.Addr, port uint16
 	}
 }
 
-// TestTranslationsEnd: a translation stays in the table as long as its connection, of
+// TestTranslationsLiveAsLongAsTheirConnection: a translation stays in the table as long as its connection, of
 // either family and of a client that is its own backend, and goes with it: when the
 // connection is taken out, and at once when it is evicted, so that a flood fills the
 // table with no more than connections have room for.
-func TestTranslationsEnd(t *testing.T) {
+func TestTranslationsLiveAsLongAsTheirConnection(t *testing.T) {
 	r := newRig(t)
 	r.sizes = map[string]uint32{"halfopen": 128}
 	drv := r.open(t)

@@ -157,9 +157,9 @@ func (w *twoHosts) restart(t testing.TB, i int) {
 	w.apply(t, i)
 }
 
-// TestTwoHosts sends pings, small and bigger than the path, and a TCP stream,
+// TestTunnelCarriesPingsAndStreams sends pings, small and bigger than the path, and a TCP stream,
 // through the tunnel between two hosts, over IPv4 and IPv6.
-func TestTwoHosts(t *testing.T) {
+func TestTunnelCarriesPingsAndStreams(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
 	for _, to := range []string{containerIP4[1].String(), containerIP6[1].String()} {
 		for _, size := range []string{"56", "4000"} { // the bigger one comes in fragments
@@ -173,9 +173,9 @@ func TestTwoHosts(t *testing.T) {
 	}
 }
 
-// TestTunnelSource: packets leave with the tunnel address that other hosts know, whatever
+// TestPacketsLeaveWithTheTunnelAddress: packets leave with the tunnel address that other hosts know, whatever
 // the routing table would choose; packets from another one are dropped.
-func TestTunnelSource(t *testing.T) {
+func TestPacketsLeaveWithTheTunnelAddress(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
 	type pair [2]netip.Addr
 	addrs := func(a, b string) pair { return pair{netip.MustParseAddr(a), netip.MustParseAddr(b)} }

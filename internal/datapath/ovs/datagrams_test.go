@@ -37,9 +37,9 @@ func sendDatagram(t *testing.T, c *net.UDPConn) {
 	}
 }
 
-// TestUnansweredDatagrams: all datagrams of a client come to the backend of its first
+// TestUnansweredDatagramsKeepTheirBackend: all datagrams of a client come to the backend of its first
 // one, although to tracking they are new ones until that answers.
-func TestUnansweredDatagrams(t *testing.T) {
+func TestUnansweredDatagramsKeepTheirBackend(t *testing.T) {
 	l := newServed(t)
 	s := l.datagramService(l.boxes[1:]...)
 	l.serve(t, s)

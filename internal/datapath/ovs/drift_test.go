@@ -89,9 +89,9 @@ func TestManualChangesArePutBack(t *testing.T) {
 	}
 }
 
-// TestUnderlayCut: an event reports that no cable in the bridge with the tunnel's address
+// TestUnpluggedUnderlayIsReported: an event reports that no cable in the bridge with the tunnel's address
 // has a link, and another one that one has a link again.
-func TestUnderlayCut(t *testing.T) {
+func TestUnpluggedUnderlayIsReported(t *testing.T) {
 	if ovstest.Kernel() {
 		t.Skip("the kernel's tunnels leave by its own interfaces")
 	}
@@ -129,9 +129,9 @@ func TestUnderlayCut(t *testing.T) {
 	}
 }
 
-// TestBesideSwitch: in user space a problem reports that the tunnel's address is on an
+// TestTunnelAddressBesideTheSwitchIsReported: in user space a problem reports that the tunnel's address is on an
 // interface that is not the switch's.
-func TestBesideSwitch(t *testing.T) {
+func TestTunnelAddressBesideTheSwitchIsReported(t *testing.T) {
 	if ovstest.Kernel() {
 		t.Skip("the kernel's tunnels leave by its own interfaces")
 	}
@@ -184,9 +184,9 @@ func TestBridgeDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestBridgeDeleted: a bridge that somebody deletes is made again with its ports,
+// TestDeletedBridgeIsMadeAgain: a bridge that somebody deletes is made again with its ports,
 // also where the connection to it has broken before the database told.
-func TestBridgeDeleted(t *testing.T) {
+func TestDeletedBridgeIsMadeAgain(t *testing.T) {
 	l := newLive(t, 2)
 	defer l.drv.Close()
 	a, b := l.boxes[0], l.boxes[1]
@@ -203,9 +203,9 @@ func TestBridgeDeleted(t *testing.T) {
 	}
 }
 
-// TestBridgeDrift: what others change of the bridge itself is put back without an Apply,
+// TestBridgeChangesArePutBack: what others change of the bridge itself is put back without an Apply,
 // also what keeps the driver from connecting again, and while it waits for the switch.
-func TestBridgeDrift(t *testing.T) {
+func TestBridgeChangesArePutBack(t *testing.T) {
 	r := newRig(t)
 	pic, _ := conformance.DesiredStates(t)
 	for name, p := range pic.Ports.All() {

@@ -129,9 +129,9 @@ var trackedLines = map[string]*tracked{
 	"tcp,orig=(sport=1,dport=80),reply=(src=10.1.1.3,dst=10.1.1.2,sport=80,dport=1),zone=7,labels=0x10000000000000000000000": nil,
 }
 
-// TestReadTracked: of a list of the switch's connections each line is read as
+// TestTrackedConnectionsAreRead: of a list of the switch's connections each line is read as
 // containers see the connection, or is none.
-func TestReadTracked(t *testing.T) {
+func TestTrackedConnectionsAreRead(t *testing.T) {
 	for line, want := range trackedLines {
 		c, ok := readTracked(line)
 		if ok != (want != nil) {

@@ -95,9 +95,9 @@ func TestBridgesOf1x(t *testing.T) {
 	}
 }
 
-// TestNoTunnel: a container that needs the tunnel is not told that it has a
+// TestPortsWaitForTheTunnel: a container that needs the tunnel is not told that it has a
 // network while there is none.
-func TestNoTunnel(t *testing.T) {
+func TestPortsWaitForTheTunnel(t *testing.T) {
 	r := newRig(t)
 	pic, _ := conformance.NewCompiler(conformance.StandardTopology(), "h1").Compile(1)
 	for name, p := range pic.Ports.All() {

@@ -77,9 +77,9 @@ func sendFrames(t *testing.T, from *box, frames [][]byte) {
 	}
 }
 
-// TestSmallFragments: fragments of 400 bytes and more arrive, in any order, also after a
+// TestSmallFragmentsArrive: fragments of 400 bytes and more arrive, in any order, also after a
 // restart of the switch. It drops smaller ones, except the last one of a datagram.
-func TestSmallFragments(t *testing.T) {
+func TestSmallFragmentsArrive(t *testing.T) {
 	if ovstest.Kernel() {
 		t.Skip("the kernel's connection tracking takes fragments of any size")
 	}

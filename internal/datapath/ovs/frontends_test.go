@@ -29,10 +29,10 @@ func faced(s *desired.Service, at ...netip.Addr) *desired.Service {
 	return s
 }
 
-// TestServedFrontends tries frontends with containers' own stacks, at addresses that services
+// TestFrontendsServeContainers tries frontends with containers' own stacks, at addresses that services
 // share and at those of a node, where all else is the node's: big datagrams and ICMP
 // errors too, which show no ports at first.
-func TestServedFrontends(t *testing.T) {
+func TestFrontendsServeContainers(t *testing.T) {
 	l, _, out := newWayOut(t)
 	defer func() { _ = l.drv.Close() }()
 	a, b := l.boxes[0], l.boxes[1]

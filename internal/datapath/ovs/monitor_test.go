@@ -37,9 +37,9 @@ func monitored(t *testing.T) (r *rig, drv *Driver, big desired.Host, from *desir
 	return r, drv, big, from
 }
 
-// TestMonitorFlood: of a flood of drops every packet is accounted for, by few
+// TestFloodedMonitorCountsEveryPacket: of a flood of drops every packet is accounted for, by few
 // events when they are alike, and by a bounded number of them when they are not.
-func TestMonitorFlood(t *testing.T) {
+func TestFloodedMonitorCountsEveryPacket(t *testing.T) {
 	r, drv, _, from := monitored(t)
 	events, err := drv.Monitor(t.Context(), driver.MonitorOptions{})
 	if err != nil {

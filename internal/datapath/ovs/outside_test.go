@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestServedOutside tries an exposed service with the stacks of the host and of a
+// TestServicesServeTheOutside tries an exposed service with the stacks of the host and of a
 // machine that the host forwards for: bytes of TCP, datagrams of any size, refusals,
 // a restart of the driver, and the service's end.
-func TestServedOutside(t *testing.T) {
+func TestServicesServeTheOutside(t *testing.T) {
 	l, host, out := newWayOut(t)
 	defer func() { _ = l.drv.Close() }()
 	b := l.boxes[1]

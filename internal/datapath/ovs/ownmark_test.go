@@ -19,9 +19,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/ovstest"
 )
 
-// TestOwnFilter: a filter is ours by what it does and not by its name alone; one of our
+// TestFilterIsOursByWhatItDoes: a filter is ours by what it does and not by its name alone; one of our
 // name elsewhere is a stranger's, and stays.
-func TestOwnFilter(t *testing.T) {
+func TestFilterIsOursByWhatItDoes(t *testing.T) {
 	ovstest.Require(t, "ip", "tc")
 	ns := fmt.Sprintf("Oown%d", os.Getpid())
 	command := func(args ...string) string {

@@ -90,10 +90,10 @@ func edited(rng *rand.Rand, s *desired.PolicySet) *desired.PolicySet {
 	return &next
 }
 
-// TestPoliciesIncremental changes sets a little at a time, in ways that close
+// TestIncrementalPolicyFlowsEqualFull changes sets a little at a time, in ways that close
 // and open them too, and checks that the flows are those of the last desired state
 // alone.
-func TestPoliciesIncremental(t *testing.T) {
+func TestIncrementalPolicyFlowsEqualFull(t *testing.T) {
 	closed, tooMany := 0, 0
 	seeds := int64(8)
 	if conformance.Full() {

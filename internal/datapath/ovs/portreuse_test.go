@@ -2,9 +2,9 @@ package ovs
 
 import "testing"
 
-// TestPortAnew: a container leaves, and one comes at once by an interface of the same
+// TestReusedPortNameGetsANewPort: a container leaves, and one comes at once by an interface of the same
 // name, both while the switch is too busy to look. It takes in what the new one sends.
-func TestPortAnew(t *testing.T) {
+func TestReusedPortNameGetsANewPort(t *testing.T) {
 	l := newLive(t, 2)
 	defer func() { _ = l.drv.Close() }()
 	a, b := l.boxes[0], l.boxes[1]

@@ -200,9 +200,9 @@ func TestRateLimitsAndMarksAPort(t *testing.T) {
 	l.open(t)
 }
 
-// TestPairTaken: a port whose pair somebody takes away has another one that the switch
+// TestRemovedPairIsMadeAgain: a port whose pair somebody takes away has another one that the switch
 // uses, with the same number.
-func TestPairTaken(t *testing.T) {
+func TestRemovedPairIsMadeAgain(t *testing.T) {
 	l := newShapedLive(t, 2)
 	defer func() { _ = l.drv.Close() }()
 	a, b := l.boxes[0], l.boxes[1]

@@ -169,9 +169,9 @@ func TestServerSpeaksFirstAfterCrash(t *testing.T) {
 	t.Logf("the server's data arrive %v after the client has spoken", time.Since(start))
 }
 
-// TestForeignBridge checks that a bridge of somebody else is refused, and that
+// TestUnmanagedBridgeIsRefused checks that a bridge of somebody else is refused, and that
 // an uplink that is a port elsewhere is left there and reported.
-func TestForeignBridge(t *testing.T) {
+func TestUnmanagedBridgeIsRefused(t *testing.T) {
 	s := ovstest.Start(t)
 	r := rig{Server: s}
 	cfg := r.config(t)
@@ -196,8 +196,8 @@ func TestForeignBridge(t *testing.T) {
 	}
 }
 
-// TestNoSwitch checks what is said when nothing answers.
-func TestNoSwitch(t *testing.T) {
+// TestMissingSwitchIsReported checks what is said when nothing answers.
+func TestMissingSwitchIsReported(t *testing.T) {
 	r := rig{Server: &ovstest.Server{DB: "unix:" + t.TempDir() + "/none.sock", RunDir: t.TempDir()}}
 	if _, err := New(t.Context(), r.config(t)); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "--ovs-db") {
 		t.Errorf("New() = %v, want unavailable and the flag", err)
@@ -267,11 +267,11 @@ func TestHungSwitchIsReported(t *testing.T) {
 	l.apply(t)
 }
 
-// TestDatabaseCrash kills the database server: that is an event, Apply says that
+// TestDatabaseCrashIsReportedAndMended kills the database server: that is an event, Apply says that
 // it cannot, and everything works again when the server is back. (In between,
 // Open vSwitch 3.1 in user space forwards nothing: its main thread waits for the
 // database.)
-func TestDatabaseCrash(t *testing.T) {
+func TestDatabaseCrashIsReportedAndMended(t *testing.T) {
 	l := newLive(t, 2)
 	defer l.drv.Close()
 	l.KillDatabase()

@@ -65,10 +65,10 @@ func (l *live) refuses(t *testing.T) {
 	}
 }
 
-// TestRoutedRestarts restarts the driver under routed connections of both families:
+// TestRoutedConnectionsSurviveRestarts restarts the driver under routed connections of both families:
 // nothing is lost, and nothing rewritten. Without a driver the router is silent; it
 // answers again after a restart of the driver, and of the switch.
-func TestRoutedRestarts(t *testing.T) {
+func TestRoutedConnectionsSurviveRestarts(t *testing.T) {
 	l := newRouted(t)
 	a, b := l.boxes[0], l.boxes[1]
 	c, answered := l.restarts(t, a, b)

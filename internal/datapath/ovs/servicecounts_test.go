@@ -46,10 +46,10 @@ func (l *live) counts(t *testing.T, when string, want map[string]driver.ServiceS
 	return all
 }
 
-// TestServedCounts: counts of services stay when a service changes and when the driver
+// TestServiceCountsOutlastARestart: counts of services stay when a service changes and when the driver
 // restarts. Denied packets are not counted, an unanswered datagram begins no second
 // connection, and a client that is its own backend counts.
-func TestServedCounts(t *testing.T) {
+func TestServiceCountsOutlastARestart(t *testing.T) {
 	l := newServed(t)
 	a, b, c := l.boxes[0], l.boxes[1], l.boxes[2]
 	name := l.datagramService().Key.Name

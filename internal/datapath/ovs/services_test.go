@@ -117,9 +117,9 @@ func (l *live) refusesClients(t *testing.T, a *box, vip netip.Addr) {
 	}
 }
 
-// TestServedRestarts: a connection to a service goes on while the driver restarts, which
+// TestServiceConnectionsSurviveARestart: a connection to a service goes on while the driver restarts, which
 // writes nothing, and after a crash of the switch, whichever end sends first.
-func TestServedRestarts(t *testing.T) {
+func TestServiceConnectionsSurviveARestart(t *testing.T) {
 	l := newServed(t)
 	a := l.boxes[0]
 	s := l.served(200, l.boxes[1:]...)
@@ -170,9 +170,9 @@ func TestServedRestarts(t *testing.T) {
 	}
 }
 
-// TestServedCrash: after a crash of the switch in user space the client's next segment
+// TestServiceConnectionsSurviveASwitchCrash: after a crash of the switch in user space the client's next segment
 // makes translations again; a backend's segments before that are dropped.
-func TestServedCrash(t *testing.T) {
+func TestServiceConnectionsSurviveASwitchCrash(t *testing.T) {
 	if ovstest.Kernel() {
 		t.Skip("the kernel's connection tracking outlives the switch")
 	}

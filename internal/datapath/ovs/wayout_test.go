@@ -162,10 +162,10 @@ func (l *live) icmpError(t testing.TB, from *box, to netip.Addr, ttl int) error 
 	return err
 }
 
-// TestWayOut sends everything that a container may send out of the host, and
+// TestEgressWorksThroughSockets sends everything that a container may send out of the host, and
 // what comes in, through real sockets: small and big, errors included, from two
 // tenants with equal addresses at once.
-func TestWayOut(t *testing.T) {
+func TestEgressWorksThroughSockets(t *testing.T) {
 	l, host, out := newWayOut(t)
 	defer l.drv.Close()
 	a, red := l.boxes[0], l.boxes[2]

@@ -164,8 +164,8 @@ func TestInspectShowsTheState(t *testing.T) {
 	}
 }
 
-// TestSaysWhy checks reasons, deciding rules and counters.
-func TestSaysWhy(t *testing.T) {
+// TestVerdictsHaveReasons checks reasons, deciding rules and counters.
+func TestVerdictsHaveReasons(t *testing.T) {
 	f := New()
 	mustApply(t, f, pair(nil))
 	tcp := udp("b", macB, macA, "10.0.0.2", "10.0.0.1", 1000, 80)
@@ -248,9 +248,9 @@ func TestNextEndpointInheritsNoConnections(t *testing.T) {
 	}
 }
 
-// TestRefusedPort checks that a port refused by the data plane is reported
+// TestRefusedPortIsReported checks that a port refused by the data plane is reported
 // as such, keeps nothing open, and works later.
-func TestRefusedPort(t *testing.T) {
+func TestRefusedPortIsReported(t *testing.T) {
 	f := New()
 	boom := errors.New("boom")
 	f.Refuse(func(object string) error {
@@ -269,9 +269,9 @@ func TestRefusedPort(t *testing.T) {
 	}
 }
 
-// TestFabricFloods checks a broadcast in flood mode: to all ports of the
+// TestFloodedBroadcastReachesAllPortsOnce checks a broadcast in flood mode: to all ports of the
 // network on both hosts, once, not back to its sender.
-func TestFabricFloods(t *testing.T) {
+func TestFloodedBroadcastReachesAllPortsOnce(t *testing.T) {
 	flood := func(h *desired.Host) { h.ArpMode = model.ArpFlood }
 	one, two := New(), New()
 	mustApply(t, one, pair(flood))

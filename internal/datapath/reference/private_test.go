@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestWayOut pins what the reference itself says of egress.
-func TestWayOut(t *testing.T) {
+// TestEgressTranslatesAddresses pins what the reference itself says of egress.
+func TestEgressTranslatesAddresses(t *testing.T) {
 	addr := netip.MustParseAddr
 	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16"))
 	if way.Addr != addr("172.19.255.254") {

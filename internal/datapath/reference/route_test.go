@@ -45,8 +45,8 @@ func editNetwork(id model.NetworkID, edit func(*desired.Network)) func(*desired.
 	}
 }
 
-// TestRouteTells pins what the router answers, and in whose name.
-func TestRouteTells(t *testing.T) {
+// TestRouterAnswersInItsName pins what the router answers, and in whose name.
+func TestRouterAnswersInItsName(t *testing.T) {
 	f := New()
 	mustApply(t, f, routedState(nil))
 	for _, x := range []struct {
@@ -89,9 +89,9 @@ func TestRouteTells(t *testing.T) {
 	}
 }
 
-// TestRouteOnce: what is on its way is sent with the MAC of its sender, and is
+// TestRoutedPacketsLoseOneHop: what is on its way is sent with the MAC of its sender, and is
 // delivered from the router's; the TTL counts one router.
-func TestRouteOnce(t *testing.T) {
+func TestRoutedPacketsLoseOneHop(t *testing.T) {
 	f := New()
 	mustApply(t, f, routedState(nil))
 	p := Packet{Port: "a", SrcMAC: model.MAC{2, 1, 1}, DstMAC: desired.RouterMAC, Src: ip("10.0.1.1"), TTL: 9, Proto: model.ProtoUDP, SrcPort: 5, DstPort: 6}
@@ -117,9 +117,9 @@ func TestRouteOnce(t *testing.T) {
 	}
 }
 
-// TestRouteUnknown: the packets of an endpoint whose identity is not known are not
+// TestUnidentifiedEndpointsAreNotRouted: the packets of an endpoint whose identity is not known are not
 // routed, here or from elsewhere.
-func TestRouteUnknown(t *testing.T) {
+func TestUnidentifiedEndpointsAreNotRouted(t *testing.T) {
 	f := New()
 	mustApply(t, f, routedState(func(h *desired.Host) {
 		p, _ := h.Ports.Get("c")
@@ -168,9 +168,9 @@ func TestAddressBelongsToOneEndpointOfADomain(t *testing.T) {
 	}
 }
 
-// TestDomainForgets: the connections of a network that joins or leaves a domain are
+// TestChangedDomainForgetsItsConnections: the connections of a network that joins or leaves a domain are
 // forgotten, others go on.
-func TestDomainForgets(t *testing.T) {
+func TestChangedDomainForgetsItsConnections(t *testing.T) {
 	f := New()
 	mustApply(t, f, routedState(nil))
 	there := Packet{Port: "a", SrcMAC: model.MAC{2, 1, 1}, DstMAC: desired.RouterMAC, Src: ip("10.0.1.1"), Dst: ip("10.0.2.1"), Proto: model.ProtoTCP, SrcPort: 5, DstPort: 6, TCPFlags: FlagSYN}

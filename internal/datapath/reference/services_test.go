@@ -85,9 +85,9 @@ func TestClientLosesItsBackendAfterTheAffinityTimeout(t *testing.T) {
 	}
 }
 
-// TestAffinityBounded: the choice is remembered of MaxAffine clients at most, and
+// TestAffinityIsRememberedOfSomeClients: the choice is remembered of MaxAffine clients at most, and
 // clients whose affinity has ended make room.
-func TestAffinityBounded(t *testing.T) {
+func TestAffinityIsRememberedOfSomeClients(t *testing.T) {
 	x := newNAT()
 	now := time.Unix(0, 0)
 	x.now = func() time.Time { return now }
@@ -145,9 +145,9 @@ func TestPacketsAreDroppedWithoutAFreePort(t *testing.T) {
 	}
 }
 
-// TestAskedAnew: a client that connects again, and gets the same leaving backend since
+// TestRepeatedConnectionGetsItsAnswer: a client that connects again, and gets the same leaving backend since
 // there is no other, gets its answer.
-func TestAskedAnew(t *testing.T) {
+func TestRepeatedConnectionGetsItsAnswer(t *testing.T) {
 	h, s := shopFloor(1)
 	d := New()
 	mustApply(t, d, h)
@@ -174,9 +174,9 @@ func TestAskedAnew(t *testing.T) {
 	}
 }
 
-// TestServicesRefused: what no data plane could hold is refused by name, and the
+// TestTooLargeServicesAreRefused: what no data plane could hold is refused by name, and the
 // rest is there.
-func TestServicesRefused(t *testing.T) {
+func TestTooLargeServicesAreRefused(t *testing.T) {
 	for name, edit := range map[string]func(*desired.Service){
 		"another's key":     func(s *desired.Service) { s.Key.Name = "x" },
 		"no such network":   func(s *desired.Service) { s.Network = 9 },

@@ -114,7 +114,7 @@ func (k *kernel) QdiscList(netlink.Link) (out []netlink.Qdisc, err error) {
 
 // Streams take turns where the kernel has fq_codel, also in queues that are there from a
 // kernel that had not; one that has not is asked once, and has a FIFO.
-func TestTakeTurns(t *testing.T) {
+func TestStreamsTakeTurns(t *testing.T) {
 	k := &kernel{lacks: map[string]bool{fair: true}, asked: map[string]int{}}
 	slow, faster := desired.Limit{Bits: 1_000_000}, desired.Limit{Bits: 50_000_000}
 	set := func(q *Queues, l desired.Limit, want bool) netlink.Qdisc {

@@ -48,8 +48,8 @@ func TestBridgeWithoutTheVersionIsRefused(t *testing.T) {
 	}
 }
 
-// TestBarrierRefused: a switch that refuses the barrier too has answered, so the wait ends.
-func TestBarrierRefused(t *testing.T) {
+// TestRefusedBarrierStopsTheWait: a switch that refuses the barrier too has answered, so the wait ends.
+func TestRefusedBarrierStopsTheWait(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
 	if err != nil {

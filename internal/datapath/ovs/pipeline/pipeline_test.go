@@ -292,8 +292,8 @@ func TestPolicyThatFlowsCannotExpressDeniesAll(t *testing.T) {
 	}
 }
 
-// TestRulePriorities checks that a higher priority wins and that deny wins ties.
-func TestRulePriorities(t *testing.T) {
+// TestHigherPriorityAndDenyWin checks that a higher priority wins and that deny wins ties.
+func TestHigherPriorityAndDenyWin(t *testing.T) {
 	at := func(p int, a model.Action) uint16 {
 		return rulePriority(Config{}, &desired.Rule{Priority: p, Action: a})
 	}
@@ -306,8 +306,8 @@ func TestRulePriorities(t *testing.T) {
 	}
 }
 
-// TestPortMasks checks ranges against every port.
-func TestPortMasks(t *testing.T) {
+// TestPortMasksCoverTheirRanges checks ranges against every port.
+func TestPortMasksCoverTheirRanges(t *testing.T) {
 	for _, r := range [][2]uint16{{0, 65535}, {80, 80}, {1000, 1030}, {1, 65534}, {65535, 65535}, {0, 0}, {1024, 65535}} {
 		masks := portMasks(r[0], r[1])
 		for p := 0; p <= 65535; p++ {

@@ -128,9 +128,9 @@ func TestChangedBackendLeavesOtherBuckets(t *testing.T) {
 	}
 }
 
-// TestServiceNumbers: a group that changes has another one, and a
+// TestChangedGroupsGetANewNumber: a group that changes has another one, and a
 // flow of ServiceDomain tells its zone.
-func TestServiceNumbers(t *testing.T) {
+func TestChangedGroupsGetANewNumber(t *testing.T) {
 	a := of.Group{ID: 1, Seed: 1, Fields: []of.Field{of.NwSrc}, Buckets: []of.Bucket{{ID: 1}, {ID: 2}}}
 	b := a
 	b.Buckets = a.Buckets[:1]

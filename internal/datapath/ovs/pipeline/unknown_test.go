@@ -7,9 +7,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestUnknownRemote: no flow lets in what comes in the name of an endpoint elsewhere whose
+// TestUnidentifiedRemotesAreDenied: no flow lets in what comes in the name of an endpoint elsewhere whose
 // identity is not known.
-func TestUnknownRemote(t *testing.T) {
+func TestUnidentifiedRemotesAreDenied(t *testing.T) {
 	c := Config{Tunnel: 1, Uplink: 2}
 	for _, encap := range []model.Encap{model.EncapVXLAN, model.EncapVLAN} {
 		n := &desired.Network{ID: 7, Key: key, Encap: encap, Tag: 100, Joined: 5}
