@@ -12,18 +12,17 @@ import (
 
 // outcome is what is compared of a verdict.
 type outcome struct {
-	Ports       []string
-	VTEPs       []netip.Addr
-	Uplink      bool
-	Answered    bool
-	Host        bool
-	Sent        string // as the reference data plane translated or routed it; "" = neither
-	Tag         string // of a routed packet: the network or VLAN that it left with
-	RouterError string // what the router told the sender
+	Ports  []string
+	VTEPs  []netip.Addr
+	Uplink bool
+	Host   bool
+	Sent   string // as the reference data plane translated or routed it; "" = neither
+	Tag    string // of a routed packet: the network or VLAN that it left with
+	Answer string // what the sender was told
 }
 
 func outcomeOf(v reference.Verdict) outcome {
-	return outcome{Ports: v.Ports, VTEPs: v.VTEPs, Uplink: v.Uplink, Answered: v.Answer != nil, Host: v.Host, RouterError: routerErrorText(v.Answer)}
+	return outcome{Ports: v.Ports, VTEPs: v.VTEPs, Uplink: v.Uplink, Host: v.Host, Answer: answerText(v.Answer)}
 }
 
 func (b *bench) compare(tb testing.TB, what string, p reference.Packet) bool {

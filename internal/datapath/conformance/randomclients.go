@@ -37,7 +37,7 @@ func (x *randomServices) packet() bool {
 	}
 	i := x.r.IntN(len(x.clients))
 	c := x.clients[i]
-	if c.behind == nil && x.r.IntN(4) > 0 { // a client without answer gives up
+	if c.behind == nil && (x.single || x.r.IntN(4) > 0) { // a client without answer gives up
 		x.clients = slices.Delete(x.clients, i, i+1)
 		return x.beginConnection()
 	}
@@ -150,6 +150,10 @@ func (x *randomServices) beginConnection() bool {
 		if v6 {
 			p.Src = e.MAC.LinkLocal()
 		}
+	case 4:
+		if v6 && s.of.IPv4.IsValid() {
+			p.Dst = netip.AddrFrom16(s.of.IPv4.As16()) // mapped
+		}
 	}
 	for _, c := range x.clients {
 		if q := c.request; q.Port == p.Port && q.Src == p.Src && q.Dst == p.Dst && q.Proto == p.Proto && q.SrcPort == p.SrcPort && q.DstPort == p.DstPort {
@@ -228,7 +232,21 @@ func (x *randomServices) sendReply(c *serviceConn) bool {
 	if x.deleted[c.by.Key] {
 		return false
 	}
-	came := x.sendBackendPacket(c, fmt.Sprintf("%s answers %s", c.by.Key, c.client.Key), x.reply(c))
+	r, what := x.reply(c), fmt.Sprintf("%s answers %s", c.by.Key, c.client.Key)
+	if c.by.Key == c.client.Key {
+		switch x.r.IntN(6) {
+		case 0: // any gateway
+			r.DstMAC = model.MAC{2, 9, 9, 9, 9, 9}
+		case 1:
+			if r.Src.Is6() {
+				r.Src = c.by.MAC.LinkLocal()
+			}
+		case 2: // of no connection
+			r.DstPort++
+			return !nowhere(x.check(what, r))
+		}
+	}
+	came := x.sendBackendPacket(c, what, r)
 	c.known = c.known || came
 	return came
 }
@@ -296,8 +314,11 @@ func (x *randomServices) sendICMPError(c *serviceConn) bool {
 		p := c.request
 		p.Proto, p.SrcPort, p.DstPort, p.TCPFlags, p.ICMPType, p.TTL = proto, 0, 0, 0, kind, 0
 		p.Inner = &reference.Packet{Src: c.request.Dst, Dst: c.request.Src, Proto: c.request.Proto, SrcPort: c.request.DstPort, DstPort: c.request.SrcPort}
-		if x.r.IntN(6) == 0 {
+		switch x.r.IntN(12) {
+		case 0:
 			p.Inner.DstPort++
+		case 1: // about what another one got
+			p.Inner.Dst = p.Inner.Dst.Next()
 		}
 		return !nowhere(x.check(fmt.Sprintf("%s tells of what it got", c.client.Key), p))
 	}
@@ -329,38 +350,50 @@ func (x *randomServices) sendUnrelated(c *serviceConn) bool {
 	if c.by.Host != "" { // else by the router's MAC, which it has
 		p = inTransit(x.top, p, c.client, c.by)
 	}
-	what := fmt.Sprintf("%s asks %s itself", c.client.Key, c.by.Key)
-	if x.r.IntN(3) == 0 {
+	what, asks := fmt.Sprintf("%s asks %s itself", c.client.Key, c.by.Key), x.r.IntN(3) > 0
+	if !asks {
 		p, what = x.reply(c), fmt.Sprintf("%s asks %s", c.by.Key, c.client.Key)
 		if p.Proto == model.ProtoTCP {
 			p.TCPFlags = reference.FlagSYN
 		}
 	}
-	if x.plain || x.r.IntN(2) == 0 {
+	fresh := x.plain || x.r.IntN(2) == 0
+	if fresh {
 		*x.sport++
 		p.SrcPort, p.DstPort = *x.sport, 80
 	} else {
 		c.ended, c.bound = true, false
 	}
-	return !nowhere(x.check(what, p))
+	came := !nowhere(x.check(what, p))
+	if came && fresh && asks && c.by.Host != "" {
+		x.check(what+" and gets its answer", inTransit(x.top, answerTo(x.top, p, c.client, c.by), c.by, c.client))
+	}
+	return came
 }
 
-// askNeighbour asks for the virtual address's neighbour, or pings it.
+// askNeighbour asks for the virtual address's neighbour, or pings it. From another host,
+// where the address means nothing here, it connects to it instead.
 func (x *randomServices) askNeighbour(c *serviceConn) bool {
 	x.t.Helper()
-	p, what := origin(x.top, c.client), fmt.Sprintf("%s asks for %s", c.client.Key, c.request.Dst)
-	p.SrcMAC, p.DstMAC = c.client.MAC, reference.Broadcast
+	from, proto := c.client, model.ProtoICMP
+	for _, e := range x.top.Endpoints {
+		if e.Key.Network == c.client.Key.Network && e.Host != "h1" && !x.deleted[e.Key] && x.r.IntN(4) == 0 {
+			from, proto = e, model.ProtoTCP
+		}
+	}
+	p, what := origin(x.top, from), fmt.Sprintf("%s asks for %s", from.Key, c.request.Dst)
+	p.SrcMAC, p.DstMAC = from.MAC, reference.Broadcast
 	switch v6 := c.request.Src.Is6(); {
 	case x.r.IntN(3) == 0:
-		what = fmt.Sprintf("%s pings %s", c.client.Key, c.request.Dst)
-		p = between(x.top, c.client, c.client, model.ProtoICMP, v6, *x.sport, 0)
+		what = fmt.Sprintf("%s sends %s to %s", from.Key, proto, c.request.Dst)
+		p = between(x.top, from, from, proto, v6, *x.sport, c.request.DstPort)
 		p.DstMAC, p.Dst = desired.RouterMAC, c.request.Dst
 	case v6:
-		p.Src, p.Proto, p.ICMPType = c.client.IPv6, model.ProtoICMPv6, reference.NDNeighborSolicit
+		p.Src, p.Proto, p.ICMPType = from.IPv6, model.ProtoICMPv6, reference.NDNeighborSolicit
 		p.Dst, p.DstMAC = reference.SolicitedNode(c.request.Dst)
 		p.ND = &reference.ND{Target: c.request.Dst, LinkAddr: p.SrcMAC, HasLink: true}
 	default:
-		p.ARP = &reference.ARP{Op: reference.ARPRequest, SenderMAC: p.SrcMAC, SenderIP: c.client.IPv4, TargetIP: c.request.Dst}
+		p.ARP = &reference.ARP{Op: reference.ARPRequest, SenderMAC: p.SrcMAC, SenderIP: from.IPv4, TargetIP: c.request.Dst}
 	}
 	x.check(what, p)
 	return false

@@ -35,6 +35,7 @@ type randomServices struct {
 	sctp     bool             // the driver serves it
 	external []model.Endpoint // external backends; none = the driver reaches none
 	plain    bool             // of a driver whose tracking is not the reference's: see Tracked
+	single   bool             // no service has two backends, so who is chosen is known: see Chosen
 	deleted  map[model.EndpointKey]bool
 	split    map[model.TenantName]bool // tenants without a router
 	shops    []*randomShop
@@ -46,7 +47,8 @@ type randomServices struct {
 // randomShop is a service, and who provides it while its endpoint is there.
 type randomShop struct {
 	of        desired.Service
-	closed    bool
+	closed    bool // it is not there
+	emptied   bool // while closed its addresses are there, as a deleted service's are for a minute
 	providers []randomProvider
 }
 
@@ -142,10 +144,12 @@ func (x *randomServices) run() (sent, through int) {
 		}
 		x.applied()
 		for _, c := range slices.Clone(x.clients) { // each change concerns some of them
+			bound := c.bound
 			if c.behind != nil && (!x.plain || c.known && !c.ended) {
 				sent++
 				x.sendLaterPacket(c)
 			}
+			c.ended = c.ended || x.plain && c.behind != nil && !bound
 		}
 		for range packets {
 			sent++
@@ -198,6 +202,7 @@ func (x *randomServices) fail() {
 
 // begin makes the world's mode, policies and services.
 func (x *randomServices) begin() {
+	x.single = x.bench.Differs[Chosen] != "" && x.r.IntN(2) == 0
 	x.setMode()
 	if x.r.IntN(2) == 0 {
 		x.setPolicies()
@@ -242,6 +247,10 @@ func (x *randomServices) fill(s *randomShop, n model.Network, i int) {
 		if r.IntN(4) == 0 {
 			s.providers = append(s.providers, x.provider(e))
 		}
+	}
+	if i := len(s.providers); x.single && i > 1 {
+		i = r.IntN(i)
+		s.providers = s.providers[i : i+1]
 	}
 	if r.IntN(10) == 0 {
 		s.providers = nil
@@ -292,6 +301,10 @@ func (x *randomServices) renumber(s *randomShop) {
 // desired is a service as it is in a desired state, with the providers that are there.
 func (x *randomServices) desired(s *randomShop, pic desired.Host) *desired.Service {
 	out := s.of
+	if s.closed {
+		out.Ports = nil
+		return &out
+	}
 	own, _ := pic.Networks.Get(out.Network)
 	for _, p := range s.providers {
 		if p.e.Host == "" {
@@ -317,7 +330,7 @@ func (x *randomServices) applied() {
 	x.t.Helper()
 	pic := x.w.Desired["h1"]
 	for _, s := range x.shops {
-		if _, there := pic.Networks.Get(s.of.Network); there && !s.closed {
+		if _, there := pic.Networks.Get(s.of.Network); there && (!s.closed || s.emptied) {
 			pic.Services = pic.Services.Set(s.of.Key, x.desired(s, pic))
 		}
 	}
@@ -325,7 +338,6 @@ func (x *randomServices) applied() {
 	x.bench.apply(x.t, pic)
 	for _, c := range x.clients {
 		c.forget(x)
-		c.ended = c.ended || x.plain && c.behind != nil && !c.bound
 	}
 }
 
@@ -343,11 +355,11 @@ func (x *randomServices) change() {
 		x.note("%s is another one", s.of.Key)
 		x.fill(s, n, slices.Index(x.shops, s))
 	case 3, 4:
-		x.note("%s closed: %v", s.of.Key, !s.closed)
-		s.closed = !s.closed
+		s.closed, s.emptied = !s.closed, r.IntN(2) == 0
+		x.note("%s closed: %v, its addresses stay: %v", s.of.Key, s.closed, s.emptied)
 	case 5:
 		x.note("%s made again", s.of.Key) // it is gone for a moment
-		s.closed = true
+		s.closed, s.emptied = true, r.IntN(2) == 0
 		x.applied()
 		s.closed = false
 	case 6:
@@ -356,8 +368,8 @@ func (x *randomServices) change() {
 	case 7, 8, 9, 10:
 		if len(s.providers) > 0 {
 			p := &s.providers[r.IntN(len(s.providers))]
-			p.state = x.state()
-			x.note("%s of %s is in state %d", p.e.Key, s.of.Key, p.state)
+			*p = x.provider(p.e)
+			x.note("%s of %s is another one: %+v", p.e.Key, s.of.Key, *p)
 		}
 	case 11:
 		if i := len(s.providers); i > 0 {
@@ -367,12 +379,23 @@ func (x *randomServices) change() {
 		}
 	case 12:
 		e := x.top.Endpoints[r.IntN(len(x.top.Endpoints))]
-		if e.Key.Network == n.Key && !slices.ContainsFunc(s.providers, func(p randomProvider) bool { return p.e.Key == e.Key }) {
+		if e.Key.Network == n.Key && (!x.single || len(s.providers) == 0) && !slices.ContainsFunc(s.providers, func(p randomProvider) bool { return p.e.Key == e.Key }) {
 			x.note("%s provides %s", e.Key, s.of.Key)
 			s.providers = append(slices.Clone(s.providers), x.provider(e))
 		}
 	case 13:
-		x.toggleEndpoint(x.top.Endpoints[r.IntN(len(x.top.Endpoints))])
+		e := x.top.Endpoints[r.IntN(len(x.top.Endpoints))]
+		if len(x.clients) > 0 {
+			c := one(r, x.clients...)
+			if of := one(r, e, c.client, c.by); of.Host != "" {
+				e = of
+			}
+		}
+		x.toggleEndpoint(e)
+		if r.IntN(3) == 0 { // it is another one, of the same addresses
+			x.applied()
+			x.toggleEndpoint(e)
+		}
 	case 14:
 		x.toggleTenantRecord(x.top.Tenants[r.IntN(len(x.top.Tenants))])
 	case 15:
@@ -380,7 +403,8 @@ func (x *randomServices) change() {
 			return
 		}
 		x.note("the driver starts anew")
-		x.bench.restart(x.t)
+		x.applied()
+		x.bench.restartsSame(x.t, x.pic)
 	}
 }
 
@@ -399,7 +423,7 @@ func (x *randomServices) setMode() {
 // setPolicies attaches random policies, or none.
 func (x *randomServices) setPolicies() {
 	c := Case{}
-	if x.r.IntN(3) > 0 && x.bench.Differs[Chosen] == "" { // whose denial it was does not show
+	if x.r.IntN(3) > 0 && (x.single || x.bench.Differs[Chosen] == "") { // else whose denial it was does not show
 		c = LabelCases(x.top, x.r.Uint64(), 1)[0]
 	}
 	x.note("policies: %+v %+v %+v", c.Rules, c.General, c.GeneralRules)

@@ -153,10 +153,16 @@ func routedText(p *reference.Packet) string {
 	return fmt.Sprintf("from %s ttl %d %s", p.SrcMAC, p.Hops(), sentText(p))
 }
 
-// routerErrorText is what is compared of an ICMP error from the router.
-func routerErrorText(p *reference.Packet) string {
-	if p == nil || p.Inner == nil {
+// answerText is what is compared of an answer to a packet's sender: ARP, neighbour discovery,
+// an ICMP error or a reset.
+func answerText(p *reference.Packet) string {
+	switch {
+	case p == nil:
 		return ""
+	case p.ARP != nil:
+		return fmt.Sprintf("from %s to %s %+v", p.SrcMAC, p.DstMAC, *p.ARP)
+	case p.ND != nil:
+		return fmt.Sprintf("from %s: %s has %s", p.SrcMAC, p.Src, p.ND.Target) // without a link-layer address, if the question has none
 	}
 	return fmt.Sprintf("from %s %s", p.SrcMAC, sentText(p))
 }

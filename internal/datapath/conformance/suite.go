@@ -290,14 +290,21 @@ func testRestartSame(t *testing.T, h Harness) {
 	_, big := DesiredStates(t)
 	b.interfaces(t, big)
 	b.apply(t, big)
-	before := b.inspect(t)
-	b.restart(t)
-	b.apply(t, big)
-	if diff := cmp.Diff(before, b.inspect(t)); diff != "" {
-		t.Errorf("state after a restart (-want +got):\n%s", diff)
+	b.restartsSame(t, big)
+}
+
+// restartsSame restarts the driver, which makes the same of a desired state as before, and
+// has nothing to change then.
+func (b *bench) restartsSame(tb testing.TB, pic desired.Host) {
+	tb.Helper()
+	before := b.inspect(tb)
+	b.restart(tb)
+	b.apply(tb, pic)
+	if diff := cmp.Diff(before, b.inspect(tb)); diff != "" {
+		tb.Errorf("state after a restart (-want +got):\n%s", diff)
 	}
-	if r := b.apply(t, big); r.Changes != 0 {
-		t.Errorf("the second Apply after a restart made %d changes", r.Changes)
+	if r := b.apply(tb, pic); r.Changes != 0 {
+		tb.Errorf("the second Apply after a restart made %d changes", r.Changes)
 	}
 }
 
