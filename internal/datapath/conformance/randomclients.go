@@ -291,52 +291,50 @@ func (x *randomServices) inParts(c *serviceConn) bool {
 	return send("a last fragment", last)
 }
 
-// sendICMPError sends an ICMP error about a packet of a connection: of the client, of the
-// backend, or of a router between.
+// sendICMPError sends an ICMP error about a packet of a connection.
 func (x *randomServices) sendICMPError(c *serviceConn) bool {
 	x.t.Helper()
 	if x.deleted[c.by.Key] || x.plain && !c.bound {
 		return false
 	}
-	v6 := c.request.Src.Is6()
-	if v6 && c.request.Proto == model.ProtoTCP && x.bench.Differs[QuotedTCP] != "" {
-		return false
+	p, who, ok := x.icmpError(c.request, *c.behind, x.reply(c))
+	return ok && !nowhere(x.check(fmt.Sprintf("%s tells, of %s and %s", who, c.client.Key, c.by.Key), p))
+}
+
+// icmpError makes an ICMP error about a packet of a connection: of the client, of the backend,
+// which replies so, or of a router between. ok is false if the driver is known to do otherwise.
+func (x *randomServices) icmpError(request, behind, reply reference.Packet) (p reference.Packet, who string, ok bool) {
+	v6 := request.Src.Is6()
+	if v6 && request.Proto == model.ProtoTCP && x.bench.Differs[QuotedTCP] != "" {
+		return p, "", false
 	}
 	proto, types := model.ProtoICMP, []uint8{3, 11}
 	if v6 {
 		proto, types = model.ProtoICMPv6, []uint8{1, 2, 3}
 	}
-	kind := one(x.r, types...)
-	if x.r.IntN(3) == 0 { // the client, of what it got
+	p, who = reply, "the backend"
+	q := reference.Packet{Src: behind.Src, Dst: behind.Dst, Proto: behind.Proto, SrcPort: behind.SrcPort, DstPort: behind.DstPort}
+	switch odd := x.r.IntN(6) == 0; {
+	case x.r.IntN(3) == 0: // of what it got
 		if x.bench.Differs[ClientsErrors] != "" {
-			return false
+			return p, "", false
 		}
-		p := c.request
-		p.Proto, p.SrcPort, p.DstPort, p.TCPFlags, p.ICMPType, p.TTL = proto, 0, 0, 0, kind, 0
-		p.Inner = &reference.Packet{Src: c.request.Dst, Dst: c.request.Src, Proto: c.request.Proto, SrcPort: c.request.DstPort, DstPort: c.request.SrcPort}
-		switch x.r.IntN(12) {
-		case 0:
-			p.Inner.DstPort++
-		case 1: // about what another one got
-			p.Inner.Dst = p.Inner.Dst.Next()
+		p, who = request, "the client"
+		q = reference.Packet{Src: request.Dst, Dst: request.Src, Proto: request.Proto, SrcPort: request.DstPort, DstPort: request.SrcPort}
+		if odd && x.r.IntN(2) == 0 { // which another one got
+			q.Dst = q.Dst.Next()
+		} else if odd {
+			q.DstPort++
 		}
-		return !nowhere(x.check(fmt.Sprintf("%s tells of what it got", c.client.Key), p))
-	}
-	q := c.behind
-	r := x.reply(c)
-	r.Proto, r.SrcPort, r.DstPort, r.TCPFlags, r.ICMPType = proto, 0, 0, 0, kind
-	r.Inner = &reference.Packet{Src: q.Src, Dst: q.Dst, Proto: q.Proto, SrcPort: q.SrcPort, DstPort: q.DstPort}
-	if x.r.IntN(6) == 0 {
-		r.Inner.SrcPort++
-	}
-	what := fmt.Sprintf("%s tells of what it got from %s", c.by.Key, c.client.Key)
-	if x.r.IntN(4) == 0 && !x.plain {
-		what = "a router tells of what went to " + c.by.Key.String()
-		if r.Src = Outside; v6 {
-			r.Src = netip.MustParseAddr("2001:db8::7")
+	case odd:
+		q.SrcPort++
+	case x.r.IntN(4) == 0 && !x.plain:
+		if p.Src, who = Outside, "a router"; v6 {
+			p.Src = Outside6
 		}
 	}
-	return !nowhere(x.check(what, r))
+	p.Proto, p.SrcPort, p.DstPort, p.TCPFlags, p.ICMPType, p.TTL, p.Inner = proto, 0, 0, 0, one(x.r, types...), 0, &q
+	return p, who, true
 }
 
 // sendUnrelated sends what is no connection's to a service, by the tuple behind one, or by

@@ -16,12 +16,14 @@ import (
 
 // randomFrontends are random services at few addresses, that share them and take ports from
 // each other, asked by containers, by the node's own processes and by clients outside. They
-// are in two domains with equal addresses, and those of the second have other ports.
+// are in three domains, each with ports of its own: two have equal addresses, and the third is
+// a VLAN network.
 type randomFrontends struct {
 	random   *randomServices
 	six      bool // also by IPv6 from outside
-	networks [2]model.Network
-	services []desired.Service // in turn of one network and the other
+	networks []model.Network
+	services []desired.Service   // in turn of the networks
+	absent   map[netip.Addr]bool // nodes' addresses that are no nodes' now
 	asked    []*frontendConn
 }
 
@@ -32,6 +34,7 @@ type frontendConn struct {
 	behind  reference.Packet // as the last one left
 	by      model.Endpoint
 	service model.ServiceKey
+	last    bool // it gets one packet more, since what tracking keeps of it then is its own affair
 }
 
 // testRandomFrontends compares what becomes of random packets to and from frontends while
@@ -67,12 +70,13 @@ func testRandomFrontends(t *testing.T, h Harness) {
 	sport, sent, through := uint16(20000), 0, 0
 	foreign := b.withExternal(t, h, w)
 	for i := range n {
-		x := &randomFrontends{random: newRandomServices(t, b, top, w), six: h.Egress6, networks: [2]model.Network{top.Networks[0], top.Networks[2]}}
+		x := &randomFrontends{random: newRandomServices(t, b, top, w), six: h.Egress6, networks: []model.Network{top.Networks[0], top.Networks[2], top.Networks[1]}, absent: map[netip.Addr]bool{}}
 		x.random.r, x.random.unusual = rand.New(rand.NewPCG(seed, uint64(i))), rand.New(rand.NewPCG(seed, 1<<32|uint64(i)))
 		x.random.seed, x.random.world, x.random.sport, x.random.external = seed, uint64(i), &sport, foreign
-		for range 2 + x.random.r.IntN(3) {
+		x.random.single = h.Differs[Chosen] != "" && x.random.r.IntN(2) == 0
+		for range 3 + x.random.r.IntN(3) {
 			i := len(x.services)
-			x.services = append(x.services, desired.Service{Key: model.ServiceKey{Tenant: "blue", Name: fmt.Sprint("shop", i)}, Network: x.networks[i%2].ID})
+			x.services = append(x.services, desired.Service{Key: model.ServiceKey{Tenant: "blue", Name: fmt.Sprint("shop", i)}, Network: x.networks[i%len(x.networks)].ID})
 			x.fill(i)
 		}
 		for range 8 {
@@ -81,6 +85,7 @@ func testRandomFrontends(t *testing.T, h Harness) {
 				sent++
 				x.sendClientPacket(c, laterPacket(c.first), "goes on")
 			}
+			x.asked = slices.DeleteFunc(x.asked, func(c *frontendConn) bool { return c.last })
 			for range 20 {
 				sent++
 				if x.packet() {
@@ -101,20 +106,24 @@ func frontendAddrs() []netip.Addr {
 
 // fill gives a service anything but its key.
 func (x *randomFrontends) fill(i int) {
-	r, s, n := x.random.r, &x.services[i], x.networks[i%2]
+	r, s, n := x.random.r, &x.services[i], x.networks[i%len(x.networks)]
 	*s = desired.Service{Key: s.Key, Network: s.Network, Exposed: r.IntN(4) > 0, Affinity: one(r, 0, 0, 0, time.Hour)}
 	among := func() desired.TrafficPolicy {
 		return one(r, desired.TrafficCluster, desired.TrafficCluster, desired.TrafficLocal, desired.TrafficLocalDrop)
 	}
+	outside := among
+	if n.Encap == model.EncapVLAN {
+		outside = func() desired.TrafficPolicy { return desired.TrafficLocal }
+	}
 	if r.IntN(2) == 0 {
 		s.IPv4, s.IPv6 = host4(n, byte(200+i)), host6(n, byte(200+i))
 		s.Ports = []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Backend: 8080}, {Protocol: model.ProtoUDP, Port: 53, Backend: 5353}}
-		s.InternalPolicy, s.ExternalPolicy = among(), among()
+		s.InternalPolicy, s.ExternalPolicy = among(), outside()
 	}
 	for range 1 + r.IntN(8) {
 		f := desired.Frontend{
-			Addr: one(r, frontendAddrs()...), Protocol: one(r, model.ProtoTCP, model.ProtoUDP), Port: one(r, uint16(53), 80) + uint16(i%2), Backend: one(r, uint16(5353), 8080),
-			InternalPolicy: among(), ExternalPolicy: among(),
+			Addr: one(r, frontendAddrs()...), Protocol: one(r, model.ProtoTCP, model.ProtoUDP), Port: one(r, uint16(53), 80) + uint16(i%len(x.networks)), Backend: one(r, uint16(5353), 8080),
+			InternalPolicy: among(), ExternalPolicy: outside(),
 		}
 		if r.IntN(4) == 0 {
 			for _, a := range []netip.Addr{one(r, x.clientsOf(f.Addr.Is6())...), addrOf(x.random.top.Endpoints[0], f.Addr.Is6())} {
@@ -134,11 +143,25 @@ func (x *randomFrontends) fill(i int) {
 		b.Split, b.Serving6 = x.random.serving6()
 		if e.Host != "" {
 			b.Network, b.Identity, b.Local = n.ID, e.Identity, e.Host == "h1"
-			if !b.Local {
+			if !b.Local && n.Encap == model.EncapVXLAN {
 				b.VTEP = x.random.top.vtep(e.Host)
 			}
 		}
+		if x.random.single {
+			s.Backends = desired.Map[model.EndpointKey, *desired.Backend]{}
+		}
 		s.Backends = s.Backends.Set(e.Key, b)
+	}
+	if r.IntN(12) == 0 { // deleted: its addresses refuse for a minute
+		s.Backends, s.Ports = desired.Map[model.EndpointKey, *desired.Backend]{}, nil
+		s.Frontends = slices.DeleteFunc(s.Frontends, func(f desired.Frontend) bool { return slices.Contains(append(nodeAddrs(), nodes...), f.Addr) })
+		for i := range s.Frontends {
+			s.Frontends[i] = desired.Frontend{Addr: s.Frontends[i].Addr, Protocol: model.ProtoTCP}
+		}
+		s.Frontends = slices.CompactFunc(s.Frontends, desired.Frontend.Equal)
+		if len(s.Frontends) == 0 && !s.IPv4.IsValid() {
+			s.IPv4 = host4(n, byte(200+i))
+		}
 	}
 	x.random.note("%s: exposed %v affinity %s at %s %s inside %d outside %d, faces %+v", s.Key, s.Exposed, s.Affinity, s.IPv4, s.IPv6, s.InternalPolicy, s.ExternalPolicy, s.Frontends)
 	for k, b := range s.Backends.All() {
@@ -146,22 +169,40 @@ func (x *randomFrontends) fill(i int) {
 	}
 }
 
-// clientsOf are clients outside: beyond the host, and the host's own processes by its
+// clientsOf are clients outside: beyond the host, another node, and the host's own processes by its
 // address for tunnels, and by the private one.
 func (x *randomFrontends) clientsOf(v6 bool) []netip.Addr {
 	way := x.random.w.Desired["h1"].HostNAT
 	if v6 {
-		return []netip.Addr{Outside6, Outside6.Next(), way.Addr6}
+		return []netip.Addr{Outside6, Outside6.Next(), node(true).Next(), way.Addr6}
 	}
-	return []netip.Addr{Outside, Outside.Next(), x.random.top.Hosts[0].VTEP, way.Addr}
+	return []netip.Addr{Outside, Outside.Next(), node(false).Next(), x.random.top.Hosts[0].VTEP, way.Addr}
+}
+
+// noClients are addresses that no client outside has: of the cluster's networks, and such as
+// are no single machine's.
+func (x *randomFrontends) noClients(v6 bool) (out []netip.Addr) {
+	way, n := x.random.w.Desired["h1"].HostNAT, x.networks[0]
+	if v6 {
+		out = []netip.Addr{host6(n, 1), host6(n, 77), host6(n, 200), way.Addr6.Prev()}
+		for _, a := range []string{"ff02::1", "::1", "fe80::7", "::ffff:198.51.100.7"} {
+			out = append(out, netip.MustParseAddr(a))
+		}
+		return out
+	}
+	out = []netip.Addr{host4(n, 1), host4(n, 77), host4(n, 200), way.Addr.Prev(), desired.RouterAddr}
+	for _, a := range []string{"224.0.0.5", "127.0.0.1", "0.0.0.1", "255.255.255.255"} {
+		out = append(out, netip.MustParseAddr(a))
+	}
+	return out
 }
 
 // change changes a service, or policies, and applies the world.
 func (x *randomFrontends) change() {
 	x.random.t.Helper()
 	was := x.owners()
-	i := x.random.r.IntN(len(x.services))
-	switch s := &x.services[i]; x.random.r.IntN(6) {
+	i, restarts, a := x.random.r.IntN(len(x.services)), false, netip.Addr{}
+	switch s := &x.services[i]; x.random.r.IntN(7) {
 	case 0, 1:
 		x.fill(i)
 	case 2:
@@ -171,7 +212,14 @@ func (x *randomFrontends) change() {
 		x.random.setPolicies()
 	case 4:
 		x.random.note("the driver starts anew")
-		x.random.bench.restart(x.random.t)
+		if restarts = x.random.r.IntN(2) == 0; !restarts {
+			x.random.bench.restart(x.random.t)
+			x.fill(i) // meanwhile
+		}
+	case 6:
+		a = one(x.random.r, nodeAddrs()...)
+		x.absent[a] = !x.absent[a]
+		x.random.note("%s is no node's: %v", a, x.absent[a])
 	case 5:
 		for k, b := range s.Backends.All() {
 			if x.random.r.IntN(3) == 0 {
@@ -187,19 +235,33 @@ func (x *randomFrontends) change() {
 	for _, s := range x.services {
 		pic.Services = pic.Services.Set(s.Key, &s)
 	}
-	for _, v6 := range ipv4and6 {
-		pic.NodeAddrs = pic.NodeAddrs.Set(node(v6), struct{}{})
-		pic.NodeAddrs = pic.NodeAddrs.Set(node(v6).Next(), struct{}{})
+	for _, at := range nodeAddrs() {
+		if !x.absent[at] {
+			pic.NodeAddrs = pic.NodeAddrs.Set(at, struct{}{})
+		}
 	}
 	x.random.pic = pic
 	x.random.bench.apply(x.random.t, pic)
-	if x.random.plain { // what tracking keeps of connections that end is its own affair
-		now := x.owners()
-		x.asked = slices.DeleteFunc(x.asked, func(c *frontendConn) bool {
-			at := frontendOf(c.first)
-			return c.service == x.services[i].Key || was[at] != now[at]
-		})
+	if restarts {
+		x.random.bench.restartsSame(x.random.t, pic)
 	}
+	now := x.owners()
+	for _, c := range x.asked {
+		at := frontendOf(c.first)
+		c.last = x.random.plain && (c.service == x.services[i].Key || was[at] != now[at] || at.addr == a)
+	}
+}
+
+// nodeAddrs are the nodes' addresses.
+func nodeAddrs() (out []netip.Addr) {
+	for _, v6 := range ipv4and6 {
+		out = append(out, node(v6), node(v6).Next())
+	}
+	return out
+}
+
+func (x *randomFrontends) isNode(a netip.Addr) bool {
+	return slices.Contains(nodeAddrs(), a) && !x.absent[a]
 }
 
 // fronts is where somebody asks.
@@ -216,7 +278,7 @@ func (x *randomFrontends) owners() map[frontendAt]model.ServiceKey {
 	out := map[frontendAt]model.ServiceKey{}
 	for _, a := range x.clientTargets() {
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
-			for _, port := range []uint16{53, 54, 80, 81} {
+			for _, port := range []uint16{53, 54, 55, 80, 81, 82} {
 				if s, _ := x.owner(frontendAt{a, proto, port}); s != nil {
 					out[frontendAt{a, proto, port}] = s.Key
 				}
@@ -228,23 +290,22 @@ func (x *randomFrontends) owners() map[frontendAt]model.ServiceKey {
 
 // clientTargets are all addresses that may be asked.
 func (x *randomFrontends) clientTargets() []netip.Addr {
-	out := slices.Concat(both(1), both(2))
-	for _, v6 := range ipv4and6 {
-		out = append(out, node(v6), node(v6).Next())
-	}
+	out := slices.Concat(both(1), both(2), nodeAddrs())
 	for _, s := range x.services {
 		if s.IPv4.IsValid() {
-			out = append(out, s.IPv4, s.IPv6)
+			out = append(out, s.IPv4)
+		}
+		if s.IPv6.IsValid() {
+			out = append(out, s.IPv6)
 		}
 	}
 	return out
 }
 
 func (x *randomFrontends) owner(at frontendAt) (has *desired.Service, face desired.Frontend) {
-	isNode := at.addr == node(at.addr.Is6()) || at.addr == node(at.addr.Is6()).Next()
 	for i := range x.services {
 		s := &x.services[i]
-		if f, ok := s.FrontendAt(at.addr, isNode, at.proto, at.port); ok && (has == nil || f.Before(s.Key, face, has.Key)) {
+		if f, ok := s.FrontendAt(at.addr, x.isNode(at.addr), at.proto, at.port); ok && (has == nil || f.Before(s.Key, face, has.Key)) {
 			has, face = s, f
 		}
 	}
@@ -258,11 +319,21 @@ func (x *randomFrontends) packet() bool {
 		return x.beginConnection()
 	}
 	c := x.asked[x.random.r.IntN(len(x.asked))]
-	switch x.random.r.IntN(8) {
-	case 0, 1, 2:
+	switch x.random.r.IntN(12) {
+	case 0, 1, 2, 3:
 		return x.sendClientPacket(c, laterPacket(c.first), "goes on")
-	case 3:
+	case 4:
 		return x.sendICMPError(c)
+	case 5:
+		return x.inParts(c)
+	case 6:
+		if c.client.Host != "" {
+			return x.random.askNeighbour(&serviceConn{client: c.client, request: c.first})
+		}
+	case 7:
+		if !x.random.plain {
+			return x.sendClientPacket(c, c.first, "asks again")
+		}
 	}
 	return x.sendReply(c)
 }
@@ -270,29 +341,35 @@ func (x *randomFrontends) packet() bool {
 // beginConnection begins a connection.
 func (x *randomFrontends) beginConnection() bool {
 	x.random.t.Helper()
-	at := frontendAt{one(x.random.r, x.clientTargets()...), one(x.random.r, model.ProtoTCP, model.ProtoUDP), one(x.random.r, uint16(53), 53, 54, 80, 80, 81, 443)}
+	at := frontendAt{one(x.random.r, x.clientTargets()...), one(x.random.r, model.ProtoTCP, model.ProtoUDP), one(x.random.r, uint16(53), 53, 54, 55, 80, 80, 81, 82, 443)}
 	*x.random.sport = max(*x.random.sport+1, 20000)
 	c := &frontendConn{}
 	v6 := at.addr.Is6()
 	if x.random.r.IntN(2) == 0 && (x.six || !v6) {
 		c.first = reference.Packet{Host: true, Src: one(x.random.r, x.clientsOf(v6)...), Proto: at.proto, SrcPort: *x.random.sport}
+		if x.random.r.IntN(12) == 0 {
+			c.first.Src = one(x.random.r, x.noClients(v6)...)
+		}
 		if at.proto == model.ProtoTCP {
 			c.first.TCPFlags = reference.FlagSYN
 		}
 	} else {
 		here := slices.DeleteFunc(slices.Clone(x.random.top.Endpoints), func(e model.Endpoint) bool {
-			return e.Host != "h1" || e.Key.Network != x.networks[0].Key && e.Key.Network != x.networks[1].Key
+			return e.Host != "h1" || !slices.ContainsFunc(x.networks, func(n model.Network) bool { return n.Key == e.Key.Network })
 		})
 		c.client = one(x.random.r, here...)
 		c.first = between(x.random.top, c.client, c.client, at.proto, v6, *x.random.sport, at.port)
 		c.first.DstMAC = desired.RouterMAC
 	}
 	c.first.Dst, c.first.DstPort = at.addr, at.port
-	if !x.sendClientPacket(c, c.first, "asks") {
+	if at.port == 443 && c.first.Host && at.proto == model.ProtoTCP && x.random.r.IntN(2) == 0 { // which no service has
+		c.first.TCPFlags = reference.FlagRST
+	}
+	if !x.sendClientPacket(c, c.first, "asks") || x.random.plain && !x.sendReply(c) { // tracking knows it from then on
 		return false
 	}
 	x.asked = append(x.asked, c)
-	return !x.random.plain || x.sendReply(c) // tracking knows it from then on
+	return true
 }
 
 // sendClientPacket sends a client's packet; it tells whether a backend gets it.
@@ -346,18 +423,28 @@ func (x *randomFrontends) sendReply(c *frontendConn) bool {
 	return !nowhere(v)
 }
 
-// sendICMPError sends the backend's error about what it got.
+// sendICMPError sends an ICMP error about a packet of a connection.
 func (x *randomFrontends) sendICMPError(c *frontendConn) bool {
 	x.random.t.Helper()
-	v6 := c.first.Src.Is6()
-	if v6 && c.first.Proto == model.ProtoTCP && x.random.bench.Differs[QuotedTCP] != "" {
+	p, who, ok := x.random.icmpError(c.first, c.behind, x.reply(c))
+	return ok && !nowhere(x.random.check(fmt.Sprintf("%s tells, of %s and %s", who, c.first.Src, c.by.Key), p))
+}
+
+// inParts sends a datagram in fragments, of either side, perhaps the later one alone.
+func (x *randomFrontends) inParts(c *frontendConn) bool {
+	x.random.t.Helper()
+	if c.first.Proto != model.ProtoUDP {
 		return false
 	}
-	r := x.reply(c)
-	if r.Proto, r.ICMPType, r.ICMPCode = model.ProtoICMP, 3, 3; v6 {
-		r.Proto, r.ICMPType, r.ICMPCode = model.ProtoICMPv6, 1, 4
+	*x.random.sport++
+	p := c.first
+	if x.random.r.IntN(2) == 0 {
+		p = x.reply(c)
 	}
-	r.SrcPort, r.DstPort, r.TCPFlags = 0, 0, 0
-	r.Inner = &reference.Packet{Src: c.behind.Src, Dst: c.behind.Dst, Proto: c.behind.Proto, SrcPort: c.behind.SrcPort, DstPort: c.behind.DstPort}
-	return !nowhere(x.random.check(fmt.Sprintf("%s tells %s of what it got", c.by.Key, c.first.Src), r))
+	first, last, stray := inParts(p, uint32(*x.random.sport))
+	if x.random.r.IntN(4) == 0 {
+		return !nowhere(x.random.check("a later fragment alone", stray))
+	}
+	x.random.check("a first fragment", first)
+	return !nowhere(x.random.check("a last fragment", last))
 }

@@ -403,6 +403,10 @@ func (x *randomServices) change() {
 			return
 		}
 		x.note("the driver starts anew")
+		if r.IntN(2) == 0 { // perhaps with another desired state
+			x.bench.restart(x.t)
+			return
+		}
 		x.applied()
 		x.bench.restartsSame(x.t, x.pic)
 	}
@@ -425,6 +429,16 @@ func (x *randomServices) setPolicies() {
 	c := Case{}
 	if x.r.IntN(3) > 0 && (x.single || x.bench.Differs[Chosen] == "") { // else whose denial it was does not show
 		c = LabelCases(x.top, x.r.Uint64(), 1)[0]
+	}
+	for _, rule := range c.GeneralRules {
+		for i, p := range rule.Peers {
+			if p.CIDR.IsValid() && x.r.IntN(2) == 0 { // or of who is outside
+				rule.Peers[i] = model.Peer{CIDR: netip.PrefixFrom(Outside, 32)}
+				if p.CIDR.Addr().Is6() {
+					rule.Peers[i] = model.Peer{CIDR: netip.PrefixFrom(Outside6, 128)}
+				}
+			}
+		}
 	}
 	x.note("policies: %+v %+v %+v", c.Rules, c.General, c.GeneralRules)
 	if err := x.w.Switch(c); err != nil {
