@@ -127,9 +127,14 @@ func (x *randomFrontends) fill(i int) {
 		}
 		if r.IntN(4) == 0 {
 			for _, a := range []netip.Addr{one(r, x.clientsOf(f.Addr.Is6())...), addrOf(x.random.top.Endpoints[0], f.Addr.Is6())} {
-				f.Sources = append(f.Sources, netip.PrefixFrom(a, a.BitLen()))
+				p, _ := a.Prefix(one(r, a.BitLen(), a.BitLen(), a.BitLen()-8, 0))
+				f.Sources = append(f.Sources, p)
+			}
+			if r.IntN(8) == 0 { // of the other family, so nobody
+				f.Sources = []netip.Prefix{netip.PrefixFrom(desired.AnyNode(frontendAddr(1, f.Addr.Is4())), 0)}
 			}
 			slices.SortFunc(f.Sources, netip.Prefix.Compare)
+			f.Sources = slices.Compact(f.Sources)
 		}
 		s.Frontends = append(s.Frontends, f)
 	}
