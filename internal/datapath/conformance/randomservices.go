@@ -145,6 +145,9 @@ func (x *randomServices) run() (sent, through int) {
 		x.applied()
 		for _, c := range slices.Clone(x.clients) { // each change concerns some of them
 			bound := c.bound
+			if c.behind != nil && !x.plain && x.r.IntN(4) == 0 { // before its client
+				x.sendReply(c)
+			}
 			if c.behind != nil && (!x.plain || c.known && !c.ended) {
 				sent++
 				x.sendLaterPacket(c)
