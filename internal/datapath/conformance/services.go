@@ -13,7 +13,7 @@ import (
 
 // services tries what docs/design/services.md says. It judges by itself, not by the
 // oracle: which backend a connection gets is each kind of data plane's own choice.
-// The client is web1 of h1, or lan1 on the VLAN network.
+// The client is web1 of h1.
 type services struct {
 	*bench
 	t     *testing.T
@@ -112,7 +112,7 @@ func (s *services) shop(ids ...model.EndpointID) desired.Service {
 	for _, id := range ids {
 		e := s.at(id)
 		b := &desired.Backend{Network: n.ID, IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.Identity, Local: e.Host == "h1"}
-		if !b.Local && n.Encap == model.EncapVXLAN {
+		if !b.Local {
 			b.VTEP = s.top.Hosts[1].VTEP
 		}
 		out.Backends = out.Backends.Set(e.Key, b)
@@ -168,14 +168,8 @@ func (s *services) receiverOf(what string, v reference.Verdict) model.Endpoint {
 		s.t.Fatalf("%s: sent to %s, which is nobody", what, v.Sent.Dst)
 	}
 	e := s.top.Endpoints[i]
-	n := s.top.Network(s.key)
-	var right bool
-	switch {
-	case e.Host == "h1":
-		right = slices.Equal(v.Ports, []string{compile.IfName(e.Key)})
-	case n.Encap == model.EncapVLAN:
-		right = v.Uplink && len(v.Ports) == 0
-	default:
+	right := slices.Equal(v.Ports, []string{compile.IfName(e.Key)})
+	if e.Host != "h1" {
 		right = slices.Equal(v.VTEPs, []netip.Addr{s.top.Hosts[1].VTEP})
 	}
 	if !right || v.Sent.DstMAC != e.MAC {
