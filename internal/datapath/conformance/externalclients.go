@@ -25,6 +25,9 @@ func testServicesOutside(t *testing.T, h Harness) {
 	t.Helper()
 	tryOutside(t, h, func(c driver.Capabilities) bool { return c.ExternalServices }, []outsideCase{
 		{"Who", (*externalTest).who},
+		{"Policy", (*externalTest).policy},
+		{"Ends", (*externalTest).connectionEnd},
+		{"Replaced", (*externalTest).replaced},
 		{"NotBack", (*externalTest).notBack},
 	})
 }

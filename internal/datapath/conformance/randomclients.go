@@ -234,7 +234,7 @@ func (x *randomServices) sendReply(c *serviceConn) bool {
 	}
 	r, what := x.reply(c), fmt.Sprintf("%s answers %s", c.by.Key, c.client.Key)
 	if c.by.Key == c.client.Key {
-		switch x.r.IntN(6) {
+		switch x.r.IntN(4) {
 		case 0: // any gateway
 			r.DstMAC = model.MAC{2, 9, 9, 9, 9, 9}
 		case 1:
@@ -375,14 +375,14 @@ func (x *randomServices) askNeighbour(c *serviceConn) bool {
 	x.t.Helper()
 	from, proto := c.client, model.ProtoICMP
 	for _, e := range x.top.Endpoints {
-		if e.Key.Network == c.client.Key.Network && e.Host != "h1" && !x.deleted[e.Key] && x.r.IntN(4) == 0 {
+		if e.Key.Network == c.client.Key.Network && e.Host != "h1" && !x.deleted[e.Key] && x.r.IntN(3) == 0 {
 			from, proto = e, model.ProtoTCP
 		}
 	}
 	p, what := origin(x.top, from), fmt.Sprintf("%s asks for %s", from.Key, c.request.Dst)
 	p.SrcMAC, p.DstMAC = from.MAC, reference.Broadcast
 	switch v6 := c.request.Src.Is6(); {
-	case x.r.IntN(3) == 0:
+	case x.r.IntN(2) == 0:
 		what = fmt.Sprintf("%s sends %s to %s", from.Key, proto, c.request.Dst)
 		p = between(x.top, from, from, proto, v6, *x.sport, c.request.DstPort)
 		p.DstMAC, p.Dst = desired.RouterMAC, c.request.Dst

@@ -62,7 +62,7 @@ func testRandomFrontends(t *testing.T, h Harness) {
 		seed = 1
 	}
 	if n == 0 {
-		if n = 8; h.Slow {
+		if n = 32; h.Slow {
 			n = 2
 		}
 	}
@@ -74,7 +74,7 @@ func testRandomFrontends(t *testing.T, h Harness) {
 		x.random.r, x.random.unusual = rand.New(rand.NewPCG(seed, uint64(i))), rand.New(rand.NewPCG(seed, 1<<32|uint64(i)))
 		x.random.seed, x.random.world, x.random.sport, x.random.external = seed, uint64(i), &sport, foreign
 		x.random.single = h.Differs[Chosen] != "" && x.random.r.IntN(2) == 0
-		for range 3 + x.random.r.IntN(3) {
+		for range 4 + x.random.r.IntN(3) {
 			i := len(x.services)
 			x.services = append(x.services, desired.Service{Key: model.ServiceKey{Tenant: "blue", Name: fmt.Sprint("shop", i)}, Network: x.networks[i%len(x.networks)].ID})
 			x.fill(i)
@@ -82,7 +82,9 @@ func testRandomFrontends(t *testing.T, h Harness) {
 		for range 8 {
 			x.change()
 			for _, c := range x.asked[max(0, len(x.asked)-12):] {
-				sent++
+				if sent++; !x.random.plain && x.random.r.IntN(4) == 0 { // before its client
+					x.sendReply(c)
+				}
 				x.sendClientPacket(c, laterPacket(c.first), "goes on")
 			}
 			x.asked = slices.DeleteFunc(x.asked, func(c *frontendConn) bool { return c.last })
@@ -126,15 +128,7 @@ func (x *randomFrontends) fill(i int) {
 			InternalPolicy: among(), ExternalPolicy: outside(),
 		}
 		if r.IntN(4) == 0 {
-			for _, a := range []netip.Addr{one(r, x.clientsOf(f.Addr.Is6())...), addrOf(x.random.top.Endpoints[0], f.Addr.Is6())} {
-				p, _ := a.Prefix(one(r, a.BitLen(), a.BitLen(), a.BitLen()-8, 0))
-				f.Sources = append(f.Sources, p)
-			}
-			if r.IntN(8) == 0 { // of the other family, so nobody
-				f.Sources = []netip.Prefix{netip.PrefixFrom(desired.AnyNode(frontendAddr(1, f.Addr.Is4())), 0)}
-			}
-			slices.SortFunc(f.Sources, netip.Prefix.Compare)
-			f.Sources = slices.Compact(f.Sources)
+			f.Sources = x.sources(f.Addr.Is6())
 		}
 		s.Frontends = append(s.Frontends, f)
 	}
@@ -174,6 +168,20 @@ func (x *randomFrontends) fill(i int) {
 	}
 }
 
+// sources are clients that a frontend takes.
+func (x *randomFrontends) sources(v6 bool) (out []netip.Prefix) {
+	r := x.random.r
+	if r.IntN(8) == 0 { // of the other family, so nobody
+		return []netip.Prefix{netip.PrefixFrom(desired.AnyNode(frontendAddr(1, !v6)), 0)}
+	}
+	for _, a := range []netip.Addr{one(r, x.clientsOf(v6)...), addrOf(one(r, x.random.top.Endpoints[:5]...), v6)} {
+		p, _ := a.Prefix(one(r, a.BitLen(), a.BitLen(), a.BitLen()-8, 0))
+		out = append(out, p)
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out)
+}
+
 // clientsOf are clients outside: beyond the host, another node, and the host's own processes by its
 // address for tunnels, and by the private one.
 func (x *randomFrontends) clientsOf(v6 bool) []netip.Addr {
@@ -189,13 +197,13 @@ func (x *randomFrontends) clientsOf(v6 bool) []netip.Addr {
 func (x *randomFrontends) noClients(v6 bool) (out []netip.Addr) {
 	way, n := x.random.w.Desired["h1"].HostNAT, x.networks[0]
 	if v6 {
-		out = []netip.Addr{host6(n, 1), host6(n, 77), host6(n, 200), way.Addr6.Prev()}
+		out = []netip.Addr{host6(n, 1), host6(n, 77), host6(n, 200), frontendAddr(1, true), way.Addr6.Prev()}
 		for _, a := range []string{"ff02::1", "::1", "fe80::7", "::ffff:198.51.100.7"} {
 			out = append(out, netip.MustParseAddr(a))
 		}
 		return out
 	}
-	out = []netip.Addr{host4(n, 1), host4(n, 77), host4(n, 200), way.Addr.Prev(), desired.RouterAddr}
+	out = []netip.Addr{host4(n, 1), host4(n, 77), host4(n, 200), frontendAddr(1, false), way.Addr.Prev(), desired.RouterAddr}
 	for _, a := range []string{"224.0.0.5", "127.0.0.1", "0.0.0.1", "255.255.255.255"} {
 		out = append(out, netip.MustParseAddr(a))
 	}
@@ -207,12 +215,28 @@ func (x *randomFrontends) change() {
 	x.random.t.Helper()
 	was := x.owners()
 	i, restarts, a := x.random.r.IntN(len(x.services)), false, netip.Addr{}
-	switch s := &x.services[i]; x.random.r.IntN(7) {
+	if len(x.asked) > 0 && x.random.r.IntN(3) > 0 { // it concerns a connection
+		c := one(x.random.r, x.asked...)
+		i = slices.IndexFunc(x.services, func(s desired.Service) bool { return s.Key == c.service })
+	}
+	switch s := &x.services[i]; x.random.r.IntN(9) {
 	case 0, 1:
 		x.fill(i)
-	case 2:
+	case 2, 7:
 		s.Exposed = !s.Exposed
 		x.random.note("%s exposed %v", s.Key, s.Exposed)
+		if x.random.r.IntN(2) == 0 { // for a moment
+			x.apply()
+			s.Exposed = !s.Exposed
+		}
+	case 8:
+		s.Frontends = slices.Clone(s.Frontends)
+		for j, f := range s.Frontends {
+			if f.Port != 0 && x.random.r.IntN(2) == 0 {
+				s.Frontends[j].Sources = x.sources(f.Addr.Is6())
+			}
+		}
+		x.random.note("%s has frontends %+v", s.Key, s.Frontends)
 	case 3:
 		x.random.setPolicies()
 	case 4:
@@ -236,6 +260,20 @@ func (x *randomFrontends) change() {
 			}
 		}
 	}
+	x.apply()
+	if restarts {
+		x.random.bench.restartsSame(x.random.t, x.random.pic)
+	}
+	now := x.owners()
+	for _, c := range x.asked {
+		at := frontendOf(c.first)
+		c.last = x.random.plain && (c.service == x.services[i].Key || was[at] != now[at] || at.addr == a)
+	}
+}
+
+// apply applies the world as it is now.
+func (x *randomFrontends) apply() {
+	x.random.t.Helper()
 	pic := x.random.w.Desired["h1"]
 	for _, s := range x.services {
 		pic.Services = pic.Services.Set(s.Key, &s)
@@ -247,14 +285,6 @@ func (x *randomFrontends) change() {
 	}
 	x.random.pic = pic
 	x.random.bench.apply(x.random.t, pic)
-	if restarts {
-		x.random.bench.restartsSame(x.random.t, pic)
-	}
-	now := x.owners()
-	for _, c := range x.asked {
-		at := frontendOf(c.first)
-		c.last = x.random.plain && (c.service == x.services[i].Key || was[at] != now[at] || at.addr == a)
-	}
 }
 
 // nodeAddrs are the nodes' addresses.
@@ -327,15 +357,15 @@ func (x *randomFrontends) packet() bool {
 	switch x.random.r.IntN(12) {
 	case 0, 1, 2, 3:
 		return x.sendClientPacket(c, laterPacket(c.first), "goes on")
-	case 4:
+	case 4, 5:
 		return x.sendICMPError(c)
-	case 5:
-		return x.inParts(c)
 	case 6:
+		return x.inParts(c)
+	case 7:
 		if c.client.Host != "" {
 			return x.random.askNeighbour(&serviceConn{client: c.client, request: c.first})
 		}
-	case 7:
+	case 8:
 		if !x.random.plain {
 			return x.sendClientPacket(c, c.first, "asks again")
 		}

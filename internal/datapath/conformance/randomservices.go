@@ -85,7 +85,7 @@ func testRandomServices(t *testing.T, h Harness) {
 		seed = 1
 	}
 	if n == 0 {
-		if n = 8; h.Slow {
+		if n = 32; h.Slow {
 			n = 4
 		}
 	}
@@ -224,7 +224,7 @@ func (x *randomServices) begin() {
 func (x *randomServices) fill(s *randomShop, n model.Network, i int) {
 	r := x.r
 	at := byte(200 + i)
-	if r.IntN(6) == 0 {
+	if r.IntN(3) == 0 {
 		at = 200 // another one's, perhaps
 	}
 	s.of.IPv4, s.of.IPv6 = host4(n, at), netip.Addr{}
@@ -347,7 +347,13 @@ func (x *randomServices) applied() {
 // change changes something of the world.
 func (x *randomServices) change() {
 	r := x.r
-	s := x.shops[r.IntN(len(x.shops))]
+	s, c := x.shops[r.IntN(len(x.shops))], &serviceConn{}
+	if len(x.clients) > 0 { // it concerns a connection, perhaps
+		c = one(r, x.clients...)
+		if i := slices.IndexFunc(x.shops, func(s *randomShop) bool { return s.of.Key == c.service }); i >= 0 && r.IntN(3) > 0 {
+			s = x.shops[i]
+		}
+	}
 	n := x.networkOf(s)
 	switch r.IntN(16) {
 	case 0:
@@ -366,12 +372,24 @@ func (x *randomServices) change() {
 		x.applied()
 		s.closed = false
 	case 6:
-		x.renumber(s)
-		x.note("%s has ports %v", s.of.Key, s.of.Ports)
+		was := s.of
+		if x.renumber(s); r.IntN(3) == 0 && was.IPv4.IsValid() && was.IPv6.IsValid() {
+			s.of.IPv4, s.of.Ports = netip.Addr{}, was.Ports
+		}
+		x.note("%s is at %s with ports %v", s.of.Key, s.of.IPv4, s.of.Ports)
+		if r.IntN(2) == 0 { // for a moment
+			x.applied()
+			s.of = was
+		}
 	case 7, 8, 9, 10:
 		if len(s.providers) > 0 {
 			p := &s.providers[r.IntN(len(s.providers))]
-			*p = x.provider(p.e)
+			if i := slices.IndexFunc(s.providers, func(p randomProvider) bool { return p.e.Key == c.by.Key }); i >= 0 {
+				p = &s.providers[i]
+			}
+			if p.state = one(r, desired.BackendActive, desired.BackendDraining, desired.BackendUnhealthy, desired.BackendLeaving); r.IntN(3) == 0 {
+				*p = x.provider(p.e)
+			}
 			x.note("%s of %s is another one: %+v", p.e.Key, s.of.Key, *p)
 		}
 	case 11:
@@ -388,11 +406,8 @@ func (x *randomServices) change() {
 		}
 	case 13:
 		e := x.top.Endpoints[r.IntN(len(x.top.Endpoints))]
-		if len(x.clients) > 0 {
-			c := one(r, x.clients...)
-			if of := one(r, e, c.client, c.by); of.Host != "" {
-				e = of
-			}
+		if of := one(r, e, c.client, c.by); of.Host != "" {
+			e = of
 		}
 		x.toggleEndpoint(e)
 		if r.IntN(3) == 0 { // it is another one, of the same addresses
@@ -425,28 +440,6 @@ func (x *randomServices) setMode() {
 	g.FwdMode, g.ArpMode = one(x.r, model.FwdBridge, model.FwdRouting), one(x.r, model.ArpProxy, model.ArpFlood)
 	x.note("mode %s, %s", g.FwdMode, g.ArpMode)
 	x.tell(func(c *compile.Compiler) { c.SetGlobal(g) })
-}
-
-// setPolicies attaches random policies, or none.
-func (x *randomServices) setPolicies() {
-	c := Case{}
-	if x.r.IntN(3) > 0 && (x.single || x.bench.Differs[Chosen] == "") { // else whose denial it was does not show
-		c = LabelCases(x.top, x.r.Uint64(), 1)[0]
-	}
-	for _, rule := range c.GeneralRules {
-		for i, p := range rule.Peers {
-			if p.CIDR.IsValid() && x.r.IntN(2) == 0 { // or of who is outside
-				rule.Peers[i] = model.Peer{CIDR: netip.PrefixFrom(Outside, 32)}
-				if p.CIDR.Addr().Is6() {
-					rule.Peers[i] = model.Peer{CIDR: netip.PrefixFrom(Outside6, 128)}
-				}
-			}
-		}
-	}
-	x.note("policies: %+v %+v %+v", c.Rules, c.General, c.GeneralRules)
-	if err := x.w.Switch(c); err != nil {
-		x.t.Fatal(err)
-	}
 }
 
 // toggleEndpoint lets an endpoint go, or come again.

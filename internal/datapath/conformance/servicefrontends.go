@@ -15,11 +15,12 @@ import (
 // of docs/design/services.md.
 type frontends struct {
 	services *services
+	outside  *externalTest
 	t        *testing.T
 }
 
 // newFrontends tries frontends on what clients outside have.
-func newFrontends(o *externalTest) *frontends { return &frontends{o.services, o.t} }
+func newFrontends(o *externalTest) *frontends { return &frontends{o.services, o, o.t} }
 
 // frontendAddr is an address that services have frontends at, i = 1 or 2, and node one of a node.
 func frontendAddr(i byte, v6 bool) netip.Addr {
@@ -36,6 +37,7 @@ func testFrontends(t *testing.T, h Harness) {
 	t.Helper()
 	tryOutside(t, h, func(c driver.Capabilities) bool { return c.Frontends }, []outsideCase{
 		{"Claimed", func(s *externalTest) { newFrontends(s).claimed() }},
+		{"Domains", func(s *externalTest) { newFrontends(s).domains() }},
 	})
 }
 
