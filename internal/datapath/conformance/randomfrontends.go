@@ -377,6 +377,14 @@ func (x *randomFrontends) packet() bool {
 func (x *randomFrontends) beginConnection() bool {
 	x.random.t.Helper()
 	at := frontendAt{one(x.random.r, x.clientTargets()...), one(x.random.r, model.ProtoTCP, model.ProtoUDP), one(x.random.r, uint16(53), 53, 54, 55, 80, 80, 81, 82, 443)}
+	s := one(x.random.r, x.services...)
+	aimed := len(s.Frontends) > 0 && x.random.r.IntN(2) == 0
+	if aimed { // at what is there
+		f := one(x.random.r, s.Frontends...)
+		if at = (frontendAt{f.Addr, f.Protocol, f.Port}); f.Addr.IsUnspecified() {
+			at.addr = one(x.random.r, node(f.Addr.Is6()), node(f.Addr.Is6()).Next())
+		}
+	}
 	*x.random.sport = max(*x.random.sport+1, 20000)
 	c := &frontendConn{}
 	v6 := at.addr.Is6()
@@ -390,7 +398,7 @@ func (x *randomFrontends) beginConnection() bool {
 		}
 	} else {
 		here := slices.DeleteFunc(slices.Clone(x.random.top.Endpoints), func(e model.Endpoint) bool {
-			return e.Host != "h1" || !slices.ContainsFunc(x.networks, func(n model.Network) bool { return n.Key == e.Key.Network })
+			return e.Host != "h1" || !slices.ContainsFunc(x.networks, func(n model.Network) bool { return n.Key == e.Key.Network && (!aimed || n.ID == s.Network) })
 		})
 		c.client = one(x.random.r, here...)
 		c.first = between(x.random.top, c.client, c.client, at.proto, v6, *x.random.sport, at.port)

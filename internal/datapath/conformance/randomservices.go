@@ -212,7 +212,7 @@ func (x *randomServices) begin() {
 	}
 	for i := range 2 + x.r.IntN(4) {
 		n := x.top.Networks[x.r.IntN(len(x.top.Networks))]
-		if i == 0 {
+		if i == 0 || x.r.IntN(2) == 0 {
 			n = x.top.Networks[0] // where most endpoints are
 		}
 		x.shops = append(x.shops, &randomShop{of: desired.Service{Key: model.ServiceKey{Tenant: n.Key.Tenant, Name: fmt.Sprint("shop", i)}, Network: n.ID}})
