@@ -183,7 +183,8 @@ type translationFilter struct {
 func (k translationFilter) goesOn(c connection) bool {
 	client, vip, backend := domainAddress{k.domain, c.orig.src}, domainAddress{k.domain, c.orig.dst}, domainAddress{k.domain, c.reply.src}
 	s, port := k.serviceAt(k.host, vip, c.proto, c.orig.dport)
-	if s == nil || k.ended[vip] || !k.clients[client] && (!s.Exposed || !k.isOutside(c.orig.src)) || k.ended[client] || k.users[backend].n == 0 && !k.isOutside(c.reply.src) || k.ended[backend] {
+	here := k.clients[client] // else its address may have been a virtual one, as a node's was
+	if s == nil || k.ended[vip] || !here && (!s.Exposed || !k.isOutside(c.orig.src)) || here && k.ended[client] || k.users[backend].n == 0 && !k.isOutside(c.reply.src) || k.ended[backend] {
 		return false
 	}
 	if c.proto != model.ProtoUDP {
