@@ -52,6 +52,9 @@ type randomShop struct {
 	providers []randomProvider
 }
 
+// mayBeEmptied: with affinity, clients may stay with their backends beyond that or not.
+func (s *randomShop) mayBeEmptied() bool { return s.of.Affinity == 0 }
+
 type randomProvider struct {
 	e        model.Endpoint
 	state    desired.BackendState
@@ -145,9 +148,6 @@ func (x *randomServices) run() (sent, through int) {
 		x.applied()
 		for _, c := range slices.Clone(x.clients) { // each change concerns some of them
 			bound := c.bound
-			if c.behind != nil && !x.plain && x.r.IntN(4) == 0 { // before its client
-				x.sendReply(c)
-			}
 			if c.behind != nil && (!x.plain || c.known && !c.ended) {
 				sent++
 				x.sendLaterPacket(c)
@@ -224,7 +224,7 @@ func (x *randomServices) begin() {
 func (x *randomServices) fill(s *randomShop, n model.Network, i int) {
 	r := x.r
 	at := byte(200 + i)
-	if r.IntN(3) == 0 {
+	if r.IntN(6) == 0 {
 		at = 200 // another one's, perhaps
 	}
 	s.of.IPv4, s.of.IPv6 = host4(n, at), netip.Addr{}
@@ -364,11 +364,11 @@ func (x *randomServices) change() {
 		x.note("%s is another one", s.of.Key)
 		x.fill(s, n, slices.Index(x.shops, s))
 	case 3, 4:
-		s.closed, s.emptied = !s.closed, r.IntN(2) == 0
+		s.closed, s.emptied = !s.closed, s.mayBeEmptied() && r.IntN(2) == 0
 		x.note("%s closed: %v, its addresses stay: %v", s.of.Key, s.closed, s.emptied)
 	case 5:
 		x.note("%s made again", s.of.Key) // it is gone for a moment
-		s.closed, s.emptied = true, r.IntN(2) == 0
+		s.closed, s.emptied = true, s.mayBeEmptied() && r.IntN(2) == 0
 		x.applied()
 		s.closed = false
 	case 6:
