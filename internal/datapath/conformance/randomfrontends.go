@@ -471,7 +471,8 @@ func (x *randomFrontends) sendReply(c *frontendConn) bool {
 func (x *randomFrontends) sendICMPError(c *frontendConn) bool {
 	x.random.t.Helper()
 	p, who, ok := x.random.icmpError(c.first, c.behind, x.reply(c))
-	ok = ok && !(x.random.plain && x.isNode(c.first.Src)) // flows take such an error for one to the node's services
+	s, _ := x.owner(frontendOf(c.first)) // without it an error to a node is none of services', which drivers drop
+	ok = ok && s != nil && !(x.random.plain && x.isNode(c.first.Src))
 	return ok && !nowhere(x.random.check(fmt.Sprintf("%s tells, of %s and %s", who, c.first.Src, c.by.Key), p))
 }
 
