@@ -125,7 +125,7 @@ func (s *externalTest) back(p reference.Packet, e model.Endpoint) reference.Pack
 
 // answersAsService sends a backend's packet and wants it at the host's stack, in the service's
 // name.
-func (s *externalTest) answersAsService(what string, asked, r reference.Packet) *reference.Packet {
+func (s *externalTest) answersAsService(what string, asked, r reference.Packet) {
 	s.t.Helper()
 	v := s.services.Send(s.t, r)
 	got := v.Sent
@@ -135,7 +135,6 @@ func (s *externalTest) answersAsService(what string, asked, r reference.Packet) 
 	if first := r.Frag == nil || r.Frag.Offset == 0; first && r.Proto.HasPorts() && (got.SrcPort != asked.DstPort || got.DstPort != asked.SrcPort) {
 		s.t.Fatalf("%s: the host got ports %d > %d, want %d > %d", what, got.SrcPort, got.DstPort, asked.DstPort, asked.SrcPort)
 	}
-	return got
 }
 
 // who: packets from an address that no client outside has are counted as spoofed.

@@ -239,10 +239,7 @@ func (x *randomFrontends) change() {
 		x.random.setPolicies()
 	case 4:
 		x.random.note("the driver starts anew")
-		if restarts = x.random.r.IntN(2) == 0; !restarts {
-			x.random.bench.restart(x.random.t)
-			x.fill(i) // meanwhile
-		}
+		restarts = true
 	case 6:
 		a = one(x.random.r, nodeAddrs()...)
 		x.absent[a] = !x.absent[a]
@@ -472,7 +469,7 @@ func (x *randomFrontends) sendICMPError(c *frontendConn) bool {
 	x.random.t.Helper()
 	p, who, ok := x.random.icmpError(c.first, c.behind, x.reply(c))
 	s, _ := x.owner(frontendOf(c.first)) // without it an error to a node is none of services', which drivers drop
-	ok = ok && s != nil && !(x.random.plain && x.isNode(c.first.Src))
+	ok = ok && s != nil && (!x.random.plain || !x.isNode(c.first.Src))
 	return ok && !nowhere(x.random.check(fmt.Sprintf("%s tells, of %s and %s", who, c.first.Src, c.by.Key), p))
 }
 
