@@ -169,7 +169,7 @@ func (x *randomFrontends) fill(i int) {
 // sources are clients that a frontend takes.
 func (x *randomFrontends) sources(v6 bool) (out []netip.Prefix) {
 	r := x.random.r
-	if r.IntN(8) == 0 { // of the other family, so nobody
+	if r.IntN(8) == 0 { // of the other family
 		return []netip.Prefix{netip.PrefixFrom(desired.AnyNode(frontendAddr(1, !v6)), 0)}
 	}
 	for _, a := range []netip.Addr{one(r, x.clientsOf(v6)...), addrOf(one(r, x.random.top.Endpoints[:5]...), v6)} {

@@ -48,12 +48,12 @@ type randomServices struct {
 type randomShop struct {
 	of        desired.Service
 	closed    bool // it is not there
-	emptied   bool // while closed its addresses are there, as a deleted service's are for a minute
+	cleared   bool // while closed its addresses are there, as a deleted service's are for a minute
 	providers []randomProvider
 }
 
-// mayBeEmptied: with affinity, clients may stay with their backends beyond that or not.
-func (s *randomShop) mayBeEmptied() bool { return s.of.Affinity == 0 }
+// mayBeCleared: with affinity, clients may stay with their backends beyond that or not.
+func (s *randomShop) mayBeCleared() bool { return s.of.Affinity == 0 }
 
 type randomProvider struct {
 	e        model.Endpoint
@@ -333,7 +333,7 @@ func (x *randomServices) applied() {
 	x.t.Helper()
 	pic := x.w.Desired["h1"]
 	for _, s := range x.shops {
-		if _, there := pic.Networks.Get(s.of.Network); there && (!s.closed || s.emptied) {
+		if _, there := pic.Networks.Get(s.of.Network); there && (!s.closed || s.cleared) {
 			pic.Services = pic.Services.Set(s.of.Key, x.desired(s, pic))
 		}
 	}
@@ -364,11 +364,11 @@ func (x *randomServices) change() {
 		x.note("%s is another one", s.of.Key)
 		x.fill(s, n, slices.Index(x.shops, s))
 	case 3, 4:
-		s.closed, s.emptied = !s.closed, s.mayBeEmptied() && r.IntN(2) == 0
-		x.note("%s closed: %v, its addresses stay: %v", s.of.Key, s.closed, s.emptied)
+		s.closed, s.cleared = !s.closed, s.mayBeCleared() && r.IntN(2) == 0
+		x.note("%s closed: %v, its addresses stay: %v", s.of.Key, s.closed, s.cleared)
 	case 5:
 		x.note("%s made again", s.of.Key) // it is gone for a moment
-		s.closed, s.emptied = true, s.mayBeEmptied() && r.IntN(2) == 0
+		s.closed, s.cleared = true, s.mayBeCleared() && r.IntN(2) == 0
 		x.applied()
 		s.closed = false
 	case 6:
