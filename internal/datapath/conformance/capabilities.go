@@ -39,7 +39,7 @@ func testCapabilities(t *testing.T, h Harness) {
 	b.tablesAnswer(t, can)
 	pic = withParts(pic, can)
 	if r := b.apply(t, pic); r.Changes != 0 {
-		t.Errorf("%d changes for parts of the picture that it cannot make true", r.Changes)
+		t.Errorf("%d changes for parts of the desired state that it cannot make true", r.Changes)
 	}
 	if can.Drifting != nil {
 		for what, n := range can.Drifting.DriftRepairs() {

@@ -46,7 +46,7 @@ func sameVerdict(tb testing.TB, what string, p reference.Packet, v, v2 reference
 		want.Sent, got.Sent = sentText(v.Sent), sentText(v2.Sent)
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
-		tb.Errorf("%s: oracle: %s (-want +got):\n%s", what, v, diff)
+		tb.Errorf("%s: reference: %s (-want +got):\n%s", what, v, diff)
 		return false
 	}
 	return true

@@ -44,7 +44,7 @@ func (d *dice) n(n int) int {
 
 func pick[T any](d *dice, of ...T) T { return of[d.n(len(of))] }
 
-// fuzzWorld is a random cluster in both worlds: compilers and oracles, and the naive judge.
+// fuzzWorld is a random cluster in both worlds: compilers and reference data planes, and the naive judge.
 type fuzzWorld struct {
 	d       *dice
 	o       *naive
@@ -262,7 +262,7 @@ func (w *fuzzWorld) run(rounds int) error {
 			}
 			got, hops := w.send(p)
 			if want := w.o.delivered(p); got != want {
-				return fmt.Errorf("packet %s: naive %v, oracle %v: %v", p, want, got, hops)
+				return fmt.Errorf("packet %s: naive %v, reference %v: %v", p, want, got, hops)
 			}
 			w.packets++
 			w.last = &p

@@ -63,7 +63,7 @@ func (s *externalBackends) mixed() {
 // machine's.
 func (s *externalBackends) externalFrontend() {
 	if !s.services.drv.Capabilities().Frontends {
-		s.t.Skip("the driver makes no faces")
+		s.t.Skip("the driver makes no frontends")
 	}
 	f := newFrontends(&externalTest{s.services, s.t})
 	for _, to := range s.places() {

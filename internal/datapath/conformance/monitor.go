@@ -56,7 +56,7 @@ func testMonitor(t *testing.T, h Harness) {
 			t.Errorf("a second Monitor() = %v, want a conflict", err)
 		}
 		if r := b.apply(t, pic); r.Changes != 0 {
-			t.Errorf("the same picture, monitored, made %d changes", r.Changes)
+			t.Errorf("the same state, monitored, made %d changes", r.Changes)
 		}
 		for _, p := range packets {
 			b.compare(t, p.name, p.packet)
@@ -79,7 +79,7 @@ func testMonitor(t *testing.T, h Harness) {
 		b.apply(t, pic)
 	}
 	if r := b.apply(t, pic); r.Changes != 0 {
-		t.Errorf("the same picture, no longer monitored, made %d changes", r.Changes)
+		t.Errorf("the same state, no longer monitored, made %d changes", r.Changes)
 	}
 	for range 5 { // a monitor may begin as soon as the one before has ended
 		ctx, cancel := context.WithCancel(context.Background())
@@ -129,7 +129,7 @@ func monitorChanged(t *testing.T, b *bench, pic desired.Host, top Topology) {
 			t.Fatalf("ChangeMonitor(%+v) = %v", opts, err)
 		}
 		if r := b.apply(t, pic); r.Changes != 0 {
-			t.Errorf("the same picture, monitored otherwise, made %d changes", r.Changes)
+			t.Errorf("the same state, monitored otherwise, made %d changes", r.Changes)
 		}
 		for _, p := range packets {
 			p.packet.SrcPort += 1000 + 100*uint16(round) // new connections
@@ -145,7 +145,7 @@ func monitorChanged(t *testing.T, b *bench, pic desired.Host, top Topology) {
 		t.Errorf("ChangeMonitor() after the end = %v", err)
 	}
 	if r := b.apply(t, pic); r.Changes != 0 {
-		t.Errorf("the same picture, no longer monitored, made %d changes", r.Changes)
+		t.Errorf("the same state, no longer monitored, made %d changes", r.Changes)
 	}
 }
 

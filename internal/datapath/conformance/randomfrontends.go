@@ -46,7 +46,7 @@ func testRandomFrontends(t *testing.T, h Harness) {
 	}
 	b := open(t, h)
 	if can := b.drv.Capabilities(); !can.Frontends || !can.ExternalServices {
-		t.Skip("the driver makes no faces, or knows no clients outside")
+		t.Skip("the driver makes no frontends, or knows no clients outside")
 	}
 	top := Labelled(StandardTopology())
 	w, err := NewWorld(top, Case{})
@@ -160,7 +160,7 @@ func (x *randomFrontends) fill(i int) {
 			s.IPv4 = host4(n, byte(200+i))
 		}
 	}
-	x.random.note("%s: exposed %v affinity %s at %s %s inside %d outside %d, faces %+v", s.Key, s.Exposed, s.Affinity, s.IPv4, s.IPv6, s.InternalPolicy, s.ExternalPolicy, s.Frontends)
+	x.random.note("%s: exposed %v affinity %s at %s %s inside %d outside %d, frontends %+v", s.Key, s.Exposed, s.Affinity, s.IPv4, s.IPv6, s.InternalPolicy, s.ExternalPolicy, s.Frontends)
 	for k, b := range s.Backends.All() {
 		x.random.note("     %s %s %s state %d local %v port %d, by IPv6 otherwise: %v %+v", k, b.IPv4, b.IPv6, b.State, b.Local, b.Port, b.Split, b.Serving6)
 	}
@@ -423,7 +423,7 @@ func (x *randomFrontends) sendClientPacket(c *frontendConn, p reference.Packet, 
 		return false
 	}
 	if s == nil {
-		x.random.t.Errorf("%s: it went to %s, and no service has a face there", what, v.Sent.Dst)
+		x.random.t.Errorf("%s: it went to %s, and no service has a frontend there", what, v.Sent.Dst)
 		x.random.fail()
 	}
 	for k, b := range s.Backends.All() {

@@ -92,8 +92,8 @@ func (s *frontends) claimed() {
 		of := s.withFrontends([]netip.Addr{vipOf(s.services.top.Network(s.services.key), v6)}, "db1")
 		s.applyServices(of)
 		p := s.services.ask(client, model.ProtoTCP, v6)
-		s.services.reached("a face", p, "db1")
-		s.services.answered("a face", client, p, s.services.replyOf(p, db1))
+		s.services.reached("a frontend", p, "db1")
+		s.services.answered("a frontend", client, p, s.services.replyOf(p, db1))
 		s.applyServices(of, whole)
 		s.services.reached("another one has the address", laterPacket(p), "web2")
 		s.applyServices(of)
@@ -105,7 +105,7 @@ func (s *frontends) claimed() {
 		s.applyServices(s.withFrontends([]netip.Addr{own}, "db1"))
 		p = between(s.services.top, client, s.services.at("web2"), model.ProtoTCP, v6, 31000, 80)
 		if v := s.services.Send(s.t, p); nowhere(v) || v.Sent != nil && (v.Sent.Dst != own || v.Sent.DstPort != 80) {
-			s.t.Errorf("%s: to an endpoint whose address a face wants: %s (%+v)", ipText(v6), v, v.Sent)
+			s.t.Errorf("%s: to an endpoint whose address a frontend wants: %s (%+v)", ipText(v6), v, v.Sent)
 		}
 	}
 }

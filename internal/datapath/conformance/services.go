@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// services tries what docs/design/services.md says. It judges by itself, not by the
-// oracle: which backend a connection gets is each kind of data plane's own choice.
-// The client is web1 of h1.
+// services tries what docs/design/services.md says. It judges by itself, not by the reference
+// data plane: which backend a connection gets is each kind of data plane's own choice. The
+// client is web1 of h1.
 type services struct {
 	*bench
 	t     *testing.T

@@ -189,7 +189,7 @@ func (b *bench) apply(tb testing.TB, pic desired.Host) driver.Report {
 		tb.Errorf("report has %d ports, want %d", report.Ports.Len(), pic.Ports.Len())
 	}
 	if _, err := b.ref.Apply(context.Background(), pic); err != nil {
-		tb.Fatalf("oracle: Apply() = %v", err)
+		tb.Fatalf("reference: Apply() = %v", err)
 	}
 	return report
 }
@@ -239,7 +239,7 @@ func testEmpty(t *testing.T, h Harness) {
 	b := open(t, h)
 	b.apply(t, emptyState(1))
 	if r := b.apply(t, emptyState(2)); r.Changes != 0 {
-		t.Errorf("the empty picture again made %d changes", r.Changes)
+		t.Errorf("the empty state again made %d changes", r.Changes)
 	}
 }
 
@@ -278,7 +278,7 @@ func testSameTwice(t *testing.T, h Harness) {
 	for _, pic := range []desired.Host{big, again} {
 		pic.Revision++
 		if r := b.apply(t, pic); r.Changes != 0 {
-			t.Errorf("the same picture again made %d changes", r.Changes)
+			t.Errorf("the same state again made %d changes", r.Changes)
 		}
 	}
 }
