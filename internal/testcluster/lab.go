@@ -184,7 +184,13 @@ func Up(ctx context.Context, cfg Config) (*Lab, error) {
 	if err := Remove(cfg.Name, cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+	var err error
+	for range 10 { // the last lab until then may remove BaseDir meanwhile
+		if err = os.MkdirAll(cfg.Dir, 0o755); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	l := newLab(state{
