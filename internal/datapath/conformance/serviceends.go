@@ -155,6 +155,35 @@ func (s *externalTest) replaced() {
 	}
 }
 
+// lostForAMoment: a connection whose service loses the port or the address ends, though the
+// service has them again before the next packet.
+func (s *externalTest) lostForAMoment() {
+	c := s.talks()[0]
+	for _, v6 := range s.six() {
+		for _, x := range []struct {
+			what string
+			lose func(*desired.Service)
+		}{
+			{"port", func(of *desired.Service) { of.Ports = of.Ports[1:] }},
+			{"IPv4 address", func(of *desired.Service) { of.IPv4 = netip.Addr{} }},
+			{"IPv6 address", func(of *desired.Service) { of.IPv6 = netip.Addr{} }},
+		} {
+			s.services.applyServices(s.open("db1"))
+			p := c.ask(model.ProtoTCP, v6)
+			c.answered("at first", p, c.reply(p, c.reached("at first", p, "db1")))
+			less := s.open("db1")
+			x.lose(&less)
+			s.services.applyServices(less)
+			s.services.applyServices(s.open("db2"))
+			want := model.EndpointID("db2")
+			if _, has := less.FrontendAt(p.Dst, false, p.Proto, p.DstPort); has {
+				want = "db1" // it is the other family's
+			}
+			c.reached(ipText(v6)+", its "+x.what+" was gone", laterPacket(p), want)
+		}
+	}
+}
+
 // policy: rules see backends and clients and no service, of new connections and of established
 // ones. The `in` rules of a backend elsewhere are its own host's.
 func (s *externalTest) policy() {
