@@ -28,6 +28,7 @@ func testServicesOutside(t *testing.T, h Harness) {
 		{"Policy", (*externalTest).policy},
 		{"Ends", (*externalTest).connectionEnd},
 		{"Replaced", (*externalTest).replaced},
+		{"MorePorts", (*externalTest).morePorts},
 		{"LostForAMoment", (*externalTest).lostForAMoment},
 		{"NotBack", (*externalTest).notBack},
 	})

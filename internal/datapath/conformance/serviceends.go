@@ -155,6 +155,31 @@ func (s *externalTest) replaced() {
 	}
 }
 
+// morePorts: connections go on with their backend when the service has another port and another
+// backend besides, and fewer of the others.
+func (s *externalTest) morePorts() {
+	c, ids := s.talks()[0], []model.EndpointID{"db1", "db2", "web2"}
+	for _, id := range ids {
+		for _, proto := range []model.Protocol{model.ProtoUDP, model.ProtoTCP} {
+			what := fmt.Sprintf("%s of %s", proto, id)
+			s.services.applyServices(s.open(ids...))
+			p := c.ask(proto, false)
+			for range 100 {
+				if c.reached(what, p, ids...) == id {
+					break
+				}
+				p = c.ask(proto, false)
+			}
+			c.answered(what, p, c.reply(p, id))
+			more := s.open(id, "solo1")
+			more.Ports = slices.Insert(more.Ports, 1, desired.ServicePort{Protocol: model.ProtoTCP, Port: 81, Backend: 8081})
+			s.services.applyServices(more)
+			c.answered(what+", another port besides", p, c.reply(p, id))
+			c.reached(what+", another port besides", laterPacket(p), id)
+		}
+	}
+}
+
 // lostForAMoment: a connection whose service loses the port or the address ends, though the
 // service has them again before the next packet.
 func (s *externalTest) lostForAMoment() {

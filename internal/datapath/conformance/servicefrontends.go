@@ -37,6 +37,7 @@ func testFrontends(t *testing.T, h Harness) {
 	t.Helper()
 	tryOutside(t, h, func(c driver.Capabilities) bool { return c.Frontends }, []outsideCase{
 		{"Claimed", func(s *externalTest) { newFrontends(s).claimed() }},
+		{"Ends", func(s *externalTest) { newFrontends(s).connectionEnd() }},
 		{"Domains", func(s *externalTest) { newFrontends(s).domains() }},
 	})
 }
@@ -107,5 +108,56 @@ func (s *frontends) claimed() {
 		if v := s.services.Send(s.t, p); nowhere(v) || v.Sent != nil && (v.Sent.Dst != own || v.Sent.DstPort != 80) {
 			s.t.Errorf("%s: to an endpoint whose address a frontend wants: %s (%+v)", ipText(v6), v, v.Sent)
 		}
+	}
+}
+
+// connectionEnd: connections end when their frontend goes for a moment, or is another service's by
+// a node's address itself. One that two services want keeps them, also when the driver restarts.
+func (s *frontends) connectionEnd() {
+	client := s.services.at("web1")
+	begin := func(what string, a netip.Addr) (living []reference.Packet) {
+		s.t.Helper()
+		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
+			p := s.askAt(client, proto, a)
+			s.services.answered(what, client, p, s.services.replyOf(p, s.services.reached(what, p, "db1")))
+			living = append(living, laterPacket(p))
+		}
+		return living
+	}
+	goOn := func(what string, living []reference.Packet, id model.EndpointID) {
+		s.t.Helper()
+		for _, p := range living {
+			s.services.answered(what, client, p, s.services.replyOf(p, s.services.reached(what, p, id)))
+		}
+	}
+	for _, v6 := range ipv4and6 {
+		for at, a := range map[netip.Addr]netip.Addr{frontendAddr(1, v6): frontendAddr(1, v6), desired.AnyNode(node(v6)): node(v6)} {
+			of, elsewhere := s.withFrontends([]netip.Addr{at}, "db1"), s.withFrontends([]netip.Addr{at}, "db2")
+			late := s.withFrontends([]netip.Addr{at}, "web2") // wants what it has
+			late.Key.Name = "zzz"
+			s.applyServices(of, late)
+			living := begin("at first", a)
+			s.services.restart(s.t)
+			s.applyServices(of, late)
+			for _, p := range living { // first, since its client would have the same backend chosen again
+				s.services.answered("its answer after a restart", client, p, s.services.replyOf(p, s.services.at("db1")))
+			}
+			goOn("after a restart", living, "db1")
+			none := of
+			none.Frontends = nil
+			none.IPv4 = vipOf(s.services.top.Network(s.services.key), false)
+			s.applyServices(none)
+			s.applyServices(elsewhere)
+			goOn("its frontend was gone, and leads to another backend", living, "db2")
+		}
+		all, own := s.withFrontends(nodes, "db1"), s.withFrontends([]netip.Addr{node(false), node(true)}, "web2")
+		own.Key.Name = "zoo"
+		s.applyServices(all)
+		at, other := begin("at a node", node(v6)), begin("at another node", node(v6).Next())
+		s.applyServices(all, own)
+		goOn("the node has the port by itself", at, "web2")
+		goOn("another node has not", other, "db1")
+		s.applyServices(all)
+		goOn("the port is all nodes' again", at, "db1")
 	}
 }
