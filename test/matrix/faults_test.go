@@ -41,7 +41,7 @@ func (b *bed) cutCable(ctx context.Context) error {
 		var cut []probe
 		for _, p := range b.between() {
 			if p.from == b.work["c1"].ns && p.by == "s2" {
-				p.want, p.by = testcluster.Denied, ""
+				p.want, p.by, p.src = testcluster.Denied, "", netip.Addr{} // netmaster answers by policy
 				cut = append(cut, p)
 			}
 		}
