@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -120,6 +121,17 @@ type FlowRule struct {
 	PoliciesLeftOut int      `json:"policiesLeftOut,omitempty"`
 	// Hidden: the policy is of a tenant that the viewer may not read.
 	Hidden bool `json:"hidden,omitempty"`
+}
+
+// SetDefault says that the default of a tier decided, and of which policies it is, separated by
+// commas; "" = of none.
+func (r *FlowRule) SetDefault(tier, policies string) {
+	r.Default, r.Tier = tier, tier
+	if policies != "" {
+		all := strings.Split(policies, ",")
+		r.Policies = all[:min(len(all), MaxFlowPolicies)]
+		r.PoliciesLeftOut = len(all) - len(r.Policies)
+	}
 }
 
 // Monitor streams what data planes drop and which connections begin, until ctx

@@ -167,7 +167,7 @@ func TestOtherNetmastersAreAskedAsTheyServe(t *testing.T) {
 	}
 }
 
-// TestPlainClientsStillNeedTheirToken: where who comes plainly had to show a token before, so it is while the
+// TestPlainClientsStillNeedTheirToken: clients without TLS that had to show a token before still have to while the
 // cluster is turned secure; and none makes tokens so.
 func TestPlainClientsStillNeedTheirToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")

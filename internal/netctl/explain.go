@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
 type explainOptions struct {
@@ -96,10 +97,7 @@ func explanation(x api.Explanation) string {
 func tierText(t api.ExplainedTier) string {
 	var parts []string
 	if t.Rules > 0 {
-		rules := fmt.Sprintf("%d rules", t.Rules)
-		if t.Rules == 1 {
-			rules = "1 rule"
-		}
+		rules := condition.Count(t.Rules, "rule")
 		if len(t.Policies) > 0 {
 			rules += " of " + strings.Join(t.Policies, ", ")
 		}

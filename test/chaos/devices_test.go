@@ -49,7 +49,7 @@ func deviceMistakes() []*mistake {
 		{name: "flows deleted", only: testcluster.DriverOVS, needs: plane, costs: drift, do: deleteFlows},
 		{name: "the tunnel's port deleted", only: testcluster.DriverOVS, needs: plane, costs: tunnelGone, do: vsctl("del-port", "contivBr", "contivVxlan")},
 		{name: "a container's port deleted", only: testcluster.DriverOVS, needs: plane, costs: drift, do: deletePort},
-		{name: "the bridge deleted", only: testcluster.DriverOVS, needs: plane, costs: cost{sameHost: 2 * time.Second, acrossHosts: 2 * time.Second, why: "all flows and ports are made anew"}, do: vsctl("del-br", "contivBr")},
+		{name: "the bridge deleted", only: testcluster.DriverOVS, needs: plane, costs: cost{sameHost: 2 * time.Second, acrossHosts: 2 * time.Second, why: "all flows and ports are made again"}, do: vsctl("del-br", "contivBr")},
 	}
 }
 

@@ -132,7 +132,7 @@ func testAuditRules(t *testing.T, h Harness) {
 	b.apply(t, w.Desired["h1"])
 	send()
 	if r := b.apply(t, w.Desired["h1"]); r.Changes != 0 {
-		t.Errorf("the same state, without asides, made %d changes", r.Changes)
+		t.Errorf("the same state, without audits, made %d changes", r.Changes)
 	}
 	if h.Egress {
 		b.establishedEgress(t, top)

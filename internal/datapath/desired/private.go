@@ -102,7 +102,7 @@ func (p *HostNAT) Takes(n *Network, to netip.Addr) bool {
 		return true
 	}
 	return !p.Subnet.Contains(to) && !p.Subnet6.Contains(to) &&
-		!slices.ContainsFunc(Blackhole, func(x netip.Prefix) bool { return x.Contains(to) })
+		!InBlackhole(to)
 }
 
 // Blackhole is where no router leads: this network, loopback, multicast and reserved
@@ -118,6 +118,11 @@ func (p *HostNAT) IsTunnel(proto model.Protocol, port uint16) bool {
 	return proto == model.ProtoUDP && port == p.TunnelPort && port != 0
 }
 
+// InBlackhole reports whether an address is in Blackhole.
+func InBlackhole(a netip.Addr) bool {
+	return slices.ContainsFunc(Blackhole, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
 // Diverts reports whether the host takes a packet that a container sends to a VLAN
 // network's physical router: one to the host's own private address, or one to any
 // name server (UDP and TCP port 53), which the host's name server answers.
@@ -128,6 +133,14 @@ func (p *HostNAT) Diverts(n *Network, to netip.Addr, proto model.Protocol, port 
 	}
 	return !router.IsValid() && p.Takes(n, to) &&
 		(to == p.Addr || to == p.Addr6 || port == 53 && (proto == model.ProtoUDP || proto == model.ProtoTCP))
+}
+
+// Addr returns the port's address of a family, zero when it has none.
+func (p *Port) Addr(v6 bool) netip.Addr {
+	if v6 {
+		return p.IPv6
+	}
+	return p.IPv4
 }
 
 // PrivateNumber is the number that a port's private addresses have in common, and

@@ -79,22 +79,9 @@ func (a Answer) Key() string {
 	return b.String()
 }
 
-// Allowed is all that is allowed.
-func (a Answer) Allowed() (out Ports) {
-	for _, p := range a.Parts {
-		if p.Allowed {
-			out = out.Or(p.Ports)
-		}
-	}
-	return out
-}
-
 // Between answers for two endpoints, by IPv4 or by IPv6.
 func (c *Cluster) Between(from, to *desired.Port, v6 bool) Answer {
-	src, dst := from.IPv4, to.IPv4
-	if v6 {
-		src, dst = from.IPv6, to.IPv6
-	}
+	src, dst := from.Addr(v6), to.Addr(v6)
 	route, gap := c.routeBetween(from, to, src, dst)
 	if route == RouteNone {
 		return Answer{Route: route, Gap: gap}

@@ -63,35 +63,27 @@ func (c *Cluster) outsideAt(p *desired.Port, dir model.Direction, there netip.Ad
 }
 
 func (c *Cluster) routeOutside(p *desired.Port, there netip.Addr) (Route, Gap) {
-	own := p.IPv4
-	if there.Is6() {
-		own = p.IPv6
-	}
 	n := c.network(p)
 	switch {
 	case n == nil:
 		return RouteNone, GapNetwork
-	case !own.IsValid():
+	case !p.Addr(there.Is6()).IsValid():
 		return RouteNone, GapFamily
 	case n.Encap == model.EncapVXLAN && p.Identity == model.IdentityUnknown:
 		return RouteNone, GapIdentity
-	case c.byAddress[address{n.Domain(), there}] != nil, c.isOtherNetwork(n, there), isNowhere(there), n.Contains(there) && n.Encap == model.EncapVXLAN:
+	case c.byAddress[address{n.Domain(), there}] != nil, c.isOtherNetwork(n, there), desired.InBlackhole(there), n.Contains(there) && n.Encap == model.EncapVXLAN:
 		return RouteNone, GapAddress
-	case n.Encap == model.EncapVLAN && (n.Contains(there) || !c.hasRouter(n, there.Is6())):
+	case n.Encap == model.EncapVLAN && (n.Contains(there) || !hasRouter(n, there.Is6())):
 		return RoutePhysical, ""
 	}
 	return RouteHost, ""
 }
 
-func (c *Cluster) hasRouter(n *desired.Network, v6 bool) bool {
+func hasRouter(n *desired.Network, v6 bool) bool {
 	if v6 {
 		return n.Router6().IsValid()
 	}
 	return n.Router().IsValid()
-}
-
-func isNowhere(a netip.Addr) bool {
-	return slices.ContainsFunc(desired.Blackhole, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // subnets are those of the domain of an endpoint's network.

@@ -39,7 +39,7 @@ func (c *Cluster) ToService(from *desired.Port, key model.ServiceKey, v6 bool) (
 		return nil
 	}
 	ask := func(a netip.Addr, f desired.Frontend) {
-		if a.Is6() == v6 && f.Port != 0 && f.Takes(address4or6(from, v6)) {
+		if a.Is6() == v6 && f.Port != 0 && f.Takes(from.Addr(v6)) {
 			out = append(out, ServicePort{a, f.Protocol, f.Port, c.backends(from, s, f, v6)})
 		}
 	}
@@ -55,13 +55,6 @@ func (c *Cluster) ToService(from *desired.Port, key model.ServiceKey, v6 bool) (
 		ask(f.Addr, f)
 	}
 	return out
-}
-
-func address4or6(p *desired.Port, v6 bool) netip.Addr {
-	if v6 {
-		return p.IPv6
-	}
-	return p.IPv4
 }
 
 func (c *Cluster) backends(from *desired.Port, s *desired.Service, f desired.Frontend, v6 bool) (out []Backend) {

@@ -2,7 +2,6 @@ package reference
 
 import (
 	"net/netip"
-	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
@@ -89,8 +88,7 @@ func (k *kernel) servicePort(p *Packet) (proto model.Protocol, port uint16, ok b
 // isOutside reports whether an address can be an external client's in a network's domain: a
 // single machine's, and in none of the cluster's ranges.
 func (t *tables) isOutside(n *desired.Network, a netip.Addr) bool {
-	if n.Contains(a) || t.isOtherNetwork(n, a) || t.stations.byAddr(n, a).known() || !oneStation(a) ||
-		slices.ContainsFunc(desired.Blackhole, func(p netip.Prefix) bool { return p.Contains(a) }) {
+	if n.Contains(a) || t.isOtherNetwork(n, a) || t.stations.byAddr(n, a).known() || !oneStation(a) || desired.InBlackhole(a) {
 		return false
 	}
 	if n.Routed && t.routedNetworkAt(a) != nil {

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -49,4 +50,26 @@ func protocolNamed(field, name, text string) (model.Protocol, error) {
 		return 0, model.InvalidField(field, text, "must begin with tcp, udp, sctp, icmp, icmp6, or the number of a protocol")
 	}
 	return p, nil
+}
+
+// FormatPort writes a set of ports as ParsePort reads it, and all protocols as "all".
+func FormatPort(m model.PortMatch) string {
+	var name string
+	switch m.Protocol {
+	case model.AnyProtocol:
+		name = "all"
+	case model.ProtoSCTP:
+		name = "sctp"
+	case model.ProtoICMPv6:
+		name = "icmp6"
+	default:
+		name = m.Protocol.String()
+	}
+	switch {
+	case m.Lo == 0 && m.Hi == 65535:
+		return name
+	case m.Lo == m.Hi:
+		return fmt.Sprintf("%s/%d", name, m.Lo)
+	}
+	return fmt.Sprintf("%s/%d-%d", name, m.Lo, m.Hi)
 }

@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -77,7 +76,7 @@ func reachableParts(scope flowScope, row analysis.Row) api.ReachableParts {
 	for _, p := range row.Parts {
 		part := api.ReachablePart{Allowed: p.Allowed}
 		for _, m := range p.Ports.Matches() {
-			part.Ports = append(part.Ports, portText(m))
+			part.Ports = append(part.Ports, analysis.FormatPort(m))
 		}
 		if p.Out != nil {
 			part.Decisions = append(part.Decisions, decision(model.Out, *p.Out))
@@ -93,27 +92,6 @@ func reachableParts(scope flowScope, row analysis.Row) api.ReachableParts {
 	return out
 }
 
-func portText(m model.PortMatch) string {
-	var name string
-	switch m.Protocol {
-	case model.AnyProtocol:
-		name = "all"
-	case model.ProtoSCTP:
-		name = "sctp"
-	case model.ProtoICMPv6:
-		name = "icmp6"
-	default:
-		name = m.Protocol.String()
-	}
-	switch {
-	case m.Lo == 0 && m.Hi == 65535:
-		return name
-	case m.Lo == m.Hi:
-		return fmt.Sprintf("%s/%d", name, m.Lo)
-	}
-	return fmt.Sprintf("%s/%d-%d", name, m.Lo, m.Hi)
-}
-
 // decision is who decides at one end, in the words of monitors.
 func decision(dir model.Direction, r reachability.Ruling) api.FlowRule {
 	out := api.FlowRule{Direction: string(dir)}
@@ -126,12 +104,7 @@ func decision(dir model.Direction, r reachability.Ruling) api.FlowRule {
 			out.Rule, out.Policy = string(k.Rule), model.PolicyKey{Tenant: k.Tenant, Name: k.Policy}.String()
 		}
 	case r.Tier != 0:
-		out.Default, out.Tier = r.Tier.String(), r.Tier.String()
-		if r.DefaultOf != "" {
-			all := strings.Split(r.DefaultOf, ",")
-			out.Policies = all[:min(len(all), api.MaxFlowPolicies)]
-			out.PoliciesLeftOut = len(all) - len(out.Policies)
-		}
+		out.SetDefault(r.Tier.String(), r.DefaultOf)
 	}
 	return out
 }

@@ -174,12 +174,7 @@ func (n *flowNames) rule(d driver.Decision, denied bool) api.FlowRule {
 		r.Default = "closed" // the policy is not loaded
 		return r
 	case denied:
-		r.Default, r.Tier = d.Tier.String(), d.Tier.String()
-		if d.DefaultOf != "" {
-			all := strings.Split(d.DefaultOf, ",")
-			r.Policies = all[:min(len(all), api.MaxFlowPolicies)]
-			r.PoliciesLeftOut = len(all) - len(r.Policies)
-		}
+		r.SetDefault(d.Tier.String(), d.DefaultOf)
 		return r
 	default:
 		return r
