@@ -32,6 +32,9 @@ const (
 	checkInterval = 9 * time.Second
 	// leaseRetry is how soon it tries again to get what it does not have.
 	leaseRetry = time.Second
+	// warnAfter is how many heartbeats in a row no netmaster accepts before the log warns:
+	// a store that chooses another leader refuses one or two.
+	warnAfter = 3
 	// leaveTimeout bounds the last word.
 	leaveTimeout = 2 * time.Second
 )
@@ -87,7 +90,7 @@ type registration struct {
 func (g *registration) announce(ctx context.Context) error {
 	defer g.leave(ctx)
 	var former time.Time // since when a former run's claim is in the way
-	ever, held, told := false, false, false
+	ever, held, missed := false, false, 0
 	var looked time.Time
 	var said api.HostReport // that a netmaster kept
 	defer g.way.changes.Save()
@@ -128,9 +131,11 @@ func (g *registration) announce(ctx context.Context) error {
 			}
 			return nil
 		case err != nil:
-			if !told && !errors.Is(err, masterclient.ErrNone) { // Say tells of none
+			if errors.Is(err, masterclient.ErrNone) { // the client of netmasters logs that it knows none
+				continue
+			}
+			if missed++; missed == warnAfter {
 				g.cfg.Log.Warn("no netmaster accepts this host's heartbeat; trying again", "error", err)
-				told = true
 			}
 		case kept.Taken != "" && ever:
 			held = false
@@ -145,7 +150,7 @@ func (g *registration) announce(ctx context.Context) error {
 			return model.Errorf(model.ErrConflict, "%s", kept.Taken)
 		default:
 			tick.Reset(heartbeatInterval)
-			told = false
+			missed = 0
 			said = report
 			said.Look = false
 			if report.Look {
