@@ -61,7 +61,7 @@ func withGateways(top Topology) Topology {
 func testEgress(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Send == nil || !h.Egress {
-		t.Skip("the harness has no WayOut")
+		t.Skip("the harness has no Egress")
 	}
 	b := open(t, h)
 	sport, made := uint16(42000), false

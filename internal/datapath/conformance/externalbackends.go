@@ -33,7 +33,7 @@ type backendPlace struct {
 func testExternalBackends(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Send == nil || !h.Egress {
-		t.Skip("the harness has no WayOut")
+		t.Skip("the harness has no Egress")
 	}
 	b := open(t, h)
 	can := b.drv.Capabilities()
@@ -74,7 +74,7 @@ func tryExternalBackends(t *testing.T, b *bench, w *World, six bool) {
 	}{
 		{"Translated", (*externalBackends).translated},
 		{"Mixed", (*externalBackends).mixed},
-		{"Faces", (*externalBackends).externalFrontend},
+		{"Frontends", (*externalBackends).externalFrontend},
 		{"Local", (*externalBackends).local},
 		{"Policy", (*externalBackends).policy},
 		{"Nowhere", (*externalBackends).nowhere},

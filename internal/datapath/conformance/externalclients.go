@@ -38,7 +38,7 @@ func testServicesOutside(t *testing.T, h Harness) {
 func tryOutside(t *testing.T, h Harness, can func(driver.Capabilities) bool, cases []outsideCase) {
 	t.Helper()
 	if h.Send == nil || !h.Egress {
-		t.Skip("the harness has no WayOut")
+		t.Skip("the harness has no Egress")
 	}
 	b := open(t, h)
 	if !can(b.drv.Capabilities()) {

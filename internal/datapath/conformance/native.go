@@ -31,7 +31,7 @@ func node6(host int) netip.Addr {
 func testNative(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Send == nil || !h.Egress || !h.Egress6 {
-		t.Skip("the harness has no WayOut for both families")
+		t.Skip("the harness has no Egress for both families")
 	}
 	b := open(t, h)
 	if !b.drv.Capabilities().RoutedNetworks {

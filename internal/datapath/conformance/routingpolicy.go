@@ -143,7 +143,7 @@ func testRoutingLive(t *testing.T, h Harness) {
 func testRoutingEgress(t *testing.T, h Harness) {
 	t.Helper()
 	if !h.Egress {
-		t.Skip("the harness has no WayOut")
+		t.Skip("the harness has no Egress")
 	}
 	top := RoutedTopology()
 	b, _ := routing(t, h, top, false)

@@ -56,7 +56,7 @@ func testServices(t *testing.T, h Harness) {
 		name string
 		run  func(*serviceCases)
 	}{
-		{"Anew", (*serviceCases).recreated},
+		{"Recreated", (*serviceCases).recreated},
 		{"Affinity", (*serviceCases).affinity},
 		{"AffinityEnds", (*serviceCases).affinityExpires},
 		{"Spread", (*serviceCases).spread},

@@ -31,8 +31,8 @@ func testStrayFrames(t *testing.T, h Harness) {
 	strayFrames(t, b, top, w.Desired["h1"])
 }
 
-// testRoutedStrays: likewise where a router leads from network to network.
-func testRoutedStrays(t *testing.T, h Harness) {
+// testRoutedStrayFrames: likewise where a router leads from network to network.
+func testRoutedStrayFrames(t *testing.T, h Harness) {
 	t.Helper()
 	top := RoutedTopology()
 	b, w := routing(t, h, top, true)
