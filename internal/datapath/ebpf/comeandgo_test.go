@@ -14,11 +14,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestServicesComeAndGo makes and removes 40 services, with -full 200, some with a table of
+// TestRemovedServicesLeaveNothing makes and removes 40 services, with -full 200, some with a table of
 // choices, with connections to each. Of another service's connections every packet passes, to
 // the backend that it has, and the maps of services and connections hold in the end what
 // they held.
-func TestServicesComeAndGo(t *testing.T) {
+func TestRemovedServicesLeaveNothing(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)
 	defer drv.Close()

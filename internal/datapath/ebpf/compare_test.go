@@ -242,10 +242,10 @@ func (f *fakeTable) rewrite() error {
 
 func (f *fakeTable) peek() (func(), error) { return func() {}, nil }
 
-// TestComparisonsContinue: a comparison without time compares one table, or a part of a
+// TestInterruptedComparisonsContinue: a comparison without time compares one table, or a part of a
 // large one, and the next one continues there; one with time compares each table once. Only
 // tables that differ are rewritten, and one that cannot be read holds up no other.
-func TestComparisonsContinue(t *testing.T) {
+func TestInterruptedComparisonsContinue(t *testing.T) {
 	a, large, unread, last := &fakeTable{}, &fakeTable{steps: 3}, &fakeTable{err: errors.New("unread")}, &fakeTable{wrong: 2}
 	drift := &driver.Drift{}
 	tables := &mapTables{all: []comparedTable{a, large, unread, last}, repairs: repairs{drift, slog.New(slog.DiscardHandler)}}

@@ -191,9 +191,9 @@ func (r *rig) garbage(t testing.TB) func(testing.TB) {
 	}
 }
 
-// TestForeignProgramsAround: with somebody else's programs before and after
+// TestPolicyHoldsBetweenOtherPrograms: with somebody else's programs before and after
 // ours, on either way of attaching, what is allowed passes and what is not does not.
-func TestForeignProgramsAround(t *testing.T) {
+func TestPolicyHoldsBetweenOtherPrograms(t *testing.T) {
 	for _, way := range []string{"", attachClsact} {
 		t.Run("attach "+way, func(t *testing.T) {
 			r := newRig(t)

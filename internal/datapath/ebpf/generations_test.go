@@ -225,9 +225,9 @@ func TestProgramsAndDriverIndexGenerationsAlike(t *testing.T) {
 	}
 }
 
-// TestRestartJudgesAnew: who died may have changed a policy, and not begun the
+// TestRestartJudgesConnectionsAgain: who died may have changed a policy, and not begun the
 // epoch that follows.
-func TestRestartJudgesAnew(t *testing.T) {
+func TestRestartJudgesConnectionsAgain(t *testing.T) {
 	c := newCrowded(t, nil)
 	before := c.drv.dp.settings.get().Epoch
 	if err := c.drv.Close(); err != nil {

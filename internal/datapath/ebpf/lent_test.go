@@ -298,8 +298,8 @@ func zero(m *ebpf.Map) error {
 	return nil
 }
 
-// TestLentIsAsNew: what a test is lent holds nothing of what was there before.
-func TestLentIsAsNew(t *testing.T) {
+// TestBorrowedProgramsHoldNothing: what a test is lent holds nothing of what was there before.
+func TestBorrowedProgramsHoldNothing(t *testing.T) {
 	require(t)
 	dir := filepath.Join(bpfMount(t), "host")
 	if err := pinDirectory(dir); err != nil {
@@ -382,10 +382,10 @@ func TestLentIsAsNew(t *testing.T) {
 	})
 }
 
-// TestRestartIsLentOthers: a driver that is opened again on borrowed programs gets other
+// TestRestartBorrowsProgramsWithEmptyMaps: a driver that is opened again on borrowed programs gets other
 // programs on the same maps, whose own maps are empty. It loads again what others have
 // changed.
-func TestRestartIsLentOthers(t *testing.T) {
+func TestRestartBorrowsProgramsWithEmptyMaps(t *testing.T) {
 	require(t)
 	dir := filepath.Join(bpfMount(t), "host")
 	if err := pinDirectory(dir); err != nil {

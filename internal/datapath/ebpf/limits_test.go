@@ -94,9 +94,9 @@ func TestFullMapsRefuseByName(t *testing.T) {
 	}
 }
 
-// TestFullMapOfExposedServices: what clients outside do not reach, as the map has no room, is
+// TestFullMapOfExposedServicesIsReported: what clients outside do not reach, as the map has no room, is
 // named each time, and all else is applied.
-func TestFullMapOfExposedServices(t *testing.T) {
+func TestFullMapOfExposedServicesIsReported(t *testing.T) {
 	r := newRig(t)
 	r.sizes = map[string]uint32{"exposed": 3}
 	drv := r.open(t)
@@ -124,10 +124,10 @@ func TestFullMapOfExposedServices(t *testing.T) {
 	}
 }
 
-// TestTooBigIsKnown: a set that does not fit is computed once, whatever else changes and
+// TestTooLargeSetIsComputedOnce: a set that does not fit is computed once, whatever else changes and
 // however often the whole is compared meanwhile. It is reported all the time, and applied
 // when another one leaves, or when it changes.
-func TestTooBigIsKnown(t *testing.T) {
+func TestTooLargeSetIsComputedOnce(t *testing.T) {
 	r := newRig(t)
 	r.sizes = map[string]uint32{"rules": 64}
 	drv := r.open(t)
@@ -260,9 +260,9 @@ func TestEvictionsAreReported(t *testing.T) {
 	}
 }
 
-// TestSizeTooSmall: a size that what is programmed does not fit into is refused,
+// TestTooSmallMapSizeIsRefused: a size that what is programmed does not fit into is refused,
 // and nothing is lost; one that packets alone fill may shrink.
-func TestSizeTooSmall(t *testing.T) {
+func TestTooSmallMapSizeIsRefused(t *testing.T) {
 	r := newRig(t)
 	pic, a, b := r.neighbours(t)
 	port := uint16(10_000)
@@ -299,9 +299,9 @@ func TestSizeTooSmall(t *testing.T) {
 	works(map[string]uint32{"conns": 1, "halfopen": 1})
 }
 
-// TestCountersOutlastSizes: what is counted is there after a start with maps of
+// TestCountersSurviveOtherMapSizes: what is counted is there after a start with maps of
 // other sizes.
-func TestCountersOutlastSizes(t *testing.T) {
+func TestCountersSurviveOtherMapSizes(t *testing.T) {
 	r := newRig(t)
 	pic, a, b := r.neighbours(t)
 	want := uint64(0)

@@ -225,10 +225,10 @@ func testDatagrams(t *testing.T, w *twoHosts, to netip.Addr) {
 	expect(300)
 }
 
-// TestErrorsOfConnections has a container send to a closed port: its kernel gets the
+// TestErrorsReachTheConnectionTheyQuote has a container send to a closed port: its kernel gets the
 // other's refusal, by the rule that allowed the datagram; an error about a packet that was
 // never sent is dropped.
-func TestErrorsOfConnections(t *testing.T) {
+func TestErrorsReachTheConnectionTheyQuote(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
 	near, far := newThread(t, w.containers[0]), newThread(t, w.containers[1])
 	for _, to := range []netip.Addr{containerIP4[1], containerIP6[1]} {

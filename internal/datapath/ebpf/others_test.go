@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestOtherPinDirectory: a netplugin that is started with another pin directory beside the
+// TestProgramsOfAnotherPinDirectoryAreReported: a netplugin that is started with another pin directory beside the
 // former one's programs reports that, with a remedy, and no container is reported to have a
 // network. The served ones go on as they are. After the remedy all is well.
-func TestOtherPinDirectory(t *testing.T) {
+func TestProgramsOfAnotherPinDirectoryAreReported(t *testing.T) {
 	r, drv, pic := driftRig(t, "")
 	r.last(t)
 	if err := drv.Close(); err != nil {
@@ -78,10 +78,10 @@ func TestOtherPinDirectory(t *testing.T) {
 	})
 }
 
-// TestOnePinDirectory: a second driver on a pin directory that is in use, and
+// TestPinDirectoryHasOneDriver: a second driver on a pin directory that is in use, and
 // who would remove it, are refused by name, and change nothing; afterwards it is
 // free, also when somebody has removed the directory under the first.
-func TestOnePinDirectory(t *testing.T) {
+func TestPinDirectoryHasOneDriver(t *testing.T) {
 	r, drv, pic := driftRig(t, "")
 	refused := func() {
 		t.Helper()

@@ -53,9 +53,9 @@ func (r *rig) through(t testing.TB, ifname string, frame []byte) []byte {
 	return opts.DataOut
 }
 
-// TestRoutedFrames: what a's router makes of its frames to b, on the slow path and
+// TestRoutedFramesTakeOneHop: what a's router makes of its frames to b, on the slow path and
 // on the short one, byte for byte, and what it answers.
-func TestRoutedFrames(t *testing.T) {
+func TestRoutedFramesTakeOneHop(t *testing.T) {
 	r := newRig(t)
 	pic, a, b := r.routedNeighbours(t)
 	drv := r.open(t)

@@ -51,11 +51,11 @@ func (w *twoHosts) route(t testing.TB) (to4, to6 netip.Addr) {
 	return to4, to6
 }
 
-// TestRoutedHosts: two hosts' containers on two networks, with real network stacks:
+// TestRoutedStreamsPassBetweenHosts: two hosts' containers on two networks, with real network stacks:
 // the router is found, packets take one hop, its errors are understood, a packet as
 // big as the containers' MTU passes whole, TCP flows, and the receiving host believes
 // all of it.
-func TestRoutedHosts(t *testing.T) {
+func TestRoutedStreamsPassBetweenHosts(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1550)
 	to4, to6 := w.route(t)
 	for _, x := range []struct {
@@ -90,9 +90,9 @@ func TestRoutedHosts(t *testing.T) {
 	}
 }
 
-// TestRoutedRestart restarts the sender's driver under a stream of routed pings, and
+// TestRestartLosesNoRoutedPing restarts the sender's driver under a stream of routed pings, and
 // expects every answer.
-func TestRoutedRestart(t *testing.T) {
+func TestRestartLosesNoRoutedPing(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1550)
 	to4, to6 := w.route(t)
 	for _, to := range []netip.Addr{to4, to6} {

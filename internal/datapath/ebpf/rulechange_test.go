@@ -83,9 +83,9 @@ func TestChangeIsAtomic(t *testing.T) {
 	}
 }
 
-// TestOneRuleOfMany: a change of one rule writes as much in a set of 2,000 as in
+// TestRuleChangeCostsTheRule: a change of one rule writes as much in a set of 2,000 as in
 // one of ten, and a restart writes nothing.
-func TestOneRuleOfMany(t *testing.T) {
+func TestRuleChangeCostsTheRule(t *testing.T) {
 	few, many := 10, 2000
 	c := newRuleChanger(t, 0, nil)
 	defer func() { _ = c.drv.Close() }()

@@ -7,9 +7,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// TestRuleIDsBounded: former names of rules are forgotten after a time, and present ones
+// TestOldRuleIDsAreForgotten: former names of rules are forgotten after a time, and present ones
 // are not.
-func TestRuleIDsBounded(t *testing.T) {
+func TestOldRuleIDsAreForgotten(t *testing.T) {
 	p := newPolicies()
 	set := func(id desired.PolicySetID, rules ...string) *desired.PolicySet {
 		s := &desired.PolicySet{ID: id, In: []desired.Tier{{}}}

@@ -203,10 +203,10 @@ func (u *turned) clean() {
 	clear(u.x.stale)
 }
 
-// TestRulesEqualScan compares what the programs find with a reading of all
+// TestRuleLookupEqualsAScan compares what the programs find with a reading of all
 // rules, while rules come, change and go, changes break off, and packets ask
 // under the header from before the change while it is being written and after.
-func TestRulesEqualScan(t *testing.T) {
+func TestRuleLookupEqualsAScan(t *testing.T) {
 	d := dice{rand.New(rand.NewPCG(3, 4))}
 	ask := func(what string, round int, u *turned, head policySet, tier desired.Tier) {
 		t.Helper()

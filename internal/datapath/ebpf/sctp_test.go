@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestChecksumOfSCTP: a service whose port is another one than its backend's has
+// TestTranslatedSCTPHasTheRightChecksum: a service whose port is another one than its backend's has
 // SCTP packets' CRC32c put right, of any length, both ways. One that is left to a device,
 // which makes it where there is nothing, stays so.
-func TestChecksumOfSCTP(t *testing.T) {
+func TestTranslatedSCTPHasTheRightChecksum(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)
 	defer drv.Close()

@@ -15,10 +15,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestDamagedToService: whatever is done to a packet for a service, what comes out is
+// TestTranslationKeepsDamage: whatever is done to a packet for a service, what comes out is
 // the backend's, or an answer to who sent it, and as whole as it was: no checksum that
 // was right becomes wrong.
-func TestDamagedToService(t *testing.T) {
+func TestTranslationKeepsDamage(t *testing.T) {
 	j := newJudged(t)
 	pic := j.rig.drv.dp.applied.host
 	n, _ := pic.Networks.Get(j.a.Network)

@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestBridgesOf1x: a bridge of Contiv 1.x takes the tunnel's packets away. While a
+// TestBridgesOf1xAreRemovedOnceUnused: a bridge of Contiv 1.x takes the tunnel's packets away. While a
 // container of 1.x is on it, a problem reports it with a command to type, and after that it
 // is removed. A more specific tunnel port of others is reported and left alone.
-func TestBridgesOf1x(t *testing.T) {
+func TestBridgesOf1xAreRemovedOnceUnused(t *testing.T) {
 	r := newRig(t)
 	top := conformance.StandardTopology()
 	comp := conformance.NewCompiler(top, "h1")

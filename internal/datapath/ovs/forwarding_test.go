@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestCloseAndOpen changes a rule under an established connection: it is cut
+// TestRuleChangeCutsAndResumesAConnection changes a rule under an established connection: it is cut
 // and goes on, and the time to the last packet is measured.
-func TestCloseAndOpen(t *testing.T) {
+func TestRuleChangeCutsAndResumesAConnection(t *testing.T) {
 	l := newLive(t, 2)
 	defer l.drv.Close()
 	a, b := l.boxes[0], l.boxes[1]
@@ -117,10 +117,10 @@ func TestFragmentedDatagramsArrive(t *testing.T) {
 	}
 }
 
-// TestFragmentsByPort: later fragments have no ports, and go where their first
+// TestFragmentsFollowThePortOfTheirFirst: later fragments have no ports, and go where their first
 // one may go, also where only its port is allowed: new datagrams, more of the
 // same connection, and answers.
-func TestFragmentsByPort(t *testing.T) {
+func TestFragmentsFollowThePortOfTheirFirst(t *testing.T) {
 	l := newLive(t, 2)
 	defer l.drv.Close()
 	a, b := l.boxes[0], l.boxes[1]

@@ -33,7 +33,7 @@ func faced(s *desired.Service, at ...netip.Addr) *desired.Service {
 // share and at those of a node, where all else is the node's: big datagrams and ICMP
 // errors too, which show no ports at first.
 func TestFrontendsServeContainers(t *testing.T) {
-	l, _, out := newWayOut(t)
+	l, _, out := newEgress(t)
 	defer func() { _ = l.drv.Close() }()
 	a, b := l.boxes[0], l.boxes[1]
 	nodes := []netip.Addr{outside, outside6}

@@ -54,9 +54,9 @@ func TestLeftoversRemovesAllOfOurs(t *testing.T) {
 	}
 }
 
-// TestLeaveWithoutSwitch: where there is no database, nothing is left; where the
+// TestLeftoversAreRemovedWithoutASwitch: where there is no database, nothing is left; where the
 // switch is dead, its database forgets and the caller hears of it.
-func TestLeaveWithoutSwitch(t *testing.T) {
+func TestLeftoversAreRemovedWithoutASwitch(t *testing.T) {
 	r := rig{Server: &ovstest.Server{DB: "unix:" + t.TempDir() + "/none.sock", RunDir: t.TempDir()}}
 	if p, err := Leftovers(t.Context(), r.config(t)); p != nil || err != nil {
 		t.Errorf("Leftovers() = %v, %v, want nothing", p, err)

@@ -117,8 +117,8 @@ func TestFloodedMonitorCountsEveryPacket(t *testing.T) {
 	}
 }
 
-// TestMonitorOutlivesSwitch: when the switch comes back, so do its drops.
-func TestMonitorOutlivesSwitch(t *testing.T) {
+// TestMonitorSurvivesASwitchCrash: when the switch comes back, so do its drops.
+func TestMonitorSurvivesASwitchCrash(t *testing.T) {
 	r, drv, _, from := monitored(t)
 	events, err := drv.Monitor(t.Context(), driver.MonitorOptions{})
 	if err != nil {

@@ -177,10 +177,10 @@ func TestIncrementalPolicyFlowsEqualFull(t *testing.T) {
 	}
 }
 
-// TestEqualFlowsOfRules: of rules of one weight with the same match the smallest ID is
+// TestSmallestIDOfEqualRulesIsReported: of rules of one weight with the same match the smallest ID is
 // reported, whichever comes first, and the next one when it goes; verdicts of others do not
 // change.
-func TestEqualFlowsOfRules(t *testing.T) {
+func TestSmallestIDOfEqualRulesIsReported(t *testing.T) {
 	set := func(ids ...string) desired.Host {
 		var rules desired.Rules
 		for _, id := range ids {
@@ -221,9 +221,9 @@ func TestEqualFlowsOfRules(t *testing.T) {
 	}
 }
 
-// TestTooManyFlows: what a host takes is bounded, the largest set is closed with
+// TestLargestSetIsClosedWhenFlowsRunOut: what a host takes is bounded, the largest set is closed with
 // the count, and is in again when there is room.
-func TestTooManyFlows(t *testing.T) {
+func TestLargestSetIsClosedWhenFlowsRunOut(t *testing.T) {
 	set := func(id desired.PolicySetID, rules int) *desired.PolicySet {
 		tier := desired.Tier{Default: model.Pass}
 		for i := range rules {

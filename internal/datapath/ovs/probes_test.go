@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestProbesOverIPv6: a request that a known host sends over IPv6 goes back to it, and one
+// TestProbesOverIPv6AreAnswered: a request that a known host sends over IPv6 goes back to it, and one
 // of another host does not.
-func TestProbesOverIPv6(t *testing.T) {
+func TestProbesOverIPv6AreAnswered(t *testing.T) {
 	if ovstest.Kernel() {
 		t.Skip("the kernel's datapath says nothing of outer headers here")
 	}

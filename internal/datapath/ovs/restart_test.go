@@ -60,10 +60,10 @@ func TestRestartLosesNothing(t *testing.T) {
 	answered()
 }
 
-// TestSwitchCrash kills the switch daemon: flows are back without an Apply, new
+// TestConnectionsSurviveASwitchCrash kills the switch daemon: flows are back without an Apply, new
 // connections work within 2 s of its start, and established TCP connections
 // whose opening side speaks go on.
-func TestSwitchCrash(t *testing.T) {
+func TestConnectionsSurviveASwitchCrash(t *testing.T) {
 	l := newLive(t, 2)
 	defer l.drv.Close()
 	a, b := l.boxes[0], l.boxes[1]

@@ -88,10 +88,10 @@ func TestRoutedConnectionsSurviveRestarts(t *testing.T) {
 	l.refuses(t)
 }
 
-// TestRoutedPathMTU: packets of a container on a VLAN network are as large as its link
+// TestRoutedSendersLearnThePathMTU: packets of a container on a VLAN network are as large as its link
 // allows. For a VXLAN network it gets an error with the MTU that fits, from the address
 // that it asked, and its kernel follows it. For another VLAN network it gets none.
-func TestRoutedPathMTU(t *testing.T) {
+func TestRoutedSendersLearnThePathMTU(t *testing.T) {
 	l := newLive(t, 0)
 	defer func() {
 		if err := l.drv.Close(); err != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// TestRuleIDsBounded: ids of rules that are gone are not kept for ever, ids of rules
+// TestOldRuleIDsAreForgotten: ids of rules that are gone are not kept for ever, ids of rules
 // that stand are not forgotten, and with more than maxRules standing a pass learns
 // the rules that have changed, not all again.
-func TestRuleIDsBounded(t *testing.T) {
+func TestOldRuleIDsAreForgotten(t *testing.T) {
 	d := newDriver(Config{})
 	set := func(id desired.PolicySetID, tag string, n int) *desired.PolicySet {
 		s := &desired.PolicySet{ID: id, In: []desired.Tier{{}}}

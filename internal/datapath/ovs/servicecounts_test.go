@@ -161,9 +161,9 @@ func TestDeniedIsNotCounted(t *testing.T) {
 	})
 }
 
-// TestCountsByPort: packets are counted for the port of the service that they were sent
+// TestServicePacketsAreCountedByPort: packets are counted for the port of the service that they were sent
 // to, also where several lead to one port of the backend.
-func TestCountsByPort(t *testing.T) {
+func TestServicePacketsAreCountedByPort(t *testing.T) {
 	l := newServed(t)
 	a, b := l.boxes[0], l.boxes[1]
 	s := l.served(200, b)

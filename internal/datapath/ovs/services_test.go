@@ -245,9 +245,9 @@ func (l *live) nothingLeft(t *testing.T) {
 	}
 }
 
-// TestServicesComeAndGo makes and removes services, with connections to some, and
+// TestRemovedServicesLeaveNothing makes and removes services, with connections to some, and
 // finds the switch as it was.
-func TestServicesComeAndGo(t *testing.T) {
+func TestRemovedServicesLeaveNothing(t *testing.T) {
 	l := newServed(t)
 	a, b := l.boxes[0], l.boxes[1]
 	l.serve(t)

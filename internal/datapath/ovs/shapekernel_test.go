@@ -17,7 +17,7 @@ import (
 // On a kernel that cannot hold a limit the host says so, once and not for each port, and
 // no devices are made, not once a pass either. On one that can, a queue that somebody
 // takes away is heard of, and put back.
-func TestQueuesOfKernels(t *testing.T) {
+func TestQueuesFollowTheKernelsSupport(t *testing.T) {
 	ovstest.Require(t, "tc")
 	l := newShapedLive(t, 2)
 	defer func() { _ = l.drv.Close() }()

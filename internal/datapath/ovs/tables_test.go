@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/ovstest"
 )
 
-// TestDatapathFlows reads what Open vSwitch says of two datapaths.
-func TestDatapathFlows(t *testing.T) {
+// TestFlowCountsOfTwoDatapathsAreRead reads what Open vSwitch says of two datapaths.
+func TestFlowCountsOfTwoDatapathsAreRead(t *testing.T) {
 	const text = `netdev@ovs-netdev:
   flows         : (current 8) (avg 5) (max 12) (limit 200000)
   offloaded flows : 0

@@ -78,8 +78,8 @@ func TestEgressTranslatesAddresses(t *testing.T) {
 	}
 }
 
-// TestWayOut6 pins the same for IPv6.
-func TestWayOut6(t *testing.T) {
+// TestIPv6EgressTranslatesAddresses pins the same for IPv6.
+func TestIPv6EgressTranslatesAddresses(t *testing.T) {
 	addr := netip.MustParseAddr
 	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	if way.Addr6 != addr("fd6d:809b:d5b4::ac13:fffe") {

@@ -13,11 +13,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestServicesServeTheOutside tries an exposed service with the stacks of the host and of a
+// TestExternalClientsReachServices tries an exposed service with the stacks of the host and of a
 // machine that the host forwards for: bytes of TCP, datagrams of any size, refusals,
 // a restart of the driver, and the service's end.
-func TestServicesServeTheOutside(t *testing.T) {
-	l, host, out := newWayOut(t)
+func TestExternalClientsReachServices(t *testing.T) {
+	l, host, out := newEgress(t)
 	defer func() { _ = l.drv.Close() }()
 	b := l.boxes[1]
 	l.echo(t, b, 8080)
@@ -83,10 +83,10 @@ func TestServicesServeTheOutside(t *testing.T) {
 	l.nothingLeft(t)
 }
 
-// TestAnswersWithoutWayOut: a container on a joined network without egress answers
+// TestRepliesToExternalClientsNeedNoEgress: a container on a joined network without egress answers
 // a client that came by another host, by that host, also after a restart of the
 // driver, and is refused else.
-func TestAnswersWithoutWayOut(t *testing.T) {
+func TestRepliesToExternalClientsNeedNoEgress(t *testing.T) {
 	r := newRig(t)
 	n := &desired.Network{
 		ID: 7, Encap: model.EncapVXLAN, Tag: 700, Joined: 3,

@@ -39,9 +39,9 @@ func (l *live) ways() []way {
 	}
 }
 
-// newWayOut is a switch with three boxes that have egress, the third one of
+// newEgress is a switch with three boxes that have egress, the third one of
 // another tenant with the address of the first, and a host outside.
-func newWayOut(t testing.TB) (l *live, host, out *box) {
+func newEgress(t testing.TB) (l *live, host, out *box) {
 	t.Helper()
 	l = newLive(t, 2)
 	red := &desired.Network{
@@ -166,7 +166,7 @@ func (l *live) icmpError(t testing.TB, from *box, to netip.Addr, ttl int) error 
 // what comes in, through real sockets: small and big, errors included, from two
 // tenants with equal addresses at once.
 func TestEgressWorksThroughSockets(t *testing.T) {
-	l, host, out := newWayOut(t)
+	l, host, out := newEgress(t)
 	defer l.drv.Close()
 	a, red := l.boxes[0], l.boxes[2]
 	for _, b := range []*box{host, out, a, red} {
@@ -244,10 +244,10 @@ func bulk(c net.Conn, n int) error {
 	return <-failed
 }
 
-// TestWayOutPolicy: rules judge both directions, also of what is established,
+// TestEgressFollowsTheRules: rules judge both directions, also of what is established,
 // and egress closes and opens with the desired state.
-func TestWayOutPolicy(t *testing.T) {
-	l, _, out := newWayOut(t)
+func TestEgressFollowsTheRules(t *testing.T) {
+	l, _, out := newEgress(t)
 	defer l.drv.Close()
 	l.echo(t, out, 8080)
 	l.echo(t, l.boxes[0], 8080)
@@ -363,11 +363,11 @@ func drain(c net.Conn) {
 	_, _ = c.Read(make([]byte, 64))
 }
 
-// TestWayOutRestarts: connections through the host survive a restart of the
+// TestEgressConnectionsSurviveRestarts: connections through the host survive a restart of the
 // driver without a loss; after a crash of the switch new ones work again and
 // established ones go on.
-func TestWayOutRestarts(t *testing.T) {
-	l, _, out := newWayOut(t)
+func TestEgressConnectionsSurviveRestarts(t *testing.T) {
+	l, _, out := newEgress(t)
 	a := l.boxes[0]
 	l.echo(t, out, 8080)
 	c, err := l.dial(t, a, outside, 8080, 3*time.Second)

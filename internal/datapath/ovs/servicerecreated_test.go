@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestServiceAnewResets: when a service was gone for a while, a client that speaks in a
+// TestRecreatedServiceResetsOldConnections: when a service was gone for a while, a client that speaks in a
 // connection of then is reset at once, as the backend is, which has spoken meanwhile.
-func TestServiceAnewResets(t *testing.T) {
+func TestRecreatedServiceResetsOldConnections(t *testing.T) {
 	l := newServed(t)
 	a, b := l.boxes[0], l.boxes[1]
 	for i, v6 := range []bool{false, true} {
