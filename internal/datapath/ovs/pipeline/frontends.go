@@ -175,13 +175,17 @@ func (s SharedVIP) nodes(l *list, c Config) {
 			l.add(SharedFrontends, 50, match(append(slices.Clone(piece), isProto(int(p)))...), goTo(ServiceSource))
 		}
 	}
-	for _, typ := range icmpErrors[s.Addr.Is6()] {
-		if s.Addr.Is6() {
-			l.add(SharedFrontends, 50, match(append(slices.Clone(here), untracked, isProto(58), of.Eq(of.ICMPv6Type, typ))...), goTo(ServiceSource))
-		} else {
-			l.add(SharedFrontends, 50, match(append(slices.Clone(here), untracked, isProto(1), of.Eq(of.ICMPType, typ))...), goTo(ServiceSource))
-		}
+	icmp, icmpType := isProto(1), of.ICMPType
+	if s.Addr.Is6() {
+		icmp, icmpType = isProto(58), of.ICMPv6Type
 	}
+	for _, typ := range icmpErrors[s.Addr.Is6()] {
+		m := append(slices.Clone(here), untracked, icmp, of.Eq(icmpType, typ))
+		l.add(SharedFrontends, 50, match(m...), goTo(ServiceSource))
+		l.add(SharedFrontends, 51, match(append(slices.Clone(m), origin(fromPort))...), of.CT{ZoneField: regZone, Recirc: true, Table: uint8(SharedFrontends)})
+	}
+	// A client's error is translated. A backend's one, for a client at the node's address, is not yet.
+	l.add(SharedFrontends, 50, match(append(slices.Clone(here), icmp, origin(fromPort), of.State(of.StateRel|of.StateTrk, of.StateRpl|of.StateInv))...), goTo(ServiceSource))
 	miss(SharedFrontends, 10)
 	for _, priority := range []uint16{1, 250} { // under and over what lets pass
 		m := here
