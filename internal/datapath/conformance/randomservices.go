@@ -148,6 +148,9 @@ func (x *randomServices) run() (sent, through int) {
 		x.applied()
 		for _, c := range slices.Clone(x.clients) { // each change concerns some of them
 			bound := c.bound
+			if c.behind != nil && !x.plain && x.r.IntN(4) == 0 { // before its client
+				x.sendReply(c)
+			}
 			if c.behind != nil && (!x.plain || c.known && !c.ended) {
 				sent++
 				x.sendLaterPacket(c)
@@ -224,7 +227,7 @@ func (x *randomServices) begin() {
 func (x *randomServices) fill(s *randomShop, n model.Network, i int) {
 	r := x.r
 	at := byte(200 + i)
-	if r.IntN(6) == 0 {
+	if r.IntN(3) == 0 {
 		at = 200 // another one's, perhaps
 	}
 	s.of.IPv4, s.of.IPv6 = host4(n, at), netip.Addr{}

@@ -236,6 +236,11 @@ func (r *serviceRun) putFrontend(key model.ServiceKey, x *servedService, fronten
 			shared.owners[k] = append(shared.owners[k], key)
 			slices.SortFunc(shared.owners[k], compareServices)
 			shared.count[k.at]++
+			ip := k.at.IP.vip()
+			nodes := frontendKey{domainAddr{k.at.Domain, toAddr(desired.AnyNode(ip))}, k.port, k.proto}
+			if len(shared.owners[k]) > 1 || r.run.want.IsNode(ip) && len(shared.owners[nodes]) > 0 {
+				r.narrowed = true // it may take another service's port
+			}
 		}
 		if v.sources != nil {
 			v.sources.users++
@@ -291,6 +296,7 @@ func (r *serviceRun) moveNodes() {
 		if c.Had == c.Has {
 			continue
 		}
+		r.narrowed = r.narrowed || c.Had // its connections end
 		a := toAddr(c.Key)
 		for at := range shared.number {
 			if at.IP == a || at.IP == toAddr(desired.AnyNode(c.Key)) {
@@ -431,11 +437,21 @@ func lostFrontends(was, now map[frontendKey]frontend) bool {
 	return false
 }
 
-// frontendOf is the front by which a translation came, if it is a frontend.
-func (x *servedService) frontendOf(t translation, want *desired.Host) (vipPortEntry, bool) {
-	f, ok := x.frontends[frontendKey{domainAddr{t.ClientKey.Domain, t.ClientKey.Hi}, t.ClientKey.HiPort, t.ClientKey.Proto}]
-	if a := t.ClientKey.Hi.vip(); !ok && want.IsNode(a) {
-		f, ok = x.frontends[frontendKey{domainAddr{t.ClientKey.Domain, toAddr(desired.AnyNode(a))}, t.ClientKey.HiPort, t.ClientKey.Proto}]
+// frontendAt is where a port of an address in a domain leads, and its service.
+func (r *serviceRun) frontendAt(k frontendKey) (x *servedService, to vipPortEntry, ok bool) {
+	if claims := r.s.vipOwners[k.at]; len(claims) > 0 {
+		x = r.s.of[claims[0]]
+		to, ok = x.ports[vipPortKey{VIP: x.number, Port: k.port, Proto: k.proto}]
+		return x, to, ok
 	}
-	return f.vipPortEntry, ok
+	claims := r.s.sharedVIPs.owners[k]
+	if a := k.at.IP.vip(); len(claims) == 0 && r.run.want.IsNode(a) {
+		k.at.IP = toAddr(desired.AnyNode(a))
+		claims = r.s.sharedVIPs.owners[k]
+	}
+	if len(claims) == 0 {
+		return nil, to, false
+	}
+	x = r.s.of[claims[0]]
+	return x, x.frontends[k].vipPortEntry, true
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -21,9 +20,9 @@ type serviceRun struct {
 	exposedServices map[addr]bool       // addresses that may lead clients outside elsewhere
 	removedServices []backendKey        // that nothing refers to any more
 	numbers         map[uint32]*servedService
-	tables          map[uint32]bool           // of choices
-	clients         map[uint64]bool           // seeds of services that are gone
-	narrowed        map[uint64]*servedService // by seed, that have lost addresses or ports
+	tables          map[uint32]bool // of choices
+	clients         map[uint64]bool // seeds of services that are gone
+	narrowed        bool            // some service has lost addresses or ports: translations may have ended
 
 	frontends   map[frontendKey]bool // that may lead elsewhere
 	sharedVIPs  map[domainAddr]bool  // with such frontends
@@ -35,7 +34,7 @@ type serviceRun struct {
 func newServiceRun(s *serviceState, run *applyRun) *serviceRun {
 	return &serviceRun{
 		s: s, maps: s.maps, run: run,
-		moved: map[domainAddr]bool{}, exposedServices: map[addr]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}, narrowed: map[uint64]*servedService{},
+		moved: map[domainAddr]bool{}, exposedServices: map[addr]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{},
 		frontends: map[frontendKey]bool{}, sharedVIPs: map[domainAddr]bool{}, exposedVIPs: map[addr]bool{}, sources: map[*sourceSet]bool{},
 	}
 }
@@ -112,8 +111,9 @@ func (r *serviceRun) putService(s *desired.Service) error {
 		x.frontends, x.exposedVIPs = old.frontends, old.exposedVIPs
 	}
 	r.expose(s.Key, wasOpen, open)
-	if was != nil && (hasFewerTargets(was, x, vips, s.Exposed) || lostFrontends(x.frontends, frontends)) { // was may be x
-		r.narrowed[x.seed] = x
+	// The frontends that an earlier process has written are not known. was may be x.
+	if was != nil && (old == nil || hasFewerTargets(was, x, vips, s.Exposed) || lostFrontends(x.frontends, frontends)) {
+		r.narrowed = true
 	}
 	r.putFrontend(s.Key, x, frontends)
 	r.exposeFrontends(s.Key, x, exposedVIPs(s))
@@ -147,7 +147,10 @@ func (r *serviceRun) moveVIPs(key model.ServiceKey, old *servedService, vips []d
 	}
 	for _, a := range vips {
 		r.s.vipOwners[a] = append(r.s.vipOwners[a], key)
-		slices.SortFunc(r.s.vipOwners[a], func(a, b model.ServiceKey) int { return strings.Compare(a.String(), b.String()) })
+		slices.SortFunc(r.s.vipOwners[a], compareServices)
+		if len(r.s.vipOwners[a]) > 1 || r.leadsTo(a) != 0 {
+			r.narrowed = true // it may take another service's address
+		}
 		r.moved[a] = true
 		r.s.generations.add(a)
 	}
@@ -257,7 +260,7 @@ func (r *serviceRun) publishServiceFlags() error {
 
 // remove takes out what no packet is led to any more.
 func (r *serviceRun) remove() error {
-	if len(r.numbers)+len(r.tables)+len(r.narrowed)+len(r.stalePorts) > 0 {
+	if r.narrowed || len(r.numbers)+len(r.tables)+len(r.stalePorts) > 0 {
 		waitForPackets() // a packet under way would find no backend there
 	}
 	for n, x := range r.numbers {
@@ -299,12 +302,9 @@ func (r *serviceRun) remove() error {
 	if err := r.dropTables(); err != nil {
 		return err
 	}
-	if len(r.clients)+len(r.narrowed) > 0 {
+	if r.narrowed || len(r.clients) > 0 {
 		// Also what its next packet would find ended: the port may be back by then.
-		if err := r.s.translations.end(func(t translation) bool {
-			x := r.narrowed[t.Seed]
-			return r.clients[t.Seed] || x != nil && !x.has(t, &r.run.want)
-		}); err != nil {
+		if err := r.s.translations.end(func(t translation) bool { return r.clients[t.Seed] || r.narrowed && !r.continues(t) }); err != nil {
 			return err
 		}
 	}

@@ -50,7 +50,7 @@ type servedService struct {
 	seed        uint64
 	vips        []domainAddr
 	open        []domainAddr // to clients outside
-	exposed     bool         // to them, or perhaps
+	exposed     bool         // to them
 	pools       uint64       // which of the choices it keeps, a bit each
 	frontends   map[frontendKey]frontend
 	exposedVIPs []addr // shared VIPs at which clients outside ask
@@ -65,7 +65,7 @@ func (s *serviceState) load() {
 	s.exposed, s.networks = map[addr][]model.ServiceKey{}, map[model.NetworkID]desired.Domain{}
 	of := map[uint32]*servedService{} // by number
 	for n, v := range s.maps.Services.have {
-		of[n] = &servedService{number: n, seed: v.Seed, pools: v.Pools, ports: map[vipPortKey]vipPortEntry{}, index: map[uint64]uint32{}, exposed: true}
+		of[n] = &servedService{number: n, seed: v.Seed, pools: v.Pools, ports: map[vipPortKey]vipPortEntry{}, index: map[uint64]uint32{}}
 		s.leftover[v.Seed] = of[n]
 		s.number, s.generation = max(s.number, n), max(s.generation, v.Generation)
 	}
@@ -188,14 +188,11 @@ func (x *servedService) hasPort(port uint16, proto uint8, to uint16) bool {
 	return ok && (v.Port == to || proto != uint8(model.ProtoUDP))
 }
 
-// has reports whether a translation that the service had is its still.
-func (x *servedService) has(t translation, want *desired.Host) bool {
-	if t.ClientKey.Pad == clientSideExternal && !x.exposed {
+// continues reports whether the frontend of a translation still leads to its service.
+func (r *serviceRun) continues(t translation) bool {
+	x, to, ok := r.frontendAt(frontendKey{domainAddr{t.ClientKey.Domain, t.ClientKey.Hi}, t.ClientKey.HiPort, t.ClientKey.Proto})
+	if !ok || x.seed != t.Seed || t.ClientKey.Pad == clientSideExternal && !x.exposed {
 		return false
-	}
-	to, ok := x.frontendOf(t, want)
-	if slices.Contains(x.vips, domainAddr{t.ClientKey.Domain, t.ClientKey.Hi}) {
-		to, ok = x.ports[vipPortKey{VIP: x.number, Port: t.ClientKey.HiPort, Proto: t.ClientKey.Proto}]
 	}
 	family := 1
 	if t.Backend.netip().Is4() {
@@ -204,7 +201,7 @@ func (x *servedService) has(t translation, want *desired.Host) bool {
 	if own := x.own[t.ID][family]; own != 0 {
 		to.Port = own
 	}
-	return ok && (to.Port == t.BackendPort || t.ClientKey.Proto != uint8(model.ProtoUDP))
+	return to.Port == t.BackendPort || t.ClientKey.Proto != uint8(model.ProtoUDP)
 }
 
 // seeds returns the services by their seeds.
