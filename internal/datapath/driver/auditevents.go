@@ -1,7 +1,10 @@
 package driver
 
 import (
+	"runtime"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -77,18 +80,34 @@ func (e FlowEvent) AsAudit(aside FlowEvent) FlowEvent {
 // monitorShare is how much of a second goes into asking policies at most.
 const monitorShare = time.Second / 4
 
-// MonitorBudget bounds the time that a monitor spends on asking policies; nil = nothing
-// does.
+// MonitorBudget bounds the processor time that a monitor spends on asking policies; nil =
+// nothing does.
 type MonitorBudget struct{ spent time.Duration }
 
 // HasTime reports whether there is time in this second.
 func (a *MonitorBudget) HasTime() bool { return a == nil || a.spent < monitorShare }
 
-// AddSince counts the time since began.
-func (a *MonitorBudget) AddSince(began time.Time) {
-	if a != nil {
-		a.spent += time.Since(began)
+// Measure counts the time that the caller runs until it calls stop, on the same goroutine.
+// The time that it waits for a processor does not count.
+func (a *MonitorBudget) Measure() (stop func()) {
+	if a == nil {
+		return func() {}
 	}
+	runtime.LockOSThread()
+	began := threadTime()
+	return func() {
+		a.spent += threadTime() - began
+		runtime.UnlockOSThread()
+	}
+}
+
+// threadTime is the processor time of this thread.
+func threadTime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
 }
 
 // NextSecond begins another second.

@@ -127,7 +127,7 @@ func (l *EstablishedQueue) Report(q *FlowQueue, t *MonitorBudget) {
 		if !ok {
 			return
 		}
-		began := time.Now()
+		stop := t.Measure()
 		for _, end := range of.policyEnd(a) {
 			said := end.Judge(end.Set)
 			for _, s := range end.Audits {
@@ -142,7 +142,7 @@ func (l *EstablishedQueue) Report(q *FlowQueue, t *MonitorBudget) {
 				break
 			}
 		}
-		t.AddSince(began)
+		stop()
 	}
 }
 

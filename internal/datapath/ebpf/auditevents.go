@@ -1,8 +1,6 @@
 package ebpf
 
 import (
-	"time"
-
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
 
@@ -14,7 +12,7 @@ import (
 // auditEvents tells what the policies asked about a new connection say of it beside
 // their verdicts.
 func (m *monitor) auditEvents(f driver.FlowEvent, list []verdict) {
-	defer m.asking.AddSince(time.Now())
+	defer m.asking.Measure()()
 	for _, v := range list {
 		if !m.asking.HasTime() {
 			m.queue.AddLost(f.Count)
