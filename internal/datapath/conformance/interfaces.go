@@ -42,7 +42,7 @@ func testMissingInterface(t *testing.T, h Harness) {
 	p, _ := big.Ports.Get(late)
 	b.AddInterface(t, late, p.MAC)
 	// It was made and then set up: a look between the two is put right by an event.
-	for timeout := time.After(5 * time.Second); ; {
+	for timeout := time.After(eventPatience); ; {
 		report, err := b.drv.Apply(t.Context(), big)
 		if err != nil {
 			t.Fatalf("Apply() = %v", err)
@@ -54,7 +54,7 @@ func testMissingInterface(t *testing.T, h Harness) {
 		select {
 		case <-b.drv.Events():
 		case <-timeout:
-			t.Fatalf("interface %s is there for 5 s, and no Apply that an event asked for takes it: %v", late, why)
+			t.Fatalf("interface %s is there for %v, and no Apply that an event asked for takes it: %v", late, eventPatience, why)
 		}
 	}
 	b.apply(t, big)
@@ -75,7 +75,7 @@ func testLostInterface(t *testing.T, h Harness) {
 	lost := slices.Min(slices.Collect(maps.Keys(maps.Collect(pic.Ports.All()))))
 	wait := func(what string, right func(error) bool) {
 		t.Helper()
-		timeout := time.After(5 * time.Second) // an agent's drift timer takes longer
+		timeout := time.After(eventPatience)
 		for {
 			select {
 			case <-b.drv.Events(): // as an agent does
@@ -93,7 +93,7 @@ func testLostInterface(t *testing.T, h Harness) {
 				}
 				return
 			case <-timeout:
-				t.Fatalf("interface %s %s, and 5 s later no Apply that an event asked for reports it", lost, what)
+				t.Fatalf("interface %s %s, and %v later no Apply that an event asked for reports it", lost, what, eventPatience)
 			}
 		}
 	}

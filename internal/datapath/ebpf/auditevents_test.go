@@ -126,7 +126,7 @@ func TestFloodOfOneEndpointLeavesOthersTheirEvents(t *testing.T) {
 	c.pass(c.a, frames)
 	c.all("another's", c.c, c.segments(c.c, 20000, 1, reference.FlagSYN, false))
 	seconds := int(time.Since(began)/time.Second) + 2
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	told, lost, others := 0, 0, 0
 	for told+lost < flood || others < 2 {

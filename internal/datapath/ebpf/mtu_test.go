@@ -51,7 +51,7 @@ func TestTooBigPacketsAreAnsweredWithTheSize(t *testing.T) {
 		t.Helper()
 		for i, ns := range w.hosts {
 			run(t, "ip", "-n", ns, "link", "set", "u0", "mtu", strconv.Itoa(int(mtu)))
-			timeout := time.After(10 * time.Second)
+			timeout := time.After(patience)
 			for fits := uint32(0); fits != mtu-50; fits = w.drivers[i].dp.settings.get().MTU { // the first event may be of something else
 				select {
 				case <-w.drivers[i].Events():
@@ -277,7 +277,7 @@ func TestErrorsReachTheConnectionTheyQuote(t *testing.T) {
 			c.Close()
 		}
 	})
-	for deadline := time.Now().Add(10 * time.Second); w.drops(t, 1)["invalid"] != before+2; {
+	for deadline := time.Now().Add(patience); w.drops(t, 1)["invalid"] != before+2; {
 		if time.Now().After(deadline) {
 			t.Fatalf("drops %v, want %d more invalid than %d", w.drops(t, 1), 2, before)
 		}
