@@ -327,7 +327,7 @@ type event struct {
 	Proto, Type, Reason, Tier   uint8
 	SrcMAC, DstMAC              model.MAC
 	ARP, Audits, Path, Plain    uint8
-	Pad                         [4]byte
+	Replaced                    uint32
 }
 
 type eventSlot struct{ Hash, LastReported, Suppressed uint64 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -32,7 +33,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 		}
 	}
 	m := &monitor{
-		obj: d.dp.obj, log: d.cfg.Log, queue: driver.NewFlowQueue(), reported: map[slotKey]event{}, perCPU: make([]eventSlot, cpus()),
+		obj: d.dp.obj, log: d.cfg.Log, queue: driver.NewFlowQueue(), reported: map[slotKey]*reportedEvent{}, perCPU: make([]eventSlot, cpus()),
 	}
 	var err error
 	if m.ring, err = ringbuf.NewReader(d.dp.obj.Events); err != nil {
@@ -99,6 +100,12 @@ func monitorBits(opts driver.MonitorOptions) uint32 {
 // slotKey finds an event_slot.
 type slotKey struct{ cpu, slot uint32 }
 
+// reportedEvent is an event, and how many packets alike have been told of beside it.
+type reportedEvent struct {
+	event
+	told uint64
+}
+
 // monitor drains the ring buffer.
 type monitor struct {
 	obj         *objects
@@ -106,9 +113,9 @@ type monitor struct {
 	name        func(*driver.FlowEvent, event) []verdict
 	ring        *ringbuf.Reader
 	queue       *driver.FlowQueue
-	begun       uint64            // monotonic; what is older was meant for another reader
-	lost        uint64            // as counted by the programs, told already
-	reported    map[slotKey]event // last event of each slot that may hold packets back
+	begun       uint64                     // by the programs' clock; what is older was meant for another reader
+	lost        uint64                     // as counted by the programs, told already
+	reported    map[slotKey]*reportedEvent // last event of each slot that may hold packets back
 	perCPU      []eventSlot
 	asking      driver.MonitorBudget
 	established driver.EstablishedQueue
@@ -124,8 +131,9 @@ func (m *monitor) reset() (err error) {
 	if m.lost, err = m.readLost(); err != nil {
 		return err
 	}
-	now, err := monotonic()
-	m.begun = now - uint64(20*time.Millisecond) // the programs' clock is a coarse one
+	var now unix.Timespec
+	err = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now)
+	m.begun = uint64(now.Nano())
 	return err
 }
 
@@ -174,7 +182,27 @@ func (m *monitor) take(raw []byte) {
 	if err := binary.Read(bytes.NewReader(raw), binary.NativeEndian, &e); err != nil || e.Time < m.begun {
 		return // not of this layout, or of an earlier reader
 	}
-	m.reported[slotKey{e.CPU, e.Slot}] = e
+	k := slotKey{e.CPU, e.Slot}
+	told := uint64(0)
+	was := m.reported[k]
+	if was != nil {
+		told = was.told
+	}
+	switch replaced := uint64(e.Replaced); {
+	case was != nil && was.Hash == e.Hash:
+		e.Count -= uint32(told)
+	case replaced > told && was != nil:
+		m.tellMore(was.event, replaced-told)
+	case replaced > told:
+		m.queue.AddLost(replaced)
+	}
+	m.reported[k] = &reportedEvent{event: e}
+	m.tell(e, time.Now())
+}
+
+// tellMore tells of n packets more that are like an event's.
+func (m *monitor) tellMore(e event, n uint64) {
+	e.Count = uint32(min(n, 1<<32-1))
 	m.tell(e, time.Now())
 }
 
@@ -194,14 +222,14 @@ func (m *monitor) tick() {
 			delete(m.reported, k)
 			continue
 		}
-		s := m.perCPU[k.cpu]
-		if s.Hash == e.Hash && s.LastReported > e.Time {
-			continue // its next event is on its way
-		}
-		delete(m.reported, k)
-		if s.Hash == e.Hash && s.Suppressed > 0 {
-			e.Count = uint32(min(s.Suppressed, 1<<32-1))
-			m.tell(e, time.Now())
+		switch s := m.perCPU[k.cpu]; {
+		case s.Hash != e.Hash || s.LastReported > e.Time:
+			// The slot's next event is on its way.
+		case s.Suppressed > e.told:
+			m.tellMore(e.event, s.Suppressed-e.told)
+			e.told = s.Suppressed
+		case s.Suppressed == 0:
+			delete(m.reported, k)
 		}
 	}
 	if lost, err := m.readLost(); err == nil && lost > m.lost {

@@ -1,11 +1,12 @@
 package ebpf
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
@@ -59,7 +60,7 @@ func TestFloodedMonitorCountsEveryPacket(t *testing.T) {
 			}
 		})
 		told, lost, n := uint64(0), uint64(0), 0
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		for told+lost < flood {
 			select {
 			case e := <-events:
@@ -81,5 +82,39 @@ func TestFloodedMonitorCountsEveryPacket(t *testing.T) {
 			t.Errorf("%s: %d packets told in %d events, %d lost, of %d", test.name, told, n, lost, flood)
 		}
 		t.Logf("%s: %d packets told in %d events, %d lost", test.name, told, n, lost)
+	}
+}
+
+// TestPacketsThatAnEventStandsForAreReportedOnce: of the packets that a slot held back, an event
+// has those that were not reported meanwhile; the next event of a slot has those of the one
+// before.
+func TestPacketsThatAnEventStandsForAreReportedOnce(t *testing.T) {
+	m := &monitor{queue: driver.NewFlowQueue(), reported: map[slotKey]*reportedEvent{}, name: func(*driver.FlowEvent, event) []verdict { return nil }}
+	take := func(e event) {
+		t.Helper()
+		var raw bytes.Buffer
+		e.Plain = 1
+		if err := binary.Write(&raw, binary.NativeEndian, e); err != nil {
+			t.Fatal(err)
+		}
+		m.take(raw.Bytes())
+	}
+	take(event{Hash: 1, Net: 1, Count: 1})
+	m.reported[slotKey{}].told = 2
+	take(event{Hash: 1, Net: 1, Count: 4})
+	m.reported[slotKey{}].told = 1
+	take(event{Hash: 2, Net: 2, Count: 1, Replaced: 4})
+	take(event{Hash: 3, Net: 3, Count: 1})
+	m.queue.Close()
+	type told struct {
+		Network model.NetworkID
+		Count   uint64
+	}
+	var got []told
+	for e := range m.queue.Events() {
+		got = append(got, told{e.Network, e.Count})
+	}
+	if want := []told{{1, 1}, {1, 2}, {1, 3}, {2, 1}, {3, 1}}; !slices.Equal(got, want) {
+		t.Errorf("reported %v, want %v", got, want)
 	}
 }

@@ -35,13 +35,13 @@ struct event {
 	__u8 audits; // it would begin a connection that the driver evaluates further
 	__u8 path; // it goes to or comes from the host
 	__u8 plain; // it is an event of its own, and not only for audits
-	__u8 pad[4];
+	__u32 replaced; // suppressed packets of other events, which had the slot
 };
 
 // event_slot suppresses similar events.
 struct event_slot {
 	__u64 hash, last_reported; // time of the last event
-	__u64 suppressed; // packets since then
+	__u64 suppressed; // packets since then; the reader knows how many of them it has reported
 };
 
 struct event_budget {
@@ -87,7 +87,7 @@ __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 {
 	if (!p)
 		return 0;
-	__u64 now = bpf_ktime_get_coarse_ns(), count = 1, h;
+	__u64 now = bpf_ktime_get_coarse_ns(), h;
 	__u8 type = 0, plain = !!(on & (reason ? MONITOR_DROPS : MONITOR_CONNECTIONS)), audits = (!reason || reason == DROP_POLICY) && has_audits(p);
 	struct event_budget *b = budget(audits, now), *share = b;
 	int ip = p->kind == KIND_IP;
@@ -109,40 +109,29 @@ __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 	struct event_slot *s = bpf_map_lookup_elem(&event_slots, &slot);
 	if (!s)
 		return 0;
-	__u64 age = now - s->last_reported;
-	if (s->hash == h && age < NANOSECONDS) {
+	int alike = s->hash == h;
+	if (alike && now - s->last_reported < NANOSECONDS) {
 		s->suppressed++;
 		return 0;
 	}
-	int room = b->used < EVENTS_PER_SECOND && (!audits || share->used < EVENTS_PER_SHARE);
-	if (!room && s->hash != h) { // its event would take the slot, and lose what is suppressed there
-		b->lost++;
-		return 0;
-	}
-	// The reader has reported what was suppressed two seconds ago.
-	if (age < 2 * NANOSECONDS) {
-		if (s->hash == h)
-			count += s->suppressed;
-		else
-			b->lost += s->suppressed;
-	}
-	s->suppressed = 0;
 	struct event *e = 0;
-	if (room)
+	if (b->used < EVENTS_PER_SECOND && (!audits || share->used < EVENTS_PER_SHARE))
 		e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
-		b->lost += count;
+		b->lost++;
 		return 0;
 	}
 	b->used++;
 	if (audits)
 		share->used++;
-	s->hash = h;
-	s->last_reported = now;
 	__builtin_memset(e, 0, sizeof(*e));
 	e->time = now;
 	e->hash = h;
-	e->count = count;
+	e->count = 1 + (alike ? s->suppressed : 0);
+	e->replaced = alike ? 0 : s->suppressed;
+	s->hash = h;
+	s->last_reported = now;
+	s->suppressed = 0;
 	e->slot = slot;
 	e->cpu = bpf_get_smp_processor_id();
 	e->net = p->net;
