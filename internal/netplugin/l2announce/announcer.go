@@ -86,11 +86,7 @@ func (a *Announcer) Run(ctx context.Context) {
 	if len(a.uplinks) == 0 {
 		return
 	}
-	links := make(chan netlink.LinkUpdate, 64)
-	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(), netlink.LinkSubscribeOptions{ErrorCallback: func(error) { a.ring() }}); err != nil {
-		a.log.Warn("endpoints on VLAN networks are not announced when an uplink comes up again: links cannot be watched", "error", err)
-		links = nil
-	}
+	links := a.watchLinks(ctx)
 	again := time.NewTimer(announceInterval)
 	defer again.Stop()
 	for {
@@ -98,12 +94,14 @@ func (a *Announcer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case u, ok := <-links:
-			if !ok {
-				links = nil // the subscription has ended with its socket
+			switch {
+			case !ok: // messages were lost: an uplink may have been down
+				links = a.watchLinks(ctx)
+				a.noteDown()
+			case !slices.Contains(a.uplinks, u.Attrs().Name):
 				continue
-			}
-			if !slices.Contains(a.uplinks, u.Attrs().Name) {
-				continue
+			case !isUp(u.Attrs()):
+				a.noteDown() // it may be up again by now
 			}
 		case <-a.wake:
 		case <-again.C:
@@ -116,6 +114,23 @@ func (a *Announcer) Run(ctx context.Context) {
 			again.Reset(announceInterval)
 		}
 	}
+}
+
+// watchLinks returns the changes of links. The channel is closed once some were lost.
+func (a *Announcer) watchLinks(ctx context.Context) <-chan netlink.LinkUpdate {
+	links := make(chan netlink.LinkUpdate, 64)
+	if err := netlink.LinkSubscribe(links, ctx.Done()); err != nil {
+		a.log.Warn("endpoints on VLAN networks are not announced when an uplink comes up again: links cannot be watched", "error", err)
+		return nil
+	}
+	return links
+}
+
+// noteDown has all endpoints announced again by the uplink that is used next.
+func (a *Announcer) noteDown() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.uplink = 0
 }
 
 // announce sends what is due; more tells that something is due later.
@@ -151,7 +166,7 @@ func (a *Announcer) inUse() int {
 		if err != nil {
 			continue
 		}
-		if l.Attrs().RawFlags&unix.IFF_RUNNING != 0 && l.Attrs().RawFlags&unix.IFF_UP != 0 {
+		if isUp(l.Attrs()) {
 			return l.Attrs().Index
 		}
 		if !a.spare {
@@ -159,6 +174,10 @@ func (a *Announcer) inUse() int {
 		}
 	}
 	return 0
+}
+
+func isUp(l *netlink.LinkAttrs) bool {
+	return l.RawFlags&unix.IFF_RUNNING != 0 && l.RawFlags&unix.IFF_UP != 0
 }
 
 // tagged gives a frame a VLAN tag.
