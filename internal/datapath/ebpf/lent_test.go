@@ -298,8 +298,8 @@ func zero(m *ebpf.Map) error {
 	return nil
 }
 
-// TestBorrowedProgramsHoldNothing: what a test is lent holds nothing of what was there before.
-func TestBorrowedProgramsHoldNothing(t *testing.T) {
+// TestBorrowedProgramsAreEmpty: what a test is lent holds nothing of what was there before.
+func TestBorrowedProgramsAreEmpty(t *testing.T) {
 	require(t)
 	dir := filepath.Join(bpfMount(t), "host")
 	if err := pinDirectory(dir); err != nil {

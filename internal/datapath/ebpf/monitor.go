@@ -100,10 +100,10 @@ func monitorBits(opts driver.MonitorOptions) uint32 {
 // slotKey finds an event_slot.
 type slotKey struct{ cpu, slot uint32 }
 
-// reportedEvent is an event, and how many packets alike have been told of beside it.
+// reportedEvent is an event, and how many packets alike have been reported beside it.
 type reportedEvent struct {
 	event
-	told uint64
+	sent uint64
 }
 
 // monitor drains the ring buffer.
@@ -183,25 +183,25 @@ func (m *monitor) take(raw []byte) {
 		return // not of this layout, or of an earlier reader
 	}
 	k := slotKey{e.CPU, e.Slot}
-	told := uint64(0)
+	sent := uint64(0)
 	was := m.reported[k]
 	if was != nil {
-		told = was.told
+		sent = was.sent
 	}
 	switch replaced := uint64(e.Replaced); {
 	case was != nil && was.Hash == e.Hash:
-		e.Count -= uint32(told)
-	case replaced > told && was != nil:
-		m.tellMore(was.event, replaced-told)
-	case replaced > told:
+		e.Count -= uint32(sent)
+	case replaced > sent && was != nil:
+		m.reportMore(was.event, replaced-sent)
+	case replaced > sent:
 		m.queue.AddLost(replaced)
 	}
 	m.reported[k] = &reportedEvent{event: e}
 	m.tell(e, time.Now())
 }
 
-// tellMore tells of n packets more that are like an event's.
-func (m *monitor) tellMore(e event, n uint64) {
+// reportMore reports n packets more that are like an event's.
+func (m *monitor) reportMore(e event, n uint64) {
 	e.Count = uint32(min(n, 1<<32-1))
 	m.tell(e, time.Now())
 }
@@ -225,9 +225,9 @@ func (m *monitor) tick() {
 		switch s := m.perCPU[k.cpu]; {
 		case s.Hash != e.Hash || s.LastReported > e.Time:
 			// The slot's next event is on its way.
-		case s.Suppressed > e.told:
-			m.tellMore(e.event, s.Suppressed-e.told)
-			e.told = s.Suppressed
+		case s.Suppressed > e.sent:
+			m.reportMore(e.event, s.Suppressed-e.sent)
+			e.sent = s.Suppressed
 		case s.Suppressed == 0:
 			delete(m.reported, k)
 		}

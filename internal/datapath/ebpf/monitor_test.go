@@ -85,9 +85,9 @@ func TestFloodedMonitorCountsEveryPacket(t *testing.T) {
 	}
 }
 
-// TestPacketsThatAnEventStandsForAreReportedOnce: of the packets that a slot held back, an event
-// has those that were not reported meanwhile; the next event of a slot has those of the one
-// before.
+// TestPacketsThatAnEventStandsForAreReportedOnce: an event has the packets that its slot held
+// back, without the ones that were reported meanwhile. The next event of a slot has the
+// remaining ones of the event before.
 func TestPacketsThatAnEventStandsForAreReportedOnce(t *testing.T) {
 	m := &monitor{queue: driver.NewFlowQueue(), reported: map[slotKey]*reportedEvent{}, name: func(*driver.FlowEvent, event) []verdict { return nil }}
 	take := func(e event) {
@@ -100,21 +100,21 @@ func TestPacketsThatAnEventStandsForAreReportedOnce(t *testing.T) {
 		m.take(raw.Bytes())
 	}
 	take(event{Hash: 1, Net: 1, Count: 1})
-	m.reported[slotKey{}].told = 2
+	m.reported[slotKey{}].sent = 2
 	take(event{Hash: 1, Net: 1, Count: 4})
-	m.reported[slotKey{}].told = 1
+	m.reported[slotKey{}].sent = 1
 	take(event{Hash: 2, Net: 2, Count: 1, Replaced: 4})
 	take(event{Hash: 3, Net: 3, Count: 1})
 	m.queue.Close()
-	type told struct {
+	type sent struct {
 		Network model.NetworkID
 		Count   uint64
 	}
-	var got []told
+	var got []sent
 	for e := range m.queue.Events() {
-		got = append(got, told{e.Network, e.Count})
+		got = append(got, sent{e.Network, e.Count})
 	}
-	if want := []told{{1, 1}, {1, 2}, {1, 3}, {2, 1}, {3, 1}}; !slices.Equal(got, want) {
+	if want := []sent{{1, 1}, {1, 2}, {1, 3}, {2, 1}, {3, 1}}; !slices.Equal(got, want) {
 		t.Errorf("reported %v, want %v", got, want)
 	}
 }
