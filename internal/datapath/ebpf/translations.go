@@ -116,7 +116,8 @@ func (t *translations) end(ended func(translation) bool) error {
 	if err := deleteAll("translations", t.m, left); err != nil {
 		return writeError{err}
 	}
-	if err := t.conns.sweep(func(k connKey, _ conn) bool { return behind[k] }); err != nil {
+	// A connection that an endpoint left behind may have made room for another one, without a service.
+	if err := t.conns.sweep(func(k connKey, c conn) bool { return behind[k] && c.State&connService != 0 }); err != nil {
 		return writeError{err}
 	}
 	return nil
