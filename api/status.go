@@ -77,6 +77,7 @@ type Host struct {
 	Ports        int                  `json:"ports"`               // programmed
 	Pending      int                  `json:"pending"`             // wanted but not programmed
 	Revision     int64                `json:"revision"`            // of the last desired state applied
+	VerifiedAge  int64                `json:"verifiedAgeSeconds"`  // since the data plane was last compared with the desired state; -1 = not yet
 	Conditions   []Condition          `json:"conditions,omitempty"`
 	Problems     map[string]string    `json:"problems,omitempty"`     // object -> sentence; the first hundred
 	Error        string               `json:"error,omitempty"`        // of the data plane as a whole
@@ -102,6 +103,7 @@ func (h Host) MarshalJSON() ([]byte, error) {
 		Ports       none `json:"ports,omitempty"`
 		Pending     none `json:"pending,omitempty"`
 		Revision    none `json:"revision,omitempty"`
+		VerifiedAge none `json:"verifiedAgeSeconds,omitempty"`
 	}{plain: plain(h)})
 }
 

@@ -214,7 +214,7 @@ func newRoot(base common, env Env) *command {
 		newDetach(base, env.Getenv),
 		newDiff(base),
 		newCan(base), newExplain(base),
-		newDoctor(base),
+		newDoctor(base), newVerify(base),
 		newEndpoint(base),
 		newExport(base),
 		newExtContracts(base),

@@ -22,7 +22,7 @@ const (
 	ExitConflict    = 4 // in use, immutable, taken, exhausted
 	ExitUnavailable = 5 // no netmaster (attach: no netplugin) answers, or its store is away: try again later
 	ExitDiffers     = 6 // diff: something differs; nothing went wrong
-	ExitUnhealthy   = 7 // status, doctor: the cluster answers, and there are problems; install --check: the machine has some
+	ExitUnhealthy   = 7 // status, doctor, verify: the cluster answers, and there are problems; install --check: the machine has some
 	ExitDenied      = 8 // can: not all that was asked for is allowed; nothing went wrong
 )
 
@@ -35,7 +35,7 @@ var exitMeanings = [...]string{
 	ExitConflict:    "conflict: in use, immutable, taken, exhausted, or contradicting what exists",
 	ExitUnavailable: "no netmaster (attach, detach: no netplugin) answers, or it cannot reach its store: try again later",
 	ExitDiffers:     "diff found differences",
-	ExitUnhealthy:   "status, doctor: the cluster answers, and there are problems; install --check: the machine fails a check",
+	ExitUnhealthy:   "status, doctor, verify: the cluster answers, and there are problems; install --check: the machine fails a check",
 	ExitDenied:      "can: not all that was asked for is allowed",
 }
 

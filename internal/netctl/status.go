@@ -86,6 +86,9 @@ func (o *statusOptions) show(s api.ClusterStatus) error {
 		of = " of " + strings.Join(s.Tenants, ", ")
 	}
 	fmt.Fprintf(o.out, "\nHosts %d, endpoints%s %d%s\n", len(s.Hosts), of, s.Endpoints, taken)
+	if text := comparedText(s); text != "" {
+		fmt.Fprintln(o.out, text)
+	}
 	for _, f := range s.Findings {
 		if word := lessSevere[f.Severity]; word != "" {
 			fmt.Fprintln(o.out, wrap(word+": "+f.String(), "  ", o.columns))
@@ -101,6 +104,25 @@ func (o *statusOptions) show(s api.ClusterStatus) error {
 		fmt.Fprintln(o.out, wrap("  "+w, "    ", o.columns))
 	}
 	return nil
+}
+
+// comparedText says when the data planes of hosts were compared with their desired state;
+// empty = no host is alive, or it is not shown.
+func comparedText(s api.ClusterStatus) string {
+	oldest, at := int64(-1), ""
+	for _, h := range s.Hosts {
+		switch {
+		case h.State != api.HostAlive || s.Tenants != nil:
+		case h.VerifiedAge < 0:
+			return "The data plane of host " + h.Name + " has not been compared with its desired state yet"
+		case h.VerifiedAge > oldest:
+			oldest, at = h.VerifiedAge, h.Name
+		}
+	}
+	if oldest < 0 {
+		return ""
+	}
+	return fmt.Sprintf("Data planes were compared with their desired state within the last %d s (the oldest on host %s)", oldest, at)
 }
 
 // showServers shows the netmasters and the store.

@@ -68,6 +68,7 @@ func TestTenantAdminIsShownWhatItsTenantHas(t *testing.T) {
 		"status":                  {ExitOK, "endpoints of blue 0", ""},
 		"host ls":                 {ExitOK, "Host", ""},
 		"monitor --from crypt":    {ExitNotFound, "", `endpoint group "crypt" does not exist in any tenant`},
+		"verify":                  {ExitFailure, "", "'netctl verify' is refused: anna (token, tenant-admin of blue) has no right to this; it needs the role cluster-admin or viewer"},
 		"doctor":                  {ExitFailure, "", "'netctl doctor' is refused: anna (token, tenant-admin of blue) has no right to this; it needs the role cluster-admin or viewer"},
 		"network ls -t red":       {ExitFailure, "", "'netctl network ls' is refused: not found in tenant blue: anna"},
 		"tenant create --help":    {ExitOK, "", ""},

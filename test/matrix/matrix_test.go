@@ -65,6 +65,7 @@ func (b *bed) scenario(ctx context.Context) error {
 		{"a change of the MTU", b.mtuChange},
 		{"a move", b.underTraffic(b.move)},
 		{"a change of policy", b.underTraffic(b.change)},
+		{"a comparison of all hosts with the store", func(ctx context.Context) error { return b.netctl(ctx, "verify") }},
 		{"detaching", b.detachAll},
 	}
 	for _, s := range steps {

@@ -41,6 +41,11 @@ func testCapabilities(t *testing.T, h Harness) {
 	if r := b.apply(t, pic); r.Changes != 0 {
 		t.Errorf("%d changes for parts of the desired state that it cannot make true", r.Changes)
 	}
+	if can.Verifier != nil {
+		if n, err := can.Verifier.Verify(t.Context()); err != nil || n == 0 {
+			t.Errorf("Verify() = %d, %v", n, err)
+		}
+	}
 	if can.Drifting != nil {
 		for what, n := range can.Drifting.DriftRepairs() {
 			if n != 0 {
@@ -96,7 +101,7 @@ func optionalVerbs(c driver.Capabilities) (out struct {
 ) {
 	out.preparer, out.tabled, out.drifting = c.Preparer != nil, c.Tabled != nil, c.Drifting != nil
 	out.memberships = c.Memberships != nil
-	c.Preparer, c.Tabled, c.Drifting, c.Memberships, c.TunnelProber, c.Watched = nil, nil, nil, nil, nil, nil
+	c.Preparer, c.Tabled, c.Drifting, c.Verifier, c.Memberships, c.TunnelProber, c.Watched = nil, nil, nil, nil, nil, nil, nil
 	out.Capabilities = c
 	return out
 }

@@ -35,6 +35,7 @@ type Capabilities struct {
 	Preparer Preparer      `json:"-"`
 	Tabled   TableReporter `json:"-"`
 	Drifting DriftReporter `json:"-"`
+	Verifier Verifier      `json:"-"`
 	Watched  HangReporter  `json:"-"`
 	// Memberships is set with Multicast where the driver sees packets.
 	Memberships  Memberships  `json:"-"`

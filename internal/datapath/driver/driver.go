@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -65,6 +66,9 @@ type Report struct {
 	Ports    PortStatuses // every port of the desired state
 	Changes  int          // objects written or removed in the data plane
 	Problems []Problem    // other objects that could not be made true
+	// Verified is when the last comparison of the whole data plane with its desired state
+	// began. Drivers compare in the background; zero = they have not come to an end yet.
+	Verified time.Time
 }
 
 // Problem is an object that the data plane does not hold as wanted.

@@ -79,7 +79,7 @@ func (dp *datapath) apply(want desired.Host, rep *driver.Report) error {
 	if err == nil && dp.tables.compareDue(w.changes > 0) {
 		err = dp.tables.compare(time.Now().Add(dp.tables.compareFor))
 	}
-	rep.Changes = w.changes
+	rep.Changes, rep.Verified = w.changes, dp.tables.verified
 	if err = errors.Join(err, dp.endpoints.generations.write()); w.global > 0 || err != nil || !dp.applied.begun {
 		epoch := dp.settings.newGeneration()
 		dp.applied.begun = epoch == nil

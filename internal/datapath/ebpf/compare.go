@@ -33,7 +33,7 @@ const (
 // comparedTable is a table that can be compared with what was written.
 type comparedTable interface {
 	// compare reads the map. Where it ends early, after until, done is false and the next
-	// call continues there.
+	// call continues there. Without until it reads all of the map, from its beginning.
 	compare(until time.Time) (u mapDifference, done bool, err error)
 	// rewrite makes the map hold what was written, after compare has found a difference.
 	rewrite() error
@@ -71,22 +71,34 @@ func (t *mapTables) compare(until time.Time) error {
 	defer func() { t.compared, t.compareTook = time.Now(), time.Since(began) }()
 	var errs []error
 	for range t.all {
-		x := t.all[t.next]
-		u, done, err := x.compare(until)
-		if u.n() > 0 {
-			t.w.changes += u.n()
-			t.w.global++
-			t.repairs.note(driver.DriftEntry, u.String(), u.n())
-			err = errors.Join(err, x.rewrite())
-		}
+		_, done, err := t.compareOne(t.all[t.next], until)
 		if errs = append(errs, err); done || err != nil {
 			t.next = (t.next + 1) % len(t.all)
+			t.failed = t.failed || err != nil
+		}
+		if t.next == 0 && done {
+			if !t.failed {
+				t.verified = t.round
+			}
+			t.round, t.failed = time.Now(), false
 		}
 		if time.Now().After(until) {
 			break
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// compareOne compares one table until a time, and rewrites and reports it if it differs.
+func (t *mapTables) compareOne(x comparedTable, until time.Time) (u mapDifference, done bool, err error) {
+	u, done, err = x.compare(until)
+	if u.n() > 0 {
+		t.w.changes += u.n()
+		t.w.global++
+		t.repairs.note(driver.DriftEntry, u.String(), u.n())
+		err = errors.Join(err, x.rewrite())
+	}
+	return u, done, err
 }
 
 func (t *table[K, V]) at(k K) (V, bool) {

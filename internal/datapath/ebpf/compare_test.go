@@ -90,6 +90,23 @@ func comparison(t *testing.T, d *Driver, drv driver.Driver, pic desired.Host) {
 // adds are again what they were, reported by the map's name and counted by what was wrong.
 // An inspection of the maps does not make what it finds the driver's own.
 func TestDamagedTablesAreRewritten(t *testing.T) {
+	t.Run("by Apply", func(t *testing.T) { damagedTablesAreRewritten(t, comparison) })
+	t.Run("by Verify", func(t *testing.T) {
+		damagedTablesAreRewritten(t, func(t *testing.T, d *Driver, _ driver.Driver, _ desired.Host) {
+			t.Helper()
+			began := time.Now()
+			if n, err := d.Verify(t.Context()); err != nil || n == 0 {
+				t.Fatalf("Verify() = %d, %v", n, err)
+			}
+			if d.dp.tables.verified.Before(began) {
+				t.Errorf("the last comparison of all tables began at %v, before %v", d.dp.tables.verified, began)
+			}
+		})
+	})
+}
+
+func damagedTablesAreRewritten(t *testing.T, comparison func(*testing.T, *Driver, driver.Driver, desired.Host)) {
+	t.Helper()
 	r, drv, pic := driftRig(t, "")
 	settled(t, drv, pic)
 	d := r.drv

@@ -56,6 +56,9 @@ type mapTables struct {
 	compared    time.Time       // when the last comparison ended
 	compareTook time.Duration
 	compareFor  time.Duration // after which a comparison begins no other table
+	round       time.Time     // when the present round through all tables began
+	failed      bool          // a table could not be compared in it
+	verified    time.Time     // when the last complete round began
 }
 
 // open opens the tables of parts and reads their maps.
@@ -81,7 +84,9 @@ func (t *mapTables) open(o *objects, parts ...any) error {
 			}
 		}
 	}
-	t.compared, t.compareFor = time.Now(), compareFor // what is there was read
+	t.compareFor = compareFor
+	t.compared = time.Now() // what is there was read
+	t.round = t.compared
 	return nil
 }
 

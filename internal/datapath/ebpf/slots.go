@@ -110,6 +110,9 @@ func (t *slotTables) membersOf(key uint32) (out []member) {
 // compared with what follows from their backends.
 func (t *slotTables) compare(until time.Time) (u mapDifference, done bool, err error) {
 	u.table, t.damaged, t.strays = "choices", nil, nil
+	if until.IsZero() {
+		t.next = 0
+	}
 	if t.next == 0 {
 		var key, id uint32
 		it := t.choices.Iterate()
@@ -148,7 +151,7 @@ func (t *slotTables) compare(until time.Time) (u mapDifference, done bool, err e
 				delete(t.found, key)
 			}
 		}
-		if time.Now().After(until) {
+		if !until.IsZero() && time.Now().After(until) {
 			return u, false, nil
 		}
 	}

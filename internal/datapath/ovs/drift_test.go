@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/ovstest"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // TestManualChangesArePutBack: flows and ports that somebody takes away or changes are put back
@@ -86,6 +87,42 @@ func TestManualChangesArePutBack(t *testing.T) {
 		if diff := cmp.Diff(want, flows()); x.what == driver.DriftFlow && diff != "" {
 			t.Errorf("%s: flows (-before +after):\n%s", x.name, diff)
 		}
+	}
+}
+
+// TestVerifyRestoresChangedFlows: Verify finds what others changed in the switch, and nothing else.
+func TestVerifyRestoresChangedFlows(t *testing.T) {
+	r := newRig(t)
+	pic, _ := conformance.DesiredStates(t)
+	for name, p := range pic.Ports.All() {
+		r.addWire(t, name, p.MAC)
+	}
+	drv := r.open(t)
+	defer drv.Close()
+	if _, err := drv.Verify(t.Context()); !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("before the first Apply: %v", err)
+	}
+	if rep, err := drv.Apply(t.Context(), pic); err != nil || conformance.Failed(rep) != nil {
+		t.Fatal(err, conformance.Failed(rep))
+	}
+	verify := func() int {
+		t.Helper()
+		n, err := drv.Verify(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	entries := verify()
+	if n := drv.DriftRepairs()[driver.DriftFlow]; n != 0 || entries == 0 {
+		t.Errorf("%d repairs of %d untouched entries", n, entries)
+	}
+	r.Ofctl("contivBr", "del-flows", fmt.Sprintf("table=%d", pipeline.Destination))
+	if n := verify(); n != entries || drv.DriftRepairs()[driver.DriftFlow] == 0 {
+		t.Errorf("%d entries with %v, want %d and repairs", n, drv.DriftRepairs(), entries)
+	}
+	if rep, err := drv.Apply(t.Context(), pic); err != nil || rep.Changes != 0 {
+		t.Errorf("Verify left %d changes to Apply: %v", rep.Changes, err)
 	}
 }
 

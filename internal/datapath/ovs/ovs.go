@@ -292,6 +292,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	rep.Problems = append(rep.Problems, d.underlay.underlayProblems()...)
 	rep.Problems = append(rep.Problems, d.ownMark.ensureFilter(want)...)
 	rep.Problems = append(rep.Problems, d.ports.unmanaged()...)
+	rep.Verified = d.flows.verified
 	return rep, nil
 }
 

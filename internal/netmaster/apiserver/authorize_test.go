@@ -22,7 +22,7 @@ var want = map[string]string{
 	"GET /version": "vTHn", "GET /openapi.json": "vTHn",
 	"GET /metrics": "v", "GET /info": "v", "GET /debug/ofnet": "v", "GET /services": "vT", "GET /service/{id}": "vt",
 	"GET /api/v1/status": "vT", "GET /api/v1/store": "vT", "POST /api/v1/store/adopt": "", "GET /api/v1/backup": "",
-	"GET /api/v1/doctor": "v", "POST /api/v1/doctor/repair": "",
+	"GET /api/v1/doctor": "v", "GET /api/v1/analysis/verification": "v", "POST /api/v1/doctor/repair": "",
 	"GET /api/v1/cluster/members": "v", "POST /api/v1/cluster/tokens": "", "DELETE /api/v1/cluster/members/{name}": "", "POST /api/v1/cluster/relieve": "",
 	"POST /api/v1/cluster/authorities/renew": "",
 	"GET /api/v1/doctor/netmaster":           "vn", "GET /api/v1/bundle": "", "GET /api/v1/hosts/{name}/bundle": "", "POST /plugin/report/{id}": "h",

@@ -40,6 +40,7 @@ func (s *server) handleDoctor() {
 	s.router.handleStream("GET", "/api/v1/bundle", access.AdminOnly, nil, s.diagnosis.ownBundle).verb = verbChange
 	s.router.handleStream("GET", "/api/v1/hosts/{name}/bundle", access.AdminOnly, namedResource("bundle", "name"), s.streams.hostBundle).verb = verbChange
 	s.router.handle("GET", "/api/v1/doctor", access.View, nil, s.diagnosis.doctor)
+	s.router.handle("GET", "/api/v1/analysis/verification", access.View, nil, s.diagnosis.verification)
 	s.router.handle("POST", "/api/v1/doctor/repair", access.AdminOnly, nil, s.diagnosis.repair)
 }
 

@@ -108,7 +108,7 @@ func HostStatus(req api.HostStatusReport) (control.HostStatus, error) {
 		return control.HostStatus{}, err
 	}
 	st := control.HostStatus{
-		Host: name, Driver: req.Driver, DriverWhy: req.DriverWhy, Version: req.AgentVersion, Updated: req.Updated, Revision: req.Revision,
+		Host: name, Driver: req.Driver, DriverWhy: req.DriverWhy, Version: req.AgentVersion, Updated: req.Updated, Revision: req.Revision, Verified: req.Verified,
 		Ports: req.Ports, Pending: req.Pending, Error: req.Error, Problems: req.Problems, Attachments: req.Attachments, Ready: req.Ready, Kinds: req.Kinds,
 	}
 	for _, c := range req.Conditions {

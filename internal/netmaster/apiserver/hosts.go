@@ -87,7 +87,7 @@ func boolQuery(r *request, name string) (bool, error) {
 func hostToAPI(h control.HostState, now time.Time) api.Host {
 	st := h.Status
 	o := api.Host{
-		Name: string(h.Name), State: api.HostAway, Ready: st.Ready && h.Alive, LastWord: st.Updated, Age: -1,
+		Name: string(h.Name), State: api.HostAway, Ready: st.Ready && h.Alive, LastWord: st.Updated, Age: -1, VerifiedAge: -1,
 		Driver: h.Driver, DriverWhy: st.DriverWhy, Version: st.Version, Control: addrText(h.Control), VTEP: addrText(h.VTEP), VXLANPort: h.VXLANPort,
 		Endpoints: h.Endpoints, Attachments: st.Attachments, Ports: st.Ports, Pending: st.Pending, Revision: st.Revision,
 		Problems: st.Problems, Error: st.Error, Format: h.Format, Draining: h.Draining, AwaySeconds: h.Away.Seconds,
@@ -103,6 +103,9 @@ func hostToAPI(h control.HostState, now time.Time) api.Host {
 	}
 	if said := h.LastStatusTime(); !said.IsZero() {
 		o.Age = max(0, int64(now.Sub(said)/time.Second))
+		if verified, err := time.Parse(time.RFC3339, st.Verified); err == nil { // by the same clock
+			o.VerifiedAge = o.Age + max(0, int64(said.Sub(verified)/time.Second))
+		}
 	}
 	for _, c := range st.Conditions {
 		f := condition.HostFinding(o.Name, api.Condition{Name: c.Name, Severity: c.Severity, Message: c.Message})

@@ -61,6 +61,7 @@ var exchanges = map[string]exchange{
 	"DELETE /api/v1/hosts/{name}/addresses/{address}":     {"Remove an address from a host's accepted addresses; the host's next report is refused if it still has it", nil, api.Host{}},
 	"GET /api/v1/analysis/endpoints/{key}":                {"What applies to an endpoint: group, labels, policies in deciding order, services, and what is not in force as it was written. The key is as in an inspection", nil, api.Explanation{}},
 	"GET /api/v1/analysis/reachability":                   {"Which connections one side (?from=) may open to another (?to=), by which rules; ?port= and ?tenant= narrow both down", nil, api.Reachability{}},
+	"GET /api/v1/analysis/verification":                   {"Have all hosts compare their state with the store, and their data planes with it; a data plane that differs is repaired", nil, api.Verification{}},
 	"GET /api/v1/endpoints":                               {"All endpoints, or the ones that ?tenant=, ?host=, ?network= and ?group= select (NAME or TENANT:NAME)", nil, []api.EndpointOper{}},
 	"POST /api/v1/endpoints/{key}/drain":                  {"Services send an endpoint no new connections, until its container ends; established connections go on. The key is as in an inspection", drainRequest{}, api.EndpointOper{}},
 	"DELETE /api/v1/endpoints/{key}/drain":                {"Services send an endpoint new connections again", nil, api.EndpointOper{}},

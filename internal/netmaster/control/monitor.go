@@ -102,6 +102,7 @@ func groupNamed(v *View, scope Scope, field, text string) (t model.TenantName, g
 
 // What hosts are asked to tell of themselves: MonitorRequest.Report.
 const (
-	ReportInspection = cluster.ReportInspection
-	ReportBundle     = cluster.ReportBundle
+	ReportInspection   = cluster.ReportInspection
+	ReportBundle       = cluster.ReportBundle
+	ReportVerification = cluster.ReportVerification
 )

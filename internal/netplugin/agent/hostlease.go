@@ -263,7 +263,7 @@ func (c *hostLease) awaitName(ctx context.Context) {
 func (g *registration) writeStatus(ctx context.Context, now tables.HostStatus) error {
 	r := api.HostStatusReport{
 		Version: api.HostReportVersion, Host: string(now.Host), Installation: g.lease.installation.ID, Driver: now.Driver, DriverWhy: now.DriverWhy,
-		AgentVersion: now.Version, Updated: now.Updated, Revision: now.Revision, Ports: now.Ports, Pending: now.Pending, Error: now.Error,
+		AgentVersion: now.Version, Updated: now.Updated, Revision: now.Revision, Verified: now.Verified, Ports: now.Ports, Pending: now.Pending, Error: now.Error,
 		Problems: now.Problems, Attachments: now.Attachments, Ready: now.Ready, Kinds: now.Kinds,
 	}
 	for _, c := range now.Conditions {

@@ -41,12 +41,11 @@ func (a *Observer) deliverReport(ctx context.Context, client *api.Client, r clus
 	var err error
 	switch r.Report {
 	case cluster.ReportInspection:
-		var text []byte
 		i := a.Inspect(ctx)
 		i.Time = a.cfg.Now().UTC() // netmaster compares it with its own when this arrives
-		if text, err = json.Marshal(i); err == nil {
-			err = client.DeliverReport(ctx, r.ID, string(a.cfg.Host), bytes.NewReader(text))
-		}
+		err = a.deliverAnswer(ctx, client, r.ID, i)
+	case cluster.ReportVerification:
+		err = a.deliverAnswer(ctx, client, r.ID, a.Verify(ctx))
 	case cluster.ReportBundle:
 		err = a.deliverBundle(ctx, client, r.ID)
 	default:
@@ -55,6 +54,14 @@ func (a *Observer) deliverReport(ctx context.Context, client *api.Client, r clus
 	if err != nil && ctx.Err() == nil && !api.IsNotFound(err) {
 		a.cfg.Log.Warn("what a netmaster asks of this host cannot be delivered", "report", r.Report, "netmaster", r.Address, "error", err)
 	}
+}
+
+func (a *Observer) deliverAnswer(ctx context.Context, client *api.Client, id string, answer any) error {
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	return client.DeliverReport(ctx, id, string(a.cfg.Host), bytes.NewReader(text))
 }
 
 func (a *Observer) deliverBundle(ctx context.Context, client *api.Client, id string) error {
@@ -166,7 +173,7 @@ func (a *Observer) runSync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	before, _, _ := a.cfg.Reached.Totals()
-	a.cfg.Agent.Kick("the doctor asks")
+	a.cfg.Agent.Kick("a comparison was asked for")
 	err := a.cfg.Reached.Until(ctx, func(statemirror.SyncStatus) (bool, error) {
 		now, _, _ := a.cfg.Reached.Totals()
 		return now > before, nil

@@ -122,7 +122,7 @@ func (s *status) pause(ctx context.Context, ready bool, master error) error {
 // sameStatus leaves out what changes all the time, and would make every host
 // write with every commit and connection anywhere.
 func sameStatus(x, y tables.HostStatus) bool {
-	x.Updated, x.Revision, x.Tables = y.Updated, y.Revision, y.Tables
+	x.Updated, x.Revision, x.Verified, x.Tables = y.Updated, y.Revision, y.Verified, y.Tables
 	return reflect.DeepEqual(x, y)
 }
 
@@ -137,6 +137,9 @@ func (j judge) status(ctx context.Context, master error) tables.HostStatus {
 		Revision: seen.Report.Revision, Attachments: len(seen.finished), Ready: true, BGP: j.cfg.Agent.BGP(),
 	}
 	s.Ports, s.Pending = seen.CountPorts()
+	if at := seen.Report.Verified; !at.IsZero() {
+		s.Verified = at.UTC().Format(time.RFC3339)
+	}
 	if seen.Err != nil {
 		s.Error = seen.Err.Error()
 	}

@@ -40,9 +40,10 @@ type MonitorRequest struct {
 
 // What hosts are asked to tell of themselves.
 const (
-	ReportInspection = "inspection"
-	ReportBundle     = "bundle"
-	ReportCounts     = "-" // in Counts: no service
+	ReportInspection   = "inspection"
+	ReportBundle       = "bundle"
+	ReportVerification = "verification"
+	ReportCounts       = "-" // in Counts: no service
 )
 
 // OpenMonitor enters a request with a lease of its own, which ends with Close

@@ -19,6 +19,7 @@ type HostStatus struct {
 	Version   string            `json:"version,omitempty"`
 	Updated   string            `json:"updated"`  // RFC 3339, by the host's clock
 	Revision  int64             `json:"revision"` // of the last desired state applied
+	Verified  string            `json:"verified,omitempty"` // RFC 3339, by the host's clock: when the last comparison of the whole data plane began
 	Ports     int               `json:"ports"`    // programmed
 	Pending   int               `json:"pending"`  // wanted but not programmed
 	Error     string            `json:"error,omitempty"`
