@@ -25,6 +25,22 @@ func split[T any](p netip.Prefix, bounds []netip.Prefix, answer func(netip.Addr)
 	return append(out, upper...)
 }
 
+// splitBeside is split, but answer is called for an address of each part that is not taken, if
+// there is one.
+func splitBeside[T any](p netip.Prefix, bounds []netip.Prefix, taken func(netip.Addr) bool, answer func(netip.Addr) T, merge func(a, b T) (T, bool)) []partOf[T] {
+	free := map[netip.Addr]netip.Addr{} // by the first address of the part
+	never := func(a, _ struct{}) (struct{}, bool) { return a, false }
+	for _, part := range split(p, bounds, func(netip.Addr) (none struct{}) { return none }, never) {
+		first := part.prefix.Addr()
+		a := first
+		for taken(a) && part.prefix.Contains(a.Next()) {
+			a = a.Next()
+		}
+		free[first] = a
+	}
+	return split(p, bounds, func(a netip.Addr) T { return answer(free[a]) }, merge)
+}
+
 // partOf is a prefix with the answer for all of its addresses.
 type partOf[T any] struct {
 	prefix netip.Prefix
