@@ -83,6 +83,11 @@ func (f *Follower) Rows() ([]KV, Revision, string) {
 }
 
 // ReadCached implements CachedReader.
+func (f *Follower) ReadCached(at Revision, keys []string) ([]KV, Revision) {
+	return f.cache.ReadCached(at, keys)
+}
+
+// ReadCached implements CachedReader.
 func (c *readCache) ReadCached(at Revision, keys []string) ([]KV, Revision) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

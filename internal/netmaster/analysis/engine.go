@@ -18,6 +18,8 @@ type Source interface {
 	Rows() ([]store.KV, store.Revision, string)
 	// Fresh returns when the copy has every change that ended before the call.
 	Fresh(ctx context.Context) (store.Revision, error)
+	// ReadCached reads rows as they are there.
+	store.CachedReader
 }
 
 // Engine answers questions about the cluster. The first question compiles the cluster; from
@@ -30,21 +32,39 @@ type Engine struct {
 	mu   sync.Mutex
 	rows *clusterRows // nil = there are no questions
 	rest *time.Timer
+
+	queued  sync.Mutex
+	batches []store.Batch // that came while a question was answered
 }
 
 // New returns an Engine that has not been asked yet.
 func New(source Source, log *slog.Logger) *Engine { return &Engine{log: log, source: source} }
 
-// Apply enters a change of the store, after Source has it.
+// Apply enters a change of the store, after Source has it. It does not wait for answers.
 func (e *Engine) Apply(b store.Batch) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch {
-	case e.rows == nil:
-	case b.Listed: // it may be another store, or an older state: the next question reads all rows
-		e.rows = nil
-	case b.Revision > e.rows.rev:
-		e.rows.apply(b.Events, b.Revision)
+	e.queued.Lock()
+	e.batches = append(e.batches, b)
+	e.queued.Unlock()
+	if e.mu.TryLock() {
+		defer e.mu.Unlock()
+		e.enterBatches()
+	}
+}
+
+// enterBatches enters what Apply was called with. The caller has mu.
+func (e *Engine) enterBatches() {
+	e.queued.Lock()
+	all := e.batches
+	e.batches = nil
+	e.queued.Unlock()
+	for _, b := range all {
+		switch {
+		case e.rows == nil:
+		case b.Listed: // it may be another store, or an older state: the next question reads all rows
+			e.rows = nil
+		case b.Revision > e.rows.rev:
+			e.rows.apply(b.Events, b.Revision)
+		}
 	}
 }
 
@@ -55,6 +75,7 @@ func (e *Engine) ask(ctx context.Context, answer func(*clusterRows) error) error
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.enterBatches()
 	if e.rows == nil {
 		rows := newClusterRows(e.log)
 		kvs, rev, _ := e.source.Rows()

@@ -65,6 +65,7 @@ type usecase struct {
 	only     *Condition     // of the first commit; nil = none
 	confirms string         // the unconfirmed change that it makes or confirms; empty = none
 	rev      store.Revision // of its last commit; 0 = none
+	planned  store.Tx       // in which all of it is tried; nil = it commits
 }
 
 // as begins a use-case for an actor.
@@ -81,6 +82,9 @@ func (u *usecase) update(ctx context.Context, what string, fn func(store.Tx) err
 }
 
 func (u *usecase) updateBy(ctx context.Context, what string, update updater, fn func(store.Tx) error) (store.Revision, error) {
+	if u.planned != nil {
+		return 0, u.tryPlannedTx(what, fn)
+	}
 	for tries := 0; ; tries++ {
 		rev, err := u.updateOnce(ctx, what, update, fn)
 		unsettled, ok := errors.AsType[*replacementError](err)

@@ -99,6 +99,9 @@ func (ns *Networks) deleteInfra(ctx context.Context, u *usecase, k model.Network
 	if err := u.actor.mayChangeHosts("networkName", string(k.Name), "deleting an infra network"); err != nil {
 		return err
 	}
+	if u.planned != nil {
+		return errNotPlanned(fmt.Sprintf("deleting infra network %q", k))
+	}
 	rev, err := u.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
 		if _, err := tables.Networks.Get(tx, k); err != nil {
 			return err

@@ -1,0 +1,207 @@
+package analysis
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/reachability"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// maxPlanPairs is how many pairs of endpoints that are not alike one plan may be about.
+const maxPlanPairs = 1 << 19
+
+// ErrRowsMoved refuses a plan of rows that are no longer as they were read.
+var ErrRowsMoved = model.Errorf(model.ErrConflict, "others keep changing the same objects; try again")
+
+// PlannedRow is a row as it was read, and as it would be.
+type PlannedRow struct {
+	Now  store.KV
+	Then []byte // nil = it would not be there
+}
+
+// Effects are what planned rows would change for connections.
+type Effects struct {
+	Revision store.Revision // of the rows that they are compared with
+	Flows    []Flow
+	Services []ServiceEffect // whose backends change, by key
+}
+
+// Flow is connections that would open or close.
+type Flow struct {
+	reachability.Difference
+	From, To []string // endpoints' keys, subjects such as group:TENANT/NAME for all of their endpoints, or prefixes
+}
+
+// ServiceEffect is a service with how many backends take its new connections.
+type ServiceEffect struct {
+	Service       model.ServiceKey
+	Before, After int
+	Created, Gone bool
+}
+
+// Plan returns what rows would change, of what the one who asks may know. Nothing of the rows is
+// left in the Engine.
+func (e *Engine) Plan(ctx context.Context, rows []PlannedRow, scope Scope) (out Effects, err error) {
+	err = e.ask(ctx, func(r *clusterRows) error {
+		now, then, err := e.events(rows)
+		if err != nil {
+			return err
+		}
+		out.Revision = r.rev
+		if len(rows) == 0 {
+			return nil
+		}
+		before := r.state
+		reverted := false
+		defer func() {
+			if !reverted { // the next question reads all rows
+				e.rows = nil
+			}
+		}()
+		r.apply(then, r.rev)
+		state, _ := r.comp.Compile(int64(r.rev))
+		after := r.cluster.Clone()
+		after.Update(state)
+		differences, err := reachability.Compare(r.cluster, after, scope.Has, maxPlanPairs)
+		if err == nil {
+			out.Flows = r.namedFlows(differences)
+			out.Services = serviceEffects(before, state, scope)
+		}
+		r.apply(now, r.rev)
+		r.compile()
+		reverted = true
+		return err
+	})
+	return out, err
+}
+
+// events are the rows as they are and as they would be, if they still are as they were read.
+// The caller has the lock: what comes meanwhile is entered afterwards.
+func (e *Engine) events(rows []PlannedRow) (now, then []store.Event, err error) {
+	keys := make([]string, len(rows))
+	for i, row := range rows {
+		keys[i] = row.Now.Key
+	}
+	read, rev := e.source.ReadCached(0, keys)
+	mods := make(map[string]store.Revision, len(read))
+	for _, kv := range read {
+		mods[kv.Key] = kv.Mod
+	}
+	for _, row := range rows {
+		if mod := mods[row.Now.Key]; rev == 0 || mod != row.Now.Mod {
+			return nil, nil, ErrRowsMoved
+		}
+		now = append(now, store.Event{KV: row.Now})
+		kv := store.KV{Key: row.Now.Key}
+		if row.Then != nil {
+			kv = store.KV{Key: row.Now.Key, Value: row.Then, Create: store.Pending, Mod: store.Pending}
+		}
+		then = append(then, store.Event{KV: kv})
+	}
+	return now, then, nil
+}
+
+// serviceEffects are the services whose backends differ.
+func serviceEffects(before, after desired.Host, scope Scope) (out []ServiceEffect) {
+	for d := range after.Services.Diff(before.Services) {
+		if !scope.Has(d.Key.Tenant) {
+			continue
+		}
+		x := ServiceEffect{Service: d.Key, Created: !d.Had, Gone: !d.Has}
+		if d.Had {
+			x.Before = takers(d.Old)
+		}
+		if d.Has {
+			x.After = takers(d.New)
+		}
+		if x.Before != x.After || x.Created || x.Gone {
+			out = append(out, x)
+		}
+	}
+	slices.SortFunc(out, func(a, b ServiceEffect) int { return cmp.Compare(a.Service.String(), b.Service.String()) })
+	return out
+}
+
+// takers is how many backends take a service's new connections, in either family.
+func takers(s *desired.Service) int {
+	all := map[model.EndpointKey]bool{}
+	for _, v6 := range []bool{false, true} {
+		for k := range s.Pool(v6, desired.TrafficCluster) {
+			all[k] = true
+		}
+	}
+	return len(all)
+}
+
+// namedFlows names the sides of differences: for all endpoints of a group, or of a network, the
+// group or network.
+func (r *clusterRows) namedFlows(all []reachability.Difference) []Flow {
+	n := r.newNames()
+	out := make([]Flow, len(all))
+	for i, d := range all {
+		out[i] = Flow{Difference: d, From: n.of(d.From), To: n.of(d.To)}
+	}
+	return out
+}
+
+// names finds the groups and networks all of whose endpoints a side has.
+type names struct {
+	rows *clusterRows
+	size map[string]int // of groups and networks, by their subjects
+}
+
+func (r *clusterRows) newNames() *names {
+	n := &names{rows: r, size: map[string]int{}}
+	for k, e := range r.endpoints {
+		if _, attached := r.cluster.Port(k); attached {
+			for _, of := range subjectsOf(e) {
+				n.size[of]++
+			}
+		}
+	}
+	return n
+}
+
+// subjectsOf are the network and the group of an endpoint, as subjects of questions.
+func subjectsOf(e *model.Endpoint) []string {
+	out := []string{"network:" + string(e.Key.Network.Tenant) + "/" + string(e.Key.Network.Name)}
+	if e.Group != "" {
+		out = append(out, "group:"+string(e.Key.Network.Tenant)+"/"+string(e.Group))
+	}
+	return out
+}
+
+func (n *names) of(s reachability.Side) (out []string) {
+	count := map[string]int{}
+	for _, k := range s.Endpoints {
+		if e := n.rows.endpoints[k]; e != nil {
+			for _, of := range subjectsOf(e) {
+				count[of]++
+			}
+		}
+	}
+	said := map[string]bool{}
+	for _, k := range s.Endpoints {
+		name := k.String()
+		if e := n.rows.endpoints[k]; e != nil {
+			for _, of := range subjectsOf(e) {
+				if count[of] > 1 && count[of] == n.size[of] {
+					name = of
+					break
+				}
+			}
+		}
+		if !said[name] {
+			said[name] = true
+			out = append(out, name)
+		}
+	}
+	for _, p := range s.Prefixes {
+		out = append(out, p.String())
+	}
+	return out
+}

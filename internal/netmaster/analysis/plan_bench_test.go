@@ -1,0 +1,66 @@
+package analysis
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+func (r rowsAlone) ReadCached(_ store.Revision, keys []string) (out []store.KV, rev store.Revision) {
+	for _, kv := range r {
+		for _, key := range keys {
+			if kv.Key == key {
+				out = append(out, kv)
+			}
+		}
+	}
+	return out, 1
+}
+
+// row returns a row as it is, as one that would be another.
+func (r rowsAlone) planned(tb testing.TB, key, value any) PlannedRow {
+	tb.Helper()
+	then, err := tables.Encode(key, value)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	now := store.KV{Key: then.Key}
+	for _, kv := range r {
+		if kv.Key == then.Key {
+			now = kv
+		}
+	}
+	return PlannedRow{Now: now, Then: then.Value}
+}
+
+// BenchmarkPlan plans changes in a large cluster: a rule, a policy with its group, and the labels
+// of an endpoint.
+func BenchmarkPlan(b *testing.B) {
+	rows := bigCluster(b)
+	e := New(rows, slog.New(slog.DiscardHandler))
+	rule := model.Rule{Key: model.RuleKey{Tenant: "blue", Policy: "p1", Rule: "0"}, Direction: model.In, Priority: 10, Action: model.Deny, Protocol: model.ProtoTCP, Port: 80}
+	p := model.PolicyKey{Tenant: "blue", Name: "new"}
+	policy := model.ContivPolicy{Key: p}.General()
+	first := model.Rule{Key: model.RuleKey{Tenant: "blue", Policy: "new", Rule: "1"}, Direction: model.In, Priority: 10, Action: model.Deny, Group: "g2"}
+	g := model.GroupKey{Tenant: "blue", Name: "g1"}
+	group := model.Group{Key: g, Network: "n1", Policies: []model.PolicyName{"p1", "new"}}
+	for name, changes := range map[string][]PlannedRow{
+		"rule":   {rows.planned(b, rule.Key, rule.General())},
+		"policy": {rows.planned(b, p, policy), rows.planned(b, first.Key, first.General()), rows.planned(b, g, group)},
+	} {
+		if _, err := e.Plan(b.Context(), nil, everything{}); err != nil { // compiles the cluster
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				out, err := e.Plan(b.Context(), changes, everything{})
+				if err != nil || len(out.Flows) == 0 {
+					b.Fatal(out, err)
+				}
+			}
+		})
+	}
+}
