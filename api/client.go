@@ -43,6 +43,7 @@ type Client struct {
 	header   http.Header
 	token    func() string     // nil = none is shown
 	warn     func(text string) // nil = warnings are dropped
+	check    func(method, path string, body []byte) error
 }
 
 // Option adjusts a Client.
@@ -64,6 +65,12 @@ func WithToken(token func() string) Option { return func(c *Client) { c.token = 
 // WithWarnings has warn called with each warning that an answer carries: what a
 // write set that has no effect. It must be safe for concurrent use.
 func WithWarnings(warn func(text string)) Option { return func(c *Client) { c.warn = warn } }
+
+// WithCheck has check called before each request that is no GET: its error is the request's, which
+// is not sent then.
+func WithCheck(check func(method, path string, body []byte) error) Option {
+	return func(c *Client) { c.check = check }
+}
 
 // WithPatience sets how long one replica is waited for before the next is asked too.
 func WithPatience(d time.Duration) Option { return func(c *Client) { c.patience = d } }
@@ -181,7 +188,12 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 			return fmt.Errorf("encode request: %w", err)
 		}
 	}
-	toOne := path == pathAllocAddress || path == pathApply || len(body) > largeResponse
+	if c.check != nil && method != http.MethodGet {
+		if err := c.check(method, path, body); err != nil {
+			return err
+		}
+	}
+	toOne := path == pathAllocAddress || path == pathApply || path == pathApplyPlan || len(body) > largeResponse
 	if toOne && len(c.bases) > 1 {
 		c.ask(ctx, http.MethodGet, "/version", nil, false) // finds one that answers; if none does, the request itself tells
 	}

@@ -20,7 +20,7 @@ func (r rowsAlone) ReadCached(_ store.Revision, keys []string) (out []store.KV, 
 	return out, 1
 }
 
-// row returns a row as it is, as one that would be another.
+// planned returns a row as it is, and as it would be with a value.
 func (r rowsAlone) planned(tb testing.TB, key, value any) PlannedRow {
 	tb.Helper()
 	then, err := tables.Encode(key, value)

@@ -19,6 +19,7 @@ type analysisHandlers struct{ *serverContext }
 
 func (s *server) handleAnalysis() {
 	s.router.handle("GET", "/api/v1/analysis/reachability", access.View|access.WithinScope, nil, s.analysis.reachability)
+	s.handlePlan()
 	s.router.handle("GET", "/api/v1/analysis/endpoints/{key}", access.View|access.WithinScope, nil, s.analysis.explain)
 }
 

@@ -115,29 +115,8 @@ func (s *objectHandlers) apply(_ http.ResponseWriter, r *request, req applyReque
 		return nil, err
 	}
 	for i, o := range outcomes {
-		res := &results[i]
-		switch {
-		case o.Unchanged():
-			res.Action = api.ApplyUnchanged
-		case o.Before == nil:
-			res.Action = api.ApplyCreated
-		default:
-			res.Action = api.ApplyUpdated
-		}
-		if !req.DryRun {
-			continue
-		}
-		render := registry[res.Kind].render
-		if res.After, err = json.Marshal(render(o.After)); err != nil {
+		if err := describeOutcome(&results[i], o, req.DryRun); err != nil {
 			return nil, err
-		}
-		switch {
-		case res.Action == api.ApplyUnchanged:
-			res.Before = res.After
-		case o.Before != nil:
-			if res.Before, err = json.Marshal(render(o.Before)); err != nil {
-				return nil, err
-			}
 		}
 	}
 	answer := api.ApplyResponse{Results: results, Done: done}
@@ -145,6 +124,36 @@ func (s *objectHandlers) apply(_ http.ResponseWriter, r *request, req applyReque
 		err = s.compareSet(r.Context(), r.actor, req.Set, &answer)
 	}
 	return answer, err
+}
+
+// describeOutcome says in a result what becomes of its object, and if full how the object is
+// before and after.
+func describeOutcome(res *api.ApplyResult, o control.Outcome, full bool) (err error) {
+	switch {
+	case o.Unchanged():
+		res.Action = api.ApplyUnchanged
+	case o.Before == nil:
+		res.Action = api.ApplyCreated
+	default:
+		res.Action = api.ApplyUpdated
+	}
+	if !full {
+		return nil
+	}
+	render := func(m any) any { return networkRuleToAPI(m.(model.PolicyRule)) } //nolint:forcetypeassert // the only kind without a place in the registry
+	if k := registry[res.Kind]; k != nil {
+		render = k.render
+	}
+	if res.After, err = json.Marshal(render(o.After)); err != nil {
+		return err
+	}
+	switch {
+	case res.Action == api.ApplyUnchanged:
+		res.Before = res.After
+	case o.Before != nil:
+		res.Before, err = json.Marshal(render(o.Before))
+	}
+	return err
 }
 
 // compareSet returns the differences between a request's objects and a set's.

@@ -30,7 +30,7 @@ var want = map[string]string{
 	"POST /api/v1/hosts/{name}/evict": "", "POST /api/v1/hosts/{name}/drain": "", "DELETE /api/v1/hosts/{name}/drain": "",
 	"POST /api/v1/hosts/{name}/addresses/{address}": "", "DELETE /api/v1/hosts/{name}/addresses/{address}": "",
 	"GET /api/v1/tokens": "", "POST /api/v1/tokens": "", "DELETE /api/v1/tokens/{id}": "",
-	"GET /api/v1/analysis/reachability": "vT", "GET /api/v1/analysis/endpoints/{key}": "vT", "GET /api/v1/monitor": "vT", "POST /api/v1/release": "", "POST /api/v1/apply": "t",
+	"GET /api/v1/analysis/reachability": "vT", "GET /api/v1/analysis/endpoints/{key}": "vT", "GET /api/v1/monitor": "vT", "POST /api/v1/release": "", "POST /api/v1/apply": "t", "POST /api/v1/apply/plan": "t", "POST /api/v1/analysis/plan": "t",
 	"GET /api/v1/pending": "v", "POST /api/v1/pending": "", "POST /api/v1/pending/{id}/confirm": "", "DELETE /api/v1/pending/{id}": "",
 	"GET /api/v1/endpoints": "vth", "GET /api/v1/inspect/endpoints/{key}": "vt",
 	"POST /api/v1/endpoints/{key}/drain": "t", "DELETE /api/v1/endpoints/{key}/drain": "t",
@@ -42,8 +42,8 @@ var want = map[string]string{
 	"POST /plugin/monitor/{id}": "h", "POST /plugin/hostsHeard": "n", "POST /plugin/mirror": "H",
 }
 
-// observations are frequent reports, and are no changes by a user.
-var observations = []string{"POST /plugin/pod", "POST /plugin/network", "POST /plugin/host", "POST /plugin/hostStatus", "POST /plugin/answer", "POST /plugin/monitor/{id}", "POST /plugin/report/{id}", "POST /plugin/hostsHeard", "POST /plugin/mirror"}
+// observations are frequent reports and questions, and are no changes by a user.
+var observations = []string{"POST /api/v1/analysis/plan", "POST /plugin/pod", "POST /plugin/network", "POST /plugin/host", "POST /plugin/hostStatus", "POST /plugin/answer", "POST /plugin/monitor/{id}", "POST /plugin/report/{id}", "POST /plugin/hostsHeard", "POST /plugin/mirror"}
 
 // wanted is want, and the same for collections.
 func wanted(t *testing.T, route string) string {
@@ -113,6 +113,8 @@ func requestOf(route string, own bool) (method, path, body string) {
 		if route == "POST /api/v1/apply" {
 			body = strings.Replace(body, `"within":"60s",`, "", 1)
 		}
+	case "POST /api/v1/analysis/plan", "POST /api/v1/apply/plan":
+		body = `{"changes":[{"set":{"kind":"policy","tenantName":"blue","policyName":"a"}},{"delete":{"kind":"netprofile","key":"` + tenant + `:b"}}]}`
 	case "POST /plugin/monitor/{id}":
 		path += "?host=" + host
 	case "POST /plugin/createEndpoint":

@@ -143,7 +143,10 @@ var requestEffects = map[string]archtest.Effect{
 
 	"ApplyRequest.objects": archtest.By("TestApplyingAgainChangesNothing"),
 	"ApplyRequest.set":     archtest.By("TestPruneDeletesWhatTheSetCreated"),
-	"ApplyRequest.dryRun":  archtest.By("TestApplyingAgainChangesNothing"),
+	"PlanRequest.changes":  archtest.By("TestPlanShowsWhatOpensAndCloses"), "ApplyPlanRequest.changes": archtest.By("TestPlanIsAppliedUnlessItIsAnotherByNow"),
+	"ApplyPlanRequest.set": archtest.By("TestPlanCoversPruningAndDeletion"), "ApplyPlanRequest.revision": archtest.By("TestPlanIsAppliedUnlessItIsAnotherByNow"),
+	"ApplyPlanRequest.id": archtest.By("TestPlanIsAppliedUnlessItIsAnotherByNow"),
+	"ApplyRequest.dryRun": archtest.By("TestApplyingAgainChangesNothing"),
 }
 
 // jsonNames are the JSON names of a struct's fields, but for those of the server.

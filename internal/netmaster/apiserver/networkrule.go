@@ -28,14 +28,38 @@ func ofNetworkRule(r *request) (access.Resource, error) {
 }
 
 // networkRuleKey returns the key of the rule that a path names.
-func networkRuleKey(r *request) (k model.RuleKey, err error) {
-	p, err := model.ParsePolicyKey(r.PathValue("key"))
+func networkRuleKey(r *request) (model.RuleKey, error) {
+	return ruleKeyOf(r.PathValue("key"), r.PathValue("rule"))
+}
+
+// ruleKeyOf returns the key of a rule of a network policy.
+func ruleKeyOf(policy, id string) (k model.RuleKey, err error) {
+	p, err := model.ParsePolicyKey(policy)
 	if err != nil {
-		return k, notFound("networkPolicy", r.PathValue("key"))
+		return k, notFound("networkPolicy", policy)
 	}
 	k = model.RuleKey{Tenant: p.Tenant, Policy: p.Name}
-	k.Rule, err = model.ParseRuleID(r.PathValue("rule"))
+	k.Rule, err = model.ParseRuleID(id)
 	return k, err
+}
+
+// readNetworkRule reads a rule of a network policy; the body may leave its id out.
+func readNetworkRule(k model.RuleKey, body json.RawMessage) (valid model.Valid[model.PolicyRule], err error) {
+	var o api.NetworkPolicyRule
+	if err := errors.Join(strictjson.Decode(body, &o), strictPolicy.unambiguous(body)); err != nil {
+		return valid, err
+	}
+	if strictjson.Field(body, "ruleId") == nil {
+		o.RuleID = string(k.Rule)
+	}
+	if err := checkKey(string(k.Rule), o.RuleID); err != nil {
+		return valid, err
+	}
+	rule, err := networkRuleFromAPI(k.PolicyKey(), o)
+	if err != nil {
+		return valid, err
+	}
+	return model.Check(rule)
 }
 
 func (s *objectHandlers) networkRule(w http.ResponseWriter, r *request) (any, error) {
@@ -61,25 +85,11 @@ func (s *objectHandlers) putNetworkRule(w http.ResponseWriter, r *request) (any,
 	if _, err := decode(w, r, &body); err != nil {
 		return nil, err
 	}
-	var o api.NetworkPolicyRule
-	if err := errors.Join(strictjson.Decode(body, &o), strictPolicy.unambiguous(body)); err != nil {
-		return nil, err
-	}
 	k, err := networkRuleKey(r)
 	if err != nil {
 		return nil, err
 	}
-	if strictjson.Field(body, "ruleId") == nil {
-		o.RuleID = string(k.Rule)
-	}
-	if err := checkKey(string(k.Rule), o.RuleID); err != nil {
-		return nil, err
-	}
-	rule, err := networkRuleFromAPI(k.PolicyKey(), o)
-	if err != nil {
-		return nil, err
-	}
-	valid, err := model.Check(rule)
+	valid, err := readNetworkRule(k, body)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +97,7 @@ func (s *objectHandlers) putNetworkRule(w http.ResponseWriter, r *request) (any,
 	if err != nil {
 		return nil, err
 	}
-	warn(w, selectorWarnings(s.control.Current(), model.NetworkPolicy{Rules: []model.PolicyRule{rule}}))
+	warn(w, selectorWarnings(s.control.Current(), model.NetworkPolicy{Rules: []model.PolicyRule{valid.Value()}}))
 	s.tagCommitted(w, r, "rule", k.String(), done)
 	return networkRuleToAPI(done.Object.(model.PolicyRule)), nil //nolint:forcetypeassert // what ChangeNetworkRule reads
 }

@@ -60,6 +60,8 @@ var exchanges = map[string]exchange{
 	"POST /api/v1/hosts/{name}/addresses/{address}":       {"Add an address to a host's accepted addresses", drainRequest{}, api.Host{}},
 	"DELETE /api/v1/hosts/{name}/addresses/{address}":     {"Remove an address from a host's accepted addresses; the host's next report is refused if it still has it", nil, api.Host{}},
 	"GET /api/v1/analysis/endpoints/{key}":                {"What applies to an endpoint: group, labels, policies in deciding order, services, and what is not in force as it was written. The key is as in an inspection", nil, api.Explanation{}},
+	"POST /api/v1/apply/plan":                             {"Make the changes of a plan, in its order; 409 if the plan would be another one now", api.ApplyPlanRequest{}, api.ApplyPlanResponse{}},
+	"POST /api/v1/analysis/plan":                          {"Which connections changes would open and close, and which backends services would have; nothing is changed, and what would be refused is refused", api.PlanRequest{}, api.Plan{}},
 	"GET /api/v1/analysis/reachability":                   {"Which connections one side (?from=) may open to another (?to=), by which rules; ?port= and ?tenant= narrow both down", nil, api.Reachability{}},
 	"GET /api/v1/analysis/verification":                   {"Have all hosts compare their state with the store, and their data planes with it; a data plane that differs is repaired", nil, api.Verification{}},
 	"GET /api/v1/endpoints":                               {"All endpoints, or the ones that ?tenant=, ?host=, ?network= and ?group= select (NAME or TENANT:NAME)", nil, []api.EndpointOper{}},

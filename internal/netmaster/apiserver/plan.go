@@ -1,0 +1,284 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/datapath/reachability"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
+	"github.com/contiv/netplugin/v2/internal/netmaster/analysis"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+func (s *server) handlePlan() {
+	rt := handleRead(s.router, "POST", "/api/v1/analysis/plan", access.OwnTenants, s.objects.readPlan, planResources, s.objects.plan)
+	rt.limit, rt.body, rt.verb = applyTimeouts*s.timeout, MaxApplyBody, verbRead
+	rt = handleRead(s.router, "POST", "/api/v1/apply/plan", access.OwnTenants, s.objects.readApplyPlan, applyPlanResources, s.objects.applyPlan)
+	rt.limit, rt.body = applyTimeouts*s.timeout, MaxApplyBody
+}
+
+// networkRuleKind is the kind of a network policy's rules in plans.
+const networkRuleKind = "networkRule"
+
+// planRequest is a list of changes that are to be planned.
+type planRequest struct {
+	changes []control.Planned
+	results []api.ApplyResult // each with kind, key and warnings
+}
+
+func (s *objectHandlers) readPlan(w http.ResponseWriter, r *request) (req planRequest, err error) {
+	var in api.PlanRequest
+	if _, err := decodeUpTo(w, r, &in, MaxApplyBody); err != nil {
+		return req, err
+	}
+	return s.planRequestOf(in)
+}
+
+func (s *objectHandlers) planRequestOf(in api.PlanRequest) (req planRequest, err error) {
+	switch n := len(in.Changes); {
+	case n == 0:
+		return req, model.Errorf(model.ErrInvalid, "changes: must have a change: there is nothing to plan")
+	case n > maxListed:
+		return req, model.Errorf(model.ErrInvalid, "changes: must be at most %d in one plan, and not %d: plan fewer at a time", maxListed, n)
+	}
+	var wrong control.ChangeErrors
+	for i, change := range in.Changes {
+		p, result, err := s.plannedOf(change)
+		if err != nil {
+			wrong = append(wrong, &control.ChangeError{Index: i, Err: err})
+			if len(wrong) > maxFaults {
+				break
+			}
+			continue
+		}
+		req.changes, req.results = append(req.changes, p), append(req.results, result)
+	}
+	return req, planError(wrong, len(in.Changes))
+}
+
+// planError is what is wrong with changes of a plan; one by itself is refused in the words in
+// which the change would be.
+func planError(err error, n int) error {
+	all, ok := err.(control.ChangeErrors) //nolint:errorlint // as Plan returns it
+	switch {
+	case err == nil, ok && len(all) == 0:
+		return nil
+	case ok && n == 1:
+		return all[0].Err
+	}
+	return err
+}
+
+// plannedOf reads one change.
+func (s *objectHandlers) plannedOf(c api.PlanChange) (p control.Planned, result api.ApplyResult, err error) {
+	given := 0
+	for _, has := range []bool{c.Set != nil, c.Delete != nil, c.SetRule != nil, c.DeleteRule != nil} {
+		if has {
+			given++
+		}
+	}
+	if given != 1 {
+		return p, result, model.Errorf(model.ErrInvalid, "must have one of set, delete, setRule and deleteRule")
+	}
+	put := func(ch control.Change) control.Planned { return control.Planned{Put: &ch} }
+	remove := func(d control.Deletion) control.Planned { return control.Planned{Delete: &d} }
+	switch {
+	case c.Set != nil:
+		l, err := s.changesOf([]json.RawMessage{c.Set})
+		if err != nil {
+			return p, result, planError(err, 1)
+		}
+		return put(l.changes[0]), l.results[0], nil
+	case c.Delete != nil:
+		k, ok := registry[c.Delete.Kind]
+		if !ok || k.collection == "" {
+			return p, result, model.InvalidField("kind", c.Delete.Kind, "must be a kind that can be deleted by its key")
+		}
+		d, err := k.del(s.control, c.Delete.Key)
+		return remove(d), api.ApplyResult{Kind: c.Delete.Kind, Key: c.Delete.Key, Action: api.ApplyDeleted}, err
+	case c.DeleteRule != nil:
+		k, err := ruleKeyOf(c.DeleteRule.Policy, c.DeleteRule.RuleID)
+		if err != nil {
+			return p, result, notFound("rule", c.DeleteRule.Policy+":"+c.DeleteRule.RuleID)
+		}
+		return remove(s.control.Policies.DeleteNetworkRule(k, model.OwnerUser)), api.ApplyResult{Kind: networkRuleKind, Key: k.String(), Action: api.ApplyDeleted}, nil
+	}
+	k, err := ruleKeyOf(c.SetRule.Policy, c.SetRule.RuleID)
+	if err != nil {
+		return p, result, err
+	}
+	valid, err := readNetworkRule(k, c.SetRule.Rule)
+	return put(s.control.Policies.ChangeNetworkRule(valid, model.OwnerUser)), api.ApplyResult{Kind: networkRuleKind, Key: k.String()}, err
+}
+
+// planResources is about all objects that are to be changed, as the changes would be.
+func planResources(_ *request, req planRequest) (res access.Resource, err error) {
+	for i, o := range req.results {
+		res.Objects = append(res.Objects, audit.Object{Kind: o.Kind, Key: o.Key})
+		res.Tenants = append(res.Tenants, tenantOf(o.Key))
+		k := registry[o.Kind]
+		if k != nil && k.access.write&access.OwnTenants == 0 && res.Hint == "" {
+			res.Hint = fmt.Sprintf("changes[%d]: a tenant-admin changes objects of tenants (%s)", i, strings.Join(kindsOfTenants(), ", "))
+		}
+	}
+	if res.Hint != "" {
+		res.Tenants = nil
+	}
+	return res, nil
+}
+
+// maxPlanTries is how often a plan is made while others change the same objects.
+const maxPlanTries = 4
+
+// plan answers POST /api/v1/analysis/plan. Within a scope the answer has no other tenant's
+// endpoints and policies.
+func (s *objectHandlers) plan(_ http.ResponseWriter, r *request, req planRequest) (any, error) {
+	return s.planOf(r.Context(), r.actor, req)
+}
+
+func (s *objectHandlers) planOf(ctx context.Context, a control.Actor, req planRequest) (out api.Plan, err error) {
+	for tries := 1; ; tries++ {
+		outcomes, rows, err := s.control.Plan(ctx, a, req.changes)
+		if err != nil {
+			return out, planError(err, len(req.changes))
+		}
+		effects, err := s.control.Analysis.Plan(ctx, rows, a.Scope())
+		if errors.Is(err, analysis.ErrRowsMoved) && tries < maxPlanTries {
+			continue
+		}
+		if err != nil {
+			return out, err
+		}
+		return s.renderPlan(a, req, outcomes, effects)
+	}
+}
+
+func (s *objectHandlers) renderPlan(a control.Actor, req planRequest, outcomes []control.Outcome, effects analysis.Effects) (out api.Plan, err error) {
+	out = api.Plan{Objects: req.results, Flows: []api.PlannedFlow{}, Services: []api.PlannedService{}}
+	for i := range out.Objects {
+		o := &out.Objects[i]
+		if o.Action != api.ApplyDeleted {
+			if err := describeOutcome(o, outcomes[i], true); err != nil {
+				return out, err
+			}
+		}
+		out.Changes = out.Changes || o.Action != api.ApplyUnchanged
+	}
+	scope := flowScope{Scope: a.Scope()}
+	for _, f := range effects.Flows {
+		out.Flows = append(out.Flows, plannedFlow(scope, f))
+	}
+	for _, x := range effects.Services {
+		p := api.PlannedService{Service: x.Service.String(), Before: x.Before, After: x.After, Effect: api.ApplyUpdated, LosesLast: x.Before > 0 && x.After == 0}
+		switch {
+		case x.Created:
+			p.Effect = api.ApplyCreated
+		case x.Gone:
+			p.Effect = api.ApplyDeleted
+		}
+		out.Services = append(out.Services, p)
+	}
+	data, err := json.Marshal(out) // without its revision
+	if err != nil {
+		return out, err
+	}
+	sum := sha256.Sum256(data)
+	out.ID, out.Revision = hex.EncodeToString(sum[:])[:32], int64(effects.Revision)
+	return out, nil
+}
+
+func plannedFlow(scope flowScope, f analysis.Flow) api.PlannedFlow {
+	out := api.PlannedFlow{Effect: api.FlowCloses, From: f.From, To: f.To, Before: plannedDecision(scope, f.Before), After: plannedDecision(scope, f.After)}
+	if f.Opens {
+		out.Effect = api.FlowOpens
+	}
+	if f.IPv4 {
+		out.Families = append(out.Families, "IPv4")
+	}
+	if f.IPv6 {
+		out.Families = append(out.Families, "IPv6")
+	}
+	for _, m := range f.Ports.Matches() {
+		out.Ports = append(out.Ports, analysis.FormatPort(m))
+	}
+	return out
+}
+
+func plannedDecision(scope flowScope, d reachability.Decision) api.PlannedDecision {
+	out := api.PlannedDecision{Route: string(d.Route), Missing: string(d.Gap)}
+	if d.Out != nil {
+		out.Decisions = append(out.Decisions, decision(model.Out, *d.Out))
+	}
+	if d.In != nil {
+		out.Decisions = append(out.Decisions, decision(model.In, *d.In))
+	}
+	if scope.Limited() {
+		scope.hidePolicies(out.Decisions)
+	}
+	return out
+}
+
+// applyPlanRequest is a plan that is to be applied.
+type applyPlanRequest struct {
+	planRequest
+	set      string
+	revision int64
+	id       string
+	begin    time.Time
+}
+
+func (s *objectHandlers) readApplyPlan(w http.ResponseWriter, r *request) (req applyPlanRequest, err error) {
+	var in api.ApplyPlanRequest
+	if _, err := decodeUpTo(w, r, &in, MaxApplyBody); err != nil {
+		return req, err
+	}
+	req = applyPlanRequest{set: in.Set, revision: in.Revision, id: in.ID, begin: time.Now()}
+	if in.Set != "" {
+		if err := model.ParseSetName(in.Set); err != nil {
+			return req, err
+		}
+	}
+	req.planRequest, err = s.planRequestOf(api.PlanRequest{Changes: in.Changes})
+	return req, err
+}
+
+func applyPlanResources(r *request, req applyPlanRequest) (access.Resource, error) {
+	return planResources(r, req.planRequest)
+}
+
+// applyPlan answers POST /api/v1/apply/plan.
+func (s *objectHandlers) applyPlan(_ http.ResponseWriter, r *request, req applyPlanRequest) (any, error) {
+	now, err := s.planOf(r.Context(), r.actor, req.planRequest)
+	if err != nil {
+		return nil, err
+	}
+	if now.ID != req.id {
+		return nil, model.Errorf(model.ErrConflict, "the plan is out of date: it was made for revision %d of the cluster, and at revision %d its changes would do something else; nothing is changed: plan again", req.revision, now.Revision)
+	}
+	for i, of := range req.results {
+		if put := req.changes[i].Put; put != nil && req.set != "" {
+			*put = s.control.Ownership.InSet(r.actor, *put, req.set, model.Owned{Kind: of.Kind, Key: of.Key})
+		}
+		now.Objects[i].Before, now.Objects[i].After = nil, nil
+	}
+	t := applyTime{begin: req.begin, timeout: s.timeout, now: time.Now}
+	done, rev, err := s.control.ApplyPlanned(r.Context(), r.actor, req.changes, t.hasTime)
+	r.committed(rev)
+	if err == nil && done < len(req.changes) {
+		err = model.Errorf(model.ErrUnavailable, "there was no time for all of it")
+	}
+	if err = planError(err, len(req.changes)); err != nil && rev != 0 {
+		err = fmt.Errorf("%w; at least %d of %d changes are made: plan again for the others", err, done, len(req.changes))
+	}
+	return api.ApplyPlanResponse{Results: now.Objects}, err
+}
