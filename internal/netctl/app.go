@@ -86,6 +86,8 @@ type session struct {
 	lookup  func(context.Context, string) ([]string, error) // of a host's name; nil = the default is taken as it is
 	// loginPath is where login keeps its token; empty = there is no home directory.
 	loginPath string
+	// planning is the command that was given --plan; nil = none.
+	planning *common
 }
 
 func (s *session) client() (*api.Client, error) {
@@ -155,7 +157,7 @@ func Run(ctx context.Context, env Env, args []string) int {
 		}
 		warned := map[string]bool{}
 		var mu sync.Mutex
-		return connect(g, append(login, api.WithTLS(own), api.WithWarnings(func(text string) {
+		return connect(g, append(login, api.WithTLS(own), api.WithCheck(s.interceptChange), api.WithWarnings(func(text string) {
 			mu.Lock()
 			defer mu.Unlock()
 			if !warned[text] {
@@ -230,6 +232,7 @@ func newRoot(base common, env Env) *command {
 		newNetwork(base),
 		newNetworkPolicy(base),
 		newPKI(base),
+		newPlan(base),
 		newPending(base),
 		newPolicy(base),
 		newRelease(base),

@@ -22,6 +22,9 @@ type applyOptions struct {
 	within time.Duration
 	set    string
 	prune  bool
+	saved  string // file with a plan
+	// planDelete: show what deletions would do, and delete nothing.
+	planDelete bool
 }
 
 func newApplyOptions(base common, fs *flags.Set) *applyOptions {
@@ -38,17 +41,35 @@ func newApply(base common) *command {
 			"netctl apply -f blue.yaml",
 			"netctl apply -f cluster.d/ --dry-run",
 			"netctl apply -f blue.d/ --prune --set blue",
+			"netctl apply --plan plan.json",
 			"netctl export --tenant blue | netctl --netmaster http://other:9999 apply -f -",
 		},
 	}
 	o := newApplyOptions(base, &c.flags)
 	c.flags.Bool(&o.dryRun, "dry-run, n", "say what would be done, change nothing")
-	c.flags.Bool(&o.prune, "prune", "delete what earlier applies of the --set created and the files do not have any more")
-	c.flags.String(&o.set, "set", "NAME", "with --prune: the set that the files are, of all times that they are applied")
+	setFlags(o, &c.flags)
+	c.flags.String(&o.saved, "plan", "FILE", "make the changes of a plan ('netctl plan -o json'), unless it would be another one by now; - for standard input")
 	confirmFlag(&c.flags, &o.within)
 	o.changeFlags(&c.flags, "json, j", "print a JSON array of kind, key and action")
 	c.run = bindRun(o, runApply, nil)
 	return c
+}
+
+// setFlags are the flags that name a set of objects.
+func setFlags(o *applyOptions, fs *flags.Set) {
+	fs.Bool(&o.prune, "prune", "delete what earlier applies of the --set created and the files do not have any more")
+	fs.String(&o.set, "set", "NAME", "with --prune: the set that the files are, of all times that they are applied")
+}
+
+// checkSet refuses one of the two without the other.
+func (o *applyOptions) checkSet() error {
+	switch {
+	case o.prune && o.set == "":
+		return flags.Usagef("flag --prune needs --set NAME: what it deletes is what earlier applies of that set created")
+	case o.set != "" && !o.prune:
+		return flags.Usagef("flag --set needs --prune: a set is what is deleted from when the files change")
+	}
+	return nil
 }
 
 // Texts by what was done to an object.
@@ -58,12 +79,13 @@ var (
 )
 
 func runApply(ctx context.Context, o *applyOptions) error {
-	switch {
-	case o.prune && o.set == "":
-		return flags.Usagef("flag --prune needs --set NAME: what it deletes is what earlier applies of that set created")
-	case o.set != "" && !o.prune:
-		return flags.Usagef("flag --set needs --prune: a set is what is deleted from when the files change")
-	case o.prune && o.within > 0:
+	if o.saved != "" {
+		return o.applyPlan(ctx)
+	}
+	if err := o.checkSet(); err != nil {
+		return err
+	}
+	if o.prune && o.within > 0 {
 		return flags.Usagef("flag --confirm-within cannot go with --prune: nothing that is deleted comes back")
 	}
 	if o.within > 0 {

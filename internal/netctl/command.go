@@ -95,7 +95,7 @@ func (c *command) resolveAt(path string, args []string, g *globals, version func
 			return inv, err
 		}
 		inv.execute = func(ctx context.Context, _ io.Writer) error {
-			return inFlags(&c.flags, cmp.Or(c.fills, c.asks), c.run(ctx, positional))
+			return inFlags(&c.flags, cmp.Or(c.fills, c.asks), planned(ctx, c.run(ctx, positional)))
 		}
 	}
 	return inv, nil

@@ -18,11 +18,13 @@ func newDelete(base common) *command {
 		examples: []string{
 			"netctl delete -f blue.yaml",
 			"netctl delete -f cluster.d/ --dry-run",
+			"netctl delete -f blue.yaml --plan",
 		},
 	}
 	o := newApplyOptions(base, &c.flags)
 	c.flags.Bool(&o.dryRun, "dry-run, n", "say what would be deleted, change nothing")
 	o.changeFlags(&c.flags, "json, j", "print a JSON array of kind, key and action")
+	o.planFlag(&c.flags, &o.planDelete)
 	c.run = bindRun(o, runDelete, nil)
 	return c
 }
@@ -40,6 +42,13 @@ func runDelete(ctx context.Context, o *applyOptions) error {
 	}
 	if err := o.checkDeleteRights(ctx, docs); err != nil {
 		return err
+	}
+	if o.planDelete {
+		var p savedPlan
+		if err := o.planDeletions(ctx, &p, objects, nil); err != nil || len(p.Request.Changes) == 0 {
+			return err
+		}
+		return o.makePlan(ctx, p)
 	}
 	results, err := o.deleteAll(ctx, objects, nil)
 	return errors.Join(o.showResults(results), err)

@@ -25,6 +25,7 @@ var anywhere = map[string]archtest.Effect{
 	"--insecure":  archtest.By("TestInsecureAcceptsUnknownAuthorities"),
 	"--timeout":   archtest.By("TestUnreachableNetmasterNamesTheFlags"),
 	"--help":      archtest.By("TestHelp"),
+	"--plan":      archtest.By("TestPlanFlagSendsNoChange"),
 }
 
 const accepted1x = "accepted, as in 1.x"
@@ -77,6 +78,12 @@ var flagEffects = map[string]archtest.Effect{
 	"doctor --repair":                  archtest.By("TestDoctor"),
 	"bugtool --host":                   archtest.By("TestBugtoolPacksAllHosts"),
 	"apply --file":                     archtest.By("TestApplyReportsUnreadableFiles"),
+	"apply --plan":                     archtest.By("TestSavedPlanIsAppliedUnlessItIsOutOfDate"),
+	"delete --plan":                    archtest.By("TestPlanCoversPruningAndDeletion"),
+	"plan --file":                      archtest.By("TestPlanShowsFlows"),
+	"plan --output":                    archtest.By("TestPlanShowsFlows"),
+	"plan --prune":                     archtest.By("TestPlanCoversPruningAndDeletion"),
+	"plan --set":                       archtest.By("TestPlanCoversPruningAndDeletion"),
 	"apply --prune":                    archtest.By("TestPruneDeletesWhatTheSetCreated"),
 	"apply --set":                      archtest.By("TestPruneDeletesWhatTheSetCreated"),
 	"delete --file":                    archtest.By("TestDeleteFileDeletesWhatItNames"),

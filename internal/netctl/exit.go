@@ -21,7 +21,7 @@ const (
 	ExitNotFound    = 3 // an object that the command names does not exist
 	ExitConflict    = 4 // in use, immutable, taken, exhausted
 	ExitUnavailable = 5 // no netmaster (attach: no netplugin) answers, or its store is away: try again later
-	ExitDiffers     = 6 // diff: something differs; nothing went wrong
+	ExitDiffers     = 6 // diff, plan: something differs; nothing went wrong
 	ExitUnhealthy   = 7 // status, doctor, verify: the cluster answers, and there are problems; install --check: the machine has some
 	ExitDenied      = 8 // can: not all that was asked for is allowed; nothing went wrong
 )
@@ -34,7 +34,7 @@ var exitMeanings = [...]string{
 	ExitNotFound:    "an object that the command names does not exist",
 	ExitConflict:    "conflict: in use, immutable, taken, exhausted, or contradicting what exists",
 	ExitUnavailable: "no netmaster (attach, detach: no netplugin) answers, or it cannot reach its store: try again later",
-	ExitDiffers:     "diff found differences",
+	ExitDiffers:     "diff found differences; plan and --plan: something would change",
 	ExitUnhealthy:   "status, doctor, verify: the cluster answers, and there are problems; install --check: the machine fails a check",
 	ExitDenied:      "can: not all that was asked for is allowed",
 }

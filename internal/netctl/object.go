@@ -25,6 +25,7 @@ type common struct {
 	keeps    *command
 	together []string
 	replace  bool
+	plan     bool // a change is shown, and not sent
 }
 
 func (o *common) tenantFlag(fs *flags.Set) {
@@ -139,7 +140,7 @@ func newRemove(base common, k *objectKind, short string) *command {
 	c, o := newNamed(base, k, &command{name: "rm", aliases: []string{"delete"}, short: short}, func(ctx context.Context, o *nameOptions, _ *api.Client, key string) error {
 		return remove(ctx, &o.common, k, o.name, key)
 	})
-	o.changeFlags(&c.flags, "json, j", "print the deleted key as JSON")
+	o.writeFlags(&c.flags, "json, j", "print the deleted key as JSON")
 	return c
 }
 

@@ -40,6 +40,7 @@ type objectKind struct {
 	seen         bool     // shown by get only: no document has objects in this form
 	perTenant    bool
 	typ          reflect.Type
+	path         string // of the collection
 	// asDocument mends an object on its way into an export; nil = nothing to mend.
 	asDocument func(o any) any
 	// pin writes the tags and addresses that netmaster chose into an object to be
@@ -67,7 +68,7 @@ func (k *objectKind) tenant(o any) string {
 
 // kindOf completes an objectKind by the collection of its objects and by their columns.
 func kindOf[T api.Object, O any](of func(*api.Client) api.Resource[T, O], c columns[T], k objectKind) objectKind {
-	k.columns, k.typ = untypedColumns(c), reflect.TypeFor[T]()
+	k.columns, k.typ, k.path = untypedColumns(c), reflect.TypeFor[T](), of(nil).Collection()
 	k.key = func(o any) string { return as[T](o).ObjectKey() }
 	k.get = func(ctx context.Context, c *api.Client, key string) (any, error) { return of(c).Get(ctx, key) }
 	k.create = func(ctx context.Context, c *api.Client, o any) (any, error) { return of(c).Create(ctx, as[T](o)) }

@@ -58,6 +58,9 @@ printf '{kind: endpoint, TenantName: blue, NetworkName: net, EndpointID: e1, Con
 	"docs/how-to/multicast.md":      "netctl tenant create blue",
 	"docs/how-to/netctl.md":         "mkdir -p ~/.zsh/functions ~/.config/fish/completions",
 	"docs/how-to/outside.md":        "netctl tenant create blue",
+	"docs/how-to/plan.md": `netctl tenant create blue; netctl network create -t blue -s 10.1.1.0/24 net; netctl policy create -t blue to-db
+netctl policy rule-add -t blue -d in -j deny to-db rest; netctl group create -t blue net web; netctl group create -t blue -p to-db net db
+for e in web db; do for i in 1 2; do printf "{kind: endpoint, TenantName: blue, NetworkName: net, EndpointID: $e$i, ServiceName: $e, ConfigEP: {Host: host1}}" | netctl apply -f -; done; done`,
 	"docs/how-to/routing.md": `netctl tenant create infra; netctl network create -t infra -s 10.9.0.0/24 dns; netctl network create -t infra -s 10.9.1.0/24 log
 netctl group create -t infra dns servers`,
 	"docs/how-to/services.md": `netctl network create --subnet 10.1.1.0/24 --gateway 10.1.1.254 web
