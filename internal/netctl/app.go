@@ -157,7 +157,7 @@ func Run(ctx context.Context, env Env, args []string) int {
 		}
 		warned := map[string]bool{}
 		var mu sync.Mutex
-		return connect(g, append(login, api.WithTLS(own), api.WithCheck(s.interceptChange), api.WithWarnings(func(text string) {
+		return connect(g, append(login, api.WithTLS(own), api.WithCheck(interceptChange(s)), api.WithWarnings(func(text string) {
 			mu.Lock()
 			defer mu.Unlock()
 			if !warned[text] {

@@ -62,7 +62,7 @@ func setFlags(o *applyOptions, fs *flags.Set) {
 }
 
 // checkSet refuses one of the two without the other.
-func (o *applyOptions) checkSet() error {
+func checkSet(o *applyOptions) error {
 	switch {
 	case o.prune && o.set == "":
 		return flags.Usagef("flag --prune needs --set NAME: what it deletes is what earlier applies of that set created")
@@ -80,9 +80,9 @@ var (
 
 func runApply(ctx context.Context, o *applyOptions) error {
 	if o.saved != "" {
-		return o.applyPlan(ctx)
+		return applyPlan(ctx, o)
 	}
-	if err := o.checkSet(); err != nil {
+	if err := checkSet(o); err != nil {
 		return err
 	}
 	if o.prune && o.within > 0 {
@@ -107,7 +107,7 @@ func runApply(ctx context.Context, o *applyOptions) error {
 		return err
 	}
 	results := answer.Results
-	if err := errors.Join(o.warn(results), o.noteNotPruned(answer.Others)); err != nil {
+	if err := errors.Join(o.warn(results), noteNotPruned(o, answer.Others)); err != nil {
 		return err
 	}
 	pruned, failed := o.deleteAll(ctx, answer.Left, results)
@@ -115,7 +115,7 @@ func runApply(ctx context.Context, o *applyOptions) error {
 }
 
 // noteNotPruned says which objects of the files --prune will never delete.
-func (o *applyOptions) noteNotPruned(others []api.ObjectName) error {
+func noteNotPruned(o *applyOptions, others []api.ObjectName) error {
 	others = slices.DeleteFunc(others, func(n api.ObjectName) bool { return slices.Contains(undeletable, n) })
 	if len(others) == 0 {
 		return nil

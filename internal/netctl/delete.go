@@ -24,7 +24,7 @@ func newDelete(base common) *command {
 	o := newApplyOptions(base, &c.flags)
 	c.flags.Bool(&o.dryRun, "dry-run, n", "say what would be deleted, change nothing")
 	o.changeFlags(&c.flags, "json, j", "print a JSON array of kind, key and action")
-	o.planFlag(&c.flags, &o.planDelete)
+	planFlag(&c.flags, &o.planDelete)
 	c.run = bindRun(o, runDelete, nil)
 	return c
 }
@@ -40,15 +40,15 @@ func runDelete(ctx context.Context, o *applyOptions) error {
 			return d.errorf("the fields that name the %s are missing or empty: %s", d.kind, strings.Join(namedBy(d.kind), ", "))
 		}
 	}
-	if err := o.checkDeleteRights(ctx, docs); err != nil {
+	if err := checkDeleteRights(ctx, o, docs); err != nil {
 		return err
 	}
 	if o.planDelete {
 		var p savedPlan
-		if err := o.planDeletions(ctx, &p, objects, nil); err != nil || len(p.Request.Changes) == 0 {
+		if err := planDeletions(ctx, o, &p, objects, nil); err != nil || len(p.Request.Changes) == 0 {
 			return err
 		}
-		return o.makePlan(ctx, p)
+		return makePlan(ctx, &o.common, p)
 	}
 	results, err := o.deleteAll(ctx, objects, nil)
 	return errors.Join(o.showResults(results), err)
@@ -56,7 +56,7 @@ func runDelete(ctx context.Context, o *applyOptions) error {
 
 // checkDeleteRights asks whether roles let all the documents' objects be changed, so that a list
 // is refused before any of it is deleted.
-func (o *applyOptions) checkDeleteRights(ctx context.Context, docs []document) error {
+func checkDeleteRights(ctx context.Context, o *applyOptions, docs []document) error {
 	docs = slices.DeleteFunc(slices.Clone(docs), func(d document) bool {
 		return slices.Contains(undeletable, api.ObjectName{Kind: d.kind, Key: d.key})
 	})

@@ -124,7 +124,7 @@ func newGlobalSet(base common) *command {
 	c.flags.List(&g.GeneratedLabels, "generated-labels", "LABEL,...", "")
 	c.flags.List(&g.TenantPrefixes, "tenant-prefixes", "CIDR,...", "none empties the list")
 	confirmFlag(&c.flags, &o.within)
-	o.planFlag(&c.flags, &o.plan)
+	planFlag(&c.flags, &o.plan)
 	c.flags.Bool(&o.json, "json, j", "print the settings as stored, as JSON")
 	c.flags.Bool(&o.quiet, "quiet, q", "print nothing")
 	c.run = bindRun(o, runGlobalSet, nil)

@@ -13,6 +13,7 @@ import (
 
 // collection is how netmaster is asked for the objects of a kind.
 type collection struct {
+	path string                                                  // in URLs
 	list func(ctx context.Context, c *api.Client) ([]any, error) // ordered by key
 	// listTenant lists one tenant's, where a tenant-admin may not list all; nil = it may.
 	listTenant func(ctx context.Context, c *api.Client, tenant string) ([]any, error)
@@ -40,7 +41,6 @@ type objectKind struct {
 	seen         bool     // shown by get only: no document has objects in this form
 	perTenant    bool
 	typ          reflect.Type
-	path         string // of the collection
 	// asDocument mends an object on its way into an export; nil = nothing to mend.
 	asDocument func(o any) any
 	// pin writes the tags and addresses that netmaster chose into an object to be

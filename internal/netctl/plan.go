@@ -39,7 +39,7 @@ func newPlan(base common) *command {
 }
 
 func runPlan(ctx context.Context, o *applyOptions) error {
-	if err := o.checkSet(); err != nil {
+	if err := checkSet(o); err != nil {
 		return err
 	}
 	docs, err := o.documents(ctx)
@@ -55,11 +55,11 @@ func runPlan(ctx context.Context, o *applyOptions) error {
 		p.Request.Changes = append(p.Request.Changes, api.PlanChange{Set: object})
 	}
 	if o.prune {
-		if err := o.planPruned(ctx, &p); err != nil {
+		if err := planPruned(ctx, o, &p); err != nil {
 			return err
 		}
 	}
-	err = o.makePlan(ctx, p)
+	err = makePlan(ctx, &o.common, p)
 	if e, ok := errors.AsType[*api.Error](err); ok && len(p.Request.Changes) == 1 && e.Kind != api.KindNoRoute && !isForbidden(err) && !api.IsUnavailable(err) {
 		err = &api.ApplyError{Err: e} // which netmaster says of lists only
 	}
@@ -67,20 +67,20 @@ func runPlan(ctx context.Context, o *applyOptions) error {
 }
 
 // planPruned adds the deletions of what the set has and the files do not have any more.
-func (o *applyOptions) planPruned(ctx context.Context, p *savedPlan) error {
+func planPruned(ctx context.Context, o *applyOptions, p *savedPlan) error {
 	answer, err := o.send(ctx, true)
 	if err != nil {
 		return err
 	}
-	if err := o.noteNotPruned(answer.Others); err != nil {
+	if err := noteNotPruned(o, answer.Others); err != nil {
 		return err
 	}
-	return o.planDeletions(ctx, p, answer.Left, answer.Results)
+	return planDeletions(ctx, o, p, answer.Left, answer.Results)
 }
 
 // planDeletions adds the deletions of objects, as deleteAll makes them after others are applied,
 // and notes what stays.
-func (o *applyOptions) planDeletions(ctx context.Context, p *savedPlan, objects []api.ObjectName, after []api.ApplyResult) error {
+func planDeletions(ctx context.Context, o *applyOptions, p *savedPlan, objects []api.ObjectName, after []api.ApplyResult) error {
 	dry := *o
 	dry.dryRun = true
 	results, stays := dry.deleteAll(ctx, objects, after)
@@ -110,7 +110,7 @@ type savedPlan struct {
 }
 
 // makePlan asks for a plan and shows it. It is errDiffers if something would change.
-func (o *common) makePlan(ctx context.Context, p savedPlan) error {
+func makePlan(ctx context.Context, o *common, p savedPlan) error {
 	client, err := o.client()
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (o *common) makePlan(ctx context.Context, p savedPlan) error {
 		}
 		return err
 	}
-	if err := o.showPlan(p); err != nil {
+	if err := showPlan(o, p); err != nil {
 		return err
 	}
 	if p.Changes {
@@ -130,7 +130,7 @@ func (o *common) makePlan(ctx context.Context, p savedPlan) error {
 	return nil
 }
 
-func (o *common) showPlan(p savedPlan) error {
+func showPlan(o *common, p savedPlan) error {
 	switch {
 	case o.quiet:
 		return nil
@@ -277,12 +277,12 @@ func printMarkdown(w io.Writer, header []string, rows [][]string) error {
 }
 
 // writeFlags are the flags of commands that change an object.
-func (o *common) writeFlags(fs *flags.Set, jsonNames, jsonUsage string) {
+func writeFlags(o *common, fs *flags.Set, jsonNames, jsonUsage string) {
 	o.changeFlags(fs, jsonNames, jsonUsage)
-	o.planFlag(fs, &o.plan)
+	planFlag(fs, &o.plan)
 }
 
-func (o *common) planFlag(fs *flags.Set, plan *bool) {
+func planFlag(fs *flags.Set, plan *bool) {
 	fs.Bool(plan, "plan", fmt.Sprintf("show which connections the change would open and close, change nothing; exits with %d when something would change", ExitDiffers))
 }
 
@@ -306,15 +306,17 @@ func (e *plannedError) Error() string { return "it is planned, and not made" }
 const planPath = "/api/v1/analysis/plan"
 
 // interceptChange has a command with --plan end where it would send a change.
-func (s *session) interceptChange(method, path string, body []byte) error {
-	if s.planning == nil || path == planPath {
-		return nil
+func interceptChange(s *session) func(method, path string, body []byte) error {
+	return func(method, path string, body []byte) error {
+		if s.planning == nil || path == planPath {
+			return nil
+		}
+		change, err := plannedChange(method, path, body)
+		if err != nil {
+			return err
+		}
+		return &plannedError{s.planning, change}
 	}
-	change, err := plannedChange(method, path, body)
-	if err != nil {
-		return err
-	}
-	return &plannedError{s.planning, change}
 }
 
 // plannedChange is the change that a request makes.
@@ -350,7 +352,7 @@ func plannedChange(method, path string, body []byte) (c api.PlanChange, err erro
 // planned shows the plan of a change with which a command with --plan has ended.
 func planned(ctx context.Context, err error) error {
 	if p, ok := errors.AsType[*plannedError](err); ok {
-		return p.command.makePlan(ctx, savedPlan{Request: api.PlanRequest{Changes: []api.PlanChange{p.change}}})
+		return makePlan(ctx, p.command, savedPlan{Request: api.PlanRequest{Changes: []api.PlanChange{p.change}}})
 	}
 	return err
 }
@@ -378,7 +380,7 @@ func readPlan(stdin io.Reader, file string) (p savedPlan, err error) {
 }
 
 // applyPlan makes the changes of a saved plan.
-func (o *applyOptions) applyPlan(ctx context.Context) error {
+func applyPlan(ctx context.Context, o *applyOptions) error {
 	if len(o.files) > 0 || o.prune || o.set != "" || o.dryRun || o.within > 0 {
 		return flags.Usagef("flag --plan takes no other flag beside it: the plan says what is applied")
 	}

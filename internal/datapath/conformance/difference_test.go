@@ -11,10 +11,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// claims is what differences say of one pair.
-type claims struct{ opens, closes reachability.Ports }
+// stated is what differences say of one pair.
+type stated struct{ opens, closes reachability.Ports }
 
-func (c *claims) add(d reachability.Difference) {
+func (c *stated) add(d reachability.Difference) {
 	if d.Opens {
 		c.opens = c.opens.Or(d.Ports)
 	} else {
@@ -22,8 +22,8 @@ func (c *claims) add(d reachability.Difference) {
 	}
 }
 
-// check compares claims with what two clusters allow.
-func (c claims) check(before, after reachability.Ports) error {
+// check compares stated with what two clusters allow.
+func (c stated) check(before, after reachability.Ports) error {
 	if !c.opens.Equal(after.Without(before)) || !c.closes.Equal(before.Without(after)) {
 		return fmt.Errorf("before %v, after %v; the difference opens %v and closes %v", before, after, c.opens, c.closes)
 	}
@@ -39,7 +39,7 @@ func (w *fuzzWorld) agreeOnDifference(before, after *reachability.Cluster, seen 
 		from, to model.EndpointKey
 		v6       bool
 	}
-	between := map[pair]*claims{}
+	between := map[pair]*stated{}
 	for _, d := range all {
 		for _, v6 := range []bool{false, true} {
 			if v6 && !d.IPv6 || !v6 && !d.IPv4 {
@@ -49,7 +49,7 @@ func (w *fuzzWorld) agreeOnDifference(before, after *reachability.Cluster, seen 
 				for _, to := range d.To.Endpoints {
 					p := pair{from, to, v6}
 					if between[p] == nil {
-						between[p] = &claims{}
+						between[p] = &stated{}
 					}
 					between[p].add(d)
 				}
@@ -76,7 +76,7 @@ func (w *fuzzWorld) agreeOnDifference(before, after *reachability.Cluster, seen 
 				}
 				said := between[pair{from, to, v6}]
 				if said == nil {
-					said = &claims{}
+					said = &stated{}
 				}
 				if err := said.check(allowed[0], allowed[1]); err != nil {
 					return fmt.Errorf("%s to %s, IPv6 %v: %w", from, to, v6, err)
@@ -120,7 +120,7 @@ func (w *fuzzWorld) agreeOnDifferenceOutside(before, after *reachability.Cluster
 				if !routed {
 					continue
 				}
-				var said claims
+				var said stated
 				for _, d := range all {
 					inside, outside := d.From, d.To
 					if dir == model.In {

@@ -12,10 +12,10 @@ import (
 type class struct {
 	index int
 	keys  []model.EndpointKey
-	// ends are the first two of them in each cluster: an endpoint's answer of itself is of no use.
-	ends  [2][]*desired.Port
-	state [2]endState
-	moved bool // others' policies may see it differently, or its routes may differ
+	// samples are the first two of them in each cluster, since an endpoint has no answer about itself.
+	samples [2][]*desired.Port
+	state   [2]endState
+	moved   bool // others' policies may see it differently, or its routes may differ
 }
 
 // endState is all of an endpoint that answers depend on.
@@ -148,11 +148,11 @@ func classesOf(before, after *Cluster, has func(model.TenantName) bool) (out []*
 			byState[s], out = c, append(out, c)
 		}
 		c.keys = append(c.keys, k)
-		if p != nil && len(c.ends[0]) < 2 {
-			c.ends[0] = append(c.ends[0], p)
+		if p != nil && len(c.samples[0]) < 2 {
+			c.samples[0] = append(c.samples[0], p)
 		}
-		if q != nil && len(c.ends[1]) < 2 {
-			c.ends[1] = append(c.ends[1], q)
+		if q != nil && len(c.samples[1]) < 2 {
+			c.samples[1] = append(c.samples[1], q)
 		}
 	}
 	for k := range before.byKey {
@@ -187,7 +187,7 @@ func changedNetworks(before, after *Cluster) map[model.NetworkID]bool {
 // end is an endpoint of the class in a cluster, another one than the class's first if second;
 // nil = none is there.
 func (c *class) end(cluster int, second bool) *desired.Port {
-	all := c.ends[cluster]
+	all := c.samples[cluster]
 	switch {
 	case second && len(all) > 1:
 		return all[1]

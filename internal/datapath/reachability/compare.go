@@ -32,7 +32,7 @@ type comparison struct {
 	clusters [2]*Cluster
 	classes  []*class
 	changes  map[setsKey]*setChange
-	seen     map[[2]int]bool // pairs of classes that are compared
+	seen     map[[2]int]bool // pairs of classes, which are not compared again
 	joins    bool            // networks differ
 	left     int             // pairs that may still be judged
 	table    table
@@ -44,7 +44,7 @@ type setsKey [2]desired.PolicySetID
 // setChange is a change of policy sets.
 type setChange struct {
 	differs map[model.Direction]bool
-	peers   map[model.Direction][]*class // of which it decides differently, without those that are moved
+	peers   map[model.Direction][]*class // of which it decides differently; none that is moved
 }
 
 func (x *comparison) compareClass(c *class) error {

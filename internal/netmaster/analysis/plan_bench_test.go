@@ -44,7 +44,7 @@ func BenchmarkPlan(b *testing.B) {
 	rule := model.Rule{Key: model.RuleKey{Tenant: "blue", Policy: "p1", Rule: "0"}, Direction: model.In, Priority: 10, Action: model.Deny, Protocol: model.ProtoTCP, Port: 80}
 	p := model.PolicyKey{Tenant: "blue", Name: "new"}
 	policy := model.ContivPolicy{Key: p}.General()
-	first := model.Rule{Key: model.RuleKey{Tenant: "blue", Policy: "new", Rule: "1"}, Direction: model.In, Priority: 10, Action: model.Deny, Group: "g2"}
+	first := model.Rule{Key: model.RuleKey{Tenant: "blue", Policy: "new", Rule: "1"}, Direction: model.In, Priority: 10, Action: model.Deny, Protocol: model.AnyProtocol, Group: "g2"}
 	g := model.GroupKey{Tenant: "blue", Name: "g1"}
 	group := model.Group{Key: g, Network: "n1", Policies: []model.PolicyName{"p1", "new"}}
 	for name, changes := range map[string][]PlannedRow{

@@ -19,8 +19,8 @@ type Planned struct {
 }
 
 // Plan tries changes one after the other, neighbours that put objects in an order in which each
-// finds what it refers to, and commits nothing. It returns what becomes of the objects (of
-// those that are deleted nothing), and of all rows that hosts compile. Its errors are those of
+// finds what it refers to, and commits nothing. It returns what becomes of the objects that are
+// put, and of all rows that hosts compile. Its errors are those of
 // the changes: ChangeErrors that say which they are.
 func (c *Committer) Plan(ctx context.Context, a Actor, changes []Planned) (out []Outcome, rows []analysis.PlannedRow, err error) {
 	cl := c.newAllocator(a)

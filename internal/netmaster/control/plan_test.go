@@ -160,8 +160,8 @@ func (w *planWorld) answers() map[link]reachability.Ports {
 	return out
 }
 
-// ends of a side of a difference, as answers names them.
-func ends(s reachability.Side) (out []string) {
+// sideNames are the ends on a side of a difference, as answers names them.
+func sideNames(s reachability.Side) (out []string) {
 	for _, k := range s.Endpoints {
 		out = append(out, k.String())
 	}
@@ -217,8 +217,8 @@ func TestPlanIsWhatTheChangeDoes(t *testing.T) {
 				if f.Opens {
 					in = opens
 				}
-				for _, from := range ends(f.Difference.From) {
-					for _, to := range ends(f.Difference.To) {
+				for _, from := range sideNames(f.Difference.From) {
+					for _, to := range sideNames(f.Difference.To) {
 						for v6, has := range map[bool]bool{false: f.IPv4, true: f.IPv6} {
 							if has && from != to {
 								in[link{from, to, v6}] = in[link{from, to, v6}].Or(f.Ports)
