@@ -41,9 +41,14 @@ type ReachableParts struct {
 	To       []string `json:"to"`                 // likewise
 	Families []string `json:"families"`           // IPv4, IPv6
 	Service  string   `json:"service,omitempty"`  // by which the destinations are asked
-	Frontend string   `json:"frontend,omitempty"` // ADDRESS:PORT of the service
+	Frontend string   `json:"frontend,omitempty"` // ADDRESS:PORT of the service; 0.0.0.0 and :: = of each node
 	Route    string   `json:"route"`              // network, router, shared-network, physical-network, host, or none
 	Missing  string   `json:"missing,omitempty"`  // why there is no route
+	// Opening is how clients outside get there, in an Exposure: vlan, routed-network, published-port,
+	// service-address, load-balancer, external-address or node-port; with +bgp, hosts announce
+	// routes as well. Empty = Route says it.
+	Opening   string `json:"opening,omitempty"`
+	Published string `json:"published,omitempty"` // HOST and ADDRESS:PORT of a published port; 0.0.0.0 = each address
 	// Parts are disjoint sets of ports, in ascending order. Without a route there are none.
 	Parts []ReachablePart `json:"parts,omitempty"`
 }
@@ -65,6 +70,36 @@ func (c *Client) Reachability(ctx context.Context, r ReachabilityRequest) (out R
 		q.Set("tenant", r.Tenant)
 	}
 	err = c.Do(ctx, http.MethodGet, "/api/v1/analysis/reachability?"+q.Encode(), nil, &out)
+	return out, err
+}
+
+// ExposureRequest asks what clients outside, and endpoints of other tenants, may open connections
+// to (GET /api/v1/analysis/exposure).
+type ExposureRequest struct {
+	To     string // as in a ReachabilityRequest; empty = all endpoints and services
+	Port   string // likewise
+	Tenant string // likewise
+}
+
+// Exposure says which connections from outside, and from other tenants, are allowed by the policies
+// in force.
+type Exposure struct {
+	To          string           `json:"to"` // as asked
+	Port        string           `json:"port,omitempty"`
+	Revision    int64            `json:"revision"`    // of the store that the answer is of
+	Connections []ReachableParts `json:"connections"` // what is allowed
+	Unlisted    int              `json:"unlisted"`    // published ports that hosts have beyond those that they report
+}
+
+// Exposure asks what is open to clients outside, and to other tenants.
+func (c *Client) Exposure(ctx context.Context, r ExposureRequest) (out Exposure, err error) {
+	q := url.Values{}
+	for name, text := range map[string]string{"to": r.To, "port": r.Port, "tenant": r.Tenant} {
+		if text != "" {
+			q.Set(name, text)
+		}
+	}
+	err = c.Do(ctx, http.MethodGet, "/api/v1/analysis/exposure?"+q.Encode(), nil, &out)
 	return out, err
 }
 

@@ -71,6 +71,23 @@ type HostStatusReport struct {
 	BGP          *BgpStatus           `json:"bgp,omitempty"` // nil = the host has no BGP settings
 
 	Surroundings *UnderlayNetworks `json:"surroundings,omitempty"`
+
+	Published PublishedPorts `json:"published,omitzero"`
+}
+
+// PublishedPorts are the ports of a host that lead to containers.
+type PublishedPorts struct {
+	Ports    []PublishedPort `json:"ports,omitempty"`    // at most 256
+	Unlisted int             `json:"unlisted,omitempty"` // how many more there are
+}
+
+// PublishedPort leads a port of a host to a container there.
+type PublishedPort struct {
+	Endpoint string `json:"endpoint"`         // its key
+	Protocol string `json:"protocol"`         // tcp, udp, or 132 (SCTP)
+	HostIP   string `json:"hostIP,omitempty"` // empty = all addresses of the host; 0.0.0.0, :: = all of a family
+	HostPort int    `json:"hostPort"`
+	Port     int    `json:"port"` // the container's
 }
 
 // UnderlayNetworks are the networks around a host that tenants' networks must not meet.

@@ -69,7 +69,7 @@ var (
 	HostObjects = host(row{
 		name: "objects", severity: api.SeverityError, check: api.CheckDataPlane,
 		means:  "A problem that may cut containers off: a policy or group that cannot be read, NAT, a firewall in the way, a published port, an endpoint on a host that never registered, labels that netmaster refuses. The host stays ready.",
-		remedy: "'netctl host inspect HOST' names each object",
+		remedy: "'netctl host inspect HOST' names each object, and 'netctl explain ENDPOINT' what applies to a container",
 	})
 	HostMTU = host(row{
 		name: "mtu", severity: api.SeverityWarning, check: api.CheckDataPlane,

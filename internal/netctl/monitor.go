@@ -235,6 +235,20 @@ func decidedBy(e api.FlowEvent) string {
 		return text
 	case parts == nil:
 		return "no policy"
+	case e.Event == api.FlowDrop:
+		return strings.Join(parts, "; ") + explainedBy(e)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// explainedBy names the command that explains a denied connection.
+func explainedBy(e api.FlowEvent) string {
+	from, to, port := cmp.Or(e.From.Endpoint, e.From.Address), cmp.Or(e.To.Endpoint, e.To.Address), e.Protocol
+	if from == "" || to == "" {
+		return ""
+	}
+	if e.To.Port != 0 {
+		port += "/" + strconv.Itoa(e.To.Port)
+	}
+	return fmt.Sprintf(" (netctl can %s %s %s)", from, to, port)
 }

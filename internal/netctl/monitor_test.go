@@ -99,8 +99,8 @@ func TestMonitorTable(t *testing.T) {
 	tellingAgent(t, st, "host1", events)
 	r := netctl(t, url, "monitor", "--count", "9")
 	want := `Time          Host      Verdict  Proto   From                            To                              Decided by
-07:00:00.000  host1     denied   tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  in: rule 1 of policy blue:db-in
-07:00:01.000  host1     denied x12  udp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  out: default of tier kubernetes
+07:00:00.000  host1     denied   tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  in: rule 1 of policy blue:db-in (netctl can blue:net:cni:host1:c1:eth0 10.1.1.3 tcp/5432)
+07:00:01.000  host1     denied x12  udp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  out: default of tier kubernetes (netctl can blue:net:cni:host1:c1:eth0 10.1.1.3 udp/5432)
 07:00:01.000  host1     dropped     icmp/8  10.1.1.9                        fd00::1 x:y                         the source address is unknown (network blue:net)
 07:00:01.000  host1     lost                                                                                    77 more packets than could be reported
 07:00:02.000  host1     dropped     -       02:00:00:00:00:01               -                                   neither ARP nor IP

@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -18,9 +17,6 @@ type ControlPlane struct {
 	infra   set[*network]    // infra networks
 	changed bool             // since the last Compile
 }
-
-// tierControl keeps containers from the control plane before any policy.
-const tierControl model.Tier = 1
 
 // Set records where the control plane answers to TCP, nothing = nowhere.
 // Containers that reach it past the interface of their host's stack are denied it by their
@@ -86,10 +82,10 @@ func (cp *ControlPlane) tier(n *model.Network) []desired.Tier {
 	if len(byPort) == 0 {
 		return nil
 	}
-	tier := desired.Tier{Tier: tierControl, Default: model.Pass}
+	tier := desired.Tier{Tier: desired.TierControl, Default: model.Pass}
 	for port, cidrs := range byPort {
 		r := &desired.Rule{
-			ID: fmt.Sprintf("control-plane/%d", port), Priority: 100, Action: model.Deny, CIDRs: cidrs,
+			ID: desired.ControlRuleID(port), Priority: 100, Action: model.Deny, CIDRs: cidrs,
 			Ports: []model.PortMatch{{Protocol: model.ProtoTCP, Lo: port, Hi: port}},
 		}
 		tier.Rules = tier.Rules.Set(r.ID, r)

@@ -92,7 +92,7 @@ func (c *Cluster) Between(from, to *desired.Port, v6 bool) Answer {
 }
 
 func (c *Cluster) routeBetween(from, to *desired.Port, src, dst netip.Addr) (Route, Gap) {
-	n, other := c.network(from), c.network(to)
+	n, other := c.NetworkOf(from), c.NetworkOf(to)
 	switch {
 	case from == to:
 		return RouteNone, GapSelf

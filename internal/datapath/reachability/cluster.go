@@ -10,11 +10,17 @@ import (
 // Cluster answers questions about one desired state after another. It is used by one
 // goroutine at a time.
 type Cluster struct {
+	// HostOf tells on which host an endpoint is, with no name = on none. nil = all endpoints are
+	// on one host, as the desired state says.
+	HostOf func(model.EndpointKey) model.Host
+
 	host      desired.Host
 	byAddress map[address]*desired.Port
 	byKey     map[model.EndpointKey]*desired.Port
 	joined    map[desired.Domain]map[model.NetworkID]*desired.Network
+	routed    map[model.NetworkID]*desired.Network
 	sets      map[*desired.PolicySet]*orderedSet // that were asked
+	control   map[netip.Addr][]controlPort
 }
 
 // address is one of a domain.
@@ -27,7 +33,7 @@ type address struct {
 func NewCluster() *Cluster {
 	return &Cluster{
 		byAddress: map[address]*desired.Port{}, byKey: map[model.EndpointKey]*desired.Port{},
-		joined: map[desired.Domain]map[model.NetworkID]*desired.Network{}, sets: map[*desired.PolicySet]*orderedSet{},
+		joined: map[desired.Domain]map[model.NetworkID]*desired.Network{}, routed: map[model.NetworkID]*desired.Network{}, sets: map[*desired.PolicySet]*orderedSet{},
 	}
 }
 
@@ -40,6 +46,10 @@ func (c *Cluster) Update(h desired.Host) {
 	for d := range h.Networks.Diff(old.Networks) {
 		if d.Had {
 			delete(c.joined[d.Old.Domain()], d.Key)
+			delete(c.routed, d.Key)
+		}
+		if d.Has && d.New.Routed {
+			c.routed[d.Key] = d.New
 		}
 		if d.Has && d.New.Joined != 0 {
 			if c.joined[d.New.Domain()] == nil {
@@ -109,8 +119,8 @@ func (c *Cluster) Port(k model.EndpointKey) (*desired.Port, bool) {
 	return p, ok
 }
 
-// network returns the network of a port; nil = it is not in the desired state.
-func (c *Cluster) network(p *desired.Port) *desired.Network {
+// NetworkOf returns the network of a port; nil = it is not in the desired state.
+func (c *Cluster) NetworkOf(p *desired.Port) *desired.Network {
 	n, _ := c.host.Networks.Get(p.Network)
 	return n
 }

@@ -26,9 +26,17 @@ func (c *Cluster) FromOutside(from netip.Prefix, to *desired.Port) []Outside {
 	return c.outside(to, model.In, from)
 }
 
-func (c *Cluster) outside(p *desired.Port, dir model.Direction, there netip.Prefix) (out []Outside) {
-	bounds := slices.Concat(desired.Blackhole, c.subnets(p), c.prefixes(p, dir))
-	for _, part := range split(there, bounds, func(a netip.Addr) Answer { return c.outsideAt(p, dir, a) }, merged) {
+func (c *Cluster) outside(p *desired.Port, dir model.Direction, there netip.Prefix) []Outside {
+	bounds := slices.Concat(desired.Blackhole, c.subnets(c.NetworkOf(p)), c.natSubnets(), c.prefixes(p, dir))
+	if dir == model.Out {
+		bounds = append(bounds, c.controlPrefixes()...)
+	}
+	return outsides(there, bounds, func(a netip.Addr) Answer { return c.outsideAt(p, dir, a) })
+}
+
+// outsides puts the addresses of a prefix together that have the same answer.
+func outsides(there netip.Prefix, bounds []netip.Prefix, answer func(netip.Addr) Answer) (out []Outside) {
+	for _, part := range split(there, bounds, answer, merged) {
 		i := slices.IndexFunc(out, func(o Outside) bool { return o.Key() == part.answer.Key() })
 		if i < 0 {
 			i, out = len(out), append(out, Outside{Answer: part.answer})
@@ -59,11 +67,15 @@ func (c *Cluster) outsideAt(p *desired.Port, dir model.Direction, there netip.Ad
 		return Answer{Route: route, Gap: gap}
 	}
 	here := c.judge(p, dir, desired.Peer{Identity: model.IdentityExternal, Addr: there, Network: p.Network})
-	return Answer{Route: route, Parts: alone(here, dir)}
+	answer := Answer{Route: route, Parts: alone(here, dir)}
+	if dir == model.Out && route == RouteHost && !p.OnHost {
+		answer.Parts = c.withoutControl(answer.Parts, there)
+	}
+	return answer
 }
 
 func (c *Cluster) routeOutside(p *desired.Port, there netip.Addr) (Route, Gap) {
-	n := c.network(p)
+	n := c.NetworkOf(p)
 	switch {
 	case n == nil:
 		return RouteNone, GapNetwork
@@ -75,8 +87,38 @@ func (c *Cluster) routeOutside(p *desired.Port, there netip.Addr) (Route, Gap) {
 		return RouteNone, GapAddress
 	case n.Encap == model.EncapVLAN && (n.Contains(there) || !hasRouter(n, there.Is6())):
 		return RoutePhysical, ""
+	case c.isPrivate(there), n.Routed && c.isRouted(there):
+		return RouteNone, GapAddress
 	}
 	return RouteHost, ""
+}
+
+// natSubnets are those that hosts' NAT addresses of containers come from.
+func (c *Cluster) natSubnets() []netip.Prefix {
+	if way := c.host.HostNAT; way != nil {
+		host := []netip.Prefix{way.Subnet, netip.PrefixFrom(way.Addr, way.Addr.BitLen())}
+		if way.Subnet6.IsValid() {
+			host = append(host, way.Subnet6, netip.PrefixFrom(way.Addr6, way.Addr6.BitLen()))
+		}
+		return host
+	}
+	return nil
+}
+
+// isPrivate reports whether an address is in these subnets, and no host's own.
+func (c *Cluster) isPrivate(a netip.Addr) bool {
+	way := c.host.HostNAT
+	return way != nil && (way.Subnet.Contains(a) || way.Subnet6.Contains(a)) && a != way.Addr && a != way.Addr6
+}
+
+// isRouted reports whether an address is of a routed network.
+func (c *Cluster) isRouted(a netip.Addr) bool {
+	for _, n := range c.routed {
+		if n.Contains(a) {
+			return true
+		}
+	}
+	return false
 }
 
 func hasRouter(n *desired.Network, v6 bool) bool {
@@ -86,8 +128,8 @@ func hasRouter(n *desired.Network, v6 bool) bool {
 	return n.Router().IsValid()
 }
 
-// subnets are those of the domain of an endpoint's network.
-func (c *Cluster) subnets(p *desired.Port) (out []netip.Prefix) {
+// subnets are those of the domain of a network (nil = none), and of routed networks if it is one.
+func (c *Cluster) subnets(n *desired.Network) (out []netip.Prefix) {
 	add := func(n *desired.Network) {
 		for _, s := range []netip.Prefix{n.Subnet, n.Subnet6} {
 			if s.IsValid() {
@@ -95,13 +137,17 @@ func (c *Cluster) subnets(p *desired.Port) (out []netip.Prefix) {
 			}
 		}
 	}
-	n := c.network(p)
 	if n == nil {
 		return nil
 	}
 	add(n)
 	for _, o := range c.joined[n.Domain()] {
 		add(o)
+	}
+	if n.Routed {
+		for _, o := range c.routed {
+			add(o)
+		}
 	}
 	return out
 }

@@ -47,6 +47,10 @@ func PortsOf(matches ...model.PortMatch) Ports {
 	return normal(all)
 }
 
+func onePort(p model.Protocol, port uint16) Ports {
+	return PortsOf(model.PortMatch{Protocol: p, Lo: port, Hi: port})
+}
+
 func whole(p model.Protocol) span {
 	return span{uint32(p) * perProtocol, uint32(p)*perProtocol + perProtocol - 1}
 }

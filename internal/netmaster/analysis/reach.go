@@ -1,9 +1,11 @@
 package analysis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
@@ -36,15 +38,21 @@ type Row struct {
 	IPv4     bool
 	IPv6     bool
 	Service  *ServiceAsked // nil = To are asked by their own addresses
+	// Opening is how clients outside get there, where the question was that; "" = Route says it.
+	Opening   Opening
+	Published string // HOST and ADDRESS:PORT of a published port
 	reachability.Answer
 }
 
-// ServiceAsked is a port of a service.
+// ServiceAsked is a port of a service. At an unspecified address it is each node's.
 type ServiceAsked struct {
 	Key       model.ServiceKey
 	At        netip.AddrPort
 	NoBackend bool
 }
+
+// GapService is why a service without an address for the one who asks is not reached.
+const GapService reachability.Gap = "not-exposed"
 
 // Reach answers a question by what the one who asks may know of.
 func (e *Engine) Reach(ctx context.Context, q Question, scope Scope) (out Reachable, err error) {
@@ -57,7 +65,19 @@ func (e *Engine) Reach(ctx context.Context, q Question, scope Scope) (out Reacha
 		if err != nil {
 			return err
 		}
-		t := &table{cluster: r.cluster, ports: q.Ports, scope: scope, cells: map[string]*cell{}}
+		if q.To.kind == "host" {
+			to.outside = r.addressesOfHost(model.HostName(q.To.name))
+			to.name = q.To.text
+		}
+		for _, s := range []struct {
+			side
+			of Subject
+		}{{from, q.From}, {to, q.To}} {
+			if s.isEmpty() {
+				return s.of.selectsNothing()
+			}
+		}
+		t := newTable(r, q.Ports, scope)
 		if err := t.fill(r.sources(from), to); err != nil {
 			return err
 		}
@@ -69,11 +89,28 @@ func (e *Engine) Reach(ctx context.Context, q Question, scope Scope) (out Reacha
 
 // sources are what begins connections: in place of services their backends.
 func (r *clusterRows) sources(s side) side {
-	for _, k := range s.services {
-		s.endpoints = append(s.endpoints, r.cluster.BackendsOf(k)...)
+	for _, of := range s.services {
+		for _, k := range of.parts {
+			s.endpoints = append(s.endpoints, r.cluster.BackendsOf(k)...)
+		}
 	}
 	s.services = nil
 	return s
+}
+
+// addressesOfHost are a host's own addresses.
+func (r *clusterRows) addressesOfHost(name model.HostName) (out []netip.Prefix) {
+	h := r.hosts[name]
+	for _, a := range []netip.Addr{h.VTEP, h.Control, h.IPv6} {
+		if p := netip.PrefixFrom(a, a.BitLen()); a.IsValid() && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func newTable(r *clusterRows, ports reachability.Ports, scope Scope) *table {
+	return &table{cluster: r.cluster, ports: ports, scope: scope, cells: map[string]*cell{}}
 }
 
 // table collects the rows of an answer.
@@ -95,12 +132,12 @@ type cell struct {
 }
 
 func (t *table) fill(from, to side) error {
-	n := len(from.endpoints)*(len(to.endpoints)+len(to.outside)+len(to.services)) + len(from.outside)*len(to.endpoints)
+	n := len(from.endpoints)*(len(to.endpoints)+len(to.outside)+len(to.services)) + len(from.outside)*(len(to.endpoints)+len(to.services))
 	switch {
 	case n > maxPairs:
-		return model.Errorf(model.ErrInvalid, "from and to: these are %d pairs of endpoints, and at most %d are answered at once; ask about fewer", n, maxPairs)
-	case len(from.endpoints)+len(to.endpoints) == 0, len(to.services) > 0 && len(from.endpoints) == 0:
-		return model.Errorf(model.ErrInvalid, "from and to: one side has to be endpoints, and a service is asked by endpoints only")
+		return tooMany(n)
+	case len(from.endpoints)+len(to.endpoints)+len(to.services) == 0:
+		return model.Errorf(model.ErrInvalid, "from and to: one side has to be endpoints, or to a service")
 	}
 	for _, a := range from.endpoints {
 		for _, b := range to.endpoints {
@@ -117,6 +154,9 @@ func (t *table) fill(from, to side) error {
 			t.service(a, s)
 		}
 	}
+	for _, s := range to.services {
+		t.serviceOutside(from.outside, s)
+	}
 	for _, p := range from.outside {
 		for _, b := range to.endpoints {
 			for _, o := range t.cluster.FromOutside(p, b) {
@@ -125,6 +165,10 @@ func (t *table) fill(from, to side) error {
 		}
 	}
 	return nil
+}
+
+func tooMany(pairs int) error {
+	return model.Errorf(model.ErrInvalid, "from and to: these are %d pairs of endpoints, and at most %d are answered at once; ask about fewer", pairs, maxPairs)
 }
 
 func (t *table) between(a, b *desired.Port) {
@@ -151,7 +195,7 @@ func (t *table) outside(dir model.Direction, end *desired.Port, o reachability.O
 	}
 	row := Row{IPv4: o.Prefixes[0].Addr().Is4(), IPv6: o.Prefixes[0].Addr().Is6(), Answer: o.Answer}
 	for _, x := range o.Prefixes {
-		from, to := end.Endpoint.String(), x.String()
+		from, to := end.Endpoint.String(), cmp.Or(of.name, x.String())
 		if dir == model.In {
 			from, to = to, from
 		}
@@ -159,30 +203,80 @@ func (t *table) outside(dir model.Direction, end *desired.Port, o reachability.O
 	}
 }
 
-func (t *table) service(a *desired.Port, key model.ServiceKey) {
-	for _, v6 := range []bool{false, true} {
-		for _, p := range t.cluster.ToService(a, key, v6) {
-			if !t.ports.Has(p.Protocol, p.Port) {
-				continue
+func (t *table) service(a *desired.Port, s serviceParts) {
+	known := false
+	for _, key := range s.parts {
+		for _, v6 := range []bool{false, true} {
+			all := t.cluster.ToService(a, key, v6)
+			if all == nil {
+				all = t.cluster.ToServiceByHost(a, key, v6)
 			}
-			asked := &ServiceAsked{Key: key, At: netip.AddrPortFrom(p.Addr, p.Port), NoBackend: len(p.Backends) == 0}
-			row := Row{IPv4: !v6, IPv6: v6, Service: asked, Answer: reachability.Answer{Route: reachability.RouteNone}}
-			if asked.NoBackend {
-				t.add(a.Endpoint.String(), p.Addr.String(), row)
-			}
-			for _, b := range p.Backends {
-				to := b.Key.String()
-				if !t.scope.Has(b.Key.Network.Tenant) {
-					to = b.Addr.String()
+			known = known || all != nil
+			for _, p := range all {
+				if !t.ports.Has(p.Protocol, p.Port) {
+					continue
 				}
-				row.Answer = reachability.Answer{Route: b.Route, Gap: b.Gap}
-				if b.Route != reachability.RouteNone {
-					row.Parts = []reachability.Part{b.Part}
+				asked := &ServiceAsked{Key: s.key, At: netip.AddrPortFrom(p.Addr, p.Port), NoBackend: len(p.Backends) == 0}
+				row := Row{IPv4: !v6, IPv6: v6, Service: asked, Answer: reachability.Answer{Route: reachability.RouteNone}}
+				if asked.NoBackend {
+					t.add(a.Endpoint.String(), p.Addr.String(), row)
 				}
-				t.put(a.Endpoint.String(), to, row)
+				for _, b := range p.Backends {
+					row.Answer = reachability.Answer{Route: b.Route, Gap: b.Gap}
+					if b.Route != reachability.RouteNone && b.Gap == "" {
+						row.Parts = []reachability.Part{b.Part}
+					}
+					t.put(a.Endpoint.String(), t.backend(b.Key, b.Addr), row)
+				}
 			}
 		}
 	}
+	if !known {
+		t.notExposed(a.Endpoint.String(), s.key)
+	}
+}
+
+// serviceOutside adds answers for clients outside.
+func (t *table) serviceOutside(from []netip.Prefix, s serviceParts) {
+	known := false
+	for _, client := range from {
+		for _, key := range s.parts {
+			for _, p := range t.cluster.OutsideToService(client, key) {
+				if known = true; !t.ports.Has(p.Protocol, p.Port) {
+					continue
+				}
+				asked := &ServiceAsked{Key: s.key, At: netip.AddrPortFrom(p.Addr, p.Port), NoBackend: len(p.Backends) == 0}
+				row := Row{IPv4: client.Addr().Is4(), IPv6: client.Addr().Is6(), Service: asked, Answer: reachability.Answer{Route: reachability.RouteNone}}
+				if asked.NoBackend {
+					t.put(client.String(), p.Addr.String(), row)
+				}
+				for _, b := range p.Backends {
+					for _, o := range b.Clients {
+						row.Answer = o.Answer
+						for _, x := range o.Prefixes {
+							t.put(x.String(), t.backend(b.Key, b.Addr), row)
+						}
+					}
+				}
+			}
+		}
+	}
+	if !known && len(from) > 0 {
+		t.notExposed(from[0].String(), s.key)
+	}
+}
+
+// notExposed adds that a service has no address for a client.
+func (t *table) notExposed(from string, key model.ServiceKey) {
+	t.put(from, key.String(), Row{IPv4: true, IPv6: true, Answer: reachability.Answer{Route: reachability.RouteNone, Gap: GapService}})
+}
+
+// backend names a service's backend.
+func (t *table) backend(key model.EndpointKey, at netip.Addr) string {
+	if _, is := t.cluster.Port(key); !is || !t.scope.Has(key.Network.Tenant) {
+		return at.String()
+	}
+	return key.String()
 }
 
 // add adds what is asked about of a row, and put a row as it is.
@@ -192,12 +286,12 @@ func (t *table) add(from, to string, row Row) {
 }
 
 func (t *table) put(from, to string, row Row) {
-	t.less = t.less || row.Route == reachability.RouteNone
+	t.less = t.less || row.Route == reachability.RouteNone || row.Gap != ""
 	for _, p := range row.Parts {
 		t.some = t.some || p.Allowed
 		t.less = t.less || !p.Allowed
 	}
-	key := fmt.Sprint(row.IPv4, row.IPv6, " ", row.Key())
+	key := fmt.Sprint(row.IPv4, row.IPv6, row.Opening, row.Published, " ", row.Key())
 	if row.Service != nil {
 		key += fmt.Sprint(*row.Service)
 	}
@@ -209,7 +303,9 @@ func (t *table) put(from, to string, row Row) {
 	if _, has := c.to[from]; !has {
 		c.froms = append(c.froms, from)
 	}
-	c.to[from] = append(c.to[from], to)
+	if n := len(c.to[from]); n == 0 || c.to[from][n-1] != to { // hosts and tenants have one name for several
+		c.to[from] = append(c.to[from], to)
+	}
 }
 
 // list returns the rows: sources that have the same destinations are in one.

@@ -8,6 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/reachability"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -23,6 +24,8 @@ type clusterRows struct {
 	groups    map[model.GroupKey]model.Group
 	spaces    map[model.NamespaceName]model.Namespace
 	services  map[model.ServiceKey]model.Service
+	hosts     map[model.HostName]model.Host
+	control   controlRows
 	rev       store.Revision
 	state     desired.Host // that the rows compile to
 	problems  []compile.Problem
@@ -30,17 +33,35 @@ type clusterRows struct {
 }
 
 func newClusterRows(log *slog.Logger) *clusterRows {
-	return &clusterRows{
+	r := &clusterRows{
 		log: log, rules: tables.NewInForce(), comp: compile.NewWhole(), cluster: reachability.NewCluster(),
 		endpoints: map[model.EndpointKey]*model.Endpoint{}, networks: map[model.NetworkKey]model.Network{},
 		groups: map[model.GroupKey]model.Group{}, spaces: map[model.NamespaceName]model.Namespace{},
-		services: map[model.ServiceKey]model.Service{},
+		services: map[model.ServiceKey]model.Service{}, hosts: map[model.HostName]model.Host{}, control: controlRows{},
 	}
+	r.cluster.HostOf = r.hostOf
+	return r
+}
+
+// hostOf is the host that has an endpoint, by its name alone while nothing else is known of it.
+func (r *clusterRows) hostOf(k model.EndpointKey) model.Host {
+	e := r.endpoints[k]
+	if e == nil {
+		return model.Host{}
+	}
+	if h, known := r.hosts[e.Host]; known {
+		return h
+	}
+	return model.Host{Name: e.Host}
 }
 
 // apply enters events that bring the rows to a revision.
 func (r *clusterRows) apply(events []store.Event, rev store.Revision) {
 	for _, e := range events {
+		if cluster.IsRegistration(e.KV.Key) {
+			r.dirty = r.control.enter(e) || r.dirty
+			continue
+		}
 		ch, err := r.rules.Decode(e)
 		if err != nil { // as on hosts: what it described is missing
 			r.log.Warn("a record of the store cannot be read: answers are without it", "key", e.KV.Key, "error", err)
@@ -58,7 +79,10 @@ func (r *clusterRows) enter(ch tables.Change) {
 	r.dirty = true
 	switch k := ch.Key.(type) {
 	case tables.GlobalKey:
-		enter(ch, k, nil, c.SetGlobal, func(tables.GlobalKey) { c.DeleteGlobal() })
+		enter(ch, k, nil, func(g model.Global) {
+			c.SetGlobal(g)
+			c.Egress.SetPrivate(desired.NewHostNAT(g.PvtSubnet).WithIPv6())
+		}, func(tables.GlobalKey) { c.DeleteGlobal() })
 	case model.TenantName:
 		enter(ch, k, nil, c.SetTenant, c.DeleteTenant)
 	case model.NetworkKey:
@@ -90,7 +114,7 @@ func (r *clusterRows) enter(ch tables.Change) {
 	case tables.ServiceRangesKey:
 		enter(ch, k, nil, c.SetServiceRanges, func(tables.ServiceRangesKey) { c.SetServiceRanges(model.ServiceRanges{}) })
 	case model.HostName:
-		enter(ch, k, nil, c.SetHost, c.DeleteHost)
+		enter(ch, k, r.hosts, c.SetHost, c.DeleteHost)
 	case tables.HostDrainKey:
 		c.Hosts.SetDrained(k.Host, ch.Value != nil)
 	}
@@ -113,6 +137,9 @@ func enter[K comparable, V any](ch tables.Change, k K, rows map[K]V, set func(V)
 // compile brings the cluster's desired state up to date with the rows.
 func (r *clusterRows) compile() {
 	if r.dirty {
+		named, all := r.control.targets(r.hosts)
+		r.comp.Control.Set(named)
+		r.cluster.SetControl(all)
 		r.state, r.problems = r.comp.Compile(int64(r.rev))
 		r.cluster.Update(r.state)
 		r.dirty = false

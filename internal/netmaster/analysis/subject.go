@@ -98,7 +98,14 @@ type Scope interface {
 type side struct {
 	endpoints []*desired.Port // that hosts have, in the order of their keys
 	outside   []netip.Prefix
-	services  []model.ServiceKey
+	services  []serviceParts
+	name      string // of what outside stands for; "" = the prefixes themselves
+}
+
+// serviceParts is a service, and as which services it is in the desired state.
+type serviceParts struct {
+	key   model.ServiceKey
+	parts []model.ServiceKey
 }
 
 func (s side) isEmpty() bool { return len(s.endpoints)+len(s.outside)+len(s.services) == 0 }
@@ -154,7 +161,12 @@ func (r *clusterRows) resolve(s Subject, scope Scope) (side, error) {
 	case "service":
 		k := model.ServiceKey{Tenant: s.in, Name: s.name}
 		_, is := r.services[k]
-		out.services = []model.ServiceKey{k}
+		if of := (model.ClusterServiceKey{Namespace: model.NamespaceName(s.in), Name: s.name}).ServiceKey(); !is {
+			if _, is = r.services[of]; is { // a service of Kubernetes, without the tenant
+				k, s.in = of, of.Tenant
+			}
+		}
+		out.services = []serviceParts{{k, r.cluster.Parts(k)}}
 		return out, found(is)
 	case "labels":
 		belongs = func(e *model.Endpoint) bool {
@@ -177,10 +189,11 @@ func (r *clusterRows) resolve(s Subject, scope Scope) (side, error) {
 		}
 	}
 	slices.SortFunc(out.endpoints, comparePorts)
-	if out.isEmpty() {
-		return out, model.Errorf(model.ErrNotFound, "%s: %q selects no endpoint that is attached to a host", s.field, s.text)
-	}
 	return out, nil
+}
+
+func (s Subject) selectsNothing() error {
+	return model.Errorf(model.ErrNotFound, "%s: %q selects no endpoint that is attached to a host", s.field, s.text)
 }
 
 func (s Subject) isInternet() bool { return s.text == "internet" }

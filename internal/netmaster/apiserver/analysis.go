@@ -20,6 +20,7 @@ type analysisHandlers struct{ *serverContext }
 func (s *server) handleAnalysis() {
 	s.router.handle("GET", "/api/v1/analysis/reachability", access.View|access.WithinScope, nil, s.analysis.reachability)
 	s.handlePlan()
+	s.router.handle("GET", "/api/v1/analysis/exposure", access.View|access.WithinScope, nil, s.analysis.exposure)
 	s.router.handle("GET", "/api/v1/analysis/endpoints/{key}", access.View|access.WithinScope, nil, s.analysis.explain)
 }
 
@@ -69,6 +70,7 @@ func reachableParts(scope flowScope, row analysis.Row) api.ReachableParts {
 	if row.IPv6 {
 		out.Families = append(out.Families, "IPv6")
 	}
+	out.Opening, out.Published = string(row.Opening), row.Published
 	if row.Service != nil {
 		if out.Service, out.Frontend = row.Service.Key.String(), row.Service.At.String(); row.Service.NoBackend {
 			out.Missing = "no-backend"

@@ -124,8 +124,36 @@ func HostStatus(req api.HostStatusReport) (control.HostStatus, error) {
 		bgp := control.BGPStatus(*req.BGP)
 		st.BGP = &bgp
 	}
-	st.Surroundings, err = underlayNetworks(req.Surroundings)
+	if st.Surroundings, err = underlayNetworks(req.Surroundings); err != nil {
+		return st, err
+	}
+	st.Published.Unlisted = req.Published.Unlisted
+	st.Published.Ports, err = publishedPorts(req.Published.Ports)
 	return st, err
+}
+
+// publishedPorts reads the ports of a host that lead to containers.
+func publishedPorts(in []api.PublishedPort) (out []control.PublishedPort, err error) {
+	if len(in) > control.MaxPublished {
+		return nil, model.InvalidField("published", len(in), fmt.Sprintf("must be at most %d ports", control.MaxPublished))
+	}
+	for _, p := range in {
+		to := control.PublishedPort{HostPort: uint16(p.HostPort), Port: uint16(p.Port)}
+		if p.HostPort != int(to.HostPort) || p.Port != int(to.Port) {
+			return nil, model.InvalidField("published", p.HostPort, "must have ports from 0 to 65535")
+		}
+		if to.Endpoint, err = model.ParseEndpointKey(p.Endpoint); err != nil {
+			return nil, err
+		}
+		if to.Protocol, err = model.ParseProtocol(p.Protocol); err != nil {
+			return nil, err
+		}
+		if to.HostIP, err = apiconv.Optional(p.HostIP, netip.ParseAddr); err != nil {
+			return nil, model.InvalidField("published", clip([]byte(p.HostIP)), "must be an address")
+		}
+		out = append(out, to)
+	}
+	return out, nil
 }
 
 // underlayNetworks reads the networks around a host.

@@ -20,6 +20,12 @@ type UnderlayNetworks = tables.Surroundings
 // MaxUnderlayNetworks bounds what a host reports of them.
 const MaxUnderlayNetworks = tables.MaxSurroundings
 
+// PublishedPort leads a port of a host to a container there.
+type PublishedPort = tables.PublishedPort
+
+// MaxPublished is how many published ports a host reports at most.
+const MaxPublished = tables.MaxPublished
+
 // HostCondition is a condition of a host's health that does not hold.
 type HostCondition = tables.HostCondition
 

@@ -288,5 +288,13 @@ func (g *registration) writeStatus(ctx context.Context, now tables.HostStatus) e
 			r.Surroundings.VLANs = append(r.Surroundings.VLANs, int(tag))
 		}
 	}
+	r.Published.Unlisted = now.Published.Unlisted
+	for _, p := range now.Published.Ports {
+		to := api.PublishedPort{Endpoint: p.Endpoint.String(), Protocol: p.Protocol.String(), HostPort: int(p.HostPort), Port: int(p.Port)}
+		if p.HostIP.IsValid() {
+			to.HostIP = p.HostIP.String()
+		}
+		r.Published.Ports = append(r.Published.Ports, to)
+	}
 	return g.masters.ReportStatus(ctx, r)
 }

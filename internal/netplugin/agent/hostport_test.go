@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"syscall"
@@ -36,6 +37,13 @@ func TestRuntimePublishesHostPorts(t *testing.T) {
 	if got := b.agent.Attachments.Published(attach.Key{Container: "c1", IfName: "eth0"}); len(got) != 2 || got[0].String() != "*:8080->80/tcp" || got[1].String() != "127.0.0.1:8080->80/udp" {
 		t.Errorf("published %v", got)
 	}
+	b.eventually("the ports in the host's status", func() error {
+		s, _, err := b.hostStatus()
+		if err == nil && (len(s.Published.Ports) != 2 || s.Published.Ports[0].HostPort != 8080 || s.Published.Ports[0].Port != 80 || s.Published.Ports[0].Endpoint.Network.Tenant == "") {
+			err = fmt.Errorf("status %+v", s)
+		}
+		return err
+	})
 	if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":8080"); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a process gets a port of a container: %v %v", l, err)
 	}

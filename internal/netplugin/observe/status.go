@@ -1,9 +1,11 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
@@ -128,6 +130,23 @@ func sameStatus(x, y tables.HostStatus) bool {
 
 const maxProblems = 100
 
+// published returns the first ports that containers publish, and how many more there are.
+func (o *observation) published() tables.PublishedPorts {
+	var out []tables.PublishedPort
+	for _, e := range o.finished {
+		for _, b := range e.Ports {
+			out = append(out, tables.PublishedPort{Endpoint: e.Endpoint, Protocol: b.Proto, HostIP: b.HostIP, HostPort: b.HostPort, Port: b.ContainerPort})
+		}
+	}
+	slices.SortFunc(out, func(a, b tables.PublishedPort) int {
+		return cmp.Or(cmp.Compare(a.HostPort, b.HostPort), cmp.Compare(a.Protocol, b.Protocol), a.HostIP.Compare(b.HostIP))
+	})
+	if n := len(out); n > tables.MaxPublished {
+		return tables.PublishedPorts{Ports: out[:tables.MaxPublished], Unlisted: n - tables.MaxPublished}
+	}
+	return tables.PublishedPorts{Ports: out}
+}
+
 // status draws up the status; master is why no netmaster answers, nil when one
 // does.
 func (j judge) status(ctx context.Context, master error) tables.HostStatus {
@@ -140,6 +159,7 @@ func (j judge) status(ctx context.Context, master error) tables.HostStatus {
 	if at := seen.Report.Verified; !at.IsZero() {
 		s.Verified = at.UTC().Format(time.RFC3339)
 	}
+	s.Published = seen.published()
 	if seen.Err != nil {
 		s.Error = seen.Err.Error()
 	}

@@ -65,12 +65,6 @@ const (
 	sourceFlag  = "--netmaster"
 )
 
-// controlServices name addresses of the control plane in the registry: where
-// netmasters are to be asked, and all that a machine listens on.
-var controlServices = []string{cluster.ServiceMaster, serviceRPC, cluster.ListenService}
-
-const serviceRPC = "netmaster.rpc"
-
 // ControlConfig is what a ControlPlane needs.
 type ControlConfig struct {
 	Off        bool   // containers may reach all of it
@@ -89,7 +83,7 @@ func NewControlPlane(c *State, cfg ControlConfig) *ControlPlane {
 		sources: map[string][]listener{}, previous: map[listener]time.Time{},
 		waiting: map[string]bool{sourceStore: true, sourceFlag: true},
 	}
-	for _, name := range controlServices {
+	for _, name := range cluster.ControlServices {
 		p.waiting[name] = true
 	}
 	c.control = p
@@ -110,7 +104,7 @@ func (p *ControlPlane) Known() bool {
 // Run follows the sources until ctx ends.
 func (p *ControlPlane) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, name := range controlServices {
+	for _, name := range cluster.ControlServices {
 		running.Go(func() {
 			err := cluster.WatchServices(ctx, p.config.Store, name, func(list []cluster.Service) error {
 				if name == cluster.ListenService {
@@ -287,7 +281,7 @@ func (p *ControlPlane) NetmasterAddresses() []netip.Addr {
 // their machines listen on is not among them: on infra networks that is every host's own
 // address there.
 func (p *ControlPlane) ReachabilityAddresses() []netip.Addr {
-	return p.addressesOf(cluster.ServiceMaster, serviceRPC, sourceFlag, sourceStore)
+	return p.addressesOf(cluster.ServiceMaster, cluster.ServiceRPC, sourceFlag, sourceStore)
 }
 
 func (p *ControlPlane) addressesOf(sources ...string) (out []netip.Addr) {

@@ -26,6 +26,16 @@ const ServiceLease = ServiceTTL - 2*time.Second
 
 const servicesPrefix = store.Root + "service/" // one of tables.Registered
 
+// ServiceRPC is where netmasters of 1.x are asked by RPC.
+const ServiceRPC = "netmaster.rpc"
+
+// ControlServices name addresses of the control plane in the registry: where netmasters are to be
+// asked, and all that a machine listens on.
+var ControlServices = []string{ServiceMaster, ServiceRPC, ListenService}
+
+// IsRegistration reports whether a key of the store is one of the registry.
+func IsRegistration(key string) bool { return strings.HasPrefix(key, servicesPrefix) }
+
 // Service is an instance in the service registry, as stored under
 // /contiv.io/service/<name>/<host>:<port>: agents and operators' scripts look
 // there (contract/rest.md, "Keys in the cluster store").

@@ -33,7 +33,27 @@ type HostStatus struct {
 	BGP         *BGPStatus           `json:"bgp,omitempty"`        // nil = the host has no BGP settings, or its agent knows of none
 
 	Surroundings *Surroundings `json:"surroundings,omitempty"` // nil from agents that tell none
+
+	Published PublishedPorts `json:"published,omitzero"`
 }
+
+// PublishedPorts are the ports of a host that lead to containers.
+type PublishedPorts struct {
+	Ports    []PublishedPort `json:"ports,omitempty"`    // the first MaxPublished
+	Unlisted int             `json:"unlisted,omitempty"` // how many more there are
+}
+
+// PublishedPort leads a port of a host to a container there.
+type PublishedPort struct {
+	Endpoint model.EndpointKey `json:"endpoint"`
+	Protocol model.Protocol    `json:"protocol"`
+	HostIP   netip.Addr        `json:"hostIP,omitzero"` // zero = all addresses of the host; 0.0.0.0, :: = all of a family
+	HostPort uint16            `json:"hostPort"`
+	Port     uint16            `json:"port"` // the container's
+}
+
+// MaxPublished is how many published ports a host reports at most.
+const MaxPublished = 256
 
 // Surroundings are the networks around a host that its containers' networks must not meet.
 type Surroundings struct {

@@ -1,0 +1,13 @@
+package desired
+
+import (
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TierControl keeps containers from the control plane before any policy.
+const TierControl model.Tier = 1
+
+// ControlRuleID names the rule that denies a port of the control plane.
+func ControlRuleID(port uint16) string { return fmt.Sprintf("control-plane/%d", port) }

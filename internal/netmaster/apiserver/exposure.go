@@ -1,0 +1,63 @@
+package apiserver
+
+import (
+	"cmp"
+	"net/http"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/analysis"
+)
+
+// exposure answers GET /api/v1/analysis/exposure. Within a scope the answer has no other tenant's
+// endpoints, services and policies.
+func (s *analysisHandlers) exposure(_ http.ResponseWriter, r *request) (any, error) {
+	text := r.URL.Query()
+	to, tenant := text.Get("to"), text.Get("tenant")
+	if to == "" && tenant != "" {
+		to = "tenant:" + tenant
+	}
+	out := api.Exposure{To: text.Get("to"), Port: text.Get("port"), Connections: []api.ReachableParts{}}
+	q := analysis.ExposureQuestion{Reports: map[model.HostName]analysis.HostReport{}}
+	var err error
+	if q.To, err = analysis.ParseSubject("to", cmp.Or(to, "any"), cmp.Or(model.TenantName(tenant), model.DefaultTenant)); err != nil {
+		return nil, err
+	}
+	if q.Ports, err = analysis.ParsePort("port", out.Port); err != nil {
+		return nil, err
+	}
+	all, err := s.control.Hosts.HostStatuses(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range all {
+		report := analysis.HostReport{}
+		if h.BGP != nil {
+			for _, text := range h.BGP.Prefixes {
+				if p, err := netip.ParsePrefix(text); err == nil {
+					report.Announced = append(report.Announced, p)
+				}
+			}
+		}
+		for _, p := range h.Published.Ports {
+			report.Published = append(report.Published, analysis.PublishedPort{Endpoint: p.Endpoint, Protocol: p.Protocol, At: netip.AddrPortFrom(p.HostIP, p.HostPort), Port: p.Port})
+		}
+		q.Reports[h.Host] = report
+		out.Unlisted += h.Published.Unlisted
+	}
+	answer, err := s.control.Analysis.Exposure(r.Context(), q, r.scope())
+	if err != nil {
+		return nil, err
+	}
+	out.Revision = int64(answer.Revision)
+	scope := flowScope{Scope: r.scope()}
+	for _, row := range answer.Rows {
+		c := reachableParts(scope, row)
+		if c.Service != "" && scope.Limited() && !scope.has(c.Service) {
+			c.Service = "another tenant's"
+		}
+		out.Connections = append(out.Connections, c)
+	}
+	return out, nil
+}
