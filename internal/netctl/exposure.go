@@ -20,7 +20,7 @@ func newExposure(base common) *command {
 		name:     "exposure",
 		asks:     &o.request,
 		short:    "Show what clients outside, and other tenants, may open connections to, by which way, and which rules decide",
-		examples: []string{"netctl exposure", "netctl exposure --tenant blue --port tcp", "netctl exposure service:shop"},
+		examples: []string{"netctl exposure", "netctl exposure tenant:blue --port tcp", "netctl exposure service:shop"},
 		optional: []string{"TO"},
 	}
 	c.flags.String(&o.request.Port, "port", "PROTOCOL/PORT", "by these ports only: tcp, tcp/443, udp/1000-2000, icmp")

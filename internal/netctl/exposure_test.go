@@ -63,10 +63,10 @@ func TestExposureShowsTheWaysIn(t *testing.T) {
 	url := exposedCluster(t)
 	const unlisted = "\n2 published ports of hosts beyond 256 of each are not listed.\n"
 	for line, want := range map[string]string{
-		"exposure": `To               From             By                                                     Ports     Decided by
---               ----             --                                                     -----     ----------
-blue:lan:lan1    10.3.0.0/24      vlan                                                   all       in: no rule matches
-blue:n:web1      198.51.100.0/24  port host1 0.0.0.0:8443                                tcp/443   in: rule 1 of policy blue:p
+		"exposure": `To               From             By                                                    Ports     Decided by
+--               ----             --                                                    -----     ----------
+blue:lan:lan1    10.3.0.0/24      vlan                                                  all       in: no rule matches
+blue:n:web1      198.51.100.0/24  port host1 0.0.0.0:8443                               tcp/443   in: rule 1 of policy blue:p
 default:shop:s1  internet IPv4    service-address 10.2.0.99:80 of service default:shop  tcp/8080  in: no rule matches
 ` + unlisted,
 		"exposure web1 --port udp": "Nothing is open to clients outside or to other tenants.\n" + unlisted,

@@ -131,7 +131,16 @@ func (w *fuzzWorld) reached(q reference.Request, to party, at ...model.HostName)
 func (w *fuzzWorld) agreeOnService(c *reachability.Cluster, seen map[string]int) error {
 	d := w.d
 	ends := slices.DeleteFunc(slices.Clone(w.parties), func(p party) bool { return p.Host == "" })
-	to, i := ends[d.n(len(ends))], d.n(len(fuzzServices))
+	i := d.n(len(fuzzServices))
+	parts := c.Parts(fuzzServices[i].ServiceKey())
+	to := ends[d.n(len(ends))]
+	if backends := slices.DeleteFunc(slices.Clone(ends), func(p party) bool {
+		return !slices.ContainsFunc(parts, func(k model.ServiceKey) bool {
+			return slices.ContainsFunc(c.BackendsOf(k), func(b *desired.Port) bool { return b.Endpoint == p.Key })
+		})
+	}); len(backends) > 0 && d.n(4) > 0 {
+		to = backends[d.n(len(backends))]
+	}
 	v6 := to.addr.Is6()
 	at := pick(d, netip.AddrFrom4([4]byte{10, 96, 0, byte(i + 1)}), netip.AddrFrom4([4]byte{203, 0, 113, byte(i + 1)}), netip.AddrFrom4([4]byte{198, 51, 100, byte(i + 1)}), netip.IPv4Unspecified())
 	if v6 {
@@ -144,7 +153,6 @@ func (w *fuzzWorld) agreeOnService(c *reachability.Cluster, seen map[string]int)
 	case q.Proto == model.ProtoUDP:
 		q.DstPort = 53
 	}
-	parts := c.Parts(fuzzServices[i].ServiceKey())
 	allowed := func(p reachability.Part, port uint16) bool { return p.Allowed && p.Ports.Has(q.Proto, port) }
 
 	q.Src = externalClients[d.n(len(externalClients))]
@@ -266,7 +274,7 @@ func (w *fuzzWorld) private(p party, v6 bool) netip.Addr {
 func TestReachabilityOfServicesIsWhatTheReferenceDataPlaneDoes(t *testing.T) {
 	seeds := uint32(100000)
 	if !Full() {
-		seeds /= 100
+		seeds /= 400
 	}
 	seen := map[string]int{}
 	for seed := range seeds {

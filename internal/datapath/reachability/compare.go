@@ -291,7 +291,7 @@ func (x *comparison) outside(c *class, dir model.Direction, there netip.Prefix) 
 			if p == nil {
 				continue
 			}
-			if n := cl.network(p); n != nil && cl.byAddress[address{n.Domain(), a}] != nil {
+			if n := cl.NetworkOf(p); n != nil && cl.byAddress[address{n.Domain(), a}] != nil {
 				return true
 			}
 		}

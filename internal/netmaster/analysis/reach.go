@@ -66,8 +66,7 @@ func (e *Engine) Reach(ctx context.Context, q Question, scope Scope) (out Reacha
 			return err
 		}
 		if q.To.kind == "host" {
-			to.outside = r.addressesOfHost(model.HostName(q.To.name))
-			to.name = q.To.text
+			to = side{outside: r.addressesOfHost(model.HostName(q.To.name)), name: q.To.text}
 		}
 		for _, s := range []struct {
 			side

@@ -15,10 +15,7 @@ import (
 func (s *analysisHandlers) exposure(_ http.ResponseWriter, r *request) (any, error) {
 	text := r.URL.Query()
 	to, tenant := text.Get("to"), text.Get("tenant")
-	if to == "" && tenant != "" {
-		to = "tenant:" + tenant
-	}
-	out := api.Exposure{To: text.Get("to"), Port: text.Get("port"), Connections: []api.ReachableParts{}}
+	out := api.Exposure{To: to, Port: text.Get("port"), Connections: []api.ReachableParts{}}
 	q := analysis.ExposureQuestion{Reports: map[model.HostName]analysis.HostReport{}}
 	var err error
 	if q.To, err = analysis.ParseSubject("to", cmp.Or(to, "any"), cmp.Or(model.TenantName(tenant), model.DefaultTenant)); err != nil {

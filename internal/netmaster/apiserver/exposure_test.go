@@ -90,7 +90,7 @@ func TestExposureListsTheWaysIn(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(all, "\n"))
 	}
 	for query, want := range map[string][]string{
-		"?tenant=blue":                {all[0], all[5]},
+		"?to=tenant:blue":             {all[0], all[5]},
 		"?to=service:shop":            {all[4]},
 		"?to=service:shop&port=udp":   nil,
 		"?to=d1&port=tcp/90":          {all[0]},
@@ -167,7 +167,8 @@ func TestClientsOutsideAreAnsweredAboutServices(t *testing.T) {
 func TestAnswersKnowTheControlPlanesProtection(t *testing.T) {
 	f := serveExposed(t)
 	for _, c := range []struct{ from, to, port, verdict string }{
-		{"e1", "host:host1", "tcp/9006", "partly"}, // endpoints there may listen at that port
+		{"e1", "host:host1", "tcp/9006", "no"},
+		{"e1", "host:host1", "udp", "yes"},
 		{"e1", "10.0.0.11", "tcp/9006", "no"},
 		{"e1", "10.0.0.11", "tcp/9007", "yes"},
 		{"e1", "10.0.0.11", "udp/9006", "yes"},
