@@ -93,7 +93,7 @@ func newAciGwSet(base common) *command {
 	c.flags.String(&g.PhysicalDomain, "phys-dom, d", "DOMAIN", "")
 	c.flags.String(&g.EnforcePolicies, "enforce-policies, e", "yes|no", "")
 	c.flags.String(&g.IncludeCommonTenant, "include-common-tenant, i", "yes|no", "")
-	writeFlags(&o.common, &c.flags, "json, j", "print the settings as stored, as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the settings as stored, as JSON")
 	for _, name := range []string{"path-bindings", "node-bindings", "phys-dom"} {
 		c.flags.Lookup(name).Empties = true
 	}

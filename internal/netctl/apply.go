@@ -62,11 +62,11 @@ func setFlags(o *applyOptions, fs *flags.Set) {
 }
 
 // checkSet refuses one of the two without the other.
-func checkSet(o *applyOptions) error {
+func checkSet(prune bool, set string) error {
 	switch {
-	case o.prune && o.set == "":
+	case prune && set == "":
 		return flags.Usagef("flag --prune needs --set NAME: what it deletes is what earlier applies of that set created")
-	case o.set != "" && !o.prune:
+	case set != "" && !prune:
 		return flags.Usagef("flag --set needs --prune: a set is what is deleted from when the files change")
 	}
 	return nil
@@ -82,7 +82,7 @@ func runApply(ctx context.Context, o *applyOptions) error {
 	if o.saved != "" {
 		return applyPlan(ctx, o)
 	}
-	if err := checkSet(o); err != nil {
+	if err := checkSet(o.prune, o.set); err != nil {
 		return err
 	}
 	if o.prune && o.within > 0 {
@@ -107,7 +107,7 @@ func runApply(ctx context.Context, o *applyOptions) error {
 		return err
 	}
 	results := answer.Results
-	if err := errors.Join(o.warn(results), noteNotPruned(o, answer.Others)); err != nil {
+	if err := errors.Join(o.warn(results), noteNotPruned(o.stderr, o.set, answer.Others)); err != nil {
 		return err
 	}
 	pruned, failed := o.deleteAll(ctx, answer.Left, results)
@@ -115,7 +115,7 @@ func runApply(ctx context.Context, o *applyOptions) error {
 }
 
 // noteNotPruned says which objects of the files --prune will never delete.
-func noteNotPruned(o *applyOptions, others []api.ObjectName) error {
+func noteNotPruned(w io.Writer, set string, others []api.ObjectName) error {
 	others = slices.DeleteFunc(others, func(n api.ObjectName) bool { return slices.Contains(undeletable, n) })
 	if len(others) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func noteNotPruned(o *applyOptions, others []api.ObjectName) error {
 	if n := len(others); n > 1 {
 		objects = fmt.Sprintf("%s and %d more", objects, n-1)
 	}
-	_, err := fmt.Fprintf(o.stderr, "note: %s: not created by the set %q, so --prune will not delete it\n", objects, o.set)
+	_, err := fmt.Fprintf(w, "note: %s: not created by the set %q, so --prune will not delete it\n", objects, set)
 	return err
 }
 

@@ -59,7 +59,7 @@ func newAppProfilePut(base common, name, short string, update bool) *command {
 	o.tenantFlag(&c.flags)
 	c.flags.List(&p.EndpointGroups, "group, g", "GROUP", "")
 	o.keepRest(c)
-	writeFlags(&o.common, &c.flags, "json, j", "print the profile as stored, as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the profile as stored, as JSON")
 	c.run = bindRun(o, runAppProfilePut, []*string{&p.AppProfileName})
 	return c
 }

@@ -69,7 +69,7 @@ func newBgpCreate(base common) *command {
 	c.flags.Bool(&b.DefaultRoute, "default-route", "")
 	c.flags.String(&b.BFD, "bfd", "on|off", "")
 	o.keepRest(c, "neighbor", "neighbors", "neighbor-as")
-	writeFlags(&o.common, &c.flags, "json, j", "print the settings as stored, as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the settings as stored, as JSON")
 	c.run = bindRun(o, runBgpCreate, []*string{&b.Hostname})
 	return c
 }

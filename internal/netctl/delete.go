@@ -45,10 +45,10 @@ func runDelete(ctx context.Context, o *applyOptions) error {
 	}
 	if o.planDelete {
 		var p savedPlan
-		if err := planDeletions(ctx, o, &p, objects, nil); err != nil || len(p.Request.Changes) == 0 {
+		if err := p.addDeletions(ctx, o, objects, nil); err != nil || len(p.Request.Changes) == 0 {
 			return err
 		}
-		return makePlan(ctx, &o.common, p)
+		return p.ask(ctx, &o.common)
 	}
 	results, err := o.deleteAll(ctx, objects, nil)
 	return errors.Join(o.showResults(results), err)

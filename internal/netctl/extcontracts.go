@@ -61,7 +61,7 @@ func newExtContractsCreate(base common) *command {
 	c.flags.Bool(&o.consumed, "consumed, c", "the groups consume the contracts")
 	c.flags.Bool(&o.provided, "provided, p", "the groups provide the contracts")
 	c.flags.List(&o.group.Contracts, "contract, a", "CONTRACT-DN", "distinguished name of a contract")
-	writeFlags(&o.common, &c.flags, "json, j", "print the contracts as stored, as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the contracts as stored, as JSON")
 	c.run = bindRun(o, runExtContractsCreate, []*string{&o.group.ContractsGroupName})
 	return c
 }

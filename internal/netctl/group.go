@@ -78,7 +78,7 @@ func newGroupCreate(base common) *command {
 	c.flags.String(&g.CfgdTag, "epg-tag, tag", "NAME", "has no effect yet")
 	o.keepRest(c)
 	confirmFlag(&c.flags, &o.within)
-	writeFlags(&o.common, &c.flags, "json, j", "print the group as stored, as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the group as stored, as JSON")
 	c.run = bindRun(o, runGroupCreate, []*string{&g.NetworkName, &g.GroupName})
 	return c
 }

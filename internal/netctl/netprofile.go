@@ -66,7 +66,7 @@ func newNetProfileCreate(base common) *command {
 	c.flags.String(&p.ReceiveBandwidth, "receive-bandwidth", "RATE", "")
 	c.flags.Int(&p.ReceiveBurst, "receive-burst", "KILOBYTES", "")
 	o.keepRest(c)
-	writeFlags(&o.common, &c.flags, "json, j", "print the profile as stored, as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the profile as stored, as JSON")
 	c.run = bindRun(o, func(ctx context.Context, o *netProfileOptions) error {
 		o.profile.TenantName = o.tenant
 		return put(ctx, &o.common, netProfiles, o.profile.ProfileName, o.profile)

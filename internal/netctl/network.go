@@ -99,7 +99,7 @@ func newNetworkCreate(base common) *command {
 	c.flags.String(&n.IPv6Gateway, "gatewayv6, g6", "ADDRESS", "")
 	c.flags.Bool(&n.Native, "native", "")
 	c.flags.String(&n.CfgdTag, "nw-tag, tag", "NAME", "has no effect yet")
-	writeFlags(&o.common, &c.flags, "json, j", "print the network as stored, as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the network as stored, as JSON")
 	c.run = bindRun(o, runNetworkCreate, []*string{&n.NetworkName})
 	return c
 }

@@ -107,7 +107,7 @@ func newNetworkPolicyCreate(base common) *command {
 	for name, field := range map[string]string{"network": "applies.network", "group": "applies.group", "label": "applies.matchLabels", "rule": "rules"} {
 		c.flags.Lookup(name).Field = field
 	}
-	writeFlags(&o.common, &c.flags, "json, j", "print the policy as stored, as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the policy as stored, as JSON")
 	c.run = bindRun(o, runNetworkPolicyCreate, []*string{&p.NetworkPolicyName})
 	return c
 }

@@ -28,7 +28,7 @@ func newNetworkRuleSet(base common) *command {
 		args: []string{"NETWORK-POLICY", "RULE", "TEXT"},
 	}
 	o.tenantFlag(&c.flags)
-	writeFlags(&o.common, &c.flags, "json, j", "print the rule as stored, as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the rule as stored, as JSON")
 	c.run = bindRun(o, runNetworkRuleSet, []*string{&o.policy, &o.rule, &o.text})
 	return c
 }
@@ -65,7 +65,7 @@ func newNetworkRuleRemove(base common) *command {
 		args:     []string{"NETWORK-POLICY", "RULE"},
 	}
 	o.tenantFlag(&c.flags)
-	writeFlags(&o.common, &c.flags, "json, j", "print the deleted key as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the deleted key as JSON")
 	c.run = bindClient(o, runNetworkRuleRemove, []*string{&o.policy, &o.rule})
 	return c
 }

@@ -140,7 +140,7 @@ func newRemove(base common, k *objectKind, short string) *command {
 	c, o := newNamed(base, k, &command{name: "rm", aliases: []string{"delete"}, short: short}, func(ctx context.Context, o *nameOptions, _ *api.Client, key string) error {
 		return remove(ctx, &o.common, k, o.name, key)
 	})
-	writeFlags(&o.common, &c.flags, "json, j", "print the deleted key as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the deleted key as JSON")
 	return c
 }
 

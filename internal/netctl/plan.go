@@ -39,7 +39,7 @@ func newPlan(base common) *command {
 }
 
 func runPlan(ctx context.Context, o *applyOptions) error {
-	if err := checkSet(o); err != nil {
+	if err := checkSet(o.prune, o.set); err != nil {
 		return err
 	}
 	docs, err := o.documents(ctx)
@@ -55,32 +55,32 @@ func runPlan(ctx context.Context, o *applyOptions) error {
 		p.Request.Changes = append(p.Request.Changes, api.PlanChange{Set: object})
 	}
 	if o.prune {
-		if err := planPruned(ctx, o, &p); err != nil {
+		if err := p.addPruned(ctx, o); err != nil {
 			return err
 		}
 	}
-	err = makePlan(ctx, &o.common, p)
+	err = p.ask(ctx, &o.common)
 	if e, ok := errors.AsType[*api.Error](err); ok && len(p.Request.Changes) == 1 && e.Kind != api.KindNoRoute && !isForbidden(err) && !api.IsUnavailable(err) {
 		err = &api.ApplyError{Err: e} // which netmaster says of lists only
 	}
 	return inDocuments(docs, err)
 }
 
-// planPruned adds the deletions of what the set has and the files do not have any more.
-func planPruned(ctx context.Context, o *applyOptions, p *savedPlan) error {
+// addPruned adds the deletions of what the set has and the files do not have any more.
+func (p *savedPlan) addPruned(ctx context.Context, o *applyOptions) error {
 	answer, err := o.send(ctx, true)
 	if err != nil {
 		return err
 	}
-	if err := noteNotPruned(o, answer.Others); err != nil {
+	if err := noteNotPruned(o.stderr, o.set, answer.Others); err != nil {
 		return err
 	}
-	return planDeletions(ctx, o, p, answer.Left, answer.Results)
+	return p.addDeletions(ctx, o, answer.Left, answer.Results)
 }
 
-// planDeletions adds the deletions of objects, as deleteAll makes them after others are applied,
+// addDeletions adds the deletions of objects, as deleteAll makes them after others are applied,
 // and notes what stays.
-func planDeletions(ctx context.Context, o *applyOptions, p *savedPlan, objects []api.ObjectName, after []api.ApplyResult) error {
+func (p *savedPlan) addDeletions(ctx context.Context, o *applyOptions, objects []api.ObjectName, after []api.ApplyResult) error {
 	dry := *o
 	dry.dryRun = true
 	results, stays := dry.deleteAll(ctx, objects, after)
@@ -109,8 +109,8 @@ type savedPlan struct {
 	Request api.PlanRequest `json:"request"`
 }
 
-// makePlan asks for a plan and shows it. It is errDiffers if something would change.
-func makePlan(ctx context.Context, o *common, p savedPlan) error {
+// ask asks for a plan and shows it. It is errDiffers if something would change.
+func (p savedPlan) ask(ctx context.Context, o *common) error {
 	client, err := o.client()
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func makePlan(ctx context.Context, o *common, p savedPlan) error {
 		}
 		return err
 	}
-	if err := showPlan(o, p); err != nil {
+	if err := p.show(o); err != nil {
 		return err
 	}
 	if p.Changes {
@@ -130,7 +130,7 @@ func makePlan(ctx context.Context, o *common, p savedPlan) error {
 	return nil
 }
 
-func showPlan(o *common, p savedPlan) error {
+func (p savedPlan) show(o *common) error {
 	switch {
 	case o.quiet:
 		return nil
@@ -277,7 +277,7 @@ func printMarkdown(w io.Writer, header []string, rows [][]string) error {
 }
 
 // writeFlags are the flags of commands that change an object.
-func writeFlags(o *common, fs *flags.Set, jsonNames, jsonUsage string) {
+func writeFlags(fs *flags.Set, o *common, jsonNames, jsonUsage string) {
 	o.changeFlags(fs, jsonNames, jsonUsage)
 	planFlag(fs, &o.plan)
 }
@@ -352,7 +352,7 @@ func plannedChange(method, path string, body []byte) (c api.PlanChange, err erro
 // planned shows the plan of a change with which a command with --plan has ended.
 func planned(ctx context.Context, err error) error {
 	if p, ok := errors.AsType[*plannedError](err); ok {
-		return makePlan(ctx, p.command, savedPlan{Request: api.PlanRequest{Changes: []api.PlanChange{p.change}}})
+		return savedPlan{Request: api.PlanRequest{Changes: []api.PlanChange{p.change}}}.ask(ctx, p.command)
 	}
 	return err
 }

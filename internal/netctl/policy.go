@@ -55,7 +55,7 @@ func newPolicyCreate(base common) *command {
 		args:     []string{"POLICY"},
 	}
 	o.tenantFlag(&c.flags)
-	writeFlags(&o.common, &c.flags, "json, j", "print the policy as stored, as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the policy as stored, as JSON")
 	c.run = bindRun(o, runPolicyCreate, []*string{&o.name})
 	return c
 }

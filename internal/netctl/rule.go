@@ -49,7 +49,7 @@ func newRuleAdd(base common) *command {
 	c.flags.String(&r.Action, "action, j", "allow|deny", "")
 	confirmFlag(&c.flags, &o.within)
 	// -j means --action here, as in 1.x.
-	writeFlags(&o.common, &c.flags, "json", "print the rule as stored, as JSON")
+	writeFlags(&c.flags, &o.common, "json", "print the rule as stored, as JSON")
 	c.run = bindRun(o, runRuleAdd, []*string{&r.PolicyName, &r.RuleID})
 	return c
 }
@@ -118,7 +118,7 @@ func newRuleRemove(base common) *command {
 		args:     []string{"POLICY", "RULE"},
 	}
 	o.tenantFlag(&c.flags)
-	writeFlags(&o.common, &c.flags, "json, j", "print the deleted key as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the deleted key as JSON")
 	c.run = bindRun(o, runRuleRemove, []*string{&o.policy, &o.rule})
 	return c
 }

@@ -104,7 +104,7 @@ func newServiceCreate(base common) *command {
 	c.flags.String(&s.IPv6Address, "preferred-ipv6, ip6", "ADDRESS", "")
 	c.flags.String(&s.Affinity, "affinity, a", "TIME", "")
 	o.keepRest(c)
-	writeFlags(&o.common, &c.flags, "json, j", "print the service as stored, as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the service as stored, as JSON")
 	c.run = bindRun(o, func(ctx context.Context, o *serviceCreateOptions) error {
 		o.service.TenantName = o.tenant
 		return put(ctx, &o.common, services, o.service.ServiceName, o.service)

@@ -58,7 +58,7 @@ func newTenantCreate(base common) *command {
 		args: []string{"TENANT"},
 	}
 	c.flags.List(&o.object.SharedNetworks, "shared-networks", "TENANT:NETWORK,...", "none takes them away; not given: as it is")
-	writeFlags(&o.common, &c.flags, "json, j", "print the tenant as stored, as JSON")
+	writeFlags(&c.flags, &o.common, "json, j", "print the tenant as stored, as JSON")
 	c.run = bindRun(o, runTenantCreate, []*string{&o.object.TenantName})
 	return c
 }
