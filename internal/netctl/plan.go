@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -163,7 +164,7 @@ func (p savedPlan) show(o *common) error {
 		if s.LosesLast {
 			note = "loses its last backend"
 		}
-		services = append(services, []string{s.Effect, s.Service, fmt.Sprint(s.Before), fmt.Sprint(s.After), note})
+		services = append(services, []string{s.Effect, s.Service, strconv.Itoa(s.Before), strconv.Itoa(s.After), note})
 	}
 	first := true
 	for _, t := range []struct {
@@ -211,10 +212,9 @@ func planSummary(p api.Plan) string {
 		}
 	}
 	text := fmt.Sprintf("%s, ", plural(objects, "object changes", "objects change"))
-	switch {
-	case closes+opens == 0:
+	if closes+opens == 0 {
 		text += "no connection opens or closes"
-	default:
+	} else {
 		text += fmt.Sprintf("%s, %s", plural(closes, "flow closes", "flows close"), plural(opens, "flow opens", "flows open"))
 	}
 	if last > 0 {
