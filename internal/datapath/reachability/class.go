@@ -24,6 +24,7 @@ type endState struct {
 	network  model.NetworkID
 	identity model.Identity
 	policies desired.PolicySetID
+	onHost   bool     // it shares the host's network namespace
 	bound    [2]int   // by family: the narrowest prefix that has its address
 	addr     [2]uint8 // by family: hasAddress, ...
 }
@@ -101,8 +102,8 @@ func (c *Cluster) bounds() (out []netip.Prefix) {
 }
 
 func (c *Cluster) stateOf(p *desired.Port, bounds *prefixIndex) (s endState) {
-	n := c.network(p)
-	s = endState{there: true, network: p.Network, identity: p.Identity, policies: p.Policies}
+	n := c.NetworkOf(p)
+	s = endState{there: true, network: p.Network, identity: p.Identity, policies: p.Policies, onHost: p.OnHost}
 	for f, a := range []netip.Addr{p.IPv4, p.IPv6} {
 		if !a.IsValid() {
 			continue

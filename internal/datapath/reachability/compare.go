@@ -18,7 +18,7 @@ func Compare(before, after *Cluster, has func(model.TenantName) bool, most int) 
 		clusters: [2]*Cluster{before, after}, classes: classesOf(before, after, has), left: most,
 		changes: map[setsKey]*setChange{}, seen: map[[2]int]bool{}, table: table{cells: map[differenceKey]*cell{}},
 	}
-	x.joins = len(changedNetworks(before, after)) > 0
+	x.joins = len(changedNetworks(before, after)) > 0 || !slices.Equal(before.natSubnets(), after.natSubnets())
 	for _, c := range x.classes {
 		if err := x.compareClass(c); err != nil {
 			return nil, err
@@ -33,7 +33,7 @@ type comparison struct {
 	classes  []*class
 	changes  map[setsKey]*setChange
 	seen     map[[2]int]bool // pairs of classes, which are not compared again
-	joins    bool            // networks differ
+	joins    bool            // networks, or the addresses that hosts use for containers, differ
 	left     int             // pairs that may still be judged
 	table    table
 }
@@ -199,14 +199,14 @@ func (x *comparison) comparePair(from, to *class) error {
 
 // outsideState is all of an endpoint that answers about addresses outside depend on.
 type outsideState struct {
-	there, unknown bool
-	network        model.NetworkID
-	policies       desired.PolicySetID
-	addr           [2]bool
+	there, unknown, onHost bool
+	network                model.NetworkID
+	policies               desired.PolicySetID
+	addr                   [2]bool
 }
 
 func (s endState) outside() outsideState {
-	return outsideState{s.there, s.identity == model.IdentityUnknown, s.network, s.policies, [2]bool{s.addr[0] != 0, s.addr[1] != 0}}
+	return outsideState{s.there, s.identity == model.IdentityUnknown, s.onHost, s.network, s.policies, [2]bool{s.addr[0] != 0, s.addr[1] != 0}}
 }
 
 // compareOutside compares the connections of endpoints with all addresses outside.
@@ -258,7 +258,10 @@ func (x *comparison) outside(c *class, dir model.Direction, there netip.Prefix) 
 	bounds := slices.Clone(desired.Blackhole)
 	for i, cl := range x.clusters {
 		if p := c.end(i, false); p != nil {
-			bounds = append(append(bounds, cl.subnets(p)...), cl.prefixes(p, dir)...)
+			bounds = slices.Concat(bounds, cl.subnets(cl.NetworkOf(p)), cl.natSubnets(), cl.prefixes(p, dir))
+			if dir == model.Out {
+				bounds = append(bounds, cl.controlPrefixes()...)
+			}
 		}
 	}
 	at := func(a netip.Addr) (r answer) {

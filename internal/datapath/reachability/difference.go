@@ -37,11 +37,13 @@ type Decision struct {
 
 // Clone returns a Cluster that answers the same, and is updated by itself.
 func (c *Cluster) Clone() *Cluster {
-	out := &Cluster{host: c.host, byAddress: maps.Clone(c.byAddress), byKey: maps.Clone(c.byKey), joined: map[desired.Domain]map[model.NetworkID]*desired.Network{}, sets: maps.Clone(c.sets)}
+	out := *c
+	out.byAddress, out.byKey, out.routed, out.sets = maps.Clone(c.byAddress), maps.Clone(c.byKey), maps.Clone(c.routed), maps.Clone(c.sets)
+	out.joined = map[desired.Domain]map[model.NetworkID]*desired.Network{}
 	for d, all := range c.joined {
 		out.joined[d] = maps.Clone(all)
 	}
-	return out
+	return &out
 }
 
 // piece is a set of ports that one of two answers allows.
