@@ -88,7 +88,7 @@ type Exposure struct {
 	Port        string           `json:"port,omitempty"`
 	Revision    int64            `json:"revision"`    // of the store that the answer is of
 	Connections []ReachableParts `json:"connections"` // what is allowed
-	Unlisted    int              `json:"unlisted"`    // published ports that hosts have beyond those that they report
+	Unlisted    int              `json:"unlisted"`    // published ports that hosts have, but do not list
 }
 
 // Exposure asks what is open to clients outside, and to other tenants.

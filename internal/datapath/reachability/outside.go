@@ -93,7 +93,7 @@ func (c *Cluster) routeOutside(p *desired.Port, there netip.Addr) (Route, Gap) {
 	return RouteHost, ""
 }
 
-// natSubnets are those that hosts' NAT addresses of containers come from.
+// natSubnets are the subnets of containers' NAT addresses, and the hosts' addresses there.
 func (c *Cluster) natSubnets() []netip.Prefix {
 	if way := c.host.HostNAT; way != nil {
 		host := []netip.Prefix{way.Subnet, netip.PrefixFrom(way.Addr, way.Addr.BitLen())}
