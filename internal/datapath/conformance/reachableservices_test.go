@@ -82,8 +82,9 @@ func (w *fuzzWorld) setService(i int) {
 	for j, v6 := range []bool{false, true, false} {
 		slice := model.ServiceSlice{Key: model.ServiceSliceKey{Namespace: k.Namespace, Name: fmt.Sprint(k.Name, j)}, Service: k.Name}
 		slice.Ports = []model.SlicePort{{Protocol: model.ProtoTCP, Port: pick(d, uint16(80), 81, 81)}, {Name: "dns", Protocol: model.ProtoUDP, Port: 80}}
-		for _, p := range w.parties {
-			if p.Host != "" && p.addr.Is6() == v6 && p.Key.Network.Tenant == s.Network.Tenant && (p.Key.Network == s.Network || w.o.joined[s.Network.Tenant]) && d.n(3) == 0 {
+		for _, p := range w.parties { // endpoints of the domain: others are external backends
+			_, known := w.o.networks[p.Key.Network]
+			if known && p.Host != "" && p.addr.Is6() == v6 && p.Key.Network.Tenant == s.Network.Tenant && (p.Key.Network == s.Network || w.o.joined[s.Network.Tenant]) && d.n(3) == 0 {
 				slice.Backends = append(slice.Backends, model.ServiceBackend{
 					Addr: p.addr, Node: model.NodeName(p.Host), State: pick(d, model.ServiceBackendReady, model.ServiceBackendReady, model.ServiceBackendDraining, model.ServiceBackendUnready),
 				})
