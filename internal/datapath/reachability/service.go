@@ -96,7 +96,11 @@ func (c *Cluster) hostOf(k model.EndpointKey) model.HostName {
 }
 
 func (c *Cluster) backends(from *desired.Port, s *desired.Service, f desired.Frontend, v6 bool) (out []Backend) {
-	for key, b := range c.pool(s, v6, f.InternalPolicy, c.hostOf(from.Endpoint)) {
+	pool := c.pool(s, v6, f.InternalPolicy, c.hostOf(from.Endpoint))
+	if f.Addr.IsUnspecified() && f.ExternalPolicy == desired.TrafficLocalDrop { // at another node's address that node's own
+		maps.Copy(pool, c.pool(s, v6, desired.TrafficLocalDrop, ""))
+	}
+	for key, b := range pool {
 		asked := Backend{Key: key, Addr: b.Addr(v6), Port: b.PortFor(v6, f.Backend)}
 		only := onePort(f.Protocol, asked.Port)
 		answer := c.toBackend(from, b, asked.Addr, v6)
