@@ -33,7 +33,8 @@ const accepted1x = "accepted, as in 1.x"
 // flagEffects are the flags of single commands, but for the ones that fill in a
 // field of an object: the field has its effect, or none.
 var flagEffects = map[string]archtest.Effect{
-	"can --from": archtest.By("TestCanAnswersWithTheRulesThatDecide"), "can --port": archtest.By("TestCanAnswersWithTheRulesThatDecide"), "can --to": archtest.By("TestCanAnswersWithTheRulesThatDecide"),
+	"exposure --port": archtest.By("TestExposureShowsTheWaysIn"),
+	"can --from":      archtest.By("TestCanAnswersWithTheRulesThatDecide"), "can --port": archtest.By("TestCanAnswersWithTheRulesThatDecide"), "can --to": archtest.By("TestCanAnswersWithTheRulesThatDecide"),
 	"login --token": archtest.By("TestLoginSavesAcceptedTokensOnly"), "login --ca-file": archtest.By("TestLoginTrustsTheGivenAuthority"),
 	"token create --days": archtest.By("TestTokenCreatePrintsTheSecret"), "token create --role": archtest.By("TestTokenCreatePrintsTheSecret"), "token create --tenants": archtest.By("TestTokenCreatePrintsTheSecret"),
 	"global info --tenant":       archtest.None(accepted1x),

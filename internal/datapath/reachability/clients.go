@@ -60,7 +60,7 @@ func (c *Cluster) OutsideToService(there netip.Prefix, key model.ServiceKey) (ou
 // clients answers for the clients outside of one backend.
 func (c *Cluster) clients(there netip.Prefix, n *desired.Network, f desired.Frontend, s *desired.Service, b *desired.Backend, at ExposedBackend) []Outside {
 	port := c.byAddress[address{n.Domain(), at.Addr}]
-	bounds := slices.Concat(desired.Blackhole, linkLocal, c.subnets(n), c.natSubnets(), f.Sources)
+	bounds := slices.Concat(desired.Blackhole, linkLocal, c.subnets(n), natSubnets(c.host.HostNAT), f.Sources)
 	if port != nil {
 		bounds = append(bounds, c.prefixes(port, model.In)...)
 	}
@@ -93,7 +93,7 @@ var linkLocal = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16")}
 func (c *Cluster) isClient(n *desired.Network, a netip.Addr) bool {
 	way := c.host.HostNAT
 	return !n.Contains(a) && !c.isOtherNetwork(n, a) && c.byAddress[address{n.Domain(), a}] == nil &&
-		!desired.InBlackhole(a) && !linkLocal[0].Contains(a) && (!n.Routed || !c.isRouted(a)) &&
+		!desired.InBlackhole(a) && !linkLocal[0].Contains(a) && (!n.Routed || !c.routed.contain(a)) &&
 		(way == nil || !way.Subnet.Contains(a) && !way.Subnet6.Contains(a))
 }
 

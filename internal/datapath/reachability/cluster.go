@@ -18,9 +18,9 @@ type Cluster struct {
 	byAddress map[address]*desired.Port
 	byKey     map[model.EndpointKey]*desired.Port
 	joined    map[desired.Domain]map[model.NetworkID]*desired.Network
-	routed    map[model.NetworkID]*desired.Network
+	routed    routedNetworks
 	sets      map[*desired.PolicySet]*orderedSet // that were asked
-	control   map[netip.Addr][]controlPort
+	control   controlPlane
 }
 
 // address is one of a domain.

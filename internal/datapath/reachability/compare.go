@@ -18,7 +18,7 @@ func Compare(before, after *Cluster, has func(model.TenantName) bool, most int) 
 		clusters: [2]*Cluster{before, after}, classes: classesOf(before, after, has), left: most,
 		changes: map[setsKey]*setChange{}, seen: map[[2]int]bool{}, table: table{cells: map[differenceKey]*cell{}},
 	}
-	x.joins = len(changedNetworks(before, after)) > 0 || !slices.Equal(before.natSubnets(), after.natSubnets())
+	x.joins = len(changedNetworks(before, after)) > 0 || !slices.Equal(natSubnets(before.host.HostNAT), natSubnets(after.host.HostNAT))
 	for _, c := range x.classes {
 		if err := x.compareClass(c); err != nil {
 			return nil, err
@@ -258,9 +258,9 @@ func (x *comparison) outside(c *class, dir model.Direction, there netip.Prefix) 
 	bounds := slices.Clone(desired.Blackhole)
 	for i, cl := range x.clusters {
 		if p := c.end(i, false); p != nil {
-			bounds = slices.Concat(bounds, cl.subnets(cl.NetworkOf(p)), cl.natSubnets(), cl.prefixes(p, dir))
+			bounds = slices.Concat(bounds, cl.subnets(cl.NetworkOf(p)), natSubnets(cl.host.HostNAT), cl.prefixes(p, dir))
 			if dir == model.Out {
-				bounds = append(bounds, cl.controlPrefixes()...)
+				bounds = append(bounds, cl.control.prefixes()...)
 			}
 		}
 	}

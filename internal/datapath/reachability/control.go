@@ -14,10 +14,13 @@ type controlPort struct {
 	denies *Ruling
 }
 
+// controlPlane is what answers to TCP at each address of it.
+type controlPlane map[netip.Addr][]controlPort
+
 // SetControl records where the control plane answers to TCP. What ports of containers deny
 // by themselves is in the desired state.
 func (c *Cluster) SetControl(targets []netip.AddrPort) {
-	c.control = map[netip.Addr][]controlPort{}
+	c.control = controlPlane{}
 	byPort := map[uint16]*Ruling{}
 	for _, t := range targets {
 		if byPort[t.Port()] == nil {
@@ -28,18 +31,18 @@ func (c *Cluster) SetControl(targets []netip.AddrPort) {
 	}
 }
 
-// controlPrefixes are its addresses.
-func (c *Cluster) controlPrefixes() (out []netip.Prefix) {
-	for a := range c.control {
+// prefixes are its addresses.
+func (c controlPlane) prefixes() (out []netip.Prefix) {
+	for a := range c {
 		out = append(out, netip.PrefixFrom(a, a.BitLen()))
 	}
 	return out
 }
 
-// withoutControl takes the control plane's ports of an address out of what an endpoint's policy
+// deny takes the control plane's ports of an address out of what an endpoint's policy
 // allows there.
-func (c *Cluster) withoutControl(parts []Part, a netip.Addr) []Part {
-	for _, t := range c.control[a] {
+func (c controlPlane) deny(parts []Part, a netip.Addr) []Part {
+	for _, t := range c[a] {
 		only := onePort(model.ProtoTCP, t.port)
 		var next []Part
 		for _, p := range parts {

@@ -27,9 +27,9 @@ func (c *Cluster) FromOutside(from netip.Prefix, to *desired.Port) []Outside {
 }
 
 func (c *Cluster) outside(p *desired.Port, dir model.Direction, there netip.Prefix) []Outside {
-	bounds := slices.Concat(desired.Blackhole, c.subnets(c.NetworkOf(p)), c.natSubnets(), c.prefixes(p, dir))
+	bounds := slices.Concat(desired.Blackhole, c.subnets(c.NetworkOf(p)), natSubnets(c.host.HostNAT), c.prefixes(p, dir))
 	if dir == model.Out {
-		bounds = append(bounds, c.controlPrefixes()...)
+		bounds = append(bounds, c.control.prefixes()...)
 	}
 	return outsides(there, bounds, func(a netip.Addr) Answer { return c.outsideAt(p, dir, a) })
 }
@@ -69,7 +69,7 @@ func (c *Cluster) outsideAt(p *desired.Port, dir model.Direction, there netip.Ad
 	here := c.judge(p, dir, desired.Peer{Identity: model.IdentityExternal, Addr: there, Network: p.Network})
 	answer := Answer{Route: route, Parts: alone(here, dir)}
 	if dir == model.Out && route == RouteHost && !p.OnHost {
-		answer.Parts = c.withoutControl(answer.Parts, there)
+		answer.Parts = c.control.deny(answer.Parts, there)
 	}
 	return answer
 }
@@ -87,15 +87,15 @@ func (c *Cluster) routeOutside(p *desired.Port, there netip.Addr) (Route, Gap) {
 		return RouteNone, GapAddress
 	case n.Encap == model.EncapVLAN && (n.Contains(there) || !hasRouter(n, there.Is6())):
 		return RoutePhysical, ""
-	case c.isPrivate(there), n.Routed && c.isRouted(there):
+	case isPrivate(c.host.HostNAT, there), n.Routed && c.routed.contain(there):
 		return RouteNone, GapAddress
 	}
 	return RouteHost, ""
 }
 
 // natSubnets are the subnets of containers' NAT addresses, and the hosts' addresses there.
-func (c *Cluster) natSubnets() []netip.Prefix {
-	if way := c.host.HostNAT; way != nil {
+func natSubnets(way *desired.HostNAT) []netip.Prefix {
+	if way != nil {
 		host := []netip.Prefix{way.Subnet, netip.PrefixFrom(way.Addr, way.Addr.BitLen())}
 		if way.Subnet6.IsValid() {
 			host = append(host, way.Subnet6, netip.PrefixFrom(way.Addr6, way.Addr6.BitLen()))
@@ -106,14 +106,16 @@ func (c *Cluster) natSubnets() []netip.Prefix {
 }
 
 // isPrivate reports whether an address is in these subnets, and no host's own.
-func (c *Cluster) isPrivate(a netip.Addr) bool {
-	way := c.host.HostNAT
+func isPrivate(way *desired.HostNAT, a netip.Addr) bool {
 	return way != nil && (way.Subnet.Contains(a) || way.Subnet6.Contains(a)) && a != way.Addr && a != way.Addr6
 }
 
-// isRouted reports whether an address is of a routed network.
-func (c *Cluster) isRouted(a netip.Addr) bool {
-	for _, n := range c.routed {
+// routedNetworks are the networks whose addresses hosts' stacks lead to.
+type routedNetworks map[model.NetworkID]*desired.Network
+
+// contain reports whether an address is of one of them.
+func (r routedNetworks) contain(a netip.Addr) bool {
+	for _, n := range r {
 		if n.Contains(a) {
 			return true
 		}

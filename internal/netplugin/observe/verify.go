@@ -16,7 +16,7 @@ func (a *Observer) Verify(ctx context.Context) api.HostVerification {
 		out.Error = fmt.Sprintf("the driver %s cannot compare its data plane", a.cfg.DriverName)
 		return out
 	}
-	compared, err := a.cfg.Cluster.CompareWithStore(ctx)
+	compared, err := a.cfg.Cluster.Comparer.CompareWithStore(ctx)
 	if err != nil {
 		out.Error = err.Error()
 		return out

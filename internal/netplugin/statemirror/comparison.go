@@ -30,13 +30,23 @@ type Comparison struct {
 	Differences []string // rows that differ, by Scope; the first maxDifferences
 }
 
+// StoreComparer compares what a host's mirrors have delivered with the store.
+type StoreComparer struct {
+	*shared
+	mirrors *mirrorSet
+	guard   *StoreGuard
+}
+
 // CompareWithStore lists all that this host mirrors once more, and compares it with what the
 // mirrors have delivered. It changes nothing. A row that differs at first and not later had
 // only been delivered later. The error is of kind model.ErrUnavailable when the store is not
 // followed or does not answer within ctx.
-func (c *State) CompareWithStore(ctx context.Context) (Comparison, error) {
+func (c *StoreComparer) CompareWithStore(ctx context.Context) (Comparison, error) {
 	c.mu.Lock()
-	err := c.stale()
+	err := c.mirrors.stale()
+	if err == nil {
+		err = c.guard.stale()
+	}
 	var all []*mirror
 	for _, m := range c.mirrors.byScope {
 		if m.ready {
@@ -80,7 +90,7 @@ func (f *freshList) enter(b store.Batch) error {
 		f.values, f.rules = map[any]any{}, tables.NewInForce()
 	}
 	for _, e := range b.Events {
-		if ch, err := f.rules.Decode(e); err == nil { // the mirror reports those that cannot be read
+		if ch, err := f.rules.Decode(e); err == nil { // the mirror reports what cannot be read
 			stage(f.values, ch)
 		}
 	}
@@ -93,8 +103,8 @@ func (f *freshList) enter(b store.Batch) error {
 }
 
 // compareMirror compares one mirror with a new list. It returns how many rows there are, and
-// the keys of those that differed all the time.
-func (c *State) compareMirror(ctx context.Context, m *mirror) (rows int, differ []any, err error) {
+// the keys of rows that differed all the time.
+func (c *StoreComparer) compareMirror(ctx context.Context, m *mirror) (rows int, differ []any, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &freshList{values: map[any]any{}, rules: tables.NewInForce()}
 	ended := make(chan error, 1)
@@ -123,7 +133,7 @@ func (c *State) compareMirror(ctx context.Context, m *mirror) (rows int, differ 
 
 // differences returns the keys of rows that differ between a mirror and a list, of some, or
 // of all for nil. A mirror that has ended meanwhile differs in nothing.
-func (c *State) differences(m *mirror, f *freshList, of []any) (rows int, differ []any) {
+func (c *StoreComparer) differences(m *mirror, f *freshList, of []any) (rows int, differ []any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.mu.Lock()
@@ -153,4 +163,3 @@ func (c *State) differences(m *mirror, f *freshList, of []any) (rows int, differ
 	}
 	return rows, differ
 }
-

@@ -32,7 +32,7 @@ func followedEndpoint(t *testing.T) (*State, *memory.Store, *mirror) {
 
 func TestComparisonOfWhatIsFollowedFindsNothing(t *testing.T) {
 	c, _, _ := followedEndpoint(t)
-	got, err := c.CompareWithStore(t.Context())
+	got, err := c.Comparer.CompareWithStore(t.Context())
 	if err != nil || len(got.Differences) != 0 || got.Rows < 3 {
 		t.Errorf("CompareWithStore() = %+v, %v", got, err)
 	}
@@ -58,7 +58,7 @@ func TestComparisonNamesRowsThatDiffer(t *testing.T) {
 			c.mu.Lock()
 			damage(m)
 			c.mu.Unlock()
-			got, err := c.CompareWithStore(t.Context())
+			got, err := c.Comparer.CompareWithStore(t.Context())
 			if err != nil || len(got.Differences) != 1 || !strings.Contains(got.Differences[0], "e"+map[bool]string{true: "2", false: "1"}[name == "too many"]) {
 				t.Errorf("CompareWithStore() = %+v, %v", got, err)
 			}
@@ -75,7 +75,7 @@ func TestComparisonWaitsForWhatIsOnItsWay(t *testing.T) {
 	put(t, st, func(tx store.Tx) error { return tables.Endpoints.Put(tx, ep) })
 	resumed := time.AfterFunc(2*comparisonPause, c.Resume)
 	defer resumed.Stop()
-	got, err := c.CompareWithStore(t.Context())
+	got, err := c.Comparer.CompareWithStore(t.Context())
 	if err != nil || len(got.Differences) != 0 {
 		t.Errorf("CompareWithStore() = %+v, %v", got, err)
 	}
@@ -92,7 +92,7 @@ func TestComparisonFailsWhileTheStoreIsNotFollowed(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := c.CompareWithStore(ctx); !errors.Is(err, model.ErrUnavailable) {
+	if _, err := c.Comparer.CompareWithStore(ctx); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("CompareWithStore() = %v", err)
 	}
 }

@@ -25,6 +25,7 @@ type State struct {
 	Settings    *Settings
 	Lookup      *Lookup
 	HostInput   *HostInput
+	Comparer    *StoreComparer
 
 	mirrors    *mirrorSet
 	services   *closedServices
@@ -70,6 +71,7 @@ func join(cfg Config, last StorePosition, comp *compile.Compiler) *State {
 		shared: c.shared, mirrors: c.mirrors, unconfirmed: c.Unconfirmed, endpoints: c.Endpoints, services: c.services,
 		hosts: c.Hosts, settings: c.Settings, comp: comp,
 	}
+	c.Comparer = &StoreComparer{shared: c.shared, mirrors: c.mirrors, guard: c.Guard}
 	c.HostInput = &HostInput{shared: c.shared, comp: comp}
 	c.interests = interests{mirrors: c.mirrors, unconfirmed: c.Unconfirmed, settings: c.Settings, comp: comp}
 	return c
