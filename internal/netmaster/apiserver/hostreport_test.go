@@ -84,7 +84,7 @@ func TestAgentReportsAreShown(t *testing.T) {
 	}
 	status := api.HostStatusReport{
 		Version: api.HostReportVersion, Host: "h1", Installation: "i1", Driver: "ovs", DriverWhy: "asked for", AgentVersion: "2.0",
-		Updated: "2026-11-22T00:00:01Z", Revision: 7, Ports: 2, Pending: 1, Error: "e", Problems: map[string]string{"port a": "p", "BGP session 50.1.1.2": "none"}, Attachments: 3, Ready: true,
+		Updated: "2026-11-22T00:00:11Z", Verified: "2026-11-22T00:00:01Z", Revision: 7, Ports: 2, Pending: 1, Error: "e", Problems: map[string]string{"port a": "p", "BGP session 50.1.1.2": "none"}, Attachments: 3, Ready: true,
 		Conditions: []api.Condition{{Name: "ports", Message: "m", Severity: "warning"}}, Kinds: map[string]int{"port": 1},
 		Tables: map[string]api.TableFill{"conns": {Entries: 4, Capacity: 5}},
 		BGP:    &api.BgpStatus{Admin: "enabled", Neighbors: "50.1.1.1 established", Routes: 7, First: []string{"10.50.0.0/16"}, Announced: 3},
@@ -104,11 +104,11 @@ func TestAgentReportsAreShown(t *testing.T) {
 	}
 	h = host()
 	want := api.Host{
-		LastWord: status.Updated, DriverWhy: "asked for", Version: "2.0", Attachments: 3, Ports: 2, Pending: 1, Revision: 7,
+		LastWord: status.Updated, DriverWhy: "asked for", Version: "2.0", Attachments: 3, Ports: 2, Pending: 1, Revision: 7, VerifiedAge: 10,
 		Problems: status.Problems, Error: "e", Tables: status.Tables, Ready: true, Conditions: status.Conditions,
 	}
 	got := api.Host{
-		LastWord: h.LastWord, DriverWhy: h.DriverWhy, Version: h.Version, Attachments: h.Attachments, Ports: h.Ports, Pending: h.Pending, Revision: h.Revision,
+		LastWord: h.LastWord, DriverWhy: h.DriverWhy, Version: h.Version, Attachments: h.Attachments, Ports: h.Ports, Pending: h.Pending, Revision: h.Revision, VerifiedAge: h.VerifiedAge - h.Age,
 		Problems: h.Problems, Error: h.Error, Tables: h.Tables, Ready: h.Ready, Conditions: h.Conditions,
 	}
 	want.Conditions[0].Remedy, want.Conditions[0].Page, want.Conditions[0].Severity = condition.HostPorts.Remedy(), condition.HostPorts.Page(), condition.HostPorts.Severity()
