@@ -37,7 +37,7 @@ func TestHiddenFieldsAreLeftOut(t *testing.T) {
 	}
 	all := fields(host)
 	host.Tenants = []string{"blue"}
-	check(all, fields(host), "attachments", "ports", "pending", "revision")
+	check(all, fields(host), "attachments", "ports", "pending", "revision", "verifiedAgeSeconds")
 	all = fields(status)
 	status.Tenants = []string{"blue"}
 	check(all, fields(status), "revision", "masters", "stores")

@@ -42,6 +42,28 @@ func canCluster(t *testing.T) (url string) {
 	return url
 }
 
+// An endpoint at the first address of a range does not answer for the rest of it.
+func TestCanAnswersForARangeThatBeginsWithAnEndpoint(t *testing.T) {
+	url := startNetmaster(t)
+	c, err := api.NewClient(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if r := netctl(t, url, strings.Fields("network create --encap vlan --pkt-tag 10 --subnet 10.3.0.0/24 lan")...); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	for _, id := range []string{"e1", "e2", "e3", "e4"} {
+		if _, err := c.CreateEndpoint(t.Context(), api.CreateEndpointRequest{TenantName: "default", NetworkName: "lan", EndpointID: id, ConfigEP: api.ConfigEP{Host: "host1"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := netctl(t, url, "can", "e1", "10.3.0.4/30", "tcp/443")
+	if r.code != ExitOK || !strings.Contains(r.out, "physical-network") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestCanAnswersWithTheRulesThatDecide(t *testing.T) {
 	url := canCluster(t)
 	for _, c := range []struct {

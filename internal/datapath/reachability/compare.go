@@ -290,11 +290,7 @@ func (x *comparison) outside(c *class, dir model.Direction, there netip.Prefix) 
 	}
 	taken := func(a netip.Addr) bool { // an endpoint's, of which compareClass says more
 		for i, cl := range x.clusters {
-			p := c.end(i, false)
-			if p == nil {
-				continue
-			}
-			if n := cl.NetworkOf(p); n != nil && cl.byAddress[address{n.Domain(), a}] != nil {
+			if p := c.end(i, false); p != nil && cl.takenIn(cl.NetworkOf(p))(a) {
 				return true
 			}
 		}

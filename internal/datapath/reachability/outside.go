@@ -31,12 +31,18 @@ func (c *Cluster) outside(p *desired.Port, dir model.Direction, there netip.Pref
 	if dir == model.Out {
 		bounds = append(bounds, c.control.prefixes()...)
 	}
-	return outsides(there, bounds, func(a netip.Addr) Answer { return c.outsideAt(p, dir, a) })
+	return outsides(there, bounds, c.takenIn(c.NetworkOf(p)), func(a netip.Addr) Answer { return c.outsideAt(p, dir, a) })
 }
 
-// outsides puts the addresses of a prefix together that have the same answer.
-func outsides(there netip.Prefix, bounds []netip.Prefix, answer func(netip.Addr) Answer) (out []Outside) {
-	for _, part := range split(there, bounds, answer, merged) {
+// takenIn tells which addresses are endpoints' in the domain of a network (nil = none).
+func (c *Cluster) takenIn(n *desired.Network) func(netip.Addr) bool {
+	return func(a netip.Addr) bool { return n != nil && c.byAddress[address{n.Domain(), a}] != nil }
+}
+
+// outsides puts the addresses of a prefix together that have the same answer. Taken ones do
+// not answer for others.
+func outsides(there netip.Prefix, bounds []netip.Prefix, taken func(netip.Addr) bool, answer func(netip.Addr) Answer) (out []Outside) {
+	for _, part := range splitBeside(there, bounds, taken, answer, merged) {
 		i := slices.IndexFunc(out, func(o Outside) bool { return o.Key() == part.answer.Key() })
 		if i < 0 {
 			i, out = len(out), append(out, Outside{Answer: part.answer})

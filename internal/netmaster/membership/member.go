@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/base/durable"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
@@ -183,9 +184,13 @@ func (m *Member) clear() error {
 	return nil
 }
 
-// changes is how often joining starts over because the cluster's members changed
-// between their list and the start with it.
-const changes = 3
+const (
+	// changes is how often joining starts over because the cluster's members changed between
+	// their list and the start with it, or a new cluster has not decided on its version yet.
+	changes = 3
+	// changePause is the time between two such tries.
+	changePause = time.Second
+)
 
 // join has this directory admitted by a token, and starts as a learner.
 func (m *Member) join(ctx context.Context, t Token) error {
@@ -232,6 +237,9 @@ func (m *Member) join(ctx context.Context, t Token) error {
 			return err
 		}
 		m.cfg.Logger.Warn("joining starts over", "error", err)
+		if err := waiting.Pause(ctx, changePause); err != nil {
+			return err
+		}
 	}
 }
 
