@@ -65,7 +65,7 @@ func (c *Cluster) clients(there netip.Prefix, n *desired.Network, f desired.Fron
 		bounds = append(bounds, c.prefixes(port, model.In)...)
 	}
 	only := onePort(f.Protocol, at.Port)
-	return outsides(there, bounds, c.takenIn(n), func(client netip.Addr) Answer {
+	return outsides(there, bounds, c.byAddress.takenIn(n), func(client netip.Addr) Answer {
 		switch {
 		case !c.isClient(n, client):
 			return Answer{Route: RouteNone, Gap: GapAddress}

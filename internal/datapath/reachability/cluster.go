@@ -15,7 +15,7 @@ type Cluster struct {
 	HostOf func(model.EndpointKey) model.Host
 
 	host      desired.Host
-	byAddress map[address]*desired.Port
+	byAddress portsByAddress
 	byKey     map[model.EndpointKey]*desired.Port
 	joined    map[desired.Domain]map[model.NetworkID]*desired.Network
 	routed    routedNetworks
@@ -28,6 +28,9 @@ type address struct {
 	domain desired.Domain
 	addr   netip.Addr
 }
+
+// portsByAddress are endpoints by each of their addresses.
+type portsByAddress map[address]*desired.Port
 
 // NewCluster returns a Cluster that knows nothing yet.
 func NewCluster() *Cluster {

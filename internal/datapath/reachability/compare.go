@@ -290,7 +290,7 @@ func (x *comparison) outside(c *class, dir model.Direction, there netip.Prefix) 
 	}
 	taken := func(a netip.Addr) bool { // an endpoint's, of which compareClass says more
 		for i, cl := range x.clusters {
-			if p := c.end(i, false); p != nil && cl.takenIn(cl.NetworkOf(p))(a) {
+			if p := c.end(i, false); p != nil && cl.byAddress.takenIn(cl.NetworkOf(p))(a) {
 				return true
 			}
 		}

@@ -31,12 +31,12 @@ func (c *Cluster) outside(p *desired.Port, dir model.Direction, there netip.Pref
 	if dir == model.Out {
 		bounds = append(bounds, c.control.prefixes()...)
 	}
-	return outsides(there, bounds, c.takenIn(c.NetworkOf(p)), func(a netip.Addr) Answer { return c.outsideAt(p, dir, a) })
+	return outsides(there, bounds, c.byAddress.takenIn(c.NetworkOf(p)), func(a netip.Addr) Answer { return c.outsideAt(p, dir, a) })
 }
 
 // takenIn tells which addresses are endpoints' in the domain of a network (nil = none).
-func (c *Cluster) takenIn(n *desired.Network) func(netip.Addr) bool {
-	return func(a netip.Addr) bool { return n != nil && c.byAddress[address{n.Domain(), a}] != nil }
+func (ps portsByAddress) takenIn(n *desired.Network) func(netip.Addr) bool {
+	return func(a netip.Addr) bool { return n != nil && ps[address{n.Domain(), a}] != nil }
 }
 
 // outsides puts the addresses of a prefix together that have the same answer. Taken ones do

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/base/durable"
-	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
@@ -237,7 +236,9 @@ func (m *Member) join(ctx context.Context, t Token) error {
 			return err
 		}
 		m.cfg.Logger.Warn("joining starts over", "error", err)
-		if err := waiting.Pause(ctx, changePause); err != nil {
+		select {
+		case <-time.After(changePause):
+		case <-ctx.Done():
 			return err
 		}
 	}
