@@ -158,13 +158,13 @@ func (w *fuzzWorld) agreeOnService(c *reachability.Cluster, seen map[string]int)
 
 	q.Src = externalClients[d.n(len(externalClients))]
 	if q.Src.Is6() == v6 {
-		said, why := false, ""
+		said, why := false, []any{}
 		for _, k := range parts {
 			for _, port := range c.OutsideToService(netip.PrefixFrom(q.Src, q.Src.BitLen()), k) {
 				for _, b := range port.Backends {
 					if port.Addr == at && port.Protocol == q.Proto && port.Port == q.DstPort && b.Key == to.Key {
 						a := b.Clients[0]
-						why += fmt.Sprintf(" %+v", b)
+						why = append(why, b)
 						said = said || len(a.Parts) > 0 && allowed(a.Parts[0], b.Port)
 					}
 				}
@@ -181,7 +181,7 @@ func (w *fuzzWorld) agreeOnService(c *reachability.Cluster, seen map[string]int)
 			got, hops = w.reached(q, to, fuzzHosts...)
 		}
 		if got != said {
-			return fmt.Errorf("%s by service %s at %s:%d to %s: the reference data plane says %v: %s; the answer is %v%s", q.Src, parts, at, q.DstPort, to.Key, got, hops, said, why)
+			return fmt.Errorf("%s by service %s at %s:%d to %s: the reference data plane says %v: %s; the answer is %v %+v", q.Src, parts, at, q.DstPort, to.Key, got, hops, said, why)
 		}
 		seen[fmt.Sprintf("outside to a service %v", got)]++
 	}
@@ -191,12 +191,12 @@ func (w *fuzzWorld) agreeOnService(c *reachability.Cluster, seen map[string]int)
 	if from.addr.Is6() != v6 || !ok {
 		return nil
 	}
-	said, why := false, ""
+	said, why := false, []any{}
 	for _, k := range parts {
 		for _, port := range c.ToService(a, k, v6) {
 			for _, b := range port.Backends {
 				if port.Addr == at && port.Protocol == q.Proto && port.Port == q.DstPort && b.Key == to.Key {
-					why += fmt.Sprintf(" %+v", b)
+					why = append(why, b)
 					said = said || allowed(b.Part, b.Port)
 				}
 			}
@@ -213,7 +213,7 @@ func (w *fuzzWorld) agreeOnService(c *reachability.Cluster, seen map[string]int)
 		got, hops = got || by, hops+more
 	}
 	if got != said {
-		return fmt.Errorf("%s by service %s at %s:%d to %s: the reference data plane says %v: %s; the answer is %v%s", from.Key, parts, at, q.DstPort, to.Key, got, hops, said, why)
+		return fmt.Errorf("%s by service %s at %s:%d to %s: the reference data plane says %v: %s; the answer is %v %+v", from.Key, parts, at, q.DstPort, to.Key, got, hops, said, why)
 	}
 	seen[fmt.Sprintf("inside to a service %v", got)]++
 	return nil

@@ -131,9 +131,9 @@ func sameStatus(x, y tables.HostStatus) bool {
 const maxProblems = 100
 
 // published returns the first ports that containers publish, and how many more there are.
-func (o *observation) published() tables.PublishedPorts {
+func (s *observation) published() tables.PublishedPorts {
 	var out []tables.PublishedPort
-	for _, e := range o.finished {
+	for _, e := range s.finished {
 		for _, b := range e.Ports {
 			out = append(out, tables.PublishedPort{Endpoint: e.Endpoint, Protocol: b.Proto, HostIP: b.HostIP, HostPort: b.HostPort, Port: b.ContainerPort})
 		}

@@ -107,8 +107,11 @@ func (f *freshList) enter(b store.Batch) error {
 func (c *StoreComparer) compareMirror(ctx context.Context, m *mirror) (rows int, differ []any, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &freshList{values: map[any]any{}, rules: tables.NewInForce()}
-	ended := make(chan error, 1)
-	go func() { ended <- c.Store.Mirror(ctx, m.part.prefixes(), f.enter) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Store.Mirror(ctx, m.part.prefixes(), f.enter) // it ends with ctx; what it lacks is waited for
+	}()
 	defer func() {
 		cancel()
 		<-ended

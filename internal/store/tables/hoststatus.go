@@ -17,11 +17,11 @@ type HostStatus struct {
 	Driver    string            `json:"driver"`
 	DriverWhy string            `json:"driverWhy,omitempty"` // a sentence: why the host has this one
 	Version   string            `json:"version,omitempty"`
-	Updated   string            `json:"updated"`  // RFC 3339, by the host's clock
-	Revision  int64             `json:"revision"` // of the last desired state applied
+	Updated   string            `json:"updated"`            // RFC 3339, by the host's clock
+	Revision  int64             `json:"revision"`           // of the last desired state applied
 	Verified  string            `json:"verified,omitempty"` // RFC 3339, by the host's clock: when the last comparison of the whole data plane began
-	Ports     int               `json:"ports"`    // programmed
-	Pending   int               `json:"pending"`  // wanted but not programmed
+	Ports     int               `json:"ports"`              // programmed
+	Pending   int               `json:"pending"`            // wanted but not programmed
 	Error     string            `json:"error,omitempty"`
 	Problems  map[string]string `json:"problems,omitempty"` // object -> sentence; the first hundred
 
