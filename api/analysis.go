@@ -62,14 +62,7 @@ type ReachablePart struct {
 
 // Reachability asks which connections one side may open to the other.
 func (c *Client) Reachability(ctx context.Context, r ReachabilityRequest) (out Reachability, err error) {
-	q := url.Values{"from": {r.From}, "to": {r.To}}
-	if r.Port != "" {
-		q.Set("port", r.Port)
-	}
-	if r.Tenant != "" {
-		q.Set("tenant", r.Tenant)
-	}
-	err = c.Do(ctx, http.MethodGet, "/api/v1/analysis/reachability?"+q.Encode(), nil, &out)
+	err = c.analyse(ctx, "reachability", map[string]string{"from": r.From, "to": r.To, "port": r.Port, "tenant": r.Tenant}, &out)
 	return out, err
 }
 
@@ -93,14 +86,19 @@ type Exposure struct {
 
 // Exposure asks what is open to clients outside, and to other tenants.
 func (c *Client) Exposure(ctx context.Context, r ExposureRequest) (out Exposure, err error) {
+	err = c.analyse(ctx, "exposure", map[string]string{"to": r.To, "port": r.Port, "tenant": r.Tenant}, &out)
+	return out, err
+}
+
+// analyse asks a question; empty parameters are left out.
+func (c *Client) analyse(ctx context.Context, what string, parameters map[string]string, out any) error {
 	q := url.Values{}
-	for name, text := range map[string]string{"to": r.To, "port": r.Port, "tenant": r.Tenant} {
+	for name, text := range parameters {
 		if text != "" {
 			q.Set(name, text)
 		}
 	}
-	err = c.Do(ctx, http.MethodGet, "/api/v1/analysis/exposure?"+q.Encode(), nil, &out)
-	return out, err
+	return c.Do(ctx, http.MethodGet, "/api/v1/analysis/"+what+"?"+q.Encode(), nil, out)
 }
 
 // Explanation is what applies to an endpoint (GET /api/v1/analysis/endpoints/{key}).

@@ -35,5 +35,6 @@ func (v Verification) IsProven() bool {
 
 // Verify has all hosts compare their state with the store, and their data planes with it.
 func (c *Client) Verify(ctx context.Context) (v Verification, err error) {
-	return v, c.Do(ctx, http.MethodGet, pathVerification, nil, &v)
+	err = c.Do(ctx, http.MethodGet, pathVerification, nil, &v)
+	return v, err
 }

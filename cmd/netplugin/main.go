@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/hostservices"
 	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
@@ -25,7 +26,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni"
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni/server"
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/mesos"
-	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 	"github.com/contiv/netplugin/v2/internal/security/enrollment"
 )
 
@@ -71,7 +71,7 @@ func (o *options) configure(cfg *agent.Config) {
 		cfg.Cgroup, cfg.SocketPins = o.cgroup, o.socketPins()
 	}
 	cfg.StateDir, cfg.Socket, cfg.RESTAddress, cfg.Version = o.stateDir, o.cniSocket, o.restAddress, daemon.Build().Version
-	cfg.Probe = peerhealth.Ask(o.vtep, statemirror.DefaultRESTPort)
+	cfg.Probe = peerhealth.Ask(o.vtep, desired.DefaultRESTPort)
 	cfg.ContainersReachControl, cfg.DebugAddress = o.reachControl, o.debug
 	cfg.DebugHooks, cfg.Hook = o.debugHooks, exitAtStep(*o)
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -43,6 +44,11 @@ func ParseEndpointID(s string) (EndpointID, error) {
 type EndpointKey struct {
 	Network NetworkKey `json:"network"`
 	ID      EndpointID `json:"id"`
+}
+
+// Compare orders keys by tenant, network and id.
+func (k EndpointKey) Compare(o EndpointKey) int {
+	return cmp.Or(cmp.Compare(k.Network.Tenant, o.Network.Tenant), cmp.Compare(k.Network.Name, o.Network.Name), cmp.Compare(k.ID, o.ID))
 }
 
 func (k EndpointKey) String() string { return k.Network.String() + ":" + string(k.ID) }

@@ -6,6 +6,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
+// DefaultRESTPort is where netplugins serve inspection unless they say otherwise.
+const DefaultRESTPort = 9006
+
 // TierControl keeps containers from the control plane before any policy.
 const TierControl model.Tier = 1
 

@@ -81,22 +81,10 @@ func (x *prefixIndex) of(a netip.Addr) int {
 // bounds are all prefixes by which answers about endpoints may differ.
 func (c *Cluster) bounds() (out []netip.Prefix) {
 	for _, n := range c.host.Networks.All() {
-		for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
-			if p.IsValid() {
-				out = append(out, p)
-			}
-		}
+		out = append(out, subnetsOf(n)...)
 	}
 	for _, s := range c.host.PolicySets.All() {
-		for _, dir := range []model.Direction{model.In, model.Out} {
-			for _, t := range s.Tiers(dir) {
-				for _, r := range t.Rules.All() {
-					for _, cidr := range r.CIDRs {
-						out = append(append(out, cidr.Prefix), cidr.Except...)
-					}
-				}
-			}
-		}
+		out = append(append(out, ruleRanges(s, model.In)...), ruleRanges(s, model.Out)...)
 	}
 	return out
 }
@@ -165,9 +153,9 @@ func classesOf(before, after *Cluster, has func(model.TenantName) bool) (out []*
 		}
 	}
 	for _, c := range out {
-		slices.SortFunc(c.keys, compareKeys)
+		slices.SortFunc(c.keys, model.EndpointKey.Compare)
 	}
-	slices.SortFunc(out, func(a, b *class) int { return compareKeys(a.keys[0], b.keys[0]) })
+	slices.SortFunc(out, func(a, b *class) int { return a.keys[0].Compare(b.keys[0]) })
 	for i, c := range out {
 		c.index = i
 	}

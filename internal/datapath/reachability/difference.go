@@ -10,7 +10,7 @@ import (
 )
 
 // GapEndpoint: a side is not there.
-const GapEndpoint Gap = "no-endpoint"
+const GapEndpoint Gap = "not-attached"
 
 // Difference is connections that only one of two clusters allows, from each of From to each of
 // To, but of no endpoint to itself. One of the sides may be addresses outside.

@@ -130,17 +130,13 @@ func sideOf(all classes) (s Side) {
 	for _, c := range all {
 		s.Endpoints = append(s.Endpoints, c.keys...)
 	}
-	slices.SortFunc(s.Endpoints, compareKeys)
+	slices.SortFunc(s.Endpoints, model.EndpointKey.Compare)
 	return s
 }
 
 func (s Side) compare(o Side) int {
 	return cmp.Or(
-		slices.CompareFunc(s.Endpoints, o.Endpoints, compareKeys),
+		slices.CompareFunc(s.Endpoints, o.Endpoints, model.EndpointKey.Compare),
 		slices.CompareFunc(s.Prefixes, o.Prefixes, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) }),
 	)
-}
-
-func compareKeys(a, b model.EndpointKey) int {
-	return cmp.Or(cmp.Compare(a.Network.Tenant, b.Network.Tenant), cmp.Compare(a.Network.Name, b.Network.Name), cmp.Compare(a.ID, b.ID))
 }

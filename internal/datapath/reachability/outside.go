@@ -138,23 +138,26 @@ func hasRouter(n *desired.Network, v6 bool) bool {
 
 // subnets are those of the domain of a network (nil = none), and of routed networks if it is one.
 func (c *Cluster) subnets(n *desired.Network) (out []netip.Prefix) {
-	add := func(n *desired.Network) {
-		for _, s := range []netip.Prefix{n.Subnet, n.Subnet6} {
-			if s.IsValid() {
-				out = append(out, s)
-			}
-		}
-	}
 	if n == nil {
 		return nil
 	}
-	add(n)
+	out = subnetsOf(n)
 	for _, o := range c.joined[n.Domain()] {
-		add(o)
+		out = append(out, subnetsOf(o)...)
 	}
 	if n.Routed {
 		for _, o := range c.routed {
-			add(o)
+			out = append(out, subnetsOf(o)...)
+		}
+	}
+	return out
+}
+
+// subnetsOf are the subnets that a network has.
+func subnetsOf(n *desired.Network) (out []netip.Prefix) {
+	for _, s := range []netip.Prefix{n.Subnet, n.Subnet6} {
+		if s.IsValid() {
+			out = append(out, s)
 		}
 	}
 	return out
@@ -162,10 +165,14 @@ func (c *Cluster) subnets(n *desired.Network) (out []netip.Prefix) {
 
 // prefixes are all that the rules of an endpoint's policy name in a direction.
 func (c *Cluster) prefixes(p *desired.Port, dir model.Direction) (out []netip.Prefix) {
-	set, ok := c.host.PolicySets.Get(p.Policies)
-	if !ok {
-		return nil
+	if set := c.setOf(p); set != nil {
+		out = ruleRanges(set, dir)
 	}
+	return out
+}
+
+// ruleRanges are the ranges that a policy set's rules name in a direction.
+func ruleRanges(set *desired.PolicySet, dir model.Direction) (out []netip.Prefix) {
 	for _, t := range set.Tiers(dir) {
 		for _, r := range t.Rules.All() {
 			for _, cidr := range r.CIDRs {

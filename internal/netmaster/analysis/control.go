@@ -4,19 +4,17 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
-// inspectionPort is where netplugins answer that do not tell.
-const inspectionPort = 9006
-
 // controlRows are the parts of the control plane that the store knows, by the row that names
 // each: hosts keep containers from them.
 type controlRows map[string]netip.AddrPort
 
-// enter enters an event of the registry; it tells whether that is such a row's.
+// enter enters an event of the registry; it reports whether that is such a row's.
 func (c controlRows) enter(e store.Event) bool {
 	_, known := c[e.KV.Key]
 	delete(c, e.KV.Key)
@@ -40,7 +38,7 @@ func (c controlRows) targets(hosts map[model.HostName]model.Host) (named, all []
 	for _, h := range hosts {
 		for _, a := range []netip.Addr{h.Control, h.VTEP} {
 			if a.IsGlobalUnicast() {
-				all = append(all, netip.AddrPortFrom(a, inspectionPort))
+				all = append(all, netip.AddrPortFrom(a, desired.DefaultRESTPort))
 			}
 		}
 	}

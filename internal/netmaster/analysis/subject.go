@@ -233,6 +233,5 @@ func (r *clusterRows) endpoint(s Subject, scope Scope) (side, error) {
 }
 
 func comparePorts(a, b *desired.Port) int {
-	x, y := a.Endpoint, b.Endpoint
-	return cmp.Or(cmp.Compare(x.Network.Tenant, y.Network.Tenant), cmp.Compare(x.Network.Name, y.Network.Name), cmp.Compare(x.ID, y.ID))
+	return a.Endpoint.Compare(b.Endpoint)
 }

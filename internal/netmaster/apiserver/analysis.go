@@ -64,12 +64,7 @@ func (s *analysisHandlers) reachability(_ http.ResponseWriter, r *request) (any,
 
 func reachableParts(scope flowScope, row analysis.Row) api.ReachableParts {
 	out := api.ReachableParts{From: row.From, To: row.To, Route: string(row.Route), Missing: string(row.Gap)}
-	if row.IPv4 {
-		out.Families = append(out.Families, "IPv4")
-	}
-	if row.IPv6 {
-		out.Families = append(out.Families, "IPv6")
-	}
+	out.Families = families(row.IPv4, row.IPv6)
 	out.Opening, out.Published = string(row.Opening), row.Published
 	if row.Service != nil {
 		if out.Service, out.Frontend = row.Service.Key.String(), row.Service.At.String(); row.Service.NoBackend {
@@ -77,22 +72,40 @@ func reachableParts(scope flowScope, row analysis.Row) api.ReachableParts {
 		}
 	}
 	for _, p := range row.Parts {
-		part := api.ReachablePart{Allowed: p.Allowed}
-		for _, m := range p.Ports.Matches() {
-			part.Ports = append(part.Ports, analysis.FormatPort(m))
-		}
-		if p.Out != nil {
-			part.Decisions = append(part.Decisions, decision(model.Out, *p.Out))
-		}
-		if p.In != nil {
-			part.Decisions = append(part.Decisions, decision(model.In, *p.In))
-		}
-		if scope.Limited() {
-			scope.hidePolicies(part.Decisions)
-		}
-		out.Parts = append(out.Parts, part)
+		out.Parts = append(out.Parts, api.ReachablePart{Allowed: p.Allowed, Ports: portTexts(p.Ports), Decisions: decisions(scope, p.Out, p.In)})
 	}
 	return out
+}
+
+func families(v4, v6 bool) (out []string) {
+	if v4 {
+		out = append(out, "IPv4")
+	}
+	if v6 {
+		out = append(out, "IPv6")
+	}
+	return out
+}
+
+func portTexts(ports reachability.Ports) (out []string) {
+	for _, m := range ports.Matches() {
+		out = append(out, analysis.FormatPort(m))
+	}
+	return out
+}
+
+// decisions are who decides at both ends (nil = no endpoint), as the one who asks may know.
+func decisions(scope flowScope, outwards, inwards *reachability.Ruling) (all []api.FlowRule) {
+	if outwards != nil {
+		all = append(all, decision(model.Out, *outwards))
+	}
+	if inwards != nil {
+		all = append(all, decision(model.In, *inwards))
+	}
+	if scope.Limited() {
+		scope.hidePolicies(all)
+	}
+	return all
 }
 
 // decision is who decides at one end, in the words of monitors.

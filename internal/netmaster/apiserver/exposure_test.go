@@ -229,4 +229,8 @@ func TestHostReportsPublishedPorts(t *testing.T) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
+	report.Published = api.PublishedPorts{Unlisted: -1}
+	if _, err := HostStatus(report); !errors.Is(err, model.ErrInvalid) {
+		t.Errorf("a negative number: %v", err)
+	}
 }

@@ -127,7 +127,9 @@ func HostStatus(req api.HostStatusReport) (control.HostStatus, error) {
 	if st.Surroundings, err = underlayNetworks(req.Surroundings); err != nil {
 		return st, err
 	}
-	st.Published.Unlisted = req.Published.Unlisted
+	if st.Published.Unlisted = req.Published.Unlisted; st.Published.Unlisted < 0 {
+		return st, model.InvalidField("published.unlisted", st.Published.Unlisted, "must not be negative")
+	}
 	st.Published.Ports, err = publishedPorts(req.Published.Ports)
 	return st, err
 }

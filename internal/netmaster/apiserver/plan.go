@@ -202,30 +202,12 @@ func plannedFlow(scope flowScope, f analysis.Flow) api.PlannedFlow {
 	if f.Opens {
 		out.Effect = api.FlowOpens
 	}
-	if f.IPv4 {
-		out.Families = append(out.Families, "IPv4")
-	}
-	if f.IPv6 {
-		out.Families = append(out.Families, "IPv6")
-	}
-	for _, m := range f.Ports.Matches() {
-		out.Ports = append(out.Ports, analysis.FormatPort(m))
-	}
+	out.Families, out.Ports = families(f.IPv4, f.IPv6), portTexts(f.Ports)
 	return out
 }
 
 func plannedDecision(scope flowScope, d reachability.Decision) api.PlannedDecision {
-	out := api.PlannedDecision{Route: string(d.Route), Missing: string(d.Gap)}
-	if d.Out != nil {
-		out.Decisions = append(out.Decisions, decision(model.Out, *d.Out))
-	}
-	if d.In != nil {
-		out.Decisions = append(out.Decisions, decision(model.In, *d.In))
-	}
-	if scope.Limited() {
-		scope.hidePolicies(out.Decisions)
-	}
-	return out
+	return api.PlannedDecision{Route: string(d.Route), Missing: string(d.Gap), Decisions: decisions(scope, d.Out, d.In)}
 }
 
 // applyPlanRequest is a plan that is to be applied.

@@ -153,11 +153,7 @@ func (s *streams) askHosts(ctx context.Context, a control.Actor, alive int) (*ho
 	if alive == 0 || s.address == "" { // hosts would not know whom to tell
 		return t, nil
 	}
-	spread := min(time.Duration(alive)*inspectionSpread, inspectionSpreadMax)
-	ctx, cancel := context.WithTimeout(ctx, spread+inspectionAnswer)
-	defer cancel()
-	stop, err := s.ask(ctx, a, control.ReportInspection, "", spread, &report{
-		ctx: ctx,
+	err := s.askAll(ctx, a, control.ReportInspection, alive, inspectionAnswer, t.all, &report{
 		take: func(host string, body io.Reader) error {
 			var i api.HostInspection
 			if err := json.NewDecoder(io.LimitReader(body, maxInspection)).Decode(&i); err != nil {
@@ -173,15 +169,26 @@ func (s *streams) askHosts(ctx context.Context, a control.Actor, alive int) (*ho
 			t.keys[host] = append(t.keys[host], key)
 		},
 	})
+	return t, err
+}
+
+// askAll has all hosts report to x, and waits until all is closed, but no longer than patience
+// beyond the time over which so many live hosts spread.
+func (s *streams) askAll(ctx context.Context, a control.Actor, what string, alive int, patience time.Duration, all <-chan struct{}, x *report) error {
+	spread := min(time.Duration(alive)*inspectionSpread, inspectionSpreadMax)
+	ctx, cancel := context.WithTimeout(ctx, spread+patience)
+	defer cancel()
+	x.ctx = ctx
+	stop, err := s.ask(ctx, a, what, "", spread, x)
 	if err != nil {
-		return t, err
+		return err
 	}
 	defer stop()
 	select {
-	case <-t.all:
+	case <-all:
 	case <-ctx.Done():
 	}
-	return t, nil
+	return nil
 }
 
 // hostBundle answers GET /api/v1/hosts/{name}/bundle: it hands on what the host packs.

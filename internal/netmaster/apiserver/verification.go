@@ -26,14 +26,14 @@ const (
 func (s *diagnosis) verification(_ http.ResponseWriter, r *request) (any, error) {
 	ctx, cancel := withLongTimeout(r)
 	defer cancel()
-	facts, err := s.gather(ctx, r.actor)
+	hosts, err := s.control.Hosts.List(ctx, r.actor)
 	if err != nil {
 		return nil, err
 	}
 	alive := map[string]bool{}
-	for _, h := range facts.hosts {
-		if h.State == api.HostAlive {
-			alive[h.Name] = true
+	for _, h := range hosts {
+		if h.Alive {
+			alive[string(h.Name)] = true
 		}
 	}
 	answers, err := s.streams.verifyHosts(ctx, r.actor, alive)
@@ -41,16 +41,16 @@ func (s *diagnosis) verification(_ http.ResponseWriter, r *request) (any, error)
 		return nil, err
 	}
 	out := api.Verification{Hosts: []api.HostVerification{}}
-	for _, h := range facts.hosts {
-		v, answered := answers[h.Name]
+	for _, h := range hosts {
+		v, answered := answers[string(h.Name)]
 		switch {
 		case answered:
-		case alive[h.Name]:
+		case h.Alive:
 			v.Error = "it did not answer within " + verificationAnswer.String()
 		default:
 			v.Error = "it is away"
 		}
-		v.Host = h.Name
+		v.Host = string(h.Name)
 		out.Hosts = append(out.Hosts, v)
 	}
 	return out, nil
@@ -65,9 +65,6 @@ func (s *streams) verifyHosts(ctx context.Context, a control.Actor, alive map[st
 	if s.address == "" {
 		return nil, model.Errorf(model.ErrUnavailable, "this netmaster has no address at which hosts could answer")
 	}
-	spread := min(time.Duration(len(alive))*inspectionSpread, inspectionSpreadMax)
-	ctx, cancel := context.WithTimeout(ctx, spread+verificationAnswer)
-	defer cancel()
 	var mu sync.Mutex
 	answers, all := map[string]api.HostVerification{}, make(chan struct{})
 	note := func(host string, v api.HostVerification) {
@@ -80,8 +77,7 @@ func (s *streams) verifyHosts(ctx context.Context, a control.Actor, alive map[st
 			close(all)
 		}
 	}
-	stop, err := s.ask(ctx, a, control.ReportVerification, "", spread, &report{
-		ctx: ctx,
+	err := s.askAll(ctx, a, control.ReportVerification, len(alive), verificationAnswer, all, &report{
 		take: func(host string, body io.Reader) error {
 			var v api.HostVerification
 			if err := json.NewDecoder(io.LimitReader(body, maxInspection)).Decode(&v); err != nil {
@@ -97,11 +93,6 @@ func (s *streams) verifyHosts(ctx context.Context, a control.Actor, alive map[st
 	})
 	if err != nil {
 		return nil, err
-	}
-	defer stop()
-	select {
-	case <-all:
-	case <-ctx.Done():
 	}
 	mu.Lock()
 	defer mu.Unlock()

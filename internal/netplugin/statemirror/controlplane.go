@@ -17,9 +17,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
-// DefaultRESTPort is where netplugins serve inspection unless told otherwise.
-const DefaultRESTPort = 9006
-
 const (
 	// controlGrace is how long an address is kept after the registry has ceased to
 	// name it: a netmaster that comes back is reachable before it is registered.

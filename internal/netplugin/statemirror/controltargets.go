@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
@@ -142,7 +143,7 @@ func (p *ControlPlane) rankLocked() ranked {
 
 func (p *ControlPlane) buildLocked() *hoststack.Control {
 	k := &hoststack.Control{}
-	inspection := []uint16{DefaultRESTPort}
+	inspection := []uint16{desired.DefaultRESTPort}
 	for i, text := range p.Listening() {
 		if _, port, err := net.SplitHostPort(text); err == nil {
 			if n, err := strconv.ParseUint(port, 10, 16); err == nil {
