@@ -30,9 +30,9 @@ type Masters struct {
 	store        *Store
 }
 
-// startTimeout bounds how long a daemon may take until it answers; the machine
-// may be busy.
-const startTimeout = 60 * time.Second
+// startTimeout bounds how long a daemon may take until it answers: where many clusters start
+// at once, the kernel verifies the eBPF programs of all their hosts at the same time.
+const startTimeout = 3 * time.Minute
 
 // replicaAddress is the address on the control network of the n-th netmaster and
 // member of the store, counted from 1.

@@ -59,15 +59,15 @@ func TestStackDepthIsWithinTheKernelsLimit(t *testing.T) {
 		if chain, depth := deepest(name, frames, calls); depth > 512 {
 			t.Errorf("%s: the calls %s take %d bytes of stack, of 512", name, strings.Join(chain, " > "), depth)
 		} else {
-			t.Logf("%s: %d bytes by %s", name, depth, strings.Join(chain, " > "))
+			t.Logf("%s: %d bytes by %s; the verifier %s instructions", name, depth, strings.Join(chain, " > "), regexp.MustCompile(`processed \d+`).FindString(p.VerifierLog))
 		}
 	}
 }
 
-// TestMapKeysLieInTheCallersMemory looks for what Linux 6.1 refuses and this kernel may not: a map's
-// key in memory that a global function was given by pointer. It looks at the
-// program that has all of them.
-func TestMapKeysLieInTheCallersMemory(t *testing.T) {
+// TestMapKeysAndValuesLieInTheCallersMemory looks for what Linux 6.1 refuses and this kernel may
+// not: a map's key or value in memory that a global function was given by pointer. It looks at
+// the program that has all of them.
+func TestMapKeysAndValuesLieInTheCallersMemory(t *testing.T) {
 	spec := unpinned(t)
 	const name = "from_container"
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
@@ -76,18 +76,17 @@ func TestMapKeysLieInTheCallersMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer all.Close()
-	second := regexp.MustCompile(`\bR2(?:_w)?=([a-z_]+)`)
-	key, calls := "", 0
+	argument := regexp.MustCompile(`\bR([23])(?:_w)?=([a-z_]+)`)
+	at, calls := map[string]string{}, 0
 	for line := range strings.Lines(all.Programs[name].VerifierLog) {
-		if strings.Contains(line, "call bpf_map_lookup_elem#") || strings.Contains(line, "call bpf_map_update_elem#") || strings.Contains(line, "call bpf_map_delete_elem#") {
-			if calls++; key == "mem" {
+		lookup, update := strings.Contains(line, "call bpf_map_lookup_elem#") || strings.Contains(line, "call bpf_map_delete_elem#"), strings.Contains(line, "call bpf_map_update_elem#")
+		if lookup || update {
+			if calls++; at["2"] == "mem" || update && at["3"] == "mem" {
 				t.Error(line)
 			}
 		}
-		if strings.Contains(line, "R2") {
-			if m := second.FindStringSubmatch(line); m != nil {
-				key = m[1]
-			}
+		for _, m := range argument.FindAllStringSubmatch(line, -1) {
+			at[m[1]] = m[2]
 		}
 	}
 	if calls == 0 {

@@ -190,9 +190,10 @@ static __always_inline int driver_away(void)
 }
 
 // promote moves the half-open connection c of p->ck to the open ones, if there is room.
-static __noinline int promote(struct pkt *p, struct ct *c)
+__noinline int promote(struct ct *c)
 {
-	if (!c)
+	struct pkt *p = current_packet();
+	if (!p || !c)
 		return 0;
 	__u32 owner = c->owner, slot = c->slot, all = 0;
 	if (open_count(all) >= conns_pressure && open_count(owner) >= conns_share && !driver_away())

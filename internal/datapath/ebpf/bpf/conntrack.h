@@ -57,9 +57,10 @@ static __always_inline __u32 owner_version_at(struct pkt *p, const struct addr *
 
 // same_owners tells whether the same endpoints are at a connection's ends as before. An end
 // without a known endpoint matches whatever gets its address.
-static __noinline int same_owners(struct pkt *p, struct ct *c)
+__noinline int same_owners(struct ct *c)
 {
-	if (!c)
+	struct pkt *p = current_packet();
+	if (!p || !c)
 		return 0;
 	if (c->lo_owner_version && c->lo_owner_version != owner_version_at(p, &p->ck.lo))
 		return 0;
@@ -127,8 +128,8 @@ static __always_inline int is_alive(struct pkt *p, struct ct *c, __u64 now)
 		return 0;
 	// A reply of a service does not have its whole version yet.
 	if (c->state & CT_SERVICE && p->nat != NAT_REQUEST)
-		return same_owners(p, c);
-	return c->version == p->version || same_owners(p, c);
+		return same_owners(c);
+	return c->version == p->version || same_owners(c);
 }
 
 // find_conn finds the connection of p->ck. p->half_open says in which table; p->replaces says
@@ -194,7 +195,7 @@ static __noinline int read_quoted(struct __sk_buff *skb, struct pkt *p)
 	struct ip *h = &p->inner;
 	__builtin_memset(h, 0, sizeof(*h));
 	if (p->ip.v6) {
-		if (read_ip6(skb, p, h, p->ip.l4 + 8, 1))
+		if (read_ip6(skb, h, p->ip.l4 + 8, 1))
 			return -1;
 	} else if (read_ip4(skb, p, h, p->ip.l4 + 8, 1)) {
 		return -1;
@@ -378,8 +379,11 @@ static __always_inline void note_ingress_host(const struct pkt *p, struct ct *c)
 }
 
 // commit stores that a packet of the connection was allowed; 0 = there was no room.
-static __noinline int commit(struct pkt *p, __u64 now, __u32 version, __u32 in_ifindex)
+__noinline int commit(__u64 now, __u32 version, __u32 in_ifindex)
 {
+	struct pkt *p = current_packet();
+	if (!p)
+		return 0;
 	struct ct *c = p->known || p->replaces ? find_again(p) : 0;
 	int there = 1;
 	if (c) {
@@ -395,7 +399,7 @@ static __noinline int commit(struct pkt *p, __u64 now, __u32 version, __u32 in_i
 		set_owner_versions(p, c);
 		c->version = version; // last: who finds the version finds the rest
 		if (p->half_open && state & CT_OPEN)
-			promote(p, c);
+			promote(c);
 	} else {
 		struct ct *n = &p->fresh;
 		__builtin_memset(n, 0, sizeof(*n));

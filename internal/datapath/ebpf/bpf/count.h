@@ -13,7 +13,7 @@ static __noinline int dropped(__u32 reason)
 	if (n)
 		*n += 1;
 	if (g && (g->monitor & MONITOR_DROPS || (g->monitor && reason == DROP_POLICY))) {
-		struct pkt *p = bpf_map_lookup_elem(&scratch, &zero);
+		struct pkt *p = current_packet();
 		if (p && (g->monitor & MONITOR_DROPS || has_audits(p)))
 			monitor(p, reason, g->monitor);
 	}
@@ -56,21 +56,19 @@ static __always_inline void hit_again(__u64 *id, __u64 bytes)
 
 // hit counts for a rule. The rule takes its place among the tallies if that is free or its
 // owner is idle.
-static __noinline int hit(__u64 *id, __u64 bytes)
+__noinline int hit(__u64 id, __u64 bytes)
 {
-	if (!id)
-		return 0;
 	__u64 now = bpf_jiffies64();
-	struct tally *t = tally(*id);
-	if (t && t->id != *id && (!t->id || (__s64)(now - t->seen) > (__s64)IDLE_TICKS)) {
+	struct tally *t = tally(id);
+	if (t && t->id != id && (!t->id || (__s64)(now - t->seen) > (__s64)IDLE_TICKS)) {
 		if (t->id)
 			hit_all(&t->id, &t->n);
-		t->id = *id;
+		t->id = id;
 		t->n.packets = t->n.bytes = 0;
 	}
-	if (t && t->id == *id)
+	if (t && t->id == id)
 		t->seen = now;
-	hit_again(id, bytes);
+	hit_again(&id, bytes);
 	return 0;
 }
 
@@ -114,7 +112,7 @@ static __always_inline void count_allowed(struct allowing_rules *by, __u32 len)
 static __always_inline void count_rules(struct pkt *p)
 {
 	if (p->out_rule)
-		hit(&p->out_rule, p->len);
+		hit(p->out_rule, p->len);
 	if (p->rule)
-		hit(&p->rule, p->len);
+		hit(p->rule, p->len);
 }

@@ -208,7 +208,7 @@ static __noinline int send_to_other_host(struct __sk_buff *skb, struct pkt *p)
 			return ret;
 	}
 	p->end = *end;
-	if ((p->nat && apply_nat(skb, p)) || bpf_skb_store_bytes(skb, 6, g->router, 6, 0) || tunnel_key(skb, p->tag, p->end.family, p->end.vtep, p->tos))
+	if ((p->nat && apply_nat(skb)) || bpf_skb_store_bytes(skb, 6, g->router, 6, 0) || tunnel_key(skb, p->tag, p->end.family, p->end.vtep, p->tos))
 		return dropped(DROP_UNKNOWN_DEST);
 	return bpf_redirect(g->vxlan, 0);
 }
@@ -216,7 +216,7 @@ static __noinline int send_to_other_host(struct __sk_buff *skb, struct pkt *p)
 // send_to_external_client gives a backend's reply to a client outside to the host's stack.
 static __noinline int send_to_external_client(struct __sk_buff *skb, struct pkt *p, struct settings *g)
 {
-	if (!g || !g->host || (p->nat && apply_nat(skb, p)))
+	if (!g || !g->host || (p->nat && apply_nat(skb)))
 		return dropped(DROP_INVALID);
 	__builtin_memcpy(p->eth.src, g->router, 6);
 	__builtin_memcpy(p->eth.dst, g->router, 6);

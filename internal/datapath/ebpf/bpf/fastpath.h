@@ -354,12 +354,15 @@ static __noinline int cache_verdict(struct pkt *p, __u32 in, __u32 both)
 
 // cache_decision stores the decision about a packet of a known connection, whose destination
 // is at the port in; both = both ends take part in it.
-static __noinline int cache_decision(struct pkt *p, struct settings *g, struct station *s, __u32 in, __u32 both)
+__noinline int cache_decision(struct settings *g, struct station *s, __u32 in, __u32 both)
 {
+	struct pkt *p = current_packet();
+	if (!p || !g || !s)
+		return 0;
 	struct nat_entry *f = &p->cache_entry;
 	struct forward_entry *l = &f->forward;
 	__u8 proto = p->ip.f.proto;
-	if (!s || p->ip.v6 || (proto != P_TCP && proto != P_UDP) || p->from == FROM_UPLINK || p->from == FROM_HOST)
+	if (p->ip.v6 || (proto != P_TCP && proto != P_UDP) || p->from == FROM_UPLINK || p->from == FROM_HOST)
 		return 0;
 	if (p->ip.tcp_flags & (TCP_FIN | TCP_SYN | TCP_RST))
 		return 0;

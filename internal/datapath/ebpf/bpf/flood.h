@@ -38,7 +38,7 @@ static long flood_one(__u32 i, struct flooding *f)
 	if (f->judged) {
 		int pass = evaluate_policy(p, s->set, DIR_IN);
 		if (p->rule)
-			hit(&p->rule, p->len);
+			hit(p->rule, p->len);
 		if (!pass) {
 			p->refused++;
 			return 0;

@@ -64,17 +64,17 @@ static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, st
 		set_peer(p, endpoint_at(p, &p->orig.dst));
 		if (!evaluate_policy(p, p->set, DIR_OUT)) {
 			if (p->rule)
-				hit(&p->rule, p->len);
+				hit(p->rule, p->len);
 			return dropped(DROP_POLICY);
 		}
 		if (p->rule)
-			hit(&p->rule, p->len);
+			hit(p->rule, p->len);
 	}
 	set_peer(p, h);
 	int verdict = flood(skb, p, 1);
 	p->rule = 0;
 	if (p->admitted)
-		commit(p, now, p->version - 1, 0); // receivers differ, so there is no one verdict to remember
+		commit(now, p->version - 1, 0); // receivers differ, so there is no one verdict to remember
 	return verdict;
 }
 
@@ -87,7 +87,7 @@ static __always_inline int deliver(struct __sk_buff *skb, struct pkt *p, struct 
 		return send_to_external_client(skb, p, g);
 	if (p->path != PATH_TO_HOST)
 		return to_station(skb, p, g, s);
-	if ((p->nat && apply_nat(skb, p)) || snat_to_host(skb, p))
+	if ((p->nat && apply_nat(skb)) || snat_to_host(skb, p))
 		return dropped(DROP_INVALID);
 	return bpf_redirect(g->host, BPF_F_INGRESS);
 }
@@ -162,27 +162,27 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		p->out_rule = c->out_rule;
 		p->rule = c->in_rule;
 		if (p->half_open && state & CT_OPEN)
-			promote(p, c);
+			promote(c);
 		count_rules(p);
 		if (p->nat)
 			count_service(p);
 		if (!p->path && p->dst_is_endpoint)
-			cache_decision(p, g, s, c->in_ifindex, state & CT_OPEN);
+			cache_decision(g, s, c->in_ifindex, state & CT_OPEN);
 		return deliver(skb, p, g, s);
 	}
 	if (!evaluate_policies(p, target, &in)) {
 		if (p->rule)
-			hit(&p->rule, p->len);
+			hit(p->rule, p->len);
 		return dropped(DROP_POLICY);
 	}
 	count_rules(p);
 	if (g->monitor && !p->known && (g->monitor & MONITOR_CONNECTIONS || has_audits(p)))
 		monitor(p, DROP_NONE, g->monitor);
-	int entered = commit(p, now, p->version, in);
+	int entered = commit(now, p->version, in);
 	if (p->replaces)
 		invalidate_fast(p);
 	if (p->nat == NAT_REQUEST)
-		store_translation(p, now, entered);
+		store_translation(now, entered);
 	if (p->nat)
 		count_service(p);
 	return deliver(skb, p, g, s);

@@ -150,8 +150,11 @@ static __always_inline int make_icmp_error6(struct __sk_buff *skb, struct pkt *p
 // make_too_big checks whether a packet, or a segment of it, exceeds its device's MTU and the
 // sender must know. Then the frame becomes the error, whose length is returned. 0 = it may be
 // sent; -1 = no error could be made.
-static __noinline int make_too_big(struct __sk_buff *skb, struct pkt *p, __u32 ifindex)
+__noinline int make_too_big(struct __sk_buff *skb, __u32 ifindex)
 {
+	struct pkt *p = current_packet();
+	if (!p)
+		return 0;
 	__u32 zero = 0, mtu = 0;
 	if (p->kind != KIND_IP || p->error || bpf_check_mtu(skb, ifindex, &mtu, 0, BPF_MTU_CHK_SEGS) <= 0)
 		return 0;

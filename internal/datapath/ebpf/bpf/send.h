@@ -84,7 +84,7 @@ static __noinline int next_hop(struct __sk_buff *skb, struct pkt *p, __u32 local
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 	if (!g || (!p->routed && !local && !p->nat))
 		return 0;
-	if (p->nat && apply_nat(skb, p))
+	if (p->nat && apply_nat(skb))
 		return -1;
 	if (p->routed) {
 		if (decrement_ttl(skb, p->ip.v6))
@@ -166,7 +166,7 @@ static __always_inline int send_back(struct __sk_buff *skb, struct pkt *p, __u32
 // send_too_big answers a packet that exceeds a device's MTU; 0 = it may be sent.
 static __noinline int send_too_big(struct __sk_buff *skb, struct pkt *p, __u32 ifindex)
 {
-	int ret = p->from == FROM_PORT || p->from == FROM_HOST ? make_too_big(skb, p, ifindex) : 0;
+	int ret = p->from == FROM_PORT || p->from == FROM_HOST ? make_too_big(skb, ifindex) : 0;
 	if (!ret)
 		return 0;
 	dropped(DROP_TOO_BIG);

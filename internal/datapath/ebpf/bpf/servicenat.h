@@ -426,8 +426,11 @@ static __noinline int note_affinity(struct pkt *p, __u64 now)
 
 // store_translation stores the new translation of an allowed packet, after its connection;
 // entered = the connection is stored. It comes last, since it changes p->ck.
-static __noinline int store_translation(struct pkt *p, __u64 now, __u32 entered)
+__noinline int store_translation(__u64 now, __u32 entered)
 {
+	struct pkt *p = current_packet();
+	if (!p)
+		return 0;
 	if (p->ip.fragment && p->ip.more && !p->ip.later) { // commit has stored it with the addresses after NAT
 		p->fk.src = p->pre_nat.src;
 		p->fk.dst = p->pre_nat.dst;
@@ -486,11 +489,11 @@ static __noinline int deliver_hairpin(struct __sk_buff *skb, struct pkt *p, stru
 	p->src_owner_version = 0;
 	p->dst_owner_version = h ? h->owner_version : 0;
 	p->out_rule = p->rule = 0;
-	int entered = commit(p, now, p->version, p->ifindex);
+	int entered = commit(now, p->version, p->ifindex);
 	if (p->nat == NAT_REQUEST)
-		store_translation(p, now, entered);
+		store_translation(now, entered);
 	count_service(p);
-	if (apply_nat(skb, p))
+	if (apply_nat(skb))
 		return dropped(DROP_INVALID);
 	__builtin_memcpy(p->eth.dst, p->eth.src, 6);
 	__builtin_memcpy(p->eth.src, g->router, 6);

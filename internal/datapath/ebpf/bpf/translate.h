@@ -9,29 +9,46 @@
 
 #define CRC32C 0x82f63b78 // polynomial, reflected (RFC 9260 appendix A)
 
+// bit_of is bit n of w. The compiler must not see that it is 0 or 1: it would make a mask of
+// it, of which the verifier of Linux 6.18 follows both values.
+static __always_inline __u32 bit_of(__u32 w, __u32 n)
+{
+	__u32 bit = w >> n & 1;
+	asm volatile("" : "+r"(bit));
+	return bit;
+}
+
 // crc_multiply multiplies two polynomials modulo CRC32C's, reflected: bit 31 is x^0.
 static __always_inline __u32 crc_multiply(__u32 a, __u32 b)
 {
 	__u32 product = 0;
 	for (int i = 0; i < 32; i++) {
-		product ^= b & -(a >> 31);
+		product ^= b * bit_of(a, 31);
 		a <<= 1;
-		b = b >> 1 ^ (CRC32C & -(b & 1));
+		b = b >> 1 ^ CRC32C * bit_of(b, 0);
 	}
 	return product;
+}
+
+struct crc_shift {
+	__u32 change, len, power; // power is x^(8 * 2^i) in step i
+};
+
+static long shift_crc(__u32 i, struct crc_shift *c)
+{
+	__u32 with = crc_multiply(c->change, c->power);
+	c->change ^= (c->change ^ with) * bit_of(c->len, i & 31);
+	c->power = crc_multiply(c->power, c->power);
+	return 0;
 }
 
 // crc_change is the change of the CRC32C of len bytes when change is added to the first four:
 // change * x^(8 * len).
 __noinline int crc_change(__u32 change, __u32 len)
 {
-	__u32 power = 1U << 23; // x^8
-	for (int i = 0; i < 17; i++) {
-		__u32 with = crc_multiply(change, power), bit = -(len >> i & 1);
-		change = (with & bit) | (change & ~bit);
-		power = crc_multiply(power, power);
-	}
-	return change;
+	struct crc_shift c = { .change = change, .len = len, .power = 1U << 23 };
+	bpf_loop(17, shift_crc, &c, 0);
+	return c.change;
 }
 
 // checksum_offset is the offset of a transport checksum over addresses, 0 = it has none; for UDP
@@ -91,7 +108,7 @@ static __noinline int rewrite_port(struct __sk_buff *skb, __u32 at, __u32 sum, _
 }
 
 // rewrite_sctp_ports changes both ports of SCTP.
-static __noinline int rewrite_sctp_ports(struct __sk_buff *skb, struct pkt *p)
+static __always_inline int rewrite_sctp_ports(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 from = (__u32)bpf_htons(p->pre_nat.dport) << 16 | bpf_htons(p->pre_nat.sport);
 	__u32 to = (__u32)bpf_htons(p->post_nat.dport) << 16 | bpf_htons(p->post_nat.sport), sum;
@@ -110,8 +127,11 @@ static __always_inline __u32 port_pair(__u16 from, __u16 to)
 }
 
 // apply_nat rewrites the packet; 0 = done.
-static __noinline int apply_nat(struct __sk_buff *skb, struct pkt *p)
+__noinline int apply_nat(struct __sk_buff *skb)
 {
+	struct pkt *p = current_packet();
+	if (!p)
+		return -1;
 	__u32 src = p->ip.v6 ? IP6_SRC : IP_SRC, dst = p->ip.v6 ? IP6_DST : IP_DST, at = p->ip.l4;
 	__u64 flags = 0;
 	if (p->error) {
