@@ -32,12 +32,12 @@ type clocked struct {
 	before []string // what the doctor finds while all clocks are right
 }
 
-// TestClocks: netmaster and netplugins whose clocks are set by an hour and a day, forwards
+// TestWrongClocksLoseNothing: netmaster and netplugins whose clocks are set by an hour and a day, forwards
 // and back: of one host, of netmaster, of all. Nothing of what runs is lost or given up,
 // containers are attached, a change waits on to be confirmed, who joins by a netmaster whose
 // clock is ahead works when that is right again, and the doctor tells of each clock that
 // differs until it does no more.
-func TestClocks(t *testing.T) {
+func TestWrongClocksLoseNothing(t *testing.T) {
 	if !conformance.Full() {
 		t.Skip("some minutes, and the library is compiled anew: -full")
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestControlPlane walks the ways from containers of two tenants to netmaster,
+// TestContainersReachTheControlPlaneOnlyIfAllowed walks the ways from containers of two tenants to netmaster,
 // the store and the netplugins: all lead there with
 // --containers-reach-control-plane, and none without, while the hosts go them.
-func TestControlPlane(t *testing.T) {
+func TestContainersReachTheControlPlaneOnlyIfAllowed(t *testing.T) {
 	shared(t)
 	onOne(t, both, controlPlane)
 }

@@ -140,9 +140,9 @@ func killAtEveryStep(t *testing.T, driver string) {
 	c.wants("after stays tcp/80", testcluster.OK)
 }
 
-// TestSpool checks that DEL with netplugin down exits 0 and is replayed, that
+// TestDelIsReplayedAfterNetpluginWasDown checks that DEL with netplugin down exits 0 and is replayed, that
 // STATUS answers code 50 meanwhile, and that GC releases what was lost.
-func TestSpool(t *testing.T) {
+func TestDelIsReplayedAfterNetpluginWasDown(t *testing.T) {
 	shared(t)
 	onOne(t, both, spool)
 }

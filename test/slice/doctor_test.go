@@ -29,10 +29,10 @@ import (
 // strayDevice is named as those of containers are.
 const strayDevice = "cvstraystraystr"
 
-// TestDoctor: damage to a cluster's store and to a host's data plane, devices and
+// TestDoctorNamesAndRepairsDamage: damage to a cluster's store and to a host's data plane, devices and
 // containers is listed by name. What is reported as repaired is repaired, and nothing else
 // is lost.
-func TestDoctor(t *testing.T) {
+func TestDoctorNamesAndRepairsDamage(t *testing.T) {
 	sharedOnEBPF(t, both)
 	onOne(t, both, doctor)
 }

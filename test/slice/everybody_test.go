@@ -33,7 +33,7 @@ func (c *cluster) everybody() (qs []testcluster.Question) {
 	return qs
 }
 
-// reachService is a service of TestReachability, by the last byte of its addresses;
+// reachService is a service of TestContainersReachWhatGroupsAndNetworksAllow, by the last byte of its addresses;
 // services at 201 have no provider. Those of tenant default are for external clients too.
 type reachService struct {
 	tenant, network string

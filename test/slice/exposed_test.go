@@ -11,10 +11,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestServicesOutside checks services for a host's own processes and for a machine that a
+// TestServicesAnswerHostsAndClientsOutside checks services for a host's own processes and for a machine that a
 // host forwards for: providers on this host and the other one, both families, rules about
 // the client's address, no provider left, and a connection through a restart of netplugin.
-func TestServicesOutside(t *testing.T) {
+func TestServicesAnswerHostsAndClientsOutside(t *testing.T) {
 	shared(t)
 	onOne(t, both, servicesOutside)
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestHostPort: a runtime publishes ports of the host by CNI's capability: from beyond
+// TestPublishedPortsLeadToTheirContainers: a runtime publishes ports of the host by CNI's capability: from beyond
 // the host, from itself and from its containers they lead to the container, by IPv4 and
 // IPv6, at the addresses asked for, under the container's policy and after a restart of
 // netplugin; a port that is taken is refused, and DEL ends them.
-func TestHostPort(t *testing.T) {
+func TestPublishedPortsLeadToTheirContainers(t *testing.T) {
 	shared(t)
 	onOne(t, both, anywhere(hostPort))
 }

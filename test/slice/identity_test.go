@@ -209,10 +209,10 @@ func (c *cluster) hostSays(ctx context.Context, h *testcluster.Host, words strin
 	}
 }
 
-// TestRestoreBackup checks that a backup that is restored costs no packet: also
+// TestRestoredBackupCostsNoPacket checks that a backup that is restored costs no packet: also
 // containers that were added after it keep address and traffic, on one host and
 // across hosts, and what was removed after it stays so.
-func TestRestoreBackup(t *testing.T) {
+func TestRestoredBackupCostsNoPacket(t *testing.T) {
 	sharedOnEBPF(t, both)
 	onOne(t, both, restoreBackup)
 }

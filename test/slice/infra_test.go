@@ -17,13 +17,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestInfra checks infra networks of both encapsulations and families: hosts and
+// TestInfraNetworksConnectHostsAndContainers checks infra networks of both encapsulations and families: hosts and
 // containers reach each other on them, by policy; a host keeps its addresses when its
 // interface is deleted, when netplugin is killed and when the machine is restarted; it
 // forwards nothing from there, is kept from containers' questions to the control plane,
 // has no default route there, and tells when it cannot have
 // the interface; and with the network all goes.
-func TestInfra(t *testing.T) {
+func TestInfraNetworksConnectHostsAndContainers(t *testing.T) {
 	shared(t)
 	onOne(t, []string{testcluster.DriverEBPF, testcluster.DriverOVS, testcluster.DriverMixed}, infra)
 }

@@ -204,9 +204,9 @@ func cutAndPaused(t *testing.T, driver string) {
 	c.hasEndpoints("blue:net", 5)
 }
 
-// TestEmbeddedEtcd checks a cluster whose netmaster keeps the store itself, and
+// TestEmbeddedStoreOutlivesNetmaster checks a cluster whose netmaster keeps the store itself, and
 // that the store outlives netmaster's death.
-func TestEmbeddedEtcd(t *testing.T) {
+func TestEmbeddedStoreOutlivesNetmaster(t *testing.T) {
 	shared(t)
 	onOne(t, both, embeddedEtcd)
 }

@@ -230,12 +230,12 @@ func (c *cluster) try(t conformance.Topology, w *conformance.World, old, next co
 	return out, nil
 }
 
-// TestMatrix puts drivertest's generated policies, pairwise over direction,
+// TestGeneratedPoliciesDecideAboutPackets puts drivertest's generated policies, pairwise over direction,
 // action, protocol, kind of peer, priority ties and a second policy, one after
 // another on one running cluster, and compares who reaches whom (TCP, UDP,
 // ICMP; IPv4, IPv6; on one host, across hosts; VXLAN, VLAN; two tenants with
 // equal addresses) with what the reference data plane says.
-func TestMatrix(t *testing.T) {
+func TestGeneratedPoliciesDecideAboutPackets(t *testing.T) {
 	shared(t)
 	on(t, 3, all, matrix)
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestMonitor checks that netctl monitor, asked at netmaster, shows a denied
+// TestMonitorShowsDeniedAndNewConnections checks that netctl monitor, asked at netmaster, shows a denied
 // connection of every host with its rule, and a new one with the rule that let
 // it through, on both data planes.
-func TestMonitor(t *testing.T) {
+func TestMonitorShowsDeniedAndNewConnections(t *testing.T) {
 	shared(t)
 	c := up(t, testcluster.DriverMixed, "mon", 2)
 	c.netctl(

@@ -23,11 +23,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestMulticast checks that datagrams to a group reach the containers that have joined it,
+// TestMulticastReachesItsMembersOnly checks that datagrams to a group reach the containers that have joined it,
 // on the sender's host and on another one, by IPv4 and IPv6, on VXLAN and VLAN networks, in
 // either ARP mode. They reach no others: none that has not joined or has left, none on
 // other networks, none past a policy. A restart of netplugin loses no membership.
-func TestMulticast(t *testing.T) {
+func TestMulticastReachesItsMembersOnly(t *testing.T) {
 	shared(t)
 	on(t, 2, both, func(t *testing.T, driver string) {
 		modes := []string{"proxy", "flood"}

@@ -15,11 +15,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestNative checks a native network: every host's stack and every container reach each
+// TestNativeNetworkConnectsHostsAndContainers checks a native network: every host's stack and every container reach each
 // other by their own addresses, in both families, from the host's own address; under
 // default deny only the container's own host is let in; another tenant with the same
 // addresses is not concerned; and restarts of netplugin change nothing.
-func TestNative(t *testing.T) {
+func TestNativeNetworkConnectsHostsAndContainers(t *testing.T) {
 	shared(t)
 	onOne(t, []string{testcluster.DriverEBPF, testcluster.DriverOVS, testcluster.DriverMixed}, anywhere(native))
 }
@@ -170,7 +170,7 @@ func native(t *testing.T, driver string, where testcluster.Environment) {
 	}
 }
 
-// ownAddr6 is the address of IPv6 that a host of TestNative has towards others.
+// ownAddr6 is the address of IPv6 that a host of TestNativeNetworkConnectsHostsAndContainers has towards others.
 func ownAddr6(host int) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("2001:db8:77::%d", host+1))
 }

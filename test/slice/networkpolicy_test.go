@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestNetworkPolicy writes network policies as users do, and sees what each
+// TestEachFieldOfNetworkPoliciesHasEffect writes network policies as users do, and sees what each
 // field does to packets on two hosts, while labels come and change.
-func TestNetworkPolicy(t *testing.T) {
+func TestEachFieldOfNetworkPoliciesHasEffect(t *testing.T) {
 	shared(t)
 	on(t, 1, []string{testcluster.DriverOVS, testcluster.DriverEBPF}, anywhere(networkPolicy))
 }

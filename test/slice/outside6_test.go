@@ -23,11 +23,11 @@ var (
 	host6   = netip.MustParseAddr("fd6d:809b:d5b4::ac13:fffe")
 )
 
-// TestOutside6 is what TestOutside checks, by IPv6: containers of two tenants with
+// TestContainersReachOutsideByIPv6AsPoliciesSay is what TestContainersReachOutsideAsPoliciesSay checks, by IPv6: containers of two tenants with
 // the same addresses reach the host and somebody behind it and not each other, by
 // networks with and without a gateway and with IPv6 alone; policies say who may;
 // ports are published; names are answered; the host reaches its containers.
-func TestOutside6(t *testing.T) {
+func TestContainersReachOutsideByIPv6AsPoliciesSay(t *testing.T) {
 	shared(t)
 	onOne(t, both, anywhere(outsideBySix))
 }

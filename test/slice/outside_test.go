@@ -32,11 +32,11 @@ var (
 	routerAddr = netip.MustParseAddr("169.254.1.1")
 )
 
-// TestOutside checks egress on a host: containers of two tenants with the
+// TestContainersReachOutsideAsPoliciesSay checks egress on a host: containers of two tenants with the
 // same addresses reach the host and somebody behind it, policies say who may,
 // ports are published, big packets and small links work, and restarts of
 // netplugin and of the switch lose nothing of it.
-func TestOutside(t *testing.T) {
+func TestContainersReachOutsideAsPoliciesSay(t *testing.T) {
 	shared(t)
 	onOne(t, both, anywhere(outside))
 }

@@ -61,11 +61,11 @@ func (c *cluster) page(name, mark string, each func(block string)) {
 	}
 }
 
-// TestPages runs what docs/how-to/changing.md and baseline.md tell to do: changing.md
+// TestStepsOfPagesLoseNothing runs what docs/how-to/changing.md and baseline.md tell to do: changing.md
 // under traffic of which nothing may be lost, baseline.md with a look at who
 // reaches whom. Then it holds the pages of metrics, the alerts and the dashboard to what the
 // cluster tells.
-func TestPages(t *testing.T) { onOne(t, both, pages) }
+func TestStepsOfPagesLoseNothing(t *testing.T) { onOne(t, both, pages) }
 
 func pages(t *testing.T, driver string) {
 	c := up(t, driver, "pages", 2, func(cfg *testcluster.Config) { cfg.Embedded = true })

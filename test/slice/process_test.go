@@ -19,11 +19,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestProcess attaches bare processes with netctl, by their namespace and by their
+// TestProcessesAreUnderPolicies attaches bare processes with netctl, by their namespace and by their
 // number: they are under the policies of containers, both ways, also when their labels
 // and netplugin change; detaching works with netplugin down, and who ends without it
 // leaves nothing.
-func TestProcess(t *testing.T) {
+func TestProcessesAreUnderPolicies(t *testing.T) {
 	shared(t)
 	onOne(t, both, process)
 }

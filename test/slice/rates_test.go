@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPodRates: a container has the limits that its runtime hands over (the capability
+// TestLimitsOfRuntimesHold: a container has the limits that its runtime hands over (the capability
 // bandwidth), on real traffic, also when netplugin was killed and started again; others
 // beside it have none. Only how long it takes at least is asked: nothing is late on a
 // machine that is busy.
-func TestPodRates(t *testing.T) {
+func TestLimitsOfRuntimesHold(t *testing.T) {
 	shared(t)
 	onOne(t, both, podRates)
 }
@@ -59,12 +59,12 @@ func podRates(t *testing.T, driver string) {
 	expect("after netplugin's restart")
 }
 
-// TestNetProfiles: a net profile reaches the packets of a container of a group that names
+// TestNetProfilesLimitTheirGroups: a net profile reaches the packets of a container of a group that names
 // it, and each change of it the packets of one TCP connection that stays: what passes in a
 // second, each way, and the mark inside and outside of the tunnel, with ECN's bits. The
 // rates of two profiles in turn are a factor apart, and a busy machine may take three times
 // as long as either.
-func TestNetProfiles(t *testing.T) {
+func TestNetProfilesLimitTheirGroups(t *testing.T) {
 	shared(t)
 	onOne(t, both, netProfiles)
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestReachability asks, in both forwarding modes and by both families, for everybody
+// TestContainersReachWhatGroupsAndNetworksAllow asks, in both forwarding modes and by both families, for everybody
 // in the name of everybody: each container of drivertest's tenants that share networks,
 // VXLAN and VLAN, on one host and across two, within a network, to other networks of
 // the tenant, to what is shared with it and to what is not; the hosts; somebody beyond
 // a host; and services of all tenants, one of them without providers. With policies
 // that let in whom they can and, in mode routing, without. The answers have to be those
 // of the reference driver.
-func TestReachability(t *testing.T) {
+func TestContainersReachWhatGroupsAndNetworksAllow(t *testing.T) {
 	shared(t)
 	on(t, 2, both, anywhere(reachability))
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestProviderReplaced replaces providers of a service under heavy streams: one
+// TestReplacedProvidersLoseNoStream replaces providers of a service under heavy streams: one
 // drains while another one is added, and goes when its own streams have ended; then
 // one goes at once while another one is added. No stream to the others is reset, all
 // of its bytes arrive, and it sends no more segments again than when containers that
 // provide nothing come and go in the same way.
-func TestProviderReplaced(t *testing.T) { onOne(t, both, providerReplaced) }
+func TestReplacedProvidersLoseNoStream(t *testing.T) { onOne(t, both, providerReplaced) }
 
 // replacing has a heavy stream to each provider of a service.
 type replacing struct {

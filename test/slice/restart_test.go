@@ -32,11 +32,11 @@ func pairUp(t *testing.T, driver, name string, change ...func(*testcluster.Confi
 	return c
 }
 
-// TestRestartNetplugin checks that killing and starting netplugin, twice on
+// TestRestartOfNetpluginLosesNothing checks that killing and starting netplugin, twice on
 // each host, loses no packet and breaks no connection (1.x: 7-10 s of traffic).
 // A busy machine loses packets without that: the same traffic without a restart,
 // before and after, says how many.
-func TestRestartNetplugin(t *testing.T) { onOne(t, all, restartNetplugin) }
+func TestRestartOfNetpluginLosesNothing(t *testing.T) { onOne(t, all, restartNetplugin) }
 
 func restartNetplugin(t *testing.T, driver string) {
 	c := pairUp(t, driver, "agent")
@@ -84,11 +84,11 @@ func restartNetplugin(t *testing.T, driver string) {
 	c.wants("s c tcp/80", testcluster.OK)
 }
 
-// TestRestartVswitchd checks that flows are back without anyone's help after
+// TestFlowsAreBackAfterVswitchdDied checks that flows are back without anyone's help after
 // ovs-vswitchd died, that new connections work within 2 s of its start, and
 // measures what became of established ones. Where a host talks to netmaster and
 // etcd through its switch, it cannot meanwhile; so it cannot here.
-func TestRestartVswitchd(t *testing.T) { on(t, 1, []string{testcluster.DriverOVS}, restartVswitchd) }
+func TestFlowsAreBackAfterVswitchdDied(t *testing.T) { on(t, 1, []string{testcluster.DriverOVS}, restartVswitchd) }
 
 func restartVswitchd(t *testing.T, driver string) {
 	c := pairUp(t, driver, "vswitchd")

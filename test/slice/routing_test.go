@@ -17,16 +17,16 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// routedNames are the containers of TestRouting, the same in both tenants: on each
+// routedNames are the containers of TestTenantsNetworksAreRoutedTogether, the same in both tenants: on each
 // host one of each network.
 var routedNames = []string{"a1", "a2", "b1", "b2", "v1", "v2"}
 
-// TestRouting joins two tenants of equal subnets, each of two VXLAN networks, with and
+// TestTenantsNetworksAreRoutedTogether joins two tenants of equal subnets, each of two VXLAN networks, with and
 // without a gateway, and a VLAN network, over two hosts, while containers run. It checks
 // who reaches whom before and after, what the switch costs existing connections, policy by
 // a group of another network, the error for a packet without hops left, and a restart of
 // netplugin under routed traffic.
-func TestRouting(t *testing.T) {
+func TestTenantsNetworksAreRoutedTogether(t *testing.T) {
 	on(t, 1, []string{testcluster.DriverMixed, testcluster.DriverEBPF, testcluster.DriverOVS}, anywhere(routing))
 }
 

@@ -25,10 +25,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestRuntimes attaches containers as Mesos' containerizer, 1.x's plugin for Mesos and
+// TestMesosAndNomadContainersJoinTheirGroups attaches containers as Mesos' containerizer, 1.x's plugin for Mesos and
 // Nomad do, with what examples have them say, and by a second interface: each is in the
 // group that it names, and Mesos' executor reaches its agent.
-func TestRuntimes(t *testing.T) {
+func TestMesosAndNomadContainersJoinTheirGroups(t *testing.T) {
 	shared(t)
 	onOne(t, both, runtimes)
 }

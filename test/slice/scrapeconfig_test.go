@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestScrapeConfigurations: Prometheus takes the configurations that the page has.
-func TestScrapeConfigurations(t *testing.T) {
+// TestPrometheusTakesThePagesConfigurations: Prometheus takes the configurations that the page has.
+func TestPrometheusTakesThePagesConfigurations(t *testing.T) {
 	shared(t)
 	need(t, "/usr/bin/promtool")
 	page, err := os.ReadFile("../../docs/how-to/metrics.md")

@@ -93,12 +93,12 @@ func (s *securing) warns(ctx context.Context, part string) error {
 	})
 }
 
-// TestTurnSecure: a cluster that began without --secure is turned secure by the page's
+// TestTurningSecureLosesNothing: a cluster that began without --secure is turned secure by the page's
 // steps while containers talk. No packet is lost, hosts without certificate work until they
 // join, and at the end clients without TLS are refused and all hosts work. Then its
 // authorities are renewed in the same way, bugtool packs it without its secrets, the doctor
 // reports hosts' certificates, and it is rolled back to plain.
-func TestTurnSecure(t *testing.T) {
+func TestTurningSecureLosesNothing(t *testing.T) {
 	shared(t)
 	on(t, 1, both, func(t *testing.T, driver string) {
 		s := secured(pairUp(t, driver, "sec", func(cfg *testcluster.Config) { cfg.Embedded, cfg.Consul = true, "" }))
@@ -125,7 +125,7 @@ func TestTurnSecure(t *testing.T) {
 func TestTwoNetmastersTurnSecure(t *testing.T) {
 	shared(t)
 	if !conformance.Full() {
-		t.Skip("it takes minutes; TestTurnSecure has one netmaster")
+		t.Skip("it takes minutes; TestTurningSecureLosesNothing has one netmaster")
 	}
 	on(t, 1, both, func(t *testing.T, driver string) {
 		s := secured(pairUp(t, driver, "sectwo", func(cfg *testcluster.Config) { cfg.Embedded, cfg.Consul, cfg.Replicas = true, "", 2 }))

@@ -17,10 +17,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestRestoreSecure: a backup is restored in the directory of a secure netmaster while
+// TestRestoredSecureClusterKeepsItsHosts: a backup is restored in the directory of a secure netmaster while
 // containers of three hosts talk. Hosts come back by themselves, people by the certificates
 // and the login that they had. No packet is lost, also to what was attached after the backup.
-func TestRestoreSecure(t *testing.T) {
+func TestRestoredSecureClusterKeepsItsHosts(t *testing.T) {
 	shared(t)
 	on(t, 1, both, func(t *testing.T, driver string) { restoreSecure(t, driver, "seca", (*person).inPlace) })
 }

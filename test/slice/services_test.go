@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestServices checks a service from netctl to connections: both families, ports of their
+// TestServiceFollowsItsProviders checks a service from netctl to connections: both families, ports of their
 // own, a provider that drains while a connection lives, and no provider left.
-func TestServices(t *testing.T) {
+func TestServiceFollowsItsProviders(t *testing.T) {
 	shared(t)
 	onOne(t, both, anywhere(services))
 }

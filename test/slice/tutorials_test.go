@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/tutorial"
 )
 
-// TestReadme runs the README's installation, on programs that are built.
-func TestReadme(t *testing.T) {
+// TestInstallationOfReadmeWorks runs the README's installation, on programs that are built.
+func TestInstallationOfReadmeWorks(t *testing.T) {
 	shared(t)
 	onOne(t, both, func(t *testing.T, driver string) {
 		shells := follow(t, driver, "readme", 1, "README.md")
@@ -18,8 +18,8 @@ func TestReadme(t *testing.T) {
 	})
 }
 
-// TestTutorials runs the tutorials as a reader would, and the guide to a secure cluster.
-func TestTutorials(t *testing.T) {
+// TestTutorialsWorkAsWritten runs the tutorials as a reader would, and the guide to a secure cluster.
+func TestTutorialsWorkAsWritten(t *testing.T) {
 	for name, of := range map[string]struct {
 		machines int
 		pages    []string

@@ -24,10 +24,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestUninstall: netplugin --uninstall refuses while netplugin runs and while a
+// TestUninstallLeavesTheHostAsBefore: netplugin --uninstall refuses while netplugin runs and while a
 // container is attached, says what it removed, and can be repeated; the host is
 // as before the first netplugin then, and again when another has come and gone.
-func TestUninstall(t *testing.T) {
+func TestUninstallLeavesTheHostAsBefore(t *testing.T) {
 	shared(t)
 	onOne(t, both, uninstall)
 }

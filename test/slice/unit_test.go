@@ -15,11 +15,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestUnit runs the commands of examples/systemd as systemd does, on a host with a place
+// TestSystemdUnitIsUnderPolicies runs the commands of examples/systemd as systemd does, on a host with a place
 // of its own for namespaces: the unit waits for netplugin, its service is reached as the
 // group's policy says, what is not there fails at once, and the end leaves nothing.
 // (systemd itself reads the files in TestUnits of test/docker.)
-func TestUnit(t *testing.T) {
+func TestSystemdUnitIsUnderPolicies(t *testing.T) {
 	shared(t)
 	need(t, "/usr/bin/python3", "/usr/bin/curl")
 	onOne(t, both, unit)

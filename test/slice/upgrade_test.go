@@ -30,11 +30,11 @@ const (
 	oldEnv       = "CONTIV_OLD_BIN"
 )
 
-// TestUpgrade upgrades a cluster of the version f8f32786 under traffic, in the order of
+// TestUpgradeLosesNothing upgrades a cluster of the version f8f32786 under traffic, in the order of
 // docs/how-to/upgrade.md, on each store and driver: netmaster, then one netplugin after the
 // other. Allowed connections lose no more than by a restart of one version, denied ones
 // stay denied, objects and attachments are read again, and hosts are well.
-func TestUpgrade(t *testing.T) {
+func TestUpgradeLosesNothing(t *testing.T) {
 	old := os.Getenv(oldEnv)
 	if old == "" && !conformance.Full() {
 		t.Skipf("it builds the programs of %s, which takes minutes: -full, or %s=DIRECTORY with them", upgradedFrom, oldEnv)

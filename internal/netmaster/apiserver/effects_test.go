@@ -48,12 +48,12 @@ var requestEffects = map[string]archtest.Effect{
 	"ConfigEP.Rates":       archtest.By("TestPortHasTheRateOfItsGroup"),
 
 	"NetworkPolicyRule.ruleId":    archtest.By("TestOneRuleOfNetworkPolicyIsWritten"),
-	"NetworkPolicyRule.direction": archtest.By("TestNetworkPolicy"),
-	"NetworkPolicyRule.priority":  archtest.By("TestNetworkPolicy"),
-	"NetworkPolicyRule.action":    archtest.By("TestNetworkPolicy"),
-	"NetworkPolicyRule.log":       archtest.By("TestNetworkPolicy"),
-	"NetworkPolicyRule.peers":     archtest.By("TestNetworkPolicy"),
-	"NetworkPolicyRule.ports":     archtest.By("TestNetworkPolicy"),
+	"NetworkPolicyRule.direction": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"),
+	"NetworkPolicyRule.priority":  archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"),
+	"NetworkPolicyRule.action":    archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"),
+	"NetworkPolicyRule.log":       archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"),
+	"NetworkPolicyRule.peers":     archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"),
+	"NetworkPolicyRule.ports":     archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"),
 
 	"PodPlacementRequest.Namespace": archtest.By("TestPodEndpointsFollowKubernetes"),
 	"PodPlacementRequest.Name":      archtest.By("TestPodEndpointsFollowKubernetes"),

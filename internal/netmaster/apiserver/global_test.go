@@ -35,7 +35,7 @@ var _ = tested("globals", kindCases{
 		"networkInfraType=default": archtest.By("TestFieldConstraintsAreEnforced"),
 		"networkInfraType=aci":     archtest.By("TestACI"),
 		"fwdMode=bridge":           archtest.By("TestConformance"),
-		"fwdMode=routing":          archtest.By("TestRouting"),
+		"fwdMode=routing":          archtest.By("TestTenantsNetworksAreRoutedTogether"),
 		"arpMode=proxy":            archtest.By("TestConformance"),
 		"arpMode=flood":            archtest.By("TestConformance"),
 		"vlans":                    archtest.By("TestTagsComeFromTheirRanges"),

@@ -31,7 +31,7 @@ var _ = tested("endpointGroups", kindCases{
 		"networkName":      archtest.By("TestGroupDecidesTheNetwork"),
 		"extContractsGrps": archtest.By("TestFabricHistories"),
 		"policies":         archtest.By("TestGroupChangesLive"),
-		"netProfile":       archtest.By("TestNetProfiles"),
+		"netProfile":       archtest.By("TestNetProfilesLimitTheirGroups"),
 		"ipPool":           archtest.By("TestOtherEndpointsStayOutOfPools"),
 	},
 })

@@ -30,10 +30,10 @@ var _ = tested("netprofiles", kindCases{
 		"owner":            archtest.By("TestKubernetesObjectsRefuseChangesByREST"),
 		"tenantName":       archtest.By("TestMatrix"),
 		"profileName":      archtest.By("TestMatrix"),
-		"bandwidth":        archtest.By("TestNetProfiles"),
+		"bandwidth":        archtest.By("TestNetProfilesLimitTheirGroups"),
 		"burst":            archtest.By("TestPortHasTheRateOfItsGroup"),
-		"DSCP":             archtest.By("TestNetProfiles"),
-		"receiveBandwidth": archtest.By("TestNetProfiles"),
+		"DSCP":             archtest.By("TestNetProfilesLimitTheirGroups"),
+		"receiveBandwidth": archtest.By("TestNetProfilesLimitTheirGroups"),
 		"receiveBurst":     archtest.By("TestPortHasTheRateOfItsGroup"),
 	},
 })

@@ -41,7 +41,7 @@ var _ = tested("networks", kindCases{
 		"tenantName":   archtest.By("TestMatrix"),
 		"networkName":  archtest.By("TestMatrix"),
 		"nwType=data":  archtest.By("TestMatrix"),
-		"nwType=infra": archtest.By("TestInfra"),
+		"nwType=infra": archtest.By("TestInfraNetworksConnectHostsAndContainers"),
 		"encap=vlan":   archtest.By("TestMatrix"),
 		"encap=vxlan":  archtest.By("TestMatrix"),
 		"pktTag":       archtest.By("TestTagsComeFromTheirRanges"),

@@ -77,14 +77,14 @@ var _ = tested("networkPolicys", kindCases{
 		},
 	},
 	effects: map[string]archtest.Effect{
-		"tenantName": archtest.By("TestNetworkPolicy"), "networkPolicyName": archtest.By("TestNetworkPolicy"),
-		"tier=admin": archtest.By("TestNetworkPolicy"), "tier=contiv": archtest.By("TestNetworkPolicy"), "tier=baseline": archtest.By("TestNetworkPolicy"),
-		"order":        archtest.By("TestNetworkPolicy"),
-		"mode=enforce": archtest.By("TestNetworkPolicy"), "mode=audit": archtest.By("TestNetworkPolicy"),
-		"applies":         archtest.By("TestNetworkPolicy"),
-		"defaultIn=allow": archtest.By("TestNetworkPolicy"), "defaultIn=deny": archtest.By("TestNetworkPolicy"), "defaultIn=pass": archtest.By("TestNetworkPolicy"),
-		"defaultOut=allow": archtest.By("TestNetworkPolicy"), "defaultOut=deny": archtest.By("TestNetworkPolicy"), "defaultOut=pass": archtest.By("TestNetworkPolicy"),
-		"rules": archtest.By("TestNetworkPolicy"), "owner": archtest.By("TestFieldConstraintsAreEnforced"),
+		"tenantName": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"), "networkPolicyName": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"),
+		"tier=admin": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"), "tier=contiv": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"), "tier=baseline": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"),
+		"order":        archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"),
+		"mode=enforce": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"), "mode=audit": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"),
+		"applies":         archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"),
+		"defaultIn=allow": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"), "defaultIn=deny": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"), "defaultIn=pass": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"),
+		"defaultOut=allow": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"), "defaultOut=deny": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"), "defaultOut=pass": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"),
+		"rules": archtest.By("TestEachFieldOfNetworkPoliciesHasEffect"), "owner": archtest.By("TestFieldConstraintsAreEnforced"),
 	},
 })
 

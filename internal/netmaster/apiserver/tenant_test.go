@@ -14,6 +14,6 @@ var _ = tested("tenants", kindCases{
 		"owner":          archtest.By("TestKubernetesObjectsRefuseChangesByREST"),
 		"tenantName":     archtest.By("TestMatrix"),
 		"defaultNetwork": archtest.By("TestAttachDetach"),
-		"sharedNetworks": archtest.By("TestReachability"),
+		"sharedNetworks": archtest.By("TestContainersReachWhatGroupsAndNetworksAllow"),
 	},
 })

@@ -477,27 +477,3 @@ static __noinline int fix_link_local_source(struct __sk_buff *skb, struct pkt *p
 	p->ip.f.src = p->post_nat.src;
 	return 0;
 }
-
-// deliver_hairpin delivers a container's packet to a service whose backend it is itself, or its
-// reply. Policy does not judge it.
-static __noinline int deliver_hairpin(struct __sk_buff *skb, struct pkt *p, struct settings *g, __u64 now)
-{
-	if (!g || !p->nat)
-		return dropped(DROP_UNKNOWN_DEST);
-	struct endpoint *h = endpoint_at(p, &p->tr.backend);
-	p->owner = h ? share_owner_of(h) : OWNER_UNKNOWN;
-	p->src_owner_version = 0;
-	p->dst_owner_version = h ? h->owner_version : 0;
-	p->out_rule = p->rule = 0;
-	int entered = commit(now, p->version, p->ifindex);
-	if (p->nat == NAT_REQUEST)
-		store_translation(now, entered);
-	count_service(p);
-	if (apply_nat(skb))
-		return dropped(DROP_INVALID);
-	__builtin_memcpy(p->eth.dst, p->eth.src, 6);
-	__builtin_memcpy(p->eth.src, g->router, 6);
-	if (bpf_skb_store_bytes(skb, 0, &p->eth, 12, 0))
-		return dropped(DROP_INVALID);
-	return to_port(skb, p, p->ifindex);
-}

@@ -17,8 +17,8 @@ var keyEffects = map[string]archtest.Effect{
 	"mtu":      archtest.By("TestArgumentsOverrideConfiguration"),
 	"labels":   archtest.By("TestArgumentsOverrideConfiguration"),
 	"ip":       archtest.By("TestArgumentsOverrideConfiguration"),
-	"socket":   archtest.By("TestSpool"),
-	"stateDir": archtest.By("TestSpool"),
+	"socket":   archtest.By("TestDelIsReplayedAfterNetpluginWasDown"),
+	"stateDir": archtest.By("TestDelIsReplayedAfterNetpluginWasDown"),
 }
 
 // TestEveryKeyHasEffect: each option does something, by a test, and what is
