@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLimitsOfRuntimesHold: a container has the limits that its runtime hands over (the capability
+// TestRuntimesLimitsApply: a container has the limits that its runtime hands over (the capability
 // bandwidth), on real traffic, also when netplugin was killed and started again; others
 // beside it have none. Only how long it takes at least is asked: nothing is late on a
 // machine that is busy.
-func TestLimitsOfRuntimesHold(t *testing.T) {
+func TestRuntimesLimitsApply(t *testing.T) {
 	shared(t)
 	onOne(t, both, podRates)
 }
