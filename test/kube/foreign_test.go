@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -25,8 +26,18 @@ func TestForeignBackends(t *testing.T) {
 	n.foreignBackends()
 }
 
+// TestForeignBackendsBehindTheDataPlane: so do nodes and clients outside where the nodes' stacks
+// do not know the pods' addresses.
+func TestForeignBackendsBehindTheDataPlane(t *testing.T) {
+	n := nodes(t, cluster.NodesConfig{})
+	n.namespace("shop", nil)
+	n.foreignBackends()
+}
+
 func (n *onNodes) foreignBackends() {
 	ctx := n.t.Context()
+	outside, _, err := n.Outside(ctx, "outside", 200)
+	must(n.t, err)
 	client := n.Client.CoreV1()
 	n.pod("shop", "a", "h1", map[string]string{"mixed": "yes"})
 	n.pod("shop", "b", "h2", map[string]string{"mixed": "yes"})
@@ -39,11 +50,17 @@ func (n *onNodes) foreignBackends() {
 			},
 		}, metav1.CreateOptions{}))
 	}
-	at := map[string]string{}
+	at, nodePort := map[string]string{}, int32(0)
 	for name, selector := range map[string]map[string]string{"one": {"on": "h1"}, "other": {"on": "h2"}, "mixed": {"mixed": "yes"}} {
-		at[name] = makeService(n.t, n.Client, "shop", name, func(s *corev1.ServiceSpec) {
+		made := makeService(n.t, n.Client, "shop", name, func(s *corev1.ServiceSpec) {
 			s.Selector, s.Ports = selector, []corev1.ServicePort{{Port: 8088, TargetPort: intstr.FromInt32(80)}}
-		}).Spec.ClusterIP + ":8088"
+			if name == "mixed" {
+				s.Type = corev1.ServiceTypeNodePort
+			}
+		}).Spec
+		if at[name] = made.ClusterIP + ":8088"; name == "mixed" {
+			nodePort = made.Ports[0].NodePort
+		}
 	}
 	pods := []string{n.runs("shop", "a"), n.runs("shop", "b")}
 	for _, name := range []string{"own-h1", "own-h2"} {
@@ -64,24 +81,26 @@ func (n *onNodes) foreignBackends() {
 	until(n.t, "the pod reaches the other node by a service", func() bool { return connects(at["other"]) })
 
 	// Pods, and pods in nodes' networks, behind one service: each is chosen, from pods on
-	// both nodes, which are their own backends too, and from nodes themselves.
+	// both nodes, which are their own backends too, from nodes themselves, and from outside.
 	want := []string{"a", "b", "h1", "h2"}
 	host, port, _ := strings.Cut(at["mixed"], ":")
+	asks := func(from *testcluster.Namespace, to string) string {
+		out, err := from.Command(ctx, "curl", "-s", "--max-time", "2", "http://"+to+"/hostname").CombinedOutput()
+		if err != nil {
+			return ""
+		}
+		return fmt.Sprintf(`{"responses": [%q]}`, out)
+	}
 	for i, h := range n.Lab.Hosts() {
-		asks := map[string]func() string{
+		who := map[string]func() string{
 			"the pod on " + h.Name: func() string {
 				out, _ := h.NS.Command(ctx, "curl", "-s", "--max-time", "20", fmt.Sprintf("http://%s:80/dial?host=%s&port=%s&request=hostname&protocol=http&tries=10", pods[i], host, port)).CombinedOutput()
 				return string(out)
 			},
-			h.Name: func() string {
-				out, err := h.NS.Command(ctx, "curl", "-s", "--max-time", "2", "http://"+at["mixed"]+"/hostname").CombinedOutput()
-				if err != nil {
-					return ""
-				}
-				return fmt.Sprintf(`{"responses": [%q]}`, out)
-			},
+			h.Name:                           func() string { return asks(h.NS, at["mixed"]) },
+			"a client outside, by " + h.Name: func() string { return asks(outside, fmt.Sprintf("%s:%d", h.Address, nodePort)) },
 		}
-		for who, ask := range asks {
+		for who, ask := range who {
 			seen, failed := map[string]int{}, []string(nil)
 			defer func() { n.t.Log(who, seen, failed) }()
 			until(n.t, fmt.Sprintf("%s is answered by %v", who, want), func() bool {

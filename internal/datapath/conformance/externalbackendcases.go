@@ -206,28 +206,6 @@ func (s *externalBackends) nowhere() {
 	s.services.denied("without egress", laterPacket(p))
 }
 
-// outsiders: clients outside do not get to such backends, whose answers would not come
-// by this host.
-func (s *externalBackends) outsiders() {
-	if !s.services.drv.Capabilities().ExternalServices {
-		s.t.Skip("the driver knows no clients outside")
-	}
-	o := &externalTest{s.services, s.t}
-	for _, v6 := range s.families() {
-		client := clientOutside(v6).Next()
-		of := s.with(o.open(), s.places()[0])
-		s.applyServices(of)
-		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
-			if v := s.services.Send(s.t, o.from(client, proto)); !nowhere(v) || v.Answer != nil {
-				s.t.Errorf("%s: %s (%+v), want it nowhere, unanswered", ipText(v6), v, v.Sent)
-			}
-		}
-		s.applyServices(o.open("db1"))
-		p := o.from(client, model.ProtoTCP)
-		s.services.reached("an endpoint", p, "db1")
-	}
-}
-
 func (s *externalBackends) fragments() {
 	id := uint32(9500)
 	for _, to := range s.places() {

@@ -450,6 +450,9 @@ func (x *randomFrontends) reply(c *frontendConn) reference.Packet {
 	if c.client.Host != "" {
 		return x.random.reply(&serviceConn{client: c.client, behind: &c.behind, by: c.by})
 	}
+	if c.by.Host == "" {
+		return x.random.reply(&serviceConn{client: c.client, behind: &c.behind, by: c.by})
+	}
 	r := origin(x.random.top, c.by)
 	r.SrcMAC, r.DstMAC, r.Src, r.Dst, r.Proto, r.SrcPort, r.DstPort = c.by.MAC, desired.RouterMAC, c.behind.Dst, c.behind.Src, c.behind.Proto, c.behind.DstPort, c.behind.SrcPort
 	if c.by.Host != "h1" {
@@ -474,6 +477,7 @@ func (x *randomFrontends) sendReply(c *frontendConn) bool {
 func (x *randomFrontends) sendICMPError(c *frontendConn) bool {
 	x.random.t.Helper()
 	p, who, ok := x.random.icmpError(c.first, c.behind, x.reply(c))
+	ok = ok && (c.by.Host != "" || c.client.Host != "") // see atHost
 	return ok && !nowhere(x.random.check(fmt.Sprintf("%s tells, of %s and %s", who, c.first.Src, c.by.Key), p))
 }
 

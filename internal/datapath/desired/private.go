@@ -86,9 +86,27 @@ func (p *HostNAT) Private6(a netip.Addr) netip.Addr {
 }
 
 // Contains reports whether an address may be an endpoint's private one: of the
-// subnet, and neither its first, its last, nor the host's.
+// subnet, and neither its first, its last, the host's, nor Relay's.
 func (p *HostNAT) Contains(a netip.Addr) bool {
-	return p != nil && p.Subnet.Contains(a) && a != p.Subnet.Addr() && a.Less(p.Addr)
+	return p != nil && p.Subnet.Contains(a) && a != p.Subnet.Addr() && a.Less(p.Addr) && a != p.Relay(false)
+}
+
+// Relay returns the address by which a data plane asks backends that are no endpoints for
+// clients outside: the one before the host's. Zero = there is none.
+func (p *HostNAT) Relay(v6 bool) netip.Addr {
+	switch {
+	case p == nil || p.Subnet.Bits() > 29:
+		return netip.Addr{}
+	case v6:
+		return p.Private6(p.Addr.Prev())
+	}
+	return p.Addr.Prev()
+}
+
+// Relays reports whether a data plane may send packets of clients outside to a backend of a
+// network's service that is no endpoint.
+func (p *HostNAT) Relays(n *Network, to netip.AddrPort, proto model.Protocol) bool {
+	return p.Relay(to.Addr().Is6()).IsValid() && p.Takes(n, to.Addr()) && !p.IsTunnel(proto, to.Port())
 }
 
 // Takes reports whether the router takes a packet from an endpoint of a network to an

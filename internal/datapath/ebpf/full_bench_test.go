@@ -38,7 +38,7 @@ func (r *rig) fullTables(tb testing.TB, client *desired.Port, s *desired.Service
 		src := netip.AddrFrom4([4]byte{10, 7, byte(16 + i>>14), 9})
 		front := connKey{Domain: network, Proto: uint8(model.ProtoTCP), Pad: clientSide, Lo: toAddr(src), Hi: toAddr(s.IPv4), LoPort: uint16(1024 + i&0x3fff), HiPort: 80}
 		x := translation{ClientKey: front, Backend: to, NATPort: front.LoPort, BackendPort: 8080, ConnDomain: network, Seed: s.Seed(), ID: id}
-		fronts, behinds, all = append(fronts, front), append(behinds, x.connectionKey()), append(all, x)
+		fronts, behinds, all = append(fronts, front), append(behinds, x.connectionKey(addr{}, addr{})), append(all, x)
 		conns = append(conns, conn{Seen: now, State: connReplied | connOpen | connService, Owner: 1})
 	}
 	obj := r.drv.dp.obj

@@ -76,6 +76,9 @@ const (
 	clientSideExternal = 2 // the client is outside
 )
 
+// externalBackend in translation.Index says that the backend is no endpoint.
+const externalBackend = 1 << 31
+
 // translation is a connection to a service.
 type translation struct {
 	ClientKey            connKey // Hi is the virtual address

@@ -3,6 +3,7 @@ package ebpf
 import (
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -30,10 +31,31 @@ func (t *translations) fill() (string, driver.TableStats) {
 	return "translations", driver.TableStats{Entries: t.entries.Load(), Capacity: t.most.Load()}
 }
 
-// connectionKey is the key of a translation's connection: make_key of bpf/conntrack.h.
-func (t translation) connectionKey() connKey {
+// relayAddrs are the host's relay addresses: relay_ip of bpf/hostegress.h.
+func (t *translations) relayAddrs() (v4, v6 addr, err error) {
+	var s settings
+	if err := t.conns.obj.Settings.Lookup(uint32(0), &s); err != nil {
+		return v4, v6, fmt.Errorf("read settings: %w", err)
+	}
+	a := netip.AddrFrom4([4]byte(binary.NativeEndian.AppendUint32(nil, s.HostIP))).Prev()
+	if !a.IsValid() { // there is no egress
+		return v4, v6, nil
+	}
+	v4, v6 = toAddr(a), s.Private6
+	copy(v6[12:], v4[12:])
+	return v4, v6, nil
+}
+
+// connectionKey is the key of a translation's connection: make_key of bpf/conntrack.h. It gets
+// the relay addresses.
+func (t translation) connectionKey(relay4, relay6 addr) connKey {
 	src := t.ClientKey.Lo
-	if t.Backend == src { // its own backend
+	switch {
+	case t.ClientKey.Pad == clientSideExternal && t.Index&externalBackend != 0:
+		if src = relay6; t.Backend.netip().Is4() {
+			src = relay4
+		}
+	case t.Backend == src: // its own backend
 		src = toAddr(desired.ServiceAddr6)
 		if t.Backend.netip().Is4() {
 			src = toAddr(desired.ServiceAddr)
@@ -87,10 +109,14 @@ func (t *translations) sweep(all map[connKey]connKey, living map[connKey]bool) e
 // read returns the entries, with the keys of their connections, and where
 // those are counted.
 func (t *translations) read() (all map[connKey]connKey, counts map[serviceCounterKey]bool, err error) {
+	relay4, relay6, err := t.relayAddrs()
+	if err != nil {
+		return nil, nil, err
+	}
 	all, counts = map[connKey]connKey{}, map[serviceCounterKey]bool{}
 	err = eachEntry("translations", t.m, 1, func(k connKey, t translation) {
 		if all[k] = k; k.Pad == clientSide || k.Pad == clientSideExternal {
-			all[k] = t.connectionKey()
+			all[k] = t.connectionKey(relay4, relay6)
 			counts[t.counted()] = true
 		}
 	})
@@ -101,14 +127,18 @@ func (t *translations) read() (all map[connKey]connKey, counts map[serviceCounte
 // behind them: a recreated service starts without them, and another one with the same tuple
 // behind it finds it free.
 func (t *translations) end(ended func(translation) bool) error {
+	relay4, relay6, err := t.relayAddrs()
+	if err != nil {
+		return err
+	}
 	var left []connKey
 	behind := map[connKey]bool{}
-	if err := eachEntry("translations", t.m, 1, func(k connKey, t translation) {
+	if err = eachEntry("translations", t.m, 1, func(k connKey, t translation) {
 		if !ended(t) {
 			return
 		}
 		if left = append(left, k); k.Pad == clientSide || k.Pad == clientSideExternal {
-			behind[t.connectionKey()] = true
+			behind[t.connectionKey(relay4, relay6)] = true
 		}
 	}); err != nil || len(left) == 0 {
 		return err

@@ -305,7 +305,11 @@ func (r *rig) inject(t testing.TB, p reference.Packet) reference.Verdict {
 			if a := conformance.AnswerTo(p, g); a != nil {
 				v.Answer = a
 			} else if own := readPacket(t, g); own != nil && own.SrcMAC == desired.RouterMAC { // from the sender to itself, as a service
-				v.Ports, v.Sent = append(v.Ports, name), own
+				if v.Sent = own; name == desired.HostInterface {
+					v.Host = true
+				} else {
+					v.Ports = append(v.Ports, name)
+				}
 			} else {
 				t.Errorf("frame %x came back from where it was sent", g)
 			}

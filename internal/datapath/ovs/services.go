@@ -240,7 +240,7 @@ func (s *services) zoneFor(d desired.Domain, domains map[desired.Domain]int) uin
 	if zone, ok := s.zones[d]; ok {
 		return zone
 	}
-	taken := map[uint16]bool{0: true}
+	taken := map[uint16]bool{0: true, pipeline.RelayZone: true}
 	for other := range domains {
 		taken[zoneOf(other)] = true
 	}

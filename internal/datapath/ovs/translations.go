@@ -128,7 +128,10 @@ func (t *flows) sweepZone(ctx context.Context, domain desired.Domain, zone uint1
 	var ended []openflow.Connection
 	for line := range strings.Lines(text) {
 		if c, ok := readConnection(line); ok && (all || !keep.goesOn(c)) {
-			ended = append(ended, c.tracked(zone), connection{proto: c.proto, orig: c.judgedTuple()}.tracked(zoneOf(domain)))
+			judged := connection{proto: c.proto, orig: c.judgedTuple()}
+			if ended = append(ended, c.tracked(zone), judged.tracked(zoneOf(domain))); !clients[domainAddress{domain, c.orig.src}] {
+				ended = append(ended, judged.tracked(pipeline.RelayZone))
+			}
 		}
 	}
 	err = t.conns.sw.FlushTracked(ctx, ended)

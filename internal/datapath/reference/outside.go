@@ -201,3 +201,39 @@ func (k *kernel) back(from origin, p *Packet, by netip.Addr) Verdict {
 	sent.Port, sent.SrcMAC = "", desired.RouterMAC
 	return k.forwardBy(from, p, &Verdict{VTEPs: []netip.Addr{by}, Network: from.net.ID, Sent: &sent})
 }
+
+// relay sends a packet of a client outside to a backend that is no endpoint, by the host's stack.
+func (k *kernel) relay(n *desired.Network, p *Packet) Verdict {
+	t := k.tables
+	port := p.DstPort
+	if p.Frag != nil && p.Frag.Offset != 0 {
+		port = 0
+	}
+	if !t.private.Relays(n, netip.AddrPortFrom(p.Dst, port), p.Proto) || t.isOtherNetwork(n, p.Dst) || t.routedNetworkAt(p.Dst) != nil {
+		return dropped(driver.DropUnknownDest)
+	}
+	return Verdict{Host: true}
+}
+
+// relayNetwork has the tuples behind relayed translations, which are of no network's domain.
+var relayNetwork = &desired.Network{}
+
+// fromRelay judges what the host's stack sends to HostNAT.Relay: answers of backends that are no
+// endpoints, to clients outside.
+func (k *kernel) fromRelay(p *Packet) Verdict {
+	if p.damaged() || p.isND() {
+		return dropped(driver.DropInvalid)
+	}
+	tr, taken := k.replyTranslation(relayNetwork, p)
+	switch {
+	case taken:
+		return dropped(driver.DropInvalid)
+	case tr == nil:
+		return dropped(driver.DropUnknownDest)
+	}
+	k.nat.fragment(relayNetwork, p, tr)
+	k.nat.countIn(tr, p)
+	q := tr.toClient(p)
+	q.Host, q.SrcMAC, q.DstMAC = false, desired.RouterMAC, desired.RouterMAC
+	return Verdict{Host: true, Sent: q}
+}

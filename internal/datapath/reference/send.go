@@ -47,6 +47,9 @@ func (k *kernel) send(p *Packet) Verdict {
 		if n := t.routedNetworkAt(p.Dst); n != nil && t.private != nil {
 			return k.fromStack(p, n)
 		}
+		if t.private != nil && p.isIP() && p.Dst == t.private.Relay(p.Dst.Is6()) {
+			return k.fromRelay(p)
+		}
 		var why string
 		if from, sent, why = t.fromHost(p); why != "" {
 			return dropped(why)

@@ -180,6 +180,8 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 	switch backend := k.tables.stations.byAddr(from.net, tr.behind.dst); {
 	case tr.foreign && backend.known():
 		return dropped(driver.DropUnknownDest) // it is an endpoint's, which is another backend
+	case tr.relayed():
+		v = k.relay(from.net, q)
 	case tr.foreign: // led out, as if the client had asked there itself
 		v = k.forward(from, q)
 	case tr.hairpin():
@@ -262,9 +264,6 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 		}
 	}
 	b, _ := s.Backends.Get(key)
-	if b.External() && from.host {
-		return nil, dropped(driver.DropNoProvider) // its answer would not come by here
-	}
 	tr := &translation{
 		original: tupleOf(from.net, p), service: s.Key, backend: key, network: from.net.ID, foreign: b.External(),
 		backendMAC: k.tables.stations.byAddr(from.net, b.Addr(v6)).mac(),
@@ -276,6 +275,9 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 	tr.behind = tr.original
 	if tr.behind.dst, tr.behind.dstPort = b.Addr(v6), b.PortFor(v6, frontend.Backend); tr.hairpin() {
 		tr.behind.src = serviceAddr(v6)
+	}
+	if tr.relayed() {
+		tr.behind.domain, tr.behind.src = 0, k.tables.private.Relay(v6)
 	}
 	if !k.freePort(from.net, tr) {
 		return nil, dropped(driver.DropInvalid)

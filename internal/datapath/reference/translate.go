@@ -57,6 +57,9 @@ func (tr *translation) closed() bool { return tr.ended == clientEnded|backendEnd
 // outside reports whether the client is the host, or beyond it.
 func (tr *translation) outside() bool { return tr.client == "" }
 
+// relayed reports whether the backend answers this host in place of a client outside.
+func (tr *translation) relayed() bool { return tr.foreign && tr.outside() }
+
 // hairpin reports whether the client is its own backend.
 func (tr *translation) hairpin() bool { return tr.original.src == tr.behind.dst }
 

@@ -90,7 +90,7 @@ func (c *sourceLimits) look(log *slog.Logger, p *desired.HostNAT, natives []neti
 // isContainers reports whether the host knows a container by an address: by a private one,
 // or by its own on a native network.
 func isContainers(p *desired.HostNAT, natives []netip.Prefix, a netip.Addr) bool {
-	return a != p.Addr && a != p.Addr6 && (p.Subnet.Contains(a) || p.Subnet6.Contains(a)) ||
+	return a != p.Addr && a != p.Addr6 && a != p.Relay(a.Is6()) && (p.Subnet.Contains(a) || p.Subnet6.Contains(a)) ||
 		slices.ContainsFunc(natives, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 

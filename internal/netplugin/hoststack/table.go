@@ -104,7 +104,7 @@ func (s *Stack) ensureTable(want Config) (err error) {
 			continue
 		}
 		p := want.Private
-		from := []any{"layout 16", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.routed, w.exposed}
+		from := []any{"layout 17", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.routed, w.exposed}
 		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, func() {
 			s.repaired.Rules(familyName(w.family) + " " + TableName)
 		}))
@@ -267,7 +267,11 @@ func chainsOf(p *desired.HostNAT, w egressFamily) []chain {
 
 	if w.nameServer != 0 {
 		for _, proto := range []model.Protocol{model.ProtoUDP, model.ProtoTCP} {
-			pre.add(iif(p.Interface), l4(proto), dport(53), dnat(w.here, w.nameServer))
+			asks := iif(p.Interface)
+			if relay := p.Relay(w.here.Is6()); relay.IsValid() { // for clients outside
+				asks = append(asks, notSaddr(relay)...)
+			}
+			pre.add(asks, l4(proto), dport(53), dnat(w.here, w.nameServer))
 		}
 		in.add(iif(p.Interface), l4(model.ProtoUDP), dport(w.nameServer), sendsOver(srcOf(w.here), serviceRequestsPerSecond, serviceRequestBurst, setServiceClients), drop())
 	}

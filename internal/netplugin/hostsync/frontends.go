@@ -44,7 +44,6 @@ type markedServices struct {
 	foreign    map[model.ServiceKey]bool // with backends that are no endpoints
 	notExposed map[model.ServiceKey]bool // with such ones that are the control plane or tunnels: clients outside are not led there
 	taken      map[model.ServiceKey]bool // at addresses of control plane machines: they get no packets
-	mixed      map[model.ServiceKey]bool // that the data plane serves, and with backends that are no endpoints
 }
 
 // claim is a frontend that a service wants, as the host's stack and sockets are to have it;
@@ -65,7 +64,7 @@ func newFrontends(log *slog.Logger, repairs hoststack.Repairs, tunnel uint16, ow
 		closed: controlPlanePorts{tunnel: tunnel},
 		out:    hoststack.NewFrontends(log, repairs), claims: map[hoststack.FrontendAddr]map[model.ServiceKey]claim{}, ours: map[model.ServiceKey][]hoststack.FrontendAddr{},
 		byPlane: map[model.ServiceKey]bool{},
-		marked:  markedServices{foreign: map[model.ServiceKey]bool{}, notExposed: map[model.ServiceKey]bool{}, taken: map[model.ServiceKey]bool{}, mixed: map[model.ServiceKey]bool{}},
+		marked:  markedServices{foreign: map[model.ServiceKey]bool{}, notExposed: map[model.ServiceKey]bool{}, taken: map[model.ServiceKey]bool{}},
 	}
 }
 
@@ -147,7 +146,6 @@ func (f *frontends) apply(ctx context.Context, nat *desired.HostNAT, sources [2]
 	if nat != nil {
 		problems = append(problems, f.containers.problems()...)
 	}
-	some(frontsObject, f.marked.mixed, "connections of this host's processes, of clients outside and of containers of other tenants are lost that come to backends that are no pods, since other backends are pods on a network that is not routed")
 	some("services of Kubernetes at addresses of the control plane", f.marked.taken, "they do not work at addresses of machines with netmasters, the store or netplugins")
 	some("services of Kubernetes before the control plane", f.marked.notExposed, "clients outside are not led to backends that are the control plane (netmasters, the store, inspection of netplugins) or the hosts' tunnels")
 	return problems
@@ -167,7 +165,6 @@ func (f *frontends) setWanted(key model.ServiceKey, s *desired.Service, pic desi
 	}
 	delete(f.marked.foreign, key)
 	delete(f.marked.notExposed, key)
-	delete(f.marked.mixed, key)
 	delete(f.marked.taken, key)
 	wants := map[hoststack.FrontendAddr]claim{}
 	if s != nil && s.Exposed && len(s.Frontends) > 0 {
@@ -208,9 +205,6 @@ func (f *frontends) decide(at hoststack.FrontendAddr) {
 func (f *frontends) frontendsOf(key model.ServiceKey, s *desired.Service, pic desired.Host) map[hoststack.FrontendAddr]claim {
 	out := map[hoststack.FrontendAddr]claim{}
 	pools := s.Pools()
-	if f.byPlane[key] && hasExternal(s) {
-		f.marked.mixed[key] = true
-	}
 	for _, face := range s.Frontends {
 		if f.covers(face.Addr, pic) {
 			f.marked.taken[key] = true
@@ -314,15 +308,6 @@ func (f *frontends) covers(a netip.Addr, pic desired.Host) bool {
 }
 
 func isExternal(t hoststack.Target) bool { return t.Location == hoststack.External }
-
-func hasExternal(s *desired.Service) bool {
-	for _, b := range s.Backends.All() {
-		if b.External() {
-			return true
-		}
-	}
-	return false
-}
 
 // locationOf is where a backend is.
 func locationOf(b *desired.Backend) hoststack.Location {

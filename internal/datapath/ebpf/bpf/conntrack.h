@@ -98,7 +98,7 @@ static __always_inline int make_key(struct pkt *p, const struct flow *f)
 		k->lo_port = f->sport;
 		k->hi_port = f->dport;
 	}
-	__u32 lo_space = domain_of(p, &k->lo), hi_space = domain_of(p, &k->hi);
+	__u32 lo_space = p->relayed ? 0 : domain_of(p, &k->lo), hi_space = p->relayed ? 0 : domain_of(p, &k->hi);
 	k->domain = lo_space < hi_space ? lo_space : hi_space;
 	__u32 lo = generation_index(lo_space, &k->lo), hi = generation_index(hi_space, &k->hi);
 	p->lo_index = lo;

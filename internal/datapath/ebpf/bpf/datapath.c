@@ -103,7 +103,7 @@ static __always_inline struct pkt *begin_packet(struct __sk_buff *skb, __u8 from
 	p->path = PATH_NONE;
 	p->reinjected = 0;
 	p->routed = p->cross_network = 0;
-	p->nat = p->hairpin = p->new_translation = p->error = 0;
+	p->nat = p->hairpin = p->relayed = p->new_translation = p->error = 0;
 	p->to_routed = p->host_socket = p->tos = 0;
 	p->client_kind = CLIENT_INTERNAL;
 	p->nat_generation = 0;
@@ -450,6 +450,9 @@ int from_host(struct __sk_buff *skb)
 			int why = x ? accept_exposed(skb, p, x) : accept_to_routed(skb, p, n, own);
 			if (why != NOT_FOR_SERVICE)
 				return why ? dropped(why) : forward(skb, p);
+		} else if (is_relay_addr(g, &p->mapped, skb->protocol == bpf_htons(ETH_IP6))) {
+			int why = accept_relayed(skb, p);
+			return why ? dropped(why) : forward(skb, p);
 		}
 	}
 	p->host_socket = own;

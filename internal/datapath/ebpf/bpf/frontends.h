@@ -48,6 +48,9 @@ static __always_inline struct translation *translation_of_fragment(struct pkt *p
 	struct frag *fr = bpf_map_lookup_elem(&frags, &p->fk);
 	if (!fr || !fr->parts || now - fr->seen > 30 * SECOND)
 		return 0;
+	__u32 zero = 0;
+	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
+	p->relayed = g && p->from == FROM_HOST && is_relay_addr(g, &fr->orig.src, p->ip.v6);
 	make_key(p, &fr->orig);
 	return bpf_map_lookup_elem(&translations, &p->ck);
 }

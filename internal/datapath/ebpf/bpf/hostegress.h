@@ -58,6 +58,18 @@ static __always_inline int is_private6(const struct settings *g, const struct ad
 	return s[0] && x[0] == s[0] && x[1] == s[1] && x[2] == s[2];
 }
 
+// relay_ip is desired.HostNAT.Relay.
+static __always_inline __be32 relay_ip(const struct settings *g)
+{
+	return bpf_htonl(bpf_ntohl(g->host_ip) - 1);
+}
+
+// is_relay_addr tells whether an address is the host's relay address.
+static __always_inline int is_relay_addr(const struct settings *g, const struct addr *a, __u32 v6)
+{
+	return g->host && last4(a) == relay_ip(g) && (!v6 || is_private6(g, a));
+}
+
 // has_egress6 is has_egress for IPv6: no ::/64, link-local or multicast addresses either.
 static __always_inline int has_egress6(const struct pkt *p, const struct settings *g, const struct port *o, const struct addr *to)
 {

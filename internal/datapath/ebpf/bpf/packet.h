@@ -105,6 +105,7 @@ struct pkt {
 	// service
 	__u8 nat; // NAT_NONE, NAT_REQUEST, NAT_REPLY
 	__u8 hairpin; // the client is its own backend
+	__u8 relayed; // the relay address asks its backend in place of a client outside
 	__u8 new_translation; // the translation is a new one
 	__u8 pool; // pool of backends
 	__u8 client_kind; // CLIENT_INTERNAL, CLIENT_EXTERNAL or CLIENT_HOST

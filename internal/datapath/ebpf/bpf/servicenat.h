@@ -5,9 +5,8 @@
 // frame is rewritten last (translate.h).
 #pragma once
 
-#include "frontends.h"
+#include "relay.h"
 
-#define SERVICE_OK -1
 #define NO_BACKEND -3 // there is no backend
 
 // lookup_vip finds the number of a virtual address in the packet's domain; 0 = it is none. The
@@ -129,9 +128,7 @@ static __always_inline void set_post_nat(struct pkt *p)
 	b->sport = p->tr.nat_port;
 	b->dport = p->tr.backend_port;
 	b->proto = p->tr.client_key.proto;
-	p->hairpin = same_addr(&p->pre_nat.src, &b->dst);
-	if (p->hairpin)
-		service_addr(&b->src, p->ip.v6);
+	set_nat_source(p, &p->tr, b);
 }
 
 // is_translation_alive tells whether the translation p->tr continues.
@@ -230,11 +227,8 @@ static __noinline int choose_backend(struct pkt *p, __u64 now)
 		return dropped(DROP_INVALID);
 	p->tr.id = *(volatile __u64 *)&b->id;
 	p->tr.backend = v6 ? b->ip[1] : b->ip[0];
-	if (b->external) {
-		if (p->client_kind)
-			return dropped(DROP_NO_PROVIDER); // its reply would not return through here
+	if (b->external)
 		p->tr.index |= EXTERNAL_BACKEND;
-	}
 	__u16 own = v6 ? b->port6 : b->port;
 	if (own)
 		p->tr.backend_port = own;
@@ -281,6 +275,8 @@ static __noinline int find_translation(struct __sk_buff *skb, struct pkt *p, __u
 // the client had sent it there itself.
 static __noinline int forward_to_external_backend(struct pkt *p)
 {
+	if (p->from == FROM_HOST)
+		return forward_to_relay(p);
 	__u32 zero = 0, ifindex = p->ifindex;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 	struct port *o = bpf_map_lookup_elem(&ports, &ifindex);
@@ -356,6 +352,8 @@ static __noinline int translate_reply(struct pkt *p, struct ct *c)
 	if (!c || !t)
 		return dropped(DROP_INVALID);
 	p->tr = *t;
+	if (p->relayed)
+		p->domain = p->tr.client_key.domain;
 	p->hairpin = is_service_addr(&p->orig.src);
 	p->vip_index = generation_index(p->domain, &p->tr.client_key.hi);
 	set_nat_generation(p, &p->tr.client_key.lo);
@@ -459,8 +457,7 @@ __noinline int store_translation(__u64 now, __u32 entered)
 	b->sport = port;
 	b->dport = p->old.backend_port;
 	b->proto = p->old.client_key.proto;
-	if (same_addr(&b->src, &b->dst))
-		service_addr(&b->src, p->ip.v6);
+	set_nat_source(p, &p->old, b);
 	make_key(p, b);
 	return end_translation(p, 1);
 }

@@ -13,7 +13,8 @@ import (
 // externalBase adds where what no endpoint has goes.
 func (l baseFlows) externalBase() {
 	l.add(Backend, 9, match(origin(fromPort)), goTo(Destination))
-	l.drop(Backend, 9, match(origin(fromExternalLocal)), driver.DropNoProvider) // its answer would not come by here
+	l.drop(Backend, 9, match(origin(fromExternalLocal)), driver.DropUnknownDest)
+	relayFlows{l.list, l.c}.base()
 }
 
 // externalBackends drops what is for such a backend of a family whose address an endpoint has, which

@@ -139,6 +139,7 @@ func (l networkFlows) hostNetwork() {
 		}
 		inside := match(append(x.to(subnet.Masked()), network(l.n.ID))...)
 		l.drop(HostEgress, 140, inside, driver.DropUnknownDest)
+		relayFlows{l.list, l.c}.network(l.n, x, subnet.Masked())
 		l.drop(SourceIdentity, 200, match(append(x.from(subnet.Masked()), domain(l.n), origin(fromHost))...), driver.DropSpoof)
 		switch {
 		case l.n.Joined != 0: // its router answers in any case

@@ -55,7 +55,7 @@ func (l *list) refuseBy(c Config, meter uint32, s Stage, priority uint16, m of.M
 // to a network that is joined.
 func (l *list) dropHostEgress(c Config, priority uint16, m of.Match) {
 	l.drop(HostEgress, priority, m, driver.DropUnknownDest)
-	l.refuse(c, HostEgress, priority+1, match(append(m, joined)...), driver.DropUnknownDest)
+	l.refuse(c, HostEgress, priority+1, match(append(m, joined, origin(fromPort))...), driver.DropUnknownDest)
 }
 
 // Refusal is what the router tells a sender: ICMP type and code.

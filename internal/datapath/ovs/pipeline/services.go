@@ -289,6 +289,7 @@ func ServiceDomain(c Config, d desired.Domain, zone uint16) []of.Flow {
 		l.add(Output, 150, match(eth, inDomain(d), isReply, isServiceConn), of.Set(regZone, zone), noteBackend(v6), serviceConntrack(ServiceReply))
 	}
 	repliesToExternal(l, c, d, zone)
+	relayFlows{l, c}.domain(d, zone)
 	return l.flows
 }
 

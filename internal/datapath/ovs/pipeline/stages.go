@@ -87,7 +87,11 @@ const (
 	LearnAffinity   Stage = SharedFrontends + 1 // beside ConntrackCommit: learns affinity where that also translates
 	MulticastGroups Stage = LearnAffinity + 1   // after Destination: copies for members of a multicast group, and other hosts
 	MACLookup       Stage = MulticastGroups + 1 // after Destination: ARP and neighbour discovery in unicast frames, by MAC alone
-	NumStages       Stage = MACLookup + 1
+
+	// Clients outside of services whose backend is no endpoint.
+	Relay      Stage = MACLookup + 1 // their packets, tracked by the relay address
+	RelayReply Stage = Relay + 1     // answers to that address: domain
+	NumStages  Stage = RelayReply + 1
 )
 
 var stageNames = map[Stage]string{
@@ -105,6 +109,7 @@ var stageNames = map[Stage]string{
 	Relabel: "relabel", ToIngressHost: "to-ingress-host", CountConnections: "count-connections", CountPackets: "count-packets",
 	RoutedNetwork: "routed-network", RoutedEndpoint: "routed-endpoint", ToExternal: "to-external", ToNode: "to-node",
 	SharedFrontends: "shared-frontends", LearnAffinity: "learn-affinity", MulticastGroups: "multicast-groups", MACLookup: "mac-lookup",
+	Relay: "relay", RelayReply: "relay-reply",
 }
 
 func (s Stage) String() string {
@@ -147,11 +152,12 @@ const (
 	fromTunnel         = 2
 	fromUplink         = 3
 	fromHost           = 4
-	fromExternalRemote = 5 // a client outside, through another host
-	fromExternalLocal  = 6 // a client outside, through this host's stack
-	fromRemoteBackend  = 7 // a remote backend, to a client outside that came through this host
-	fromHostRouted     = 8 // this host's stack, to a routed network
-	fromRemoteRouted   = 9 // a remote endpoint of a routed network, to this host itself
+	fromExternalRemote = 5  // a client outside, through another host
+	fromExternalLocal  = 6  // a client outside, through this host's stack
+	fromRemoteBackend  = 7  // a remote backend, to a client outside that came through this host
+	fromHostRouted     = 8  // this host's stack, to a routed network
+	fromRemoteRouted   = 9  // a remote endpoint of a routed network, to this host itself
+	fromRelay          = 10 // this host's stack, to the relay address
 )
 
 // Values of regFlags, beside flagReplyOnly; 0 = none. The port may have host-local NAT addresses of both families.
