@@ -40,7 +40,7 @@ var _ = tested("globals", kindCases{
 		"arpMode=flood":            archtest.By("TestConformance"),
 		"vlans":                    archtest.By("TestTagsComeFromTheirRanges"),
 		"vxlans":                   archtest.By("TestTagsComeFromTheirRanges"),
-		"pvtSubnet":                archtest.By("TestPrivateAddresses"),
+		"pvtSubnet":                archtest.By("TestPrivateAddressesAreHandedOutOnce"),
 		"tenantPrefixes":           archtest.By("TestOnlyAllowedAddressesAreAnnounced"),
 		"generatedLabels":          archtest.By("TestLabelFilter"),
 	},

@@ -8,10 +8,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// TestApartFromNative: containers that have private addresses reach containers of native
+// TestPrivateContainersReachNativeOnesByPortsAndServicesOnly: containers that have private addresses reach containers of native
 // networks by published ports and services, in the host's name, and not at their own
 // addresses.
-func TestApartFromNative(t *testing.T) {
+func TestPrivateContainersReachNativeOnesByPortsAndServicesOnly(t *testing.T) {
 	s := newSite6(t)
 	pod, service := netip.MustParseAddr("10.244.0.5"), netip.MustParseAddr("10.244.0.9")
 	pod6, service6 := netip.MustParseAddr("fd00:244::5"), netip.MustParseAddr("fd00:244::9")

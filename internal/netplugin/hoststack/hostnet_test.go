@@ -447,9 +447,9 @@ func (s *site) destinations(server netip.AddrPort) {
 	}
 }
 
-// TestForwardingOff: without IP forwarding the problem says what to do, and the
+// TestMissingForwardingIsReported: without IP forwarding the problem says what to do, and the
 // host itself is reached.
-func TestForwardingOff(t *testing.T) {
+func TestMissingForwardingIsReported(t *testing.T) {
 	s := newSite(t)
 	run(t, "ip", "netns", "exec", s.host, "sysctl", "-q", "-w", "net.ipv4.ip_forward=0")
 	s.restart(false)
@@ -465,8 +465,8 @@ func TestForwardingOff(t *testing.T) {
 	s.good()
 }
 
-// TestStrangeFirewall: the error names a chain that cannot be written to.
-func TestStrangeFirewall(t *testing.T) {
+// TestChainThatCannotBeWrittenIsNamed: the error names a chain that cannot be written to.
+func TestChainThatCannotBeWrittenIsNamed(t *testing.T) {
 	s := newSite(t)
 	drop := nftables.ChainPolicyDrop
 	if err := in(t, s.host, func() error {
@@ -487,8 +487,8 @@ func TestStrangeFirewall(t *testing.T) {
 	}
 }
 
-// TestNoInterface: the error says that the data plane has not made the interface.
-func TestNoInterface(t *testing.T) {
+// TestMissingInterfaceIsReported: the error says that the data plane has not made the interface.
+func TestMissingInterfaceIsReported(t *testing.T) {
 	s := newSite(t)
 	run(t, "ip", "-n", s.host, "link", "del", desired.HostInterface)
 	if err := s.apply()["interface "+desired.HostInterface]; !errors.Is(err, model.ErrNotFound) {

@@ -101,10 +101,10 @@ func TestVirtualAddressesGetRoutes(t *testing.T) {
 	s.asks(question{"a service that is gone", s.beyond, "tcp", "", vip.String() + ":80", ""})
 }
 
-// TestPrivateFromBeyond: who sends from a private address and is none of the host's
+// TestPrivateSourcesFromBeyondAreDropped: who sends from a private address and is none of the host's
 // containers reaches neither services nor published ports; once translated it would
 // be taken for the host.
-func TestPrivateFromBeyond(t *testing.T) {
+func TestPrivateSourcesFromBeyondAreDropped(t *testing.T) {
 	eachFamily(t, func(t *testing.T, s *site, web, other, far netip.Addr) {
 		t.Helper()
 		vip, from, bits := netip.MustParseAddr("10.96.0.10"), other.Next(), "/32"

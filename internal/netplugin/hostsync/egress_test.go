@@ -29,9 +29,9 @@ type noInput struct{}
 func (noInput) SetEgress(*desired.HostNAT)               {}
 func (noInput) SetPrivate(model.EndpointKey, netip.Addr) {}
 
-// TestPrivateAddresses: every address of the subnet that may be an endpoint's is
+// TestPrivateAddressesAreHandedOutOnce: every address of the subnet that may be an endpoint's is
 // handed out once; then the error says what is full.
-func TestPrivateAddresses(t *testing.T) {
+func TestPrivateAddressesAreHandedOutOnce(t *testing.T) {
 	w := newPrivateAddresses(slog.New(slog.DiscardHandler), &fakeSettings{&model.Global{PvtSubnet: netip.MustParsePrefix("172.19.0.0/29")}}, noInput{}, EgressConfig{Able: true})
 	take := func(i int) (netip.Addr, error) {
 		return w.Take(attach.Key{Container: "c" + strconv.Itoa(i)}, model.EndpointKey{})
@@ -58,10 +58,10 @@ func TestPrivateAddresses(t *testing.T) {
 	}
 }
 
-// TestWayOutUnknown: until the cluster's settings are known, Refresh says so, and the
+// TestEgressStaysUntilSettingsAreKnown: until the cluster's settings are known, Refresh says so, and the
 // agent applies no desired state: one without egress would have the data plane remove
 // the host's interface, with all flows that name it, that an earlier netplugin made.
-func TestWayOutUnknown(t *testing.T) {
+func TestEgressStaysUntilSettingsAreKnown(t *testing.T) {
 	cluster := &fakeSettings{}
 	w := newPrivateAddresses(slog.New(slog.DiscardHandler), cluster, noInput{}, EgressConfig{Able: true})
 	for _, look := range []bool{false, true} {

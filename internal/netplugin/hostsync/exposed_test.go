@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestExposedAddresses: the list is of exposed services alone, and another one only
+// TestExposedListChangesWithItsAddressesOnly: the list is of exposed services alone, and another one only
 // when an address comes or goes.
-func TestExposedAddresses(t *testing.T) {
+func TestExposedListChangesWithItsAddressesOnly(t *testing.T) {
 	addr := netip.MustParseAddr
 	key := func(name string) model.ServiceKey { return model.ServiceKey{Tenant: "default", Name: name} }
 	var all desired.Map[model.ServiceKey, *desired.Service]

@@ -15,9 +15,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestHealthPorts: a port tells how many backends are here, and whether anybody is led
+// TestHealthPortsCountLocalBackends: a port tells how many backends are here, and whether anybody is led
 // to them; it is there with its service alone, and a port that is taken is a problem.
-func TestHealthPorts(t *testing.T) {
+func TestHealthPortsCountLocalBackends(t *testing.T) {
 	var last net.Listener
 	kicked := make(chan struct{}, 1)
 	h := newHealthPorts(slog.New(slog.DiscardHandler), func(ctx context.Context, addr string) (net.Listener, error) {

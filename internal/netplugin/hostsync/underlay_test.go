@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
 )
 
-// TestMTUOfNetworks: VXLAN headers are subtracted from the underlay's MTU, a VLAN network
+// TestNetworksGetTheMTUOfTheirLink: VXLAN headers are subtracted from the underlay's MTU, a VLAN network
 // has the MTU of the first uplink that exists, and no network gets more than fits.
-func TestMTUOfNetworks(t *testing.T) {
+func TestNetworksGetTheMTUOfTheirLink(t *testing.T) {
 	lo, err := vethpair.InterfaceMTU("lo")
 	if err != nil {
 		t.Fatal(err)
@@ -45,9 +45,9 @@ func TestMTUOfNetworks(t *testing.T) {
 	}
 }
 
-// TestWithoutUplink: VLAN networks with containers on a host that cannot carry them are
+// TestVLANNetworksWithoutUplinkAreReported: VLAN networks with containers on a host that cannot carry them are
 // reported by name, with a remedy.
-func TestWithoutUplink(t *testing.T) {
+func TestVLANNetworksWithoutUplinkAreReported(t *testing.T) {
 	pic := desired.Host{Networks: desired.Map[model.NetworkID, *desired.Network]{}.
 		Set(1, &desired.Network{ID: 1, Key: model.NetworkKey{Tenant: "blue", Name: "vx"}, Encap: model.EncapVXLAN}).
 		Set(2, &desired.Network{ID: 2, Key: model.NetworkKey{Tenant: "blue", Name: "vl"}, Encap: model.EncapVLAN})}
@@ -67,9 +67,9 @@ func TestWithoutUplink(t *testing.T) {
 	}
 }
 
-// TestTunnelWatch: an interface that has had the tunnel's address and is down, or has lost
+// TestLostTunnelAddressIsReported: an interface that has had the tunnel's address and is down, or has lost
 // it, is reported by name; if none has had it nothing is reported.
-func TestTunnelWatch(t *testing.T) {
+func TestLostTunnelAddressIsReported(t *testing.T) {
 	vtep := netip.MustParseAddr("192.0.2.77")
 	link, cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "under7"}, PeerName: "cable7"}, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "cable7"}}
 	if err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(cable)); err != nil {
@@ -108,8 +108,8 @@ func TestTunnelWatch(t *testing.T) {
 	}
 }
 
-// TestVLANs: the VLAN networks of desired states are known from what differs between them.
-func TestVLANs(t *testing.T) {
+// TestVLANNetworksAreKnownFromDifferences: the VLAN networks of desired states are known from what differs between them.
+func TestVLANNetworksAreKnownFromDifferences(t *testing.T) {
 	var v vlans
 	var pic desired.Host
 	set := func(id model.NetworkID, encap model.Encap) {
