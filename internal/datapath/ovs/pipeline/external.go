@@ -14,7 +14,7 @@ import (
 func (l baseFlows) externalBase() {
 	l.add(Backend, 9, match(origin(fromPort)), goTo(Destination))
 	l.drop(Backend, 9, match(origin(fromExternalLocal)), driver.DropUnknownDest)
-	relayFlows{l.list, l.c}.base()
+	relayFlows(l).base()
 }
 
 // externalBackends drops what is for such a backend of a family whose address an endpoint has, which
