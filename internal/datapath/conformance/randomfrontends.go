@@ -447,10 +447,7 @@ func (x *randomFrontends) sendClientPacket(c *frontendConn, p reference.Packet, 
 
 // reply makes the backend's answer to the last packet that it got.
 func (x *randomFrontends) reply(c *frontendConn) reference.Packet {
-	if c.client.Host != "" {
-		return x.random.reply(&serviceConn{client: c.client, behind: &c.behind, by: c.by})
-	}
-	if c.by.Host == "" {
+	if c.client.Host != "" || c.by.Host == "" {
 		return x.random.reply(&serviceConn{client: c.client, behind: &c.behind, by: c.by})
 	}
 	r := origin(x.random.top, c.by)
