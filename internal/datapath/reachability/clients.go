@@ -11,7 +11,7 @@ import (
 // The gaps of clients outside.
 const (
 	GapSource  Gap = "source-refused" // the service takes clients of other addresses only
-	GapBackend Gap = "no-endpoint"    // hosts lead clients outside to no backend that is no endpoint
+	GapBackend Gap = "no-endpoint"    // hosts lead no clients outside to this backend, which is no endpoint
 )
 
 // ExposedPort answers for one port at which clients outside ask a service.
@@ -71,7 +71,7 @@ func (c *Cluster) clients(there netip.Prefix, n *desired.Network, f desired.Fron
 			return Answer{Route: RouteNone, Gap: GapAddress}
 		case !f.Takes(client):
 			return Answer{Route: RouteHost, Gap: GapSource}
-		case b.External() && !c.byStack(s):
+		case b.External() && !c.leadsTo(n, s, f.Protocol, at):
 			return Answer{Route: RouteNone, Gap: GapBackend}
 		case b.External(): // in the name of the host
 			return Answer{Route: RouteHost, Parts: []Part{{Ports: only, Allowed: true}}}
@@ -97,12 +97,14 @@ func (c *Cluster) isClient(n *desired.Network, a netip.Addr) bool {
 		(way == nil || !way.Subnet.Contains(a) && !way.Subnet6.Contains(a))
 }
 
-// byStack reports whether hosts' stacks themselves lead clients outside to a service's backends:
-// where these are all on routed networks, or no endpoints.
-func (c *Cluster) byStack(s *desired.Service) bool {
+// leadsTo reports whether hosts lead clients outside to a backend of a service that is no endpoint:
+// their stacks where all others are on routed networks, or else the relay address ("Clients
+// outside" in docs/design/services.md).
+func (c *Cluster) leadsTo(n *desired.Network, s *desired.Service, proto model.Protocol, at ExposedBackend) bool {
 	for _, b := range s.Backends.All() {
-		if n, ok := c.host.Networks.Get(b.Network); !b.External() && (!ok || !n.Routed) {
-			return false
+		if own, ok := c.host.Networks.Get(b.Network); !b.External() && (!ok || !own.Routed) {
+			return c.host.HostNAT.Relays(n, netip.AddrPortFrom(at.Addr, at.Port), proto) && c.byAddress[address{n.Domain(), at.Addr}] == nil &&
+				!c.isOtherNetwork(n, at.Addr) && !c.routed.contain(at.Addr)
 		}
 	}
 	return true
