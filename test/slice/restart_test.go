@@ -88,7 +88,9 @@ func restartNetplugin(t *testing.T, driver string) {
 // ovs-vswitchd died, that new connections work within 2 s of its start, and
 // measures what became of established ones. Where a host talks to netmaster and
 // etcd through its switch, it cannot meanwhile; so it cannot here.
-func TestFlowsAreBackAfterVswitchdDied(t *testing.T) { on(t, 1, []string{testcluster.DriverOVS}, restartVswitchd) }
+func TestFlowsAreBackAfterVswitchdDied(t *testing.T) {
+	on(t, 1, []string{testcluster.DriverOVS}, restartVswitchd)
+}
 
 func restartVswitchd(t *testing.T, driver string) {
 	c := pairUp(t, driver, "vswitchd")
