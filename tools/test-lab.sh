@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The tests with real data planes, etcd and namespaces, on programs that are built once.
 # Those that judge times, losses or loads have the machine for themselves, one package
-# after another; test/docker and the rest of test/slice mostly wait, so they run side by
-# side. test/kube needs a Kubernetes (test-kube.sh), test/bgp a quiet machine (make
+# after another; test/docker and the rest of test/slice run side by side, with a few tests more than
+# processors: with more of them what has a deadline of its own, such as Docker's, misses it. test/kube needs a Kubernetes (test-kube.sh), test/bgp a quiet machine (make
 # test-bgp); of test/cluster there is one short run on the embedded etcd, since the rest
 # takes minutes (make test-cluster). Arguments: the programs. Needs root and tools/deps.sh.
 set -euo pipefail
@@ -15,7 +15,7 @@ packages=$(grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs 
 failed=0
 # shellcheck disable=SC2086 # several packages
 CONTIV_TEST_MACHINE=own tools/gotest.sh -timeout 15m -count=1 -p 1 -tags integration -- $packages || failed=1
-CONTIV_TEST_MACHINE=shared tools/gotest.sh -timeout 15m -count=1 -p 2 -parallel $(($(nproc) + 3)) -tags integration -- ./test/docker ./test/slice || failed=1
+CONTIV_TEST_MACHINE=shared tools/gotest.sh -timeout 25m -count=1 -p 2 -parallel $(($(nproc) + 1)) -tags integration -- ./test/docker ./test/slice || failed=1
 tools/gotest.sh -timeout 10m -count=1 -tags integration -run '^TestCluster$' -- ./test/cluster || failed=1
 # Rows of the matrix that the commit chooses, begun within some minutes; make test-matrix has all.
 # Those on Kubernetes or Consul run where CONTIV_MATRIX_KUBE or CONTIV_MATRIX_CONSUL names one.
