@@ -10,11 +10,14 @@ import (
 // /api/v1/analysis/reachability). Each side is an endpoint, by its key, id, container or name, or
 // pod:NAMESPACE/NAME, group:NAME, network:NAME, namespace:NAME, service:NAME, host:NAME,
 // tenant:NAME, KEY=VALUE of labels (several separated by commas), an address, a range of
-// addresses, internet: all addresses that are no endpoints', or any: all of both.
+// addresses, internet: all addresses that are no endpoints', or any: all of both. An address is
+// what the other side finds there: an endpoint, a service, a host, or a server outside.
 type ReachabilityRequest struct {
 	From, To string
 	Port     string // PROTOCOL or PROTOCOL/PORT, such as tcp/443; empty = all
-	Tenant   string // whose groups, networks, services and labels are meant; empty = default
+	// Tenant is whose groups, networks, services and labels are meant; empty = default. If both
+	// sides are addresses, it is whose endpoints are meant; empty = each tenant's.
+	Tenant string
 }
 
 // Verdicts of a Reachability.
@@ -32,6 +35,8 @@ type Reachability struct {
 	Revision    int64            `json:"revision"` // of the store that the answer is of
 	Verdict     string           `json:"verdict"`  // yes, no or partly
 	Connections []ReachableParts `json:"connections"`
+	// Unconfirmed are the ids of changes that wait to be confirmed. They are in force, and part of the answer.
+	Unconfirmed []string `json:"unconfirmed,omitempty"`
 }
 
 // ReachableParts are sources and destinations between which the same is allowed by the same
@@ -42,13 +47,13 @@ type ReachableParts struct {
 	Families []string `json:"families"`           // IPv4, IPv6
 	Service  string   `json:"service,omitempty"`  // by which the destinations are asked
 	Frontend string   `json:"frontend,omitempty"` // ADDRESS:PORT of the service; 0.0.0.0 and :: = of each node
-	Route    string   `json:"route"`              // network, router, shared-network, physical-network, host, or none
+	Route    string   `json:"route"`              // network, router, shared-network, physical-network, host, local, or none
 	Missing  string   `json:"missing,omitempty"`  // why there is no route
 	// Opening is how clients outside get there, in an Exposure: vlan, routed-network, published-port,
 	// service-address, load-balancer, external-address or node-port; with +bgp, hosts announce
 	// routes as well. Empty = Route says it.
 	Opening   string `json:"opening,omitempty"`
-	Published string `json:"published,omitempty"` // HOST and ADDRESS:PORT of a published port; 0.0.0.0 = each address
+	Published string `json:"published,omitempty"` // HOST and ADDRESS:PORT of a published port by which the destinations are asked; 0.0.0.0 = each address
 	// Parts are disjoint sets of ports, in ascending order. Without a route there are none.
 	Parts []ReachablePart `json:"parts,omitempty"`
 }

@@ -3,6 +3,8 @@ package netctl
 import (
 	"context"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -14,7 +16,7 @@ type canOptions struct {
 	request api.ReachabilityRequest
 }
 
-const sidesUsage = "endpoint, pod:NAMESPACE/NAME, group:, network:, namespace:, service:, host: or tenant:NAME, KEY=VALUE, address, range, internet"
+const sidesUsage = "endpoint, pod:NAMESPACE/NAME, group:, network:, namespace:, service:, host: or tenant:NAME, KEY=VALUE, address, range, internet, any"
 
 func newCan(base common) *command {
 	o := &canOptions{common: base}
@@ -90,7 +92,10 @@ var reachRows = columns[reachRow]{
 }
 
 func (r reachRow) destination() string {
-	if r.Service == "" {
+	switch {
+	case r.Published != "":
+		return fmt.Sprintf("%s by port %s", someOf(r.To), r.Published)
+	case r.Service == "":
 		return someOf(r.To)
 	}
 	return fmt.Sprintf("%s of service %s (%s)", someOf(r.To), r.Service, r.Frontend)
@@ -136,19 +141,39 @@ func (o *canOptions) show(answer api.Reachability, all bool) error {
 			}
 		}
 	}
-	if len(rows) == 0 {
-		_, err := fmt.Fprintln(o.out, "No connection is allowed.")
+	if err := noteUnconfirmed(o.stderr, answer.Unconfirmed); err != nil {
 		return err
 	}
-	if !all {
-		fmt.Fprintf(o.out, "%s: %s to %s%s\n\n", answer.Verdict, answer.From, answer.To, portSuffix(answer.Port))
+	switch {
+	case !all:
+		fmt.Fprintf(o.out, "%s: %s to %s%s\n", answer.Verdict, answer.From, answer.To, portSuffix(answer.Port))
+		if len(rows) == 0 {
+			return nil
+		}
+		fmt.Fprintln(o.out)
+	case len(rows) == 0:
+		_, err := fmt.Fprintln(o.out, "No connection is allowed.")
+		return err
 	}
 	return o.printItems(reachRows.items(rows...))
 }
 
+// noteUnconfirmed says that changes that wait to be confirmed are part of an answer.
+func noteUnconfirmed(w io.Writer, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "note: the answer includes unconfirmed changes, which are in force (netctl pending): %s\n", strings.Join(ids, ", "))
+	return err
+}
+
 func portSuffix(port string) string {
-	if port == "" {
+	_, err := strconv.Atoi(port)
+	switch {
+	case port == "":
 		return ""
+	case err == nil:
+		return " by IP protocol " + port + " (not port " + port + ": write tcp/" + port + ")"
 	}
 	return " by " + port
 }

@@ -59,7 +59,7 @@ func (e *Engine) Exposure(ctx context.Context, q ExposureQuestion, scope Scope) 
 		if len(to.endpoints)+len(to.services) == 0 {
 			return q.To.selectsNothing()
 		}
-		x := &exposed{table: newTable(r, q.Ports, scope), rows: r, direct: map[directKey][]reachability.Outside{}}
+		x := &exposed{table: newTable(r, q.Ports, scope), direct: map[directKey][]reachability.Outside{}}
 		x.read(q.Reports)
 		if err := x.fill(to); err != nil {
 			return err
@@ -73,10 +73,8 @@ func (e *Engine) Exposure(ctx context.Context, q ExposureQuestion, scope Scope) 
 // exposed collects the rows of such an answer.
 type exposed struct {
 	*table
-	rows      *clusterRows
 	direct    map[directKey][]reachability.Outside // from all addresses
 	announced []netip.Prefix
-	published map[model.EndpointKey][]publishedAt
 }
 
 type publishedAt struct {
@@ -92,16 +90,11 @@ type directKey struct {
 	identified bool
 }
 
-// read enters what hosts report; of other hosts' endpoints they tell nothing.
+// read enters what hosts report.
 func (x *exposed) read(reports map[model.HostName]HostReport) {
-	x.published = map[model.EndpointKey][]publishedAt{}
-	for host, r := range reports {
+	x.publishedOf = x.rows.publishedPorts(reports)
+	for _, r := range reports {
 		x.announced = append(x.announced, r.Announced...)
-		for _, p := range r.Published {
-			if e := x.rows.endpoints[p.Endpoint]; e != nil && e.Host == host {
-				x.published[p.Endpoint] = append(x.published[p.Endpoint], publishedAt{p, host})
-			}
-		}
 	}
 }
 
@@ -123,7 +116,7 @@ func (x *exposed) fill(to side) error {
 	whole := map[model.ServiceKey]serviceParts{}
 	for key := range x.rows.state.Services.All() {
 		of := wholeService(key)
-		whole[of] = serviceParts{of, append(whole[of].parts, key)}
+		whole[of] = serviceParts{key: of, parts: append(whole[of].parts, key)}
 	}
 	all := make([]serviceParts, 0, len(whole))
 	for _, s := range whole {
@@ -163,7 +156,7 @@ func (x *exposed) fromOutside(p *desired.Port) {
 		}
 		x.allow(texts(o.Prefixes), p.Endpoint.String(), row)
 	}
-	for _, at := range x.published[p.Endpoint] {
+	for _, at := range x.publishedOf[p.Endpoint] {
 		x.byPort(p, at, all)
 	}
 }
@@ -173,7 +166,7 @@ func (x *exposed) fromOutside(p *desired.Port) {
 func (x *exposed) byPort(p *desired.Port, at publishedAt, all []reachability.Outside) {
 	for _, prefix := range internet {
 		v6 := prefix.Addr().Is6()
-		if a := at.At.Addr(); !p.Addr(v6).IsValid() || a.IsValid() && a.Is6() != v6 || a.IsLoopback() {
+		if !p.Addr(v6).IsValid() || !at.at(v6) {
 			continue
 		}
 		row := Row{IPv4: !v6, IPv6: v6, Opening: OpeningPublished, Published: string(at.host) + " " + publishedText(at.At)}

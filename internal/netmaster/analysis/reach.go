@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -22,6 +21,8 @@ const maxPairs = 1 << 20
 type Question struct {
 	From, To Subject
 	Ports    reachability.Ports // that are asked about
+	Tenant   model.TenantName   // whose endpoints addresses mean if both sides are addresses; "" = each tenant's
+	Reports  map[model.HostName]HostReport
 }
 
 // Reachable is the answer to a Question.
@@ -30,6 +31,8 @@ type Reachable struct {
 	Rows     []Row
 	// Some: some of what was asked is allowed. All: nothing of it is not.
 	Some, All bool
+	// Unconfirmed are the ids of changes that wait to be confirmed. The answer has them, as hosts do.
+	Unconfirmed []string
 }
 
 // Row is what holds between each of From and each of To.
@@ -68,6 +71,10 @@ func (e *Engine) Reach(ctx context.Context, q Question, scope Scope) (out Reacha
 		if q.To.kind == "host" {
 			to = side{outside: r.addressesOfHost(model.HostName(q.To.name)), name: q.To.text}
 		}
+		if q.From.isAddresses() && (q.To.isAddresses() || q.To.kind == "host") {
+			from, to = from.ofTenant(q.Tenant), to.ofTenant(q.Tenant)
+		}
+		from, to = r.setTaken(from), r.setUse(r.setTaken(to), q.Reports)
 		for _, s := range []struct {
 			side
 			of Subject
@@ -77,10 +84,11 @@ func (e *Engine) Reach(ctx context.Context, q Question, scope Scope) (out Reacha
 			}
 		}
 		t := newTable(r, q.Ports, scope)
+		t.publishedOf = r.publishedPorts(q.Reports)
 		if err := t.fill(r.sources(from), to); err != nil {
 			return err
 		}
-		out = Reachable{Revision: r.rev, Rows: t.list(), Some: t.some, All: t.some && !t.less}
+		out = Reachable{Revision: r.rev, Rows: t.list(), Some: t.some, All: t.some && !t.less, Unconfirmed: r.unconfirmed()}
 		return nil
 	})
 	return out, err
@@ -109,18 +117,20 @@ func (r *clusterRows) addressesOfHost(name model.HostName) (out []netip.Prefix) 
 }
 
 func newTable(r *clusterRows, ports reachability.Ports, scope Scope) *table {
-	return &table{cluster: r.cluster, ports: ports, scope: scope, cells: map[string]*cell{}}
+	return &table{rows: r, cluster: r.cluster, ports: ports, scope: scope, cells: map[string]*cell{}}
 }
 
 // table collects the rows of an answer.
 type table struct {
-	cluster *reachability.Cluster
-	ports   reachability.Ports
-	scope   Scope
-	cells   map[string]*cell
-	order   []*cell
-	some    bool // something is allowed
-	less    bool // something is not
+	rows        *clusterRows
+	cluster     *reachability.Cluster
+	ports       reachability.Ports
+	scope       Scope
+	publishedOf map[model.EndpointKey][]publishedAt
+	cells       map[string]*cell
+	order       []*cell
+	some        bool // something is allowed
+	less        bool // something is not
 }
 
 // cell is one answer, with all between whom it holds.
@@ -132,51 +142,95 @@ type cell struct {
 
 func (t *table) fill(from, to side) error {
 	n := len(from.endpoints)*(len(to.endpoints)+len(to.outside)+len(to.services)) + len(from.outside)*(len(to.endpoints)+len(to.services))
+	services := to.services
+	if to.one && len(to.outside) > 0 {
+		services = append(services, to.use[to.outside[0].Addr()].services...)
+	}
 	switch {
 	case n > maxPairs:
 		return tooMany(n)
-	case len(from.endpoints)+len(to.endpoints)+len(to.services) == 0:
+	case len(from.endpoints)+len(to.endpoints)+len(services) == 0:
 		return model.Errorf(model.ErrInvalid, "from and to: one side has to be endpoints, or to a service")
 	}
+	if paired := t.paired(from, to); len(paired) > 0 {
+		for _, a := range paired {
+			t.fromEndpoint(a, from, to)
+		}
+		return nil
+	}
 	for _, a := range from.endpoints {
-		for _, b := range to.endpoints {
-			if a != b {
-				t.between(a, b)
-			}
-		}
-		for _, p := range to.outside {
-			for _, o := range t.cluster.ToOutside(a, p) {
-				t.outside(model.Out, a, o, to)
-			}
-		}
-		for _, s := range to.services {
-			t.service(a, s)
-		}
+		t.fromEndpoint(a, from, to)
 	}
-	for _, s := range to.services {
-		t.serviceOutside(from.outside, s)
+	for _, s := range services {
+		t.serviceOutside(from, s)
 	}
-	for _, p := range from.outside {
-		for _, b := range to.endpoints {
-			for _, o := range t.cluster.FromOutside(p, b) {
-				t.outside(model.In, b, o, from)
+	for _, b := range to.endpoints {
+		met := from.addressed && slices.ContainsFunc(from.endpoints, func(a *desired.Port) bool { return t.means(from, a, b) })
+		if from.one && met {
+			continue
+		}
+		for _, p := range from.outside {
+			if to.has(p.Addr().Is6()) {
+				t.fromClients(p, b, from, met || !from.addressed && len(from.endpoints) > 0)
 			}
 		}
 	}
 	return nil
 }
 
+// paired are the endpoints that have one address and reach an endpoint that has another: of two
+// addresses, these are meant, and no clients outside.
+func (t *table) paired(from, to side) (out []*desired.Port) {
+	if !from.addressed || !to.addressed || !from.one || !to.one {
+		return nil
+	}
+	for _, a := range from.endpoints {
+		if slices.ContainsFunc(to.endpoints, func(b *desired.Port) bool { return t.means(to, b, a) && t.means(from, a, b) }) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// fromEndpoint adds answers for connections of an endpoint.
+func (t *table) fromEndpoint(a *desired.Port, from, to side) {
+	met := false
+	for _, b := range to.endpoints {
+		if !t.means(to, b, a) || !t.means(from, a, b) {
+			continue
+		}
+		met = true
+		switch {
+		case a != b:
+			t.between(a, b, from.has(false) && to.has(false), from.has(true) && to.has(true))
+		case from.one && to.one:
+			all := []reachability.Part{{Ports: t.ports, Allowed: true}}
+			t.put(a.Endpoint.String(), a.Endpoint.String(), Row{IPv4: a.IPv4.IsValid(), IPv6: a.IPv6.IsValid(), Answer: reachability.Answer{Route: RouteLocal, Parts: all}})
+		}
+	}
+	for _, p := range to.outside {
+		if from.has(p.Addr().Is6()) && !(to.one && met) {
+			t.toAddresses(a, p, from, to, met || !to.addressed && len(to.endpoints) > 0)
+		}
+	}
+	for _, s := range to.services {
+		if !from.addressed || t.inDomain(a, s) {
+			t.service(a, s, from)
+		}
+	}
+}
+
 func tooMany(pairs int) error {
 	return model.Errorf(model.ErrInvalid, "from and to: these are %d pairs of endpoints, and at most %d are answered at once; ask about fewer", pairs, maxPairs)
 }
 
-func (t *table) between(a, b *desired.Port) {
+func (t *table) between(a, b *desired.Port, v4, v6 bool) {
 	from, to := a.Endpoint.String(), b.Endpoint.String()
 	four, six := t.cluster.Between(a, b, false), t.cluster.Between(a, b, true)
 	switch {
-	case six.Gap == reachability.GapFamily:
+	case !v6 || v4 && six.Gap == reachability.GapFamily:
 		t.add(from, to, Row{IPv4: true, Answer: four})
-	case four.Gap == reachability.GapFamily:
+	case !v4 || four.Gap == reachability.GapFamily:
 		t.add(from, to, Row{IPv6: true, Answer: six})
 	case four.Key() == six.Key():
 		t.add(from, to, Row{IPv4: true, IPv6: true, Answer: four})
@@ -187,14 +241,15 @@ func (t *table) between(a, b *desired.Port) {
 }
 
 // outside adds an answer for prefixes of a side. It says nothing of a family that the endpoint
-// does not have, if both were asked about, nor of addresses that lead nowhere, beside endpoints.
-func (t *table) outside(dir model.Direction, end *desired.Port, o reachability.Outside, of side) {
-	if o.Gap == reachability.GapFamily && len(of.outside) > 1 || o.Gap == reachability.GapAddress && len(of.endpoints) > 0 {
+// does not have, if both were asked about or endpoints have some of the addresses (met), nor then
+// of addresses that lead nowhere.
+func (t *table) outside(dir model.Direction, end *desired.Port, o reachability.Outside, of side, met bool) {
+	if o.Gap == reachability.GapFamily && (met || len(of.outside) > 1) || o.Gap == reachability.GapAddress && met {
 		return
 	}
 	row := Row{IPv4: o.Prefixes[0].Addr().Is4(), IPv6: o.Prefixes[0].Addr().Is6(), Answer: o.Answer}
 	for _, x := range o.Prefixes {
-		from, to := end.Endpoint.String(), cmp.Or(of.name, x.String())
+		from, to := end.Endpoint.String(), of.nameOf(x)
 		if dir == model.In {
 			from, to = to, from
 		}
@@ -202,17 +257,28 @@ func (t *table) outside(dir model.Direction, end *desired.Port, o reachability.O
 	}
 }
 
-func (t *table) service(a *desired.Port, s serviceParts) {
-	known := false
+// service adds answers for an endpoint that asks a service, and returns all ports at which the
+// service answers it.
+func (t *table) service(a *desired.Port, s serviceParts, from side) (answers reachability.Ports) {
+	otherFamily := false // it answers by a family that the endpoint does not have
 	for _, key := range s.parts {
 		for _, v6 := range []bool{false, true} {
+			if !from.has(v6) {
+				continue
+			}
 			all := t.cluster.ToService(a, key, v6)
 			if all == nil {
 				all = t.cluster.ToServiceByHost(a, key, v6)
 			}
-			known = known || all != nil
+			if !a.Addr(v6).IsValid() {
+				otherFamily = otherFamily || len(all) > 0
+				continue
+			}
 			for _, p := range all {
-				if !t.ports.Has(p.Protocol, p.Port) {
+				if !s.answersAt(p.Addr) {
+					continue
+				}
+				if answers = answers.Or(onePort(p.Protocol, p.Port)); !t.ports.Has(p.Protocol, p.Port) {
 					continue
 				}
 				asked := &ServiceAsked{Key: s.key, At: netip.AddrPortFrom(p.Addr, p.Port), NoBackend: len(p.Backends) == 0}
@@ -230,17 +296,30 @@ func (t *table) service(a *desired.Port, s serviceParts) {
 			}
 		}
 	}
-	if !known {
+	switch {
+	case !answers.IsEmpty() || s.at.IsValid():
+	case otherFamily:
+		t.put(a.Endpoint.String(), s.key.String(), Row{IPv4: !a.IPv4.IsValid(), IPv6: !a.IPv6.IsValid(), Answer: reachability.Answer{Route: reachability.RouteNone, Gap: reachability.GapFamily}})
+	default:
 		t.notExposed(a.Endpoint.String(), s.key)
 	}
+	return answers
 }
 
-// serviceOutside adds answers for clients outside.
-func (t *table) serviceOutside(from []netip.Prefix, s serviceParts) {
+// serviceOutside adds answers for clients outside. An address of an endpoint of the service's
+// domain is no client's outside.
+func (t *table) serviceOutside(from side, s serviceParts) {
 	known := false
-	for _, client := range from {
+	met := from.addressed && slices.ContainsFunc(from.endpoints, func(a *desired.Port) bool { return t.inDomain(a, s) })
+	if from.one && met {
+		return
+	}
+	for _, client := range from.outside {
 		for _, key := range s.parts {
 			for _, p := range t.cluster.OutsideToService(client, key) {
+				if !s.answersAt(p.Addr) {
+					continue
+				}
 				if known = true; !t.ports.Has(p.Protocol, p.Port) {
 					continue
 				}
@@ -251,7 +330,9 @@ func (t *table) serviceOutside(from []netip.Prefix, s serviceParts) {
 				}
 				for _, b := range p.Backends {
 					for _, o := range b.Clients {
-						row.Answer = o.Answer
+						if row.Answer = o.Answer; o.Gap == reachability.GapAddress && met {
+							continue
+						}
 						for _, x := range o.Prefixes {
 							t.put(x.String(), t.backend(b.Key, b.Addr), row)
 						}
@@ -260,8 +341,8 @@ func (t *table) serviceOutside(from []netip.Prefix, s serviceParts) {
 			}
 		}
 	}
-	if !known && len(from) > 0 {
-		t.notExposed(from[0].String(), s.key)
+	if !known && len(from.outside) > 0 && !s.at.IsValid() && !met {
+		t.notExposed(from.outside[0].String(), s.key)
 	}
 }
 

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"log/slog"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
@@ -26,6 +27,8 @@ type clusterRows struct {
 	services  map[model.ServiceKey]model.Service
 	hosts     map[model.HostName]model.Host
 	control   controlRows
+	trials    map[tables.TrialKey]map[any]any // the rows that hosts have of unconfirmed changes, by typed key; nil = none
+	confirmed map[any]any                     // what can be changed unconfirmed, as it is in its table
 	rev       store.Revision
 	state     desired.Host // that the rows compile to
 	problems  []compile.Problem
@@ -38,6 +41,7 @@ func newClusterRows(log *slog.Logger) *clusterRows {
 		endpoints: map[model.EndpointKey]*model.Endpoint{}, networks: map[model.NetworkKey]model.Network{},
 		groups: map[model.GroupKey]model.Group{}, spaces: map[model.NamespaceName]model.Namespace{},
 		services: map[model.ServiceKey]model.Service{}, hosts: map[model.HostName]model.Host{}, control: controlRows{},
+		trials: map[tables.TrialKey]map[any]any{}, confirmed: map[any]any{},
 	}
 	r.cluster.HostOf = r.hostOf
 	return r
@@ -66,12 +70,61 @@ func (r *clusterRows) apply(events []store.Event, rev store.Revision) {
 		if err != nil { // as on hosts: what it described is missing
 			r.log.Warn("a record of the store cannot be read: answers are without it", "key", e.KV.Key, "error", err)
 		}
-		r.enter(ch)
+		r.take(ch)
 	}
 	for _, ch := range r.rules.Rest() {
-		r.enter(ch)
+		r.take(ch)
 	}
 	r.rev = rev
+}
+
+// take enters a change of the tables. Hosts have the rows of an unconfirmed change in place of
+// those in the tables until it is confirmed or reverted.
+func (r *clusterRows) take(ch tables.Change) {
+	if k, is := ch.Key.(tables.TrialKey); is {
+		for key := range r.trials[k] {
+			r.enter(tables.Change{Key: key, Value: r.confirmed[key]})
+		}
+		delete(r.trials, k)
+		if trial, is := ch.Value.(tables.Trial); is {
+			r.enterTrial(k, trial)
+		}
+		return
+	}
+	if ch.Key != nil && tables.LockKeys(ch.Key) != nil {
+		if r.confirmed[ch.Key] = ch.Value; ch.Value == nil {
+			delete(r.confirmed, ch.Key)
+		}
+		for _, rows := range r.trials {
+			if _, is := rows[ch.Key]; is {
+				return
+			}
+		}
+	}
+	r.enter(ch)
+}
+
+func (r *clusterRows) enterTrial(k tables.TrialKey, trial tables.Trial) {
+	rows := map[any]any{}
+	for _, row := range trial.Rows {
+		ch, err := row.Change()
+		if err != nil || ch.Key == nil { // as on hosts
+			r.log.Warn("a record of the store cannot be read: answers are without it", "key", row.Key, "error", err)
+			continue
+		}
+		rows[ch.Key] = ch.Value
+		r.enter(ch)
+	}
+	r.trials[k] = rows
+}
+
+// unconfirmed are the ids of the unconfirmed changes that are in force.
+func (r *clusterRows) unconfirmed() (out []string) {
+	for k := range r.trials {
+		out = append(out, k.ID)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func (r *clusterRows) enter(ch tables.Change) {

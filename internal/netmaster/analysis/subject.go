@@ -100,12 +100,35 @@ type side struct {
 	outside   []netip.Prefix
 	services  []serviceParts
 	name      string // of what outside stands for; "" = the prefixes themselves
+	// addressed: the endpoints are those that have addresses of outside, each in its own domain.
+	addressed bool
+	one       bool // a single endpoint, or a single address
+	taken     map[domainAddress]bool
+	use       map[netip.Addr]addressUse // of single addresses
+}
+
+// nameOf names prefixes of outside: of a host with several addresses, which of them it is.
+func (s side) nameOf(p netip.Prefix) string {
+	switch {
+	case s.name == "":
+		return p.String()
+	case len(s.outside) == 1:
+		return s.name
+	}
+	return s.name + " " + p.Addr().String()
 }
 
 // serviceParts is a service, and as which services it is in the desired state.
 type serviceParts struct {
 	key   model.ServiceKey
 	parts []model.ServiceKey
+	at    netip.Addr // the only address that is asked about; zero = all
+	node  bool       // it is a host's
+}
+
+// answersAt reports whether a frontend at an address is asked about.
+func (s serviceParts) answersAt(frontend netip.Addr) bool {
+	return !s.at.IsValid() || frontend == s.at || s.node && frontend == desired.AnyNode(s.at)
 }
 
 func (s side) isEmpty() bool { return len(s.endpoints)+len(s.outside)+len(s.services) == 0 }
@@ -127,7 +150,7 @@ func (r *clusterRows) resolve(s Subject, scope Scope) (side, error) {
 	case "":
 		return r.endpoint(s, scope)
 	case "addresses":
-		out.outside = s.addrs
+		out.outside, out.addressed, out.one = s.addrs, !s.isInternet(), s.addrs[0].IsSingleIP()
 		belongs = func(e *model.Endpoint) bool {
 			return !s.isInternet() && (s.addrs[0].Contains(e.IPv4) || s.addrs[0].Contains(e.IPv6))
 		}
@@ -166,7 +189,7 @@ func (r *clusterRows) resolve(s Subject, scope Scope) (side, error) {
 				k, s.in = of, of.Tenant
 			}
 		}
-		out.services = []serviceParts{{k, r.cluster.Parts(k)}}
+		out.services = []serviceParts{{key: k, parts: r.cluster.Parts(k)}}
 		return out, found(is)
 	case "labels":
 		belongs = func(e *model.Endpoint) bool {
@@ -198,6 +221,9 @@ func (s Subject) selectsNothing() error {
 
 func (s Subject) isInternet() bool { return s.text == "internet" }
 
+// isAddresses reports whether it is addresses, whatever endpoints have them.
+func (s Subject) isAddresses() bool { return s.kind == "addresses" }
+
 // endpoint finds one endpoint by its key, id, container, or name, in this order.
 func (r *clusterRows) endpoint(s Subject, scope Scope) (side, error) {
 	var hits [4][]model.EndpointKey
@@ -226,7 +252,7 @@ func (r *clusterRows) endpoint(s Subject, scope Scope) (side, error) {
 			if !has {
 				return side{}, model.Errorf(model.ErrNotFound, "%s: endpoint %q is not attached to a host", s.field, s.name)
 			}
-			return side{endpoints: []*desired.Port{p}}, nil
+			return side{endpoints: []*desired.Port{p}, one: true}, nil
 		}
 	}
 	return side{}, model.Errorf(model.ErrNotFound, "%s: endpoint %q does not exist, and it is no address, no labels (KEY=VALUE) and no object (such as group:NAME)", s.field, s.name)

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -28,12 +29,9 @@ func (s *server) handleAnalysis() {
 // no other tenant's endpoints and policies.
 func (s *analysisHandlers) reachability(_ http.ResponseWriter, r *request) (any, error) {
 	text := r.URL.Query()
-	tenant := model.TenantName(text.Get("tenant"))
-	if tenant == "" {
-		tenant = model.DefaultTenant
-	}
+	q := analysis.Question{Tenant: model.TenantName(text.Get("tenant"))}
+	tenant := cmp.Or(q.Tenant, model.DefaultTenant)
 	port := text.Get("port")
-	var q analysis.Question
 	var err error
 	if q.From, err = analysis.ParseSubject("from", text.Get("from"), tenant); err != nil {
 		return nil, err
@@ -44,11 +42,14 @@ func (s *analysisHandlers) reachability(_ http.ResponseWriter, r *request) (any,
 	if q.Ports, err = analysis.ParsePort("port", port); err != nil {
 		return nil, err
 	}
+	if q.Reports, _, err = s.hostReports(r.Context()); err != nil {
+		return nil, err
+	}
 	answer, err := s.control.Analysis.Reach(r.Context(), q, r.scope())
 	if err != nil {
 		return nil, err
 	}
-	out := api.Reachability{From: text.Get("from"), To: text.Get("to"), Port: port, Revision: int64(answer.Revision), Verdict: api.ReachNo, Connections: []api.ReachableParts{}}
+	out := api.Reachability{From: text.Get("from"), To: text.Get("to"), Port: port, Revision: int64(answer.Revision), Verdict: api.ReachNo, Connections: []api.ReachableParts{}, Unconfirmed: answer.Unconfirmed}
 	switch {
 	case answer.All:
 		out.Verdict = api.ReachYes
@@ -69,6 +70,9 @@ func reachableParts(scope flowScope, row analysis.Row) api.ReachableParts {
 	if row.Service != nil {
 		if out.Service, out.Frontend = row.Service.Key.String(), row.Service.At.String(); row.Service.NoBackend {
 			out.Missing = "no-backend"
+		}
+		if scope.Limited() && !scope.has(out.Service) {
+			out.Service = "another tenant's"
 		}
 	}
 	for _, p := range row.Parts {

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"net/netip"
 
@@ -16,7 +17,7 @@ func (s *analysisHandlers) exposure(_ http.ResponseWriter, r *request) (any, err
 	text := r.URL.Query()
 	to, tenant := text.Get("to"), text.Get("tenant")
 	out := api.Exposure{To: to, Port: text.Get("port"), Connections: []api.ReachableParts{}}
-	q := analysis.ExposureQuestion{Reports: map[model.HostName]analysis.HostReport{}}
+	var q analysis.ExposureQuestion
 	var err error
 	if q.To, err = analysis.ParseSubject("to", cmp.Or(to, "any"), cmp.Or(model.TenantName(tenant), model.DefaultTenant)); err != nil {
 		return nil, err
@@ -24,10 +25,25 @@ func (s *analysisHandlers) exposure(_ http.ResponseWriter, r *request) (any, err
 	if q.Ports, err = analysis.ParsePort("port", out.Port); err != nil {
 		return nil, err
 	}
-	all, err := s.control.Hosts.HostStatuses(r.Context())
+	if q.Reports, out.Unlisted, err = s.hostReports(r.Context()); err != nil {
+		return nil, err
+	}
+	answer, err := s.control.Analysis.Exposure(r.Context(), q, r.scope())
 	if err != nil {
 		return nil, err
 	}
+	out.Revision = int64(answer.Revision)
+	scope := flowScope{Scope: r.scope()}
+	for _, row := range answer.Rows {
+		out.Connections = append(out.Connections, reachableParts(scope, row))
+	}
+	return out, nil
+}
+
+// hostReports are the ways in that hosts report, and how many published ports they do not list.
+func (s *analysisHandlers) hostReports(ctx context.Context) (out map[model.HostName]analysis.HostReport, unlisted int, err error) {
+	all, err := s.control.Hosts.HostStatuses(ctx)
+	out = map[model.HostName]analysis.HostReport{}
 	for _, h := range all {
 		report := analysis.HostReport{}
 		if h.BGP != nil {
@@ -40,21 +56,8 @@ func (s *analysisHandlers) exposure(_ http.ResponseWriter, r *request) (any, err
 		for _, p := range h.Published.Ports {
 			report.Published = append(report.Published, analysis.PublishedPort{Endpoint: p.Endpoint, Protocol: p.Protocol, At: netip.AddrPortFrom(p.HostIP, p.HostPort), Port: p.Port})
 		}
-		q.Reports[h.Host] = report
-		out.Unlisted += h.Published.Unlisted
+		out[h.Host] = report
+		unlisted += h.Published.Unlisted
 	}
-	answer, err := s.control.Analysis.Exposure(r.Context(), q, r.scope())
-	if err != nil {
-		return nil, err
-	}
-	out.Revision = int64(answer.Revision)
-	scope := flowScope{Scope: r.scope()}
-	for _, row := range answer.Rows {
-		c := reachableParts(scope, row)
-		if c.Service != "" && scope.Limited() && !scope.has(c.Service) {
-			c.Service = "another tenant's"
-		}
-		out.Connections = append(out.Connections, c)
-	}
-	return out, nil
+	return out, unlisted, err
 }
