@@ -60,7 +60,7 @@ type ReachableParts struct {
 
 // ReachablePart is what is decided about some ports.
 type ReachablePart struct {
-	Ports     []string   `json:"ports"` // PROTOCOL, PROTOCOL/PORT, PROTOCOL/LO-HI, or all
+	Ports     []string   `json:"ports"` // PROTOCOL, PROTOCOL/PORT, PROTOCOL/LO-HI, all, or "all but " and the others, separated by commas
 	Allowed   bool       `json:"allowed"`
 	Decisions []FlowRule `json:"decisions,omitempty"` // who decides, at each end that is an endpoint
 }

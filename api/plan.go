@@ -50,7 +50,9 @@ type Plan struct {
 	Changes  bool             `json:"changes"`  // something would change
 	Objects  []ApplyResult    `json:"objects"`  // as a dry run's, in the order of the request; action may be deleted
 	Flows    []PlannedFlow    `json:"flows"`    // what closes comes first
-	Services []PlannedService `json:"services"` // whose backends change
+	Services []PlannedService `json:"services"` // that change
+	// Unconfirmed are the ids of changes that wait to be confirmed. They are in force before and after.
+	Unconfirmed []string `json:"unconfirmed,omitempty"`
 }
 
 // PlannedFlow is connections that would open or close, from each of From to each of To.
@@ -73,7 +75,7 @@ type PlannedDecision struct {
 	Decisions []FlowRule `json:"decisions,omitempty"` // who decides, at each end that is an endpoint
 }
 
-// PlannedService is a service with how many backends take its new connections.
+// PlannedService is a service that changes, with how many backends take its new connections.
 type PlannedService struct {
 	Service string `json:"service"` // tenant:service
 	Before  int    `json:"before"`
@@ -82,6 +84,9 @@ type PlannedService struct {
 	Effect string `json:"effect"`
 	// LosesLast: it has no backend any more.
 	LosesLast bool `json:"losesLast,omitempty"`
+	// Changes are what is updated: addresses, ports, frontends (load balancers, node ports and
+	// external addresses), backends, traffic policy, session affinity, exposure (to clients outside).
+	Changes []string `json:"changes,omitempty"`
 }
 
 // Plan asks what changes would do. An error about one of several of them is an *ApplyError.

@@ -94,6 +94,7 @@ blue:n:web1  blue:n:db1 blue:n:db2  yes      udp/53  network IPv4  out: no rule 
 blue:n:web1  0.0.0.0/0              yes      udp/53  host IPv4     out: no rule matches
 `},
 		{"can --to web1 --port udp", ExitOK, "No connection is allowed.\n"},
+		{"can db1 web1 22", ExitDenied, "no: db1 to web1 by IP protocol 22 (not port 22: write tcp/22)\n"},
 		{"can --quiet web1 db1", ExitOK, ""},
 		{"can -q db1 web1", ExitDenied, ""},
 	} {
@@ -142,5 +143,24 @@ Under audit, without effect: blue:later
 	}
 	if r := netctl(t, url, "explain", "none"); r.code != ExitNotFound {
 		t.Errorf("%+v", r)
+	}
+}
+
+func TestAnswerWithoutRowsBeginsWithTheVerdict(t *testing.T) {
+	var out, notes strings.Builder
+	o := &canOptions{common: common{session: &session{}}}
+	o.out, o.stderr = &out, &notes
+	if err := o.show(api.Reachability{From: "a", To: "service:b", Port: "tcp/80", Verdict: api.ReachNo, Unconfirmed: []string{"x1"}}, false); err != nil || out.String() != "no: a to service:b by tcp/80\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	if !strings.Contains(notes.String(), "unconfirmed changes") || !strings.Contains(notes.String(), "x1") {
+		t.Errorf("the note is %q", notes.String())
+	}
+}
+
+func TestExplanationSaysWhatPassesBetweenTenants(t *testing.T) {
+	got := explanation(api.Explanation{In: []api.ExplainedTier{{Tier: "tenants", Rules: 4, Default: "deny"}}})
+	if !strings.Contains(got, "  2. everything that tier tenants leaves to the next one passes\n") || strings.Contains(got, "the rest is denied") {
+		t.Errorf("got %s", got)
 	}
 }

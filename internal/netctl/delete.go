@@ -45,8 +45,11 @@ func runDelete(ctx context.Context, o *applyOptions) error {
 	}
 	if o.planDelete {
 		var p savedPlan
-		if err := p.addDeletions(ctx, o, objects, nil); err != nil || len(p.Request.Changes) == 0 {
+		if err := p.addDeletions(ctx, o, objects, nil); err != nil {
 			return err
+		}
+		if len(p.Request.Changes) == 0 {
+			return p.show(&o.common)
 		}
 		return p.ask(ctx, &o.common)
 	}

@@ -80,6 +80,8 @@ func explanation(x api.Explanation) string {
 			b.WriteString("  all pass: no policy applies\n")
 		case dir.tiers[len(dir.tiers)-1].Default == "pass":
 			fmt.Fprintf(&b, "  %d. everything else passes\n", len(dir.tiers)+1)
+		case dir.tiers[len(dir.tiers)-1].Tier == tierTenants:
+			fmt.Fprintf(&b, "  %d. everything that tier %s leaves to the next one passes\n", len(dir.tiers)+1, tierTenants)
 		}
 	}
 	if len(x.Audited) > 0 {
@@ -94,7 +96,13 @@ func explanation(x api.Explanation) string {
 	return b.String()
 }
 
+// tierTenants is the tier that keeps tenants apart.
+const tierTenants = "tenants"
+
 func tierText(t api.ExplainedTier) string {
+	if t.Tier == tierTenants {
+		return "the next tier decides about the tenant's own and shared networks, and addresses outside; other tenants are denied"
+	}
 	var parts []string
 	if t.Rules > 0 {
 		rules := condition.Count(t.Rules, "rule")

@@ -168,7 +168,7 @@ func put(ctx context.Context, o *common, k *objectKind, name string, object api.
 	}
 	existed := before != nil
 	if existed && k.single == "" { // the commands of single objects keep what no flag names
-		if err := cmp.Or(o.noteCleared(before, after), o.warnAudited(before, after)); err != nil {
+		if err := cmp.Or(o.noteCleared(before, after, object), o.warnAudited(before, after)); err != nil {
 			return err
 		}
 	}
@@ -203,8 +203,9 @@ func (o *common) completed(ctx context.Context, client *api.Client, k *objectKin
 }
 
 // noteCleared names the fields that had a value before a write, and have none after it: the
-// commands without keepRest, and --replace, replace all of an object.
-func (o *common) noteCleared(before, after any) error {
+// commands without keepRest, and --replace, replace all of an object. A list that was sent empty
+// was given so.
+func (o *common) noteCleared(before, after, sent any) error {
 	names, was, err := fieldTexts(before)
 	if err != nil {
 		return err
@@ -213,9 +214,13 @@ func (o *common) noteCleared(before, after any) error {
 	if err != nil {
 		return err
 	}
+	given := map[string]bool{}
+	for f, v := range reflect.Indirect(reflect.ValueOf(sent)).Fields() {
+		given[jsonName(f)] = v.Kind() == reflect.Slice && !v.IsNil() && v.Len() == 0
+	}
 	var cleared []string
 	for _, n := range names {
-		if was[n] != "" && is[n] == "" {
+		if was[n] != "" && is[n] == "" && !given[n] {
 			cleared = append(cleared, n+" ("+was[n]+")")
 		}
 	}

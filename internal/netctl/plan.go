@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -138,12 +139,19 @@ func (p savedPlan) show(o *common) error {
 	case o.json, o.form == formJSON:
 		return printJSON(o.out, p)
 	}
+	if err := noteUnconfirmed(o.stderr, p.Unconfirmed); err != nil {
+		return err
+	}
 	show, mark := printTable, ""
 	if o.form == formMarkdown {
 		show, mark = printMarkdown, "### "
 	}
 	if !p.Changes {
-		_, err := fmt.Fprintf(o.out, "%sNothing would change (revision %d)\n", mark, p.Revision)
+		at := ""
+		if p.Revision != 0 {
+			at = fmt.Sprintf(" (revision %d)", p.Revision)
+		}
+		_, err := fmt.Fprintf(o.out, "%sNothing would change%s\n", mark, at)
 		return err
 	}
 	_, err := fmt.Fprintf(o.out, "%sPlan for revision %d: %s\n\n", mark, p.Revision, planSummary(p.Plan))
@@ -160,11 +168,11 @@ func (p savedPlan) show(o *common) error {
 		flows = append(flows, plannedFlowRow(f))
 	}
 	for _, s := range p.Services {
-		note := ""
+		notes := s.Changes
 		if s.LosesLast {
-			note = "loses its last backend"
+			notes = append(slices.Clone(notes), "loses its last backend")
 		}
-		services = append(services, []string{s.Effect, s.Service, strconv.Itoa(s.Before), strconv.Itoa(s.After), note})
+		services = append(services, []string{s.Effect, s.Service, strconv.Itoa(s.Before), strconv.Itoa(s.After), strings.Join(notes, ", ")})
 	}
 	first := true
 	for _, t := range []struct {
@@ -212,10 +220,16 @@ func planSummary(p api.Plan) string {
 		}
 	}
 	text := fmt.Sprintf("%s, ", plural(objects, "object changes", "objects change"))
-	if closes+opens == 0 {
-		text += "no connection opens or closes"
-	} else {
+	switch {
+	case closes+opens > 0:
 		text += fmt.Sprintf("%s, %s", plural(closes, "flow closes", "flows close"), plural(opens, "flow opens", "flows open"))
+	case len(p.Services) > 0:
+		text += "no connection opens or closes but by services"
+	default:
+		text += "no connection opens or closes"
+	}
+	if len(p.Services) > 0 {
+		text += ", " + plural(len(p.Services), "service changes", "services change")
 	}
 	if last > 0 {
 		text += ", " + plural(last, "service loses its last backend", "services lose their last backend")

@@ -220,3 +220,26 @@ func TestPlanCoversPruningAndDeletion(t *testing.T) {
 		t.Errorf("without --set: %+v", r)
 	}
 }
+
+func TestDeletionOfWhatIsMissingIsPlannedAsNoChange(t *testing.T) {
+	url, file := canCluster(t), planFile(t)
+	if r := netctl(t, url, "delete", "-f", file, "--plan"); r.code != ExitOK || r.out != "Nothing would change\n" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestPlanSummaryNamesServices(t *testing.T) {
+	got := planSummary(api.Plan{Objects: []api.ApplyResult{{Action: api.ApplyUpdated}}, Services: []api.PlannedService{{Service: "blue:db", Effect: api.ApplyUpdated, Changes: []string{"ports"}}}})
+	if got != "1 object changes, no connection opens or closes but by services, 1 service changes" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestFlagThatEmptiesAFieldIsNotNoted(t *testing.T) {
+	url := canCluster(t)
+	for _, networks := range []string{"blue:n", "none"} {
+		if r := netctl(t, url, "tenant", "create", "--shared-networks", networks, "red"); r.code != ExitOK || r.errOut != "" {
+			t.Errorf("--shared-networks %s: %+v", networks, r)
+		}
+	}
+}

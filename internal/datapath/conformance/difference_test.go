@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -31,7 +32,7 @@ func (c stated) check(before, after reachability.Ports) error {
 }
 
 func (w *fuzzWorld) agreeOnDifference(before, after *reachability.Cluster, seen map[string]int) error {
-	all, err := reachability.Compare(before, after, func(model.TenantName) bool { return true }, 1<<20)
+	all, err := reachability.Compare(context.Background(), before, after, func(model.TenantName) bool { return true }, 1<<20)
 	if err != nil {
 		return err
 	}

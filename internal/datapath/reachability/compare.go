@@ -1,6 +1,7 @@
 package reachability
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,10 +13,10 @@ import (
 // Compare returns the connections of some tenants' endpoints, with each other and with
 // addresses outside, that one of two clusters allows and the other does not. The cost grows with
 // the policy sets and endpoints that differ. At most most pairs of endpoints are judged that are
-// not alike: beyond it fails with model.ErrInvalid.
-func Compare(before, after *Cluster, has func(model.TenantName) bool, most int) ([]Difference, error) {
+// not alike: beyond it fails with model.ErrInvalid. It ends early with the error of ctx.
+func Compare(ctx context.Context, before, after *Cluster, has func(model.TenantName) bool, most int) ([]Difference, error) {
 	x := &comparison{
-		clusters: [2]*Cluster{before, after}, classes: classesOf(before, after, has), left: most,
+		ended: ctx.Err, clusters: [2]*Cluster{before, after}, classes: classesOf(before, after, has), left: most,
 		changes: map[setsKey]*setChange{}, seen: map[[2]int]bool{}, table: table{cells: map[differenceKey]*cell{}},
 	}
 	x.joins = len(changedNetworks(before, after)) > 0 || !slices.Equal(natSubnets(before.host.HostNAT), natSubnets(after.host.HostNAT))
@@ -25,10 +26,14 @@ func Compare(before, after *Cluster, has func(model.TenantName) bool, most int) 
 		}
 	}
 	x.compareOutside()
+	if err := x.ended(); err != nil {
+		return nil, err
+	}
 	return x.table.list(), nil
 }
 
 type comparison struct {
+	ended    func() error // of the context
 	clusters [2]*Cluster
 	classes  []*class
 	changes  map[setsKey]*setChange
@@ -86,7 +91,7 @@ func (x *comparison) change(c *class) *setChange {
 			continue
 		}
 		for _, peer := range x.classes {
-			if !peer.moved && x.decidesDifferently(b, a, peer, dir, rules, all) {
+			if !peer.moved && x.ended() == nil && x.decidesDifferently(b, a, peer, dir, rules, all) {
 				ch.peers[dir] = append(ch.peers[dir], peer)
 			}
 		}
@@ -162,8 +167,8 @@ func changedRules(before, after *desired.PolicySet, dir model.Direction) (rules 
 // comparePair compares the connections from each of a class to each of another.
 func (x *comparison) comparePair(from, to *class) error {
 	pair := [2]int{from.index, to.index}
-	if x.seen[pair] {
-		return nil
+	if err := x.ended(); err != nil || x.seen[pair] {
+		return err
 	}
 	x.seen[pair] = true
 	for _, v6 := range []bool{false, true} {
@@ -265,6 +270,9 @@ func (x *comparison) outside(c *class, dir model.Direction, there netip.Prefix) 
 		}
 	}
 	at := func(a netip.Addr) (r answer) {
+		if x.ended() != nil { // nothing of it is returned
+			return r
+		}
 		var answers [2]Answer
 		for i, cl := range x.clusters {
 			answers[i] = Answer{Route: RouteNone, Gap: GapEndpoint}

@@ -75,6 +75,9 @@ func (e *Engine) ask(ctx context.Context, answer func(*clusterRows) error) error
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if err := ctx.Err(); err != nil { // it has waited for other answers
+		return err
+	}
 	e.enterBatches()
 	if e.rows == nil {
 		rows := newClusterRows(e.log)

@@ -3,6 +3,7 @@ package analysis
 import (
 	"cmp"
 	"context"
+	"net/netip"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
@@ -27,7 +28,9 @@ type PlannedRow struct {
 type Effects struct {
 	Revision store.Revision // of the rows that they are compared with
 	Flows    []Flow
-	Services []ServiceEffect // whose backends change, by key
+	Services []ServiceEffect // that change, by key
+	// Unconfirmed are the ids of changes that wait to be confirmed, and are in force before and after.
+	Unconfirmed []string
 }
 
 // Flow is connections that would open or close.
@@ -36,11 +39,12 @@ type Flow struct {
 	From, To []string // endpoints' keys, subjects such as group:TENANT/NAME for all of their endpoints, or prefixes
 }
 
-// ServiceEffect is a service with how many backends take its new connections.
+// ServiceEffect is a service that changes, with how many backends take its new connections.
 type ServiceEffect struct {
 	Service       model.ServiceKey
 	Before, After int
 	Created, Gone bool
+	Parts         []string // what changes of a service that stays: addresses, ports, ...
 }
 
 // Plan returns what rows would change, of what the one who asks may know. Nothing of the rows is
@@ -51,7 +55,7 @@ func (e *Engine) Plan(ctx context.Context, rows []PlannedRow, scope Scope) (out 
 		if err != nil {
 			return err
 		}
-		out.Revision = r.rev
+		out.Revision, out.Unconfirmed = r.rev, r.unconfirmed()
 		if len(rows) == 0 {
 			return nil
 		}
@@ -66,9 +70,9 @@ func (e *Engine) Plan(ctx context.Context, rows []PlannedRow, scope Scope) (out 
 		state, _ := r.comp.Compile(int64(r.rev))
 		after := r.cluster.Clone()
 		after.Update(state)
-		differences, err := reachability.Compare(r.cluster, after, scope.Has, maxPlanPairs)
+		differences, err := reachability.Compare(ctx, r.cluster, after, scope.Has, maxPlanPairs)
 		if err == nil {
-			out.Flows = r.namedFlows(differences)
+			out.Flows = r.namedFlows(slices.DeleteFunc(differences, func(d reachability.Difference) bool { return isUnjoined(d, state) }))
 			out.Services = serviceEffects(before, state, scope)
 		}
 		r.apply(now, r.rev)
@@ -105,7 +109,27 @@ func (e *Engine) events(rows []PlannedRow) (now, then []store.Event, err error) 
 	return now, then, nil
 }
 
-// serviceEffects are the services whose backends differ.
+// isUnjoined reports whether a difference opens nothing but the way by hosts to addresses of
+// networks that are no longer joined. No endpoint is reached by it.
+func isUnjoined(d reachability.Difference, after desired.Host) bool {
+	if !d.Opens || d.Before.Gap != reachability.GapAddress {
+		return false
+	}
+	ofNetwork := func(p netip.Prefix) bool {
+		for _, n := range after.Networks.All() {
+			for _, s := range []netip.Prefix{n.Subnet, n.Subnet6} {
+				if s.IsValid() && s.Bits() <= p.Bits() && s.Contains(p.Addr()) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	outside := slices.Concat(d.From.Prefixes, d.To.Prefixes)
+	return len(outside) > 0 && !slices.ContainsFunc(outside, func(p netip.Prefix) bool { return !ofNetwork(p) })
+}
+
+// serviceEffects are the services that differ.
 func serviceEffects(before, after desired.Host, scope Scope) (out []ServiceEffect) {
 	for d := range after.Services.Diff(before.Services) {
 		if !scope.Has(d.Key.Tenant) {
@@ -118,11 +142,39 @@ func serviceEffects(before, after desired.Host, scope Scope) (out []ServiceEffec
 		if d.Has {
 			x.After = takers(d.New)
 		}
-		if x.Before != x.After || x.Created || x.Gone {
+		if d.Had && d.Has {
+			x.Parts = differingParts(d.Old, d.New)
+		}
+		if len(x.Parts) > 0 || x.Created || x.Gone {
 			out = append(out, x)
 		}
 	}
 	slices.SortFunc(out, func(a, b ServiceEffect) int { return cmp.Compare(a.Service.String(), b.Service.String()) })
+	return out
+}
+
+// differingParts names in what two states of a service differ.
+func differingParts(a, b *desired.Service) (out []string) {
+	backends := false
+	for d := range b.Backends.Diff(a.Backends) {
+		backends = backends || !d.Had || !d.Has || *d.Old != *d.New
+	}
+	for _, part := range []struct {
+		name    string
+		differs bool
+	}{
+		{"addresses", a.Network != b.Network || a.IPv4 != b.IPv4 || a.IPv6 != b.IPv6},
+		{"ports", !slices.Equal(a.Ports, b.Ports)},
+		{"frontends", !slices.EqualFunc(a.Frontends, b.Frontends, desired.Frontend.Equal)},
+		{"backends", backends},
+		{"traffic policy", a.InternalPolicy != b.InternalPolicy || a.ExternalPolicy != b.ExternalPolicy},
+		{"session affinity", a.Affinity != b.Affinity},
+		{"exposure", a.Exposed != b.Exposed},
+	} {
+		if part.differs {
+			out = append(out, part.name)
+		}
+	}
 	return out
 }
 

@@ -244,3 +244,28 @@ func TestUnconfirmedChangeIsInForce(t *testing.T) {
 		t.Errorf("a confirmed change is among the unconfirmed %q", got)
 	}
 }
+
+func TestRefusalsNameWhatDoesNotExist(t *testing.T) {
+	w := newTown(t)
+	w.ask("web1", "plain", "", "")
+	for subject, want := range map[string]string{
+		"group:red/web": `from: group "web" of tenant "red" does not exist`,
+		"group:web":     `from: group "web" of tenant "blue" does not exist`,
+		"tenant:nosuch": `from: tenant "nosuch" does not exist`,
+		"host:h9":       `from: host "h9" does not exist`,
+	} {
+		if _, err := w.engine.Reach(t.Context(), question(t, subject, "web1", ""), everything{}); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", subject, err, want)
+		}
+	}
+	for _, key := range []string{"10.1.1.2", "group:web"} {
+		s, err := ParseSubject("endpoint", "endpoint:"+key, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := `endpoint: endpoint "` + key + `" does not exist: name one by its key, id, container or name`
+		if _, err := w.engine.Explain(t.Context(), s, everything{}); err == nil || err.Error() != want {
+			t.Errorf("explain %s: %v, want %s", key, err, want)
+		}
+	}
+}

@@ -26,6 +26,7 @@ type clusterRows struct {
 	spaces    map[model.NamespaceName]model.Namespace
 	services  map[model.ServiceKey]model.Service
 	hosts     map[model.HostName]model.Host
+	tenants   map[model.TenantName]bool
 	control   controlRows
 	trials    map[tables.TrialKey]map[any]any // the rows that hosts have of unconfirmed changes, by typed key; nil = none
 	confirmed map[any]any                     // what can be changed unconfirmed, as it is in its table
@@ -40,7 +41,7 @@ func newClusterRows(log *slog.Logger) *clusterRows {
 		log: log, rules: tables.NewInForce(), comp: compile.NewWhole(), cluster: reachability.NewCluster(),
 		endpoints: map[model.EndpointKey]*model.Endpoint{}, networks: map[model.NetworkKey]model.Network{},
 		groups: map[model.GroupKey]model.Group{}, spaces: map[model.NamespaceName]model.Namespace{},
-		services: map[model.ServiceKey]model.Service{}, hosts: map[model.HostName]model.Host{}, control: controlRows{},
+		services: map[model.ServiceKey]model.Service{}, hosts: map[model.HostName]model.Host{}, control: controlRows{}, tenants: map[model.TenantName]bool{},
 		trials: map[tables.TrialKey]map[any]any{}, confirmed: map[any]any{},
 	}
 	r.cluster.HostOf = r.hostOf
@@ -137,6 +138,7 @@ func (r *clusterRows) enter(ch tables.Change) {
 			c.Egress.SetPrivate(desired.NewHostNAT(g.PvtSubnet).WithIPv6())
 		}, func(tables.GlobalKey) { c.DeleteGlobal() })
 	case model.TenantName:
+		r.tenants[k] = !ch.Deleted()
 		enter(ch, k, nil, c.SetTenant, c.DeleteTenant)
 	case model.NetworkKey:
 		enter(ch, k, r.networks, c.SetNetwork, c.DeleteNetwork)

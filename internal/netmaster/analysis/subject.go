@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -138,8 +137,12 @@ func (s side) isEmpty() bool { return len(s.endpoints)+len(s.outside)+len(s.serv
 // name of an endpoint is several endpoints'.
 func (r *clusterRows) resolve(s Subject, scope Scope) (side, error) {
 	found := func(is bool) error {
-		if !is || !scope.Has(s.in) && (s.kind == "group" || s.kind == "network" || s.kind == "service") {
-			return model.Errorf(model.ErrNotFound, "%s: %s %q does not exist", s.field, cmp.Or(s.kind, "endpoint"), s.name)
+		ofTenant := s.kind == "group" || s.kind == "network" || s.kind == "service"
+		switch {
+		case ofTenant && (!is || !scope.Has(s.in)):
+			return model.Errorf(model.ErrNotFound, "%s: %s %q of tenant %q does not exist", s.field, s.kind, s.name, s.in)
+		case !is:
+			return model.Errorf(model.ErrNotFound, "%s: %s %q does not exist", s.field, s.kind, s.name)
 		}
 		return nil
 	}
@@ -178,9 +181,16 @@ func (r *clusterRows) resolve(s Subject, scope Scope) (side, error) {
 			return e.Namespace == model.NamespaceName(space) && e.Pod.Name == name && name != ""
 		}
 	case "host":
+		_, is := r.hosts[model.HostName(s.name)]
+		for _, e := range r.endpoints { // a host's record may come later
+			is = is || e.Host == model.HostName(s.name)
+		}
+		err = found(is)
 		belongs = func(e *model.Endpoint) bool { return e.Host == model.HostName(s.name) }
 	case "tenant":
-		belongs = func(e *model.Endpoint) bool { return e.Key.Network.Tenant == model.TenantName(s.name) }
+		tenant := model.TenantName(s.name)
+		err = found(r.tenants[tenant] && scope.Has(tenant))
+		belongs = func(e *model.Endpoint) bool { return e.Key.Network.Tenant == tenant }
 	case "service":
 		k := model.ServiceKey{Tenant: s.in, Name: s.name}
 		_, is := r.services[k]
@@ -254,6 +264,9 @@ func (r *clusterRows) endpoint(s Subject, scope Scope) (side, error) {
 			}
 			return side{endpoints: []*desired.Port{p}, one: true}, nil
 		}
+	}
+	if s.text != s.name {
+		return side{}, model.Errorf(model.ErrNotFound, "%s: endpoint %q does not exist: name one by its key, id, container or name", s.field, s.name)
 	}
 	return side{}, model.Errorf(model.ErrNotFound, "%s: endpoint %q does not exist, and it is no address, no labels (KEY=VALUE) and no object (such as group:NAME)", s.field, s.name)
 }

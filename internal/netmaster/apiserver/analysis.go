@@ -91,9 +91,18 @@ func families(v4, v6 bool) (out []string) {
 	return out
 }
 
+// portTexts writes a set of ports; one that lacks few by what it lacks.
 func portTexts(ports reachability.Ports) (out []string) {
-	for _, m := range ports.Matches() {
+	matches, others := ports.Matches(), reachability.AllPorts().Without(ports).Matches()
+	but := len(others) > 0 && len(others) < len(matches)
+	if but {
+		matches = others
+	}
+	for _, m := range matches {
 		out = append(out, analysis.FormatPort(m))
+	}
+	if but {
+		return []string{"all but " + strings.Join(out, ",")}
 	}
 	return out
 }

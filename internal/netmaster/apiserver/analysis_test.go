@@ -74,6 +74,9 @@ func TestReachabilityNamesTheRulesThatDecide(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
+	if most := f.reach("d1", "e1", "").Connections[0].Parts; fmt.Sprint(most[0].Ports, most[1].Ports) != "[all but tcp/80] [tcp/80]" && fmt.Sprint(most[0].Ports, most[1].Ports) != "[tcp/80] [all but tcp/80]" {
+		t.Errorf("all ports are divided into %+v", most)
+	}
 	all := f.reach("d1", "e1", "tcp").Connections[0].Parts
 	var ports []string
 	for _, p := range all {

@@ -147,6 +147,11 @@ func (s *objectHandlers) plan(_ http.ResponseWriter, r *request, req planRequest
 }
 
 func (s *objectHandlers) planOf(ctx context.Context, a control.Actor, req planRequest) (out api.Plan, err error) {
+	defer func() {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = model.Errorf(model.ErrUnavailable, "planning %d changes takes more than %v, or other questions do: plan fewer at a time, or try again", len(req.changes), applyTimeouts*s.timeout)
+		}
+	}()
 	for tries := 1; ; tries++ {
 		outcomes, rows, err := s.control.Plan(ctx, a, req.changes)
 		if err != nil {
@@ -179,7 +184,7 @@ func (s *objectHandlers) renderPlan(a control.Actor, req planRequest, outcomes [
 		out.Flows = append(out.Flows, plannedFlow(scope, f))
 	}
 	for _, x := range effects.Services {
-		p := api.PlannedService{Service: x.Service.String(), Before: x.Before, After: x.After, Effect: api.ApplyUpdated, LosesLast: x.Before > 0 && x.After == 0}
+		p := api.PlannedService{Service: x.Service.String(), Before: x.Before, After: x.After, Effect: api.ApplyUpdated, LosesLast: x.Before > 0 && x.After == 0, Changes: x.Parts}
 		switch {
 		case x.Created:
 			p.Effect = api.ApplyCreated
@@ -188,12 +193,12 @@ func (s *objectHandlers) renderPlan(a control.Actor, req planRequest, outcomes [
 		}
 		out.Services = append(out.Services, p)
 	}
-	data, err := json.Marshal(out) // without its revision
+	data, err := json.Marshal(out) // without its revision, nor what waits to be confirmed
 	if err != nil {
 		return out, err
 	}
 	sum := sha256.Sum256(data)
-	out.ID, out.Revision = hex.EncodeToString(sum[:])[:32], int64(effects.Revision)
+	out.ID, out.Revision, out.Unconfirmed = hex.EncodeToString(sum[:])[:32], int64(effects.Revision), effects.Unconfirmed
 	return out, nil
 }
 

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -71,6 +73,15 @@ func decisionOf(d api.PlannedDecision) string {
 	return d.Missing
 }
 
+// TestPlanThatTakesTooLongIsUnavailable: a plan that its request does not wait for is refused as
+// others are for which there is no time.
+func TestPlanThatTakesTooLongIsUnavailable(t *testing.T) {
+	f := serve(t, time.Nanosecond)
+	if status, said := f.do("POST", planRoute, `{"changes":[{"set":{"kind":"tenant","tenantName":"x"}}]}`); status != http.StatusServiceUnavailable || !strings.Contains(said, "planning 1 changes takes more than") {
+		t.Errorf("%d %s", status, said)
+	}
+}
+
 func TestPlanOfWhatIsThereChangesNothing(t *testing.T) {
 	f := serveReachable(t)
 	got := f.plan(`{"set":{"kind":"tenant","tenantName":"blue"}}`)
@@ -84,7 +95,7 @@ func TestPlanSaysWhichServicesLoseTheirLastBackend(t *testing.T) {
 	f.must("POST", "/api/v1/serviceLBs/blue:shop/", `{"tenantName":"blue","serviceName":"shop","networkName":"n","selectors":["app=shop"],"ports":["8080:80:tcp"],"ipAddress":"10.1.1.99"}`)
 	f.must("POST", "/plugin/createEndpoint", strings.Replace(endpoint("n", "web", "b1", ""), `"ConfigEP":{`, `"ConfigEP":{"Labels":{"app":"shop"},`, 1))
 	got := f.plan(`{"set":{"kind":"serviceLB","tenantName":"blue","serviceName":"shop","networkName":"n","selectors":["app=shopp"],"ports":["8080:80:tcp"],"ipAddress":"10.1.1.99"}}`)
-	if len(got.Services) != 1 || got.Services[0] != (api.PlannedService{Service: "blue:shop", Before: 1, Effect: "updated", LosesLast: true}) {
+	if len(got.Services) != 1 || !reflect.DeepEqual(got.Services[0], api.PlannedService{Service: "blue:shop", Before: 1, Effect: "updated", LosesLast: true, Changes: []string{"backends"}}) {
 		t.Errorf("got %+v", got.Services)
 	}
 	got = f.plan(`{"delete":{"kind":"serviceLB","key":"blue:shop"}}`)

@@ -345,6 +345,9 @@ func tryAll(ctx context.Context, tx store.Tx, cl *allocator, steps []step, out [
 	seen := make([]bool, len(out))
 	var failed ChangeErrors
 	for _, s := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		err := waiting.check(s.key)
 		if err == nil {
 			err = s.try(ctx, tx, cl, out, seen)
