@@ -27,7 +27,7 @@ type addressUse struct {
 	published []publishedAt
 }
 
-// setUse enters what the addresses of a side are, those that are asked one by one.
+// setUse enters what answers at the single addresses of a side.
 func (r *clusterRows) setUse(s side, reports map[model.HostName]HostReport) side {
 	s.use = map[netip.Addr]addressUse{}
 	for _, p := range s.outside {

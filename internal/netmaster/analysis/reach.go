@@ -209,7 +209,7 @@ func (t *table) fromEndpoint(a *desired.Port, from, to side) {
 		}
 	}
 	for _, p := range to.outside {
-		if from.has(p.Addr().Is6()) && !(to.one && met) {
+		if from.has(p.Addr().Is6()) && (!to.one || !met) {
 			t.toAddresses(a, p, from, to, met || !to.addressed && len(to.endpoints) > 0)
 		}
 	}

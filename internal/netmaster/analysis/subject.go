@@ -99,7 +99,7 @@ type side struct {
 	outside   []netip.Prefix
 	services  []serviceParts
 	name      string // of what outside stands for; "" = the prefixes themselves
-	// addressed: the endpoints are those that have addresses of outside, each in its own domain.
+	// addressed: the endpoints have addresses of outside, each in its own domain.
 	addressed bool
 	one       bool // a single endpoint, or a single address
 	taken     map[domainAddress]bool
