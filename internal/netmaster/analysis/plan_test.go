@@ -58,25 +58,25 @@ func TestPlanThatUnjoinsNetworksOpensNothing(t *testing.T) {
 	}
 }
 
-// endsAfter is a context that has ended after some looks at it.
-type endsAfter struct {
+// expiringContext is a context whose deadline has passed after some looks at it.
+type expiringContext struct {
 	context.Context
 	looks int
 }
 
-func (c *endsAfter) Err() error {
+func (c *expiringContext) Err() error {
 	if c.looks--; c.looks < 0 {
 		return context.DeadlineExceeded
 	}
 	return nil
 }
 
-func TestPlanEndsWithItsRequest(t *testing.T) {
+func TestPlanStopsWithItsRequest(t *testing.T) {
 	w := newTown(t)
 	rule := model.Rule{Key: model.RuleKey{Tenant: "blue", Policy: "plain", Rule: "z"}, Direction: model.In, Priority: 99, Action: model.Deny, Protocol: model.AnyProtocol}
 	change := w.rows.planned(t, rule.Key, rule.General())
 	for looks := range 5 {
-		if got, err := w.plan(&endsAfter{t.Context(), looks}, change); !errors.Is(err, context.DeadlineExceeded) {
+		if got, err := w.plan(&expiringContext{t.Context(), looks}, change); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after %d looks: %+v, %v", looks, got, err)
 		}
 		w.expect([4]string{"web1", "10.1.2.4", "tcp/80", "yes"})
