@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -155,7 +156,6 @@ func (w *planWorld) answers() map[link]reachability.Ports {
 	ask("tenant:blue", "tenant:blue")
 	for _, a := range outsideAddrs {
 		ask("tenant:blue", a)
-		ask(a, "tenant:blue")
 	}
 	return out
 }
@@ -218,6 +218,9 @@ func TestPlanIsWhatTheChangeDoes(t *testing.T) {
 					in = opens
 				}
 				for _, from := range sideNames(f.Difference.From) {
+					if slices.Contains(outsideAddrs, from) {
+						continue // answers look for published ports, plans do not; the conformance tests of reachability compare these
+					}
 					for _, to := range sideNames(f.Difference.To) {
 						for v6, has := range map[bool]bool{false: f.IPv4, true: f.IPv6} {
 							if has && from != to {
