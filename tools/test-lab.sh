@@ -2,9 +2,10 @@
 # The tests with real data planes, etcd and namespaces, on programs that are built once.
 # Those that judge times, losses or loads have the machine for themselves, one package
 # after another; test/docker and the rest of test/slice run side by side, with a few tests more than
-# processors: with more of them what has a deadline of its own, such as Docker's, misses it. test/kube needs a Kubernetes (test-kube.sh), test/bgp a quiet machine (make
-# test-bgp); of test/cluster there is one short run on the embedded etcd, since the rest
-# takes minutes (make test-cluster). Arguments: the programs. Needs root and tools/deps.sh.
+# processors: with more of them what has a deadline of its own, such as Docker's, misses it.
+# test/kube needs a Kubernetes (test-kube.sh), test/bgp a quiet machine (make test-bgp); of
+# test/cluster there is one short run on the embedded etcd, since the rest takes minutes
+# (make test-cluster). Arguments: the programs. Needs root and tools/deps.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 CONTIV_TEST_BIN=$(mktemp -d)

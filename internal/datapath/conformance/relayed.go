@@ -183,7 +183,7 @@ func (s *externalBackends) outsidersNowhere() {
 	for _, v6 := range s.families() {
 		client := clientOutside(v6).Next()
 		bad := map[string]netip.Addr{
-			"an endpoint's": addrOf(s.services.at("db1"), v6), "an endpoint's elsewhere": addrOf(s.services.at("db2"), v6), "nobody's of the network": s.native.unusedAddr(v6),
+			"an endpoint's": addrOf(s.services.at("db1"), v6), "an endpoint's elsewhere": addrOf(s.services.at("db2"), v6), "an unused one of the network": s.native.unusedAddr(v6),
 			"the relay's": s.relay(v6), "loopback": netip.MustParseAddr("127.0.0.1"),
 		}
 		if v6 {

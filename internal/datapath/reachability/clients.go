@@ -64,7 +64,7 @@ func (c *Cluster) clients(there netip.Prefix, n *desired.Network, f desired.Fron
 	if port != nil {
 		bounds = append(bounds, c.prefixes(port, model.In)...)
 	}
-	only := onePort(f.Protocol, at.Port)
+	only := OnePort(f.Protocol, at.Port)
 	return outsides(there, bounds, c.byAddress.takenIn(n), func(client netip.Addr) Answer {
 		switch {
 		case !c.isClient(n, client):
@@ -130,7 +130,7 @@ func (c *Cluster) AsHost(to *desired.Port, v6 bool) (Answer, bool) {
 func (c *Cluster) ToServiceByHost(from *desired.Port, key model.ServiceKey, v6 bool) (out []ServicePort) {
 	host := c.addressOfHost(from.Endpoint, v6)
 	s, ok := c.host.Services.Get(key)
-	if n := c.NetworkOf(from); n == nil || !ok || !s.Exposed || !host.IsValid() || c.inDomain(s, n) {
+	if n := c.NetworkOf(from); n == nil || !ok || !s.Exposed || !host.IsValid() || c.InDomain(s, n) {
 		return nil
 	}
 	for _, p := range c.OutsideToService(netip.PrefixFrom(host, host.BitLen()), key) {
@@ -140,7 +140,7 @@ func (c *Cluster) ToServiceByHost(from *desired.Port, key model.ServiceKey, v6 b
 		}
 		asked := ServicePort{p.Addr, p.Protocol, p.Port, nil}
 		local := c.pool(s, v6, p.ExternalPolicy, c.hostOf(from.Endpoint))
-		client := c.outsideAt(from, model.Out, at).Of(onePort(p.Protocol, p.Port))
+		client := c.outsideAt(from, model.Out, at).Of(OnePort(p.Protocol, p.Port))
 		for _, b := range p.Backends {
 			if _, may := local[b.Key]; may {
 				asked.Backends = append(asked.Backends, byHost(client, b))
@@ -179,7 +179,8 @@ func (c *Cluster) addressOfHost(k model.EndpointKey, v6 bool) netip.Addr {
 	return h.VTEP
 }
 
-func (c *Cluster) inDomain(s *desired.Service, n *desired.Network) bool {
+// InDomain reports whether a service is of a network's domain.
+func (c *Cluster) InDomain(s *desired.Service, n *desired.Network) bool {
 	at, ok := c.host.Networks.Get(s.Network)
 	return ok && at.Domain() == n.Domain()
 }

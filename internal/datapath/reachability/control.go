@@ -43,7 +43,7 @@ func (c controlPlane) prefixes() (out []netip.Prefix) {
 // allows there.
 func (c controlPlane) deny(parts []Part, a netip.Addr) []Part {
 	for _, t := range c[a] {
-		only := onePort(model.ProtoTCP, t.port)
+		only := OnePort(model.ProtoTCP, t.port)
 		var next []Part
 		for _, p := range parts {
 			denied := p

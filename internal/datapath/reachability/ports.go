@@ -47,7 +47,7 @@ func PortsOf(matches ...model.PortMatch) Ports {
 	return normal(all)
 }
 
-func onePort(p model.Protocol, port uint16) Ports {
+func OnePort(p model.Protocol, port uint16) Ports {
 	return PortsOf(model.PortMatch{Protocol: p, Lo: port, Hi: port})
 }
 

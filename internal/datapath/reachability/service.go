@@ -34,7 +34,7 @@ type Backend struct {
 func (c *Cluster) ToService(from *desired.Port, key model.ServiceKey, v6 bool) (out []ServicePort) {
 	n := c.NetworkOf(from)
 	s, ok := c.host.Services.Get(key)
-	if n == nil || !ok || !c.inDomain(s, n) {
+	if n == nil || !ok || !c.InDomain(s, n) {
 		return nil
 	}
 	for _, f := range frontends(s) {
@@ -102,7 +102,7 @@ func (c *Cluster) backends(from *desired.Port, s *desired.Service, f desired.Fro
 	}
 	for key, b := range pool {
 		asked := Backend{Key: key, Addr: b.Addr(v6), Port: b.PortFor(v6, f.Backend)}
-		only := onePort(f.Protocol, asked.Port)
+		only := OnePort(f.Protocol, asked.Port)
 		answer := c.toBackend(from, b, asked.Addr, v6)
 		asked.Route, asked.Gap = answer.Route, answer.Gap
 		for _, p := range answer.Parts {

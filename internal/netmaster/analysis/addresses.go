@@ -92,6 +92,11 @@ func (p PublishedPort) at(v6 bool) bool {
 	return !a.IsValid() || a.Is6() == v6 && !a.IsLoopback()
 }
 
+// row begins a row of connections by the port.
+func (p publishedAt) row(v6 bool, answer reachability.Answer) Row {
+	return Row{IPv4: !v6, IPv6: v6, Published: string(p.host) + " " + publishedText(p.At), Answer: answer}
+}
+
 // setTaken enters which addresses a side's endpoints have, by domain.
 func (r *clusterRows) setTaken(s side) side {
 	if s.addressed {
@@ -125,7 +130,7 @@ func (t *table) means(s side, own, other *desired.Port) bool {
 	if !s.addressed {
 		return true
 	}
-	n, o := t.cluster.NetworkOf(other), t.cluster.NetworkOf(own)
+	n, o := t.rows.cluster.NetworkOf(other), t.rows.cluster.NetworkOf(own)
 	switch {
 	case n == nil || o == nil:
 		return false
@@ -138,7 +143,7 @@ func (t *table) means(s side, own, other *desired.Port) bool {
 // toAddresses adds answers for connections of an endpoint to addresses of a side. met: endpoints
 // have some of them.
 func (t *table) toAddresses(a *desired.Port, p netip.Prefix, from, to side, met bool) {
-	all := t.cluster.ToOutside(a, p)
+	all := t.rows.cluster.ToOutside(a, p)
 	left, use := t.ports, to.use[p.Addr()]
 	if !p.IsSingleIP() {
 		use = addressUse{}
@@ -169,13 +174,9 @@ func (t *table) toAddresses(a *desired.Port, p netip.Prefix, from, to side, met 
 
 // inDomain reports whether an endpoint is of a service's domain.
 func (t *table) inDomain(a *desired.Port, s serviceParts) bool {
-	n := t.cluster.NetworkOf(a)
+	n := t.rows.cluster.NetworkOf(a)
 	for _, key := range s.parts {
-		of, is := t.rows.state.Services.Get(key)
-		if !is || n == nil {
-			continue
-		}
-		if at, is := t.rows.state.Networks.Get(of.Network); is && at.Domain() == n.Domain() {
+		if of, is := t.rows.state.Services.Get(key); is && n != nil && t.rows.cluster.InDomain(of, n) {
 			return true
 		}
 	}
@@ -185,22 +186,30 @@ func (t *table) inDomain(a *desired.Port, s serviceParts) bool {
 // routedGap says why an endpoint does not reach addresses of a routed network that is not of its
 // domain; "" = they are of none.
 func (t *table) routedGap(a *desired.Port, p netip.Prefix) reachability.Gap {
-	n := t.cluster.NetworkOf(a)
+	n := t.rows.cluster.NetworkOf(a)
 	for _, o := range t.rows.state.Networks.All() {
 		if n == nil || n.Routed || !o.Routed {
 			continue
 		}
-		for _, s := range []netip.Prefix{o.Subnet, o.Subnet6} {
-			switch {
-			case !s.IsValid() || s.Bits() > p.Bits() || !s.Contains(p.Addr()):
-			case n.Key.Tenant != o.Key.Tenant:
-				return reachability.GapTenant
-			default:
-				return reachability.GapRouter
-			}
+		switch {
+		case !covers(o, p):
+		case n.Key.Tenant != o.Key.Tenant:
+			return reachability.GapTenant
+		default:
+			return reachability.GapRouter
 		}
 	}
 	return ""
+}
+
+// covers reports whether all addresses of a range are of a network's subnets.
+func covers(n *desired.Network, p netip.Prefix) bool {
+	for _, s := range []netip.Prefix{n.Subnet, n.Subnet6} {
+		if s.IsValid() && s.Bits() <= p.Bits() && s.Contains(p.Addr()) {
+			return true
+		}
+	}
+	return false
 }
 
 // published adds the answer for an endpoint that asks for a port that a host publishes at an
@@ -208,8 +217,8 @@ func (t *table) routedGap(a *desired.Port, p netip.Prefix) reachability.Gap {
 // an address of the endpoint's host, and its own host's private one.
 func (t *table) published(a *desired.Port, at netip.Addr, p publishedAt, direct reachability.Answer) reachability.Ports {
 	v6 := at.Is6()
-	asked := onePort(p.Protocol, p.At.Port())
-	b, is := t.cluster.Port(p.Endpoint)
+	asked := reachability.OnePort(p.Protocol, p.At.Port())
+	b, is := t.rows.cluster.Port(p.Endpoint)
 	client := direct.Of(t.ports.And(asked))
 	if !is || !b.Addr(v6).IsValid() || len(client.Parts) == 0 {
 		return asked
@@ -224,13 +233,13 @@ func (t *table) published(a *desired.Port, at netip.Addr, p publishedAt, direct 
 			source = way.Addr6
 		}
 	}
-	row := Row{IPv4: !v6, IPv6: v6, Published: string(p.host) + " " + publishedText(p.At), Answer: reachability.Answer{Route: reachability.RouteNone, Gap: reachability.GapFamily}}
-	if asHost, is := t.cluster.AsHost(b, v6); is {
+	row := p.row(v6, reachability.Answer{Route: reachability.RouteNone, Gap: reachability.GapFamily})
+	if asHost, is := t.rows.cluster.AsHost(b, v6); is {
 		row.Answer = asHost
 	} else if source.IsValid() {
-		row.Answer = t.cluster.FromOutside(netip.PrefixFrom(source, source.BitLen()), b)[0].Answer
+		row.Answer = t.rows.cluster.FromOutside(netip.PrefixFrom(source, source.BitLen()), b)[0].Answer
 	}
-	row.Answer = row.Of(onePort(p.Protocol, p.Port))
+	row.Answer = row.Of(reachability.OnePort(p.Protocol, p.Port))
 	for i := range row.Parts {
 		row.Parts[i].Out = client.Parts[0].Out
 		row.Parts[i].Allowed = row.Parts[i].Allowed && client.Parts[0].Allowed
@@ -242,21 +251,21 @@ func (t *table) published(a *desired.Port, at netip.Addr, p publishedAt, direct 
 // fromClients adds answers for clients at addresses of a side. By hosts they get to the ports alone
 // that hosts publish, unless the network is routed. met: endpoints have some of the addresses.
 func (t *table) fromClients(p netip.Prefix, b *desired.Port, from side, met bool) {
-	n := t.cluster.NetworkOf(b)
-	for _, o := range t.cluster.FromOutside(p, b) {
+	n := t.rows.cluster.NetworkOf(b)
+	for _, o := range t.rows.cluster.FromOutside(p, b) {
 		if o.Route != reachability.RouteHost || n.Routed {
 			t.outside(model.In, b, o, from, met)
 			continue
 		}
 		v6, left := p.Addr().Is6(), t.ports
 		for _, at := range t.publishedOf[b.Endpoint] {
-			only := onePort(at.Protocol, at.Port)
+			only := reachability.OnePort(at.Protocol, at.Port)
 			if !at.at(v6) || left.And(only).IsEmpty() {
 				continue
 			}
 			left = left.Without(only)
-			row := Row{IPv4: !v6, IPv6: v6, Published: string(at.host) + " " + publishedText(at.At), Answer: o.Of(only)}
-			if asHost, is := t.cluster.AsHost(b, v6); is {
+			row := at.row(v6, o.Of(only))
+			if asHost, is := t.rows.cluster.AsHost(b, v6); is {
 				row.Answer = asHost.Of(only)
 			}
 			for _, x := range o.Prefixes {
@@ -268,8 +277,4 @@ func (t *table) fromClients(p netip.Prefix, b *desired.Port, from side, met bool
 			t.outside(model.In, b, o, from, false)
 		}
 	}
-}
-
-func onePort(proto model.Protocol, port uint16) reachability.Ports {
-	return reachability.PortsOf(model.PortMatch{Protocol: proto, Lo: port, Hi: port})
 }

@@ -131,7 +131,7 @@ func (x *exposed) fill(to side) error {
 
 // fromOutside adds who may connect to an endpoint by its own address, or by a port of its host.
 func (x *exposed) fromOutside(p *desired.Port) {
-	n := x.cluster.NetworkOf(p)
+	n := x.rows.cluster.NetworkOf(p)
 	if n == nil {
 		return
 	}
@@ -139,7 +139,7 @@ func (x *exposed) fromOutside(p *desired.Port) {
 	all, known := x.direct[key]
 	if !known {
 		for _, prefix := range internet {
-			all = append(all, x.cluster.FromOutside(prefix, p)...)
+			all = append(all, x.rows.cluster.FromOutside(prefix, p)...)
 		}
 		x.direct[key] = all
 	}
@@ -169,9 +169,10 @@ func (x *exposed) byPort(p *desired.Port, at publishedAt, all []reachability.Out
 		if !p.Addr(v6).IsValid() || !at.at(v6) {
 			continue
 		}
-		row := Row{IPv4: !v6, IPv6: v6, Opening: OpeningPublished, Published: string(at.host) + " " + publishedText(at.At)}
+		row := at.row(v6, reachability.Answer{})
+		row.Opening = OpeningPublished
 		only := reachability.PortsOf(model.PortMatch{Protocol: at.Protocol, Lo: at.Port, Hi: at.Port})
-		if asHost, is := x.cluster.AsHost(p, v6); is {
+		if asHost, is := x.rows.cluster.AsHost(p, v6); is {
 			row.Answer = asHost.Of(only)
 			x.allow([]string{prefix.String()}, p.Endpoint.String(), row)
 			continue
@@ -205,7 +206,7 @@ func (x *exposed) byService(s serviceParts, asked map[model.EndpointKey]bool) {
 	rec := x.rows.services[s.key]
 	for _, key := range s.parts {
 		for _, prefix := range internet {
-			for _, p := range x.cluster.OutsideToService(prefix, key) {
+			for _, p := range x.rows.cluster.OutsideToService(prefix, key) {
 				if !x.ports.Has(p.Protocol, p.Port) {
 					continue
 				}
@@ -238,13 +239,13 @@ func (x *exposed) byService(s serviceParts, asked map[model.EndpointKey]bool) {
 func (x *exposed) fromTenants(to []*desired.Port) error {
 	byDomain := map[desired.Domain][]*desired.Port{}
 	for _, p := range x.rows.state.Ports.All() {
-		if n := x.cluster.NetworkOf(p); n != nil && n.Joined != 0 {
+		if n := x.rows.cluster.NetworkOf(p); n != nil && n.Joined != 0 {
 			byDomain[n.Domain()] = append(byDomain[n.Domain()], p)
 		}
 	}
 	pairs := 0
 	for _, p := range to {
-		n := x.cluster.NetworkOf(p)
+		n := x.rows.cluster.NetworkOf(p)
 		if n == nil {
 			continue
 		}
@@ -260,7 +261,7 @@ func (x *exposed) fromTenants(to []*desired.Port) error {
 				name = "other tenants"
 			}
 			for _, v6 := range []bool{false, true} {
-				x.allow([]string{name}, p.Endpoint.String(), Row{IPv4: !v6, IPv6: v6, Answer: x.cluster.Between(from, p, v6)})
+				x.allow([]string{name}, p.Endpoint.String(), Row{IPv4: !v6, IPv6: v6, Answer: x.rows.cluster.Between(from, p, v6)})
 			}
 		}
 	}

@@ -117,10 +117,8 @@ func isUnjoined(d reachability.Difference, after desired.Host) bool {
 	}
 	ofNetwork := func(p netip.Prefix) bool {
 		for _, n := range after.Networks.All() {
-			for _, s := range []netip.Prefix{n.Subnet, n.Subnet6} {
-				if s.IsValid() && s.Bits() <= p.Bits() && s.Contains(p.Addr()) {
-					return true
-				}
+			if covers(n, p) {
+				return true
 			}
 		}
 		return false

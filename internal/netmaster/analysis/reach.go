@@ -25,6 +25,12 @@ type Question struct {
 	Reports  map[model.HostName]HostReport
 }
 
+// NeedsReports reports whether the answer depends on what hosts report: the ways in from outside,
+// and to hosts' addresses.
+func (q Question) NeedsReports() bool {
+	return q.From.isOutside() || q.To.isOutside() || q.To.kind == "host"
+}
+
 // Reachable is the answer to a Question.
 type Reachable struct {
 	Revision store.Revision
@@ -117,13 +123,12 @@ func (r *clusterRows) addressesOfHost(name model.HostName) (out []netip.Prefix) 
 }
 
 func newTable(r *clusterRows, ports reachability.Ports, scope Scope) *table {
-	return &table{rows: r, cluster: r.cluster, ports: ports, scope: scope, cells: map[string]*cell{}}
+	return &table{rows: r, ports: ports, scope: scope, cells: map[string]*cell{}}
 }
 
 // table collects the rows of an answer.
 type table struct {
 	rows        *clusterRows
-	cluster     *reachability.Cluster
 	ports       reachability.Ports
 	scope       Scope
 	publishedOf map[model.EndpointKey][]publishedAt
@@ -226,7 +231,7 @@ func tooMany(pairs int) error {
 
 func (t *table) between(a, b *desired.Port, v4, v6 bool) {
 	from, to := a.Endpoint.String(), b.Endpoint.String()
-	four, six := t.cluster.Between(a, b, false), t.cluster.Between(a, b, true)
+	four, six := t.rows.cluster.Between(a, b, false), t.rows.cluster.Between(a, b, true)
 	switch {
 	case !v6 || v4 && six.Gap == reachability.GapFamily:
 		t.add(from, to, Row{IPv4: true, Answer: four})
@@ -266,9 +271,9 @@ func (t *table) service(a *desired.Port, s serviceParts, from side) (answers rea
 			if !from.has(v6) {
 				continue
 			}
-			all := t.cluster.ToService(a, key, v6)
+			all := t.rows.cluster.ToService(a, key, v6)
 			if all == nil {
-				all = t.cluster.ToServiceByHost(a, key, v6)
+				all = t.rows.cluster.ToServiceByHost(a, key, v6)
 			}
 			if !a.Addr(v6).IsValid() {
 				otherFamily = otherFamily || len(all) > 0
@@ -278,7 +283,7 @@ func (t *table) service(a *desired.Port, s serviceParts, from side) (answers rea
 				if !s.answersAt(p.Addr) {
 					continue
 				}
-				if answers = answers.Or(onePort(p.Protocol, p.Port)); !t.ports.Has(p.Protocol, p.Port) {
+				if answers = answers.Or(reachability.OnePort(p.Protocol, p.Port)); !t.ports.Has(p.Protocol, p.Port) {
 					continue
 				}
 				asked := &ServiceAsked{Key: s.key, At: netip.AddrPortFrom(p.Addr, p.Port), NoBackend: len(p.Backends) == 0}
@@ -316,7 +321,7 @@ func (t *table) serviceOutside(from side, s serviceParts) {
 	}
 	for _, client := range from.outside {
 		for _, key := range s.parts {
-			for _, p := range t.cluster.OutsideToService(client, key) {
+			for _, p := range t.rows.cluster.OutsideToService(client, key) {
 				if !s.answersAt(p.Addr) {
 					continue
 				}
@@ -353,7 +358,7 @@ func (t *table) notExposed(from string, key model.ServiceKey) {
 
 // backend names a service's backend.
 func (t *table) backend(key model.EndpointKey, at netip.Addr) string {
-	if _, is := t.cluster.Port(key); !is || !t.scope.Has(key.Network.Tenant) {
+	if _, is := t.rows.cluster.Port(key); !is || !t.scope.Has(key.Network.Tenant) {
 		return at.String()
 	}
 	return key.String()

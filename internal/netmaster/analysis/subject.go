@@ -231,6 +231,9 @@ func (s Subject) selectsNothing() error {
 
 func (s Subject) isInternet() bool { return s.text == "internet" }
 
+// isOutside reports whether addresses that are no endpoint's belong to it.
+func (s Subject) isOutside() bool { return len(s.addrs) > 0 }
+
 // isAddresses reports whether it is addresses, whatever endpoints have them.
 func (s Subject) isAddresses() bool { return s.kind == "addresses" }
 

@@ -42,8 +42,10 @@ func (s *analysisHandlers) reachability(_ http.ResponseWriter, r *request) (any,
 	if q.Ports, err = analysis.ParsePort("port", port); err != nil {
 		return nil, err
 	}
-	if q.Reports, _, err = s.hostReports(r.Context()); err != nil {
-		return nil, err
+	if q.NeedsReports() {
+		if q.Reports, _, err = s.hostReports(r.Context()); err != nil {
+			return nil, err
+		}
 	}
 	answer, err := s.control.Analysis.Reach(r.Context(), q, r.scope())
 	if err != nil {
