@@ -47,6 +47,7 @@ func PortsOf(matches ...model.PortMatch) Ports {
 	return normal(all)
 }
 
+// OnePort is the set of one port of a protocol.
 func OnePort(p model.Protocol, port uint16) Ports {
 	return PortsOf(model.PortMatch{Protocol: p, Lo: port, Hi: port})
 }
