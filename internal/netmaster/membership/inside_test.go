@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -49,6 +50,14 @@ func config(t *testing.T, n int, name string) Config {
 func start(t *testing.T, cfg Config) *Member {
 	t.Helper()
 	testenv.SkipShort(t)
+	// A process that another test forks has all listeners of a former member until it executes its program.
+	eventually(t, cfg.Client+" is free", func(ctx context.Context) error {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Client)
+		if err != nil {
+			return err
+		}
+		return l.Close()
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	m, err := Start(ctx, cfg)
