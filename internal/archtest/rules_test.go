@@ -102,6 +102,7 @@ var rules = []rule{
 		why: "the way to netmaster knows neither attachments nor desired state",
 	},
 	{pkg: "internal/netplugin/l2announce", may: []string{"internal/base/checksum", "internal/model", "internal/base/waiting"}, why: "who answers neighbours knows neither services nor netmaster"},
+	{pkg: "internal/netplugin/tracepacket", may: []string{"internal/model", "internal/base/checksum"}, why: "who sends a packet knows neither policies nor the store"},
 	{pkg: "internal/netplugin/tunnelprobe", may: []string{"internal/model", "internal/datapath/desired", "internal/datapath/driver", "internal/base/waiting"}, why: "who tests tunnels knows neither the store nor which driver there is"},
 	{pkg: "internal/netplugin/peerhealth", may: []string{"internal/model"}, why: "who asks hosts knows neither the store nor services"},
 	{pkg: "internal/netplugin/multicast", may: []string{"internal/base/checksum", "internal/datapath/desired", "internal/datapath/driver", "internal/base/durable", "internal/model", "internal/base/waiting"}, why: "who hears what is one host's own matter: it knows neither the store nor netmaster"},
@@ -122,7 +123,7 @@ var rules = []rule{
 		pkg: "internal/netplugin/observe",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/datapath/desired", "internal/datapath/driver", "internal/base/waiting",
-			"internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/netplugin/attachment", "internal/netplugin/masterclient", "internal/netplugin/hostsync", "internal/netplugin/statemirror", "internal/daemon/supportbundle", "internal/security/strictjson", "internal/condition", "internal/security/pki",
+			"internal/netplugin/attach", "internal/netplugin/attach/vethpair", "internal/netplugin/attachment", "internal/netplugin/masterclient", "internal/netplugin/hostsync", "internal/netplugin/statemirror", "internal/netplugin/tracepacket", "internal/daemon/supportbundle", "internal/security/strictjson", "internal/condition", "internal/security/pki",
 		},
 		why: "who tells of a host decides nothing",
 	},

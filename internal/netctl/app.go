@@ -215,7 +215,7 @@ func newRoot(base common, env Env) *command {
 		newDelete(base),
 		newDetach(base, env.Getenv),
 		newDiff(base),
-		newCan(base), newExposure(base), newExplain(base),
+		newCan(base), newTrace(base), newExposure(base), newExplain(base),
 		newDoctor(base), newVerify(base),
 		newEndpoint(base),
 		newExport(base),

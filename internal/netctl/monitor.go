@@ -128,6 +128,15 @@ func flowRow(e api.FlowEvent) []string {
 		}
 		return []string{at, e.Host, "lost", "", "", "", fmt.Sprintf("%d more packets than could be reported", e.Count)}
 	}
+	proto := cmp.Or(e.Protocol, "-")
+	if e.ICMPType != nil {
+		proto += "/" + strconv.Itoa(*e.ICMPType)
+	}
+	return []string{at, e.Host, verdictText(e), proto, peerText(e.From), peerText(e.To), decidedBy(e)}
+}
+
+// verdictText is what was decided about an event's packets, and about how many.
+func verdictText(e api.FlowEvent) string {
 	verdict := map[string]string{"allow": "allowed", "deny": "denied", "drop": "dropped"}[e.Verdict]
 	switch e.Event {
 	case api.FlowLogged:
@@ -138,11 +147,7 @@ func flowRow(e api.FlowEvent) []string {
 	if e.Count > 1 {
 		verdict += " x" + strconv.FormatUint(e.Count, 10)
 	}
-	proto := cmp.Or(e.Protocol, "-")
-	if e.ICMPType != nil {
-		proto += "/" + strconv.Itoa(*e.ICMPType)
-	}
-	return []string{at, e.Host, cmp.Or(verdict, e.Verdict), proto, peerText(e.From), peerText(e.To), decidedBy(e)}
+	return cmp.Or(verdict, e.Verdict)
 }
 
 // peerText is "group address:port container", as far as it is known.

@@ -32,11 +32,12 @@ type Capabilities struct {
 	UserSpace bool `json:"userSpace"`
 
 	// Verbs that not every driver has; nil = this one has not.
-	Preparer Preparer      `json:"-"`
-	Tabled   TableReporter `json:"-"`
-	Drifting DriftReporter `json:"-"`
-	Verifier Verifier      `json:"-"`
-	Watched  HangReporter  `json:"-"`
+	Preparer  Preparer      `json:"-"`
+	Tabled    TableReporter `json:"-"`
+	Drifting  DriftReporter `json:"-"`
+	Verifier  Verifier      `json:"-"`
+	Forgetter Forgetter     `json:"-"`
+	Watched   HangReporter  `json:"-"`
 	// Memberships is set with Multicast where the driver sees packets.
 	Memberships  Memberships  `json:"-"`
 	TunnelProber TunnelProber `json:"-"`

@@ -134,11 +134,17 @@ func (t *flows) sweepZone(ctx context.Context, domain desired.Domain, zone uint1
 			}
 		}
 	}
-	err = t.conns.sw.FlushTracked(ctx, ended)
+	return t.flush(ctx, ended)
+}
+
+// flush deletes connections from connection tracking, by the control socket where the switch
+// cannot by OpenFlow.
+func (t *flows) flush(ctx context.Context, ended []openflow.Connection) error {
+	err := t.conns.sw.FlushTracked(ctx, ended)
 	if e := (*openflow.Error)(nil); errors.As(err, &e) { // of an older Open vSwitch
 		for _, c := range ended {
 			if err := t.daemon.flushTracked(ctx, c); err != nil {
-				t.cfg.Log.Debug("a connection to a service was not forgotten; it may have ended", "connection", c, "error", err)
+				t.cfg.Log.Debug("a connection was not forgotten; it may have ended", "connection", c, "error", err)
 			}
 		}
 		return nil

@@ -66,38 +66,42 @@ const GapService reachability.Gap = "not-exposed"
 // Reach answers a question by what the one who asks may know of.
 func (e *Engine) Reach(ctx context.Context, q Question, scope Scope) (out Reachable, err error) {
 	err = e.ask(ctx, func(r *clusterRows) error {
-		from, err := r.resolve(q.From, scope)
-		if err != nil {
-			return err
-		}
-		to, err := r.resolve(q.To, scope)
-		if err != nil {
-			return err
-		}
-		if q.To.kind == "host" {
-			to = side{outside: r.addressesOfHost(model.HostName(q.To.name)), name: q.To.text}
-		}
-		if q.From.isAddresses() && (q.To.isAddresses() || q.To.kind == "host") {
-			from, to = from.ofTenant(q.Tenant), to.ofTenant(q.Tenant)
-		}
-		from, to = r.setTaken(from), r.setUse(r.setTaken(to), q.Reports)
-		for _, s := range []struct {
-			side
-			of Subject
-		}{{from, q.From}, {to, q.To}} {
-			if s.isEmpty() {
-				return s.of.selectsNothing()
-			}
-		}
-		t := newTable(r, q.Ports, scope)
-		t.publishedOf = r.publishedPorts(q.Reports)
-		if err := t.fill(r.sources(from), to); err != nil {
-			return err
-		}
-		out = Reachable{Revision: r.rev, Rows: t.list(), Some: t.some, All: t.some && !t.less, Unconfirmed: r.unconfirmed()}
-		return nil
+		out, err = r.reach(q, scope)
+		return err
 	})
 	return out, err
+}
+
+func (r *clusterRows) reach(q Question, scope Scope) (out Reachable, err error) {
+	from, err := r.resolve(q.From, scope)
+	if err != nil {
+		return out, err
+	}
+	to, err := r.resolve(q.To, scope)
+	if err != nil {
+		return out, err
+	}
+	if q.To.kind == "host" {
+		to = side{outside: r.addressesOfHost(model.HostName(q.To.name)), name: q.To.text}
+	}
+	if q.From.isAddresses() && (q.To.isAddresses() || q.To.kind == "host") {
+		from, to = from.ofTenant(q.Tenant), to.ofTenant(q.Tenant)
+	}
+	from, to = r.setTaken(from), r.setUse(r.setTaken(to), q.Reports)
+	for _, s := range []struct {
+		side
+		of Subject
+	}{{from, q.From}, {to, q.To}} {
+		if s.isEmpty() {
+			return out, s.of.selectsNothing()
+		}
+	}
+	t := newTable(r, q.Ports, scope)
+	t.publishedOf = r.publishedPorts(q.Reports)
+	if err := t.fill(r.sources(from), to); err != nil {
+		return out, err
+	}
+	return Reachable{Revision: r.rev, Rows: t.list(), Some: t.some, All: t.some && !t.less, Unconfirmed: r.unconfirmed()}, nil
 }
 
 // sources are what begins connections: in place of services their backends.

@@ -16,11 +16,15 @@ import (
 )
 
 // analysisHandlers answer what the cluster's objects mean.
-type analysisHandlers struct{ *serverContext }
+type analysisHandlers struct {
+	*serverContext
+	streams *streams
+}
 
 func (s *server) handleAnalysis() {
 	s.router.handle("GET", "/api/v1/analysis/reachability", access.View|access.WithinScope, nil, s.analysis.reachability)
 	s.handlePlan()
+	handleRead(s.router, "POST", "/api/v1/analysis/trace", access.WithinScope, s.analysis.readTrace, traceResource, s.analysis.trace)
 	s.router.handle("GET", "/api/v1/analysis/exposure", access.View|access.WithinScope, nil, s.analysis.exposure)
 	s.router.handle("GET", "/api/v1/analysis/endpoints/{key}", access.View|access.WithinScope, nil, s.analysis.explain)
 }
@@ -51,18 +55,22 @@ func (s *analysisHandlers) reachability(_ http.ResponseWriter, r *request) (any,
 	if err != nil {
 		return nil, err
 	}
-	out := api.Reachability{From: text.Get("from"), To: text.Get("to"), Port: port, Revision: int64(answer.Revision), Verdict: api.ReachNo, Connections: []api.ReachableParts{}, Unconfirmed: answer.Unconfirmed}
+	return reachable(flowScope{Scope: r.scope()}, api.Reachability{From: text.Get("from"), To: text.Get("to"), Port: port}, answer), nil
+}
+
+// reachable is an answer, as a scope shows it, to what was asked.
+func reachable(scope flowScope, out api.Reachability, answer analysis.Reachable) api.Reachability {
+	out.Revision, out.Verdict, out.Connections, out.Unconfirmed = int64(answer.Revision), api.ReachNo, []api.ReachableParts{}, answer.Unconfirmed
 	switch {
 	case answer.All:
 		out.Verdict = api.ReachYes
 	case answer.Some:
 		out.Verdict = api.ReachPartly
 	}
-	scope := flowScope{Scope: r.scope()}
 	for _, row := range answer.Rows {
 		out.Connections = append(out.Connections, reachableParts(scope, row))
 	}
-	return out, nil
+	return out
 }
 
 func reachableParts(scope flowScope, row analysis.Row) api.ReachableParts {

@@ -30,13 +30,18 @@ func (f *fixture) reach(from, to, port string) api.Reachability {
 func serveReachable(t *testing.T) *fixture {
 	t.Helper()
 	f := serve(t, 0)
+	f.populateReachable()
+	return f
+}
+
+func (f *fixture) populateReachable() {
+	f.t.Helper()
 	f.populate()
 	f.must("DELETE", "/api/v1/rules/blue:p:1/", "")
 	f.must("POST", "/api/v1/rules/blue:p:1/", `{"tenantName":"blue","policyName":"p","ruleId":"1","direction":"in","action":"allow","fromEndpointGroup":"db","protocol":"tcp","port":80,"priority":2}`)
 	f.must("POST", "/api/v1/rules/blue:p:rest/", `{"tenantName":"blue","policyName":"p","ruleId":"rest","direction":"in","action":"deny","priority":1}`)
 	f.must("POST", "/plugin/createEndpoint", endpoint("n", "db", "d1", ""))
 	f.must("POST", "/plugin/createEndpoint", endpoint("n", "db", "d2", ""))
-	return f
 }
 
 func TestReachabilityNamesTheRulesThatDecide(t *testing.T) {

@@ -147,7 +147,9 @@ var requestEffects = map[string]archtest.Effect{
 
 	"ApplyRequest.objects": archtest.By("TestApplyingAgainChangesNothing"),
 	"ApplyRequest.set":     archtest.By("TestPruneDeletesWhatTheSetCreated"),
-	"PlanRequest.changes":  archtest.By("TestPlanShowsWhatOpensAndCloses"), "ApplyPlanRequest.changes": archtest.By("TestPlanIsAppliedUnlessItIsAnotherByNow"),
+	"TraceRequest.from":    archtest.By("TestTraceComparesWhatHostsSawWithWhatIsExpected"), "TraceRequest.to": archtest.By("TestTraceComparesWhatHostsSawWithWhatIsExpected"),
+	"TraceRequest.port": archtest.By("TestTraceComparesWhatHostsSawWithWhatIsExpected"), "TraceRequest.tenant": archtest.By("TestTraceTakesTheServicesOfATenant"),
+	"PlanRequest.changes": archtest.By("TestPlanShowsWhatOpensAndCloses"), "ApplyPlanRequest.changes": archtest.By("TestPlanIsAppliedUnlessItIsAnotherByNow"),
 	"ApplyPlanRequest.set": archtest.By("TestPlanCoversPruningAndDeletion"), "ApplyPlanRequest.revision": archtest.By("TestPlanIsAppliedUnlessItIsAnotherByNow"),
 	"ApplyPlanRequest.id": archtest.By("TestPlanIsAppliedUnlessItIsAnotherByNow"),
 	"ApplyRequest.dryRun": archtest.By("TestApplyingAgainChangesNothing"),

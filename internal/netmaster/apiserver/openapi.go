@@ -64,6 +64,7 @@ var exchanges = map[string]exchange{
 	"POST /api/v1/analysis/plan":                          {"Which connections changes would open and close, and which backends services would have; nothing is changed, and what would be refused is refused", api.PlanRequest{}, api.Plan{}},
 	"GET /api/v1/analysis/reachability":                   {"Which connections one side (?from=) may open to another (?to=), by which rules; ?port= and ?tenant= narrow both down", nil, api.Reachability{}},
 	"GET /api/v1/analysis/verification":                   {"Have all hosts compare their state with the store, and their data planes with it; a data plane that differs is repaired", nil, api.Verification{}},
+	"POST /api/v1/analysis/trace":                         {"Have a host send one packet from an endpoint, and show what each host on its way decided about it, beside what is expected", api.TraceRequest{}, api.Trace{}},
 	"GET /api/v1/analysis/exposure":                       {"What clients outside, and endpoints of other tenants, may open connections to, by which ways in and which rules; ?to=, ?port= and ?tenant= narrow it down", nil, api.Exposure{}},
 	"GET /api/v1/endpoints":                               {"All endpoints, or the ones that ?tenant=, ?host=, ?network= and ?group= select (NAME or TENANT:NAME)", nil, []api.EndpointOper{}},
 	"POST /api/v1/endpoints/{key}/drain":                  {"Services send an endpoint no new connections, until its container ends; established connections go on. The key is as in an inspection", drainRequest{}, api.EndpointOper{}},

@@ -76,18 +76,18 @@ func (r *reports) remove(id string) {
 }
 
 // ask has hosts report to x until close is called.
-func (s *streams) ask(ctx context.Context, a control.Actor, what string, host model.HostName, spread time.Duration, x *report) (stop func(), err error) {
-	id := rand.Text()
-	if err := s.reports.add(id, x); err != nil {
+func (s *streams) ask(ctx context.Context, a control.Actor, r control.MonitorRequest, x *report) (stop func(), err error) {
+	r.ID, r.Address = rand.Text(), s.address
+	if err := s.reports.add(r.ID, x); err != nil {
 		return nil, err
 	}
-	m, err := s.control.Hosts.OpenMonitor(ctx, a, control.MonitorRequest{ID: id, Address: s.address, Host: host, Report: what, Spread: spread})
+	m, err := s.control.Hosts.OpenMonitor(ctx, a, r)
 	if err != nil {
-		s.reports.remove(id)
+		s.reports.remove(r.ID)
 		return nil, err
 	}
 	return func() {
-		s.reports.remove(id)
+		s.reports.remove(r.ID)
 		if err := m.Close(); err != nil {
 			s.log.Warn("a request for a report stays in the store until its lease ends", "error", err)
 		}
@@ -179,7 +179,7 @@ func (s *streams) askAll(ctx context.Context, a control.Actor, what string, aliv
 	ctx, cancel := context.WithTimeout(ctx, spread+patience)
 	defer cancel()
 	x.ctx = ctx
-	stop, err := s.ask(ctx, a, what, "", spread, x)
+	stop, err := s.ask(ctx, a, control.MonitorRequest{Report: what, Spread: spread}, x)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (s *streams) forwardBundle(ctx context.Context, a control.Actor, w http.Res
 	defer cancel()
 	begun, ended, refused := make(chan struct{}), make(chan error, 1), make(chan error, 1)
 	var once sync.Once
-	stop, err := s.ask(ctx, a, control.ReportBundle, host, 0, &report{
+	stop, err := s.ask(ctx, a, control.MonitorRequest{Report: control.ReportBundle, Host: host}, &report{
 		ctx: ctx,
 		take: func(from string, body io.Reader) error {
 			first := false

@@ -136,8 +136,9 @@ func join(cfg Config) *server {
 		objects: &objectHandlers{serverContext: c, router: rt}, hosts: &hostHandlers{serverContext: c, evictAfter: cfg.EvictAfter}, endpoints: &endpointHandlers{serverContext: c, pods: cfg.Pods},
 		services: &serviceHandlers{c}, store: &storeHandlers{serverContext: c, router: rt}, tokens: &tokenHandlers{cfg.Tokens},
 		streams: &streams{serverContext: c, router: rt, monitors: monitors{byID: map[string]*monitorStream{}}, stopping: cfg.Stopping},
-		members: &memberHandlers{serverContext: c, members: cfg.Members}, analysis: &analysisHandlers{c},
+		members: &memberHandlers{serverContext: c, members: cfg.Members},
 	}
+	s.analysis = &analysisHandlers{c, s.streams}
 	s.diagnosis = &diagnosis{
 		serverContext: c, router: rt, hosts: s.hosts, streams: s.streams, members: s.members,
 		hostKeys: cfg.HostKeys, hostWatch: cfg.Watch, support: cfg.Support, peer: cfg.Peer,

@@ -21,6 +21,7 @@ type MonitorRequest struct {
 	From, To    string
 	Counts      model.ServiceKey // no events are wanted, but once what is counted of it; zero = events
 	Report      string           // no events are wanted, but once what a host tells of itself: one of cluster's Report constants
+	Trace       *PacketTrace     // of a ReportTrace
 	Spread      time.Duration    // within which hosts report, each at its own moment
 }
 
@@ -55,7 +56,7 @@ func (hs *Hosts) OpenMonitor(ctx context.Context, a Actor, r MonitorRequest) (*M
 		q.Counts = r.Counts.String()
 	}
 	if r.Report != "" {
-		q.Report, q.Counts, q.Spread = r.Report, cluster.ReportCounts, int(r.Spread/time.Millisecond)
+		q.Report, q.Counts, q.Trace, q.Spread = r.Report, cluster.ReportCounts, r.Trace, int(r.Spread/time.Millisecond)
 	}
 	m := &Monitor{}
 	own := v.Endpoints.CountByHost(scope)
@@ -105,4 +106,11 @@ const (
 	ReportInspection   = cluster.ReportInspection
 	ReportBundle       = cluster.ReportBundle
 	ReportVerification = cluster.ReportVerification
+	ReportTrace        = cluster.ReportTrace
+)
+
+// A packet that hosts are asked to follow.
+type (
+	PacketTrace    = cluster.PacketTrace
+	PacketReceiver = cluster.PacketReceiver
 )

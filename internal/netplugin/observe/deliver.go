@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,7 +31,8 @@ func (a *Observer) serveMonitors(ctx context.Context) {
 	err := cluster.WatchMonitors(ctx, a.cfg.Store, func(list []cluster.MonitorRequest) error {
 		wanted := map[string]bool{}
 		for _, r := range list {
-			if r.Host != "" && r.Host != a.cfg.Host || len(wanted) == maxDeliveries {
+			others := r.Trace != nil && !slices.Contains(r.Trace.Hosts, a.cfg.Host)
+			if r.Host != "" && r.Host != a.cfg.Host || others || len(wanted) == maxDeliveries {
 				continue
 			}
 			wanted[r.ID] = true

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -34,6 +35,8 @@ type MonitorRequest struct {
 	// Report constants. Counts is ReportCounts then, so that agents that know no reports
 	// tell no events.
 	Report string `json:"report,omitempty"`
+	// Trace is the packet of a ReportTrace.
+	Trace *PacketTrace `json:"trace,omitempty"`
 	// Spread is within how many milliseconds hosts answer, each at its own moment.
 	Spread int `json:"spread,omitempty"`
 }
@@ -43,8 +46,29 @@ const (
 	ReportInspection   = "inspection"
 	ReportBundle       = "bundle"
 	ReportVerification = "verification"
+	ReportTrace        = "trace"
 	ReportCounts       = "-" // in Counts: no service
 )
+
+// PacketTrace is a packet that one host sends from an endpoint, and others look for.
+type PacketTrace struct {
+	Hosts     []model.HostName  `json:"hosts"`  // that are asked
+	Sender    model.EndpointKey `json:"sender"` // whose namespace it is sent from
+	Protocol  model.Protocol    `json:"protocol"`
+	Src       netip.AddrPort    `json:"src"` // of ICMP the port is the request's identifier
+	Dst       netip.AddrPort    `json:"dst"`
+	Payload   string            `json:"payload"` // by which it is recognised, TracePayload characters
+	Receivers []PacketReceiver  `json:"receivers,omitempty"`
+}
+
+// PacketReceiver is an endpoint that may get a packet.
+type PacketReceiver struct {
+	Endpoint model.EndpointKey `json:"endpoint"`
+	At       netip.AddrPort    `json:"at"` // the packet's destination there
+}
+
+// TracePayload is the length of PacketTrace.Payload.
+const TracePayload = 26
 
 // OpenMonitor enters a request with a lease of its own, which ends with Close
 // or is lost with the store.
