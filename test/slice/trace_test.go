@@ -77,7 +77,7 @@ func tracedPackets(t *testing.T, driver string) {
 			if len(h.Problems) > 0 {
 				t.Errorf("%s %s: %s: %q", is.to, is.port, h.Host, h.Problems)
 			}
-			answer = answer + h.Answer
+			answer += h.Answer
 			events = append(events, h.Events...)
 		}
 		decided := slices.ContainsFunc(events, func(e api.FlowEvent) bool {

@@ -34,8 +34,7 @@ const (
 func (a *Observer) Trace(ctx context.Context, t *cluster.PacketTrace) api.TraceHost {
 	out := api.TraceHost{Host: string(a.cfg.Host)}
 	fail := func(err error) { out.Problems = append(out.Problems, err.Error()) }
-	switch {
-	case t == nil || len(t.Payload) != cluster.TracePayload || !t.Src.IsValid() || !t.Dst.IsValid() || t.Src.Addr().Is4() != t.Dst.Addr().Is4():
+	if t == nil || len(t.Payload) != cluster.TracePayload || !t.Src.IsValid() || !t.Dst.IsValid() || t.Src.Addr().Is4() != t.Dst.Addr().Is4() {
 		fail(model.Errorf(model.ErrInvalid, "the packet to trace is not complete"))
 		return out
 	}
@@ -135,7 +134,7 @@ func watchIn(e attachment.Entry, payload string) (*tracepacket.Arrival, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer n.Close()
+	defer func() { _ = n.Close() }() // it was only read
 	return tracepacket.Watch(n, []byte(payload))
 }
 
@@ -144,7 +143,7 @@ func sendFrom(ctx context.Context, e attachment.Entry, t *cluster.PacketTrace) (
 	if err != nil {
 		return "", err
 	}
-	defer n.Close()
+	defer func() { _ = n.Close() }() // it was only read
 	ctx, cancel := context.WithTimeout(ctx, traceAnswer)
 	defer cancel()
 	return tracepacket.Packet{Protocol: t.Protocol, Src: t.Src, Dst: t.Dst, Payload: []byte(t.Payload)}.Send(ctx, n)

@@ -40,7 +40,7 @@ func (p Packet) Send(ctx context.Context, from ns.NetNS) (answer string, err err
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // what was sent has left
 	message := p.message()
 	b := make([]byte, 2048)
 	for n := range sends {
@@ -108,7 +108,7 @@ func (p Packet) open(from ns.NetNS) (f *os.File, err error) {
 		return nil
 	})
 	if err != nil && f != nil {
-		f.Close()
+		_ = f.Close() // the first error tells more
 	}
 	return f, err
 }
@@ -191,8 +191,7 @@ func answerOf(err error) string {
 	if errors.Is(err, unix.ECONNREFUSED) {
 		return "ICMP: nothing listens at the port"
 	}
-	var code unix.Errno
-	if errors.As(err, &code) {
+	if code, is := errors.AsType[unix.Errno](err); is {
 		return "ICMP: " + code.Error()
 	}
 	return "ICMP: " + err.Error()
