@@ -14,7 +14,7 @@ func (d *Driver) Forget(_ context.Context, all []driver.Connection) error {
 	if d.closed {
 		return model.Errorf(model.ErrUnavailable, "ebpf: the driver is closed")
 	}
-	// Domains are left out: whoever has these addresses and ports in another one begins again.
+	// Domains are left out: an equal connection in another one has to begin again.
 	gone := map[connKey]bool{}
 	for _, c := range all {
 		k := connKey{Proto: uint8(c.Protocol), Lo: toAddr(c.Src.Addr()), Hi: toAddr(c.Dst.Addr()), LoPort: c.Src.Port(), HiPort: c.Dst.Port()} //nolint:gosec // a byte of a packet

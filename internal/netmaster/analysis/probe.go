@@ -15,7 +15,7 @@ type Probe struct {
 	From      model.EndpointKey
 	Host      model.HostName // of From
 	Src, Dst  netip.Addr
-	Receivers []Receiver // the endpoints that may get it, of those that the one who asks may know
+	Receivers []Receiver // the endpoints that may get it, as far as the client may know them
 }
 
 // Receiver is an endpoint that may get a Probe.

@@ -56,7 +56,7 @@ func (a *Observer) Trace(ctx context.Context, t *cluster.PacketTrace) api.TraceH
 	for open := true; open && len(out.Events) < traceEvents; {
 		select {
 		case e, more := <-watcher.events:
-			if open = more; more && concerns(e, t) {
+			if open = more; more && isOfPacket(e, t) {
 				out.Events = append(out.Events, e)
 			}
 		case <-ctx.Done():
@@ -149,9 +149,9 @@ func sendFrom(ctx context.Context, e attachment.Entry, t *cluster.PacketTrace) (
 	return tracepacket.Packet{Protocol: t.Protocol, Src: t.Src, Dst: t.Dst, Payload: []byte(t.Payload)}.Send(ctx, n)
 }
 
-// concerns reports whether an event is about the packet. Drops of packets that differ in their
-// source port alone are told together.
-func concerns(e api.FlowEvent, t *cluster.PacketTrace) bool {
+// isOfPacket reports whether an event is about the packet. Drops that differ in their source port
+// alone are one event.
+func isOfPacket(e api.FlowEvent, t *cluster.PacketTrace) bool {
 	if e.Event != api.FlowDrop && e.Event != api.FlowConnection || e.Protocol != protocolName(t.Protocol) || e.From.Address != t.Src.Addr().String() {
 		return false
 	}

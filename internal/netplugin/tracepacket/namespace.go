@@ -82,7 +82,7 @@ func Watch(at ns.NetNS, payload []byte) (*Arrival, error) {
 
 // Wait reports whether the packet has come by the end of ctx, and ends the watch.
 func (a *Arrival) Wait(ctx context.Context) (bool, error) {
-	defer func() { _ = a.socket.Close() }() // it was only read
+	defer func() { _ = a.socket.Close() }()                                                  // it was only read
 	defer context.AfterFunc(ctx, func() { _ = a.socket.SetReadDeadline(time.Unix(1, 0)) })() // which works on sockets
 	conn, err := a.socket.SyscallConn()
 	if err != nil {
