@@ -126,6 +126,11 @@ var (
 		means:  "80 % of the VLANs, VNIs or of a network's addresses are taken.",
 		remedy: "delete what is not needed, or make another network or wider ranges before all are taken",
 	})
+	AssertionBroken = cluster(row{
+		name: "assertion-broken", severity: api.SeverityWarning, check: api.CheckOwners,
+		means:  "An assertion does not hold, or cannot be checked: labels, endpoints or Kubernetes objects have changed, or a change was made with --override.",
+		remedy: "change the policies that the message names, or the assertion",
+	})
 	ChangeWaits = cluster(row{
 		name: "change-waits", severity: api.SeverityNotice, check: api.CheckOwners,
 		means:  "A change waits to be confirmed. Hosts roll it back when its time is up.",

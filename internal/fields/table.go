@@ -138,6 +138,17 @@ var byType = map[string]map[string]Field{
 		"enforcePolicies":     {Description: "whether the fabric enforces security policies: yes (default) or no", Enum: []string{"", "yes", "no"}},
 		"includeCommonTenant": {Description: "whether objects of the tenant common are looked up too: yes or no (default)", Enum: []string{"", "yes", "no"}},
 	},
+	"Assertion": {
+		"tenantName":    tenant,
+		"assertionName": {Description: "name of the assertion in its tenant", Range: name64, Required: true},
+		"verdict":       {Description: "never: nothing of it is allowed, or always: all of it is", Enum: []string{"never", "always"}, Required: true},
+		"from":          {Description: "who opens connections, as for 'netctl can': group:NAME, network:NAME, KEY=VALUE of labels, an address range, internet, any, and others", Range: "of the assertion's tenant", Required: true},
+		"to":            {Description: "to whom, as from", Range: "of the assertion's tenant", Required: true},
+		"ports":         {Description: "protocols and ports, such as tcp/443, udp/8000-8100 or icmp", Range: "at most 32", Default: "all"},
+		"owner":         {Description: "who answers for it, which refusals name", Range: "at most 256 printable characters", Default: "none"},
+		"reason":        {Description: "why it is, which refusals name", Range: "at most 256 printable characters", Default: "none"},
+		"overridden":    {Description: "read-only: why a cluster administrator made a change that broke it", Default: "none"},
+	},
 	"ExtContractsGroup": {
 		"tenantName":         tenant,
 		"contractsGroupName": {Description: "name of the contracts in their tenant", Range: name64, Required: true},

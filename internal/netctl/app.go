@@ -65,6 +65,7 @@ type globals struct {
 	tokenFile string
 	tlsDir    string
 	timeout   time.Duration // 0 = not given
+	override  string        // why changes may break assertions
 	login     *savedToken   // that is tried; nil = what is kept
 }
 
@@ -114,6 +115,9 @@ func connect(g globals, opts ...api.Option) (*api.Client, error) {
 	opts = append(opts, api.WithTimeout(cmp.Or(g.timeout, api.DefaultTimeout)))
 	if g.insecure {
 		opts = append(opts, api.WithInsecureTLS())
+	}
+	if g.override != "" {
+		opts = append(opts, api.WithHeader(api.OverrideHeader, g.override))
 	}
 	c, err := api.NewClient(g.netmaster, opts...)
 	if err != nil {
@@ -205,6 +209,7 @@ func newRoot(base common, env Env) *command {
 		newAciGw(base),
 		newAppProfile(base),
 		newApply(base),
+		newAssertion(base),
 		newAttach(base, env.Getenv),
 		newBackup(base),
 		newBgp(base),

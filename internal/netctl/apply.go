@@ -50,6 +50,7 @@ func newApply(base common) *command {
 	setFlags(o, &c.flags)
 	c.flags.String(&o.saved, "plan", "FILE", "make the changes of a plan ('netctl plan -o json'), unless it would be another one by now; - for standard input")
 	confirmFlag(&c.flags, &o.within)
+	o.overrideFlag(&c.flags)
 	o.changeFlags(&c.flags, "json, j", "print a JSON array of kind, key and action")
 	c.run = bindRun(o, runApply, nil)
 	return c

@@ -25,6 +25,7 @@ func newDelete(base common) *command {
 	c.flags.Bool(&o.dryRun, "dry-run, n", "say what would be deleted, change nothing")
 	o.changeFlags(&c.flags, "json, j", "print a JSON array of kind, key and action")
 	planFlag(&c.flags, &o.planDelete)
+	o.overrideFlag(&c.flags)
 	c.run = bindRun(o, runDelete, nil)
 	return c
 }

@@ -25,6 +25,7 @@ var anywhere = map[string]archtest.Effect{
 	"--insecure":  archtest.By("TestInsecureAcceptsUnknownAuthorities"),
 	"--timeout":   archtest.By("TestUnreachableNetmasterNamesTheFlags"),
 	"--help":      archtest.By("TestHelp"),
+	"--override":  archtest.By("TestOverrideIsForClusterAdministrators").GivenBy("TestOverrideIsInTheRequest"),
 	"--plan":      archtest.By("TestPlanFlagSendsNoChange"),
 }
 
@@ -42,6 +43,9 @@ var flagEffects = map[string]archtest.Effect{
 	"aci-gw info --tenant":       archtest.None(accepted1x),
 	"aci-gw info --all":          archtest.None(accepted1x),
 	"app-profile group-ls --all": archtest.None(accepted1x),
+
+	"assertion create --never":  archtest.By("TestAssertionsAreServed").GivenBy("TestEveryCommand"),
+	"assertion create --always": archtest.By("TestAssertionsAreServed").GivenBy("TestEveryCommand"),
 
 	"external-contracts create --consumed": archtest.By("TestTreeEqualsOneMadeFromNothing").GivenBy("TestEveryCommand"),
 	"external-contracts create --provided": archtest.By("TestTreeEqualsOneMadeFromNothing").GivenBy("TestEveryCommand"),

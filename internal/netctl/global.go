@@ -125,6 +125,7 @@ func newGlobalSet(base common) *command {
 	c.flags.List(&g.TenantPrefixes, "tenant-prefixes", "CIDR,...", "none empties the list")
 	confirmFlag(&c.flags, &o.within)
 	planFlag(&c.flags, &o.plan)
+	o.overrideFlag(&c.flags)
 	c.flags.Bool(&o.json, "json, j", "print the settings as stored, as JSON")
 	c.flags.Bool(&o.quiet, "quiet, q", "print nothing")
 	c.run = bindRun(o, runGlobalSet, nil)

@@ -48,7 +48,11 @@ var beforePage = map[string]string{
 for e in web1 db1; do printf "{kind: endpoint, TenantName: blue, NetworkName: net, EndpointID: $e, ServiceName: web, EPCommonName: $e, ConfigEP: {Container: $e, Host: host1}}" | netctl apply -f -; done
 netctl network create -s 10.2.0.0/24 shop; netctl service create --network shop --selector app=shop --port 80:8080:TCP shop
 printf '{kind: endpoint, TenantName: default, NetworkName: shop, EndpointID: s1, ConfigEP: {Host: host1, Labels: {app: shop}}}' | netctl apply -f -`,
-	"docs/how-to/apply.md":     `mkdir blue.d; printf 'kind: tenant\ntenantName: blue\n' >blue.d/blue.yaml`,
+	"docs/how-to/apply.md": `mkdir blue.d; printf 'kind: tenant\ntenantName: blue\n' >blue.d/blue.yaml`,
+	"docs/how-to/assertions.md": `netctl tenant create blue; netctl network create -t blue -s 10.1.1.0/24 net; netctl policy create -t blue to-db
+netctl policy rule-add -t blue -d in -j deny to-db rest; netctl policy rule-add -t blue -d in -j allow -p 2 -l tcp -P 5432 to-db db
+netctl group create -t blue net web; netctl group create -t blue -p to-db net db
+for e in web db; do printf "{kind: endpoint, TenantName: blue, NetworkName: net, EndpointID: $e, ServiceName: $e, ConfigEP: {Host: host1}}" | netctl apply -f -; done`,
 	"docs/how-to/bandwidth.md": "netctl tenant create blue; netctl network create -t blue -s 10.1.1.0/24 backend; netctl group create -t blue backend web",
 	"docs/how-to/confirm.md": `netctl network create -s 10.1.1.0/24 ways; netctl policy create gateway; netctl group create ways routers
 printf 'kind: policy\ntenantName: default\npolicyName: more\n' >policies.yaml`,

@@ -66,6 +66,9 @@ func newPendingEnd(base common, name, short, done string, end func(*api.Client, 
 	o := &pendingOptions{common: base}
 	c := &command{name: name, short: short, examples: []string{"netctl " + name + " k7q2m9xd"}, args: []string{"ID"}}
 	o.changeFlags(&c.flags, "json, j", "print the change's id as JSON")
+	if name == "confirm" {
+		o.overrideFlag(&c.flags)
+	}
 	c.run = bindClient(o, func(ctx context.Context, client *api.Client, o *pendingOptions) error {
 		if err := end(client, ctx, o.id); err != nil {
 			return err

@@ -294,6 +294,12 @@ func printMarkdown(w io.Writer, header []string, rows [][]string) error {
 func writeFlags(fs *flags.Set, o *common, jsonNames, jsonUsage string) {
 	o.changeFlags(fs, jsonNames, jsonUsage)
 	planFlag(fs, &o.plan)
+	o.overrideFlag(fs)
+}
+
+// overrideFlag is the flag of changes that assertions refuse.
+func (o *common) overrideFlag(fs *flags.Set) {
+	fs.String(&o.globals.override, "override", "REASON", "make the change even if it breaks assertions; for cluster administrators, and audited")
 }
 
 func planFlag(fs *flags.Set, plan *bool) {

@@ -185,3 +185,10 @@ func (c *class) end(cluster int, second bool) *desired.Port {
 	}
 	return nil
 }
+
+// Classify returns a function whose results are equal for endpoints of which the cluster says the
+// same to and of any other endpoint, and of all addresses. It holds until the next Update.
+func (c *Cluster) Classify() func(*desired.Port) any {
+	bounds := newPrefixIndex(c.bounds())
+	return func(p *desired.Port) any { return c.stateOf(p, bounds) }
+}

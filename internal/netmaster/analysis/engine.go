@@ -23,7 +23,8 @@ type Source interface {
 }
 
 // Engine answers questions about the cluster. The first question compiles the cluster; from
-// then on changes are entered as they come, until restAfter has passed without a question. Its
+// then on changes are entered as they come, until restAfter has passed without a question and
+// there are no assertions. Its
 // methods may be called from several goroutines.
 type Engine struct {
 	log    *slog.Logger
@@ -95,6 +96,9 @@ func (e *Engine) ask(ctx context.Context, answer func(*clusterRows) error) error
 	e.rest = time.AfterFunc(restAfter, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
+		if e.rows != nil && len(e.rows.assertions) > 0 { // each commit asks
+			return
+		}
 		e.rows = nil
 	})
 	e.rows.compile()

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -62,5 +63,31 @@ func BenchmarkPlan(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkCheck checks a change of a rule against 100 assertions about groups in a large cluster.
+func BenchmarkCheck(b *testing.B) {
+	rows := bigCluster(b)
+	for i := range 100 {
+		k := model.AssertionKey{Tenant: "blue", Name: fmt.Sprint("a", i)}
+		a := model.Assertion{Key: k, Verdict: model.Never, From: fmt.Sprint("group:g", i), To: fmt.Sprint("group:g", i+200), Ports: []string{"tcp/22"}}
+		kv, err := tables.Encode(k, a)
+		if err != nil {
+			b.Fatal(err)
+		}
+		kv.Create, kv.Mod = 1, 1
+		rows = append(rows, kv)
+	}
+	e := New(rows, slog.New(slog.DiscardHandler))
+	rule := model.Rule{Key: model.RuleKey{Tenant: "blue", Policy: "p1", Rule: "0"}, Direction: model.In, Priority: 10, Action: model.Deny, Protocol: model.ProtoTCP, Port: 80}
+	changes := []PlannedRow{rows.planned(b, rule.Key, rule.General())}
+	if broken, err := e.Broken(b.Context()); err != nil || len(broken) > 0 { // compiles the cluster
+		b.Fatal(broken, err)
+	}
+	for b.Loop() {
+		if broken, err := e.Check(b.Context(), changes); err != nil || len(broken) > 0 {
+			b.Fatal(broken, err)
+		}
 	}
 }

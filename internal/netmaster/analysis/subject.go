@@ -214,15 +214,33 @@ func (r *clusterRows) resolve(s Subject, scope Scope) (side, error) {
 	if err != nil {
 		return side{}, err
 	}
-	for _, e := range r.endpoints {
-		if scope.Has(e.Key.Network.Tenant) && belongs(e) {
-			if p, has := r.cluster.Port(e.Key); has {
-				out.endpoints = append(out.endpoints, p)
-			}
+	for _, k := range r.selected(s, scope, belongs) {
+		if p, has := r.cluster.Port(k); has {
+			out.endpoints = append(out.endpoints, p)
 		}
 	}
-	slices.SortFunc(out.endpoints, comparePorts)
 	return out, nil
+}
+
+// selected are the endpoints that belong to a subject, in order. For a tenant's assertions they
+// are kept until an endpoint changes.
+func (r *clusterRows) selected(s Subject, scope Scope, belongs func(*model.Endpoint) bool) []model.EndpointKey {
+	tenant, keeps := scope.(ofTenant)
+	key := [2]string{string(tenant), s.text}
+	if out, has := r.members[key]; has && keeps {
+		return out
+	}
+	var out []model.EndpointKey
+	for k, e := range r.endpoints {
+		if scope.Has(k.Network.Tenant) && belongs(e) {
+			out = append(out, k)
+		}
+	}
+	slices.SortFunc(out, model.EndpointKey.Compare)
+	if keeps {
+		r.members[key] = out
+	}
+	return out
 }
 
 func (s Subject) selectsNothing() error {

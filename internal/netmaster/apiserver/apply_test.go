@@ -15,6 +15,7 @@ import (
 // oneOfEach is an object of every kind, in an order that does not work one by one.
 var oneOfEach = []string{
 	`{"kind":"endpoint","TenantName":"blue","NetworkName":"n","ServiceName":"g","EndpointID":"e1","ConfigEP":{"Container":"c1","Host":"h1","IPAddress":"10.1.0.9"}}`,
+	`{"kind":"assertion","tenantName":"blue","assertionName":"a","verdict":"never","from":"any","to":"group:g","ports":["tcp/22"]}`,
 	`{"kind":"tenant","tenantName":"blue","defaultNetwork":"n"}`,
 	`{"kind":"appProfile","tenantName":"blue","appProfileName":"shop","endpointGroups":["g"]}`,
 	`{"kind":"serviceLB","tenantName":"blue","serviceName":"web","networkName":"n","ipAddress":"10.1.0.100","selectors":["app=web"],"ports":["80:8080:TCP"]}`,
@@ -51,7 +52,7 @@ func TestApplyingAgainChangesNothing(t *testing.T) {
 		return out, got.Results
 	}
 	want := []string{
-		"endpoint blue:n:e1 created", "tenant blue created", "appProfile blue:shop created", "serviceLB blue:web created",
+		"endpoint blue:n:e1 created", "assertion blue:a created", "tenant blue created", "appProfile blue:shop created", "serviceLB blue:web created",
 		"rule blue:p:1 created", "endpointGroup blue:g created", "network blue:n created", "policy blue:p created",
 		"netprofile blue:gold created", "extContractsGroup blue:x created", "aciGw aciGw created", "global global updated",
 	}

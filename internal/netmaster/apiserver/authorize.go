@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
@@ -65,6 +66,10 @@ func (s *router) serveTo(rt *route, w http.ResponseWriter, hr *http.Request, ide
 			return
 		}
 		r = s.newRequest(hr, id)
+		if err := s.override(rt, r, &e); err != nil {
+			s.deny(w, hr, e, err)
+			return
+		}
 	}
 	closeBeforeExpiry(w, hr)
 	if rt.lasts {
@@ -173,6 +178,24 @@ func (s *router) newRequest(hr *http.Request, id access.Identity) *request {
 	r.Header = hr.Header.Clone()
 	r.Header.Del("Authorization")
 	return &request{Request: r, client: id, actor: actorOf(id, hr)}
+}
+
+// override lets a cluster administrator's change break assertions, if it says why.
+func (s *router) override(rt *route, r *request, e *audit.Entry) error {
+	reason := r.Header.Get(api.OverrideHeader)
+	switch {
+	case reason == "" || rt.verb != verbChange:
+		return nil
+	case !r.client.HasRole(access.ClusterAdmin):
+		return httpguard.Forbidden("header %s: only a cluster-admin may override assertions", api.OverrideHeader)
+	}
+	if len(reason) > model.MaxAssertionText {
+		reason = reason[:model.MaxAssertionText]
+	}
+	reason = strings.ToValidUTF8(reason, "?")
+	r.actor = r.actor.Override(reason)
+	e.What = "override: " + reason
+	return nil
 }
 
 // actorOf is the client of a request as use-cases take it.

@@ -69,7 +69,7 @@ func wanted(t *testing.T, route string) string {
 		if method != http.MethodGet {
 			return ""
 		}
-	case "networks", "endpointGroups", "policys", "networkPolicys", "rules", "netprofiles", "serviceLBs", "appProfiles", "extContractsGroups", "volumes", "volumeProfiles":
+	case "networks", "endpointGroups", "policys", "networkPolicys", "rules", "netprofiles", "serviceLBs", "appProfiles", "assertions", "extContractsGroups", "volumes", "volumeProfiles":
 		if method != http.MethodGet {
 			return "t"
 		}

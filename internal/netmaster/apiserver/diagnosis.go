@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/analysis"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 	"github.com/contiv/netplugin/v2/internal/netmaster/liveness"
 )
@@ -32,6 +33,7 @@ type facts struct {
 	warnings           []string // of the embedded store's members
 	hosts              []api.Host
 	pools              []api.Pool
+	broken             []analysis.Broken
 	fabric             control.AciFabric
 	most               int // how many parts that the fabric does not have are named
 }
@@ -75,6 +77,18 @@ func (f facts) judgeCluster() (out []api.Finding) {
 		if float64(p.Used) >= nearlyFull*float64(p.Size) && p.Size > 0 {
 			out = append(out, condition.PoolFills.Finding(p.Name, fmt.Sprintf("%d of %d are taken", p.Used, p.Size)))
 		}
+	}
+	return append(out, brokenFindings(f.broken)...)
+}
+
+// brokenFindings says which assertions do not hold.
+func brokenFindings(all []analysis.Broken) (out []api.Finding) {
+	for _, b := range all {
+		text := b.String()
+		if b.Assertion.Overridden != "" {
+			text += "; it was overridden: " + b.Assertion.Overridden
+		}
+		out = append(out, condition.AssertionBroken.Finding("assertion "+b.Assertion.Key.String(), text))
 	}
 	return out
 }

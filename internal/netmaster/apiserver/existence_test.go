@@ -36,6 +36,7 @@ func TestOthersObjectsLookLikeNone(t *testing.T) {
 		"3 /api/v1/networkPolicys/t-is:q-is":     `{"tenantName":"t-is","networkPolicyName":"q-is","tier":"contiv","order":100,"mode":"enforce","rules":[{"ruleId":"r-is","direction":"in","action":"deny"}]}`,
 		"3 /api/v1/serviceLBs/t-is:s-is":         `{"tenantName":"t-is","serviceName":"s-is","networkName":"n-is","selectors":["a=b"],"ports":["80:80:TCP"]}`,
 		"4 /api/v1/appProfiles/t-is:a-is":        `{"tenantName":"t-is","appProfileName":"a-is","endpointGroups":["g-is"]}`,
+		"2 /api/v1/assertions/t-is:a-is":         `{"tenantName":"t-is","assertionName":"a-is","verdict":"never","from":"any","to":"host:h-is"}`,
 		"2 /api/v1/extContractsGroups/t-is:x-is": `{"tenantName":"t-is","contractsGroupName":"x-is","contractsType":"provided","contracts":["uni/tn-common/brc-web"]}`,
 		"4 /plugin/createEndpoint":               `{"TenantName":"t-is","NetworkName":"n-is","EndpointID":"e-is","EPCommonName":"name-is","ConfigEP":{"Host":"h-is","Container":"c-is"}}`,
 	} {

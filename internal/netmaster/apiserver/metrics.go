@@ -29,6 +29,7 @@ var (
 	hostAway      = metric("host_away_seconds", "Time without a heartbeat of a host that is away, as --evict-after counts it, in steps of up to a minute.", "host")
 	manyHostsAway = metric("hosts_many_away", "1 while more than half of the hosts are away, so that no host is evicted, else 0.")
 	hostEvict     = metric("host_evict_after_seconds", "Time that a host may be away before its endpoints are released; 0 = forever.")
+	brokenCount   = metric("assertions_broken", "Assertions that do not hold, or cannot be checked.")
 	pendingCount  = metric("changes_pending", "Changes that are unconfirmed.")
 	hostProblems  = metric("host_problems", "Problems that a host reports, by kind.", "host", "kind")
 	tagsUsed      = metric("tags_used", "VLAN ids (pool vlans) and VNIs (pool vnis) in use.", "pool")
@@ -54,7 +55,7 @@ type clusterMetrics struct {
 // Describe implements prometheus.Collector.
 func (m clusterMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		hostsKnown, hostsAlive, hostAlive, hostReady, hostAway, manyHostsAway, hostEvict, pendingCount, hostProblems, tagsUsed, tagsSize, addressesUsed, addressesSize, overQuota, objectCount,
+		hostsKnown, hostsAlive, hostAlive, hostReady, hostAway, manyHostsAway, hostEvict, brokenCount, pendingCount, hostProblems, tagsUsed, tagsSize, addressesUsed, addressesSize, overQuota, objectCount,
 		storeUp, storeAnswer, storeSize, storeQuota,
 	} {
 		ch <- d
@@ -94,6 +95,9 @@ func (m clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
+	if broken, err := m.control.BrokenAssertions(ctx); err == nil {
+		gauge(brokenCount, float64(len(broken)))
+	}
 	for _, s := range m.cluster.Stores(ctx) {
 		up := 1.0
 		if s.Error != "" {

@@ -268,6 +268,12 @@ func operation(r *route, summary string) map[string]any {
 			"description": "The ETag of an answer to GET: the write is made only while the object is of that revision, else the answer is 412",
 		})
 	}
+	if r.verb == verbChange && r.path != "/api/v1/analysis/plan" && r.kind != nil {
+		params = append(params, map[string]any{
+			"name": api.OverrideHeader, "in": "header", "schema": map[string]any{"type": "string"},
+			"description": "Why the change may break assertions: for cluster administrators, and audited",
+		})
+	}
 	if params != nil {
 		op["parameters"] = params
 	}

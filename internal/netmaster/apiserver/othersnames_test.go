@@ -40,6 +40,7 @@ var othersWrites = map[string][][3]string{
 // ownOnly are the kinds of tenants that meet nothing of others, and why.
 var ownOnly = map[string]string{
 	"appProfile":        "its groups are its tenant's",
+	"assertion":         "it is about endpoints of its tenant",
 	"endpointGroup":     "its network, pool and profiles are its tenant's; its VLAN is chosen for it",
 	"extContractsGroup": "its name is its tenant's",
 	"netprofile":        "its name is its tenant's",

@@ -118,7 +118,8 @@ func (s *diagnosis) gather(ctx context.Context, a control.Actor) (f facts, err e
 		}
 		f.pools = append(f.pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
 	}
-	return f, nil
+	f.broken, err = s.control.BrokenAssertions(ctx)
+	return f, err
 }
 
 // judgeView says what is wrong with what the store has.

@@ -18,7 +18,9 @@ type Actor struct {
 	podOn   model.HostName     // see OfPodOn
 	term    *store.Fence       // without which it commits nothing; nil = of no term
 	object  string             // of Kubernetes, for which it writes; empty = for users
-	adopts  bool               // whether object takes over what belongs to users
+	// override is why its changes may break assertions; empty = they may not.
+	override string
+	adopts   bool // whether object takes over what belongs to users
 }
 
 // Admin returns the actor whom nothing limits: a cluster administrator, or the program
@@ -42,6 +44,12 @@ func (l Leader) Actor() Actor {
 func (l Leader) For(object string, adopt bool) Actor {
 	a := l.Actor()
 	a.object, a.adopts = object, adopt
+	return a
+}
+
+// Override returns a cluster administrator whose changes may break assertions, for a reason.
+func (a Actor) Override(reason string) Actor {
+	a.override = reason
 	return a
 }
 

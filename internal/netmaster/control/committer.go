@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/netmaster/analysis"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -15,13 +16,14 @@ import (
 // what is committed. It decides nothing by itself. Any goroutine may call it while
 // Controller.Run runs; calls wait for the view's first snapshot.
 type Committer struct {
-	store  store.Store
-	log    *slog.Logger
-	now    func() time.Time // of reservations and of changes that wait to be confirmed
-	view   *View
-	follow *store.Follower
-	turns  waiting.KeyedLocks[string] // by row: they save conflicts within this process; the store keeps things right without
-	ready  chan struct{}              // closed when the defaults exist and the view is there
+	store    store.Store
+	log      *slog.Logger
+	analysis *analysis.Engine // by which assertions are checked
+	now      func() time.Time // of reservations and of changes that wait to be confirmed
+	view     *View
+	follow   *store.Follower
+	turns    waiting.KeyedLocks[string] // by row: they save conflicts within this process; the store keeps things right without
+	ready    chan struct{}              // closed when the defaults exist and the view is there
 }
 
 func newCommitter(st store.Store, opts Options) *Committer {
@@ -105,21 +107,30 @@ func (u *usecase) updateOnce(ctx context.Context, what string, update updater, f
 	if err := u.commits.await(ctx); err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
-	rev, err := update(ctx, respectLocks(u.confirms, func(tx store.Tx) error {
-		u.actor.require(tx)
-		if u.only != nil {
-			if err := u.only.check(tx); err != nil {
-				return err
+	try := func() (store.Revision, error) {
+		return update(ctx, respectLocks(u.confirms, u.checkAssertions(ctx, func(tx store.Tx) error {
+			u.actor.require(tx)
+			if u.only != nil {
+				if err := u.only.check(tx); err != nil {
+					return err
+				}
 			}
-		}
-		return fn(tx)
-	}))
+			return fn(tx)
+		})))
+	}
+	rev, err := try()
+	for tries := 1; errors.Is(err, analysis.ErrRowsMoved) && tries < maxChecked; tries++ {
+		rev, err = try()
+	}
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
 	u.only, u.rev = nil, max(u.rev, rev)
 	return rev, nil
 }
+
+// maxChecked is how often a transaction is checked while others change the same rows.
+const maxChecked = 8
 
 // report runs a transaction of what a host reports. It does not wait for the view, and no
 // unconfirmed change is in its way.

@@ -107,6 +107,7 @@ func New(st store.Store, opts Options) *Controller {
 	c.follow = store.NewFollower(st, append([]string{tables.StatePrefix}, tables.Registered...), c.apply, store.Since(c.Store.identities.since))
 	c.follow.Ranges(tables.PendingScope) // which every write of what may be locked looks at
 	c.Analysis = analysis.New(c.follow, opts.Log)
+	c.analysis = c.Analysis
 	c.relay = relay.NewHub(c.follow, relayed, v.HostRows, opts.RelayBeat)
 	return c
 }

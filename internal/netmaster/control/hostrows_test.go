@@ -95,7 +95,7 @@ func (c *harness) secretCluster() {
 	c.write(func(tx store.Tx) error {
 		for _, t := range []model.TenantName{"red", "blue"} {
 			word := map[model.TenantName]string{"red": "plain", "blue": "secret"}[t]
-			for _, kind := range []string{"appprofiles/x", "endpoints/n/x", "extcontracts/x", "groups/x", "identities/9", "netprofiles/x", "networks/x", "policies/x", "replacements/x", "rules/x/1", "services/x", "staged/x/1", "trials/x", "volumes/x", "volumeprofiles/x"} {
+			for _, kind := range []string{"appprofiles/x", "assertions/x", "endpoints/n/x", "extcontracts/x", "groups/x", "identities/9", "netprofiles/x", "networks/x", "policies/x", "replacements/x", "rules/x/1", "services/x", "staged/x/1", "trials/x", "volumes/x", "volumeprofiles/x"} {
 				tx.Put(tables.TenantPrefix(t)+kind, []byte(`{"v":1,"d":{"word":"`+word+`"}}`), nil)
 			}
 		}

@@ -64,15 +64,20 @@ func TenantOfPrefix(prefix string) (model.TenantName, bool) {
 	return model.TenantName(name), ok
 }
 
-// Shows reports whether a host that reads so much of a tenant reads one of its rows.
-func (r HostRows) Shows(key string) bool {
+// KindOfRow returns the kind of a tenant's row, as in "groups"; "" = it is no tenant's.
+func KindOfRow(key string) string {
 	rest, is := strings.CutPrefix(key, tenantsPrefix)
 	if !is {
-		return false
+		return ""
 	}
 	_, rest, _ = strings.Cut(rest, "/")
 	kind, _, _ := strings.Cut(rest, "/")
-	least, known := hostKinds[kind]
+	return kind
+}
+
+// Shows reports whether a host that reads so much of a tenant reads one of its rows.
+func (r HostRows) Shows(key string) bool {
+	least, known := hostKinds[KindOfRow(key)]
 	return known && r >= least
 }
 

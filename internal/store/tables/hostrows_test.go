@@ -10,7 +10,7 @@ import (
 
 // notForHosts are the tables of tenants and of the whole cluster that no host reads.
 var notForHosts = map[string]bool{
-	"state/tenant/*/appprofiles/*": true, "state/tenant/*/extcontracts/*": true,
+	"state/tenant/*/appprofiles/*": true, "state/tenant/*/assertions/*": true, "state/tenant/*/extcontracts/*": true,
 	"state/tenant/*/volumes/*": true, "state/tenant/*/volumeprofiles/*": true,
 	"state/global/config/aciGw": true,
 }

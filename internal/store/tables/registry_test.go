@@ -205,7 +205,7 @@ func TestAgentsPrefixesHaveAllButAllocations(t *testing.T) {
 // Of a tenant's rows agents follow the rest and the endpoints of networks, and both lie
 // apart, or they do not need them: a new kind of row has to be of one of the three.
 func TestTenantsRowsAreMirroredApart(t *testing.T) {
-	unneeded := []string{"appprofiles", "extcontracts"}
+	unneeded := []string{"appprofiles", "assertions", "extcontracts"}
 	rest := store.NewMirrorState(TenantRest("a.b"), false)
 	from, to := rest.Span()
 	for _, s := range samples(t) {

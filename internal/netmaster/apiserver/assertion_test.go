@@ -1,0 +1,83 @@
+package apiserver
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/archtest"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
+)
+
+var _ = tested("assertions", kindCases{
+	object: `{"tenantName":"blue","assertionName":"x","verdict":"never","from":"host:h1","to":"internet"}`, key: []string{"tenantName", "assertionName"},
+	fields: map[string]cases{
+		"tenantName":    tenantCases(),
+		"assertionName": nameCases("assertionName"),
+		"verdict":       {[]string{`{"verdict":"never"}`, `{"verdict":"always"}`}, []string{`{"verdict":""}`, `{"verdict":"maybe"}`}},
+		"from":          {[]string{`{"from":"any"}`, `{"from":"app=web"}`, `{"from":"10.0.0.0/8"}`}, []string{`{"from":""}`, `{"from":"10.0.0.1/8"}`, `{"from":"group:other/web"}`, `{"from":"tenant:other"}`, `{"from":"internet"}`}},
+		"to":            {[]string{`{"to":"any"}`, `{"to":"app=web"}`, `{"to":"10.0.0.0/8"}`}, []string{`{"to":""}`, `{"to":"10.0.0.1/8"}`, `{"to":"group:other/web"}`, `{"to":"group:none"}`}},
+		"ports":         {[]string{`{"ports":[]}`, `{"ports":["tcp/22","udp/1-9","icmp"]}`}, []string{`{"ports":[""]}`, `{"ports":["tcp/0-70000"]}`, `{"ports":["ssh"]}`}},
+		"owner":         {[]string{`{"owner":""}`, `{"owner":"dba@example.com"}`}, []string{`{"owner":"` + strings.Repeat("x", 257) + `"}`}},
+		"reason":        {[]string{`{"reason":""}`, `{"reason":"audit 7.2"}`}, []string{`{"reason":"` + strings.Repeat("x", 257) + `"}`}},
+		"overridden":    {[]string{`{"overridden":""}`}, nil},
+	},
+	effects: map[string]archtest.Effect{
+		"tenantName":     archtest.By("TestAssertionsAreServed"),
+		"assertionName":  archtest.By("TestAssertionsAreServed"),
+		"verdict=never":  archtest.By("TestAssertionsAreServed"),
+		"verdict=always": archtest.By("TestAssertionThatTheClusterBreaksIsRefused"),
+		"from":           archtest.By("TestAssertionsAreServed"),
+		"to":             archtest.By("TestAssertionsAreServed"),
+		"ports":          archtest.By("TestAssertionsAreServed"),
+		"owner":          archtest.By("TestAssertionsAreServed"),
+		"reason":         archtest.By("TestAssertionsAreServed"),
+		"overridden":     archtest.None("read-only"),
+	},
+})
+
+const noHTTPS = `{"tenantName":"blue","assertionName":"no-https","verdict":"never","from":"any","to":"endpoint:e1","ports":["tcp/443"],"owner":"ops","reason":"audit"}`
+
+func TestAssertionsAreServed(t *testing.T) {
+	f := serveReachable(t)
+	f.must("POST", "/api/v1/assertions/blue:no-https/", noHTTPS)
+	a, err := f.Assertions().Get(t.Context(), "blue:no-https")
+	if err != nil || a.Verdict != api.AssertNever || a.From != "any" || len(a.Ports) != 1 || a.Links.Tenant.Key != "blue" {
+		t.Fatalf("got %+v, %v", a, err)
+	}
+	rule := `{"tenantName":"blue","policyName":"p","ruleId":"2","direction":"in","action":"allow","protocol":"tcp","port":443,"priority":3}`
+	code, text := f.do("POST", "/api/v1/rules/blue:p:2/", rule)
+	if code != http.StatusConflict || !strings.Contains(text, `it breaks assertion "blue:no-https" (never any -> endpoint:e1 tcp/443; owner ops; reason audit)`) || !strings.Contains(text, "by rule blue:p:2") {
+		t.Errorf("got %d %s", code, text)
+	}
+	f.must("DELETE", "/api/v1/assertions/blue:no-https/", "")
+	f.must("POST", "/api/v1/rules/blue:p:2/", rule)
+}
+
+func TestOverrideIsForClusterAdministrators(t *testing.T) {
+	f := startAsking(t, nil)
+	f.must(200, "root", "POST", "/api/v1/tenants/blue", `{"tenantName":"blue"}`)
+	f.rec.take()
+	as := func(who string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/api/v1/policys/blue:q", strings.NewReader(`{"tenantName":"blue","policyName":"q"}`))
+		r.Header.Set("Authorization", "Bearer is-"+who)
+		r.Header.Set(api.OverrideHeader, "incident 7")
+		w := httptest.NewRecorder()
+		f.h.ServeHTTP(w, r)
+		return w
+	}
+	if w := as("blue"); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "only a cluster-admin") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if got := f.rec.take(); len(got) != 1 || got[0].Result != audit.Refused {
+		t.Errorf("recorded %+v", got)
+	}
+	if w := as("root"); w.Code != http.StatusOK {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if got := f.rec.take(); len(got) != 1 || got[0].What != "override: incident 7" {
+		t.Errorf("recorded %+v", got)
+	}
+}
