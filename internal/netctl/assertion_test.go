@@ -16,7 +16,7 @@ func TestOverrideIsInTheRequest(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 	}))
 	defer s.Close()
-	for _, line := range []string{"policy create p", "rule create p 1 --direction in", "policy rm p", "confirm x", "delete -f testdata/endpoint.yaml", "apply -f testdata/endpoint.yaml", "global set --fwd-mode routing"} {
+	for _, line := range []string{"policy create p", "policy rule-add -d in p 1", "policy rm p", "confirm x", "delete -f testdata/endpoint.yaml", "apply -f testdata/endpoint.yaml", "global set --fwd-mode routing"} {
 		asked = nil
 		netctl(t, s.URL, append(strings.Fields(line), "--override", "incident 7")...)
 		if len(asked) == 0 || asked[len(asked)-1] != "incident 7" {

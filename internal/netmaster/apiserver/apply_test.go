@@ -15,7 +15,7 @@ import (
 // oneOfEach is an object of every kind, in an order that does not work one by one.
 var oneOfEach = []string{
 	`{"kind":"endpoint","TenantName":"blue","NetworkName":"n","ServiceName":"g","EndpointID":"e1","ConfigEP":{"Container":"c1","Host":"h1","IPAddress":"10.1.0.9"}}`,
-	`{"kind":"assertion","tenantName":"blue","assertionName":"a","verdict":"never","from":"any","to":"group:g","ports":["tcp/22"]}`,
+	`{"kind":"assertion","tenantName":"blue","assertionName":"a","verdict":"never","from":"host:h9","to":"group:g","ports":["tcp/22"]}`,
 	`{"kind":"tenant","tenantName":"blue","defaultNetwork":"n"}`,
 	`{"kind":"appProfile","tenantName":"blue","appProfileName":"shop","endpointGroups":["g"]}`,
 	`{"kind":"serviceLB","tenantName":"blue","serviceName":"web","networkName":"n","ipAddress":"10.1.0.100","selectors":["app=web"],"ports":["80:8080:TCP"]}`,

@@ -34,7 +34,7 @@ var _ = tested("assertions", kindCases{
 		"ports":          archtest.By("TestAssertionsAreServed"),
 		"owner":          archtest.By("TestAssertionsAreServed"),
 		"reason":         archtest.By("TestAssertionsAreServed"),
-		"overridden":     archtest.None("read-only"),
+		"overridden":     archtest.By("TestOverrideCommitsAndIsKept"),
 	},
 })
 
