@@ -78,7 +78,7 @@ func (a Assertion) Validate() error {
 	if len(a.Ports) > MaxAssertedPorts {
 		return InvalidField("ports", len(a.Ports), fmt.Sprintf("must be at most %d", MaxAssertedPorts))
 	}
-	for _, f := range []struct{ name, text string }{{"from", a.From}, {"to", a.To}, {"owner", a.Owner}, {"reason", a.Reason}} {
+	for _, f := range []struct{ name, text string }{{"from", a.From}, {"to", a.To}, {"owner", a.Owner}, {"reason", a.Reason}, {"overridden", a.Overridden}} {
 		if err := checkText(f.name, f.text, MaxAssertionText); err != nil {
 			return err
 		}

@@ -246,7 +246,7 @@ func (t *tester) assertedSides(a *assertion) (from, to side, gone bool, err erro
 		*s.side, err = t.resolve(s.of, ofTenant(a.Key.Tenant))
 		if errors.Is(err, model.ErrNotFound) {
 			if named := s.of.kind == "group" || s.of.kind == "network" || s.of.kind == "service"; named {
-				return from, to, true, err
+				return from, to, true, fmt.Errorf("%s %q does not exist", s.of.kind, s.of.name)
 			}
 			err = nil // endpoints and namespaces come and go
 		}

@@ -18,6 +18,7 @@ func assertionFromAPI(o api.Assertion) (a model.Assertion, err error) {
 	a = model.Assertion{
 		Key: model.AssertionKey{Tenant: model.TenantName(o.TenantName), Name: o.AssertionName}, Verdict: model.Verdict(o.Verdict),
 		From: o.From, To: o.To, Owner: o.Owner, Reason: o.Reason,
+		Overridden: o.Overridden,
 	}
 	if len(o.Ports) > 0 {
 		a.Ports = o.Ports

@@ -12,17 +12,17 @@ import (
 )
 
 var _ = tested("assertions", kindCases{
-	object: `{"tenantName":"blue","assertionName":"x","verdict":"never","from":"host:h1","to":"internet"}`, key: []string{"tenantName", "assertionName"},
+	object: `{"tenantName":"blue","assertionName":"x","verdict":"never","from":"host:h1","to":"app=none"}`, key: []string{"tenantName", "assertionName"},
 	fields: map[string]cases{
 		"tenantName":    tenantCases(),
 		"assertionName": nameCases("assertionName"),
 		"verdict":       {[]string{`{"verdict":"never"}`, `{"verdict":"always"}`}, []string{`{"verdict":""}`, `{"verdict":"maybe"}`}},
-		"from":          {[]string{`{"from":"any"}`, `{"from":"app=web"}`, `{"from":"10.0.0.0/8"}`}, []string{`{"from":""}`, `{"from":"10.0.0.1/8"}`, `{"from":"group:other/web"}`, `{"from":"tenant:other"}`, `{"from":"internet"}`}},
+		"from":          {[]string{`{"from":"any"}`, `{"from":"app=web"}`, `{"from":"10.0.0.0/8"}`}, []string{`{"from":""}`, `{"from":"10.0.0.1/8"}`, `{"from":"group:other/web"}`, `{"from":"tenant:other"}`}},
 		"to":            {[]string{`{"to":"any"}`, `{"to":"app=web"}`, `{"to":"10.0.0.0/8"}`}, []string{`{"to":""}`, `{"to":"10.0.0.1/8"}`, `{"to":"group:other/web"}`, `{"to":"group:none"}`}},
 		"ports":         {[]string{`{"ports":[]}`, `{"ports":["tcp/22","udp/1-9","icmp"]}`}, []string{`{"ports":[""]}`, `{"ports":["tcp/0-70000"]}`, `{"ports":["ssh"]}`}},
 		"owner":         {[]string{`{"owner":""}`, `{"owner":"dba@example.com"}`}, []string{`{"owner":"` + strings.Repeat("x", 257) + `"}`}},
 		"reason":        {[]string{`{"reason":""}`, `{"reason":"audit 7.2"}`}, []string{`{"reason":"` + strings.Repeat("x", 257) + `"}`}},
-		"overridden":    {[]string{`{"overridden":""}`}, nil},
+		"overridden":    {[]string{`{"overridden":""}`, `{"overridden":"incident 7"}`}, []string{`{"overridden":"` + strings.Repeat("x", 257) + `"}`}},
 	},
 	effects: map[string]archtest.Effect{
 		"tenantName":     archtest.By("TestAssertionsAreServed"),

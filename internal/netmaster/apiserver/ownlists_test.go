@@ -29,6 +29,7 @@ func TestListsShowOnlyOwnTenants(t *testing.T) {
 				{"kind":"networkPolicy","tenantName":"TENANT","networkPolicyName":"q_N","tier":"contiv","order":100,"mode":"enforce","rules":[{"ruleId":"_N","direction":"in","action":"deny"}]},
 				{"kind":"serviceLB","tenantName":"TENANT","serviceName":"_N","networkName":"_N","selectors":["a=b"],"ports":["80:80:TCP"]},
 				{"kind":"appProfile","tenantName":"TENANT","appProfileName":"_N","endpointGroups":["g_N"]},
+				{"kind":"assertion","tenantName":"TENANT","assertionName":"_N","verdict":"never","from":"host:none","to":"any"},
 				{"kind":"extContractsGroup","tenantName":"TENANT","contractsGroupName":"_N","contractsType":"provided","contracts":["uni/tn-common/brc-web"]}`))
 		}
 		f.must(200, "root", "POST", "/api/v1/apply", `{"objects":[`+strings.Join(list, ",")+`]}`)
