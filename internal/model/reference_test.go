@@ -73,6 +73,8 @@ var limits = []struct {
 	{"MaxContracts", MaxContracts, "group of external contracts", "contracts"},
 	{"MaxContractName", MaxContractName, "group of external contracts", "characters of a contract's name"},
 	{"MaxPhysicalDomain", MaxPhysicalDomain, "ACI gateway", "characters of the physical domain"},
+	{"MaxAssertedPorts", MaxAssertedPorts, "assertion", "entries of `ports`"},
+	{"MaxAssertionText", MaxAssertionText, "assertion", "characters of `from`, `to`, `owner` and `reason`"},
 	{"MaxBindings", MaxBindings, "ACI gateway", "paths, and nodes"},
 }
 

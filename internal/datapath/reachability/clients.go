@@ -128,7 +128,11 @@ func (c *Cluster) AsHost(to *desired.Port, v6 bool) (Answer, bool) {
 // ToServiceByHost answers for connections of an endpoint to a service of another domain, which
 // clients there reach by their host, in its name.
 func (c *Cluster) ToServiceByHost(from *desired.Port, key model.ServiceKey, v6 bool) (out []ServicePort) {
-	host := c.addressOfHost(from.Endpoint, v6)
+	here := c.hostOf(from.Endpoint)
+	host := here.VTEP
+	if v6 {
+		host = here.IPv6
+	}
 	s, ok := c.host.Services.Get(key)
 	if n := c.NetworkOf(from); n == nil || !ok || !s.Exposed || !host.IsValid() || c.InDomain(s, n) {
 		return nil
@@ -139,7 +143,7 @@ func (c *Cluster) ToServiceByHost(from *desired.Port, key model.ServiceKey, v6 b
 			at = host
 		}
 		asked := ServicePort{p.Addr, p.Protocol, p.Port, nil}
-		local := c.pool(s, v6, p.ExternalPolicy, c.hostOf(from.Endpoint))
+		local := c.pool(s, v6, p.ExternalPolicy, here.Name)
 		client := c.outsideAt(from, model.Out, at).Of(OnePort(p.Protocol, p.Port))
 		for _, b := range p.Backends {
 			if _, may := local[b.Key]; may {
@@ -165,18 +169,6 @@ func byHost(client Answer, b ExposedBackend) Backend {
 	to.Out = client.Parts[0].Out
 	to.Allowed = to.Allowed && client.Parts[0].Allowed
 	return to
-}
-
-// addressOfHost is the one by which an endpoint's host speaks to others.
-func (c *Cluster) addressOfHost(k model.EndpointKey, v6 bool) netip.Addr {
-	if c.HostOf == nil {
-		return netip.Addr{}
-	}
-	h := c.HostOf(k)
-	if v6 {
-		return h.IPv6
-	}
-	return h.VTEP
 }
 
 // InDomain reports whether a service is of a network's domain.

@@ -73,12 +73,12 @@ func (c *Cluster) pool(s *desired.Service, v6 bool, among desired.TrafficPolicy,
 	active := map[model.HostName]bool{}
 	for k, b := range s.Backends.All() {
 		if b.Addr(v6).IsValid() && b.Serving(v6).State == desired.BackendActive {
-			active[c.hostOf(k)] = true
+			active[c.hostOf(k).Name] = true
 		}
 	}
 	out := map[model.EndpointKey]*desired.Backend{}
 	for k, b := range s.Backends.All() {
-		host, state := c.hostOf(k), b.Serving(v6).State
+		host, state := c.hostOf(k).Name, b.Serving(v6).State
 		takes := state == desired.BackendActive || state == desired.BackendLeaving && !active[host]
 		if takes && b.Addr(v6).IsValid() && (at == "" || at == host || b.External()) {
 			out[k] = b
@@ -87,16 +87,16 @@ func (c *Cluster) pool(s *desired.Service, v6 bool, among desired.TrafficPolicy,
 	return out
 }
 
-// hostOf is the host that has an endpoint; "" = none, or it is not known.
-func (c *Cluster) hostOf(k model.EndpointKey) model.HostName {
+// hostOf is the host that has an endpoint; without a name it has none, or it is not known.
+func (c *Cluster) hostOf(k model.EndpointKey) model.Host {
 	if c.HostOf == nil {
-		return ""
+		return model.Host{}
 	}
-	return c.HostOf(k).Name
+	return c.HostOf(k)
 }
 
 func (c *Cluster) backends(from *desired.Port, s *desired.Service, f desired.Frontend, v6 bool) (out []Backend) {
-	pool := c.pool(s, v6, f.InternalPolicy, c.hostOf(from.Endpoint))
+	pool := c.pool(s, v6, f.InternalPolicy, c.hostOf(from.Endpoint).Name)
 	if f.Addr.IsUnspecified() && f.ExternalPolicy == desired.TrafficLocalDrop { // at another node's address that node's own
 		maps.Copy(pool, c.pool(s, v6, desired.TrafficLocalDrop, ""))
 	}

@@ -121,7 +121,7 @@ func TestAssertionOfAnotherTenantIsNotNamed(t *testing.T) {
 	}
 }
 
-func TestOverrideCommitsAndIsKept(t *testing.T) {
+func TestOverrideCommitsAndIsRecorded(t *testing.T) {
 	c := assertWorld(t)
 	ctx := testContext(t)
 	a := assertion("ssh", model.Never, "any", "group:db", "tcp/22")
