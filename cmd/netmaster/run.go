@@ -286,6 +286,7 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 					log.Debug("another netmaster reverts unconfirmed changes", "error", err)
 				}
 			})
+			telling.Go(func() { ctrl.ReportAssertions(ctx) })
 			telling.Go(func() { leadFabric(ctx, fabric, term, log) })
 			telling.Go(func() { ctrl.Networks.IndexInfra(ctx, leader) })
 			telling.Go(func() {

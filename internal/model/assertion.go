@@ -43,8 +43,10 @@ type Assertion struct {
 	From    string       `json:"from"`
 	To      string       `json:"to"`
 	Ports   []string     `json:"ports,omitempty"` // none = all
-	Owner   string       `json:"owner,omitempty"`
-	Reason  string       `json:"reason,omitempty"`
+	// ClusterWide: it is about the endpoints of all tenants.
+	ClusterWide bool   `json:"clusterWide,omitempty"`
+	Owner       string `json:"owner,omitempty"`
+	Reason      string `json:"reason,omitempty"`
 	// Overridden is why a change that broke it was committed nevertheless. Control writes it.
 	Overridden string `json:"overridden,omitempty"`
 }
@@ -54,6 +56,9 @@ func (a Assertion) String() string {
 	s := fmt.Sprintf("%s %s -> %s", a.Verdict, a.From, a.To)
 	if len(a.Ports) > 0 {
 		s += " " + strings.Join(a.Ports, ",")
+	}
+	if a.ClusterWide {
+		s += " of all tenants"
 	}
 	return s
 }

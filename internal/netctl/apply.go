@@ -230,6 +230,11 @@ func (o *applyOptions) send(ctx context.Context, dryRun bool) (last api.ApplyRes
 	if err != nil {
 		return last, err
 	}
+	return o.sendDocuments(ctx, docs, dryRun)
+}
+
+// sendDocuments is send for documents that are read.
+func (o *applyOptions) sendDocuments(ctx context.Context, docs []document, dryRun bool) (last api.ApplyResponse, err error) {
 	objects, err := objectsOf(docs)
 	if err != nil {
 		return last, err

@@ -28,8 +28,9 @@ type assertionOptions struct {
 
 func newAssertion(base common) *command {
 	return &command{
-		name:  "assertion",
-		short: "Assertions: connections that no change may ever allow, or cut.",
+		name:    "assertion",
+		aliases: []string{"assert"},
+		short:   "Assertions: connections that no change may ever allow, or cut.",
 		examples: []string{
 			"netctl assertion create --tenant blue --never --from group:web --to group:db --port tcp/22 no-ssh",
 			"netctl assertion ls --tenant blue",
@@ -39,6 +40,7 @@ func newAssertion(base common) *command {
 			newInspect(base, assertions, "Show an assertion"),
 			newList(base, assertions, "List assertions"),
 			newRemove(base, assertions, "Delete an assertion"),
+			newAssertionTest(base),
 		},
 	}
 }
@@ -63,6 +65,7 @@ func newAssertionCreate(base common) *command {
 	c.flags.String(&a.From, "from", "SUBJECT", "")
 	c.flags.String(&a.To, "to", "SUBJECT", "")
 	c.flags.List(&a.Ports, "port", "PROTOCOL[/PORT]", "")
+	c.flags.Bool(&a.ClusterWide, "cluster-wide", "")
 	c.flags.String(&a.Owner, "owner", "TEXT", "")
 	c.flags.String(&a.Reason, "reason", "TEXT", "")
 	writeFlags(&c.flags, &o.common, "json, j", "print the assertion as stored, as JSON")

@@ -23,7 +23,7 @@ const (
 	ExitUnavailable = 5 // no netmaster (attach: no netplugin) answers, or its store is away: try again later
 	ExitDiffers     = 6 // diff, plan: something differs; nothing went wrong
 	ExitUnhealthy   = 7 // status, doctor, verify: the cluster answers, and there are problems; install --check: the machine has some
-	ExitDenied      = 8 // can: not all that was asked for is allowed; trace: the packet did not arrive; nothing went wrong
+	ExitDenied      = 8 // can: not all that was asked for is allowed; trace: the packet did not arrive; assertion test: not all hold; nothing went wrong
 )
 
 // exitMeanings says when netctl exits with each code.
@@ -36,12 +36,12 @@ var exitMeanings = [...]string{
 	ExitUnavailable: "no netmaster (attach, detach: no netplugin) answers, or it cannot reach its store: try again later",
 	ExitDiffers:     "diff found differences; plan and --plan: something would change",
 	ExitUnhealthy:   "status, doctor, verify: the cluster answers, and there are problems; install --check: the machine fails a check",
-	ExitDenied:      "can: not all that was asked for is allowed; trace: the packet did not arrive",
+	ExitDenied:      "can: not all that was asked for is allowed; trace: the packet did not arrive; assertion test: not all assertions hold",
 }
 
-// errDenied makes can exit with ExitDenied, errNotArrived trace.
+// errDenied makes can and assertion test exit with ExitDenied, errNotArrived trace.
 var (
-	errDenied     = errors.New("not all of it is allowed")
+	errDenied     = errors.New("not all of it is allowed, or holds")
 	errNotArrived = errors.New("the packet was not seen where it leads, and not answered")
 )
 

@@ -105,8 +105,13 @@ func runExport(ctx context.Context, o *exportOptions) error {
 // needsClusterAdmin reports whether netmaster refuses an object of a tenant to its
 // administrators, even unchanged: they may only read it.
 func needsClusterAdmin(object any) bool {
-	p, ok := object.(api.NetworkPolicy)
-	return ok && p.Tier == "admin"
+	switch o := object.(type) {
+	case api.NetworkPolicy:
+		return o.Tier == "admin"
+	case api.Assertion:
+		return o.ClusterWide
+	}
+	return false
 }
 
 func boolInt(b bool) int {

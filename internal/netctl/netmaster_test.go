@@ -3,10 +3,15 @@ package netctl
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os/signal"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -62,10 +67,7 @@ func startNetmasterBehind(t *testing.T, st *memory.Store, bearer access.Bearer) 
 	var running errgroup.Group
 	running.Go(func() error { return ctrl.Run(ctx) })
 	s := httptest.NewUnstartedServer(nil)
-	handler, err := apiserver.New(apiserver.Config{
-		Control: ctrl, Cluster: alone{}, Mode: "none", Log: slog.New(slog.DiscardHandler),
-		Version: api.Version{Version: "2.1.0"}, Address: s.Listener.Addr().String(), Authenticate: authenticate,
-	})
+	handler, err := apiserver.New(configOf(ctrl, s.Listener.Addr().String(), authenticate))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +84,36 @@ func startNetmasterBehind(t *testing.T, st *memory.Store, bearer access.Bearer) 
 		}
 	})
 	return s.URL
+}
+
+func configOf(ctrl *control.Controller, at string, authenticate func(*http.Request) (access.Identity, error)) apiserver.Config {
+	return apiserver.Config{
+		Control: ctrl, Cluster: alone{}, Mode: "none", Log: slog.New(slog.DiscardHandler),
+		Version: api.Version{Version: "2.1.0"}, Address: at, Authenticate: authenticate,
+	}
+}
+
+// beNetmaster serves the REST interface at --external-address until it is ended, as the program
+// netmaster does that netctl starts.
+func beNetmaster(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	at := args[slices.Index(args, "--external-address")+1]
+	ctrl := control.New(memory.New(), control.Options{})
+	handler, err := apiserver.New(configOf(ctrl, at, nil))
+	if err != nil {
+		return ExitFailure
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", at)
+	if err != nil {
+		return ExitFailure
+	}
+	s := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	go func() { _ = s.Serve(l) }() // until the process ends
+	if ctrl.Run(ctx) != nil {
+		return ExitFailure
+	}
+	return ExitOK
 }
 
 // Against the real netmaster every kind of outcome has its exit code, a refusal

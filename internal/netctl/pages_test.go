@@ -2,6 +2,7 @@ package netctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -25,6 +26,9 @@ const asNetctl = "CONTIV_TEST_AS_NETCTL"
 
 // TestMain runs the tests, or is netctl.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "netmaster" {
+		os.Exit(beNetmaster(os.Args))
+	}
 	if os.Getenv(asNetctl) == "" {
 		goleak.VerifyTestMain(m)
 		return
@@ -79,7 +83,7 @@ func TestPagesRun(t *testing.T) {
 	bin := t.TempDir()
 	self, err := os.Executable()
 	if err == nil {
-		err = os.Symlink(self, filepath.Join(bin, "netctl"))
+		err = errors.Join(os.Symlink(self, filepath.Join(bin, "netctl")), os.Symlink(self, filepath.Join(bin, "netmaster")))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -186,9 +186,57 @@ func (c *class) end(cluster int, second bool) *desired.Port {
 	return nil
 }
 
-// Classify returns a function whose results are equal for endpoints of which the cluster says the
-// same to and of any other endpoint, and of all addresses. It holds until the next Update.
-func (c *Cluster) Classify() func(*desired.Port) any {
+// Classes numbers endpoints: those with one number are alike to every other endpoint, and to all
+// addresses outside.
+type Classes struct {
+	cluster *Cluster
+	bounds  *prefixIndex
+	numbers map[*desired.Port]int
+	states  map[endState]int
+}
+
+// Classify returns the Classes of the desired state as it is. Earlier ones (nil = none) go on if the
+// prefixes that divide addresses are still the same, as long as no address has moved.
+func (c *Cluster) Classify(earlier *Classes) *Classes {
 	bounds := newPrefixIndex(c.bounds())
-	return func(p *desired.Port) any { return c.stateOf(p, bounds) }
+	if earlier != nil && bounds.equal(earlier.bounds) {
+		return earlier
+	}
+	return &Classes{c, bounds, map[*desired.Port]int{}, map[endState]int{}}
+}
+
+// equal reports whether two indexes have the same prefixes.
+func (x *prefixIndex) equal(o *prefixIndex) bool {
+	for p := range x.at {
+		if o.at[p] == 0 {
+			return false
+		}
+	}
+	return len(x.at) == len(o.at)
+}
+
+// Of returns the number of an endpoint's class.
+func (x *Classes) Of(p *desired.Port) int {
+	n, known := x.numbers[p]
+	if !known {
+		s := x.cluster.stateOf(p, x.bounds)
+		if n, known = x.states[s]; !known {
+			n = len(x.states)
+			x.states[s] = n
+		}
+		x.numbers[p] = n
+	}
+	return n
+}
+
+// Admit reports whether the policy of an endpoint lets another one open connections to some of the
+// ports, whatever the other one's policy says.
+func (x *Classes) Admit(to, from *desired.Port, ports Ports) bool {
+	for _, a := range []netip.Addr{from.IPv4, from.IPv6} {
+		peer := desired.Peer{Identity: from.Identity, Addr: a, Network: from.Network}
+		if a.IsValid() && !passing(x.cluster.judge(to, model.In, peer)).And(ports).IsEmpty() {
+			return true
+		}
+	}
+	return false
 }

@@ -135,6 +135,19 @@ func (c *Cluster) setOf(p *desired.Port) *desired.PolicySet {
 	return s
 }
 
+// ChangedSets are the policy sets that differ in two desired states, by the direction in which they do.
+func ChangedSets(before, after desired.Host) map[model.Direction]map[desired.PolicySetID]bool {
+	out := map[model.Direction]map[desired.PolicySetID]bool{model.In: {}, model.Out: {}}
+	for d := range after.PolicySets.Diff(before.PolicySets) {
+		for dir, ids := range out {
+			if rules, all := changedRules(d.Old, d.New, dir); all || len(rules) > 0 {
+				ids[d.Key] = true
+			}
+		}
+	}
+	return out
+}
+
 // changedRules are the rules of a direction in which two policy sets differ, or all: more than
 // rules differs.
 func changedRules(before, after *desired.PolicySet, dir model.Direction) (rules []*desired.Rule, all bool) {

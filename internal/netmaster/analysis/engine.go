@@ -23,9 +23,9 @@ type Source interface {
 }
 
 // Engine answers questions about the cluster. The first question compiles the cluster; from
-// then on changes are entered as they come, until restAfter has passed without a question and
-// there are no assertions. Its
-// methods may be called from several goroutines.
+// then on changes are entered as they come, until restAfter has passed without a question. While
+// there are assertions, which each commit asks about, they always are. Its methods may be called
+// from several goroutines.
 type Engine struct {
 	log    *slog.Logger
 	source Source
@@ -74,6 +74,11 @@ func (e *Engine) ask(ctx context.Context, answer func(*clusterRows) error) error
 	if _, err := e.source.Fresh(ctx); err != nil {
 		return err
 	}
+	return e.askCached(ctx, answer)
+}
+
+// askCached calls answer with the rows as far as the source has followed the store.
+func (e *Engine) askCached(ctx context.Context, answer func(*clusterRows) error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := ctx.Err(); err != nil { // it has waited for other answers
@@ -96,10 +101,9 @@ func (e *Engine) ask(ctx context.Context, answer func(*clusterRows) error) error
 	e.rest = time.AfterFunc(restAfter, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if e.rows != nil && len(e.rows.assertions) > 0 { // each commit asks
-			return
+		if e.rows != nil && len(e.rows.asserted.assertions) == 0 {
+			e.rows = nil
 		}
-		e.rows = nil
 	})
 	e.rows.compile()
 	return answer(e.rows)

@@ -3,6 +3,7 @@ package analysis
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -66,28 +67,49 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkCheck checks a change of a rule against 100 assertions about groups in a large cluster.
+// BenchmarkCheck checks changes against 100 assertions in a large cluster.
 func BenchmarkCheck(b *testing.B) {
-	rows := bigCluster(b)
-	for i := range 100 {
-		k := model.AssertionKey{Tenant: "blue", Name: fmt.Sprint("a", i)}
-		a := model.Assertion{Key: k, Verdict: model.Never, From: fmt.Sprint("group:g", i), To: fmt.Sprint("group:g", i+200), Ports: []string{"tcp/22"}}
-		kv, err := tables.Encode(k, a)
+	rule := model.Rule{Key: model.RuleKey{Tenant: "blue", Policy: "p1", Rule: "0"}, Direction: model.In, Priority: 10, Action: model.Deny, Protocol: model.ProtoTCP, Port: 80}
+	outwards := rule
+	outwards.Key.Rule, outwards.Direction = "out", model.Out
+	prefix := rule
+	prefix.Addr = netip.MustParsePrefix("10.9.9.0/24")
+	g := model.GroupKey{Tenant: "blue", Name: "g1"}
+	for _, from := range []string{"group:g%d", "any"} {
+		rows := bigCluster(b)
+		for i := range 100 {
+			a := model.Assertion{Key: model.AssertionKey{Tenant: "blue", Name: fmt.Sprint("a", i)}, Verdict: model.Never, From: from, To: fmt.Sprint("group:g", i), Ports: []string{"tcp/22"}}
+			if from != "any" {
+				a.From = fmt.Sprintf(from, i+200)
+			}
+			kv, err := tables.Encode(a.Key, a)
+			if err != nil {
+				b.Fatal(err)
+			}
+			kv.Create, kv.Mod = 1, 1
+			rows = append(rows, kv)
+		}
+		e := New(rows, slog.New(slog.DiscardHandler))
+		all, err := e.Verdicts(b.Context(), false) // compiles the cluster
 		if err != nil {
 			b.Fatal(err)
 		}
-		kv.Create, kv.Mod = 1, 1
-		rows = append(rows, kv)
-	}
-	e := New(rows, slog.New(slog.DiscardHandler))
-	rule := model.Rule{Key: model.RuleKey{Tenant: "blue", Policy: "p1", Rule: "0"}, Direction: model.In, Priority: 10, Action: model.Deny, Protocol: model.ProtoTCP, Port: 80}
-	changes := []PlannedRow{rows.planned(b, rule.Key, rule.General())}
-	if broken, err := e.Broken(b.Context()); err != nil || len(broken) > 0 { // compiles the cluster
-		b.Fatal(broken, err)
-	}
-	for b.Loop() {
-		if broken, err := e.Check(b.Context(), changes); err != nil || len(broken) > 0 {
-			b.Fatal(broken, err)
+		for _, v := range all {
+			if v.State != Holds {
+				b.Fatal(v)
+			}
+		}
+		for name, row := range map[string]PlannedRow{
+			"rule": rows.planned(b, rule.Key, rule.General()), "rule-out": rows.planned(b, outwards.Key, outwards.General()), "rule-prefix": rows.planned(b, prefix.Key, prefix.General()),
+			"group": rows.planned(b, g, model.Group{Key: g, Network: "n1", Policies: []model.PolicyName{"p1", "p2"}}),
+		} {
+			b.Run(name+"/"+from, func(b *testing.B) {
+				for b.Loop() {
+					if broken, err := e.Check(b.Context(), []PlannedRow{row}); err != nil || len(broken) > 0 {
+						b.Fatal(broken, err)
+					}
+				}
+			})
 		}
 	}
 }

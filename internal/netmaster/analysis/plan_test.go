@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"testing"
 
@@ -13,10 +12,7 @@ import (
 
 func (w *town) plan(ctx context.Context, changes ...PlannedRow) (Effects, error) {
 	w.Helper()
-	if w.engine == nil {
-		w.engine = New(w.rows, slog.New(slog.DiscardHandler))
-	}
-	return w.engine.Plan(ctx, changes, everything{})
+	return w.engineOf().Plan(ctx, changes, everything{})
 }
 
 func TestPlanSaysWhatChangesOfServices(t *testing.T) {

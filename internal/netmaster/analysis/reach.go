@@ -181,7 +181,7 @@ func (t *table) fill(from, to side) error {
 		}
 		for _, p := range from.outside {
 			if to.has(p.Addr().Is6()) {
-				t.fromClients(p, b, from, met || !from.addressed && len(from.endpoints) > 0)
+				t.fromClients(p, b, from, met || t.isMet(from))
 			}
 		}
 	}
@@ -221,7 +221,7 @@ func (t *table) fromEndpoint(a *desired.Port, from, to side) {
 	}
 	for _, p := range to.outside {
 		if from.has(p.Addr().Is6()) && (!to.one || !met) {
-			t.toAddresses(a, p, from, to, met || !to.addressed && len(to.endpoints) > 0)
+			t.toAddresses(a, p, from, to, met || t.isMet(to))
 		}
 	}
 	for _, s := range to.services {
@@ -229,6 +229,11 @@ func (t *table) fromEndpoint(a *desired.Port, from, to side) {
 			t.service(a, s, from)
 		}
 	}
+}
+
+// isMet reports whether endpoints of a side have some of its addresses.
+func (t *table) isMet(s side) bool {
+	return !s.addressed && (len(s.endpoints) > 0 || t.asserts && s.name == "")
 }
 
 func tooMany(pairs int) error {

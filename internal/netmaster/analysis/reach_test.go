@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"log/slog"
 	"net/netip"
 	"testing"
 
@@ -114,12 +113,9 @@ func newTown(tb testing.TB) *town {
 
 func (w *town) ask(from, to, port string, tenant model.TenantName) Reachable {
 	w.Helper()
-	if w.engine == nil {
-		w.engine = New(w.rows, slog.New(slog.DiscardHandler))
-	}
 	q := question(w, from, to, port)
 	q.Tenant, q.Reports = tenant, w.reports
-	out, err := w.engine.Reach(w.Context(), q, everything{})
+	out, err := w.engineOf().Reach(w.Context(), q, everything{})
 	if err != nil {
 		w.Fatalf("%s to %s: %v", from, to, err)
 	}
@@ -254,7 +250,7 @@ func TestRefusalsNameWhatDoesNotExist(t *testing.T) {
 		"tenant:nosuch": `from: tenant "nosuch" does not exist`,
 		"host:h9":       `from: host "h9" does not exist`,
 	} {
-		if _, err := w.engine.Reach(t.Context(), question(t, subject, "web1", ""), everything{}); err == nil || err.Error() != want {
+		if _, err := w.engineOf().Reach(t.Context(), question(t, subject, "web1", ""), everything{}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", subject, err, want)
 		}
 	}

@@ -31,12 +31,10 @@ type clusterRows struct {
 	trials    map[tables.TrialKey]map[any]any // the rows that hosts have of unconfirmed changes, by typed key; nil = none
 	confirmed map[any]any                     // what can be changed unconfirmed, as it is in its table
 	rev       store.Revision
-	// assertions are the stored ones, and members whom their sides select, by tenant and text.
-	assertions map[model.AssertionKey]*assertion
-	members    map[[2]string][]model.EndpointKey
-	state      desired.Host // that the rows compile to
-	problems   []compile.Problem
-	dirty      bool // rows have come since the last compilation
+	state     desired.Host // that the rows compile to
+	problems  []compile.Problem
+	dirty     bool // rows have come since the last compilation
+	asserted  *asserted
 }
 
 func newClusterRows(log *slog.Logger) *clusterRows {
@@ -46,7 +44,7 @@ func newClusterRows(log *slog.Logger) *clusterRows {
 		groups: map[model.GroupKey]model.Group{}, spaces: map[model.NamespaceName]model.Namespace{},
 		services: map[model.ServiceKey]model.Service{}, hosts: map[model.HostName]model.Host{}, control: controlRows{}, tenants: map[model.TenantName]bool{},
 		trials: map[tables.TrialKey]map[any]any{}, confirmed: map[any]any{},
-		assertions: map[model.AssertionKey]*assertion{}, members: map[[2]string][]model.EndpointKey{},
+		asserted: newAsserted(),
 	}
 	r.cluster.HostOf = r.hostOf
 	return r
@@ -68,7 +66,9 @@ func (r *clusterRows) hostOf(k model.EndpointKey) model.Host {
 func (r *clusterRows) apply(events []store.Event, rev store.Revision) {
 	for _, e := range events {
 		if cluster.IsRegistration(e.KV.Key) {
-			r.dirty = r.control.enter(e) || r.dirty
+			if r.control.enter(e) {
+				r.dirty, r.asserted.all = true, true
+			}
 			continue
 		}
 		ch, err := r.rules.Decode(e)
@@ -134,12 +134,10 @@ func (r *clusterRows) unconfirmed() (out []string) {
 
 func (r *clusterRows) enter(ch tables.Change) {
 	if k, is := ch.Key.(model.AssertionKey); is {
-		delete(r.assertions, k)
-		if a, there := ch.Value.(model.Assertion); there {
-			r.assertions[k] = newAssertion(a)
-		}
+		r.asserted.set(k, ch.Value)
 		return
 	}
+	r.asserted.note(r, ch)
 	c := r.comp
 	r.dirty = true
 	switch k := ch.Key.(type) {
@@ -157,7 +155,6 @@ func (r *clusterRows) enter(ch tables.Change) {
 		enter(ch, k, r.groups, c.SetGroup, c.DeleteGroup)
 	case model.EndpointKey:
 		delete(r.endpoints, k)
-		clear(r.members)
 		enter(ch, k, nil, func(e model.Endpoint) {
 			r.endpoints[k] = &e
 			c.SetEndpoint(compile.OnWhole(e))

@@ -146,7 +146,6 @@ func (r *clusterRows) resolve(s Subject, scope Scope) (side, error) {
 		}
 		return nil
 	}
-	var belongs func(*model.Endpoint) bool
 	var err error
 	out := side{}
 	switch s.kind {
@@ -154,43 +153,26 @@ func (r *clusterRows) resolve(s Subject, scope Scope) (side, error) {
 		return r.endpoint(s, scope)
 	case "addresses":
 		out.outside, out.addressed, out.one = s.addrs, !s.isInternet(), s.addrs[0].IsSingleIP()
-		belongs = func(e *model.Endpoint) bool {
-			return !s.isInternet() && (s.addrs[0].Contains(e.IPv4) || s.addrs[0].Contains(e.IPv6))
-		}
 	case "any":
 		out.outside = s.addrs
-		belongs = func(*model.Endpoint) bool { return true }
 	case "group":
-		_, is := r.groups[model.GroupKey{Tenant: s.in, Name: model.GroupName(s.name)}]
+		_, is := r.groups[s.group()]
 		err = found(is)
-		belongs = func(e *model.Endpoint) bool {
-			return e.Key.Network.Tenant == s.in && e.Group == model.GroupName(s.name)
-		}
 	case "network":
-		k := model.NetworkKey{Tenant: s.in, Name: model.NetworkName(s.name)}
-		_, is := r.networks[k]
+		_, is := r.networks[s.network()]
 		err = found(is)
-		belongs = func(e *model.Endpoint) bool { return e.Key.Network == k }
 	case "namespace":
 		_, is := r.spaces[model.NamespaceName(s.name)]
 		err = found(is)
-		belongs = func(e *model.Endpoint) bool { return e.Namespace == model.NamespaceName(s.name) }
-	case "pod":
-		space, name, _ := strings.Cut(s.name, "/")
-		belongs = func(e *model.Endpoint) bool {
-			return e.Namespace == model.NamespaceName(space) && e.Pod.Name == name && name != ""
-		}
 	case "host":
 		_, is := r.hosts[model.HostName(s.name)]
 		for _, e := range r.endpoints { // a host's record may come later
 			is = is || e.Host == model.HostName(s.name)
 		}
 		err = found(is)
-		belongs = func(e *model.Endpoint) bool { return e.Host == model.HostName(s.name) }
 	case "tenant":
 		tenant := model.TenantName(s.name)
 		err = found(r.tenants[tenant] && scope.Has(tenant))
-		belongs = func(e *model.Endpoint) bool { return e.Key.Network.Tenant == tenant }
 	case "service":
 		k := model.ServiceKey{Tenant: s.in, Name: s.name}
 		_, is := r.services[k]
@@ -201,20 +183,11 @@ func (r *clusterRows) resolve(s Subject, scope Scope) (side, error) {
 		}
 		out.services = []serviceParts{{key: k, parts: r.cluster.Parts(k)}}
 		return out, found(is)
-	case "labels":
-		belongs = func(e *model.Endpoint) bool {
-			for k, v := range s.byKey {
-				if got, has := e.Labels[k]; !has || got != v {
-					return false
-				}
-			}
-			return e.Key.Network.Tenant == s.in
-		}
 	}
 	if err != nil {
 		return side{}, err
 	}
-	for _, k := range r.selected(s, scope, belongs) {
+	for _, k := range r.selected(s, scope) {
 		if p, has := r.cluster.Port(k); has {
 			out.endpoints = append(out.endpoints, p)
 		}
@@ -222,23 +195,64 @@ func (r *clusterRows) resolve(s Subject, scope Scope) (side, error) {
 	return out, nil
 }
 
-// selected are the endpoints that belong to a subject, in order. For a tenant's assertions they
-// are kept until an endpoint changes.
-func (r *clusterRows) selected(s Subject, scope Scope, belongs func(*model.Endpoint) bool) []model.EndpointKey {
-	tenant, keeps := scope.(ofTenant)
-	key := [2]string{string(tenant), s.text}
-	if out, has := r.members[key]; has && keeps {
-		return out
+func (s Subject) group() model.GroupKey {
+	return model.GroupKey{Tenant: s.in, Name: model.GroupName(s.name)}
+}
+
+func (s Subject) network() model.NetworkKey {
+	return model.NetworkKey{Tenant: s.in, Name: model.NetworkName(s.name)}
+}
+
+// selects reports whether an endpoint belongs to a subject. A name may be several endpoints', of
+// which resolve chooses.
+func (s Subject) selects(e *model.Endpoint) bool {
+	switch s.kind {
+	case "":
+		return s.name == e.Key.String() || s.name == string(e.Key.ID) || s.name == e.Container || s.name == e.Name
+	case "addresses":
+		return !s.isInternet() && (s.addrs[0].Contains(e.IPv4) || s.addrs[0].Contains(e.IPv6))
+	case "any":
+		return true
+	case "group":
+		return e.Key.Network.Tenant == s.in && e.Group == model.GroupName(s.name)
+	case "network":
+		return e.Key.Network == s.network()
+	case "namespace":
+		return e.Namespace == model.NamespaceName(s.name)
+	case "pod":
+		space, name, _ := strings.Cut(s.name, "/")
+		return e.Namespace == model.NamespaceName(space) && e.Pod.Name == name && name != ""
+	case "host":
+		return e.Host == model.HostName(s.name)
+	case "tenant":
+		return e.Key.Network.Tenant == model.TenantName(s.name)
+	case "labels":
+		for k, v := range s.byKey {
+			if got, has := e.Labels[k]; !has || got != v {
+				return false
+			}
+		}
+		return e.Key.Network.Tenant == s.in
+	}
+	return false // services have backends
+}
+
+// selected are the endpoints that belong to a subject, in order. Assertions keep theirs.
+func (r *clusterRows) selected(s Subject, scope Scope) []model.EndpointKey {
+	asserts, keeps := scope.(assertedScope)
+	key := memberKey{asserts, s.in, s.text}
+	if m := r.asserted.members[key]; m != nil && keeps {
+		return m.keys
 	}
 	var out []model.EndpointKey
 	for k, e := range r.endpoints {
-		if scope.Has(k.Network.Tenant) && belongs(e) {
+		if scope.Has(k.Network.Tenant) && s.selects(e) {
 			out = append(out, k)
 		}
 	}
 	slices.SortFunc(out, model.EndpointKey.Compare)
 	if keeps {
-		r.members[key] = out
+		r.asserted.members[key] = &members{s, asserts, out}
 	}
 	return out
 }
@@ -290,8 +304,4 @@ func (r *clusterRows) endpoint(s Subject, scope Scope) (side, error) {
 		return side{}, model.Errorf(model.ErrNotFound, "%s: endpoint %q does not exist: name one by its key, id, container or name", s.field, s.name)
 	}
 	return side{}, model.Errorf(model.ErrNotFound, "%s: endpoint %q does not exist, and it is no address, no labels (KEY=VALUE) and no object (such as group:NAME)", s.field, s.name)
-}
-
-func comparePorts(a, b *desired.Port) int {
-	return a.Endpoint.Compare(b.Endpoint)
 }

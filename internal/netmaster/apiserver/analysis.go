@@ -26,6 +26,7 @@ func (s *server) handleAnalysis() {
 	s.handlePlan()
 	handleRead(s.router, "POST", "/api/v1/analysis/trace", access.WithinScope, s.analysis.readTrace, traceResource, s.analysis.trace)
 	s.router.handle("GET", "/api/v1/analysis/exposure", access.View|access.WithinScope, nil, s.analysis.exposure)
+	s.router.handle("GET", "/api/v1/analysis/assertions", access.View|access.WithinScope, nil, s.analysis.assertions)
 	s.router.handle("GET", "/api/v1/analysis/endpoints/{key}", access.View|access.WithinScope, nil, s.analysis.explain)
 }
 

@@ -203,7 +203,7 @@ func (s *objectHandlers) changesOf(objects []json.RawMessage) (l list, err error
 			continue
 		}
 		l.changes[i] = want.change
-		l.results[i] = api.ApplyResult{Kind: k.name, Key: want.key, Warnings: append(want.warnings, clusterWarnings(s.control.Current(), want.object)...)}
+		l.results[i] = api.ApplyResult{Kind: k.name, Key: want.key, Warnings: append(want.warnings, clusterWarnings(s.control, want.object)...)}
 	}
 	if wrong != nil {
 		return list{}, wrong

@@ -30,7 +30,7 @@ var want = map[string]string{
 	"POST /api/v1/hosts/{name}/evict": "", "POST /api/v1/hosts/{name}/drain": "", "DELETE /api/v1/hosts/{name}/drain": "",
 	"POST /api/v1/hosts/{name}/addresses/{address}": "", "DELETE /api/v1/hosts/{name}/addresses/{address}": "",
 	"GET /api/v1/tokens": "", "POST /api/v1/tokens": "", "DELETE /api/v1/tokens/{id}": "",
-	"GET /api/v1/analysis/reachability": "vT", "GET /api/v1/analysis/exposure": "vT", "GET /api/v1/analysis/endpoints/{key}": "vT", "GET /api/v1/monitor": "vT", "POST /api/v1/release": "", "POST /api/v1/apply": "t", "POST /api/v1/apply/plan": "t", "POST /api/v1/analysis/plan": "t", "POST /api/v1/analysis/trace": "T",
+	"GET /api/v1/analysis/reachability": "vT", "GET /api/v1/analysis/exposure": "vT", "GET /api/v1/analysis/assertions": "vT", "GET /api/v1/analysis/endpoints/{key}": "vT", "GET /api/v1/monitor": "vT", "POST /api/v1/release": "", "POST /api/v1/apply": "t", "POST /api/v1/apply/plan": "t", "POST /api/v1/analysis/plan": "t", "POST /api/v1/analysis/trace": "T",
 	"GET /api/v1/pending": "v", "POST /api/v1/pending": "", "POST /api/v1/pending/{id}/confirm": "", "DELETE /api/v1/pending/{id}": "",
 	"GET /api/v1/endpoints": "vth", "GET /api/v1/inspect/endpoints/{key}": "vt",
 	"POST /api/v1/endpoints/{key}/drain": "t", "DELETE /api/v1/endpoints/{key}/drain": "t",

@@ -33,7 +33,7 @@ type facts struct {
 	warnings           []string // of the embedded store's members
 	hosts              []api.Host
 	pools              []api.Pool
-	broken             []analysis.Broken
+	broken             []analysis.Verdict
 	fabric             control.AciFabric
 	most               int // how many parts that the fabric does not have are named
 }
@@ -82,7 +82,7 @@ func (f facts) judgeCluster() (out []api.Finding) {
 }
 
 // brokenFindings says which assertions do not hold.
-func brokenFindings(all []analysis.Broken) (out []api.Finding) {
+func brokenFindings(all []analysis.Verdict) (out []api.Finding) {
 	for _, b := range all {
 		text := b.String()
 		if b.Assertion.Overridden != "" {

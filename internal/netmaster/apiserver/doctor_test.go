@@ -257,7 +257,7 @@ func TestEachBadFactIsAFinding(t *testing.T) {
 		}, api.CheckNetmasters, api.SeverityWarning, "netmaster m2", "its clock is 6m0s ahead of the answering"},
 		"host's certificate": {func(f *facts) { f.inspections, f.asksHosts, f.keys = tell(3), true, given }, api.CheckCertificates, api.SeverityError, "host h1", "another machine has got a certificate for its name, on 2026-11-27T00:00:00Z by token x"},
 		"assertion": {func(f *facts) {
-			f.broken = []analysis.Broken{{Assertion: model.Assertion{Key: model.AssertionKey{Tenant: "blue", Name: "x"}, Overridden: "incident"}, Why: "e1 may"}}
+			f.broken = []analysis.Verdict{{Assertion: model.Assertion{Key: model.AssertionKey{Tenant: "blue", Name: "x"}, Overridden: "incident"}, Why: "e1 may"}}
 		}, api.CheckOwners, api.SeverityWarning, "assertion blue:x", "e1 may; it was overridden: incident"},
 		"pool": {func(f *facts) { f.pools = []api.Pool{{Name: "vlans", Used: 9, Size: 10}} }, api.CheckCapacity, api.SeverityNotice, "vlans", "9 of 10"},
 	} {

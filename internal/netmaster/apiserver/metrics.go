@@ -95,7 +95,7 @@ func (m clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	if broken, err := m.control.BrokenAssertions(ctx); err == nil {
+	if broken, err := m.control.BrokenAssertions(ctx, control.Admin()); err == nil {
 		gauge(brokenCount, float64(len(broken)))
 	}
 	for _, s := range m.cluster.Stores(ctx) {

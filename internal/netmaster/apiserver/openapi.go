@@ -59,6 +59,7 @@ var exchanges = map[string]exchange{
 	"DELETE /api/v1/hosts/{name}/drain":                   {"Services send the providers on a host new connections again", nil, api.Host{}},
 	"POST /api/v1/hosts/{name}/addresses/{address}":       {"Add an address to a host's accepted addresses", drainRequest{}, api.Host{}},
 	"DELETE /api/v1/hosts/{name}/addresses/{address}":     {"Remove an address from a host's accepted addresses; the host's next report is refused if it still has it", nil, api.Host{}},
+	"GET /api/v1/analysis/assertions":                     {"Which assertions hold, and for each other one a flow that breaks it, with the rules that decide", nil, []api.AssertionVerdict{}},
 	"GET /api/v1/analysis/endpoints/{key}":                {"What applies to an endpoint: group, labels, policies in deciding order, services, and what is not in force as it was written. The key is as in an inspection", nil, api.Explanation{}},
 	"POST /api/v1/apply/plan":                             {"Make the changes of a plan, in its order; 409 if the plan would be another one now", api.ApplyPlanRequest{}, api.ApplyPlanResponse{}},
 	"POST /api/v1/analysis/plan":                          {"Which connections changes would open and close, and which backends services would have; nothing is changed, and what would be refused is refused", api.PlanRequest{}, api.Plan{}},

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/netmaster/analysis"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
@@ -111,11 +109,11 @@ func (s *diagnosis) tenantStatus(ctx context.Context, a control.Actor) (o api.Cl
 			add(condition.PoolFills, "addresses of "+p.Network.String(), "", "%d of %d are taken", p.Used, p.Size)
 		}
 	}
-	broken, err := s.control.BrokenAssertions(ctx)
+	broken, err := s.control.BrokenAssertions(ctx, a)
 	if err != nil {
 		return o, err
 	}
-	found = append(found, brokenFindings(slices.DeleteFunc(broken, func(b analysis.Broken) bool { return !scope.Has(b.Assertion.Key.Tenant) }))...)
+	found = append(found, brokenFindings(broken)...)
 	addFindings(&o, found)
 	return o, nil
 }

@@ -118,7 +118,7 @@ func (s *diagnosis) gather(ctx context.Context, a control.Actor) (f facts, err e
 		}
 		f.pools = append(f.pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
 	}
-	f.broken, err = s.control.BrokenAssertions(ctx)
+	f.broken, err = s.control.BrokenAssertions(ctx, control.Admin())
 	return f, err
 }
 

@@ -51,8 +51,11 @@ func warnings(m any) []string {
 }
 
 // clusterWarnings names parts of an object that have no effect in the cluster as it is now.
-func clusterWarnings(v *control.View, m any) []string {
+func clusterWarnings(c *control.Controller, m any) []string {
+	v := c.Current()
 	switch m := m.(type) {
+	case model.Assertion:
+		return assertionWarnings(c, m)
 	case model.NetworkPolicy:
 		return selectorWarnings(v, m)
 	case model.Service:
@@ -151,7 +154,7 @@ func (s *objectHandlers) write(k *kind, w http.ResponseWriter, r *request) (any,
 	if err != nil {
 		return nil, err
 	}
-	warn(w, append(want.warnings, clusterWarnings(s.control.Current(), want.object)...))
+	warn(w, append(want.warnings, clusterWarnings(s.control, want.object)...))
 	// The object is what was committed, whatever somebody has done to it since;
 	// only what others link to it comes from the view.
 	s.tagCommitted(w, r, k.name, want.key, done)

@@ -37,7 +37,7 @@ func TestZeroActorHasNoRights(t *testing.T) {
 // administrator is made up only where the program acts by itself.
 func TestWritesTakeAnActor(t *testing.T) {
 	reads := []string{
-		"Addresses.AddressHost", "Analysis.Explain", "Analysis.Exposure", "Analysis.Plan", "Analysis.Probe", "Analysis.Reach", "Committer.View", "Committer.WaitFor", "Heartbeats.Overdue", "Hosts.HostStatuses",
+		"Addresses.AddressHost", "Analysis.Check", "Analysis.Explain", "Analysis.Exposure", "Analysis.Plan", "Analysis.Probe", "Analysis.Reach", "Analysis.Verdicts", "Committer.ReportAssertions", "Committer.View", "Committer.WaitFor", "Heartbeats.Overdue", "Hosts.HostStatuses",
 		"Repair.Owners", "Store.Backup", "Store.Identity",
 	}
 	var none []string

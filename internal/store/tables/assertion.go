@@ -8,9 +8,25 @@ import (
 // AssertionsOf is the scope of a tenant's assertions.
 func AssertionsOf(t model.TenantName) string { return TenantPrefix(t) + "assertions/" }
 
-// CheckedScope is touched and observed by each transaction that is checked against assertions:
-// of two at once, the second is checked again.
-const CheckedScope = AllocPrefix + "checked/"
+// ChecksKey is the key of the only row of Checks.
+type ChecksKey struct{}
+
+// Checked says that there are assertions, or were.
+type Checked struct {
+	Asserted bool `json:"asserted"`
+}
+
+// Checks is read by each transaction that may break assertions, and written by each that is checked
+// against some: of two at once, the second is checked again.
+var Checks = declare(TableSpec[ChecksKey, Checked]{
+	Noun: "checks", Version: 1, Unlisted: true,
+	Path:  "state/alloc/checks",
+	Parse: func([]string) (ChecksKey, bool) { return ChecksKey{}, true },
+	KeyOf: func(Checked) ChecksKey { return ChecksKey{} },
+	Show:  func(ChecksKey) string { return "checks" },
+	Scope: func(ChecksKey) string { return AllocPrefix },
+	Name:  func(ChecksKey) string { return "checks" },
+})
 
 // Assertions holds assertions by tenant.
 var Assertions = declare(TableSpec[model.AssertionKey, model.Assertion]{

@@ -81,6 +81,7 @@ func chosen(t testing.TB) []sample {
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	return []sample{
 		row(t, AciFabrics, AciFabric{Kept: true, Told: []string{"a.b:x"}, Trouble: "t", Problems: []AciProblem{{Object: "o", Text: "x"}}}),
+		row(t, Checks, Checked{Asserted: true}),
 		row(t, Globals, model.DefaultGlobal()),
 		row(t, Tenants, model.Tenant{Name: "a.b"}),
 		row(t, Namespaces, model.Namespace{Name: "kube-system", Labels: map[string]string{"team": "a"}}),
