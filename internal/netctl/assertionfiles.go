@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 var verdicts = columns[api.AssertionVerdict]{
@@ -163,7 +164,7 @@ func netmasterProgram() (string, error) {
 
 func freeAddresses(ctx context.Context, n int) (out []string, err error) {
 	for range n {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		l, err := transport.Listen(ctx, "127.0.0.1:0", nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return nil, err
 		}

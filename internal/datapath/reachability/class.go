@@ -229,9 +229,9 @@ func (x *Classes) Of(p *desired.Port) int {
 	return n
 }
 
-// Admit reports whether the policy of an endpoint lets another one open connections to some of the
+// Permits reports whether the policy of an endpoint lets another one open connections to some of the
 // ports, whatever the other one's policy says.
-func (x *Classes) Admit(to, from *desired.Port, ports Ports) bool {
+func (x *Classes) Permits(to, from *desired.Port, ports Ports) bool {
 	for _, a := range []netip.Addr{from.IPv4, from.IPv6} {
 		peer := desired.Peer{Identity: from.Identity, Addr: a, Network: from.Network}
 		if a.IsValid() && !passing(x.cluster.judge(to, model.In, peer)).And(ports).IsEmpty() {

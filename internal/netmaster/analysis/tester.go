@@ -183,7 +183,7 @@ func (t *tester) pairs(q *asked, sources, targets []class) (string, error) {
 				admits, known := admitted[d[0].Policies]
 				if !known {
 					t.steps++
-					admits = t.asserted.classes.Admit(d[0], s[0], q.asks.Ports)
+					admits = t.asserted.classes.Permits(d[0], s[0], q.asks.Ports)
 					admitted[d[0].Policies] = admits
 				}
 				if !admits {

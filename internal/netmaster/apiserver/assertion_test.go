@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,6 +21,7 @@ var _ = tested("assertions", kindCases{
 		"from":          {[]string{`{"from":"any"}`, `{"from":"app=web"}`, `{"from":"10.0.0.0/8"}`}, []string{`{"from":""}`, `{"from":"10.0.0.1/8"}`, `{"from":"group:other/web"}`, `{"from":"tenant:other"}`}},
 		"to":            {[]string{`{"to":"any"}`, `{"to":"app=web"}`, `{"to":"10.0.0.0/8"}`}, []string{`{"to":""}`, `{"to":"10.0.0.1/8"}`, `{"to":"group:other/web"}`}},
 		"ports":         {[]string{`{"ports":[]}`, `{"ports":["tcp/22","udp/1-9","icmp"]}`}, []string{`{"ports":[""]}`, `{"ports":["tcp/0-70000"]}`, `{"ports":["ssh"]}`}},
+		"clusterWide":   {[]string{`{"clusterWide":true}`, `{"clusterWide":false}`, `{"clusterWide":true,"from":"group:other/none","to":"tenant:other"}`}, []string{`{"clusterWide":"yes"}`}},
 		"owner":         {[]string{`{"owner":""}`, `{"owner":"dba@example.com"}`}, []string{`{"owner":"` + strings.Repeat("x", 257) + `"}`}},
 		"reason":        {[]string{`{"reason":""}`, `{"reason":"audit 7.2"}`}, []string{`{"reason":"` + strings.Repeat("x", 257) + `"}`}},
 		"overridden":    {[]string{`{"overridden":""}`, `{"overridden":"incident 7"}`}, []string{`{"overridden":"` + strings.Repeat("x", 257) + `"}`}},
@@ -34,7 +36,8 @@ var _ = tested("assertions", kindCases{
 		"ports":          archtest.By("TestAssertionsAreServed"),
 		"owner":          archtest.By("TestAssertionsAreServed"),
 		"reason":         archtest.By("TestAssertionsAreServed"),
-		"overridden":     archtest.By("TestOverrideCommitsAndIsKept"),
+		"overridden":     archtest.By("TestOverrideCommitsAndIsRecorded"),
+		"clusterWide":    archtest.By("TestClusterWideAssertionIsForClusterAdministrators"),
 	},
 })
 
@@ -52,8 +55,34 @@ func TestAssertionsAreServed(t *testing.T) {
 	if code != http.StatusConflict || !strings.Contains(text, `it breaks assertion "blue:no-https" (never any -> endpoint:e1 tcp/443; owner ops; reason audit)`) || !strings.Contains(text, "by rule blue:p:2") {
 		t.Errorf("got %d %s", code, text)
 	}
+	verdicts := func() (out []api.AssertionVerdict) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/analysis/assertions", "")), &out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if got := verdicts(); len(got) != 1 || got[0].State != api.AssertionHolds || got[0].Assertion.Key != "blue:no-https" || got[0].Why != "" {
+		t.Errorf("got %+v", got)
+	}
 	f.must("DELETE", "/api/v1/assertions/blue:no-https/", "")
 	f.must("POST", "/api/v1/rules/blue:p:2/", rule)
+}
+
+// An assertion about nothing is created with a warning, and holds.
+func TestAssertionThatSelectsNothingIsWarnedOf(t *testing.T) {
+	f := serveReachable(t)
+	const object = `{"tenantName":"blue","assertionName":"x","verdict":"never","from":"app=none","to":"group:db"}`
+	c, said := f.warned(t)
+	if _, err := c.Assertions().Create(t.Context(), api.Assertion{TenantName: "blue", AssertionName: "x", Verdict: "never", From: "app=none", To: "group:db"}); err != nil || len(*said) != 1 || !strings.Contains((*said)[0], "from app=none selects no endpoint now") {
+		t.Errorf("got %v, warnings %q", err, *said)
+	}
+	if text := f.must("POST", "/api/v1/apply", `{"objects":[`+strings.Replace(object, `{`, `{"kind":"assertion",`, 1)+`]}`); !strings.Contains(text, "selects no endpoint now") {
+		t.Errorf("got %s", text)
+	}
+	if text := f.must("GET", "/api/v1/analysis/assertions", ""); !strings.Contains(text, `"selectNothing":["from app=none"]`) {
+		t.Errorf("got %s", text)
+	}
 }
 
 func TestOverrideIsForClusterAdministrators(t *testing.T) {

@@ -166,15 +166,14 @@ func isAssertion(row analysis.PlannedRow) bool {
 	return tables.KindOfRow(row.Now.Key) == assertedRows[0]
 }
 
-// BrokenAssertions returns the assertions that do not hold now, or cannot be checked, by key: of
-// those that the actor may know.
+// BrokenAssertions returns the verdicts that the actor may know of assertions that do not hold now,
+// or cannot be checked, by key.
 func (c *Committer) BrokenAssertions(ctx context.Context, a Actor) ([]analysis.Verdict, error) {
 	all, err := c.AssertionVerdicts(ctx, a)
 	return slices.DeleteFunc(all, func(v analysis.Verdict) bool { return v.State == analysis.Holds }), err
 }
 
-// AssertionVerdicts returns what is known of all assertions, by key: of those that the actor may
-// know.
+// AssertionVerdicts returns the verdicts that the actor may know, by key.
 func (c *Committer) AssertionVerdicts(ctx context.Context, a Actor) ([]analysis.Verdict, error) {
 	if c.view.countAssertions() == 0 {
 		return nil, nil
