@@ -26,7 +26,7 @@ func TestAssertionsOfFilesAreTestedByTheProgram(t *testing.T) {
 	const text = `
 {kind: tenant, tenantName: blue}
 ---
-{kind: network, tenantName: blue, networkName: n, subnet: 10.1.1.0/24}
+{kind: network, tenantName: blue, networkName: n, encap: vxlan, subnet: 10.1.1.0/24}
 ---
 {kind: assertion, tenantName: blue, assertionName: open, verdict: always, from: network:n, to: network:n}
 ---

@@ -41,7 +41,7 @@ const assertedFiles = `
 ---
 {kind: tenant, tenantName: blue}
 ---
-{kind: network, tenantName: blue, networkName: n, subnet: 10.1.1.0/24}
+{kind: network, tenantName: blue, networkName: n, encap: vxlan, subnet: 10.1.1.0/24}
 ---
 {kind: policy, tenantName: blue, policyName: p}
 ---

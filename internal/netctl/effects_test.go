@@ -44,8 +44,9 @@ var flagEffects = map[string]archtest.Effect{
 	"aci-gw info --all":          archtest.None(accepted1x),
 	"app-profile group-ls --all": archtest.None(accepted1x),
 
+	"assertion test --file":     archtest.By("TestFilesAreTestedWithoutACluster"),
 	"assertion create --never":  archtest.By("TestAssertionsAreServed").GivenBy("TestEveryCommand"),
-	"assertion create --always": archtest.By("TestAssertionsAreServed").GivenBy("TestEveryCommand"),
+	"assertion create --always": archtest.By("TestAssertionThatTheClusterBreaksIsRefused").GivenBy("TestEveryCommand"),
 
 	"external-contracts create --consumed": archtest.By("TestTreeEqualsOneMadeFromNothing").GivenBy("TestEveryCommand"),
 	"external-contracts create --provided": archtest.By("TestTreeEqualsOneMadeFromNothing").GivenBy("TestEveryCommand"),

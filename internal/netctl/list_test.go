@@ -51,6 +51,7 @@ func TestEveryListTakesEveryForm(t *testing.T) {
 		m.store(collection, key, object)
 	}
 	m.refuse["GET /api/v1/cluster/members"] = refusal{200, `{"members":[{"name":"m1","role":"voter"}],"warnings":["w"]}`}
+	m.refuse["GET /api/v1/analysis/assertions"] = refusal{200, `[{"assertion":{"assertionName":"a","tenantName":"default","verdict":"never","from":"any","to":"group:web"},"state":"holds"}]`}
 	tried := 0
 	var walk func(c *command, words []string)
 	walk = func(c *command, words []string) {
