@@ -19,6 +19,8 @@ type PlanChange struct {
 	Delete     *ObjectName      `json:"delete,omitempty"` // an object
 	SetRule    *PlanRule        `json:"setRule,omitempty"`
 	DeleteRule *PlanRuleRemoval `json:"deleteRule,omitempty"`
+	// Manifest is a NetworkPolicy, ClusterNetworkPolicy, Service or Namespace as 'kubectl apply' takes it.
+	Manifest json.RawMessage `json:"manifest,omitempty"`
 }
 
 // PlanRule adds a rule to a network policy, or replaces it.
@@ -51,8 +53,26 @@ type Plan struct {
 	Objects  []ApplyResult    `json:"objects"`  // as a dry run's, in the order of the request; action may be deleted
 	Flows    []PlannedFlow    `json:"flows"`    // what closes comes first
 	Services []PlannedService `json:"services"` // that change
+	// Cuts are the established connections of flows that close, as hosts count them now.
+	Cuts *PlannedCuts `json:"cuts,omitempty"`
 	// Unconfirmed are the ids of changes that wait to be confirmed. They are in force before and after.
 	Unconfirmed []string `json:"unconfirmed,omitempty"`
+}
+
+// PlannedCuts are established connections that a plan would cut. Each is counted on the host of its
+// server, or of its client if the server is no endpoint.
+type PlannedCuts struct {
+	Connections uint64       `json:"connections"`
+	Hosts       []PlannedCut `json:"hosts"`           // that have endpoints of flows that close, by name
+	Error       string       `json:"error,omitempty"` // why no host was asked
+}
+
+// PlannedCut are the connections that are counted on one host.
+type PlannedCut struct {
+	Host        string `json:"host"`
+	Connections uint64 `json:"connections"`
+	More        bool   `json:"more,omitempty"`  // there are more connections than the host reports
+	Error       string `json:"error,omitempty"` // why they are not known
 }
 
 // PlannedFlow is connections that would open or close, from each of From to each of To.
@@ -87,6 +107,15 @@ type PlannedService struct {
 	// Changes are what is updated: addresses, ports, frontends (load balancers, node ports and
 	// external addresses), backends, traffic policy, session affinity, exposure (to clients outside).
 	Changes []string `json:"changes,omitempty"`
+	// Clients are the clients that get or lose ports of the service.
+	Clients []PlannedClients `json:"clients,omitempty"`
+}
+
+// PlannedClients are clients that a change of a service admits, or cuts off.
+type PlannedClients struct {
+	Effect string   `json:"effect"` // opens or closes
+	From   []string `json:"from"`   // as a PlannedFlow's; internet = clients outside
+	At     []string `json:"at"`     // ADDRESS PROTOCOL/PORT; of clients outside with "from" and their addresses, if some only are taken
 }
 
 // Plan asks what changes would do. An error about one of several of them is an *ApplyError.

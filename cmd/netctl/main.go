@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -20,10 +21,11 @@ func run() int {
 	defer stop()
 	build := daemon.Build()
 	return netctl.Run(ctx, netctl.Env{
-		Stdin:  os.Stdin,
-		Stdout: os.Stdout,
-		Stderr: os.Stderr,
-		Getenv: os.Getenv,
-		Build:  api.Version{Version: build.Version, GitCommit: build.Commit, BuildTime: build.Time},
+		Program: filepath.Base(os.Args[0]),
+		Stdin:   os.Stdin,
+		Stdout:  os.Stdout,
+		Stderr:  os.Stderr,
+		Getenv:  os.Getenv,
+		Build:   api.Version{Version: build.Version, GitCommit: build.Commit, BuildTime: build.Time},
 	}, os.Args[1:])
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/token"
 	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/controller"
 	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/docker"
@@ -325,8 +326,9 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 		}
 	}
 	var pods apiserver.Pods
+	var manifests apiserver.Manifests
 	if k8s != nil {
-		pods = k8s.syncer
+		pods, manifests = k8s.syncer, controller.Planner{Policies: k8s.syncer, Services: k8s.services}
 	}
 	gate, err := o.newAPIAccess(st, log)
 	if err != nil {
@@ -335,7 +337,7 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 	defer func() { failed = errors.Join(failed, gate.close()) }()
 	handler, err := apiserver.New(apiserver.Config{
 		Support: o.support(o.ring, server), HostKeys: hostKeys(server), Peer: m.askPeer,
-		Pods: pods, Members: membersOf(server, o, ctrl).api(), Authenticate: gate.authenticate, Audit: gate.recorder(), Tokens: gate.tokensOf(),
+		Pods: pods, Manifests: manifests, Members: membersOf(server, o, ctrl).api(), Authenticate: gate.authenticate, Audit: gate.recorder(), Tokens: gate.tokensOf(),
 		Watch: watch, EvictAfter: o.graceTime(), Address: o.deliverTo(), Stopping: ctx.Done(),
 		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token, gate.audit, gate.distrust}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},

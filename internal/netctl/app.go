@@ -48,11 +48,13 @@ func reachable(ctx context.Context, netmaster string, lookup func(context.Contex
 
 // Env is what a run of netctl needs from its process.
 type Env struct {
-	Stdin  io.Reader
-	Stdout io.Writer
-	Stderr io.Writer
-	Getenv func(string) string
-	Build  api.Version // of netctl itself
+	// Program is the name by which netctl was called. As a plugin of kubectl it is KubectlPlugin.
+	Program string
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Getenv  func(string) string
+	Build   api.Version // of netctl itself
 	// TLS is how netmasters at https addresses are asked; zero = by the system's
 	// certificate authorities.
 	TLS transport.Config
@@ -237,7 +239,7 @@ func newRoot(base common, env Env) *command {
 		newNetwork(base),
 		newNetworkPolicy(base),
 		newPKI(base),
-		newPlan(base),
+		newPlan(base, defaultNamespace(env)),
 		newPending(base),
 		newPolicy(base),
 		newRelease(base),

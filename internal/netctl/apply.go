@@ -23,6 +23,9 @@ type applyOptions struct {
 	set    string
 	prune  bool
 	saved  string // file with a plan
+	// manifests: documents may be manifests of Kubernetes, in namespace where they name none.
+	manifests bool
+	namespace string
 	// planDelete: show what deletions would do, and delete nothing.
 	planDelete bool
 }
@@ -164,7 +167,7 @@ func (o *applyOptions) documents(ctx context.Context) ([]document, error) {
 	}
 	done := make(chan read, 1)
 	go func() { // opening a pipe, and reading a terminal, cannot be ended: the process does
-		docs, err := readDocuments(o.stdin, o.files)
+		docs, err := readDocuments(o.stdin, o.files, o.manifests)
 		done <- read{docs, err}
 	}()
 	select {
@@ -217,6 +220,10 @@ func inDocuments(docs []document, err error) error {
 	for _, fault := range append([]*api.ApplyError{e}, e.More...) {
 		if fault.Index < len(docs) {
 			d := docs[fault.Index]
+			if d.manifest { // the error names it
+				all = append(all, d.errorf("%w", fault.Err))
+				continue
+			}
 			all = append(all, fmt.Errorf("%s (%s %s): %w", d.where(), d.kind, d.key, fault.Err))
 		}
 	}
@@ -270,7 +277,7 @@ func (o *applyOptions) sendDocuments(ctx context.Context, docs []document, dryRu
 
 // warn says on standard error which parts of the objects have no effect: each sentence
 // once, with the objects that it is about.
-func (o *applyOptions) warn(results []api.ApplyResult) error {
+func (o *common) warn(results []api.ApplyResult) error {
 	about := map[string][]string{}
 	var texts []string
 	for _, r := range results {

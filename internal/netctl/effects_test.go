@@ -34,6 +34,8 @@ const accepted1x = "accepted, as in 1.x"
 // flagEffects are the flags of single commands, but for the ones that fill in a
 // field of an object: the field has its effect, or none.
 var flagEffects = map[string]archtest.Effect{
+	"plan --namespace": archtest.By("TestPlanSendsManifests"),
+
 	"exposure --port": archtest.By("TestExposureShowsTheWaysIn"),
 	"can --from":      archtest.By("TestCanAnswersWithTheRulesThatDecide"), "can --port": archtest.By("TestCanAnswersWithTheRulesThatDecide"), "can --to": archtest.By("TestCanAnswersWithTheRulesThatDecide"),
 	"login --token": archtest.By("TestLoginSavesAcceptedTokensOnly"), "login --ca-file": archtest.By("TestLoginTrustsTheGivenAuthority"),

@@ -173,12 +173,19 @@ func netctl(t *testing.T, url string, args ...string) result {
 
 func netctlEnv(t *testing.T, env map[string]string, args ...string) result {
 	t.Helper()
+	return netctlAs(t, "netctl", env, args...)
+}
+
+// netctlAs is netctlEnv for a program that is called by another name.
+func netctlAs(t *testing.T, program string, env map[string]string, args ...string) result {
+	t.Helper()
 	var out, errOut bytes.Buffer
 	code := Run(t.Context(), Env{
-		Stdout: &out,
-		Stderr: &errOut,
-		Getenv: func(name string) string { return env[name] },
-		Build:  testBuild,
+		Program: program,
+		Stdout:  &out,
+		Stderr:  &errOut,
+		Getenv:  func(name string) string { return env[name] },
+		Build:   testBuild,
 	}, args)
 	return result{code, out.String(), errOut.String()}
 }

@@ -29,6 +29,8 @@ type document struct {
 	kind   string
 	key    string
 	fields map[string]any // with "kind"
+	// manifest: it is an object of Kubernetes, for plans.
+	manifest bool
 }
 
 // where names a document for messages.
@@ -39,8 +41,8 @@ func (d document) errorf(format string, args ...any) error {
 }
 
 // readDocuments reads files, the *.yaml, *.yml and *.json of directories, and
-// standard input ("-").
-func readDocuments(stdin io.Reader, paths []string) ([]document, error) {
+// standard input ("-"). Without manifests, those of Kubernetes are refused.
+func readDocuments(stdin io.Reader, paths []string, manifests bool) ([]document, error) {
 	var all []document
 	var faults []error // of all files
 	for _, path := range paths {
@@ -49,7 +51,7 @@ func readDocuments(stdin io.Reader, paths []string) ([]document, error) {
 			return nil, err
 		}
 		for _, file := range files {
-			docs, err := readFile(stdin, file)
+			docs, err := readFile(stdin, file, manifests)
 			if err != nil {
 				faults = append(faults, err)
 			}
@@ -118,15 +120,15 @@ func pathError(err error) error {
 	return err
 }
 
-func readFile(stdin io.Reader, path string) ([]document, error) {
+func readFile(stdin io.Reader, path string, manifests bool) ([]document, error) {
 	if path == "-" {
-		return parseDocuments("standard input", stdin)
+		return parseDocuments("standard input", stdin, manifests)
 	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, pathError(err)
 	}
-	docs, err := parseDocuments(path, f)
+	docs, err := parseDocuments(path, f, manifests)
 	return docs, errors.Join(err, f.Close())
 }
 
@@ -135,7 +137,7 @@ const maxFaults = 100
 
 // parseDocuments reads YAML (of which JSON is a part) from r; empty documents
 // count but hold nothing. Its error has the first fault of each document.
-func parseDocuments(file string, r io.Reader) ([]document, error) {
+func parseDocuments(file string, r io.Reader, manifests bool) ([]document, error) {
 	var docs []document
 	var faults []error
 	dec := yaml.NewDecoder(r)
@@ -154,10 +156,15 @@ func parseDocuments(file string, r io.Reader) ([]document, error) {
 		roots := n.Content
 		if roots[0].Kind == yaml.SequenceNode { // as export --json writes
 			roots = roots[0].Content
+		} else if items := listItems(roots[0]); manifests && items != nil {
+			roots = items.Content
 		}
 		for _, root := range roots {
 			d := d // documents of a list have its number
-			if err := d.parse(root); err != nil {
+			if err := d.parse(root, manifests); err != nil {
+				if last := len(faults) - 1; last >= 0 && faults[last].Error() == err.Error() {
+					continue // several on one line
+				}
 				if faults = append(faults, err); len(faults) == maxFaults {
 					return nil, errors.Join(faults...)
 				}
@@ -168,18 +175,42 @@ func parseDocuments(file string, r io.Reader) ([]document, error) {
 	}
 }
 
+// member returns a field of an object; nil = it has none.
+func member(root *yaml.Node, name string) *yaml.Node {
+	if root.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if root.Content[i].Value == name {
+			return root.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// listItems returns the objects of a list as kubectl writes it; nil = it is none.
+func listItems(root *yaml.Node) *yaml.Node {
+	kind, items := member(root, "kind"), member(root, "items")
+	if member(root, "apiVersion") == nil || kind == nil || !strings.HasSuffix(kind.Value, "List") || items == nil || items.Kind != yaml.SequenceNode {
+		return nil
+	}
+	return items
+}
+
 // parse takes a document's root node apart.
-func (d *document) parse(root *yaml.Node) error {
+func (d *document) parse(root *yaml.Node, manifests bool) error {
 	if root.Kind != yaml.MappingNode {
 		return d.errorf("line %d: must be an object with a kind", root.Line)
 	}
-	for i := 0; i < len(root.Content); i += 2 {
-		switch root.Content[i].Value {
-		case "kind":
-			d.kind = root.Content[i+1].Value
-		case "apiVersion":
-			return d.errorf("is a manifest of Kubernetes (apiVersion %s): give it to 'kubectl apply -f'; documents of netctl have a kind and that object's fields, as 'netctl export' writes them", root.Content[i+1].Value)
-		}
+	if kind := member(root, "kind"); kind != nil {
+		d.kind = kind.Value
+	}
+	switch version := member(root, "apiVersion"); {
+	case version == nil:
+	case manifests:
+		return d.parseManifest(root)
+	default:
+		return d.errorf("is a manifest of Kubernetes (apiVersion %s): give it to 'kubectl apply -f', or to 'netctl plan -f'; documents of netctl have a kind and that object's fields, as 'netctl export' writes them", version.Value)
 	}
 	if d.kind == "" {
 		return d.errorf("line %d: field \"kind\" is missing", root.Line)
@@ -201,6 +232,28 @@ func (d *document) parse(root *yaml.Node) error {
 	d.fields = fields
 	d.key = key.of(fields)
 	return nil
+}
+
+// parseManifest reads an object of Kubernetes, to which netmaster gives a meaning.
+func (d *document) parseManifest(root *yaml.Node) error {
+	v, err := fromYAML(root, nil)
+	if err != nil {
+		return d.errorf("%w", err)
+	}
+	d.fields, _ = v.(map[string]any) // which a mapping becomes
+	metadata, _ := d.fields["metadata"].(map[string]any)
+	namespace, _ := metadata["namespace"].(string)
+	name, _ := metadata["name"].(string)
+	d.manifest, d.key = true, strings.TrimPrefix(namespace+"/"+name, "/")
+	return nil
+}
+
+// inNamespace puts a manifest that names no namespace into one.
+func (d *document) inNamespace(namespace string) {
+	metadata, ok := d.fields["metadata"].(map[string]any)
+	if _, has := metadata["namespace"]; d.manifest && ok && !has && namespace != "" {
+		metadata["namespace"] = namespace
+	}
 }
 
 // keyFields says which fields make up the key of a kind of document.

@@ -257,7 +257,7 @@ func FuzzParseDocuments(f *testing.F) {
 	f.Add("{\"kind\": \"Bgp\", \"as\": 65000}")
 	f.Add("kind: &a x\ny: *a")
 	f.Fuzz(func(t *testing.T, text string) {
-		docs, err := parseDocuments("fuzz", strings.NewReader(text))
+		docs, err := parseDocuments("fuzz", strings.NewReader(text), false)
 		if err != nil {
 			return
 		}
@@ -269,7 +269,7 @@ func FuzzParseDocuments(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%q cannot be sent: %v", text, err)
 			}
-			again, err := parseDocuments("fuzz", bytes.NewReader(object))
+			again, err := parseDocuments("fuzz", bytes.NewReader(object), false)
 			if err != nil || len(again) != 1 || again[0].key != d.key || again[0].kind != d.kind {
 				t.Fatalf("%q is %s, again %+v, %v", text, object, again, err)
 			}

@@ -20,19 +20,21 @@ import (
 
 const formMarkdown = "markdown"
 
-func newPlan(base common) *command {
+func newPlan(base common, namespace string) *command {
 	c := &command{
 		name:  "plan",
-		short: fmt.Sprintf("Show which connections applying YAML documents would open and close, change nothing; exits with %d when something would change", ExitDiffers),
+		short: fmt.Sprintf("Show which connections applying YAML documents or manifests of Kubernetes would open and close, change nothing; exits with %d when something would change", ExitDiffers),
 		examples: []string{
 			"netctl plan -f blue.yaml",
+			"netctl plan -n shop -f networkpolicy.yaml",
 			"netctl plan -f blue.d/ --prune --set blue -o markdown",
 			"netctl plan -f blue.yaml -o json > plan.json; netctl apply --plan plan.json",
 		},
 	}
 	o := newApplyOptions(base, &c.flags)
 	setFlags(o, &c.flags)
-	o.form = formTable
+	o.form, o.manifests, o.namespace = formTable, true, namespace
+	c.flags.String(&o.namespace, "namespace, n", "NAMESPACE", "namespace of Kubernetes' objects that name none; default for none")
 	c.flags.Enum(&o.form, "output, o", strings.Join([]string{formTable, formJSON, formMarkdown}, "|"), "form of the plan; json is as 'apply --plan' takes it", formTable, formJSON, formMarkdown)
 	c.flags.Bool(&o.json, "json, j", "the same as -o json")
 	c.flags.Bool(&o.quiet, "quiet, q", "print nothing: the exit code says whether something would change")
@@ -48,13 +50,23 @@ func runPlan(ctx context.Context, o *applyOptions) error {
 	if err != nil {
 		return err
 	}
+	for _, d := range docs {
+		if d.manifest && o.prune {
+			return d.errorf("is a manifest of Kubernetes, and a --set has none: plan it without --prune")
+		}
+		d.inNamespace(o.namespace)
+	}
 	p := savedPlan{Set: o.set}
 	objects, err := objectsOf(docs)
 	if err != nil {
 		return err
 	}
-	for _, object := range objects {
-		p.Request.Changes = append(p.Request.Changes, api.PlanChange{Set: object})
+	for i, object := range objects {
+		change := api.PlanChange{Set: object}
+		if docs[i].manifest {
+			change = api.PlanChange{Manifest: object}
+		}
+		p.Request.Changes = append(p.Request.Changes, change)
 	}
 	if o.prune {
 		if err := p.addPruned(ctx, o); err != nil {
@@ -123,7 +135,7 @@ func (p savedPlan) ask(ctx context.Context, o *common) error {
 		}
 		return err
 	}
-	if err := p.show(o); err != nil {
+	if err := errors.Join(o.warn(p.Objects), p.show(o)); err != nil {
 		return err
 	}
 	if p.Changes {
@@ -158,7 +170,7 @@ func (p savedPlan) show(o *common) error {
 	if err != nil {
 		return err
 	}
-	var objects, flows, services [][]string
+	var objects, flows, services, clients [][]string
 	for _, r := range p.Objects {
 		if r.Action != api.ApplyUnchanged {
 			objects = append(objects, []string{r.Action, r.Kind, r.Key})
@@ -173,6 +185,9 @@ func (p savedPlan) show(o *common) error {
 			notes = append(slices.Clone(notes), "loses its last backend")
 		}
 		services = append(services, []string{s.Effect, s.Service, strconv.Itoa(s.Before), strconv.Itoa(s.After), strings.Join(notes, ", ")})
+		for _, c := range s.Clients {
+			clients = append(clients, []string{c.Effect, someOf(c.From), s.Service, someOf(c.At)})
+		}
 	}
 	first := true
 	for _, t := range []struct {
@@ -182,6 +197,7 @@ func (p savedPlan) show(o *common) error {
 		{[]string{"Change", "Kind", "Object"}, objects},
 		{[]string{"Effect", "From", "To", "Ports", "Before", "After"}, flows},
 		{[]string{"Change", "Service", "Backends before", "after", "Note"}, services},
+		{[]string{"Effect", "Clients", "Service", "At"}, clients},
 	} {
 		if len(t.rows) == 0 {
 			continue
@@ -196,7 +212,44 @@ func (p savedPlan) show(o *common) error {
 			return err
 		}
 	}
-	return nil
+	if text := cutsText(p.Cuts); text != "" {
+		_, err = fmt.Fprintf(o.out, "\n%s\n", visible(text))
+	}
+	return err
+}
+
+// cutsText says which established connections would be cut; empty = no flow closes.
+func cutsText(c *api.PlannedCuts) string {
+	if c == nil {
+		return ""
+	}
+	if c.Error != "" {
+		return "Established connections are not counted: " + c.Error
+	}
+	var cut, unknown []string
+	least := ""
+	for _, h := range c.Hosts {
+		if h.Connections > 0 {
+			cut = append(cut, fmt.Sprintf("%d on %s", h.Connections, h.Host))
+		}
+		if h.More {
+			least = "at least "
+		}
+		if h.Error != "" {
+			unknown = append(unknown, h.Host+": "+h.Error)
+		}
+	}
+	text := "No established connection would be cut"
+	if c.Connections > 0 {
+		text = fmt.Sprintf("%d established connections would be cut: %s%s", c.Connections, least, strings.Join(cut, ", "))
+		if c.Connections == 1 {
+			text = "1 established connection would be cut: " + least + cut[0]
+		}
+	}
+	if unknown != nil {
+		text += "; not known of " + strings.Join(unknown, ", ")
+	}
+	return text
 }
 
 // planSummary counts what would change.

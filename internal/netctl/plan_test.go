@@ -2,8 +2,12 @@ package netctl
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,7 +163,7 @@ func TestPlanRefusesBadFiles(t *testing.T) {
 	}{
 		"syntax.yaml":     {"kind: [", "document 1", ExitFailure},
 		"unknown.yaml":    {"kind: tenant\ntenantName: x\ncolour: red\n", "colour", ExitFailure},
-		"kubernetes.yaml": {"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: x}\n", "manifest of Kubernetes", ExitFailure},
+		"kubernetes.yaml": {"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: x}\n", "follows no Kubernetes", ExitFailure},
 		"missing.yaml":    {"kind: rule\ntenantName: blue\npolicyName: none\nruleId: x\ndirection: in\naction: allow\n", "document 1 (rule blue:none:x)", ExitNotFound},
 		"empty.yaml":      {"\n", "no documents", ExitFailure},
 		"large.yaml":      {"kind: tenant\ntenantName: " + strings.Repeat("x", 16<<20) + "\n", "", ExitFailure},
@@ -240,6 +244,89 @@ func TestFlagThatEmptiesAFieldIsNotNoted(t *testing.T) {
 	for _, networks := range []string{"blue:n", "none"} {
 		if r := netctl(t, url, "tenant", "create", "--shared-networks", networks, "red"); r.code != ExitOK || r.errOut != "" {
 			t.Errorf("--shared-networks %s: %+v", networks, r)
+		}
+	}
+}
+
+// planRecorder answers plans that nothing would change, and remembers the latest request.
+func planRecorder(t *testing.T) (url string, last *api.PlanRequest) {
+	t.Helper()
+	last = &api.PlanRequest{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == planPath {
+			*last = api.PlanRequest{}
+			if err := json.NewDecoder(r.Body).Decode(last); err != nil {
+				t.Error(err)
+			}
+		}
+		_, _ = io.WriteString(w, `{"objects":[{"kind":"NetworkPolicy","key":"shop/p","action":"unchanged","warnings":["spec.ingress[0]: it allows nothing"]}]}`)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, last
+}
+
+func TestPlanSendsManifests(t *testing.T) {
+	url, last := planRecorder(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "list.yaml")
+	const policy = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: %s}}"
+	list := "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(policy, "%s", "p") + "\n- " + strings.ReplaceAll(policy, "%s", "q, namespace: other") + "\n---\n{kind: tenant, tenantName: x}\n"
+	config := filepath.Join(dir, "config")
+	for name, text := range map[string]string{file: list, config: "current-context: here\ncontexts:\n- name: there\n  context: {namespace: no}\n- name: here\n  context: {namespace: shop}\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := map[string]string{"NETMASTER": url, "KUBECONFIG": filepath.Join(dir, "none") + ":" + config}
+	for _, c := range []struct {
+		program string
+		args    []string
+		want    string // the first manifest's namespace
+	}{
+		{"netctl", nil, ""},
+		{"netctl", []string{"-n", "blue"}, `,"namespace":"blue"`},
+		{KubectlPlugin, nil, `,"namespace":"shop"`},
+		{KubectlPlugin, []string{"--namespace", "blue"}, `,"namespace":"blue"`},
+	} {
+		r := netctlAs(t, c.program, env, append([]string{"plan", "-f", file}, c.args...)...)
+		if r.code != ExitOK || !strings.Contains(r.errOut, "warning: NetworkPolicy shop/p: spec.ingress[0]: it allows nothing") {
+			t.Fatalf("%+v", r)
+		}
+		var got []string
+		for _, change := range last.Changes {
+			got = append(got, string(change.Manifest)+string(change.Set))
+		}
+		const begin = `{"apiVersion":"networking.k8s.io/v1","kind":"NetworkPolicy","metadata":{"name":`
+		want := []string{begin + `"p"` + c.want + `}}`, begin + `"q","namespace":"other"}}`, `{"kind":"tenant","tenantName":"x"}`}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s %v: got %q, want %q", c.program, c.args, got, want)
+		}
+	}
+	if r := netctl(t, url, "plan", "-f", file, "--prune", "--set", "s"); r.code != ExitFailure || !strings.Contains(r.errOut, "plan it without --prune") {
+		t.Errorf("with --prune: %+v", r)
+	}
+}
+
+func TestFaultsOnOneLineArePrintedOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(file, []byte("[1, 2]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := netctl(t, "http://127.0.0.1:1", "apply", "-f", file); r.code != ExitFailure || strings.Count(r.errOut, "must be an object with a kind") != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestPlanSaysWhatItCuts(t *testing.T) {
+	for want, c := range map[string]*api.PlannedCuts{
+		"":                                       nil,
+		"No established connection would be cut": {Hosts: []api.PlannedCut{{Host: "h1"}}},
+		"1 established connection would be cut: 1 on h1":                                                 {Connections: 1, Hosts: []api.PlannedCut{{Host: "h1", Connections: 1}, {Host: "h2"}}},
+		"7 established connections would be cut: at least 3 on h1, 4 on h2; not known of h3: it is away": {Connections: 7, Hosts: []api.PlannedCut{{Host: "h1", Connections: 3}, {Host: "h2", Connections: 4, More: true}, {Host: "h3", Error: "it is away"}}},
+		"Established connections are not counted: why":                                                   {Error: "why"},
+	} {
+		if got := cutsText(c); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

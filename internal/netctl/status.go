@@ -110,9 +110,12 @@ func (o *statusOptions) show(s api.ClusterStatus) error {
 // empty = no host is alive, or it is not shown.
 func comparedText(s api.ClusterStatus) string {
 	oldest, at := int64(-1), ""
+	var away []string
 	for _, h := range s.Hosts {
 		switch {
-		case h.State != api.HostAlive || s.Tenants != nil:
+		case s.Tenants != nil:
+		case h.State != api.HostAlive:
+			away = append(away, h.Name)
 		case h.VerifiedAge < 0:
 			return "The data plane of host " + h.Name + " has not been compared with its desired state yet"
 		case h.VerifiedAge > oldest:
@@ -122,7 +125,11 @@ func comparedText(s api.ClusterStatus) string {
 	if oldest < 0 {
 		return ""
 	}
-	return fmt.Sprintf("Data planes were compared with their desired state within the last %d s (the oldest on host %s)", oldest, at)
+	text := fmt.Sprintf("Data planes were compared with their desired state within the last %d s (the oldest on host %s)", oldest, at)
+	if away != nil {
+		text += "; not compared, since away: " + someOf(away)
+	}
+	return text
 }
 
 // showServers shows the netmasters and the store.

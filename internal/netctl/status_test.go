@@ -54,3 +54,16 @@ func TestSizesAreNeverZero(t *testing.T) {
 		}
 	}
 }
+
+func TestStatusNamesHostsThatAreNotCompared(t *testing.T) {
+	alive, away := api.Host{Name: "h1", State: api.HostAlive, VerifiedAge: 7}, api.Host{Name: "h2", State: api.HostAway}
+	for want, hosts := range map[string][]api.Host{
+		"Data planes were compared with their desired state within the last 7 s (the oldest on host h1)":                               {alive},
+		"Data planes were compared with their desired state within the last 7 s (the oldest on host h1); not compared, since away: h2": {alive, away},
+		"": {away},
+	} {
+		if got := comparedText(api.ClusterStatus{Hosts: hosts}); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -167,6 +167,9 @@ func (s spec) layer(bin string) (layer []byte, arch string, err error) {
 		}
 		arch = a
 		w.file("usr/bin/"+name, data, 0o755)
+		if name == "netctl" {
+			w.link("usr/bin/kubectl-contiv", name) // 'kubectl contiv'
+		}
 	}
 	licences, err := filepath.Glob(filepath.Join(bin, "LICENSE*")) // sorted
 	if err != nil {

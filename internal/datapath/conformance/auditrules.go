@@ -169,6 +169,33 @@ func (b *bench) establishedEgress(t *testing.T, top Topology) {
 	drain(t, want)
 }
 
+// compareEstablished compares the established connections that the driver lists.
+func (b *bench) compareEstablished(t *testing.T) {
+	t.Helper()
+	lister := b.drv.Capabilities().Connections
+	if lister == nil {
+		return
+	}
+	want, err := b.ref.Capabilities().Connections.Established(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := lister.Established(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for a, n := range want {
+		if got[a].N != n.N {
+			t.Errorf("%d established connections %+v, want %d", got[a].N, a, n.N)
+		}
+	}
+	for a := range got {
+		if _, ok := want[a]; !ok {
+			t.Errorf("lists %+v, which is not established", a)
+		}
+	}
+}
+
 // establishedEvents checks whether the reference data plane tells of connections that live. Where the driver
 // tells of none, it takes the reference data plane's events off the channel.
 func (b *bench) establishedEvents(t *testing.T, want <-chan driver.FlowEvent, some bool) {
@@ -176,6 +203,7 @@ func (b *bench) establishedEvents(t *testing.T, want <-chan driver.FlowEvent, so
 	if got := len(want) > 0; got != some {
 		t.Errorf("connections that live are told of: %v, want %v", got, some)
 	}
+	b.compareEstablished(t)
 	for !b.drv.Capabilities().AuditEstablished && len(want) > 0 {
 		if e := <-want; !e.Established {
 			t.Errorf("not of a connection that lives: %+v", e)

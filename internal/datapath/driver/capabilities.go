@@ -38,6 +38,8 @@ type Capabilities struct {
 	Verifier  Verifier      `json:"-"`
 	Forgetter Forgetter     `json:"-"`
 	Watched   HangReporter  `json:"-"`
+	// Connections lists established connections.
+	Connections ConnectionLister `json:"-"`
 	// Memberships is set with Multicast where the driver sees packets.
 	Memberships  Memberships  `json:"-"`
 	TunnelProber TunnelProber `json:"-"`
@@ -47,6 +49,12 @@ type Capabilities struct {
 // another driver still forwards, everything that the other one does not notice.
 type Preparer interface {
 	Prepare(ctx context.Context, want desired.Host) error
+}
+
+// ConnectionLister is a driver that lists the connections that live and have an end at a port
+// here. It reads the whole table of connections.
+type ConnectionLister interface {
+	Established(ctx context.Context) (EstablishedConnections, error)
 }
 
 // HangReporter is a driver whose data plane is another program, which may hang. Hangs answers at

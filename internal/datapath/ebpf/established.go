@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -17,10 +18,40 @@ func (d *Driver) reportEstablished() error {
 	if m == nil || len(d.pendingAudits) == 0 {
 		return nil
 	}
-	dp, concerned := d.dp, d.pendingAudits.Sets()
+	concerned := d.pendingAudits.Sets()
+	living, err := d.dp.listEstablished(func(set uint32) bool { return concerned[desired.PolicySetID(set)] })
+	if err != nil {
+		return fmt.Errorf("report established connections: %w", err)
+	}
+	m.established.Add(living, d.pendingAudits, d.policyEndpoints)
+	d.pendingAudits = driver.PendingAudits{}
+	_ = m.ring.Flush() // fails when it is closed, and then there is no listener
+	return nil
+}
+
+// Established implements driver.ConnectionLister.
+func (d *Driver) Established(ctx context.Context) (driver.EstablishedConnections, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if d.closed {
+		return nil, model.Errorf(model.ErrUnavailable, "ebpf driver: it is closed")
+	}
+	living, err := d.dp.listEstablished(func(uint32) bool { return true })
+	if err != nil {
+		return nil, fmt.Errorf("list established connections: %w", err)
+	}
+	return living, nil
+}
+
+// living reads the connections that live, with an end at a port here whose policy set concerns
+// the caller.
+func (dp *datapath) listEstablished(concerns func(set uint32) bool) (driver.EstablishedConnections, error) {
 	now, err := monotonic()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	names := map[uint32]string{}
 	for name, i := range dp.ports.indexes {
@@ -34,7 +65,7 @@ func (d *Driver) reportEstablished() error {
 		}
 		from := dp.endpoints.Hosts.have[dp.names.keyOf(k.Domain, src)]
 		to, local := dp.ports.Ports.have[c.InIfindex]
-		ours := from.Ifindex != 0 && concerned[desired.PolicySetID(from.Set)] || local && concerned[desired.PolicySetID(to.Set)]
+		ours := from.Ifindex != 0 && concerns(from.Set) || local && concerns(to.Set)
 		if !ours || expired(k, c, now) || !dp.names.sameEndpoints(k, c) {
 			return
 		}
@@ -47,13 +78,7 @@ func (d *Driver) reportEstablished() error {
 			Routed: c.State&connViaHost != 0, From: names[from.Ifindex], To: names[c.InIfindex],
 		}, sport)
 	}
-	if err := errors.Join(eachEntry("conns", dp.obj.Conns, 1, take), eachEntry("halfopen", dp.obj.Halfopen, 1, take)); err != nil {
-		return fmt.Errorf("report established connections: %w", err)
-	}
-	m.established.Add(living, d.pendingAudits, d.policyEndpoints)
-	d.pendingAudits = driver.PendingAudits{}
-	_ = m.ring.Flush() // fails when it is closed, and then there is no listener
-	return nil
+	return living, errors.Join(eachEntry("conns", dp.obj.Conns, 1, take), eachEntry("halfopen", dp.obj.Halfopen, 1, take))
 }
 
 // policyEndpoints are the ends here of connections that live.

@@ -28,28 +28,15 @@ func (d *Driver) reportEstablished(ctx context.Context) {
 	missed := func(err error) {
 		d.cfg.Log.Warn("the monitor misses established connections until the next change", "error", err)
 	}
-	full, err := d.daemon.conntrack(ctx)
+	here := newEndpointsByAddress(d.flows.pic.have)
+	sets := d.pendingAudits.Sets()
+	living, lost, err := d.listEstablished(ctx, here, func(id desired.PolicySetID) bool { return sets[id] })
 	if err != nil {
 		missed(err)
 		return
 	}
-	living := driver.EstablishedConnections{}
-	here := newEndpointsByAddress(d.flows.pic.have)
-	if full.Entries > d.daemon.listable {
-		w.queue.AddLost(full.Entries)
-	} else {
-		for domain := range here.domains(d.pendingAudits.Sets()) {
-			text, err := control(ctx, d.cfg.RunDir, "dpctl/dump-conntrack", d.daemon.datapath(), fmt.Sprint("zone=", zoneOf(domain)))
-			if err != nil {
-				missed(err)
-				return
-			}
-			for line := range strings.Lines(text) {
-				if c, ok := readTracked(line); ok {
-					here.count(living, domain, c)
-				}
-			}
-		}
+	if lost > 0 {
+		w.queue.AddLost(lost)
 	}
 	w.established.Add(living, d.pendingAudits, func(a driver.ConnectionGroup) []driver.PolicyEnd { return d.policyEndpoints(here, a) })
 	d.pendingAudits = driver.PendingAudits{}
@@ -57,6 +44,45 @@ func (d *Driver) reportEstablished(ctx context.Context) {
 	case w.more <- struct{}{}:
 	default:
 	}
+}
+
+// Established implements driver.ConnectionLister.
+func (d *Driver) Established(ctx context.Context) (driver.EstablishedConnections, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conns.sw == nil {
+		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: the switch does not answer")
+	}
+	living, lost, err := d.listEstablished(ctx, newEndpointsByAddress(d.flows.pic.have), func(desired.PolicySetID) bool { return true })
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("open vswitch: list established connections: %w", err)
+	case lost > 0:
+		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: it tracks %d connections, and lists at most %d", lost, d.daemon.listable)
+	}
+	return living, nil
+}
+
+// living lists the connections in the domains of ports whose policy set concerns the caller. lost
+// are connections that are too many to be listed.
+func (d *Driver) listEstablished(ctx context.Context, here *endpointsByAddress, concerns func(desired.PolicySetID) bool) (living driver.EstablishedConnections, lost uint64, err error) {
+	living = driver.EstablishedConnections{}
+	full, err := d.daemon.conntrack(ctx)
+	if err != nil || full.Entries > d.daemon.listable {
+		return living, full.Entries, err
+	}
+	for domain := range here.domains(concerns) {
+		text, err := control(ctx, d.cfg.RunDir, "dpctl/dump-conntrack", d.daemon.datapath(), fmt.Sprint("zone=", zoneOf(domain)))
+		if err != nil {
+			return living, 0, err
+		}
+		for line := range strings.Lines(text) {
+			if c, ok := readTracked(line); ok {
+				here.count(living, domain, c)
+			}
+		}
+	}
+	return living, 0, nil
 }
 
 // policyEndpoints are the ends here of connections that live.
@@ -118,11 +144,11 @@ func newEndpointsByAddress(h desired.Host) *endpointsByAddress {
 	return r
 }
 
-// domains are the domains of the ports that have one of these sets.
-func (r *endpointsByAddress) domains(sets map[desired.PolicySetID]bool) map[desired.Domain]bool {
+// domains are the domains of the ports whose sets concern the caller.
+func (r *endpointsByAddress) domains(concerns func(desired.PolicySetID) bool) map[desired.Domain]bool {
 	out := map[desired.Domain]bool{}
 	for _, p := range r.host.Ports.All() {
-		if n, ok := r.host.Networks.Get(p.Network); ok && sets[p.Policies] {
+		if n, ok := r.host.Networks.Get(p.Network); ok && concerns(p.Policies) {
 			out[n.Domain()] = true
 		}
 	}

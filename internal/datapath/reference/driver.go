@@ -143,7 +143,7 @@ func (d *Driver) Events() <-chan driver.Event { return d.events }
 // Capabilities implements driver.Driver. Egress is executed on packets, but
 // no interface of this machine is made for it.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Services: true, ExternalServices: true, ClientsByTunnel: true, RoutedNetworks: true, Frontends: true, ExternalBackends: true, ServiceStats: true, Egress6: true, Routes: true, Multicast: true, Log: true, Audit: true, AuditEstablished: true, Tabled: d}
+	return driver.Capabilities{Services: true, ExternalServices: true, ClientsByTunnel: true, RoutedNetworks: true, Frontends: true, ExternalBackends: true, ServiceStats: true, Egress6: true, Routes: true, Multicast: true, Log: true, Audit: true, AuditEstablished: true, Tabled: d, Connections: d}
 }
 
 // Tables implements driver.TableReporter: the reference's tables never evict.

@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"context"
 	"net/netip"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
@@ -23,17 +24,7 @@ func (d *Driver) reportEstablished() {
 	if m == nil || len(d.pendingAudits) == 0 {
 		return
 	}
-	living := driver.EstablishedConnections{}
-	for f, as := range d.k.conns.conns {
-		if t.networks[as.network] == nil {
-			continue
-		}
-		a := driver.ConnectionGroup{Network: as.network, Src: f.src, Dst: f.dst, Proto: f.proto, DstPort: f.dstPort, Routed: as.outside, To: as.to}
-		if port := t.stations.at(addrKey{f.domain, f.src}).port; port != nil {
-			a.From = port.IfName
-		}
-		living.Add(a, f.srcPort)
-	}
+	living := d.listEstablished()
 	var all driver.EstablishedQueue
 	all.Add(living, d.pendingAudits, func(a driver.ConnectionGroup) []driver.PolicyEnd {
 		return a.PolicyEnds(func(name string) *desired.PolicySet {
@@ -45,6 +36,30 @@ func (d *Driver) reportEstablished() {
 	})
 	all.Report(m.queue, nil)
 	d.pendingAudits = nil
+}
+
+// living are the connections that live.
+func (d *Driver) listEstablished() driver.EstablishedConnections {
+	living := driver.EstablishedConnections{}
+	t := d.k.tables
+	for f, as := range d.k.conns.conns {
+		if t.networks[as.network] == nil {
+			continue
+		}
+		a := driver.ConnectionGroup{Network: as.network, Src: f.src, Dst: f.dst, Proto: f.proto, DstPort: f.dstPort, Routed: as.outside, To: as.to}
+		if port := t.stations.at(addrKey{f.domain, f.src}).port; port != nil {
+			a.From = port.IfName
+		}
+		living.Add(a, f.srcPort)
+	}
+	return living
+}
+
+// Established implements driver.ConnectionLister.
+func (d *Driver) Established(context.Context) (driver.EstablishedConnections, error) {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	return d.listEstablished(), nil
 }
 
 // set returns a policy set that is in the data plane; nil = it is not in.

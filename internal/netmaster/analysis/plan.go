@@ -29,6 +29,7 @@ type Effects struct {
 	Revision store.Revision // of the rows that they are compared with
 	Flows    []Flow
 	Services []ServiceEffect // that change, by key
+	closing  closing
 	// Unconfirmed are the ids of changes that wait to be confirmed, and are in force before and after.
 	Unconfirmed []string
 }
@@ -45,6 +46,7 @@ type ServiceEffect struct {
 	Before, After int
 	Created, Gone bool
 	Parts         []string // what changes of a service that stays: addresses, ports, ...
+	Clients       []ServiceClients
 }
 
 // Plan returns what rows would change, of what the one who asks may know. Nothing of the rows is
@@ -73,7 +75,8 @@ func (e *Engine) Plan(ctx context.Context, rows []PlannedRow, scope Scope) (out 
 		differences, err := reachability.Compare(ctx, r.cluster, after, scope.Has, maxPlanPairs)
 		if err == nil {
 			out.Flows = r.namedFlows(slices.DeleteFunc(differences, func(d reachability.Difference) bool { return isUnjoined(d, state) }))
-			out.Services = serviceEffects(before, state, scope)
+			out.closing = r.closingOf(out.Flows)
+			out.Services, err = r.serviceEffects(ctx, [2]desired.Host{before, state}, after, scope)
 		}
 		r.apply(now, r.rev)
 		r.compile()
@@ -127,9 +130,10 @@ func isUnjoined(d reachability.Difference, after desired.Host) bool {
 	return len(outside) > 0 && !slices.ContainsFunc(outside, func(p netip.Prefix) bool { return !ofNetwork(p) })
 }
 
-// serviceEffects are the services that differ.
-func serviceEffects(before, after desired.Host, scope Scope) (out []ServiceEffect) {
-	for d := range after.Services.Diff(before.Services) {
+// serviceEffects are the services that differ between two states, and what that means to clients.
+func (r *clusterRows) serviceEffects(ctx context.Context, states [2]desired.Host, after *reachability.Cluster, scope Scope) (out []ServiceEffect, err error) {
+	n := r.newNames()
+	for d := range states[1].Services.Diff(states[0].Services) {
 		if !scope.Has(d.Key.Tenant) {
 			continue
 		}
@@ -143,12 +147,23 @@ func serviceEffects(before, after desired.Host, scope Scope) (out []ServiceEffec
 		if d.Had && d.Has {
 			x.Parts = differingParts(d.Old, d.New)
 		}
-		if len(x.Parts) > 0 || x.Created || x.Gone {
-			out = append(out, x)
+		if len(x.Parts) == 0 && !x.Created && !x.Gone {
+			continue
 		}
+		var both [2]*desired.Service
+		if d.Had {
+			both[0] = d.Old
+		}
+		if d.Has {
+			both[1] = d.New
+		}
+		if x.Clients, err = r.serviceClients(ctx, r.cluster, after, x, both, scope, n); err != nil {
+			return nil, err
+		}
+		out = append(out, x)
 	}
 	slices.SortFunc(out, func(a, b ServiceEffect) int { return cmp.Compare(a.Service.String(), b.Service.String()) })
-	return out
+	return out, nil
 }
 
 // differingParts names in what two states of a service differ.

@@ -26,6 +26,10 @@ func TestPlanSaysWhatChangesOfServices(t *testing.T) {
 	if err != nil || len(got.Flows) > 0 || len(got.Services) != 1 || fmt.Sprint(got.Services[0].Parts) != "[addresses ports]" || got.Services[0].Before != 1 || got.Services[0].After != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
+	const clients = "[{false [network:blue/db network:blue/web] [10.1.2.1 tcp/3306]} {true [network:blue/db network:blue/web] [10.1.2.9 tcp/3306]}]"
+	if len(got.Services) == 1 && fmt.Sprint(got.Services[0].Clients) != clients {
+		t.Errorf("clients %v, want %s", got.Services[0].Clients, clients)
+	}
 }
 
 func TestPlanThatUnjoinsNetworksOpensNothing(t *testing.T) {

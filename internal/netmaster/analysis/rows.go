@@ -27,6 +27,7 @@ type clusterRows struct {
 	services  map[model.ServiceKey]model.Service
 	hosts     map[model.HostName]model.Host
 	tenants   map[model.TenantName]bool
+	drained   map[model.HostName]bool
 	control   controlRows
 	trials    map[tables.TrialKey]map[any]any // the rows that hosts have of unconfirmed changes, by typed key; nil = none
 	confirmed map[any]any                     // what can be changed unconfirmed, as it is in its table
@@ -43,6 +44,7 @@ func newClusterRows(log *slog.Logger) *clusterRows {
 		endpoints: map[model.EndpointKey]*model.Endpoint{}, networks: map[model.NetworkKey]model.Network{},
 		groups: map[model.GroupKey]model.Group{}, spaces: map[model.NamespaceName]model.Namespace{},
 		services: map[model.ServiceKey]model.Service{}, hosts: map[model.HostName]model.Host{}, control: controlRows{}, tenants: map[model.TenantName]bool{},
+		drained: map[model.HostName]bool{},
 		trials: map[tables.TrialKey]map[any]any{}, confirmed: map[any]any{},
 		asserted: newAsserted(),
 	}
@@ -157,7 +159,7 @@ func (r *clusterRows) enter(ch tables.Change) {
 		delete(r.endpoints, k)
 		enter(ch, k, nil, func(e model.Endpoint) {
 			r.endpoints[k] = &e
-			c.SetEndpoint(compile.OnWhole(e))
+			c.SetEndpoint(r.onWhole(e))
 		}, c.DeleteEndpoint)
 	case tables.IdentityKey:
 		enter(ch, k, nil, c.SetIdentity, func(k tables.IdentityKey) { c.DeleteIdentity(k.Tenant, k.ID) })
@@ -180,8 +182,20 @@ func (r *clusterRows) enter(ch tables.Change) {
 	case model.HostName:
 		enter(ch, k, r.hosts, c.SetHost, c.DeleteHost)
 	case tables.HostDrainKey:
-		c.Hosts.SetDrained(k.Host, ch.Value != nil)
+		r.drained[k.Host] = !ch.Deleted()
+		for _, e := range r.endpoints {
+			if e.Host == k.Host {
+				c.SetEndpoint(r.onWhole(*e))
+			}
+		}
 	}
+}
+
+// onWhole returns an endpoint as the Compiler has to have it. In its state no host drains, but
+// endpoints do.
+func (r *clusterRows) onWhole(e model.Endpoint) model.Endpoint {
+	e.Draining = e.Draining || r.drained[e.Host]
+	return compile.OnWhole(e)
 }
 
 // enter puts a row into, or takes it from, a map (nil = none) and the Compiler.

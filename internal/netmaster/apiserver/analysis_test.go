@@ -29,7 +29,13 @@ func (f *fixture) reach(from, to, port string) api.Reachability {
 
 func serveReachable(t *testing.T) *fixture {
 	t.Helper()
-	f := serve(t, 0)
+	return serveReachableWith(t, func(*Config) {})
+}
+
+// serveReachableWith is serveReachable with other settings.
+func serveReachableWith(t *testing.T, change func(*Config)) *fixture {
+	t.Helper()
+	f := serveWith(t, change)
 	f.populateReachable()
 	return f
 }

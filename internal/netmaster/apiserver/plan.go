@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,10 +31,41 @@ func (s *server) handlePlan() {
 // networkRuleKind is the kind of a network policy's rules in plans.
 const networkRuleKind = "networkRule"
 
+// Manifests translates manifests of Kubernetes' objects for plans.
+type Manifests interface {
+	// Plan returns the changes that each manifest stands for. The error is control.ChangeErrors
+	// where manifests cannot be planned.
+	Plan(ctx context.Context, manifests []json.RawMessage) ([]control.PlannedObject, error)
+}
+
 // planRequest is a list of changes that are to be planned.
 type planRequest struct {
 	changes []control.Planned
-	results []api.ApplyResult // each with kind, key and warnings
+	results []plannedResult
+}
+
+// plannedResult is an object of a plan: its kind, key and warnings, and which changes are its own.
+type plannedResult struct {
+	api.ApplyResult
+	first, count int  // of the request's changes
+	manifest     bool // it is an object of Kubernetes
+}
+
+// result returns the index of the object to which a change belongs.
+func (p planRequest) result(change int) int {
+	return slices.IndexFunc(p.results, func(r plannedResult) bool { return change < r.first+r.count })
+}
+
+// inObjects is what is wrong with changes, as an error about the request's objects; one by itself is
+// refused in the words in which the change would be.
+func (p planRequest) inObjects(err error) error {
+	all, ok := err.(control.ChangeErrors) //nolint:errorlint // as Plan returns it
+	if ok {
+		for _, e := range all {
+			e.Index = p.result(e.Index)
+		}
+	}
+	return planError(err, len(p.results))
 }
 
 func (s *objectHandlers) readPlan(w http.ResponseWriter, r *request) (req planRequest, err error) {
@@ -41,10 +73,10 @@ func (s *objectHandlers) readPlan(w http.ResponseWriter, r *request) (req planRe
 	if _, err := decodeUpTo(w, r, &in, MaxApplyBody); err != nil {
 		return req, err
 	}
-	return s.planRequestOf(in)
+	return s.planRequestOf(r.Context(), in)
 }
 
-func (s *objectHandlers) planRequestOf(in api.PlanRequest) (req planRequest, err error) {
+func (s *objectHandlers) planRequestOf(ctx context.Context, in api.PlanRequest) (req planRequest, err error) {
 	switch n := len(in.Changes); {
 	case n == 0:
 		return req, model.Errorf(model.ErrInvalid, "changes: must have a change: there is nothing to plan")
@@ -52,7 +84,15 @@ func (s *objectHandlers) planRequestOf(in api.PlanRequest) (req planRequest, err
 		return req, model.Errorf(model.ErrInvalid, "changes: must be at most %d in one plan, and not %d: plan fewer at a time", maxListed, n)
 	}
 	var wrong control.ChangeErrors
+	var manifests []json.RawMessage
+	var at []int // their indexes
+	req.results = make([]plannedResult, len(in.Changes))
+	changes := make([][]control.Planned, len(in.Changes))
 	for i, change := range in.Changes {
+		if change.Manifest != nil && given(change) == 1 {
+			manifests, at = append(manifests, change.Manifest), append(at, i)
+			continue
+		}
 		p, result, err := s.plannedOf(change)
 		if err != nil {
 			wrong = append(wrong, &control.ChangeError{Index: i, Err: err})
@@ -61,9 +101,40 @@ func (s *objectHandlers) planRequestOf(in api.PlanRequest) (req planRequest, err
 			}
 			continue
 		}
-		req.changes, req.results = append(req.changes, p), append(req.results, result)
+		changes[i], req.results[i].ApplyResult = []control.Planned{p}, result
 	}
-	return req, planError(wrong, len(in.Changes))
+	objects, err := s.planManifests(ctx, manifests)
+	refused, ok := err.(control.ChangeErrors) //nolint:errorlint // as planManifests returns it
+	if err != nil && !ok {
+		return req, err
+	}
+	for _, e := range refused {
+		e.Index = at[e.Index]
+	}
+	if wrong = append(wrong, refused...); wrong != nil {
+		slices.SortFunc(wrong, func(a, b *control.ChangeError) int { return a.Index - b.Index })
+		return req, planError(wrong, len(in.Changes))
+	}
+	for i, o := range objects {
+		changes[at[i]] = o.Changes
+		req.results[at[i]] = plannedResult{manifest: true, ApplyResult: api.ApplyResult{Kind: o.Kind, Key: o.Key, Warnings: o.Warnings}}
+	}
+	for i, of := range changes {
+		req.results[i].first, req.results[i].count = len(req.changes), len(of)
+		req.changes = append(req.changes, of...)
+	}
+	return req, nil
+}
+
+// planManifests translates manifests of Kubernetes' objects.
+func (s *objectHandlers) planManifests(ctx context.Context, manifests []json.RawMessage) ([]control.PlannedObject, error) {
+	switch {
+	case len(manifests) == 0:
+		return nil, nil
+	case s.manifests == nil:
+		return nil, model.Errorf(model.ErrInvalid, "manifests of Kubernetes cannot be planned: this netmaster follows no Kubernetes (--kubeconfig)")
+	}
+	return s.manifests.Plan(ctx, manifests)
 }
 
 // planError is what is wrong with changes of a plan; one by itself is refused in the words in
@@ -79,16 +150,20 @@ func planError(err error, n int) error {
 	return err
 }
 
-// plannedOf reads one change.
-func (s *objectHandlers) plannedOf(c api.PlanChange) (p control.Planned, result api.ApplyResult, err error) {
-	given := 0
-	for _, has := range []bool{c.Set != nil, c.Delete != nil, c.SetRule != nil, c.DeleteRule != nil} {
+// given returns how many fields a change has.
+func given(c api.PlanChange) (n int) {
+	for _, has := range []bool{c.Set != nil, c.Delete != nil, c.SetRule != nil, c.DeleteRule != nil, c.Manifest != nil} {
 		if has {
-			given++
+			n++
 		}
 	}
-	if given != 1 {
-		return p, result, model.Errorf(model.ErrInvalid, "must have one of set, delete, setRule and deleteRule")
+	return n
+}
+
+// plannedOf reads one change, of no manifest.
+func (s *objectHandlers) plannedOf(c api.PlanChange) (p control.Planned, result api.ApplyResult, err error) {
+	if given(c) != 1 {
+		return p, result, model.Errorf(model.ErrInvalid, "must have one of set, delete, setRule, deleteRule and manifest")
 	}
 	put := func(ch control.Change) control.Planned { return control.Planned{Put: &ch} }
 	remove := func(d control.Deletion) control.Planned { return control.Planned{Delete: &d} }
@@ -127,7 +202,7 @@ func planResources(_ *request, req planRequest) (res access.Resource, err error)
 		res.Objects = append(res.Objects, audit.Object{Kind: o.Kind, Key: o.Key})
 		res.Tenants = append(res.Tenants, tenantOf(o.Key))
 		k := registry[o.Kind]
-		if k != nil && k.access.write&access.OwnTenants == 0 && res.Hint == "" {
+		if (o.manifest || k != nil && k.access.write&access.OwnTenants == 0) && res.Hint == "" {
 			res.Hint = fmt.Sprintf("changes[%d]: a tenant-admin changes objects of tenants (%s)", i, strings.Join(kindsOfTenants(), ", "))
 		}
 	}
@@ -143,10 +218,14 @@ const maxPlanTries = 4
 // plan answers POST /api/v1/analysis/plan. Within a scope the answer has no other tenant's
 // endpoints and policies.
 func (s *objectHandlers) plan(_ http.ResponseWriter, r *request, req planRequest) (any, error) {
-	return s.planOf(r.Context(), r.actor, req)
+	out, effects, err := s.planOf(r.Context(), r.actor, req)
+	if err == nil {
+		out.Cuts, err = s.plannedCuts(r.Context(), r.actor, effects)
+	}
+	return out, err
 }
 
-func (s *objectHandlers) planOf(ctx context.Context, a control.Actor, req planRequest) (out api.Plan, err error) {
+func (s *objectHandlers) planOf(ctx context.Context, a control.Actor, req planRequest) (out api.Plan, effects analysis.Effects, err error) {
 	defer func() {
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = model.Errorf(model.ErrUnavailable, "planning %d changes takes more than %v, or other questions do: plan fewer at a time, or try again", len(req.changes), applyTimeouts*s.timeout)
@@ -155,25 +234,29 @@ func (s *objectHandlers) planOf(ctx context.Context, a control.Actor, req planRe
 	for tries := 1; ; tries++ {
 		outcomes, rows, err := s.control.Plan(ctx, a, req.changes)
 		if err != nil {
-			return out, planError(err, len(req.changes))
+			return out, effects, req.inObjects(err)
 		}
-		effects, err := s.control.Analysis.Plan(ctx, rows, a.Scope())
+		effects, err = s.control.Analysis.Plan(ctx, rows, a.Scope())
 		if errors.Is(err, analysis.ErrRowsMoved) && tries < maxPlanTries {
 			continue
 		}
-		if err != nil {
-			return out, err
+		if err == nil {
+			out, err = s.renderPlan(a, req, outcomes, effects)
 		}
-		return s.renderPlan(a, req, outcomes, effects)
+		return out, effects, err
 	}
 }
 
 func (s *objectHandlers) renderPlan(a control.Actor, req planRequest, outcomes []control.Outcome, effects analysis.Effects) (out api.Plan, err error) {
-	out = api.Plan{Objects: req.results, Flows: []api.PlannedFlow{}, Services: []api.PlannedService{}}
-	for i := range out.Objects {
+	out = api.Plan{Objects: make([]api.ApplyResult, len(req.results)), Flows: []api.PlannedFlow{}, Services: []api.PlannedService{}}
+	for i, r := range req.results {
 		o := &out.Objects[i]
-		if o.Action != api.ApplyDeleted {
-			if err := describeOutcome(o, outcomes[i], true); err != nil {
+		*o = r.ApplyResult
+		switch {
+		case r.manifest:
+			o.Action = manifestAction(req.changes[r.first:r.first+r.count], outcomes[r.first:])
+		case o.Action != api.ApplyDeleted:
+			if err := describeOutcome(o, outcomes[r.first], true); err != nil {
 				return out, err
 			}
 		}
@@ -191,6 +274,13 @@ func (s *objectHandlers) renderPlan(a control.Actor, req planRequest, outcomes [
 		case x.Gone:
 			p.Effect = api.ApplyDeleted
 		}
+		for _, c := range x.Clients {
+			clients := api.PlannedClients{Effect: api.FlowCloses, From: c.From, At: c.At}
+			if c.Opens {
+				clients.Effect = api.FlowOpens
+			}
+			p.Clients = append(p.Clients, clients)
+		}
 		out.Services = append(out.Services, p)
 	}
 	data, err := json.Marshal(out) // without its revision, nor what waits to be confirmed
@@ -200,6 +290,21 @@ func (s *objectHandlers) renderPlan(a control.Actor, req planRequest, outcomes [
 	sum := sha256.Sum256(data)
 	out.ID, out.Revision, out.Unconfirmed = hex.EncodeToString(sum[:])[:32], int64(effects.Revision), effects.Unconfirmed
 	return out, nil
+}
+
+// manifestAction says what the changes of a manifest, which may be in several tenants, come to.
+func manifestAction(changes []control.Planned, outcomes []control.Outcome) string {
+	action := api.ApplyUnchanged
+	for i, ch := range changes {
+		switch {
+		case ch.Delete == nil && outcomes[i].Unchanged():
+		case ch.Put != nil && outcomes[i].Before == nil && (action == api.ApplyUnchanged || action == api.ApplyCreated):
+			action = api.ApplyCreated
+		default:
+			action = api.ApplyUpdated
+		}
+	}
+	return action
 }
 
 func plannedFlow(scope flowScope, f analysis.Flow) api.PlannedFlow {
@@ -235,7 +340,12 @@ func (s *objectHandlers) readApplyPlan(w http.ResponseWriter, r *request) (req a
 			return req, err
 		}
 	}
-	req.planRequest, err = s.planRequestOf(api.PlanRequest{Changes: in.Changes})
+	for i, ch := range in.Changes {
+		if ch.Manifest != nil {
+			return req, model.Errorf(model.ErrInvalid, "changes[%d]: is a manifest of Kubernetes: plans show what it would do, and 'kubectl apply' applies it", i)
+		}
+	}
+	req.planRequest, err = s.planRequestOf(r.Context(), api.PlanRequest{Changes: in.Changes})
 	return req, err
 }
 
@@ -245,7 +355,7 @@ func applyPlanResources(r *request, req applyPlanRequest) (access.Resource, erro
 
 // applyPlan answers POST /api/v1/apply/plan.
 func (s *objectHandlers) applyPlan(_ http.ResponseWriter, r *request, req applyPlanRequest) (any, error) {
-	now, err := s.planOf(r.Context(), r.actor, req.planRequest)
+	now, _, err := s.planOf(r.Context(), r.actor, req.planRequest)
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +374,7 @@ func (s *objectHandlers) applyPlan(_ http.ResponseWriter, r *request, req applyP
 	if err == nil && done < len(req.changes) {
 		err = model.Errorf(model.ErrUnavailable, "there was no time for all of it")
 	}
-	if err = planError(err, len(req.changes)); err != nil && rev != 0 {
+	if err = req.inObjects(err); err != nil && rev != 0 {
 		err = fmt.Errorf("%w; at least %d of %d changes are made: plan again for the others", err, done, len(req.changes))
 	}
 	return api.ApplyPlanResponse{Results: now.Objects}, err

@@ -95,6 +95,13 @@ func TestPlanSaysWhichServicesLoseTheirLastBackend(t *testing.T) {
 	f.must("POST", "/api/v1/serviceLBs/blue:shop/", `{"tenantName":"blue","serviceName":"shop","networkName":"n","selectors":["app=shop"],"ports":["8080:80:tcp"],"ipAddress":"10.1.1.99"}`)
 	f.must("POST", "/plugin/createEndpoint", strings.Replace(endpoint("n", "web", "b1", ""), `"ConfigEP":{`, `"ConfigEP":{"Labels":{"app":"shop"},`, 1))
 	got := f.plan(`{"set":{"kind":"serviceLB","tenantName":"blue","serviceName":"shop","networkName":"n","selectors":["app=shopp"],"ports":["8080:80:tcp"],"ipAddress":"10.1.1.99"}}`)
+	if len(got.Services) == 1 {
+		c := got.Services[0].Clients
+		if len(c) != 1 || c[0].Effect != api.FlowCloses || !slices.Contains(c[0].From, "group:blue/db") || !slices.Equal(c[0].At, []string{"10.1.1.99 tcp/8080"}) {
+			t.Errorf("clients %+v", c)
+		}
+		got.Services[0].Clients = nil
+	}
 	if len(got.Services) != 1 || !reflect.DeepEqual(got.Services[0], api.PlannedService{Service: "blue:shop", Before: 1, Effect: "updated", LosesLast: true, Changes: []string{"backends"}}) {
 		t.Errorf("got %+v", got.Services)
 	}
@@ -139,7 +146,7 @@ func TestPlanRefusesWhatIsNoPlan(t *testing.T) {
 	for body, text := range map[string]string{
 		`{}`:               "changes",
 		`{"changes":[]}`:   "changes",
-		`{"changes":[{}]}`: "one of set, delete, setRule and deleteRule",
+		`{"changes":[{}]}`: "one of set, delete, setRule, deleteRule and manifest",
 		`{"changes":[{"set":{"kind":"tenant","tenantName":"x"},"delete":{"kind":"tenant","key":"x"}}]}`: "one of set",
 		`{"changes":[{"set":{"kind":"tenant","tenantName":"x","colour":"red"}}]}`:                       "colour",
 		`{"changes":[{"set":{"kind":"NetworkPolicy","apiVersion":"networking.k8s.io/v1"}}]}`:            "kind",

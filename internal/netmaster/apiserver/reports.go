@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"sync"
@@ -153,7 +154,7 @@ func (s *streams) askHosts(ctx context.Context, a control.Actor, alive int) (*ho
 	if alive == 0 || s.address == "" { // hosts would not know whom to tell
 		return t, nil
 	}
-	err := s.askAll(ctx, a, control.ReportInspection, alive, inspectionAnswer, t.all, &report{
+	err := s.askAll(ctx, a, control.MonitorRequest{Report: control.ReportInspection}, alive, inspectionAnswer, t.all, &report{
 		take: func(host string, body io.Reader) error {
 			var i api.HostInspection
 			if err := json.NewDecoder(io.LimitReader(body, maxInspection)).Decode(&i); err != nil {
@@ -174,12 +175,12 @@ func (s *streams) askHosts(ctx context.Context, a control.Actor, alive int) (*ho
 
 // askAll has all hosts report to x, and waits until all is closed, but no longer than patience
 // beyond the time over which so many live hosts spread.
-func (s *streams) askAll(ctx context.Context, a control.Actor, what string, alive int, patience time.Duration, all <-chan struct{}, x *report) error {
-	spread := min(time.Duration(alive)*inspectionSpread, inspectionSpreadMax)
-	ctx, cancel := context.WithTimeout(ctx, spread+patience)
+func (s *streams) askAll(ctx context.Context, a control.Actor, r control.MonitorRequest, alive int, patience time.Duration, all <-chan struct{}, x *report) error {
+	r.Spread = min(time.Duration(alive)*inspectionSpread, inspectionSpreadMax)
+	ctx, cancel := context.WithTimeout(ctx, r.Spread+patience)
 	defer cancel()
 	x.ctx = ctx
-	stop, err := s.ask(ctx, a, control.MonitorRequest{Report: what, Spread: spread}, x)
+	stop, err := s.ask(ctx, a, r, x)
 	if err != nil {
 		return err
 	}
@@ -189,6 +190,58 @@ func (s *streams) askAll(ctx context.Context, a control.Actor, what string, aliv
 	case <-ctx.Done():
 	}
 	return nil
+}
+
+// askEach has hosts report to this netmaster, and waits for all live ones of them, but no longer than
+// patience beyond the time over which they spread. most is how long a report may be, in bytes, and
+// older what netplugins are noted with that know no reports.
+func askEach[T any](ctx context.Context, s *streams, a control.Actor, r control.MonitorRequest, alive map[string]bool, patience time.Duration, most int64, older T) (map[string]T, error) {
+	if len(alive) == 0 {
+		return nil, nil
+	}
+	if s.address == "" {
+		return nil, model.Errorf(model.ErrUnavailable, "this netmaster has no address at which hosts could answer")
+	}
+	var mu sync.Mutex
+	answers, all := map[string]T{}, make(chan struct{})
+	note := func(host string, v T) {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, twice := answers[host]; !alive[host] || twice {
+			return
+		}
+		if answers[host] = v; len(answers) == len(alive) {
+			close(all)
+		}
+	}
+	err := s.askAll(ctx, a, r, len(alive), patience, all, &report{
+		take: func(host string, body io.Reader) error {
+			var v T
+			if err := json.NewDecoder(io.LimitReader(body, most)).Decode(&v); err != nil {
+				return model.Errorf(model.ErrInvalid, "a host's report (%s) cannot be read: %v", r.Report, err)
+			}
+			note(host, v)
+			return nil
+		},
+		old: func(host string) { note(host, older) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return maps.Clone(answers), nil // a late host may still write
+}
+
+// olderNetplugin is the error of a host that knows no reports.
+const olderNetplugin = "its netplugin is older than this netmaster"
+
+// silence says why a host has not reported.
+func silence(alive bool, patience time.Duration) string {
+	if !alive {
+		return "it is away"
+	}
+	return "it did not answer within " + patience.String()
 }
 
 // hostBundle answers GET /api/v1/hosts/{name}/bundle: it hands on what the host packs.

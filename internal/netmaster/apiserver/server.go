@@ -66,6 +66,8 @@ type Config struct {
 	Peer func(ctx context.Context, address string) (api.Machine, error)
 	// Pods tells of Kubernetes' pods; nil = netmaster follows no Kubernetes.
 	Pods Pods
+	// Manifests translates Kubernetes' manifests for plans; nil = netmaster follows no Kubernetes.
+	Manifests Manifests
 	// Members are of a store that netmasters are by themselves; nil = it is none.
 	Members Members
 }
@@ -133,12 +135,12 @@ func join(cfg Config) *server {
 	}
 	s := &server{
 		serverContext: c, router: rt,
-		objects: &objectHandlers{serverContext: c, router: rt}, hosts: &hostHandlers{serverContext: c, evictAfter: cfg.EvictAfter}, endpoints: &endpointHandlers{serverContext: c, pods: cfg.Pods},
+		objects: &objectHandlers{serverContext: c, router: rt, manifests: cfg.Manifests}, hosts: &hostHandlers{serverContext: c, evictAfter: cfg.EvictAfter}, endpoints: &endpointHandlers{serverContext: c, pods: cfg.Pods},
 		services: &serviceHandlers{c}, store: &storeHandlers{serverContext: c, router: rt}, tokens: &tokenHandlers{cfg.Tokens},
 		streams: &streams{serverContext: c, router: rt, monitors: monitors{byID: map[string]*monitorStream{}}, stopping: cfg.Stopping},
 		members: &memberHandlers{serverContext: c, members: cfg.Members},
 	}
-	s.analysis = &analysisHandlers{c, s.streams}
+	s.analysis, s.objects.streams = &analysisHandlers{c, s.streams}, s.streams
 	s.diagnosis = &diagnosis{
 		serverContext: c, router: rt, hosts: s.hosts, streams: s.streams, members: s.members,
 		hostKeys: cfg.HostKeys, hostWatch: cfg.Watch, support: cfg.Support, peer: cfg.Peer,

@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
-	"io"
 	mathrand "math/rand/v2"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -151,58 +148,23 @@ func judgeTrace(t *api.Trace) {
 	t.Agrees = t.Verdict == t.Expected.Verdict || t.Verdict == api.ReachYes && t.Expected.Verdict == api.ReachPartly
 }
 
-// followPacket has hosts follow a packet, and waits for all of them, but no longer than
-// traceAnswer. The answers are in the order of the packet's hosts.
-func (s *streams) followPacket(ctx context.Context, a control.Actor, packet *control.PacketTrace) ([]api.TraceHost, error) {
-	if s.address == "" {
-		return nil, model.Errorf(model.ErrUnavailable, "this netmaster has no address at which hosts could answer")
+// followPacket has the packet's hosts follow it. The answers are in their order.
+func (s *streams) followPacket(ctx context.Context, a control.Actor, packet *control.PacketTrace) (out []api.TraceHost, err error) {
+	asked := map[string]bool{}
+	for _, host := range packet.Hosts {
+		asked[string(host)] = true
 	}
-	ctx, cancel := context.WithTimeout(ctx, traceAnswer)
-	defer cancel()
-	var mu sync.Mutex
-	answers, all := map[string]api.TraceHost{}, make(chan struct{})
-	note := func(host string, t api.TraceHost) {
-		mu.Lock()
-		defer mu.Unlock()
-		if _, twice := answers[host]; twice || !slices.Contains(packet.Hosts, model.HostName(host)) {
-			return
-		}
-		t.Host = host
-		if answers[host] = t; len(answers) == len(packet.Hosts) {
-			close(all)
-		}
-	}
-	stop, err := s.ask(ctx, a, control.MonitorRequest{Report: control.ReportTrace, Trace: packet}, &report{
-		ctx: ctx,
-		take: func(host string, body io.Reader) error {
-			var t api.TraceHost
-			if err := json.NewDecoder(io.LimitReader(body, maxInspection)).Decode(&t); err != nil {
-				return model.Errorf(model.ErrInvalid, "what a host saw of a packet cannot be read: %v", err)
-			}
-			t.Events, t.Problems = t.Events[:min(len(t.Events), mostDifferences)], t.Problems[:min(len(t.Problems), mostDifferences)]
-			note(host, t)
-			return nil
-		},
-		old: func(host string) {
-			note(host, api.TraceHost{Problems: []string{"its netplugin is older than this netmaster"}})
-		},
-	})
+	older := api.TraceHost{Problems: []string{olderNetplugin}}
+	answers, err := askEach(ctx, s, a, control.MonitorRequest{Report: control.ReportTrace, Trace: packet}, asked, traceAnswer, maxInspection, older)
 	if err != nil {
 		return nil, err
 	}
-	defer stop()
-	select {
-	case <-all:
-	case <-ctx.Done():
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	var out []api.TraceHost
 	for _, host := range packet.Hosts {
 		t, answered := answers[string(host)]
 		if !answered {
-			t = api.TraceHost{Host: string(host), Problems: []string{"it did not answer within " + traceAnswer.String()}}
+			t.Problems = []string{silence(true, traceAnswer)}
 		}
+		t.Host, t.Events, t.Problems = string(host), t.Events[:min(len(t.Events), mostDifferences)], t.Problems[:min(len(t.Problems), mostDifferences)]
 		out = append(out, t)
 	}
 	return out, nil

@@ -17,7 +17,9 @@ import (
 // objectHandlers answers for the kinds of objects, lists to be applied and unconfirmed changes.
 type objectHandlers struct {
 	*serverContext
-	router *router
+	router    *router
+	manifests Manifests // nil = netmaster follows no Kubernetes
+	streams   *streams
 }
 
 // desiredWrite is an object that a request asks for.

@@ -55,7 +55,7 @@ func (ks *Kubernetes) PutClusterRows(ctx context.Context, l Leader, rows Cluster
 			return err
 		}
 		for _, valid := range rows.Services {
-			if err := putUnless(tx, tables.ClusterServices, valid, model.Service.Equal); err != nil {
+			if err := putClusterService(tx, valid); err != nil {
 				return err
 			}
 		}
@@ -81,6 +81,18 @@ func (ks *Kubernetes) PutClusterRows(ctx context.Context, l Leader, rows Cluster
 		return nil
 	})
 	return err
+}
+
+func putClusterService(tx store.Tx, valid model.Valid[model.Service]) error {
+	return putUnless(tx, tables.ClusterServices, valid, model.Service.Equal)
+}
+
+// PlanService is a service of PutClusterRows as a change of a plan.
+func (*Kubernetes) PlanService(valid model.Valid[model.Service]) Planned {
+	ch := changeOf(rankMember, tables.ClusterServices, tables.ClusterServices.KeyOf(valid.Value()), valid, func(_ context.Context, tx store.Tx, _ *allocator) error {
+		return putClusterService(tx, valid)
+	})
+	return Planned{Put: &ch}
 }
 
 func (r ClusterRows) keys() (keys []string) {

@@ -22,6 +22,7 @@ type MonitorRequest struct {
 	Counts      model.ServiceKey // no events are wanted, but once what is counted of it; zero = events
 	Report      string           // no events are wanted, but once what a host tells of itself: one of cluster's Report constants
 	Trace       *PacketTrace     // of a ReportTrace
+	Endpoints   []string         // of a report of connections: whose
 	Spread      time.Duration    // within which hosts report, each at its own moment
 }
 
@@ -57,6 +58,7 @@ func (hs *Hosts) OpenMonitor(ctx context.Context, a Actor, r MonitorRequest) (*M
 	}
 	if r.Report != "" {
 		q.Report, q.Counts, q.Trace, q.Spread = r.Report, cluster.ReportCounts, r.Trace, int(r.Spread/time.Millisecond)
+		q.Endpoints = r.Endpoints
 	}
 	m := &Monitor{}
 	own := v.Endpoints.CountByHost(scope)
@@ -106,6 +108,7 @@ const (
 	ReportInspection   = cluster.ReportInspection
 	ReportBundle       = cluster.ReportBundle
 	ReportVerification = cluster.ReportVerification
+	ReportConnections  = cluster.ReportConnections
 	ReportTrace        = cluster.ReportTrace
 )
 

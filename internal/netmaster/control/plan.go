@@ -18,6 +18,13 @@ type Planned struct {
 	Delete *Deletion
 }
 
+// PlannedObject is an object of an orchestrator, with the changes that stand for it.
+type PlannedObject struct {
+	Kind, Key string
+	Changes   []Planned // none = it changes nothing
+	Warnings  []string  // what the object says and cannot be had
+}
+
 // Plan tries changes one after the other, neighbours that put objects in an order in which each
 // finds what it refers to, and commits nothing. It returns what becomes of the objects that are
 // put, and of all rows that hosts compile. Its errors are those of

@@ -83,6 +83,17 @@ func (n *flowNames) refresh() {
 	n.took = n.made.Sub(begin)
 }
 
+// key returns the key of the endpoint that an address is on a network; empty = none is known.
+func (n *flowNames) key(network model.NetworkID, addr netip.Addr) string {
+	if base, is := n.bases[network]; is {
+		network = base
+	}
+	if e, ok := n.stations[stationAt{network, addr}]; ok {
+		return e.Key.String()
+	}
+	return ""
+}
+
 // resolve turns an event of the driver into one for people.
 func (n *flowNames) resolve(e driver.FlowEvent) api.FlowEvent {
 	out := api.FlowEvent{Time: e.Time, Host: n.host, Count: e.Count}

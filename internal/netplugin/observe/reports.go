@@ -48,6 +48,8 @@ func (a *Observer) deliverReport(ctx context.Context, client *api.Client, r clus
 		err = a.deliverAnswer(ctx, client, r.ID, a.Verify(ctx))
 	case cluster.ReportTrace:
 		err = a.deliverAnswer(ctx, client, r.ID, a.Trace(ctx, r.Trace))
+	case cluster.ReportConnections:
+		err = a.deliverAnswer(ctx, client, r.ID, a.Connections(ctx, r.Endpoints))
 	case cluster.ReportBundle:
 		err = a.deliverBundle(ctx, client, r.ID)
 	default:

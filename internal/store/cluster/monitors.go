@@ -37,6 +37,8 @@ type MonitorRequest struct {
 	Report string `json:"report,omitempty"`
 	// Trace is the packet of a ReportTrace.
 	Trace *PacketTrace `json:"trace,omitempty"`
+	// Endpoints are the endpoints whose connections a ReportConnections has, by their keys.
+	Endpoints []string `json:"endpoints,omitempty"`
 	// Spread is within how many milliseconds hosts answer, each at its own moment.
 	Spread int `json:"spread,omitempty"`
 }
@@ -47,6 +49,7 @@ const (
 	ReportBundle       = "bundle"
 	ReportVerification = "verification"
 	ReportTrace        = "trace"
+	ReportConnections  = "connections"
 	ReportCounts       = "-" // in Counts: no service
 )
 

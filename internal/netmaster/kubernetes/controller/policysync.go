@@ -30,6 +30,17 @@ type policySync struct {
 	every   []model.TenantName            // that any namespace has
 
 	namespaces []translate.NamespaceTenants // see namespaceTenants
+
+	planned map[mirror.Name]*corev1.Namespace // that a plan has beside the mirror's, or instead; nil = it is no plan
+}
+
+// allNamespaces returns the API server's namespaces with the planned ones.
+func (p *policySync) allNamespaces() map[mirror.Name]metav1.Object {
+	all := p.k.mirror.All(mirror.Namespaces)
+	for name, ns := range p.planned {
+		all[name] = ns
+	}
+	return all
 }
 
 // everything is all that the mirror has and policy is made of, and the pods that have
@@ -105,7 +116,7 @@ func (p *policySync) translate(o Object, now metav1.Object) (model.PolicyName, [
 func (p *policySync) tenantsOf(namespace string) []model.TenantName {
 	if p.tenants == nil {
 		p.tenants = map[string][]model.TenantName{}
-		for name, o := range p.k.mirror.All(mirror.Namespaces) {
+		for name, o := range p.allNamespaces() {
 			t := model.TenantName(o.GetLabels()[translate.LabelTenant])
 			if t == "" {
 				t = model.DefaultTenant
@@ -132,7 +143,7 @@ func (p *policySync) tenantsOf(namespace string) []model.TenantName {
 func (p *policySync) namespaceTenants() []translate.NamespaceTenants {
 	p.tenantsOf("")
 	if p.namespaces == nil && slices.ContainsFunc(p.every, func(t model.TenantName) bool { return t != p.every[0] }) {
-		for name, o := range p.k.mirror.All(mirror.Namespaces) {
+		for name, o := range p.allNamespaces() {
 			labels := maps.Clone(o.GetLabels())
 			if labels == nil {
 				labels = map[string]string{}
@@ -228,12 +239,24 @@ func (p *policySync) policies(
 // Kubernetes gives them. Until all endpoints have identities of that kind the policy waits:
 // model.ErrUnavailable.
 func (p *policySync) count(ctx context.Context) error {
-	g, ok := p.view.Settings.Global()
-	if !ok {
+	counted, waits := p.uncounted()
+	if waits == nil {
 		return nil
 	}
-	counted := slices.Clone(g.CountedLabels)
-	waits := ""
+	if err := p.k.config.Control.LabelFilter.CountLabels(ctx, p.leader, counted); err != nil {
+		return err
+	}
+	return waits
+}
+
+// uncounted returns the labels that have to count for the policy that was looked at, and why it
+// waits until they do; nil = it waits for none.
+func (p *policySync) uncounted() (counted []string, waits error) {
+	g, ok := p.view.Settings.Global()
+	if !ok {
+		return nil, nil
+	}
+	counted = slices.Clone(g.CountedLabels)
 	for k := range p.cluster.Named {
 		if !g.CanIdentify(k) {
 			continue
@@ -242,17 +265,11 @@ func (p *policySync) count(ctx context.Context) error {
 			counted = append(counted, k)
 		}
 		if g.Filter().Covers(k) || g.FormerLabels.Covers(k) {
-			waits = k
+			waits = model.Errorf(model.ErrUnavailable, "pods are not distinguished by label %q yet", k)
 		}
 	}
 	clear(p.cluster.Named)
-	if waits == "" {
-		return nil
-	}
-	if err := p.k.config.Control.LabelFilter.CountLabels(ctx, p.leader, counted); err != nil {
-		return err
-	}
-	return model.Errorf(model.ErrUnavailable, "pods are not distinguished by label %q yet", waits)
+	return counted, waits
 }
 
 // stopCounting has labels of the default list that no policy selects by any more count no more.
@@ -293,29 +310,43 @@ func (p *policySync) fittingPart(want *model.NetworkPolicy) (some *model.Network
 
 // policy makes a policy's rows what it is to be, or as much of it as hosts hold.
 func (p *policySync) policy(ctx context.Context, k model.PolicyKey, want *model.NetworkPolicy) (unfit, err error) {
+	change, unfit, err := p.change(k, want)
+	switch {
+	case err != nil:
+	case change.Delete != nil:
+		if _, err = p.k.config.Control.Delete(ctx, p.leader.Actor(), *change.Delete); errors.Is(err, model.ErrNotFound) {
+			err = nil
+		}
+	case change.Put != nil:
+		_, err = p.k.config.Control.Put(ctx, p.leader.Actor(), *change.Put)
+	}
+	return unfit, err
+}
+
+// change returns the change with which a policy's rows are what it is to be, or as much of it as
+// hosts hold; zero = they are.
+func (p *policySync) change(k model.PolicyKey, want *model.NetworkPolicy) (change control.Planned, unfit, err error) {
 	have, there := p.view.Policies.NetworkPolicy(k)
 	if want == nil {
-		if !there || have.Policy.Owner != model.OwnerKubernetes {
-			return nil, nil
+		if there && have.Policy.Owner == model.OwnerKubernetes {
+			d := control.DeleteNetworkPolicy(k, model.OwnerKubernetes)
+			change.Delete = &d
 		}
-		_, err := p.k.config.Control.Delete(ctx, p.leader.Actor(), control.DeleteNetworkPolicy(k, model.OwnerKubernetes))
-		if errors.Is(err, model.ErrNotFound) {
-			return nil, nil
-		}
-		return nil, err
+		return change, nil, nil
 	}
 	if there && same(have, want) {
-		return nil, nil
+		return change, nil, nil
 	}
 	want, unfit = p.fittingPart(want)
 	if unfit != nil && there && same(have, want) {
-		return unfit, nil
+		return change, unfit, nil
 	}
 	valid, err := model.Check(*want)
 	if err == nil {
-		_, err = p.k.config.Control.Put(ctx, p.leader.Actor(), p.k.config.Control.Policies.ReplaceNetworkPolicy(valid))
+		ch := p.k.config.Control.Policies.ReplaceNetworkPolicy(valid)
+		change.Put = &ch
 	}
-	return unfit, err
+	return change, unfit, err
 }
 
 // same reports whether a row is what a policy is to be, whose rules it sorts.

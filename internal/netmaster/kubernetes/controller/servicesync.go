@@ -178,22 +178,7 @@ func (p *serviceSync) service(ctx context.Context, r Report, in *corev1.Service)
 	c := &p.s.config
 	k := translate.ServiceKey(r.Namespace, r.Name.Name)
 	have, there := p.view.Kubernetes.ClusterService(k)
-	a := translate.Addressing{Network: p.networkOf(k, have.Network), DescribeOwner: p.view.AddressOwners.DescribeOwner, External: c.External, Pool: len(c.Pool) > 0}
-	a.DescribeServiceOwner = func(at netip.Addr, ports []model.ServicePort) string {
-		if whose := p.view.AddressOwners.DescribeServiceOwner(at); whose != "" {
-			return whose
-		}
-		whose := p.view.AddressOwners.DescribeFrontendOwner(k, at, ports)
-		for _, other := range p.outside[at] {
-			if whose == "" && other.Key != k.ServiceKey() {
-				whose = other.DescribeFrontend(ports)
-			}
-		}
-		if whose != "" {
-			p.s.work.retryLater(r.Object) // for when the other one gives it up
-		}
-		return whose
-	}
+	a := p.addressing(k, have, func() { p.s.work.retryLater(r.Object) }) // for when the other one gives it up
 	var want *model.Service
 	if in != nil && a.Balanced(in) {
 		var err error
@@ -242,6 +227,29 @@ func (p *serviceSync) service(ctx context.Context, r Report, in *corev1.Service)
 		return p.failed(ctx, r.Object, err)
 	}
 	return nil
+}
+
+// addressing returns what a service's addresses depend on. taken is called when another service
+// has an address.
+func (p *serviceSync) addressing(k model.ClusterServiceKey, have model.Service, taken func()) translate.Addressing {
+	c := &p.s.config
+	a := translate.Addressing{Network: p.networkOf(k, have.Network), DescribeOwner: p.view.AddressOwners.DescribeOwner, External: c.External, Pool: len(c.Pool) > 0}
+	a.DescribeServiceOwner = func(at netip.Addr, ports []model.ServicePort) string {
+		if whose := p.view.AddressOwners.DescribeServiceOwner(at); whose != "" {
+			return whose
+		}
+		whose := p.view.AddressOwners.DescribeFrontendOwner(k, at, ports)
+		for _, other := range p.outside[at] {
+			if whose == "" && other.Key != k.ServiceKey() {
+				whose = other.DescribeFrontend(ports)
+			}
+		}
+		if whose != "" {
+			taken()
+		}
+		return whose
+	}
+	return a
 }
 
 // hasCapacity counts a service that hosts can hold beside the others, and reports one that they
