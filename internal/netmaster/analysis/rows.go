@@ -45,7 +45,7 @@ func newClusterRows(log *slog.Logger) *clusterRows {
 		groups: map[model.GroupKey]model.Group{}, spaces: map[model.NamespaceName]model.Namespace{},
 		services: map[model.ServiceKey]model.Service{}, hosts: map[model.HostName]model.Host{}, control: controlRows{}, tenants: map[model.TenantName]bool{},
 		drained: map[model.HostName]bool{},
-		trials: map[tables.TrialKey]map[any]any{}, confirmed: map[any]any{},
+		trials:  map[tables.TrialKey]map[any]any{}, confirmed: map[any]any{},
 		asserted: newAsserted(),
 	}
 	r.cluster.HostOf = r.hostOf
