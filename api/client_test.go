@@ -47,8 +47,8 @@ func dead(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-// TestClientRequests: methods, paths, bodies and answers of a collection.
-func TestClientRequests(t *testing.T) {
+// TestClientSendsMethodsPathsAndBodies: methods, paths, bodies and answers of a collection.
+func TestClientSendsMethodsPathsAndBodies(t *testing.T) {
 	var got []string
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -91,8 +91,8 @@ func TestClientRequests(t *testing.T) {
 	}
 }
 
-// TestClientErrors: answers that are no success are *Error with the sentence.
-func TestClientErrors(t *testing.T) {
+// TestRefusalsAreErrorsWithTheirSentence: answers that are no success are *Error with the sentence.
+func TestRefusalsAreErrorsWithTheirSentence(t *testing.T) {
 	status := http.StatusNotFound
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "tenant \"x\" does not exist", status) })
 	c := client(t, url)

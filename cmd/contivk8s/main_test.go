@@ -55,8 +55,8 @@ func TestPluginLinksNoHTTP(t *testing.T) {
 	}
 }
 
-// TestVersionText: -version tells the build, in lines that scripts may read.
-func TestVersionText(t *testing.T) {
+// TestVersionTellsTheBuild: -version tells the build, in lines that scripts may read.
+func TestVersionTellsTheBuild(t *testing.T) {
 	for _, want := range []string{"Version: ", "GitCommit: ", "BuildTime: "} {
 		if !strings.Contains(versionText(), want) {
 			t.Errorf("%q lacks %q", versionText(), want)
@@ -64,10 +64,10 @@ func TestVersionText(t *testing.T) {
 	}
 }
 
-// TestReference: the page says what -help prints.
-func TestReference(t *testing.T) {
+// TestReferencePageIsTheHelp: the page says what -help prints.
+func TestReferencePageIsTheHelp(t *testing.T) {
 	p := &pagetest.Page{
-		Name: "contivk8s.md", Command: "go test ./cmd/contivk8s -run TestReference -update", Title: "contivk8s",
+		Name: "contivk8s.md", Command: "go test ./cmd/contivk8s -run TestReferencePageIsTheHelp -update", Title: "contivk8s",
 		Purpose: "On this page you look up how contivk8s is called; [CNI](../how-to/cni.md) explains its configuration.",
 	}
 	p.Printf("\n```text\n%s```\n", usage)
@@ -85,6 +85,6 @@ func TestEveryFlagHasEffect(t *testing.T) {
 		accepted = append(accepted, m[1])
 	}
 	archtest.CheckEffects(t, "this test", accepted, map[string]archtest.Effect{
-		"-version": archtest.By("TestVersionText"), "-h": archtest.By("TestPluginLinksNoHTTP"),
+		"-version": archtest.By("TestVersionTellsTheBuild"), "-h": archtest.By("TestPluginLinksNoHTTP"),
 	}, nil, nil)
 }

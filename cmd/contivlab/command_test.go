@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
-// TestExecute checks where flags may stand: those of the program before the command, those
+// TestFlagsStandBeforeOrBehindTheCommand checks where flags may stand: those of the program before the command, those
 // of a command behind it, --lab in either place. Flags behind a command's arguments belong
 // to the arguments.
-func TestExecute(t *testing.T) {
+func TestFlagsStandBeforeOrBehindTheCommand(t *testing.T) {
 	for line, want := range map[string]string{
 		"do a":                 "demo [a]",
 		"--lab x do a b":       "x [a b]",
@@ -46,8 +46,8 @@ func TestExecute(t *testing.T) {
 	}
 }
 
-// TestHelp: every command that people use is listed, and tells its flags.
-func TestHelp(t *testing.T) {
+// TestHelpListsEveryCommandAndItsFlags: every command that people use is listed, and tells its flags.
+func TestHelpListsEveryCommandAndItsFlags(t *testing.T) {
 	top, all := commands()
 	for _, c := range all {
 		var one, list strings.Builder

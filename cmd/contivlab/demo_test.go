@@ -121,10 +121,10 @@ func contivlab(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, filepath.Join(bin, "contivlab"), append([]string{"--lab", "bdemo"}, args...)...)
 }
 
-// TestDemo runs the demo as a user does, on every data plane: it shows two
+// TestDemoLeavesTheMachineAsItWas runs the demo as a user does, on every data plane: it shows two
 // matrices as intended within 90 s and leaves the machine's links, addresses,
 // routes, filters, settings, mounts and namespaces as they were.
-func TestDemo(t *testing.T) {
+func TestDemoLeavesTheMachineAsItWas(t *testing.T) {
 	need(t)
 	for _, d := range []string{testcluster.DriverEBPF, testcluster.DriverOVS, testcluster.DriverMixed} {
 		t.Run(d, func(t *testing.T) { demoOn(t, d) })

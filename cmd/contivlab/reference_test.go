@@ -10,10 +10,10 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/contivlab.md")
 
-// TestReference: the page of the commands is what their help says.
-func TestReference(t *testing.T) {
+// TestReferencePageIsTheHelp: the page of the commands is what their help says.
+func TestReferencePageIsTheHelp(t *testing.T) {
 	p := &pagetest.Page{
-		Name: "contivlab.md", Command: "go test ./cmd/contivlab -run TestReference -update", Title: "Commands of contivlab",
+		Name: "contivlab.md", Command: "go test ./cmd/contivlab -run TestReferencePageIsTheHelp -update", Title: "Commands of contivlab",
 		Purpose: "On this page you look up the commands and flags of contivlab; [the lab](../how-to/demo.md) explains their use.",
 	}
 	_, all := commands()

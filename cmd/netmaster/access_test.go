@@ -368,8 +368,8 @@ func TestCertificateIsRequired(t *testing.T) {
 	}
 }
 
-// TestAccessFlags: what cannot be is refused at start.
-func TestAccessFlags(t *testing.T) {
+// TestContradictingAccessFlagsAreRefused: what cannot be is refused at start.
+func TestContradictingAccessFlagsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	file := func(text string) string {
 		path := filepath.Join(dir, fmt.Sprintf("f%d", len(text)))

@@ -26,8 +26,8 @@ func fabricOptions(t *testing.T, args ...string) (options, error) {
 	return o, err
 }
 
-// TestFabricFlags: each flag about the fabric does what it says, over real connections.
-func TestFabricFlags(t *testing.T) {
+// TestFabricFlagsTakeEffect: each flag about the fabric does what it says, over real connections.
+func TestFabricFlagsTakeEffect(t *testing.T) {
 	sim := acitest.NewAPIC()
 	server := sim.Start()
 	t.Cleanup(server.Close)

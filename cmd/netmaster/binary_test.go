@@ -187,9 +187,9 @@ func (p *process) stop() {
 	}
 }
 
-// TestExitCodes: help and version are 0 on stdout, usage errors 2 and failures
+// TestUsageErrorsExitWith2AndFailuresWith1: help and version are 0 on stdout, usage errors 2 and failures
 // 1, each with a sentence on stderr and nothing else.
-func TestExitCodes(t *testing.T) {
+func TestUsageErrorsExitWith2AndFailuresWith1(t *testing.T) {
 	busy, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -235,9 +235,9 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestEveryFlag runs with every flag given at once, embedded etcd included, and
+// TestNetmasterStartsWithEveryFlag runs with every flag given at once, embedded etcd included, and
 // again on the same data, where flags for a new cluster must not reset it.
-func TestEveryFlag(t *testing.T) {
+func TestNetmasterStartsWithEveryFlag(t *testing.T) {
 	syslog, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -315,9 +315,9 @@ func TestUnauthenticatedAPIIsWarnedOf(t *testing.T) {
 	p.stop()
 }
 
-// TestReplicas: two netmasters on one etcd both serve reads and writes; when
+// TestReplicaTakesOverFromAKilledLeader: two netmasters on one etcd both serve reads and writes; when
 // the leader is killed the other takes over; the registry shows the roles.
-func TestReplicas(t *testing.T) {
+func TestReplicaTakesOverFromAKilledLeader(t *testing.T) {
 	server := startEtcd(t, "127.0.0.1:0", t.TempDir())
 	st, err := etcd.New(etcd.Config{Endpoints: []string{server.Endpoint()}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -380,9 +380,9 @@ func startEtcd(t *testing.T, listen, dir string) *membership.Member {
 	return s
 }
 
-// TestStatusAndMetrics: the status of a fresh netmaster with its own store, and
+// TestMetricsOfAFreshNetmasterAreOnThePage: the status of a fresh netmaster with its own store, and
 // every metric that it tells is on the page of metrics.
-func TestStatusAndMetrics(t *testing.T) {
+func TestMetricsOfAFreshNetmasterAreOnThePage(t *testing.T) {
 	etcdAt := storetest.FreePort(t)
 	p := start(t, nil, "--data-dir", t.TempDir(), "--etcd-listen", etcdAt, "--internal-address", "127.0.0.1:"+port(storetest.FreePort(t)))
 	p.ready()

@@ -18,10 +18,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
-// TestJoinFlags: each flag of the embedded store's cluster reaches the member by itself,
+// TestFlagsOfTheEmbeddedClusterReachTheMember: each flag of the embedded store's cluster reaches the member by itself,
 // and defaults follow from the address of --internal-address. A netmaster that is alone
 // opens no port that other processes could miss.
-func TestJoinFlags(t *testing.T) {
+func TestFlagsOfTheEmbeddedClusterReachTheMember(t *testing.T) {
 	def := membership.Config{
 		Dir: "/var/lib/contiv/etcd", Client: "127.0.0.1:2379", Backup: membership.Schedule{Dir: "/var/lib/contiv/etcd/snapshots", Every: membership.DefaultEvery, Keep: membership.DefaultKeep},
 		Peer: "10.1.1.1:9004", PeerListen: "10.1.1.1:9004", EnrollmentAddress: "10.1.1.1:9005", EnrollmentListen: "10.1.1.1:9005", Spare: true,

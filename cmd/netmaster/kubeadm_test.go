@@ -44,10 +44,10 @@ func (s apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestKubeadm: the network for pods is made of kubeadm's pod CIDR where no flag names a
+// TestPodNetworkIsMadeOfKubeadmsCIDR: the network for pods is made of kubeadm's pod CIDR where no flag names a
 // network and none exists. Where the CIDR is not known, the message names the flag, and a
 // node's slice as a hint only.
-func TestKubeadm(t *testing.T) {
+func TestPodNetworkIsMadeOfKubeadmsCIDR(t *testing.T) {
 	const networking = "networking:\n  podSubnet: 10.244.0.0/16,fd00:10:244::/56\n  serviceSubnet: 10.96.0.0/12\n"
 	for _, x := range []struct {
 		name    string

@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
-// TestKubeconfig: a kubeconfig that is not there ends netmaster; an API server that is
+// TestMissingKubeconfigStopsNetmaster: a kubeconfig that is not there ends netmaster; an API server that is
 // not there leaves it ready, with a notice, and the metrics say it. What is tried with a
 // real API server is in test/kube.
-func TestKubeconfig(t *testing.T) {
+func TestMissingKubeconfigStopsNetmaster(t *testing.T) {
 	code, _, stderr := finished(t, nil, "--etcd-endpoints", "http://127.0.0.1:1", "--external-address", storetest.FreePort(t), "--agent-address", storetest.FreePort(t), "--kubeconfig", "/no/such/file")
 	if code == 0 || !strings.Contains(stderr, "--kubeconfig /no/such/file") {
 		t.Errorf("a file that is not there: code %d, %s", code, stderr)
@@ -41,9 +41,9 @@ current-context: c
 	p.stop()
 }
 
-// TestPodGroups: --pod-groups limits the groups that pods may choose: any group, the listed
+// TestGroupsOfPodsAreLimitedByFlag: --pod-groups limits the groups that pods may choose: any group, the listed
 // ones, or none. internal/netmaster/kubernetes/controller and test/kube try its effects.
-func TestPodGroups(t *testing.T) {
+func TestGroupsOfPodsAreLimitedByFlag(t *testing.T) {
 	for _, tc := range []struct {
 		args    []string
 		want    string // as Go writes it

@@ -25,11 +25,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
-// TestLinearizable: clients see single objects through any replica, while all clients
+// TestRequestsToReplicasAreLinearizable: clients see single objects through any replica, while all clients
 // write, read and delete the same few. Each request looks as if it had happened at one
 // moment between its beginning and its answer. A write answers with what it committed, and
 // its revision is later than every revision that it follows.
-func TestLinearizable(t *testing.T) {
+func TestRequestsToReplicasAreLinearizable(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		mem := memory.New()
 		isLinearizable(t, replica(t, mem, nil), replica(t, mem.Client(), nil))

@@ -55,10 +55,10 @@ func manifestObjects(t *testing.T) (all []manifestObject) {
 	}
 }
 
-// TestManifest: netmaster takes the flags of the manifest, follows the API server as
+// TestNetmasterTakesTheManifestsFlags: netmaster takes the flags of the manifest, follows the API server as
 // its pod's account, serves nothing plainly, lets in the hosts of netplugin's account, has
 // ports that kubeadm leaves free, and netctl in its pod has a certificate.
-func TestManifest(t *testing.T) {
+func TestNetmasterTakesTheManifestsFlags(t *testing.T) {
 	values := strings.NewReplacer("$(HOST_IP)", "10.0.0.1", "CONTROL_PLANE_ADDRESS", "10.0.0.1")
 	all := manifestObjects(t)
 	i := slices.IndexFunc(all, func(o manifestObject) bool { return o.Kind == "Deployment" })

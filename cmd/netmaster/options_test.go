@@ -23,9 +23,9 @@ func parse(t *testing.T, env map[string]string, args ...string) (options, error)
 	return o, err
 }
 
-// TestFlagsOf1x: every flag, spelling and variable of 1.x's help text, and the
+// TestFlagsOf1xSetWhatTheyDid: every flag, spelling and variable of 1.x's help text, and the
 // 2017 spellings, set what they did.
-func TestFlagsOf1x(t *testing.T) {
+func TestFlagsOf1xSetWhatTheyDid(t *testing.T) {
 	tests := []struct {
 		spellings []string
 		env       string
@@ -78,9 +78,9 @@ func TestFlagsOf1x(t *testing.T) {
 	}
 }
 
-// TestFlagsRefused: bad values are usage errors that name flag, value and what
+// TestBadFlagValuesAreRefused: bad values are usage errors that name flag, value and what
 // is allowed.
-func TestFlagsRefused(t *testing.T) {
+func TestBadFlagValuesAreRefused(t *testing.T) {
 	tests := []struct {
 		args string
 		want []string
@@ -162,9 +162,9 @@ func TestServiceFlagsAreApplied(t *testing.T) {
 	}
 }
 
-// TestFlagsDefault: with no flags but one that depends on the machine, an embedded etcd
+// TestDefaultsAreAnEmbeddedEtcdAnd1xAddresses: with no flags but one that depends on the machine, an embedded etcd
 // and 1.x's addresses.
-func TestFlagsDefault(t *testing.T) {
+func TestDefaultsAreAnEmbeddedEtcdAnd1xAddresses(t *testing.T) {
 	o, err := parse(t, nil, "--agent-address", "127.0.0.1:9001")
 	if err != nil {
 		t.Fatal(err)

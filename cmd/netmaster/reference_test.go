@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/netmaster.md and metrics-netmaster.md")
 
-// TestReference: the page of the flags is what the flags say.
-func TestReference(t *testing.T) {
+// TestReferencePageIsTheFlags: the page of the flags is what the flags say.
+func TestReferencePageIsTheFlags(t *testing.T) {
 	var o options
 	pagetest.CheckFlags(t, "netmaster", newFlags(&o).Flags, *update)
 }
@@ -32,9 +32,9 @@ func TestCommandsOfPagesParse(t *testing.T) {
 	})
 }
 
-// TestReferenceOfMetrics: the page of the metrics is what netmaster registers, with a store of
+// TestReferenceOfMetricsIsWhatIsRegistered: the page of the metrics is what netmaster registers, with a store of
 // its own, Kubernetes and an ACI fabric.
-func TestReferenceOfMetrics(t *testing.T) {
+func TestReferenceOfMetricsIsWhatIsRegistered(t *testing.T) {
 	member1, err := membership.Start(t.Context(), membership.Config{
 		Dir: t.TempDir(), Client: storetest.FreePort(t), Backup: membership.Schedule{Dir: t.TempDir()}, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -56,7 +56,7 @@ func TestReferenceOfMetrics(t *testing.T) {
 	}
 	all := append(member1.Collectors(), registry, &controller.Controller{}, &kubernetes{})
 	p := &pagetest.Page{
-		Name: "metrics-netmaster.md", Command: "go test ./cmd/netmaster -run TestReferenceOfMetrics -update", Title: "Metrics of netmaster",
+		Name: "metrics-netmaster.md", Command: "go test ./cmd/netmaster -run TestReferenceOfMetricsIsWhatIsRegistered -update", Title: "Metrics of netmaster",
 		Purpose: "On this page you look up what each metric of netmaster counts; [metrics](../how-to/metrics.md) explains how to scrape and read them.",
 	}
 	p.Metrics(t, append(all, store.NewRequests().Collectors()...)...)

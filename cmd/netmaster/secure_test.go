@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestSecureFlags: --secure lets tokens in, serves the store where hosts reach it, and
+// TestSecureIsRefusedBesideContradictions: --secure lets tokens in, serves the store where hosts reach it, and
 // is refused beside what contradicts it.
-func TestSecureFlags(t *testing.T) {
+func TestSecureIsRefusedBesideContradictions(t *testing.T) {
 	o, err := parse(t, nil, "--secure", "--internal-address", "10.9.9.1:9999", "--join-address", "master1:9005", "--allowed-hosts", "contiv.example.com")
 	if err != nil {
 		t.Fatal(err)

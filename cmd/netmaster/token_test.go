@@ -26,9 +26,9 @@ func TestFollowersShowTheirTokenToTheLeader(t *testing.T) {
 	}
 }
 
-// TestTokenFlag: a file without a token is refused at start. With a token there is no
+// TestTokenFileWithoutTokenIsRefused: a file without a token is refused at start. With a token there is no
 // warning about an API without authentication, on any address.
-func TestTokenFlag(t *testing.T) {
+func TestTokenFileWithoutTokenIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	if _, err := parse(t, nil, "--token-file", path); err == nil || !strings.Contains(err.Error(), "--token-file: tokens of "+path) {
 		t.Errorf("a file that is not there: %v", err)

@@ -122,8 +122,8 @@ func TestInstallCNI(t *testing.T) {
 	}
 }
 
-// TestInstallFlags: what is done once has flags that mean nothing without it.
-func TestInstallFlags(t *testing.T) {
+// TestInstallFlagsAreRefusedByThemselves: what is done once has flags that mean nothing without it.
+func TestInstallFlagsAreRefusedByThemselves(t *testing.T) {
 	for _, tc := range []struct {
 		args string
 		want string // "" = allowed

@@ -17,11 +17,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
-// TestSecureCluster: a netmaster with only --secure refuses clients without credentials.
+// TestHostJoinsASecureClusterOnceByItsToken: a netmaster with only --secure refuses clients without credentials.
 // Its first administrator's token makes a join token for a host. That host's netplugin
 // joins with it, attaches a container, and starts again without the token. The token works
 // once, and the certificate works under no other name.
-func TestSecureCluster(t *testing.T) {
+func TestHostJoinsASecureClusterOnceByItsToken(t *testing.T) {
 	testenv.Need(t)
 	c := noCluster(t)
 	dir := c.dir
@@ -145,8 +145,8 @@ func TestSecureCluster(t *testing.T) {
 	}
 }
 
-// TestJoinFlags: what contradicts --join is refused at once.
-func TestJoinFlags(t *testing.T) {
+// TestContradictionsOfJoinAreRefused: what contradicts --join is refused at once.
+func TestContradictionsOfJoinAreRefused(t *testing.T) {
 	for line, part := range map[string]string{
 		"--join 127.0.0.1:9005":                                                 "needs a token",
 		"--join 127.0.0.1:9005 --token x --tls-dir /x":                          "omit one",

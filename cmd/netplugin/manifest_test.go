@@ -79,9 +79,9 @@ func podOf(t *testing.T, manifest, name string) pod {
 	}
 }
 
-// TestManifests: netplugin takes the flags of the manifests' containers, and what they
+// TestNetpluginTakesTheManifestsFlags: netplugin takes the flags of the manifests' containers, and what they
 // lead to is the node's.
-func TestManifests(t *testing.T) {
+func TestNetpluginTakesTheManifestsFlags(t *testing.T) {
 	values := strings.NewReplacer("$(NODE_NAME)", "node1", "$(HOST_IP)", "127.0.0.1", "CONTROL_PLANE_ADDRESS", "10.0.0.1")
 	onNode := func(p pod, c container, path string) string {
 		for _, m := range c.Mounts {

@@ -12,25 +12,25 @@ import (
 // flagEffects are netplugin's flags, each with the test that fails when it does
 // nothing, or with the sentence of its help text that says so.
 var flagEffects = map[string]archtest.Effect{
-	"etcd-endpoints":                 archtest.By("TestBadFlags"),
-	"consul-endpoints":               archtest.By("TestBadFlags"),
-	"consul-token-file":              archtest.By("TestBadFlags"),
+	"etcd-endpoints":                 archtest.By("TestBadFlagValuesAreRefused"),
+	"consul-endpoints":               archtest.By("TestBadFlagValuesAreRefused"),
+	"consul-token-file":              archtest.By("TestBadFlagValuesAreRefused"),
 	"tls-dir":                        archtest.By("TestTLSFlags"),
 	"store-tls-dir":                  archtest.By("TestTLSFlags"),
-	"join":                           archtest.By("TestSecureCluster"),
-	"token":                          archtest.By("TestSecureCluster"),
+	"join":                           archtest.By("TestHostJoinsASecureClusterOnceByItsToken"),
+	"token":                          archtest.By("TestHostJoinsASecureClusterOnceByItsToken"),
 	"token-file":                     archtest.By("TestNetpluginShowsItsToken"),
 	"join-token-file":                archtest.By("TestHostJoinsByItsServiceAccount"),
 	"join-authority":                 archtest.By("TestHostJoinsByItsServiceAccount"),
-	"cluster-store":                  archtest.By("TestBadFlags"),
+	"cluster-store":                  archtest.By("TestBadFlagValuesAreRefused"),
 	"netmaster":                      archtest.By("TestDetachWorksWithoutNetmaster").GivenBy("TestFlagSetsItsOption"),
-	"host":                           archtest.By("TestEnvironment"),
-	"ctrl-ip":                        archtest.By("TestBadFlags"),
+	"host":                           archtest.By("TestCommandLineWinsOverTheEnvironment"),
+	"ctrl-ip":                        archtest.By("TestBadFlagValuesAreRefused"),
 	"vtep-ip":                        archtest.By("TestMatrix").GivenBy("TestFlagSetsItsOption"),
 	"vxlan-port":                     archtest.By("TestConformance").GivenBy("TestFlagSetsItsOption"),
 	"vlan-uplinks":                   archtest.By("TestMatrix").GivenBy("TestFlagSetsItsOption"),
 	"mode":                           archtest.By("TestDocker").GivenBy("TestFlagSetsItsOption"),
-	"netmode":                        archtest.By("TestBadFlags"),
+	"netmode":                        archtest.By("TestBadFlagValuesAreRefused"),
 	"fwdmode":                        archtest.By("TestContradictingFlagsStopTheAgent"),
 	"private-subnet":                 archtest.By("TestContradictingFlagsStopTheAgent"),
 	"ip-forward":                     archtest.By("TestContainersReachOutsideAsPoliciesSay").GivenBy("TestFlagSetsItsOption"),
@@ -38,7 +38,7 @@ var flagEffects = map[string]archtest.Effect{
 	"take-host":                      archtest.By("TestTakeHostReleasesThePreviousHost"),
 	"ebpf-pin-dir":                   archtest.By("TestUnusableHostsAreRefusedAtStart").GivenBy("TestFlagSetsItsOption"),
 	"cgroup":                         archtest.By("TestNodesServeTheirOwnProcesses").GivenBy("TestFlagSetsItsOption"),
-	"ebpf-map-sizes":                 archtest.By("TestBadFlags").GivenBy("TestFlagSetsItsOption"),
+	"ebpf-map-sizes":                 archtest.By("TestBadFlagValuesAreRefused").GivenBy("TestFlagSetsItsOption"),
 	"ovs-db":                         archtest.By("TestMissingSwitchIsReported"),
 	"ovs-run-dir":                    archtest.By("TestMissingSwitchIsReported").GivenBy("TestFlagSetsItsOption"),
 	"ovs-bridge":                     archtest.By("TestUnmanagedBridgeIsRefused").GivenBy("TestFlagSetsItsOption"),
@@ -61,7 +61,7 @@ var flagEffects = map[string]archtest.Effect{
 	"cni-socket":                     archtest.By("TestDelIsReplayedAfterNetpluginWasDown").GivenBy("TestFlagSetsItsOption"),
 	"rest-address":                   archtest.By("TestDelIsReplayedAfterNetpluginWasDown").GivenBy("TestFlagSetsItsOption"),
 	"flow-log":                       archtest.By("TestFlowLogHasRealConnections"),
-	"debug-address":                  archtest.By("TestBadFlags").GivenBy("TestFlagSetsItsOption"),
+	"debug-address":                  archtest.By("TestBadFlagValuesAreRefused").GivenBy("TestFlagSetsItsOption"),
 	"containers-reach-control-plane": archtest.By("TestContainersReachTheControlPlaneOnlyIfAllowed"),
 	"debug-hooks":                    archtest.By("TestContainersTalkThroughCutsAndPauses").GivenBy("TestFlagSetsItsOption"),
 	"config":                         archtest.By("TestConfigFile"),
@@ -92,9 +92,9 @@ func TestEveryFlagHasEffect(t *testing.T) {
 		func(flag string) []string { return spellings[flag] })
 }
 
-// TestIdleFlags: flags that do nothing, or not in the mode or with the driver
+// TestFlagsWithoutEffectAreWarnedOf: flags that do nothing, or not in the mode or with the driver
 // that was chosen, are warned of at start; others are not.
-func TestIdleFlags(t *testing.T) {
+func TestFlagsWithoutEffectAreWarnedOf(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"--ctrl-ip 127.0.0.1 --driver ebpf --ebpf-pin-dir /x --dns-upstream 1.1.1.1", ""},
 		{"--ctrl-ip 127.0.0.1 --driver ebpf --ovs-bridge x --ovs-datapath netdev", "ovs-bridge,ovs-datapath"},

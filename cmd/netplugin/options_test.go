@@ -14,8 +14,8 @@ var update = flag.Bool("update", false, "write docs/reference/netplugin.md")
 
 func noEnv(string) string { return "" }
 
-// TestFlagsOf1x: every spelling and variable of netplugin 1.x is known.
-func TestFlagsOf1x(t *testing.T) {
+// TestFlagsOf1xAreKnown: every spelling and variable of netplugin 1.x is known.
+func TestFlagsOf1xAreKnown(t *testing.T) {
 	names := strings.Fields(`consul-endpoints consul consul-token-file ctrl-ip etcd-endpoints etcd fwdmode forward-mode host
 		host-label log-level mode plugin-mode cluster-mode netmode network-mode syslog-url use-json-log json-log
 		use-syslog syslog vlan-uplinks vlan-if vtep-ip vxlan-port cluster-store`)
@@ -36,8 +36,8 @@ func TestFlagsOf1x(t *testing.T) {
 	}
 }
 
-// TestReference: the page of the flags is what the flags say.
-func TestReference(t *testing.T) {
+// TestReferencePageIsTheFlags: the page of the flags is what the flags say.
+func TestReferencePageIsTheFlags(t *testing.T) {
 	var o options
 	pagetest.CheckFlags(t, "netplugin", newFlags(&o).Flags, *update)
 }
@@ -50,8 +50,8 @@ func TestCommandsOfPagesParse(t *testing.T) {
 	})
 }
 
-// TestBadFlags refuses nonsense with a sentence that names flag and value.
-func TestBadFlags(t *testing.T) {
+// TestBadFlagValuesAreRefused refuses nonsense with a sentence that names flag and value.
+func TestBadFlagValuesAreRefused(t *testing.T) {
 	tests := []struct {
 		args []string
 		want []string // parts of the sentence
@@ -103,8 +103,8 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// TestEnvironment reads settings from the environment; the command line wins.
-func TestEnvironment(t *testing.T) {
+// TestCommandLineWinsOverTheEnvironment reads settings from the environment; the command line wins.
+func TestCommandLineWinsOverTheEnvironment(t *testing.T) {
 	env := map[string]string{
 		envPrefix + "ETCD_ENDPOINTS": "etcd://10.0.0.1:2379,10.0.0.2:2379", envPrefix + "HOST": "fromenv",
 		envPrefix + "VTEP_IP": "10.0.0.9", envPrefix + "CONTROL_IP": "10.0.0.8",

@@ -71,12 +71,12 @@ func (p *Page) Flags(all []*flags.Flag) {
 	p.Table(heads, rows...)
 }
 
-// CheckFlags is Check of the page of a program's flags, which TestReference in its package in
+// CheckFlags is Check of the page of a program's flags, which TestReferencePageIsTheFlags in its package in
 // cmd writes.
 func CheckFlags(t testing.TB, program string, all []*flags.Flag, write bool) {
 	t.Helper()
 	p := &Page{
-		Name: program + ".md", Command: "go test ./cmd/" + program + " -run TestReference -update", Title: "Flags of " + program,
+		Name: program + ".md", Command: "go test ./cmd/" + program + " -run TestReferencePageIsTheFlags -update", Title: "Flags of " + program,
 		Purpose: fmt.Sprintf("On this page you look up the flags and environment variables of %s; [%[1]s](../how-to/%[1]s.md) explains their use.", program),
 	}
 	p.Printf("%s", flagRules)
