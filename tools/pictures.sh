@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Draws docs/pictures/NAME.svg of docs/pictures/NAME.d2 with D2, for those whose source,
-# style or picture has changed. TestDiagrams of internal/archtest finds those that were not drawn.
+# style or picture has changed. TestDiagramsAreDrawnFromTheirSource of internal/archtest finds those that were not drawn.
 set -euo pipefail
 cd "$(dirname "$0")/../docs/pictures"
 sum() { cat "$@" | sha256sum | cut -c-16; }

@@ -22,7 +22,7 @@ var runsRE = regexp.MustCompile(`^(run: [a-z0-9 ]+|not run: \S.+)$`)
 
 // Each code block of a page runs in a test, or its page says why not; or it is output, a
 // diagram, or a file that can be parsed.
-func TestCodeBlocks(t *testing.T) {
+func TestCodeBlocksRunOrSayWhyNot(t *testing.T) {
 	var tests strings.Builder
 	for _, f := range files(t) {
 		if f.isGo() && (f.isTest() || strings.HasPrefix(f.name, "test/")) {
@@ -74,7 +74,7 @@ func checkBlock(ctx context.Context, b pagetest.Block) error {
 }
 
 // The check of code blocks sees what it is for.
-func TestCheckBlock(t *testing.T) {
+func TestCheckOfCodeBlocksFindsBadOnes(t *testing.T) {
 	for _, b := range []pagetest.Block{
 		{Language: "sh", Text: "netctl tenant ls\n"},
 		{Language: "sh", Mark: "run: ", Text: "netctl tenant ls\n"},

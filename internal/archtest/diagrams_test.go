@@ -10,7 +10,7 @@ import (
 )
 
 // Each diagram is what tools/pictures.sh drew of its source, and each colour has a dark one.
-func TestDiagrams(t *testing.T) {
+func TestDiagramsAreDrawnFromTheirSource(t *testing.T) {
 	sum := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16] }
 	style, dark := text(t, "docs/pictures/style.d2"), text(t, "docs/pictures/dark.css")
 	color := regexp.MustCompile(`#[0-9a-f]{6}`)

@@ -30,7 +30,7 @@ func text(t *testing.T, name string) string {
 }
 
 // Every "known fault N" in the repository is one of the list.
-func TestKnownFaults(t *testing.T) {
+func TestKnownFaultNumbersAreListed(t *testing.T) {
 	listed := map[int]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^(\d+)\. `).FindAllStringSubmatch(text(t, knownFaults), -1) {
 		n, _ := strconv.Atoi(m[1]) // it is of digits
@@ -123,7 +123,7 @@ func TestMapDiagramIsTrue(t *testing.T) {
 // Every page below docs is on the index, every page of the design on the map too, and
 // every page of the reference on the reference's own index. Pages of the reference are
 // generated, or compared with the code by a test, except those in byHand.
-func TestPages(t *testing.T) {
+func TestPagesAreOnTheirIndex(t *testing.T) {
 	byHand := []string{reference, "docs/reference/compatibility.md", "docs/reference/egress.md", "docs/reference/restrictions.md"}
 	for _, f := range files(t) {
 		dir := path.Dir(f.name)
@@ -154,7 +154,7 @@ var (
 
 // Links lead to files and headings that there are, and so do the names of pages in messages,
 // comments and other files.
-func TestLinks(t *testing.T) {
+func TestLinksLeadSomewhere(t *testing.T) {
 	exists, anchors := map[string]bool{}, map[string]map[string]bool{}
 	all := files(t)
 	for _, f := range all {
@@ -220,7 +220,7 @@ func anchorsOf(page string) map[string]bool {
 }
 
 // The page of compatibility names the versions that tests are built with.
-func TestCompatibility(t *testing.T) {
+func TestCompatibilityListsTheTestedVersions(t *testing.T) {
 	page := text(t, "docs/reference/compatibility.md")
 	for module, of := range map[string]string{
 		"go.etcd.io/etcd/server/v3": "go.mod", "github.com/hashicorp/consul": "tools/consul/go.mod",

@@ -71,7 +71,7 @@ var startWith = regexp.MustCompile(`\bStart with ([\w./-]*\w)`)
 
 // Every package says in doc.go, in a few lines, what it is, what it guarantees, what it
 // must not do, who calls it and where to start; commands may say it at their main.
-func TestPackageComments(t *testing.T) {
+func TestPackagesSayWhatTheyAre(t *testing.T) {
 	docs, sources, programs, names := map[string]file{}, map[string]string{}, map[string]bool{}, map[string]bool{}
 	for _, f := range files(t) {
 		names[f.name] = true
@@ -124,7 +124,7 @@ func TestPackageComments(t *testing.T) {
 }
 
 // A file is one thing: at most 500 lines, unless a program wrote it.
-func TestFileLength(t *testing.T) {
+func TestFilesAreShort(t *testing.T) {
 	for _, f := range files(t) {
 		if n := strings.Count(f.text, "\n"); (f.isGo() || f.isC()) && n > maxLines && !f.generated() {
 			t.Errorf("%s has %d lines, %d are allowed", f.name, n, maxLines)
@@ -274,7 +274,7 @@ func TestTrackedTextIsPortableAndFinished(t *testing.T) {
 }
 
 // Every entry of the changelog carries one of its tags.
-func TestChangelog(t *testing.T) {
+func TestChangelogEntriesHaveTags(t *testing.T) {
 	tag := regexp.MustCompile(`^- \[(CHANGE|FEATURE|ENHANCEMENT|PERF|BUGFIX|SECURITY)\] `)
 	for _, f := range files(t) {
 		if f.name != "CHANGELOG.md" {
@@ -289,7 +289,7 @@ func TestChangelog(t *testing.T) {
 }
 
 // The Makefile stays readable at one sitting.
-func TestMakefileLength(t *testing.T) {
+func TestMakefileIsShort(t *testing.T) {
 	for _, f := range files(t) {
 		if n := strings.Count(f.text, "\n"); f.name == "Makefile" && n > 100 {
 			t.Errorf("the Makefile has %d lines, 100 are allowed", n)
@@ -298,7 +298,7 @@ func TestMakefileLength(t *testing.T) {
 }
 
 // A program that a supervisor or timeout(1) ends cleans up as for an interrupt.
-func TestSignals(t *testing.T) {
+func TestProgramsCleanUpOnSignals(t *testing.T) {
 	heeds := regexp.MustCompile(`signal\.NotifyContext\((.*)\)`)
 	for _, f := range files(t) {
 		if !f.isGo() || f.isTest() {

@@ -117,7 +117,7 @@ func violations(pkgs map[string]listed) []string {
 }
 
 // Every import between packages of the module is one that the rules allow.
-func TestImports(t *testing.T) {
+func TestImportsFollowTheRules(t *testing.T) {
 	for _, v := range violations(packages(t)) {
 		t.Error(v)
 	}

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestLicences: what our programs are made of may be passed on, and a module under another
+// TestLicencesOfModulesAllowDistribution: what our programs are made of may be passed on, and a module under another
 // licence, or under none, is found.
-func TestLicences(t *testing.T) {
+func TestLicencesOfModulesAllowDistribution(t *testing.T) {
 	root := moduleRoot(t)
 	list := func(dir string, packages ...string) (stdout, stderr string, err error) {
 		c := exec.CommandContext(t.Context(), filepath.Join(root, "tools/licences.sh"), packages...)

@@ -10,7 +10,7 @@ import (
 )
 
 // A log line names an error by the one key "error", so that one search finds all.
-func TestLogKeys(t *testing.T) {
+func TestLogLinesHaveOneKeyForErrors(t *testing.T) {
 	for _, f := range files(t) {
 		if !f.isGo() || f.isTest() {
 			continue

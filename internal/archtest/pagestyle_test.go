@@ -29,7 +29,7 @@ var (
 )
 
 // Pages of users have short sentences and cells, and say first what the reader can do.
-func TestPageStyle(t *testing.T) {
+func TestSentencesAndCellsOfPagesAreShort(t *testing.T) {
 	for _, f := range files(t) {
 		if isUserPage(f.name) {
 			for rule, example := range badStyle(f) {
@@ -148,7 +148,7 @@ func TestStyleChecksFindBadStyle(t *testing.T) {
 }
 
 // The README is read at one sitting, and a release's part of the changelog too.
-func TestLengthsOfPages(t *testing.T) {
+func TestPagesReadAtOneSittingAreShort(t *testing.T) {
 	if n := len(strings.Fields(text(t, "README.md"))); n > maxReadme {
 		t.Errorf("README.md has %d words, %d are allowed", n, maxReadme)
 	}

@@ -22,7 +22,7 @@ var ownTransport = map[string]string{
 // Every client and listener of store, REST interface and inspection takes its TLS
 // from internal/security/transport: no other package makes a TLS configuration, an HTTP server or
 // transport, or listens on TCP. Labs, suites and benchmarks stand outside.
-func TestTransport(t *testing.T) {
+func TestOnlyTransportConfiguresTLS(t *testing.T) {
 	used := map[string]bool{}
 	for _, f := range files(t) {
 		if !f.isGo() || f.isTest() || strings.HasPrefix(f.name, "internal/security/transport/") {
