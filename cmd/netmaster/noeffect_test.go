@@ -69,7 +69,7 @@ var flagEffects = map[string]archtest.Effect{
 	"evict-after":        archtest.By("TestEndpointsAreReleasedAfterTheGraceTime").GivenBy("TestFlagSetsItsOption"),
 	"legacy-errors":      archtest.By("TestLegacyErrorsAreForClientsOf1x"),
 	"netmode":            archtest.None(idleNetMode),
-	"config":             archtest.By("TestConfigFile"),
+	"config":             archtest.By("TestCommandLineAndEnvironmentWinOverTheFile"),
 	"log-level":          archtest.By("TestCommandLineWinsOverEnvironment").GivenBy("TestFlagSetsItsOption"),
 	"use-json-log":       archtest.By("TestLogJSON"),
 	"use-syslog":         archtest.By("TestSyslogMessagesFollowTheRFCs").GivenBy("TestFlagSetsItsOption"),

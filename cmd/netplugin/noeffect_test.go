@@ -64,7 +64,7 @@ var flagEffects = map[string]archtest.Effect{
 	"debug-address":                  archtest.By("TestBadFlagValuesAreRefused").GivenBy("TestFlagSetsItsOption"),
 	"containers-reach-control-plane": archtest.By("TestContainersReachTheControlPlaneOnlyIfAllowed"),
 	"debug-hooks":                    archtest.By("TestContainersTalkThroughCutsAndPauses").GivenBy("TestFlagSetsItsOption"),
-	"config":                         archtest.By("TestConfigFile"),
+	"config":                         archtest.By("TestCommandLineAndEnvironmentWinOverTheFile"),
 	"log-level":                      archtest.By("TestCommandLineWinsOverEnvironment").GivenBy("TestFlagSetsItsOption"),
 	"use-json-log":                   archtest.By("TestLogJSON"),
 	"use-syslog":                     archtest.By("TestSyslogMessagesFollowTheRFCs").GivenBy("TestFlagSetsItsOption"),

@@ -36,8 +36,8 @@ func TestExitCodeTellsUsageErrors(t *testing.T) {
 	}
 }
 
-// TestParseFlags: a daemon reads the file of --config, unless only its help is asked for.
-func TestParseFlags(t *testing.T) {
+// TestConfigFileIsReadUnlessHelpIsAsked: a daemon reads the file of --config, unless only its help is asked for.
+func TestConfigFileIsReadUnlessHelpIsAsked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "prog.yaml")
 	if err := os.WriteFile(file, []byte("P-NAME: file\n"), 0o600); err != nil {
 		t.Fatal(err)

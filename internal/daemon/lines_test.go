@@ -157,9 +157,9 @@ func TestFullDiskLeavesNoPartialLine(t *testing.T) {
 	}
 }
 
-// TestSyslogLines: lines arrive whole, and again once the server is back; while
+// TestSyslogLinesArriveOnceTheServerIsBack: lines arrive whole, and again once the server is back; while
 // it is away each is an error at once.
-func TestSyslogLines(t *testing.T) {
+func TestSyslogLinesArriveOnceTheServerIsBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	listen := func() net.PacketConn {
 		c, err := new(net.ListenConfig).ListenPacket(t.Context(), "unixgram", path)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestFlowMeter checks rules by hand, and that what comes and goes leaves nothing.
-func TestFlowMeter(t *testing.T) {
+// TestFlowMeterForgetsWhatLeaves checks rules by hand, and that what comes and goes leaves nothing.
+func TestFlowMeterForgetsWhatLeaves(t *testing.T) {
 	ports := func(p Protocol, lo, hi uint16) []PortMatch { return []PortMatch{{Protocol: p, Lo: lo, Hi: hi}} }
 	cidr := func(p string, except ...string) Peer {
 		out := Peer{CIDR: netip.MustParsePrefix(p)}

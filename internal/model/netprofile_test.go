@@ -3,7 +3,7 @@ package model
 import "testing"
 
 // Bandwidths in every form that rest.md and known-faults.md (26) speak of.
-func TestParseBandwidth(t *testing.T) {
+func TestBandwidthsAreParsedInEveryForm(t *testing.T) {
 	for in, kbps := range map[string]uint64{
 		"": 0, "10 kbps": 10, "100mbps": 100_000, "1gbps": 1_000_000, "5Mb": 5000, "2g": 2_000_000, "100Kb": 100, "7  k": 7, "10000g": MaxBandwidth,
 	} {

@@ -128,8 +128,8 @@ func TestSelectorsAreParsedAndPrinted(t *testing.T) {
 	}
 }
 
-// TestPolicyValidate names what is refused of general policies and rules.
-func TestPolicyValidate(t *testing.T) {
+// TestBadPoliciesAreRefused names what is refused of general policies and rules.
+func TestBadPoliciesAreRefused(t *testing.T) {
 	prefix := netip.MustParsePrefix
 	good := Policy{
 		Key: PolicyKey{"t", "p"}, Kind: KindNetwork, Owner: OwnerUser, Tier: TierAdmin, Order: 5, Applies: Selector{Tenant: "t"},

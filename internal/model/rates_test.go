@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEndpointRates: what no queue can be made of is refused, with the field's name.
-func TestEndpointRates(t *testing.T) {
+// TestRatesWithoutAQueueAreRefused: what no queue can be made of is refused, with the field's name.
+func TestRatesWithoutAQueueAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		r    Rates
 		want string

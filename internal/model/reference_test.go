@@ -78,10 +78,10 @@ var limits = []struct {
 	{"MaxBindings", MaxBindings, "ACI gateway", "paths, and nodes"},
 }
 
-// TestReference: the page of the limits has each constant.
-func TestReference(t *testing.T) {
+// TestReferencePageHasEachLimit: the page of the limits has each constant.
+func TestReferencePageHasEachLimit(t *testing.T) {
 	p := &pagetest.Page{
-		Name: "limits.md", Command: "go test ./internal/model -run TestReference -update", Title: "Limits of objects",
+		Name: "limits.md", Command: "go test ./internal/model -run TestReferencePageHasEachLimit -update", Title: "Limits of objects",
 		Purpose: "On this page you look up how many, how long and how large the parts of objects may be; [restrictions](restrictions.md) has the limits of hosts, drivers and servers.",
 	}
 	p.Printf("\nIn requests netmaster refuses larger values with status 400, and with 409 where the limit is of several objects together. [Policies of Kubernetes](../how-to/kubernetes-policies.md#find-out-what-does-not-apply-as-written) says what becomes of its objects.\n")

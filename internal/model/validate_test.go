@@ -29,7 +29,7 @@ func wantField(t *testing.T, err error, field, part string) {
 }
 
 // Subnets in every form that rest.md and known-faults.md (20, 22) speak of.
-func TestParseSubnet4(t *testing.T) {
+func TestIPv4SubnetsAreParsedInEveryForm(t *testing.T) {
 	for _, tc := range []struct{ in, subnet, rng, fault string }{
 		{in: "10.1.1.0/24", subnet: "10.1.1.0/24"},
 		{in: "10.3.4.77/24", fault: "the subnet is 10.3.4.0/24"},
@@ -74,7 +74,7 @@ func TestParseSubnet4(t *testing.T) {
 }
 
 // IPv6 prefix lengths 1 to 128 are accepted (known fault 20), reserved blocks not.
-func TestParseSubnet6(t *testing.T) {
+func TestIPv6SubnetsAreParsedInEveryLength(t *testing.T) {
 	for in, fault := range map[string]string{
 		"2001:db8::/64": "", "2001:db8::/108": "", "2001:db8::1/128": "", "2001:db8::/127": "", "fd00::/8": "",
 		"::/0": "must be", "fe80::/64": "link-local", "ff02::/16": "multicast", "::1/128": "loopback",
@@ -117,7 +117,7 @@ func validNetwork() Network {
 }
 
 // Every constraint on a network, one change at a time.
-func TestNetworkValidate(t *testing.T) {
+func TestBadNetworksAreRefused(t *testing.T) {
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	for _, tc := range []struct {
 		name, field, part string
@@ -192,7 +192,7 @@ func TestPoolMustBeInsideItsNetwork(t *testing.T) {
 }
 
 // Every constraint on a rule (known fault 25), one change at a time.
-func TestRuleValidate(t *testing.T) {
+func TestBadRulesAreRefused(t *testing.T) {
 	good := Rule{Key: RuleKey{"default", "p1", "1"}, Direction: In, Priority: 1, Action: Allow, Protocol: ProtoTCP, Port: 80, Group: "db"}
 	for _, tc := range []struct {
 		name, field, part string
@@ -290,7 +290,7 @@ func (g Global) String() string {
 }
 
 // What runtimes tell about endpoints is bounded and holds no slashes (known fault 5).
-func TestEndpointValidate(t *testing.T) {
+func TestBadEndpointsAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name, field string
 		change      func(*Endpoint)
@@ -327,7 +327,7 @@ func TestEndpointValidate(t *testing.T) {
 }
 
 // Groups, tenants and policies check their names.
-func TestNamesValidate(t *testing.T) {
+func TestBadNamesAreRefused(t *testing.T) {
 	g := Group{Key: GroupKey{"default", "web"}, Network: "n1", Policies: []PolicyName{"p1"}}
 	wantField(t, g.Validate(), "", "")
 	g.Policies = []PolicyName{"p_1"}

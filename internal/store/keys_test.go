@@ -6,7 +6,7 @@ import (
 )
 
 // Prefix ends are the first key behind all keys with the prefix.
-func TestPrefixEnd(t *testing.T) {
+func TestPrefixEndIsBehindAllItsKeys(t *testing.T) {
 	for _, test := range []struct{ in, want string }{
 		{"a/", "a0"}, {"a\xff", "b"}, {"\xff\xff", ""}, {"", ""},
 	} {

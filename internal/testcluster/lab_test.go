@@ -46,11 +46,11 @@ func bare(t *testing.T, name string, hosts int) *Lab {
 	return l
 }
 
-// TestUnderlay checks that what a data plane needs of the lab works: VXLAN
+// TestUnderlayCarriesTunnelsAndVLANs checks that what a data plane needs of the lab works: VXLAN
 // between hosts, tagged frames over the trunk, TCP, UDP and ICMP through both and
 // through the control network, which does without the switches, and that Down
 // leaves nothing.
-func TestUnderlay(t *testing.T) {
+func TestUnderlayCarriesTunnelsAndVLANs(t *testing.T) {
 	l := bare(t, "blab", 2)
 	for i, h := range l.Hosts() {
 		peer := l.Hosts()[1-i]
@@ -140,9 +140,9 @@ func learned(t *testing.T, l *Lab) []string {
 	return lines
 }
 
-// TestEtcd checks that etcd starts, keeps its data over a kill, and that a
+// TestEtcdKeepsItsDataOverAKill checks that etcd starts, keeps its data over a kill, and that a
 // daemon which cannot start is reported with the end of its log.
-func TestEtcd(t *testing.T) {
+func TestEtcdKeepsItsDataOverAKill(t *testing.T) {
 	l := bare(t, "blabetcd", 0)
 	if err := l.Store.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)

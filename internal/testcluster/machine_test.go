@@ -12,7 +12,7 @@ import (
 // A host with a first process of its own has daemons and commands with other processes,
 // mounts and name than the machine's, and they all end with the first one, as do unknown
 // ones.
-func TestHostInit(t *testing.T) {
+func TestProcessesOfAHostEndWithItsFirst(t *testing.T) {
 	if m := (Config{Driver: DriverEBPF, Bare: true, Embedded: true}).Missing(); len(m) > 0 {
 		t.Skip(m[0])
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSum(t *testing.T) {
+func TestSumFollowsRFC1071(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		start uint32

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestConfigFile: the file sets what neither the command line nor the environment does, and
+// TestCommandLineAndEnvironmentWinOverTheFile: the file sets what neither the command line nor the environment does, and
 // what it cannot set is refused.
-func TestConfigFile(t *testing.T) {
+func TestCommandLineAndEnvironmentWinOverTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "prog.yaml")
 	for _, tt := range []struct {
 		text, args string

@@ -104,9 +104,9 @@ func TestMisspeltVariablesAreNamed(t *testing.T) {
 	}
 }
 
-// TestFlagsHelp: help and version are distinguished, and the help text names all spellings,
+// TestHelpListsSpellingsVariablesAndDefaults: help and version are distinguished, and the help text names all spellings,
 // variables and defaults.
-func TestFlagsHelp(t *testing.T) {
+func TestHelpListsSpellingsVariablesAndDefaults(t *testing.T) {
 	none := func(string) string { return "" }
 	for arg, want := range map[string]error{"--help": ErrHelp, "-h": ErrHelp, "help": ErrHelp, "--version": ErrVersion, "-v": ErrVersion} {
 		if err := newSet(new(settings)).ParseAll([]string{arg}, none); !errors.Is(err, want) {

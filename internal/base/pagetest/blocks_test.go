@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestBlocksOf: blocks have the mark right above them, and their text without the list's
+// TestBlocksHaveTheMarkAboveThem: blocks have the mark right above them, and their text without the list's
 // indentation.
-func TestBlocksOf(t *testing.T) {
+func TestBlocksHaveTheMarkAboveThem(t *testing.T) {
 	text := strings.ReplaceAll(`# Title
 <!-- run: netctl -->
 '''sh
@@ -31,8 +31,8 @@ a
 	}
 }
 
-// TestCommandLines: what pages write is taken apart as a shell does it.
-func TestCommandLines(t *testing.T) {
+// TestCommandLinesAreSplitAsByAShell: what pages write is taken apart as a shell does it.
+func TestCommandLinesAreSplitAsByAShell(t *testing.T) {
 	for script, want := range map[string]string{
 		"a b c":                                   "a|b|c",
 		"a b   # comment; c":                      "a|b",

@@ -56,7 +56,7 @@ func TestEveryChangeIsSeen(t *testing.T) {
 	})
 }
 
-func TestValue(t *testing.T) {
+func TestValueSignalsChangesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var v Value[int]
 		_, changed := v.Get()
@@ -79,7 +79,7 @@ func TestValue(t *testing.T) {
 	})
 }
 
-func TestBell(t *testing.T) {
+func TestBellRingsOnceForTwoRings(t *testing.T) {
 	b := NewBell()
 	b.Ring()
 	b.Ring()
@@ -128,7 +128,7 @@ func TestKeyHasOneHolder(t *testing.T) {
 	})
 }
 
-func TestRetry(t *testing.T) {
+func TestPausesOfRetriesGrowToTheirLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRetry(BackoffConfig{Base: time.Second, Max: 3 * time.Second, Rand: func() float64 { return 0 }})
 		start := time.Now()

@@ -226,9 +226,9 @@ func TestJoinedCertificatesAreRenewed(t *testing.T) {
 	refused(t, "a foreign one", Renew(ctx, dir, nil), "refuses this host's certificate", "netctl cluster token --host host1")
 }
 
-// TestAuthoritiesRenewed: a host hears within the hour that authorities were renewed, and
+// TestHostHearsOfRenewedAuthorities: a host hears within the hour that authorities were renewed, and
 // gets a certificate of the next one; nothing is renewed before.
-func TestAuthoritiesRenewed(t *testing.T) {
+func TestHostHearsOfRenewedAuthorities(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	m := member(t)

@@ -169,7 +169,7 @@ func TestForgetSkipsClientsThatAreAnswered(t *testing.T) {
 	}
 }
 
-func TestDefaultsOfLimits(t *testing.T) {
+func TestUnsetLimitsGetDefaults(t *testing.T) {
 	c := Limits{Burst: 7}.defaults()
 	if c.Body != 16<<20 || c.Rate != 200 || c.Burst != 7 || c.Running != 64 || c.RunningAll != 1024 || c.Clients != 10_000 || c.Streams != nil {
 		t.Errorf("%+v", c)

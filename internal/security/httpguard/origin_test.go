@@ -44,8 +44,8 @@ func TestForeignPagesAreRefused(t *testing.T) {
 	}
 }
 
-// TestNothingFollowsChunks: but for streams, which end with their connection.
-func TestNothingFollowsChunks(t *testing.T) {
+// TestConnectionClosesAfterAChunkedRequest: but for streams, which end with their connection.
+func TestConnectionClosesAfterAChunkedRequest(t *testing.T) {
 	h := CheckOrigin(OriginConfig{IsStream: func(r *http.Request) bool { return r.URL.Path == "/stream" }}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for path, want := range map[string]string{"/": "close", "/stream": "", "/whole": ""} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1"+path, strings.NewReader("x"))

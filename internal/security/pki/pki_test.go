@@ -187,10 +187,10 @@ func TestRenewedCertificateHasAnotherKey(t *testing.T) {
 	}
 }
 
-// TestRenewAuthority: while the authority is renewed, hosts that know the former one,
+// TestHostsAcceptEachOtherDuringARenewal: while the authority is renewed, hosts that know the former one,
 // both or the new one only accept each other's certificates, former and renewed; at
 // its end the former one's are refused.
-func TestRenewAuthority(t *testing.T) {
+func TestHostsAcceptEachOtherDuringARenewal(t *testing.T) {
 	a := made(t)
 	for _, name := range []string{"host1", "host2"} {
 		issue(t, a, Request{Name: name, Role: Host})

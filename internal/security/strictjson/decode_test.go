@@ -49,8 +49,8 @@ func TestBadObjectsAreRefusedByField(t *testing.T) {
 	}
 }
 
-// TestDecodeRefusesElements: an element of the wrong type names the array.
-func TestDecodeRefusesElements(t *testing.T) {
+// TestElementOfTheWrongTypeNamesTheArray: an element of the wrong type names the array.
+func TestElementOfTheWrongTypeNamesTheArray(t *testing.T) {
 	var o api.EndpointGroup
 	err := Decode([]byte(`{"policies":["p",5]}`), &o)
 	const want = `policies "[\"p\",5]": every element must be a string`

@@ -47,7 +47,7 @@ func TestListenFailsWhereTheAddressIsTaken(t *testing.T) {
 	}
 }
 
-func TestClientsWithoutConfiguration(t *testing.T) {
+func TestClientsWithoutConfigurationSpeakHTTP(t *testing.T) {
 	if Scheme(nil) != HTTP || Scheme(&tls.Config{MinVersion: tls.VersionTLS13}) != HTTPS {
 		t.Error("the scheme is not the listener's")
 	}

@@ -144,7 +144,7 @@ func skip(t testing.TB, c *Client) {
 
 // Endpoints are taken in every documented spelling; bad ones are refused with
 // what is allowed.
-func TestParseEndpoints(t *testing.T) {
+func TestEndpointsAreParsedInEverySpelling(t *testing.T) {
 	for _, test := range []struct{ in, want string }{
 		{"http://127.0.0.1:8500", "[http://127.0.0.1:8500] <nil>"},
 		{"consul://10.0.0.1:8500,10.0.0.2:8500", "[http://10.0.0.1:8500 http://10.0.0.2:8500] <nil>"},

@@ -164,7 +164,7 @@ func conformanceWith(t *testing.T, addr string, adjust func(storetest.Harness) s
 
 // Endpoints are taken in every documented spelling; bad ones are refused with
 // what is allowed.
-func TestParseEndpoints(t *testing.T) {
+func TestEndpointsAreParsedInEverySpelling(t *testing.T) {
 	for _, test := range []struct{ in, want string }{
 		{"http://127.0.0.1:2379", "[http://127.0.0.1:2379] <nil>"},
 		{"etcd://10.0.0.1:2379,10.0.0.2:2379", "[http://10.0.0.1:2379 http://10.0.0.2:2379] <nil>"},

@@ -52,7 +52,7 @@ func TestHostReadsOnlyItsOwnPasswords(t *testing.T) {
 	}
 }
 
-func TestTenantOfPrefix(t *testing.T) {
+func TestTenantIsReadFromPrefixes(t *testing.T) {
 	for prefix, want := range map[string]string{
 		TenantPrefix("blue"): "blue", TenantPrefix("a/b") + "rules/": "a/b", TenantPrefix("blue") + "ru": "blue",
 		tenantsPrefix: "", tenantsPrefix + "blue": "", GlobalPrefix: "", StatePrefix: "", "": "",

@@ -32,7 +32,7 @@ var fruitTable = NewTable(TableSpec[fruitKey, fruit]{
 })
 
 // Rows are created once, found, changed, listed in key order and deleted.
-func TestTableRows(t *testing.T) {
+func TestRowsAreCreatedOnceAndListedInOrder(t *testing.T) {
 	st := memory.New()
 	ctx := t.Context()
 	update := func(fn func(tx store.Tx) error) error {
