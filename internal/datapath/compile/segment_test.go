@@ -138,10 +138,10 @@ func TestGroupsWithAVLANAreSegments(t *testing.T) {
 	}
 }
 
-// TestSegmentPolicies checks which policies apply on a segment: not the policies that the
+// TestSegmentsHaveThePoliciesThatSelectTheirEndpoints checks which policies apply on a segment: not the policies that the
 // group's record names, known or not, which are the fabric's, but the ones that select its
 // endpoints. Peers of a network are peers on its segments too.
-func TestSegmentPolicies(t *testing.T) {
+func TestSegmentsHaveThePoliciesThatSelectTheirEndpoints(t *testing.T) {
 	c := fabric()
 	for _, g := range []model.Group{ofFabric("web", 101, 11, "p", "unknown"), ofFabric("old", 0, 0, "p")} {
 		c.SetGroup(g)

@@ -99,8 +99,8 @@ func backendTexts(s *desired.Service) (out []string) {
 	return out
 }
 
-// TestClusterService: what a service of an orchestrator and its slices are in a desired state.
-func TestClusterService(t *testing.T) {
+// TestServiceOfAnOrchestratorIsMadeOfItsSlices: what a service of an orchestrator and its slices are in a desired state.
+func TestServiceOfAnOrchestratorIsMadeOfItsSlices(t *testing.T) {
 	c := kubeCluster()
 	one, two := podOn(1, "h1"), podOn(2, "h2")
 	s := web()
@@ -197,8 +197,8 @@ func TestDeletedServiceKeepsItsAddressesClosed(t *testing.T) {
 	}
 }
 
-// TestClusterServicePolicies: which traffic policies and clients each kind of address has.
-func TestClusterServicePolicies(t *testing.T) {
+// TestEachKindOfAddressHasItsTrafficPolicy: which traffic policies and clients each kind of address has.
+func TestEachKindOfAddressHasItsTrafficPolicy(t *testing.T) {
 	c := kubeCluster()
 	s := web()
 	s.Ports, s.Addrs = s.Ports[:1], s.Addrs[:1]
@@ -226,9 +226,9 @@ func TestClusterServicePolicies(t *testing.T) {
 	}
 }
 
-// TestClusterServicePorts: a port that slices have under several numbers, or not all of
+// TestPortWithSeveralNumbersIsAServiceOfItsOwn: a port that slices have under several numbers, or not all of
 // them have, is a service of its own.
-func TestClusterServicePorts(t *testing.T) {
+func TestPortWithSeveralNumbersIsAServiceOfItsOwn(t *testing.T) {
 	c := kubeCluster()
 	one, two := podOn(1, "h1"), podOn(2, "h2")
 	c.SetEndpoint(one)
@@ -278,8 +278,8 @@ func TestClusterServicePorts(t *testing.T) {
 	}
 }
 
-// TestClusterServiceBackends: states and hints.
-func TestClusterServiceBackends(t *testing.T) {
+// TestBackendsHaveTheStatesAndHintsOfSlices: states and hints.
+func TestBackendsHaveTheStatesAndHintsOfSlices(t *testing.T) {
 	c := kubeCluster()
 	e := podOn(1, "h2")
 	c.SetEndpoint(e)

@@ -183,8 +183,8 @@ func shutOf(pic desired.Host, e model.Endpoint) bool {
 	return ok && port.Policies != 0 && denies(set.In) && denies(set.Out)
 }
 
-// TestIfName checks the limits of an interface name and that keys do not share one.
-func TestIfName(t *testing.T) {
+// TestInterfaceNamesAreShortAndDistinct checks the limits of an interface name and that keys do not share one.
+func TestInterfaceNamesAreShortAndDistinct(t *testing.T) {
 	seen := map[string]string{}
 	for _, s := range []string{"a:b:c", "a:b:d", "a:b.c:d", "tenant:network:a-very-long-endpoint-id-of-a-container.with.dots"} {
 		k, err := model.ParseEndpointKey(s)

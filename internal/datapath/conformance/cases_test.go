@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestCases checks that the generated policies are enough and matter: at least
+// TestCasesPassAndDropProbes checks that the generated policies are enough and matter: at least
 // 30, none with a problem, each with probes that pass and probes that do not
 // (except where the policy denies or allows everything), and no two the same.
-func TestCases(t *testing.T) {
+func TestCasesPassAndDropProbes(t *testing.T) {
 	top := StandardTopology()
 	probes := Probes(top)
 	cases := Cases(top)
@@ -49,8 +49,8 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// TestCasesPairwise checks that every pair of values of two dimensions occurs.
-func TestCasesPairwise(t *testing.T) {
+// TestCasesHaveEveryPairOfValues checks that every pair of values of two dimensions occurs.
+func TestCasesHaveEveryPairOfValues(t *testing.T) {
 	rows := pairwise(dimensions)
 	for d1 := range dimensions {
 		for d2 := range d1 {

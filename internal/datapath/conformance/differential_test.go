@@ -473,10 +473,10 @@ func FuzzDifferential(f *testing.F) {
 	})
 }
 
-// TestDifferential runs the same with fixed seeds: 10,000 clusters with -full, else a
-// fifth of them, in the first few hundred of which each of TestDifferentialHasTeeth's
+// TestReferenceAgreesInRandomClusters runs the same with fixed seeds: 10,000 clusters with -full, else a
+// fifth of them, in the first few hundred of which each of TestRandomClustersFindSeededFaults's
 // faults would be found.
-func TestDifferential(t *testing.T) {
+func TestReferenceAgreesInRandomClusters(t *testing.T) {
 	seeds := uint32(10000)
 	if !Full() {
 		seeds /= 5

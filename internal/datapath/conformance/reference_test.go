@@ -8,8 +8,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestReference runs the conformance suite on the reference.
-func TestReference(t *testing.T) {
+// TestReferenceConforms runs the conformance suite on the reference.
+func TestReferenceConforms(t *testing.T) {
 	Run(t, func(*testing.T) Harness {
 		ref := reference.New()
 		opened := false

@@ -51,9 +51,9 @@ func TestRoutedEndpointsReachTheirTenant(t *testing.T) {
 	}
 }
 
-// TestRoutedCases checks what each of the cases is for: who reaches whom of the
+// TestRoutedCasesReachTheirGroupsOnly checks what each of the cases is for: who reaches whom of the
 // groups that it names.
-func TestRoutedCases(t *testing.T) {
+func TestRoutedCasesReachTheirGroupsOnly(t *testing.T) {
 	top := RoutedTopology()
 	want := map[string]struct{ no, yes [][2]string }{
 		"a group of another network is denied":       {[][2]string{{"web1", "app1"}, {"web2", "app1"}, {"web1", "app2"}}, [][2]string{{"db1", "app1"}, {"app1", "web2"}, {"lan2", "app1"}}},

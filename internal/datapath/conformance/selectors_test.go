@@ -152,9 +152,9 @@ func audited(k model.PolicyKey) func(desired.Host) desired.Host {
 	}
 }
 
-// TestDifferentialAudit: the set of an audited policy judges as if the policy,
+// TestAuditedPolicyJudgesAsIfItWereEnforced: the set of an audited policy judges as if the policy,
 // alone of all audited ones, were enforced at its place.
-func TestDifferentialAudit(t *testing.T) {
+func TestAuditedPolicyJudgesAsIfItWereEnforced(t *testing.T) {
 	seeds := uint32(1500)
 	if testing.Short() {
 		seeds /= 10

@@ -129,8 +129,8 @@ func faults() map[string]func(desired.Host) desired.Host {
 	}
 }
 
-// TestDifferentialHasTeeth checks that seeded faults are found.
-func TestDifferentialHasTeeth(t *testing.T) {
+// TestRandomClustersFindSeededFaults checks that seeded faults are found.
+func TestRandomClustersFindSeededFaults(t *testing.T) {
 	for name, mutate := range faults() {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint32(3000) {
@@ -145,9 +145,9 @@ func TestDifferentialHasTeeth(t *testing.T) {
 	}
 }
 
-// TestPartHasTeeth: of the generated policies, whichever part of their exchanges each is
+// TestPartOfTheClustersFindsSeededFaults: of the generated policies, whichever part of their exchanges each is
 // tried with finds every fault that all of them find.
-func TestPartHasTeeth(t *testing.T) {
+func TestPartOfTheClustersFindsSeededFaults(t *testing.T) {
 	ctx := t.Context()
 	top, labelled, routed := StandardTopology(), Labelled(StandardTopology()), RoutedTopology()
 	generated := []struct {
@@ -201,14 +201,14 @@ func TestPartHasTeeth(t *testing.T) {
 			}
 			found = found || byAll
 		}
-		if !found && name != addressesAnywhere { // TestDifferential finds that
+		if !found && name != addressesAnywhere { // TestReferenceAgreesInRandomClusters finds that
 			t.Errorf("%s is found by none", name)
 		}
 	}
 }
 
-// TestDifferentialMissesConnections checks that lost connections are found.
-func TestDifferentialMissesConnections(t *testing.T) {
+// TestRandomClustersFindLostConnections checks that lost connections are found.
+func TestRandomClustersFindLostConnections(t *testing.T) {
 	for seed := range uint32(3000) {
 		w := newFuzzWorld(binary.BigEndian.AppendUint32([]byte("m"), seed), nil)
 		w.forget = true

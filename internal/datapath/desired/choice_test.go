@@ -139,9 +139,9 @@ func TestTableIsChoose(t *testing.T) {
 	}
 }
 
-// TestChooseAmong: a backend that may not be chosen is not, and where none may be,
+// TestOnlyEligibleBackendsAreChosen: a backend that may not be chosen is not, and where none may be,
 // none is.
-func TestChooseAmong(t *testing.T) {
+func TestOnlyEligibleBackendsAreChosen(t *testing.T) {
 	var s Service
 	local, remote, drains, ill, v6 := backendKey(1), backendKey(2), backendKey(3), backendKey(4), backendKey(5)
 	a, a6 := netip.MustParseAddr("10.1.1.1"), netip.MustParseAddr("fd00::1")

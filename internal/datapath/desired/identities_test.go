@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestIdentitiesAgainstGo runs random edits on a set and a Go map side by side,
+// TestIdentitiesBehaveAsAGoMap runs random edits on a set and a Go map side by side,
 // and checks contents, order, old versions, Diff and Equal.
-func TestIdentitiesAgainstGo(t *testing.T) {
+func TestIdentitiesBehaveAsAGoMap(t *testing.T) {
 	rng := rand.New(rand.NewSource(1))
 	numbers := []model.Identity{0, 1, 63, 64, 1023, 1024, 32767, 32768, model.IdentityLast - 1, model.IdentityLast}
 	for range 200 {

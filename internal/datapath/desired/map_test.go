@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMapAgainstGo runs random edits on a Map and a Go map side by side, and
+// TestMapBehavesAsAGoMap runs random edits on a Map and a Go map side by side, and
 // checks contents, sharing of old versions, and Diff.
-func TestMapAgainstGo(t *testing.T) {
+func TestMapBehavesAsAGoMap(t *testing.T) {
 	rng := rand.New(rand.NewSource(1))
 	var m Map[int, int]
 	ref := map[int]int{}
@@ -52,8 +52,8 @@ func TestMapAgainstGo(t *testing.T) {
 	}
 }
 
-// TestMapSetEqual checks that writing what is there changes nothing.
-func TestMapSetEqual(t *testing.T) {
+// TestSettingAnEqualValueChangesNothing checks that writing what is there changes nothing.
+func TestSettingAnEqualValueChangesNothing(t *testing.T) {
 	m := Map[string, int]{}.Set("a", 1)
 	if n := m.Set("a", 1); n.root != m.root {
 		t.Error("Set of an equal value made a new version")
@@ -89,8 +89,8 @@ func itoa(n int) string {
 	return "100000"
 }
 
-// TestMapOfMany has so many keys that parts hold several at one place of the hash.
-func TestMapOfMany(t *testing.T) {
+// TestMapKeepsKeysWithEqualHashes has so many keys that parts hold several at one place of the hash.
+func TestMapKeepsKeysWithEqualHashes(t *testing.T) {
 	const n = 100_000
 	var m Map[int, int]
 	for k := range n {

@@ -97,9 +97,9 @@ func TestRulesCountEveryPacket(t *testing.T) {
 	}
 }
 
-// TestStatsBesideClose: what is counted while the driver is closed is counted whole,
+// TestCountsBesideCloseAreWhole: what is counted while the driver is closed is counted whole,
 // or the driver says that it is closed.
-func TestStatsBesideClose(t *testing.T) {
+func TestCountsBesideCloseAreWhole(t *testing.T) {
 	for range 5 {
 		r := newRig(t)
 		client, pic, vips, _ := r.served(t)

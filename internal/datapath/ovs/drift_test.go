@@ -190,9 +190,9 @@ func TestTunnelAddressBesideTheSwitchIsReported(t *testing.T) {
 	}
 }
 
-// TestBridgeDeletedMeanwhile: a bridge that is deleted while ports are added to it is made
+// TestBridgeDeletedMeanwhileIsMadeAgain: a bridge that is deleted while ports are added to it is made
 // again, with them, and no call waits for ports that will not come.
-func TestBridgeDeletedMeanwhile(t *testing.T) {
+func TestBridgeDeletedMeanwhileIsMadeAgain(t *testing.T) {
 	r := newRig(t)
 	small, _ := conformance.DesiredStates(t)
 	name := ""

@@ -52,9 +52,9 @@ func normal(line string) string {
 	return strings.ReplaceAll(strings.Join(words, ","), "icmpv6_", "icmp_") + " actions=" + actions
 }
 
-// TestSwitchRoundTrip installs every sample in a real switch and reads it back
+// TestSwitchReturnsWhatWasInstalled installs every sample in a real switch and reads it back
 // twice: over the wire, and as text by ovs-ofctl.
-func TestSwitchRoundTrip(t *testing.T) {
+func TestSwitchReturnsWhatWasInstalled(t *testing.T) {
 	s, c, ctx := dial(t)
 	if err := c.SetMeter(ctx, 3, 100); err != nil { // a sample uses it
 		t.Fatal(err)
@@ -145,8 +145,8 @@ func TestDeletionIsStrict(t *testing.T) {
 	}
 }
 
-// TestPortsAndLoss lists ports, and sees the connection break with the switch.
-func TestPortsAndLoss(t *testing.T) {
+// TestConnectionBreaksWithTheSwitch lists ports, and sees the connection break with the switch.
+func TestConnectionBreaksWithTheSwitch(t *testing.T) {
 	s, c, ctx := dial(t)
 	ports, err := c.Ports(ctx)
 	if err != nil || len(ports) != 1 || ports[0].Name != "br0" || ports[0].Port != openflow.PortLocal {

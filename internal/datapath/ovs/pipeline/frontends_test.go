@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFrontendsGolden pins the flows of a service with frontends, of the addresses that it shares,
+// TestFrontendFlowsAreAsPinned pins the flows of a service with frontends, of the addresses that it shares,
 // of a node's and of ports of another domain there, and that frontends with the same choice have one group.
-func TestFrontendsGolden(t *testing.T) {
+func TestFrontendFlowsAreAsPinned(t *testing.T) {
 	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	c := Config{Tunnel: 1, Host: 3, Private: *way, ArpMode: model.ArpProxy, Answers: true, Pieces: true}
 	for _, v6 := range []bool{false, true} {

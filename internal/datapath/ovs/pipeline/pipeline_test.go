@@ -27,7 +27,7 @@ var printed []of.Flow
 func goldenFlows(t *testing.T) []of.Flow {
 	t.Helper()
 	printed = nil
-	for _, test := range []func(*testing.T){TestModes, TestRelay, TestRouter, TestHost, TestPolicyGolden, TestAuditGolden, TestRoutedNetworks, TestServiceGolden, TestFrontendsGolden} {
+	for _, test := range []func(*testing.T){TestPortFlowsOfEachModeAreAsPinned, TestFlowsWithoutAdvertisementsAreAsPinned, TestRouterFlowsAreAsPinned, TestHostFlowsAreAsPinned, TestPolicyFlowsAreAsPinned, TestAuditFlowsAreAsPinned, TestRoutedNetworkFlowsAreAsPinned, TestServiceFlowsAreAsPinned, TestFrontendFlowsAreAsPinned} {
 		test(t)
 	}
 	if len(printed) == 0 {
@@ -96,8 +96,8 @@ var (
 	}
 )
 
-// TestModes pins the flows of one port and one remote endpoint in each mode.
-func TestModes(t *testing.T) {
+// TestPortFlowsOfEachModeAreAsPinned pins the flows of one port and one remote endpoint in each mode.
+func TestPortFlowsOfEachModeAreAsPinned(t *testing.T) {
 	golden(t, "base-proxy", text(t, Base(Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy, Answers: true})))
 	golden(t, "base-flood", text(t, Base(Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpFlood})))
 	for _, encap := range []model.Encap{model.EncapVXLAN, model.EncapVLAN} {
@@ -120,8 +120,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestRelay pins the flows for a datapath that cannot make advertisements.
-func TestRelay(t *testing.T) {
+// TestFlowsWithoutAdvertisementsAreAsPinned pins the flows for a datapath that cannot make advertisements.
+func TestFlowsWithoutAdvertisementsAreAsPinned(t *testing.T) {
 	c := Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy, Relay: true}
 	for _, encap := range []model.Encap{model.EncapVXLAN, model.EncapVLAN} {
 		n := &desired.Network{ID: 7, Key: key, Encap: encap, Tag: 100}
@@ -137,9 +137,9 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// TestRouter pins what routing adds, on networks of either encapsulation, with and
+// TestRouterFlowsAreAsPinned pins what routing adds, on networks of either encapsulation, with and
 // without egress, and on a datapath that cannot make advertisements.
-func TestRouter(t *testing.T) {
+func TestRouterFlowsAreAsPinned(t *testing.T) {
 	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	for name, c := range map[string]Config{
 		"": {}, "-host": {Host: 3, Private: *way}, "-relay": {Relay: true}, "-silent": {Relay: true},
@@ -195,9 +195,9 @@ func TestRouter(t *testing.T) {
 	}
 }
 
-// TestHost pins what egress through the host adds: on a network whose
+// TestHostFlowsAreAsPinned pins what egress through the host adds: on a network whose
 // gateway the virtual router is, and on one with a physical router.
-func TestHost(t *testing.T) {
+func TestHostFlowsAreAsPinned(t *testing.T) {
 	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	c := Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy, Host: 3, Private: *way}
 	without := Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy}
@@ -220,8 +220,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestPolicyGolden pins the flows of a set with every kind of peer and port.
-func TestPolicyGolden(t *testing.T) {
+// TestPolicyFlowsAreAsPinned pins the flows of a set with every kind of peer and port.
+func TestPolicyFlowsAreAsPinned(t *testing.T) {
 	pm := func(p model.Protocol, lo, hi uint16) []model.PortMatch {
 		return []model.PortMatch{{Protocol: p, Lo: lo, Hi: hi}}
 	}
@@ -249,8 +249,8 @@ func TestPolicyGolden(t *testing.T) {
 	golden(t, "policy", text(t, policySet(t, s)))
 }
 
-// TestAuditGolden pins what evaluates an audited set.
-func TestAuditGolden(t *testing.T) {
+// TestAuditFlowsAreAsPinned pins what evaluates an audited set.
+func TestAuditFlowsAreAsPinned(t *testing.T) {
 	s := &desired.PolicySet{ID: 5, Audits: []desired.PolicySetID{6, 7}, In: []desired.Tier{{Default: model.Pass}}}
 	a := &desired.PolicySet{ID: 6, In: []desired.Tier{
 		{Tier: model.TierContiv, Default: model.Pass},

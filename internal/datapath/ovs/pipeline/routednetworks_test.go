@@ -25,9 +25,9 @@ func routedFlows(c Config, n *desired.Network) []of.Flow {
 	return out
 }
 
-// TestRoutedNetworks pins what a routed network adds, by itself and joined to others, where
+// TestRoutedNetworkFlowsAreAsPinned pins what a routed network adds, by itself and joined to others, where
 // marks are seen and where they are not.
-func TestRoutedNetworks(t *testing.T) {
+func TestRoutedNetworkFlowsAreAsPinned(t *testing.T) {
 	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	way.TunnelPort = 4789
 	for name, joined := range map[string]model.RouterID{"routed-network": 0, "routed-network-joined": 4} {

@@ -52,9 +52,9 @@ func made(c Config, s *desired.Service, frontends ...Frontend) (flows []of.Flow,
 	return flows, b.String()
 }
 
-// TestServiceGolden pins the flows of services, of a domain that has some, and the
+// TestServiceFlowsAreAsPinned pins the flows of services, of a domain that has some, and the
 // groups.
-func TestServiceGolden(t *testing.T) {
+func TestServiceFlowsAreAsPinned(t *testing.T) {
 	way := desired.NewHostNAT(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	for _, x := range []struct {
 		name string
