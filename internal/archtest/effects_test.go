@@ -20,7 +20,7 @@ func TestTestDataBelongsToItsTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !given(all["TestEveryCommand"], []string{"-consumed", "-c"}) {
-		t.Error("the commands that TestEveryCommand runs are not found")
+	if !given(all["TestEveryCommandPrintsItsGolden"], []string{"-consumed", "-c"}) {
+		t.Error("the commands that TestEveryCommandPrintsItsGolden runs are not found")
 	}
 }

@@ -87,7 +87,7 @@ func newAgentSocket(t *testing.T) *agentSocket {
 
 // Every flag of attach and detach is in what netplugin is asked, and what it answers is
 // printed.
-func TestAttachCommand(t *testing.T) {
+func TestAttachSendsEveryFlag(t *testing.T) {
 	a := newAgentSocket(t)
 	env := map[string]string{"CONTIV_CNI_SOCKET": a.path}
 	self := os.Getpid()

@@ -122,8 +122,8 @@ func TestBugtoolPacksAllHosts(t *testing.T) {
 	}
 }
 
-// TestBugtoolRefused: who may not ask gets the sentence, and no archive of refusals.
-func TestBugtoolRefused(t *testing.T) {
+// TestRefusedBugtoolWritesNoArchive: who may not ask gets the sentence, and no archive of refusals.
+func TestRefusedBugtoolWritesNoArchive(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/hosts", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`[{"name":"h1","state":"alive"}]`))

@@ -142,7 +142,7 @@ func TestShowCommandsPrintTheirGolden(t *testing.T) {
 }
 
 // Every command's help prints exactly its golden, by --help, -h and help alike.
-func TestHelp(t *testing.T) {
+func TestHelpIsTheGoldenInEveryForm(t *testing.T) {
 	var walk func(c *command, path []string)
 	walk = func(c *command, path []string) {
 		name := strings.Join(append([]string{"netctl"}, path...), "_")

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestClusterServices: services of Kubernetes are listed behind those of tenant default,
+// TestServicesOfKubernetesAreListedAndNotDeleted: services of Kubernetes are listed behind those of tenant default,
 // and of all, are shown, and are not netctl's to delete. A netmaster that is older has
 // none.
-func TestClusterServices(t *testing.T) {
+func TestServicesOfKubernetesAreListedAndNotDeleted(t *testing.T) {
 	m := newFakeMaster(t)
 	m.store("tenants", "blue", `{"key":"blue","tenantName":"blue"}`)
 	m.store("serviceLBs", "default:shop", `{"key":"default:shop","serviceName":"shop","tenantName":"default","networkName":"n","selectors":["a=b"],"ports":["80:80:TCP"]}`)

@@ -65,7 +65,7 @@ func TestCompletionOffersObjectsOfTheServer(t *testing.T) {
 
 // The scripts are valid in their shells, as far as these are installed, and
 // bash's one completes a line.
-func TestCompletionScripts(t *testing.T) {
+func TestCompletionScriptsAreValid(t *testing.T) {
 	dir := t.TempDir()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		got := netctl(t, "", "completion", shell)

@@ -7,9 +7,9 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestDoctorShows: the table has findings with object, severity and remedy, and a verdict;
+// TestDoctorShowsFindingsAndExitsByTheWorst: the table has findings with object, severity and remedy, and a verdict;
 // the exit code is the worst finding's.
-func TestDoctorShows(t *testing.T) {
+func TestDoctorShowsFindingsAndExitsByTheWorst(t *testing.T) {
 	d := api.Diagnosis{Hosts: 3, Answered: 2, Findings: []api.Finding{
 		{Check: api.CheckHosts, Where: "host h1", Severity: api.SeverityNotice, Text: "its clock", Remedy: "to apply it"},
 	}}

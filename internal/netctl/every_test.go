@@ -19,7 +19,7 @@ import (
 // Every command of netctl, one after the other against a live netmaster,
 // prints what the golden holds: standard output, then standard error, then the
 // exit code unless it is 0.
-func TestEveryCommand(t *testing.T) {
+func TestEveryCommandPrintsItsGolden(t *testing.T) {
 	const file = "testdata/every-command.txt"
 	text, err := os.ReadFile(file)
 	if err != nil {

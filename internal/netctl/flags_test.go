@@ -108,7 +108,7 @@ func at(t *testing.T, root *command, words []string) *command {
 // Every flag that 1.x listed for these commands is taken in long, one-dash,
 // short and "=" form, before and after the positional arguments, with the same
 // default; every command name and alias exists.
-func TestLegacyFlags(t *testing.T) {
+func TestFlagsOf1xAreTakenInEveryForm(t *testing.T) {
 	values := map[string]string{"dscp": "5", "burst": "5", "pkt-tag": "5", "priority": "5", "port": "5"}
 	count := 0
 	for _, lc := range readLegacy(t) {

@@ -87,7 +87,7 @@ func (l *lines) wait(t *testing.T, text string) {
 
 // --watch shows what is created, changed and deleted, and ends without an
 // error when interrupted.
-func TestGetWatch(t *testing.T) {
+func TestWatchShowsChangesUntilInterrupted(t *testing.T) {
 	url := startNetmaster(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	out := &lines{got: make(chan struct{}, 1)}

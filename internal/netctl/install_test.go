@@ -45,7 +45,7 @@ func (m *fakeMachine) StartNetplugin(_ context.Context, p installer.Plan) error 
 	return nil
 }
 
-func TestInstallCommand(t *testing.T) {
+func TestInstallJoinsAMachineOrSaysWhyNot(t *testing.T) {
 	token := jointoken.New([]string{"10.0.0.1:9005", "10.0.0.3:9005"}, jointoken.Fingerprint{1})
 	token.Host = "h2"
 	plan, err := installer.Joining(token.Text())

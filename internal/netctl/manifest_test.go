@@ -197,7 +197,7 @@ func TestApplyReportsUnreadableFiles(t *testing.T) {
 }
 
 // A list that takes several requests is continued, and progress is printed.
-func TestApplyProgress(t *testing.T) {
+func TestApplyContinuesLongListsAndPrintsProgress(t *testing.T) {
 	m := newFakeMaster(t)
 	m.applied = []string{
 		`{"results":[{"kind":"tenant","key":"a","action":"created"},{"kind":"tenant","key":"b","action":"created"}],"done":1}`,
@@ -234,7 +234,7 @@ func TestApplyTakesManyRulesAtOnce(t *testing.T) {
 }
 
 // Labels are read as the wire shows them.
-func TestParseLabels(t *testing.T) {
+func TestLabelsAreReadAsTheWireShowsThem(t *testing.T) {
 	for text, want := range map[string]map[string]string{
 		"":                                 nil,
 		"map[]":                            nil,

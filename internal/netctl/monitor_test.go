@@ -52,7 +52,7 @@ func tellingAgent(t *testing.T, st *memory.Store, host string, events []api.Flow
 
 // netctl monitor prints what the agents tell as a table that grows, and names
 // the rule that decided.
-func TestMonitorTable(t *testing.T) {
+func TestMonitorNamesTheDecidingRule(t *testing.T) {
 	st := memory.New()
 	host := model.Host{Name: "host1", VTEP: netip.MustParseAddr("192.0.2.1")}
 	if _, err := st.Update(t.Context(), func(tx store.Tx) error { return tables.Hosts.Put(tx, host) }); err != nil {
@@ -131,7 +131,7 @@ func (s stopper) Write(p []byte) (int, error) {
 }
 
 // Interrupting is how a monitor ends: exit code 0, and nothing on the way.
-func TestMonitorInterrupted(t *testing.T) {
+func TestInterruptedMonitorExitsWith0(t *testing.T) {
 	url := startNetmaster(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var out strings.Builder

@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestConfirmWithin: with --confirm-within settings and lists wait, and are as they were
+// TestChangesWaitUntilTheyAreConfirmed: with --confirm-within settings and lists wait, and are as they were
 // until they are confirmed; what was taken back is not made.
-func TestConfirmWithin(t *testing.T) {
+func TestChangesWaitUntilTheyAreConfirmed(t *testing.T) {
 	url := startNetmaster(t)
 	ok := func(words ...string) string {
 		t.Helper()

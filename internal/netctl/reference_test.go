@@ -8,10 +8,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/pagetest"
 )
 
-// TestReference: the page of the commands is what the command tree says.
-func TestReference(t *testing.T) {
+// TestReferencePageIsTheCommandTree: the page of the commands is what the command tree says.
+func TestReferencePageIsTheCommandTree(t *testing.T) {
 	p := &pagetest.Page{
-		Name: "netctl.md", Command: "go test ./internal/netctl -run TestReference -update", Title: "Commands of netctl",
+		Name: "netctl.md", Command: "go test ./internal/netctl -run TestReferencePageIsTheCommandTree -update", Title: "Commands of netctl",
 		Purpose: "On this page you look up the commands and flags of netctl; [netctl](../how-to/netctl.md) explains their use, and `netctl COMMAND --help` shows examples.",
 	}
 	root := newRoot(common{session: &session{globals: globals{netmaster: "the cluster of the last login, else " + DefaultNetmaster + ", or " + localNetmaster + " without that name"}}}, Env{Getenv: noVariables})

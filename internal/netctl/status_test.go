@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestStatusTimeout: status has a shorter timeout than other commands, unless flags or the
+// TestStatusHasAShorterTimeout: status has a shorter timeout than other commands, unless flags or the
 // environment set one.
-func TestStatusTimeout(t *testing.T) {
+func TestStatusHasAShorterTimeout(t *testing.T) {
 	for _, tc := range []struct{ given, want time.Duration }{{0, statusTimeout}, {api.DefaultTimeout, api.DefaultTimeout}, {time.Second, time.Second}} {
 		stop := errors.New("stop")
 		s := &session{globals: globals{netmaster: DefaultNetmaster, timeout: tc.given}}
