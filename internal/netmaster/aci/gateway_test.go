@@ -42,7 +42,7 @@ func two() aci.Fabric {
 func key(name string) model.AppProfileKey { return model.AppProfileKey{Tenant: blue, Name: name} }
 
 // Messages to the gateway follow the protocol of 1.x.
-func TestGatewayProfiles(t *testing.T) {
+func TestGatewayMessagesFollow1x(t *testing.T) {
 	sim := &acitest.Gateway{}
 	apply(t, newGateway(t, sim), two())
 	got := sim.Profiles()

@@ -57,11 +57,11 @@ func let(profiles map[string]acitest.Profile) map[string]bool {
 	return out
 }
 
-// TestGatewayHistories: after any history and any failures, a gateway of 1.x ends with the
+// TestGatewayIsAsTheStateSaysAfterAnyHistory: after any history and any failures, a gateway of 1.x ends with the
 // state made from nothing. Sent again, the state causes no message. A gateway that replaces
 // profiles allows at every moment what is allowed before and after. Processes restart on
 // the way, with only what was kept.
-func TestGatewayHistories(t *testing.T) {
+func TestGatewayIsAsTheStateSaysAfterAnyHistory(t *testing.T) {
 	var moments atomic.Int64
 	t.Cleanup(func() {
 		if moments.Load() < histories {

@@ -79,8 +79,8 @@ func TestUnexpectedAPICAnswersAreReported(t *testing.T) {
 	}
 }
 
-// TestLongForeignNames: long names of others' objects are shortened.
-func TestLongForeignNames(t *testing.T) {
+// TestLongForeignNamesAreShortened: long names of others' objects are shortened.
+func TestLongForeignNamesAreShortened(t *testing.T) {
 	sim := newSim(t)
 	a := newAPIC(t, sim)
 	apply(t, a, shop())

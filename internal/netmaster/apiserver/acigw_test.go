@@ -25,7 +25,7 @@ var _ = tested("aciGws", kindCases{
 	},
 	effects: map[string]archtest.Effect{
 		"name":                    archtest.By("TestFieldConstraintsAreEnforced"),
-		"physicalDomain":          archtest.By("TestFabricHistories"),
+		"physicalDomain":          archtest.By("TestFabricIsAsObjectsSayAfterAnyHistory"),
 		"pathBindings":            archtest.By("TestUnsupportedObjectsAreReported"),
 		"nodeBindings":            archtest.By("TestTreeEqualsOneMadeFromNothing"),
 		"enforcePolicies=yes":     archtest.By("TestTreeEqualsOneMadeFromNothing"),

@@ -87,7 +87,7 @@ func TestApplyingAgainChangesNothing(t *testing.T) {
 
 // A refused object is named by its place and its field, with the status that
 // its own request would get.
-func TestApplyRefused(t *testing.T) {
+func TestRefusedObjectIsNamedByPlaceAndField(t *testing.T) {
 	f := serve(t, 0)
 	for bad, want := range map[string]api.Error{
 		`{"kind":"tenant","tenantName":"a_b"}`:  {Status: http.StatusBadRequest, Message: `tenantName "a_b"`},

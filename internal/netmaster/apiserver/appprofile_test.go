@@ -13,8 +13,8 @@ var _ = tested("appProfiles", kindCases{
 		},
 	},
 	effects: map[string]archtest.Effect{
-		"tenantName":     archtest.By("TestFabricHistories"),
-		"appProfileName": archtest.By("TestFabricHistories"),
-		"endpointGroups": archtest.By("TestFabricHistories"),
+		"tenantName":     archtest.By("TestFabricIsAsObjectsSayAfterAnyHistory"),
+		"appProfileName": archtest.By("TestFabricIsAsObjectsSayAfterAnyHistory"),
+		"endpointGroups": archtest.By("TestFabricIsAsObjectsSayAfterAnyHistory"),
 	},
 })

@@ -44,7 +44,7 @@ var _ = tested("Bgps", kindCases{
 })
 
 // A password goes in and is never shown; what stands for it keeps it.
-func TestBgpPassword(t *testing.T) {
+func TestBgpPasswordIsNeverShown(t *testing.T) {
 	f := serve(t, 0)
 	f.addHosts("host1")
 	const path = "/api/v1/Bgps/host1/"

@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestClusterServices: services of Kubernetes are shown with their backends, which are
+// TestServicesOfKubernetesAreShownAndNotChanged: services of Kubernetes are shown with their backends, which are
 // endpoints where the pod's endpoint has the address; requests cannot change them.
-func TestClusterServices(t *testing.T) {
+func TestServicesOfKubernetesAreShownAndNotChanged(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	ctx := t.Context()

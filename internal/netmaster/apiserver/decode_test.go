@@ -114,8 +114,8 @@ func TestConversionKeepsWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestConvertRefuses: bad fields are named with their value.
-func TestConvertRefuses(t *testing.T) {
+// TestBadFieldsAreNamedWithTheirValue: bad fields are named with their value.
+func TestBadFieldsAreNamedWithTheirValue(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	refusal := func(kind string, o any) error {
 		_, err := registry[kind].read(new(control.Controller), []byte(mustJSON(o)))

@@ -74,7 +74,7 @@ var requestEffects = map[string]archtest.Effect{
 	"UpdateEndpointRequest.Event":         archtest.By("TestEndpointCreationIsRepeatable"),
 	"UpdateEndpointRequest.EndpointID":    archtest.By("TestEndpointCreationIsRepeatable"),
 	"UpdateEndpointRequest.EPCommonName":  archtest.By("TestEndpointCreationIsRepeatable"),
-	"UpdateEndpointRequest.RemovedLabels": archtest.By("TestRemovedLabels"),
+	"UpdateEndpointRequest.RemovedLabels": archtest.By("TestLabelsAreRemovedByName"),
 	"UpdateEndpointRequest.Health":        archtest.By("TestContainerHealthIsShownWithItsEndpoint"),
 
 	"AllocAddressRequest.NetworkID":            archtest.By("TestReservedAddressBecomesTheEndpoints"),

@@ -15,8 +15,8 @@ var _ = tested("extContractsGroups", kindCases{
 		"contracts":          {[]string{`{"contracts":[]}`, `{"contracts":["uni/tn-common/brc-c1","uni/tn-common/brc-c2"]}`}, []string{`{"contracts":[""]}`, `{"contracts":["a b"]}`, `{"contracts":["a,b"]}`, `{"contracts":["a","a"]}`, `{"contracts":["` + strings.Repeat("x", 513) + `"]}`}},
 	},
 	effects: map[string]archtest.Effect{
-		"tenantName":             archtest.By("TestFabricHistories"),
-		"contractsGroupName":     archtest.By("TestFabricHistories"),
+		"tenantName":             archtest.By("TestFabricIsAsObjectsSayAfterAnyHistory"),
+		"contractsGroupName":     archtest.By("TestFabricIsAsObjectsSayAfterAnyHistory"),
 		"contractsType=provided": archtest.By("TestTreeEqualsOneMadeFromNothing"),
 		"contractsType=consumed": archtest.By("TestTreeEqualsOneMadeFromNothing"),
 		"contracts":              archtest.By("TestTreeEqualsOneMadeFromNothing"),

@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestFabricProblems: parts that the fabric does not have are reported with their app
+// TestMissingPartsOfTheFabricAreReported: parts that the fabric does not have are reported with their app
 // profile, by the doctor, which names some, and in a sentence for /readyz.
-func TestFabricProblems(t *testing.T) {
+func TestMissingPartsOfTheFabricAreReported(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	f.must("POST", "/api/v1/appProfiles/blue:shop/", `{"tenantName":"blue","appProfileName":"shop","endpointGroups":["web"]}`)

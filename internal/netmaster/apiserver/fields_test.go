@@ -25,7 +25,7 @@ import (
 
 var update = flag.Bool("update", false, "write api/openapi.json and pages of docs/reference")
 
-const updateFields = "go test ./internal/netmaster/apiserver -run TestDescription -update"
+const updateFields = "go test ./internal/netmaster/apiserver -run TestDescriptionIsWhatTheCodeSays -update"
 
 func mustJSON(v any) string {
 	b, err := json.Marshal(v)
@@ -206,8 +206,8 @@ func TestEveryFieldHasWordsAndCases(t *testing.T) {
 	}
 }
 
-// TestFieldsAreModels: the numbers in package fields, which imports nothing, are model's.
-func TestFieldsAreModels(t *testing.T) {
+// TestNumbersOfFieldsEqualModels: the numbers in package fields, which imports nothing, are model's.
+func TestNumbersOfFieldsEqualModels(t *testing.T) {
 	for _, x := range []struct {
 		object any
 		field  string
@@ -244,9 +244,9 @@ func TestFieldsAreModels(t *testing.T) {
 	}
 }
 
-// TestDescription: api/openapi.json, and fields.md, no-effect.md and rest.md of
+// TestDescriptionIsWhatTheCodeSays: api/openapi.json, and fields.md, no-effect.md and rest.md of
 // docs/reference are what the code says. Run with -update to write them.
-func TestDescription(t *testing.T) {
+func TestDescriptionIsWhatTheCodeSays(t *testing.T) {
 	f := serve(t, 0)
 	description := f.must("GET", "/openapi.json", "")
 	if !json.Valid([]byte(description)) {

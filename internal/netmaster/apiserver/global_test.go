@@ -42,6 +42,6 @@ var _ = tested("globals", kindCases{
 		"vxlans":                   archtest.By("TestTagsComeFromTheirRanges"),
 		"pvtSubnet":                archtest.By("TestPrivateAddressesAreHandedOutOnce"),
 		"tenantPrefixes":           archtest.By("TestOnlyAllowedAddressesAreAnnounced"),
-		"generatedLabels":          archtest.By("TestLabelFilter"),
+		"generatedLabels":          archtest.By("TestFilteredLabelsChangeEndpointsInOrder"),
 	},
 })

@@ -119,9 +119,9 @@ func TestSmuggledRequestsAreNotServed(t *testing.T) {
 	}
 }
 
-// TestLegacyErrors: where it is asked for, clients that send no Accept header
+// TestLegacyErrorsHaveStatus500: where it is asked for, clients that send no Accept header
 // get refusals as of 1.x: status 500 and the sentence.
-func TestLegacyErrors(t *testing.T) {
+func TestLegacyErrorsHaveStatus500(t *testing.T) {
 	f := serveWith(t, func(c *Config) { c.LegacyErrors = true })
 	if status, body := f.do("DELETE", "/api/v1/tenants/nosuch/", ""); status != 500 || !strings.Contains(body, `tenant "nosuch" does not exist`) {
 		t.Errorf("%d %s", status, body)
@@ -134,9 +134,9 @@ func TestLegacyErrors(t *testing.T) {
 	}
 }
 
-// TestLinksIgnored: what a client sends in the server's fields is ignored,
+// TestServersFieldsInRequestsAreIgnored: what a client sends in the server's fields is ignored,
 // whatever it is; an emptied field is taken away, one left out stays.
-func TestLinksIgnored(t *testing.T) {
+func TestServersFieldsInRequestsAreIgnored(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	for _, links := range []string{`[]`, `"junk"`, `7`, `null`, `{"Networks":[1]}`} {

@@ -26,9 +26,9 @@ func (f *fixture) labelsOf() map[string]string {
 	return nil
 }
 
-// TestRemovedLabels: labels go by name, beside others that come; too many and too
+// TestLabelsAreRemovedByName: labels go by name, beside others that come; too many and too
 // large ones are refused, and then nothing changes.
-func TestRemovedLabels(t *testing.T) {
+func TestLabelsAreRemovedByName(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	ctx := t.Context()
@@ -77,8 +77,8 @@ func TestRemovedLabels(t *testing.T) {
 	}
 }
 
-// TestGeneratedLabels: the list as users see and set it, and how far endpoints are.
-func TestGeneratedLabels(t *testing.T) {
+// TestLabelListShowsHowFarEndpointsAre: the list as users see and set it, and how far endpoints are.
+func TestLabelListShowsHowFarEndpointsAre(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	ctx := t.Context()

@@ -130,7 +130,7 @@ func TestAgentsGetWhatTheyAskForOnly(t *testing.T) {
 }
 
 // Allocations, what is not the cluster's state, and all of it are not relayed.
-func TestMirrorRefuses(t *testing.T) {
+func TestOnlyTheClustersStateIsRelayed(t *testing.T) {
 	f := serve(t, 0)
 	for _, prefix := range []string{"", "/contiv.io/state/", "/contiv.io/state/alloc/", "/contiv.io/access/tokens/", "/contiv.io/oper/", "/contiv.io/state/global"} {
 		m := mirror(t, f.Client)

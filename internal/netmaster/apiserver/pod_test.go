@@ -144,9 +144,9 @@ func TestEndpointsKeepTheirLimits(t *testing.T) {
 	}
 }
 
-// TestPodAddresses: an endpoint has the address for which its pod asks, and keeps it. An
+// TestEndpointKeepsTheAddressOfItsPod: an endpoint has the address for which its pod asks, and keeps it. An
 // unavailable one is reported to its users. A restored endpoint stays as it is.
-func TestPodAddresses(t *testing.T) {
+func TestEndpointKeepsTheAddressOfItsPod(t *testing.T) {
 	var refused []string
 	f := serveWith(t, func(c *Config) { c.Pods = somePods{refused: &refused} })
 	f.populate()

@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestStoreTrouble: after the store went back to an older state there are problems, and the
+// TestOlderStoreIsReported: after the store went back to an older state there are problems, and the
 // doctor says why.
-func TestStoreTrouble(t *testing.T) {
+func TestOlderStoreIsReported(t *testing.T) {
 	f := serve(t, 0)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -143,7 +143,7 @@ func TestLongListsContinueWhereTheyStopped(t *testing.T) {
 
 // Endpoints of a list get the addresses that they ask for, and two of one list
 // never the same.
-func TestApplyEndpoints(t *testing.T) {
+func TestEndpointsOfAListGetAddressesOfTheirOwn(t *testing.T) {
 	c := newCluster(t)
 	list := []Change{
 		c.Endpoints.ChangeEndpoint(valid(endpoint("n", "a", withIP("10.1.0.9")))),

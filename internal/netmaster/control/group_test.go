@@ -11,7 +11,7 @@ import (
 
 // A group's policies, net profile and contracts change while it has endpoints,
 // and the view's links follow.
-func TestGroupChangesLive(t *testing.T) {
+func TestGroupChangesWhileItHasEndpoints(t *testing.T) {
 	c := more(t)
 	c.put(with(group("web", "v1", "p2"), func(g *model.Group) { g.NetProfile, g.ExtContracts = "free", []string{"ec2"} }))
 	v := c.fresh()

@@ -81,9 +81,9 @@ func wrongly(t *testing.T, st store.Store) (wrong string, policies int) {
 	return "", policies
 }
 
-// TestLabelFilter: what a change of the labels that count does to endpoints, in
+// TestFilteredLabelsChangeEndpointsInOrder: what a change of the labels that count does to endpoints, in
 // which order, and when it and policies are refused.
-func TestLabelFilter(t *testing.T) {
+func TestFilteredLabelsChangeEndpointsInOrder(t *testing.T) {
 	c := newCluster(t)
 	ctx := testContext(t)
 	c.put(network("n", "10.1.0.0/24"), group("web", "n"))

@@ -52,9 +52,9 @@ func (c *harness) putNetworkRule(r model.PolicyRule, owner model.PolicyOwner) er
 	return err
 }
 
-// TestNetworkPolicies: what may be said of and done to policies by selector, who
+// TestNetworkPoliciesAreCheckedAtEachWrite: what may be said of and done to policies by selector, who
 // may, and what stands in the way of deleting what they name.
-func TestNetworkPolicies(t *testing.T) {
+func TestNetworkPoliciesAreCheckedAtEachWrite(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)
 	put, putRule := c.putNetworkPolicy, func(r model.PolicyRule) error { return c.putNetworkRule(r, model.OwnerUser) }

@@ -25,9 +25,9 @@ func meeting(t *testing.T) (a, b *harness, hook func(func())) {
 	return a, b, func(do func()) { st.hook.Store(&do) }
 }
 
-// TestTryMeetsOthers: what others commit between a trial and its locks stays, and the
+// TestTrialKeepsCommitsOfOthers: what others commit between a trial and its locks stays, and the
 // trial is made of that.
-func TestTryMeetsOthers(t *testing.T) {
+func TestTrialKeepsCommitsOfOthers(t *testing.T) {
 	a, b, hook := meeting(t)
 	vlans := model.TagRange{Lo: 1, Hi: 99}
 	hook(func() { b.put(model.Global{VLANs: vlans}) })
@@ -56,8 +56,8 @@ func TestTryMeetsOthers(t *testing.T) {
 	}
 }
 
-// TestOthersMeetTry: who has read an object before it is tried does not write it afterwards.
-func TestOthersMeetTry(t *testing.T) {
+// TestStaleWriteAfterATrialIsRefused: who has read an object before it is tried does not write it afterwards.
+func TestStaleWriteAfterATrialIsRefused(t *testing.T) {
 	tagged := func(tag string) model.Group { return with(group("g", "n"), func(g *model.Group) { g.CfgdTag = tag }) }
 	ruled := func(priority int) model.PolicyRule {
 		r := networkRule("np", "1", model.Peer{CIDR: netip.MustParsePrefix("10.9.0.0/16")})

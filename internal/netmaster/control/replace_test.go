@@ -181,9 +181,9 @@ func TestInterruptedReplaceLeavesOneWholePolicy(t *testing.T) {
 	}
 }
 
-// TestReplaceMeetsOthers: other changes of rules succeed meanwhile, and the replacement
+// TestReplacementGivesWayToOtherChanges: other changes of rules succeed meanwhile, and the replacement
 // gets a conflict and has changed nothing.
-func TestReplaceMeetsOthers(t *testing.T) {
+func TestReplacementGivesWayToOtherChanges(t *testing.T) {
 	const n = 150
 	for name, meanwhile := range map[string]func(c *harness) error{
 		"a rule": func(c *harness) error { return c.putNetworkRule(manyRules(n, 3).Rules[7], model.OwnerUser) },

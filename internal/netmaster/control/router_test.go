@@ -24,7 +24,7 @@ func (c *harness) router(name model.TenantName) model.RouterID {
 
 // A tenant has a router of its own from when it is made until it is deleted,
 // whatever is changed of it.
-func TestTenantHasRouter(t *testing.T) {
+func TestTenantHasARouterUntilItIsDeleted(t *testing.T) {
 	c := newCluster(t)
 	c.put(model.Tenant{Name: "a"}, model.Tenant{Name: "b"})
 	a, b := c.router("a"), c.router("b")

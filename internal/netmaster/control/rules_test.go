@@ -241,7 +241,7 @@ func leftovers(c *harness) map[string]string {
 }
 
 // The forwarding mode changes while there are networks with endpoints.
-func TestForwardingModeChanges(t *testing.T) {
+func TestForwardingModeChangesWhileEndpointsExist(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24"))
 	c.create(endpoint("n", "e"))

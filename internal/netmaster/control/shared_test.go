@@ -68,7 +68,7 @@ func checkPlan(t *testing.T, c *harness, v *View) {
 
 // Tenants share networks in one address plan: an overlap is refused with both names,
 // whichever comes first, and changes nothing.
-func TestSharedNetworks(t *testing.T) {
+func TestOverlapOfSharedNetworksIsRefused(t *testing.T) {
 	c := newCluster(t)
 	v6 := func(n model.Network, subnet string) model.Network {
 		n.Subnet6 = netip.MustParsePrefix(subnet)

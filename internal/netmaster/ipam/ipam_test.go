@@ -151,7 +151,7 @@ func TestFreedAddressIsTheLastToBeReused(t *testing.T) {
 }
 
 // A /64 works, an address far into it too, and a space wider than 2^36 searches its front.
-func TestSpaceIPv6(t *testing.T) {
+func TestWideIPv6SpacesAreSearched(t *testing.T) {
 	p := netip.MustParsePrefix("2001:db8::/64")
 	s := NewSpace(p)
 	far := addr("2001:db8::ffff:0:0:1")
@@ -173,7 +173,7 @@ func TestSpaceIPv6(t *testing.T) {
 }
 
 // The texts of ranges are those of 1.x.
-func TestRangesText(t *testing.T) {
+func TestRangesAreWrittenAsIn1x(t *testing.T) {
 	s := NewSpace(netip.MustParsePrefix("10.1.1.0/24"))
 	for _, a := range []string{"10.1.1.1", "10.1.1.2", "10.1.1.3", "10.1.1.9"} {
 		s.Add(addr(a))

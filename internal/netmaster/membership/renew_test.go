@@ -98,10 +98,10 @@ func pair(t *testing.T, aCfg Config, bCfg *Config) (a, b *Member) {
 	return a, b
 }
 
-// TestRenewAuthorities: one command renews both authorities. All members take them, also
+// TestRenewedAuthoritiesReachAllMembers: one command renews both authorities. All members take them, also
 // one that was away. Hosts with certificates from before and after connect to members that
 // run since before and to restarted ones. Writes never stop.
-func TestRenewAuthorities(t *testing.T) {
+func TestRenewedAuthoritiesReachAllMembers(t *testing.T) {
 	t.Parallel()
 	aCfg, bCfg := secured(t, 93, "a"), secured(t, 94, "b")
 	a, b := pair(t, aCfg, &bCfg)

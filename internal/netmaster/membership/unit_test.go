@@ -48,9 +48,9 @@ func TestJoinTokenRoundTrips(t *testing.T) {
 	}
 }
 
-// TestTokenIsOver: a token is valid from its creation to its end, and never longer than
+// TestTokenExpiresAfterItsLifetime: a token is valid from its creation to its end, and never longer than
 // tokens may last, also if it was written by other means.
-func TestTokenIsOver(t *testing.T) {
+func TestTokenExpiresAfterItsLifetime(t *testing.T) {
 	now := time.Now()
 	for _, tt := range []struct {
 		made, expires time.Duration // from now

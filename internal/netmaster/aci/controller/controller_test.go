@@ -237,10 +237,10 @@ func (c *cluster) step(r *rand.Rand) {
 	}
 }
 
-// TestFabricHistories: after any changes of the objects in the store, and any failures, the
+// TestFabricIsAsObjectsSayAfterAnyHistory: after any changes of the objects in the store, and any failures, the
 // APIC has the tree that the last objects make from nothing. Unrelated changes do not
 // recreate objects, and objects of others stay.
-func TestFabricHistories(t *testing.T) {
+func TestFabricIsAsObjectsSayAfterAnyHistory(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()

@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
-// TestObjectsNeverOpen: a rule that denies a group that is to go holds while the group is
+// TestLeavingObjectsDenyUntilTheyAreGone: a rule that denies a group that is to go holds while the group is
 // there, whatever holds it up, since somebody may still come in; it keeps the group until
 // it goes itself. With the policy too about to go it denies more, not less.
-func TestObjectsNeverOpen(t *testing.T) {
+func TestLeavingObjectsDenyUntilTheyAreGone(t *testing.T) {
 	l := newObjectsLab(t, memory.New())
 	l.start(l.ctrl.Run)
 	l.start(l.objects.Run)

@@ -182,8 +182,8 @@ func TestMalformedTokensCauseNoRequest(t *testing.T) {
 	}
 }
 
-// TestParseName: see ParseName.
-func TestParseName(t *testing.T) {
+// TestBadNamesOfAccountsAreRefused: see ParseName.
+func TestBadNamesOfAccountsAreRefused(t *testing.T) {
 	if ns, name, err := ParseName("kube-system/contiv-netplugin"); err != nil || ns != "kube-system" || name != "contiv-netplugin" {
 		t.Errorf("%q %q %v", ns, name, err)
 	}

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/events.md")
 
-// TestReference: the page of the events has each reason that netmaster reports.
-func TestReference(t *testing.T) {
+// TestReferencePageHasEachReason: the page of the events has each reason that netmaster reports.
+func TestReferencePageHasEachReason(t *testing.T) {
 	const kubernetes, ours = "any object that netmaster syncs, such as NetworkPolicy, Service, Pod", "objects of group `contiv.io`"
 	events := [][]string{
 		{"EndpointsGivenUp", "Node", "Warning", "the host was away for `--evict-after`, and its endpoints were released"},
@@ -30,7 +30,7 @@ func TestReference(t *testing.T) {
 		{objects.ReasonRefused, ours, "Warning", "the cluster refuses the object; the message says why"},
 	}
 	p := &pagetest.Page{
-		Name: "events.md", Command: "go test ./internal/netmaster/kubernetes/statusreport -run TestReference -update", Title: "Events in Kubernetes",
+		Name: "events.md", Command: "go test ./internal/netmaster/kubernetes/statusreport -run TestReferencePageHasEachReason -update", Title: "Events in Kubernetes",
 		Purpose: "On this page you look up what an event of netmaster on an object of Kubernetes means; [Policies of Kubernetes](../how-to/kubernetes-policies.md#find-out-what-does-not-apply-as-written) explains what cannot be applied.",
 	}
 	p.Printf("\nnetmaster writes them, as controller `%s`. An equal message about an object is the same event.\n", controller)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestKubeadm(t *testing.T) {
+func TestPodNetworksAreReadFromKubeadm(t *testing.T) {
 	const whole = "apiServer: {}\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.35.4\nnetworking:\n  dnsDomain: cluster.local\n"
 	for _, x := range []struct{ name, text, want, wrong string }{
 		{"nothing", "", "[] []", ""},

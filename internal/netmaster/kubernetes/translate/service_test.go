@@ -80,7 +80,7 @@ func problemTexts(found []Problem) string {
 	return strings.Join(out, "; ")
 }
 
-func TestService(t *testing.T) {
+func TestServicesAreTranslatedOrReported(t *testing.T) {
 	const http = `"clusterIP":"10.96.0.9","clusterIPs":["10.96.0.9"],"ports":[{"port":80}]`
 	const row = `"addrs":["10.96.0.9"]`
 	const port = `"ports":[{"protocol":6,"port":80}]`

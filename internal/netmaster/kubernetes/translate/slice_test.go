@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-func TestSlice(t *testing.T) {
+func TestSlicesAreTranslatedOrReported(t *testing.T) {
 	const mine = `"labels":{"kubernetes.io/service-name":"web"}`
 	one := func(endpoint string) string { return `"addressType":"IPv4","endpoints":[` + endpoint + `]` }
 	for name, tc := range map[string]struct {
@@ -93,7 +93,7 @@ func TestLargeSlicesAreCutAndReported(t *testing.T) {
 	}
 }
 
-func TestNode(t *testing.T) {
+func TestNodesHaveTheirAddressesAndZone(t *testing.T) {
 	in := decoded[corev1.Node](t, `{"metadata":{"name":"n1","labels":{"topology.kubernetes.io/zone":"a"}},"status":{"addresses":[
 		{"type":"Hostname","address":"n1"},{"type":"ExternalIP","address":"203.0.113.5"},{"type":"InternalIP","address":"192.168.7.1"},
 		{"type":"InternalIP","address":"fd00::1"},{"type":"InternalIP","address":"127.0.0.1"},{"type":"InternalDNS","address":"10.0.0.1"},{"type":"ExternalIP","address":"192.168.7.1"}]}}`)
@@ -102,7 +102,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-func TestRanges(t *testing.T) {
+func TestServiceRangesAreValidAndDistinct(t *testing.T) {
 	all := []*networkingv1.ServiceCIDR{
 		{Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16", "fd00:96::/112"}}},
 		{Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.1/16", "x", "0.0.0.0/0"}}},
