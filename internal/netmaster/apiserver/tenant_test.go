@@ -13,7 +13,7 @@ var _ = tested("tenants", kindCases{
 	effects: map[string]archtest.Effect{
 		"owner":          archtest.By("TestKubernetesObjectsRefuseChangesByREST"),
 		"tenantName":     archtest.By("TestMatrix"),
-		"defaultNetwork": archtest.By("TestAttachDetach"),
+		"defaultNetwork": archtest.By("TestAttachedContainersAreSetUpAndReleased"),
 		"sharedNetworks": archtest.By("TestContainersReachWhatGroupsAndNetworksAllow"),
 	},
 })

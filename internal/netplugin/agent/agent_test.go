@@ -20,8 +20,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestAttachDetach attaches two containers, checks what they got, and detaches.
-func TestAttachDetach(t *testing.T) {
+// TestAttachedContainersAreSetUpAndReleased attaches two containers, checks what they got, and detaches.
+func TestAttachedContainersAreSetUpAndReleased(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	s := newSandbox(t)

@@ -14,10 +14,10 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestSecondInterface: a container whose plugin is called again with another interface's
+// TestSecondInterfaceLeavesByItsOwnGateway: a container whose plugin is called again with another interface's
 // name (Multus) has both. What is sent from the second one's addresses leaves by its own
 // gateway, the rest by the first; when it is detached, its rules go with it.
-func TestSecondInterface(t *testing.T) {
+func TestSecondInterfaceLeavesByItsOwnGateway(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	b.network("blue", "net2", 3)

@@ -60,8 +60,8 @@ func TestClientAgainstNetHTTP(t *testing.T) {
 	}
 }
 
-// TestErrorKinds keeps kinds and sentences across the socket.
-func TestErrorKinds(t *testing.T) {
+// TestErrorKindsCrossTheSocket keeps kinds and sentences across the socket.
+func TestErrorKindsCrossTheSocket(t *testing.T) {
 	for _, kind := range []error{
 		model.ErrInvalid, model.ErrNotFound, model.ErrExists, model.ErrConflict, model.ErrInUse,
 		model.ErrExhausted, model.ErrUnavailable, ErrDegraded,

@@ -41,8 +41,8 @@ func TestBadJournalFileIsMovedAway(t *testing.T) {
 	}
 }
 
-// TestEndpointID derives ids that are valid, distinct and recognisable.
-func TestEndpointID(t *testing.T) {
+// TestEndpointIDsAreValidAndDistinct derives ids that are valid, distinct and recognisable.
+func TestEndpointIDsAreValidAndDistinct(t *testing.T) {
 	long := strings.Repeat("c", 300)
 	seen := map[model.EndpointID]attach.Key{}
 	for _, host := range []model.HostName{"h1", "h2", model.HostName(strings.Repeat("h", 200))} {

@@ -37,7 +37,7 @@ func visitor(t *testing.T, do func(net.Conn)) uint16 {
 
 // A neighbor that never gets a session is reported with the reason, and another neighbor's
 // session does not suffer.
-func TestBadNeighbors(t *testing.T) {
+func TestNeighborsWithoutASessionAreReported(t *testing.T) {
 	hello := func(as uint32, hold uint16) []byte {
 		m := (&router{t: t, as: as, addr: netip.MustParseAddr("127.0.0.9")}).hello()
 		m.Body.(*bgp.BGPOpen).HoldTime = hold

@@ -48,7 +48,7 @@ func TestUnusableNextHopsAreRejected(t *testing.T) {
 }
 
 // The shape of /inspect/bgp is 1.x' where 1.x had it, and the metrics say the same.
-func TestStateShape(t *testing.T) {
+func TestStateHasTheShapeOf1x(t *testing.T) {
 	h := start(t, 1, nil, Options{})
 	h.announce(a("10.7.0.1/32", "10.9.0.1"))
 	r := connect(t, "127.0.0.2", routerAS, h)

@@ -10,7 +10,7 @@ import (
 )
 
 // Where IPv6 is off on the routers' interface, the host says so and goes on with IPv4.
-func TestIPv6Off(t *testing.T) {
+func TestHostWithoutIPv6GoesOnWithIPv4(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32", "fd50::200/128")
 	turn := func(value string) {
 		t.Helper()

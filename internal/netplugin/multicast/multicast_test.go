@@ -114,8 +114,8 @@ func TestMessagesAreDecoded(t *testing.T) {
 	}
 }
 
-// TestDecodeRefuses: what the protocols do not have is none of their messages.
-func TestDecodeRefuses(t *testing.T) {
+// TestUnknownMessagesAreRefused: what the protocols do not have is none of their messages.
+func TestUnknownMessagesAreRefused(t *testing.T) {
 	again := func(f []byte) []byte { // with a new header checksum
 		binary.BigEndian.PutUint16(f[14+10:], 0)
 		binary.BigEndian.PutUint16(f[14+10:], ^checksum.Sum(0, f[14:14+24]))

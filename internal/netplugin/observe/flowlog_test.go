@@ -77,7 +77,7 @@ func startFlowLog(ctx context.Context, p *paper) (l *flowLog, ws *watchers, prob
 
 // The flow log has the events of rules with log and of audits, in the shape of
 // netctl monitor --json; drops and connections it neither has nor asks for.
-func TestFlowLog(t *testing.T) {
+func TestFlowLogHasLoggedAndAuditedConnectionsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &paper{}
 		l, ws, problem, stop := startFlowLog(t.Context(), p)

@@ -78,10 +78,10 @@ var testEndpoint = model.Endpoint{
 	Host: "h1", MAC: model.MAC{2, 2, 10, 1, 1, 1}, Identity: model.IdentityFirst,
 }
 
-// TestIdentityBetweenLists: when another store gets its identity between the list
+// TestListsAreOfOneStore: when another store gets its identity between the list
 // of a tenant and the list of the global part, both lists are of that store: the
 // host says which store it is, and follows the right one when it is back.
-func TestIdentityBetweenLists(t *testing.T) {
+func TestListsAreOfOneStore(t *testing.T) {
 	st := memory.New()
 	put(t, st, identified("a"))
 	put(t, st, func(tx store.Tx) error { return tables.Endpoints.Put(tx, testEndpoint) })

@@ -237,9 +237,9 @@ func TestBigSetsTakeTurns(t *testing.T) {
 	t.Error("the last of five never has its turn")
 }
 
-// TestPaceNeverOpen: a container whose policies wait gets no more than it had; a new one
+// TestWaitingContainerGetsNoMoreThanBefore: a container whose policies wait gets no more than it had; a new one
 // nothing at all, until its policies are in force.
-func TestPaceNeverOpen(t *testing.T) {
+func TestWaitingContainerGetsNoMoreThanBefore(t *testing.T) {
 	p := newPaced(t, 50)
 	open, shut := weighing(1, "one", 100, 1, model.Allow), weighing(1, "one", 100, 2, model.Deny)
 	other := weighing(2, "two", 4, 0, model.Deny)

@@ -102,8 +102,8 @@ func TestPluginPassesRequestsUnchanged(t *testing.T) {
 	}
 }
 
-// TestLongConfiguration: one that is longer than a pipe holds arrives whole.
-func TestLongConfiguration(t *testing.T) {
+// TestLongConfigurationArrivesWhole: one that is longer than a pipe holds arrives whole.
+func TestLongConfigurationArrivesWhole(t *testing.T) {
 	var long atomic.Int64
 	socket := netplugin(t, func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
