@@ -23,7 +23,7 @@ another
 | stock | missed |
 `
 
-func TestCompare(t *testing.T) {
+func TestComparisonHasBothRunsAndTheirRatio(t *testing.T) {
 	var before, after figures
 	for range 3 {
 		before.add(run)

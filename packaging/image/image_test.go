@@ -138,10 +138,10 @@ func (l layout) image(of ref) (c config, packed, layer []byte) {
 	return c, packed, layer
 }
 
-// TestImage: the index has each architecture, every digest matches what it names, the layers
+// TestImageIsCompleteAndReproducible: the index has each architecture, every digest matches what it names, the layers
 // have the programs and licences and nothing else, and another run, elsewhere and later, makes
 // the same bytes. docker load gets a tag for each architecture, and the name itself of one alone.
-func TestImage(t *testing.T) {
+func TestImageIsCompleteAndReproducible(t *testing.T) {
 	const name = "registry.example:5000/contiv/contiv:2.0-1"
 	bins := map[string]string{"amd64": builtPrograms(t, elf.EM_X86_64), "arm64": builtPrograms(t, elf.EM_AARCH64)}
 	for _, tc := range []struct {

@@ -82,9 +82,9 @@ func (g grants) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// TestAdmission: objects of a tenant are for users who may use it, whatever they do; Kubernetes'
+// TestTenantsObjectsAreForTheirUsers: objects of a tenant are for users who may use it, whatever they do; Kubernetes'
 // own controllers go on, and an annotation that would have no effect is refused.
-func TestAdmission(t *testing.T) {
+func TestTenantsObjectsAreForTheirUsers(t *testing.T) {
 	policy, may := tenantPolicy(t), grants{"root": "*", "anna": "blue"}
 	for _, tc := range []struct {
 		user, groups string

@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestMonitoring: with monitoring.enabled Prometheus finds netmaster and each netplugin, and asks
+// TestMonitoringFindsEachProgram: with monitoring.enabled Prometheus finds netmaster and each netplugin, and asks
 // them by TLS with the Secret's token, as docs/how-to/metrics.md says by hand; netplugin
 // serves where it is asked. Without it there is nothing of it.
-func TestMonitoring(t *testing.T) {
+func TestMonitoringFindsEachProgram(t *testing.T) {
 	values := with("monitoring", map[string]any{"enabled": true, "labels": map[string]any{"release": "p"}})
 	files, err := render(chart, values)
 	if err != nil {

@@ -64,8 +64,8 @@ func private(v map[string]any) map[string]any {
 	return v
 }
 
-// TestPackage: Helm reads from the package of a release what it reads from the chart.
-func TestPackage(t *testing.T) {
+// TestPackageIsReadAsTheChart: Helm reads from the package of a release what it reads from the chart.
+func TestPackageIsReadAsTheChart(t *testing.T) {
 	archive := filepath.Join(t.TempDir(), "contiv.tgz")
 	pack := exec.CommandContext(t.Context(), "../../../tools/pack.sh", archive, "..", "--dereference", "--transform", "s,^chart,contiv,", "chart")
 	if out, err := pack.CombinedOutput(); err != nil {
@@ -108,8 +108,8 @@ func TestManifestsMatchTheChart(t *testing.T) {
 	}
 }
 
-// TestLint: `helm lint --strict` has nothing to say but that there is no icon.
-func TestLint(t *testing.T) {
+// TestHelmLintsTheChart: `helm lint --strict` has nothing to say but that there is no icon.
+func TestHelmLintsTheChart(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"manifest": manifests["contiv.yaml"], "uninstall": manifests["uninstall.yaml"], "cluster": address("10.0.0.1"),
 		"services": with("services", map[string]any{"enabled": true}), "store": plain(with("store", map[string]any{"endpoints": []any{"http://10.0.0.5:2379"}})),
@@ -198,8 +198,8 @@ func rendered(t *testing.T, values map[string]any) map[string]object {
 	return all
 }
 
-// TestTemplate: values have the effect that values.yaml says.
-func TestTemplate(t *testing.T) {
+// TestValuesTakeEffect: values have the effect that values.yaml says.
+func TestValuesTakeEffect(t *testing.T) {
 	flags := func(all map[string]object, name string) string {
 		spec := all[name].Spec.Template.Spec
 		var text strings.Builder

@@ -146,9 +146,9 @@ func TestDefinitionsAreValid(t *testing.T) {
 	}
 }
 
-// TestObjects: what a schema can refuse is refused with words that say why; all fields
+// TestSchemasRefuseWithAReason: what a schema can refuse is refused with words that say why; all fields
 // together are taken.
-func TestObjects(t *testing.T) {
+func TestSchemasRefuseWithAReason(t *testing.T) {
 	all := crds(t)
 	long := strings.Repeat("x", 65)
 	rule := func(rest string) string {
