@@ -17,12 +17,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 [[ -n ${CONTIV_KUBE:-} ]] || if [[ $* == sample ]]; then CONTIV_KUBE=$(tools/kube.sh -nodes); else CONTIV_KUBE=$(tools/kube.sh); fi
 export CONTIV_KUBE
-# Samples have none that measures times, or that failed for want of processors, as TestNodes did.
+# Samples have none that measures times, or that failed for want of processors, as TestPodsStartUnderTheirPolicies did.
 # Each has the two that hold netmaster's copy of the API server's objects to a real one.
 samples=(
-	'TestControl|TestPoliciesBesideKubeProxy|TestMirrorOutlivesAnOutage|TestLaggingServiceMirrorCatchesUp|TestMirrorReportsUnauthorized'
-	'TestInstall|TestManifests|TestNetmaster|TestDemo'
-	'TestPodsUnderPolicies|TestServices|TestSchedule|TestMirrorOfAnotherStore|TestTutorial'
+	'TestControlPlaneKeepsAndRefusesObjects|TestPoliciesBesideKubeProxy|TestMirrorOutlivesAnOutage|TestLaggingServiceMirrorCatchesUp|TestMirrorReportsUnauthorized'
+	'TestManifestMakesBareNodesReady|TestAPIServerTakesTheManifests|TestNamespacesAndPoliciesReachTheStore|TestDemoAnswersAsIntended'
+	'TestPoliciesApplyFromTheFirstPacket|TestServicesAndSlicesReachTheStore|TestPodsOfDeploymentsAreMadeAndBound|TestMirrorFollowsAnotherStore|TestTutorialsWorkAsWritten'
 )
 read -ra drivers <<<"${DRIVER:-ebpf ovs}"
 [[ $# -gt 0 ]] || set -- own netpol clusternetworkpolicy services zones dualstack network reports

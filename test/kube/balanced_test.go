@@ -30,7 +30,7 @@ const movedWithin = 3 * time.Second
 // A machine on the nodes' link that is no node reaches services by addresses of the load
 // balancers' pool, by both families: one node answers for each address, another one when
 // that dies, and none for a service without backends.
-func TestLoadBalancers(t *testing.T) {
+func TestOneNodeAnswersForEachLoadBalancerAddress(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{Native: true, Dual: true, Masters: []string{"--load-balancer-pool", "10.250.0.224/28,fd00:250::e0/124"}})
 	n.namespace("shop", nil)
 	n.loadBalancers()

@@ -66,7 +66,7 @@ func control(t *testing.T) (*cluster.Control, *kubernetes.Clientset) {
 
 // The API server is the pinned one, keeps objects, tells watches of them, and refuses
 // what its validation refuses; nothing of it listens once it is closed.
-func TestControl(t *testing.T) {
+func TestControlPlaneKeepsAndRefusesObjects(t *testing.T) {
 	c, client := control(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -20,15 +20,15 @@ import (
 // Pods on nodes without kube-proxy reach services whose backends are external: the API
 // server, which is outside of the nodes, and pods in the nodes' own network, on their own
 // node and on the other one.
-func TestForeignBackends(t *testing.T) {
+func TestPodsReachExternalBackends(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{Native: true})
 	n.namespace("shop", nil)
 	n.foreignBackends()
 }
 
-// TestForeignBackendsBehindTheDataPlane: so do nodes and clients outside where the nodes' stacks
+// TestPodsReachExternalBackendsBehindTheDataPlane: so do nodes and clients outside where the nodes' stacks
 // do not know the pods' addresses.
-func TestForeignBackendsBehindTheDataPlane(t *testing.T) {
+func TestPodsReachExternalBackendsBehindTheDataPlane(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{})
 	n.namespace("shop", nil)
 	n.foreignBackends()

@@ -172,12 +172,12 @@ func (n *onNodes) connectsWhile(to, what string, workloads ...string) {
 	n.t.Logf("%d connections were made while %s", tried, what)
 }
 
-// TestInstall: the manifest makes two bare nodes of kubeadm's configuration ready without
+// TestManifestMakesBareNodesReady: the manifest makes two bare nodes of kubeadm's configuration ready without
 // kube-proxy, and policies hold beside a kube-proxy. Kubelets run netmaster and netplugin
 // from the image. Nodes and pods reach pods and services, and pods obey policy. Clients
 // without credentials are refused; netctl in netmaster's pod needs none. No connection is
 // refused while netplugin is replaced, and the other manifest leaves nothing behind.
-func TestInstall(t *testing.T) {
+func TestManifestMakesBareNodesReady(t *testing.T) {
 	n, manifest := bareNodes(t, "kubeinstall", 0)
 	first := n.Lab.Hosts()[0].Address.String()
 	contiv, off := manifest("../../packaging/kubernetes/contiv.yaml"), manifest("../../packaging/kubernetes/uninstall.yaml")

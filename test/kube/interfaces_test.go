@@ -111,7 +111,7 @@ func (n *onNodes) plugin(h *testcluster.Host, verb string) {
 // Contiv. Each is an endpoint of the pod's tenant under the policies of its own group and
 // labels. Policies of Kubernetes, services and names concern the first one, which has the
 // default route. What a definition asks for beyond the pod's tenant and groups is refused.
-func TestInterfaces(t *testing.T) {
+func TestMultusInterfacesAreEndpointsOfTheirOwn(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{Native: true, Dual: true, DNS: true, Secure: true, Multus: multus(t), Masters: []string{"--pod-groups", "guarded"}})
 	before := n.endpoints()
 	n.kubectl("apply -f testdata/networkattachmentdefinition.yaml")

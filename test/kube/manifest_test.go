@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// TestManifests: the API server takes each object of the manifests, and knows every
+// TestAPIServerTakesTheManifests: the API server takes each object of the manifests, and knows every
 // field of them.
-func TestManifests(t *testing.T) {
+func TestAPIServerTakesTheManifests(t *testing.T) {
 	c, _ := control(t)
 	config, err := c.Config()
 	if err != nil {

@@ -277,7 +277,7 @@ func TestMirrorOutlivesAnOutage(t *testing.T) {
 
 // Another store behind the same address, whose resource versions are smaller: what was
 // there before is gone, and what is there is known.
-func TestMirrorOfAnotherStore(t *testing.T) {
+func TestMirrorFollowsAnotherStore(t *testing.T) {
 	c, client := control(t)
 	ctx := t.Context()
 	makeNamespace(t, client, "shop", nil)
@@ -317,7 +317,7 @@ func TestMirrorReportsUnauthorized(t *testing.T) {
 
 // 5,000 pods: how long a mirror needs for them, what room they take in it, and how long a
 // change takes. The figures are logged; the bounds are far beyond them.
-func TestMirrorOfManyPods(t *testing.T) {
+func TestMirrorOfManyPodsIsSmall(t *testing.T) {
 	const pods, namespaces = 5000, 50
 	c, client := control(t)
 	fast := ok[*kubernetes.Clientset](t)(kubernetes.NewForConfig(config(t, c)))

@@ -148,7 +148,7 @@ func ready(ctx context.Context, address string) string {
 // netmaster with a service account that may what the manifest says: namespaces and
 // policies come into the store and go, are read only there, and what cannot be had is
 // told to their users by events and a condition, once.
-func TestNetmaster(t *testing.T) {
+func TestNamespacesAndPoliciesReachTheStore(t *testing.T) {
 	c, client := control(t)
 	ctx := t.Context()
 	admin := config(t, c)

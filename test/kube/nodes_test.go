@@ -226,7 +226,7 @@ func (n *onNodes) log(namespace, name string) string {
 // Kubelets start pods by contivk8s on two nodes. Pods reach each other on one node and over
 // two, are in the networks and groups that labels name, are under the existing policies
 // from their first packet on, and leave nothing behind, whichever component is down.
-func TestNodes(t *testing.T) {
+func TestPodsStartUnderTheirPolicies(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{Dual: true})
 	n.namespace("shop", nil)
 	t.Run("Reach", n.in((*onNodes).reach))

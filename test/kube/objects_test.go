@@ -164,10 +164,10 @@ func intentLab(t *testing.T) (i intents, file string) {
 	return installIntents(t, admin), asNetmaster(t, client, admin)
 }
 
-// TestObjects: objects that come in any order are kept, shown and owned; REST is refused;
+// TestObjectsAreStoredShownAndOwned: objects that come in any order are kept, shown and owned; REST is refused;
 // what users made is not taken over but when it is said; what is in use goes late, and
 // says why; what is changed while netmaster is away is kept when it is back.
-func TestObjects(t *testing.T) {
+func TestObjectsAreStoredShownAndOwned(t *testing.T) {
 	i, file := intentLab(t)
 	ctx := t.Context()
 	dir := t.TempDir()
@@ -387,8 +387,8 @@ func TestBadObjectsAreRefusedAtAdmission(t *testing.T) {
 	}
 }
 
-// TestManyObjects: 500 objects at once, with the tenant after its networks.
-func TestManyObjects(t *testing.T) {
+// TestManyObjectsAreTakenAtOnce: 500 objects at once, with the tenant after its networks.
+func TestManyObjectsAreTakenAtOnce(t *testing.T) {
 	i, file := intentLab(t)
 	ctx := t.Context()
 	master, address := netmaster(t, "--kubeconfig", file)

@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestOneKubernetes: the API server of a running netmaster is reinstalled at the same
+// TestReinstalledKubernetesDeletesNothing: the API server of a running netmaster is reinstalled at the same
 // address, with Contiv's kinds and none of its objects. Then nothing is deleted and nothing
 // of the new one is stored, until netmaster is restarted for it.
-func TestOneKubernetes(t *testing.T) {
+func TestReinstalledKubernetesDeletesNothing(t *testing.T) {
 	c, client := control(t)
 	ctx := t.Context()
 	admin := config(t, c)

@@ -322,7 +322,7 @@ func (p *pods) becomes(want testcluster.Verdict, from, to string, port uint16) {
 // Policies of Kubernetes select pods, from their first packet on, on a real data plane:
 // default deny and an allow by namespace, labels and a port's name; labels of pods and
 // namespaces count when they change; a pod is never there before what there was.
-func TestPodsUnderPolicies(t *testing.T) {
+func TestPoliciesApplyFromTheFirstPacket(t *testing.T) {
 	p := podsLab(t, "10.1.1.0/24")
 	ctx := t.Context()
 	core := p.client.CoreV1()

@@ -27,11 +27,11 @@ const (
 	randomAsked  = 150 // connections in each
 )
 
-// TestRandomPolicies: random policies over 30 pods in 6 namespaces on two hosts, written
+// TestPacketsPassAsTheJudgeSays: random policies over 30 pods in 6 namespaces on two hosts, written
 // to an API server, let through what kubetest's judge says, in packets: on both data
 // planes, one world after another on running pods, of which the labels change. The
 // commit decides which; internal/netmaster/kubernetes/translate's TestRandomPoliciesMatchTheJudge holds 500 policies to the same judge.
-func TestRandomPolicies(t *testing.T) {
+func TestPacketsPassAsTheJudgeSays(t *testing.T) {
 	for _, driver := range []string{testcluster.DriverEBPF, testcluster.DriverOVS} {
 		t.Run(driver, func(t *testing.T) { randomPolicies(t, driver) })
 	}

@@ -21,7 +21,7 @@ import (
 //
 // 11 to 28 s on two busy cores, of which 4 s and more are the API server's start; the API
 // server has 286 MB then, the controllers 130, the scheduler 105 (resident).
-func TestSchedule(t *testing.T) {
+func TestPodsOfDeploymentsAreMadeAndBound(t *testing.T) {
 	c, client := control(t)
 	if err := c.Schedule(t.Context()); err != nil {
 		t.Fatal(err)

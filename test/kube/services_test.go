@@ -38,7 +38,7 @@ func makeService(t *testing.T, client kubernetes.Interface, namespace, name stri
 
 // Services, the slices that Kubernetes' controllers make of ready pods, nodes, ranges and
 // the addresses of load balancers, with a netmaster that may what the manifest says.
-func TestServices(t *testing.T) {
+func TestServicesAndSlicesReachTheStore(t *testing.T) {
 	c, client := control(t)
 	ctx := t.Context()
 	if err := c.Schedule(ctx); err != nil {
@@ -200,7 +200,7 @@ func TestLaggingServiceMirrorCatchesUp(t *testing.T) {
 // 5,000 services of 10 endpoints each: what room they take in a mirror, how long a list
 // takes, and how long a netmaster needs until the store has them. The figures are
 // logged; the bounds are far beyond them.
-func TestManyServices(t *testing.T) {
+func TestManyServicesReachTheStoreInTime(t *testing.T) {
 	const services, endpoints, namespaces = 5000, 10, 50
 	c, client := control(t)
 	ctx := t.Context()

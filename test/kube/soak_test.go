@@ -34,11 +34,11 @@ const (
 	soakPods   = 20 // in each round
 )
 
-// TestSoak: what comes and goes leaves nothing behind, and two pods that stay have their
+// TestWhatComesAndGoesLeavesNothing: what comes and goes leaves nothing behind, and two pods that stay have their
 // verdicts all the while: 200 pods that are made and deleted, a node that is removed and
 // comes back under its name, and an API server that is away, and has forgotten when it is
 // back what watches from before ask for.
-func TestSoak(t *testing.T) {
+func TestWhatComesAndGoesLeavesNothing(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{})
 	n.namespace("shop", nil)
 	s := &soak{onNodes: n}

@@ -52,11 +52,11 @@ func familyOf(a netip.Addr) corev1.IPFamily {
 	return corev1.IPv6Protocol
 }
 
-// TestTenantNetworks: pods of another tenant have, on each kind of its networks and in
+// TestPodsReachServicesFromNetworksOfEachKind: pods of another tenant have, on each kind of its networks and in
 // both forwarding modes, what docs/how-to/kubernetes-pods.md says of services, the API server and
 // the cluster's DNS, as those whom it names, and reach no pod of the cluster's network; so
 // when their tenant shares that network, where rules there let them in.
-func TestTenantNetworks(t *testing.T) {
+func TestPodsReachServicesFromNetworksOfEachKind(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{Native: true, Dual: true, DNS: true})
 	n.namespace("shop", nil)
 	for _, h := range n.Lab.Hosts() {

@@ -23,7 +23,7 @@ import (
 // Pods of other tenants reach the cluster's DNS and the API server: by their host, without
 // a word, and where their tenant shares default-net through the data plane, as rules there
 // allow. They reach no other pod but so.
-func TestTenants(t *testing.T) {
+func TestPodsOfOtherTenantsReachDNSAndTheAPIServer(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{Native: true, DNS: true, Proxy: true}) // which may not stand in the way
 	n.namespace("shop", nil)
 	pods := map[string]string{}

@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
-// TestTutorial follows the tutorials on bare nodes, which have the image, and a host with a
+// TestTutorialsWorkAsWritten follows the tutorials on bare nodes, which have the image, and a host with a
 // Docker engine. An image of the machine's busybox stands in for Docker Hub's.
-func TestTutorial(t *testing.T) {
+func TestTutorialsWorkAsWritten(t *testing.T) {
 	n, manifest := bareNodes(t, "kubetutorial", 1)
 	hosts := n.Lab.Hosts()
 	e, err := docker.New(hosts[2], docker.Isolated...)

@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
-// TestDemo: the demo's answers are what the intent says.
-func TestDemo(t *testing.T) {
+// TestDemoAnswersAsIntended: the demo's answers are what the intent says.
+func TestDemoAnswersAsIntended(t *testing.T) {
 	if os.Getenv(cluster.Program) == "" {
 		t.Skip(cluster.ErrNotBuilt)
 	}

@@ -16,7 +16,7 @@ func TestExpectedIsReadable(t *testing.T) {
 }
 
 // A run is right when what is listed fails and nothing else does.
-func TestJudge(t *testing.T) {
+func TestOnlyExpectedFailuresAreRight(t *testing.T) {
 	list := []Expectation{
 		{Suite: "s", Drivers: []string{"ebpf"}, Spec: "known", Reason: "why"},
 		{Suite: "s", Drivers: []string{"ebpf"}, Spec: "never", Left: true, Reason: "why"},
@@ -121,7 +121,7 @@ func TestWrittenReportIsReadAgain(t *testing.T) {
 }
 
 // The sum is another one when a program's file is, and the same when a test or a page is.
-func TestSum(t *testing.T) {
+func TestSumChangesWithProgramsOnly(t *testing.T) {
 	root := t.TempDir()
 	for _, top := range covered {
 		if err := os.MkdirAll(filepath.Join(root, top), 0o755); err != nil {
