@@ -18,7 +18,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-var deaths = flag.Int("deaths", 2, "hosts that die in TestServices, one after the other")
+var deaths = flag.Int("deaths", 2, "hosts that die in TestHostsWithProvidersAnnounceServices, one after the other")
 
 const (
 	serviceIP = "10.9.1.100"
@@ -28,7 +28,7 @@ const (
 // Hosts with providers of a service announce it, whatever their data plane, and without
 // providers none does. A restart of netplugin loses nothing, not even packets of long
 // streams to containers, and traffic avoids a host that dies, in one configuration.
-func TestServices(t *testing.T) {
+func TestHostsWithProvidersAnnounceServices(t *testing.T) {
 	h := newHosts(t, testcluster.DriverMixed, 2)
 	// As docs/how-to/bgp.md has it.
 	vtysh(t, "configure terminal", "bfd", "profile contiv", "receive-interval 250", "transmit-interval 250")

@@ -20,8 +20,8 @@ import (
 )
 
 var (
-	births = flag.Int("births", 20, "containers whose routes' times TestHosts measures")
-	strict = flag.Bool("strict", false, "TestHosts fails above 100 ms until routers have a route (99th percentile), TestServices above 1 s until a death has moved traffic: on a quiet machine")
+	births = flag.Int("births", 20, "containers whose routes' times TestRoutesOfHostsLiveThroughARestart measures")
+	strict = flag.Bool("strict", false, "TestRoutesOfHostsLiveThroughARestart fails above 100 ms until routers have a route (99th percentile), TestHostsWithProvidersAnnounceServices above 1 s until a death has moved traffic: on a quiet machine")
 )
 
 const (
@@ -201,7 +201,7 @@ func (h *host) caller(container string) netip.Addr {
 
 // A real netplugin tells FRR of its containers, follows its routes, and traffic between
 // them lives through its restart.
-func TestHosts(t *testing.T) {
+func TestRoutesOfHostsLiveThroughARestart(t *testing.T) {
 	for _, driver := range []string{testcluster.DriverEBPF, testcluster.DriverOVS} {
 		t.Run(driver, func(t *testing.T) { testHost(t, driver) })
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	streamTime = flag.Duration("stream", 20*time.Second, "how long iperf3 sends in TestServices: longer than netplugins take to restart")
+	streamTime = flag.Duration("stream", 20*time.Second, "how long iperf3 sends in TestHostsWithProvidersAnnounceServices: longer than netplugins take to restart")
 	streamRate = flag.String("rate", "4M", "bits per second of its TCP streams, at which only what is lost on the way is sent again; 0 = all that go")
 )
 

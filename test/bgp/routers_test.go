@@ -79,7 +79,7 @@ func peer(t *testing.T, s *bgp.Speaker, addr, what string, ok func(bgp.PeerState
 
 func established(p bgp.PeerState) bool { return p.State == bgp.Established }
 
-func TestRouters(t *testing.T) {
+func TestRoutersAndSpeakerFollowEachOther(t *testing.T) {
 	need(t)
 	frr(t)
 	bird(t)

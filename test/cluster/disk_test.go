@@ -154,8 +154,8 @@ func badDisk(s *onServer, e *process, d *disk) []fault {
 	}
 }
 
-// TestDisk: the file system keeps what is written, and fails on request.
-func TestDisk(t *testing.T) {
+// TestDiskKeepsWritesAndFailsOnRequest: the file system keeps what is written, and fails on request.
+func TestDiskKeepsWritesAndFailsOnRequest(t *testing.T) {
 	d := newDisk(t)
 	file := filepath.Join(d.dir, "x")
 	write := func() error {

@@ -149,9 +149,9 @@ func newServer(t *testing.T) *httptest.Server {
 	return s
 }
 
-// TestTrace replays every recorded exchange in order and compares
+// TestRecordedExchangesOf1xAreAnsweredAlike replays every recorded exchange in order and compares
 // status class and answer; differences must be listed in differences.
-func TestTrace(t *testing.T) {
+func TestRecordedExchangesOf1xAreAnsweredAlike(t *testing.T) {
 	s := newServer(t)
 	client := s.Client()
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

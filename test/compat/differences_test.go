@@ -99,7 +99,7 @@ func byNumber(ds []difference) map[int]string {
 
 const document = "../../docs/reference/differences-from-1x.md"
 
-// TestDifferencesPageIsComplete: the user's table of differences is the one that TestTrace holds
+// TestDifferencesPageIsComplete: the user's table of differences is the one that TestRecordedExchangesOf1xAreAnsweredAlike holds
 // this server to. Run with -update to write it.
 func TestDifferencesPageIsComplete(t *testing.T) {
 	byN := map[int]exchange{}

@@ -39,7 +39,7 @@ var fieldsOf1x = map[string]string{
 }
 
 // TestNoFieldOf1xIsUnknown: so no field has to be accepted with a warning for a while.
-// TestTrace looks at the recorded exchanges likewise.
+// TestRecordedExchangesOf1xAreAnsweredAlike looks at the recorded exchanges likewise.
 func TestNoFieldOf1xIsUnknown(t *testing.T) {
 	s := newServer(t)
 	refused := func(path, body string) bool {

@@ -177,8 +177,8 @@ func (b *bed) sub(name string, f func(b *bed)) {
 	})
 }
 
-// TestDocker drives two engines on two hosts through a container's life.
-func TestDocker(t *testing.T) {
+// TestEnginesRunContainersForTheirWholeLife drives two engines on two hosts through a container's life.
+func TestEnginesRunContainersForTheirWholeLife(t *testing.T) {
 	t.Parallel()
 	b := up(t, "d")
 	b.sub("Image", image)
@@ -189,16 +189,16 @@ func TestDocker(t *testing.T) {
 	b.sub("LabelsFirst", labelsFirst)
 }
 
-// TestComposeFiles: on a plain cluster.
-func TestComposeFiles(t *testing.T) {
+// TestComposeFilesRunOnAPlainCluster: on a plain cluster.
+func TestComposeFilesRunOnAPlainCluster(t *testing.T) {
 	t.Parallel()
 	b := up(t, "c")
 	b.sub("Compose", composeFiles)
 }
 
-// TestEngines drives two engines through networks that come and go, many containers at
+// TestEnginesKeepNetworksOverRestarts drives two engines through networks that come and go, many containers at
 // once, and restarts.
-func TestEngines(t *testing.T) {
+func TestEnginesKeepNetworksOverRestarts(t *testing.T) {
 	t.Parallel()
 	b := up(t, "e")
 	b.sub("Example", example)

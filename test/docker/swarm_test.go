@@ -18,10 +18,10 @@ import (
 
 const managed = "contiv/netplugin:2.0"
 
-// TestSwarm makes the managed plugin, enables it, and runs containers with it:
+// TestSwarmGetsNetworksOfTheLeader makes the managed plugin, enables it, and runs containers with it:
 // first with the engine's own networks, then in a swarm of one node, whose
 // networks the leading netmaster makes.
-func TestSwarm(t *testing.T) {
+func TestSwarmGetsNetworksOfTheLeader(t *testing.T) {
 	t.Parallel() // it mostly waits; its engine and its lab are its own
 	name := fmt.Sprintf("w%d", os.Getpid())
 	socket := filepath.Join(testcluster.BaseDir, name, "h1", "docker", "docker.sock")

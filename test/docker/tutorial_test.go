@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/tutorial"
 )
 
-// TestComposeTutorial runs the tutorial with each Compose that there is. An image of the
+// TestComposeTutorialWorksAsWritten runs the tutorial with each Compose that there is. An image of the
 // machine's busybox stands in for Docker Hub's.
-func TestComposeTutorial(t *testing.T) {
+func TestComposeTutorialWorksAsWritten(t *testing.T) {
 	t.Parallel()
 	for i, cli := range composeCLIs() {
 		t.Run(filepath.Base(cli), func(t *testing.T) {

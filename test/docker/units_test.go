@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestUnits: systemd takes the units as they are, with the programs where they
+// TestSystemdTakesTheUnits: systemd takes the units as they are, with the programs where they
 // were built.
-func TestUnits(t *testing.T) {
+func TestSystemdTakesTheUnits(t *testing.T) {
 	const analyze = "/usr/bin/systemd-analyze"
 	if _, err := os.Stat(analyze); err != nil {
 		if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {

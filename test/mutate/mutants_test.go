@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestMutantsOfGo(t *testing.T) {
+func TestOperatorsOfGoAreMutated(t *testing.T) {
 	src := []byte("package p\n\nfunc f(a, b int) error {\n\tif a < b && !g() {\n\t\treturn err\n\t}\n\tx = a\n\treturn nil\n}\n")
 	mutants, err := goMutants("p.go", src)
 	if err != nil {
@@ -54,7 +54,7 @@ func TestOperandsOfConditionsOfC(t *testing.T) {
 	}
 }
 
-func TestMutantsOfC(t *testing.T) {
+func TestOperatorsOfCAreMutated(t *testing.T) {
 	src := []byte("#define A 1 + 1\n/* if (a == b) */\nstatic int f(void)\n{\n\tif (a == (b & c))\n\t\tg(a);\n\treturn !x; // a + b\n}\n")
 	expectNames(t, cMutants("p.h", src), src, []string{
 		"if (a == (b & c))\tcolumn 8: == -> !=", "if (a == (b & c))\tcolumn 14: & -> |", "if (a == (b & c))\tcolumn 5: (a == (b & c)) -> (!(a == (b & c)))",

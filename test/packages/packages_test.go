@@ -101,8 +101,8 @@ func (m *machine) reaches(netns, address string, port int) string {
 	return out
 }
 
-// TestPackages installs, upgrades and removes the packages of both kinds.
-func TestPackages(t *testing.T) {
+// TestPackagesInstallUpgradeAndRemove installs, upgrades and removes the packages of both kinds.
+func TestPackagesInstallUpgradeAndRemove(t *testing.T) {
 	packages, upgrade := build(t, "2.0.0"), build(t, "2.0.1")
 	t.Run("deb", func(t *testing.T) { deb(t, packages, upgrade) })
 	t.Run("rpm", func(t *testing.T) { rpm(t, packages, upgrade) })

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestSecure follows docs/how-to/secure.md with services: three machines with a netmaster
+// TestSecureGuideMakesThreeMachinesACluster follows docs/how-to/secure.md with services: three machines with a netmaster
 // each, of which the last one is a host too.
-func TestSecure(t *testing.T) {
+func TestSecureGuideMakesThreeMachinesACluster(t *testing.T) {
 	text, err := os.ReadFile("../../docs/how-to/secure.md")
 	if err != nil {
 		t.Fatal(err)

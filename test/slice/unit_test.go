@@ -18,7 +18,7 @@ import (
 // TestSystemdUnitIsUnderPolicies runs the commands of examples/systemd as systemd does, on a host with a place
 // of its own for namespaces: the unit waits for netplugin, its service is reached as the
 // group's policy says, what is not there fails at once, and the end leaves nothing.
-// (systemd itself reads the files in TestUnits of test/docker.)
+// (systemd itself reads the files in TestSystemdTakesTheUnits of test/docker.)
 func TestSystemdUnitIsUnderPolicies(t *testing.T) {
 	shared(t)
 	need(t, "/usr/bin/python3", "/usr/bin/curl")
