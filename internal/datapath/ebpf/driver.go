@@ -162,7 +162,7 @@ func (d *Driver) begin() error {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Egress: true, Egress6: true, Services: true, ExternalServices: true, ClientsByTunnel: true, RoutedNetworks: true, Frontends: true, ExternalBackends: true, ServiceStats: true, Routes: true, Bandwidth: true, Multicast: true, Log: true, Audit: true, AuditEstablished: true, Tabled: d, Drifting: d, Verifier: d, Forgetter: d, Connections: d, Memberships: d, TunnelProber: d}
+	return driver.Capabilities{Egress: true, Egress6: true, Services: true, ExternalServices: true, ClientsByTunnel: true, RoutedNetworks: true, Frontends: true, ExternalBackends: true, ServiceStats: true, Routes: true, Bandwidth: true, Multicast: true, Log: true, Audit: true, AuditEstablished: true, Tabled: d, Drifting: d, Verifier: d, Forgetter: forgetter{d}, Connections: d, Memberships: d, TunnelProber: d}
 }
 
 // DriftRepairs implements driver.DriftReporter.

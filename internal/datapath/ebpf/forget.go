@@ -7,8 +7,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
+// forgetter is a Driver as it forgets connections.
+type forgetter struct{ driver *Driver }
+
 // Forget implements driver.Forgetter. It reads all connections, as the expiry does.
-func (d *Driver) Forget(_ context.Context, all []driver.Connection) error {
+func (f forgetter) Forget(_ context.Context, all []driver.Connection) error {
+	d := f.driver
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
