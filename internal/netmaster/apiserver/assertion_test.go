@@ -21,7 +21,7 @@ var _ = tested("assertions", kindCases{
 		"from":          {[]string{`{"from":"any"}`, `{"from":"app=web"}`, `{"from":"10.0.0.0/8"}`}, []string{`{"from":""}`, `{"from":"10.0.0.1/8"}`, `{"from":"group:other/web"}`, `{"from":"tenant:other"}`}},
 		"to":            {[]string{`{"to":"any"}`, `{"to":"app=web"}`, `{"to":"10.0.0.0/8"}`}, []string{`{"to":""}`, `{"to":"10.0.0.1/8"}`, `{"to":"group:other/web"}`}},
 		"ports":         {[]string{`{"ports":[]}`, `{"ports":["tcp/22","udp/1-9","icmp"]}`}, []string{`{"ports":[""]}`, `{"ports":["tcp/0-70000"]}`, `{"ports":["ssh"]}`}},
-		"clusterWide":   {[]string{`{"clusterWide":true}`, `{"clusterWide":false}`, `{"clusterWide":true,"from":"group:other/none","to":"tenant:other"}`}, []string{`{"clusterWide":"yes"}`}},
+		"clusterWide":   {[]string{`{"clusterWide":true}`, `{"clusterWide":false}`, `{"clusterWide":true,"from":"tenant:other"}`}, []string{`{"clusterWide":"yes"}`}},
 		"owner":         {[]string{`{"owner":""}`, `{"owner":"dba@example.com"}`}, []string{`{"owner":"` + strings.Repeat("x", 257) + `"}`}},
 		"reason":        {[]string{`{"reason":""}`, `{"reason":"audit 7.2"}`}, []string{`{"reason":"` + strings.Repeat("x", 257) + `"}`}},
 		"overridden":    {[]string{`{"overridden":""}`, `{"overridden":"incident 7"}`}, []string{`{"overridden":"` + strings.Repeat("x", 257) + `"}`}},
