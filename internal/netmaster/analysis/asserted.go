@@ -165,11 +165,19 @@ func (t *tester) find() bool {
 	if len(sets[model.In])+len(sets[model.Out]) == 0 {
 		return a.all || a.services || a.addresses || len(a.endpoints)+len(a.groups) > 0
 	}
+	from, to := sets[model.Out], sets[model.In]
 	for _, p := range t.state.Ports.All() {
-		if sets[model.Out][p.Policies] && !a.endpoints[p.Endpoint] {
+		if p.Policies == 0 {
+			continue
+		}
+		moves, opens := from[p.Policies], to[p.Policies]
+		if (moves || opens) && a.endpoints[p.Endpoint] {
+			continue
+		}
+		if moves {
 			t.movedFrom = append(t.movedFrom, p)
 		}
-		if sets[model.In][p.Policies] && !a.endpoints[p.Endpoint] {
+		if opens {
 			t.movedTo = append(t.movedTo, p)
 		}
 	}
