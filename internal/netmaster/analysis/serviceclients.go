@@ -41,7 +41,7 @@ type clientDifference struct {
 // serviceClients returns the clients that reach other ports of a service after a change.
 func (r *clusterRows) serviceClients(ctx context.Context, before, after *reachability.Cluster, x ServiceEffect, states [2]*desired.Service, scope Scope, n *names) (out []ServiceClients, err error) {
 	clusters := [2]*reachability.Cluster{before, after}
-	near, some := dependsOnHost(states), takesSome(states)
+	byHost, some := hostDecides(states), takesSome(states)
 	changes := map[clientsKey][2][]string{} // what closes, and opens
 	found := map[string]*clientDifference{}
 	for k, e := range r.endpoints {
@@ -60,7 +60,7 @@ func (r *clusterRows) serviceClients(ctx context.Context, before, after *reachab
 		if !scope.Has(k.Network.Tenant) || ports == [2]*desired.Port{} {
 			continue
 		}
-		if near {
+		if byHost {
 			key.host = e.Host
 		}
 		if some {
@@ -103,8 +103,8 @@ func (r *clusterRows) serviceClients(ctx context.Context, before, after *reachab
 	return out, nil
 }
 
-// dependsOnHost reports whether a client's host decides which backends it reaches.
-func dependsOnHost(states [2]*desired.Service) bool {
+// hostDecides reports whether a client's host decides which backends it reaches.
+func hostDecides(states [2]*desired.Service) bool {
 	for _, s := range states {
 		if s != nil && (s.InternalPolicy != desired.TrafficCluster || slices.ContainsFunc(s.Frontends, func(f desired.Frontend) bool { return f.InternalPolicy != desired.TrafficCluster })) {
 			return true

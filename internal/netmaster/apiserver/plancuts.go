@@ -51,8 +51,8 @@ func (s *objectHandlers) plannedCuts(ctx context.Context, a control.Actor, effec
 	}
 	slices.Sort(endpoints)
 	answers, err := askEach(ctx, s.streams, a, control.MonitorRequest{Report: control.ReportConnections, Endpoints: endpoints}, alive, connectionsAnswer, maxConnections, api.HostConnections{Error: olderNetplugin})
-	if err != nil { // the plan stands without it
-		return &api.PlannedCuts{Hosts: []api.PlannedCut{}, Error: err.Error()}, nil
+	if err != nil {
+		return &api.PlannedCuts{Hosts: []api.PlannedCut{}, Error: err.Error()}, nil //nolint:nilerr // the plan stands without it, and says so
 	}
 	out := &api.PlannedCuts{}
 	for _, host := range slices.Sorted(maps.Keys(asked)) {
