@@ -212,7 +212,7 @@ func (t *tester) retest(x *assertion) {
 // touched are those of some endpoints that a side of an assertion selects.
 func (t *tester) touched(x *assertion, s Subject, all []*desired.Port) (out []*desired.Port) {
 	for _, p := range all {
-		if e := t.clusterRows.endpoints[p.Endpoint]; e != nil && x.scope().Has(e.Key.Network.Tenant) && s.selects(e) {
+		if e := t.endpoints[p.Endpoint]; e != nil && x.scope().Has(e.Key.Network.Tenant) && s.selects(e) {
 			out = append(out, p)
 		}
 	}

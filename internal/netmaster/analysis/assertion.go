@@ -90,13 +90,14 @@ type Verdict struct {
 }
 
 func (v Verdict) String() string {
-	s := fmt.Sprintf("assertion %q (%s", v.Assertion.Key, v.Assertion)
-	for _, about := range [][2]string{{"owner", v.Assertion.Owner}, {"reason", v.Assertion.Reason}} {
-		if about[1] != "" {
-			s += "; " + about[0] + " " + about[1]
-		}
+	about := []string{v.Assertion.String()}
+	if v.Assertion.Owner != "" {
+		about = append(about, "owner "+v.Assertion.Owner)
 	}
-	return s + "): " + v.Why
+	if v.Assertion.Reason != "" {
+		about = append(about, "reason "+v.Assertion.Reason)
+	}
+	return fmt.Sprintf("assertion %q (%s): %s", v.Assertion.Key, strings.Join(about, "; "), v.Why)
 }
 
 // Check returns the assertions that hold, or are not there, and would not hold with rows as they
@@ -115,7 +116,7 @@ func (e *Engine) Check(ctx context.Context, rows []PlannedRow) (out []Verdict, e
 		for _, v := range r.asserted.list() {
 			old, known := had[v.Assertion.Key]
 			same := known && old.Assertion.String() == v.Assertion.String()
-			if v.State == Broken && !(same && old.State != Holds) || v.State == Unchecked && !same {
+			if v.State == Broken && (!same || old.State == Holds) || v.State == Unchecked && !same {
 				out = append(out, v)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -69,6 +70,7 @@ func networkOf(i int) model.NetworkKey {
 
 // randomChange changes one row of a small cluster.
 func (c *changingRows) randomChange(t *testing.T, r *rand.Rand) PlannedRow {
+	t.Helper()
 	one := func(n int) int { return r.IntN(n) }
 	tenant := []model.TenantName{blue, blue, red}[one(3)]
 	groupName := func() model.GroupName { return model.GroupName(fmt.Sprint("g", one(3))) }
@@ -76,7 +78,7 @@ func (c *changingRows) randomChange(t *testing.T, r *rand.Rand) PlannedRow {
 	switch one(6) {
 	case 0, 1:
 		rule := model.Rule{
-			Key:       model.RuleKey{Tenant: tenant, Policy: model.PolicyName(fmt.Sprint("p", one(3))), Rule: model.RuleID(fmt.Sprint(one(4)))},
+			Key:       model.RuleKey{Tenant: tenant, Policy: model.PolicyName(fmt.Sprint("p", one(3))), Rule: model.RuleID(strconv.Itoa(one(4)))},
 			Direction: []model.Direction{model.In, model.Out}[one(2)], Priority: 1 + one(5), Action: []model.Action{model.Allow, model.Deny}[one(2)], Protocol: model.ProtoTCP, Port: []uint16{0, 22, 80}[one(3)],
 		}
 		switch one(3) {
@@ -96,7 +98,7 @@ func (c *changingRows) randomChange(t *testing.T, r *rand.Rand) PlannedRow {
 		n, i, g, app := one(3), one(5), one(3), one(2)
 		e := model.Endpoint{
 			Key: model.EndpointKey{Network: networkOf(n), ID: model.EndpointID(fmt.Sprint("e", i))}, Name: fmt.Sprint("name", i), Host: model.HostName(fmt.Sprint("h", one(2))),
-			Group: model.GroupName(fmt.Sprint("g", g)), Labels: map[string]string{"app": fmt.Sprint(app)}, Identity: identityOf(n, g, app), IPv4: netip.AddrFrom4([4]byte{10, byte(n), 0, byte(1 + i + 5*one(2))}),
+			Group: model.GroupName(fmt.Sprint("g", g)), Labels: map[string]string{"app": strconv.Itoa(app)}, Identity: identityOf(n, g, app), IPv4: netip.AddrFrom4([4]byte{10, byte(n), 0, byte(1 + i + 5*one(2))}),
 		}
 		e.MAC = model.EndpointMAC(e.Key.Network, e.IPv4, netip.Addr{})
 		return c.row(t, e.Key, e, gone)
@@ -104,7 +106,7 @@ func (c *changingRows) randomChange(t *testing.T, r *rand.Rand) PlannedRow {
 	k := model.ServiceKey{Tenant: blue, Name: "s"}
 	s := model.Service{
 		Key: k, Network: networkOf(0), Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.200")}, Affinity: model.NoAffinity,
-		Ports: []model.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Target: []uint16{22, 80}[one(2)]}}, Selectors: []model.ServiceSelector{{Key: "app", Value: fmt.Sprint(one(2))}},
+		Ports: []model.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Target: []uint16{22, 80}[one(2)]}}, Selectors: []model.ServiceSelector{{Key: "app", Value: strconv.Itoa(one(2))}},
 	}
 	return c.row(t, k, s, gone)
 }
@@ -131,7 +133,7 @@ func smallCluster(t *testing.T) *changingRows {
 		put(k, model.Network{Key: k, ID: id, Tag: uint32(id), Type: model.NetworkData, Encap: model.EncapVXLAN, Subnet: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i)}), 24)})
 		for j := range 6 {
 			g, app := j/2, j%2
-			put(tables.IdentityKey{Tenant: k.Tenant, ID: identityOf(i, g, app)}, model.IdentityRecord{ID: identityOf(i, g, app), Network: k, Group: model.GroupName(fmt.Sprint("g", g)), Labels: map[string]string{"app": fmt.Sprint(app)}})
+			put(tables.IdentityKey{Tenant: k.Tenant, ID: identityOf(i, g, app)}, model.IdentityRecord{ID: identityOf(i, g, app), Network: k, Group: model.GroupName(fmt.Sprint("g", g)), Labels: map[string]string{"app": strconv.Itoa(app)}})
 		}
 	}
 	sides := []string{"any", "internet", "group:g0", "group:g1", "network:n0", "network:n1", "app=0", "name1", "endpoint:e2", "10.0.0.0/24", "10.0.0.2", "203.0.113.9", "host:h1", "service:s", "tenant:blue"}

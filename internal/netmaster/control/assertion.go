@@ -184,7 +184,7 @@ func (c *Committer) AssertionVerdicts(ctx context.Context, a Actor) ([]analysis.
 
 // mayKnow reports whether a scope shows an assertion's verdict, which names endpoints and rules.
 func mayKnow(scope Scope, v analysis.Verdict) bool {
-	return scope.Has(v.Assertion.Key.Tenant) && !(scope.Limited() && v.Assertion.ClusterWide)
+	return scope.Has(v.Assertion.Key.Tenant) && (!scope.Limited() || !v.Assertion.ClusterWide)
 }
 
 // ReportAssertions logs each assertion that breaks, and that holds again, until ctx ends. Changes

@@ -195,8 +195,9 @@ func TestChangesAtOnceDoNotBreakAnAssertionTogether(t *testing.T) {
 		go func() {
 			errs <- err2(other.Delete(ctx, Admin(), other.Policies.DeleteRule(rule("blue:q", "deny").Key)))
 		}()
-		<-errs
-		<-errs
+		for range 2 { // either may be refused
+			_ = <-errs
+		}
 		if got := c.broken(Admin()); len(got) != 0 {
 			t.Fatalf("got %v", got)
 		}
