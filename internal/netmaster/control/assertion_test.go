@@ -196,7 +196,9 @@ func TestChangesAtOnceDoNotBreakAnAssertionTogether(t *testing.T) {
 			errs <- err2(other.Delete(ctx, Admin(), other.Policies.DeleteRule(rule("blue:q", "deny").Key)))
 		}()
 		for range 2 { // either may be refused
-			_ = <-errs
+			if err := <-errs; err != nil {
+				t.Log(err)
+			}
 		}
 		if got := c.broken(Admin()); len(got) != 0 {
 			t.Fatalf("got %v", got)
