@@ -96,12 +96,13 @@ func withParts(pic desired.Host, can driver.Capabilities) desired.Host {
 // optionalVerbs replaces a driver's optional verbs by whether they are there.
 func optionalVerbs(c driver.Capabilities) (out struct {
 	driver.Capabilities
-	preparer, tabled, drifting, memberships bool
+	preparer, tabled, drifting, memberships, forgetter, connections bool
 },
 ) {
 	out.preparer, out.tabled, out.drifting = c.Preparer != nil, c.Tabled != nil, c.Drifting != nil
-	out.memberships = c.Memberships != nil
+	out.memberships, out.forgetter, out.connections = c.Memberships != nil, c.Forgetter != nil, c.Connections != nil
 	c.Preparer, c.Tabled, c.Drifting, c.Verifier, c.Memberships, c.TunnelProber, c.Watched = nil, nil, nil, nil, nil, nil, nil
+	c.Forgetter, c.Connections = nil, nil
 	out.Capabilities = c
 	return out
 }
