@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/archtest"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
+	"github.com/contiv/netplugin/v2/internal/testcluster/testenv"
 )
 
 var _ = tested("assertions", kindCases{
@@ -83,6 +84,29 @@ func TestAssertionThatSelectsNothingIsWarnedOf(t *testing.T) {
 	if text := f.must("GET", "/api/v1/analysis/assertions", ""); !strings.Contains(text, `"selectNothing":["from app=none"]`) {
 		t.Errorf("got %s", text)
 	}
+}
+
+// A new endpoint is not refused, and the alert says that it breaks an assertion.
+func TestEndpointThatBreaksAnAssertionFiresItsAlert(t *testing.T) {
+	f := serveReachable(t)
+	f.must("POST", "/api/v1/assertions/blue:x/", `{"tenantName":"blue","assertionName":"x","verdict":"never","from":"any","to":"app=later"}`)
+	scrape := func() testenv.Scrape {
+		t.Helper()
+		out := testenv.Scrape{}
+		if err := out.Add("netmaster", "m:9999", f.must("GET", "/metrics", "")); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	holds := scrape()
+	text, err := json.Marshal(api.CreateEndpointRequest{
+		TenantName: "blue", NetworkName: "n", EndpointID: "late", ConfigEP: api.ConfigEP{Host: "host1", Labels: map[string]string{"app": "later"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.must("POST", "/plugin/createEndpoint", string(text))
+	testenv.AlertsFire(t, holds, scrape(), "ContivAssertionBroken")
 }
 
 func TestOverrideIsForClusterAdministrators(t *testing.T) {
