@@ -19,7 +19,7 @@ import (
 
 var _ = register[model.AssertionKey](kind{
 	name:  "assertion",
-	empty: none(tables.Assertions, tables.AssertionsOf, "assertions", func(x model.Assertion) string { return x.Key.Name }),
+	empty: none(tables.Assertions, tables.AssertionsOf, assertionKind, func(x model.Assertion) string { return x.Key.Name }),
 })
 
 var assertionRows = rowsOf[model.AssertionKey, model.Assertion](func(k model.AssertionKey) (model.TenantName, string) { return k.Tenant, k.Name })
@@ -82,9 +82,12 @@ func DeleteAssertion(k model.AssertionKey) Deletion {
 	})
 }
 
+// assertionKind is the kind of assertions' own rows.
+const assertionKind = "assertions"
+
 // assertedRows are the kinds of rows that users change, and which decide who reaches whom: a
 // transaction that writes one is checked. Others, such as endpoints, cannot be refused.
-var assertedRows = []string{"assertions", "groups", "networks", "policies", "replacements", "rules", "services", "trials"}
+var assertedRows = []string{assertionKind, "groups", "networks", "policies", "replacements", "rules", "services", "trials"}
 
 func isAsserted(key string, value []byte) bool {
 	if rest, is := strings.CutPrefix(key, tables.GlobalPrefix); is {
@@ -163,7 +166,7 @@ func (u *usecase) checkAssertions(ctx context.Context, fn func(store.Tx) error) 
 }
 
 func isAssertion(row analysis.PlannedRow) bool {
-	return tables.KindOfRow(row.Now.Key) == assertedRows[0]
+	return tables.KindOfRow(row.Now.Key) == assertionKind
 }
 
 // BrokenAssertions returns the verdicts that the actor may know of assertions that do not hold now,
@@ -175,8 +178,8 @@ func (c *Committer) BrokenAssertions(ctx context.Context, a Actor) ([]analysis.V
 
 // AssertionVerdicts returns the verdicts that the actor may know, by key.
 func (c *Committer) AssertionVerdicts(ctx context.Context, a Actor) ([]analysis.Verdict, error) {
-	if c.view.countAssertions() == 0 {
-		return nil, nil
+	if there, err := c.hasAssertions(ctx, true); err != nil || !there {
+		return nil, err
 	}
 	all, err := c.analysis.Verdicts(ctx, false)
 	return slices.DeleteFunc(all, func(v analysis.Verdict) bool { return !mayKnow(a.Scope(), v) }), err
@@ -226,8 +229,8 @@ func (c *Committer) reportVerdicts(all []analysis.Verdict, reported map[model.As
 	maps.DeleteFunc(reported, func(k model.AssertionKey, _ string) bool { return !there[k] })
 }
 
-// hasAssertions reports whether there are assertions. checked: there have been some, so that the
-// view is asked again when it has caught up.
+// hasAssertions reports whether there are assertions. checked: there may be some that the view does
+// not have yet, so that it is asked again when it has caught up.
 func (c *Committer) hasAssertions(ctx context.Context, checked bool) (bool, error) {
 	if c.view.countAssertions() > 0 || !checked {
 		return c.view.countAssertions() > 0, nil
