@@ -46,7 +46,7 @@ func (d *Driver) Established(ctx context.Context) (driver.EstablishedConnections
 	return living, nil
 }
 
-// living reads the connections that live, with an end at a port here whose policy set concerns
+// listEstablished reads the connections that live, with an end at a port here whose policy set concerns
 // the caller.
 func (dp *datapath) listEstablished(concerns func(set uint32) bool) (driver.EstablishedConnections, error) {
 	now, err := monotonic()

@@ -63,7 +63,7 @@ func (d *Driver) Established(ctx context.Context) (driver.EstablishedConnections
 	return living, nil
 }
 
-// living lists the connections in the domains of ports whose policy set concerns the caller. lost
+// listEstablished lists the connections in the domains of ports whose policy set concerns the caller. lost
 // are connections that are too many to be listed.
 func (d *Driver) listEstablished(ctx context.Context, here *endpointsByAddress, concerns func(desired.PolicySetID) bool) (living driver.EstablishedConnections, lost uint64, err error) {
 	living = driver.EstablishedConnections{}

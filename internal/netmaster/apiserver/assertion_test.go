@@ -90,15 +90,7 @@ func TestAssertionThatSelectsNothingIsWarnedOf(t *testing.T) {
 func TestEndpointThatBreaksAnAssertionFiresItsAlert(t *testing.T) {
 	f := serveReachable(t)
 	f.must("POST", "/api/v1/assertions/blue:x/", `{"tenantName":"blue","assertionName":"x","verdict":"never","from":"any","to":"app=later"}`)
-	scrape := func() testenv.Scrape {
-		t.Helper()
-		out := testenv.Scrape{}
-		if err := out.Add("netmaster", "m:9999", f.must("GET", "/metrics", "")); err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
-	holds := scrape()
+	holds := f.scrape()
 	text, err := json.Marshal(api.CreateEndpointRequest{
 		TenantName: "blue", NetworkName: "n", EndpointID: "late", ConfigEP: api.ConfigEP{Host: "host1", Labels: map[string]string{"app": "later"}},
 	})
@@ -106,7 +98,7 @@ func TestEndpointThatBreaksAnAssertionFiresItsAlert(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.must("POST", "/plugin/createEndpoint", string(text))
-	testenv.AlertsFire(t, holds, scrape(), "ContivAssertionBroken")
+	testenv.AlertsFire(t, holds, f.scrape(), "ContivAssertionBroken")
 }
 
 func TestOverrideIsForClusterAdministrators(t *testing.T) {

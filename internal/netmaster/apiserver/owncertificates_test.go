@@ -21,22 +21,14 @@ func TestStatusReportsExpiringCertificates(t *testing.T) {
 		c.Address = "10.0.0.9:9999"
 		c.Support = &supportbundle.Support{Certificates: func() []api.Certificate { return certificates }}
 	})
-	scrape := func() testenv.Scrape {
-		t.Helper()
-		out := testenv.Scrape{}
-		if err := out.Add("netmaster", "m:9999", f.must("GET", "/metrics", "")); err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
-	good := scrape()
+	good := f.scrape()
 	certificates = append(
 		certificates,
 		api.Certificate{Use: "near", Ends: now.Add(29 * 24 * time.Hour), Remedy: "renew near"},
 		api.Certificate{Use: "over", Ends: now.Add(-time.Hour), Remedy: "renew over"},
 		api.Certificate{Use: "later", Ends: now.Add(99 * 24 * time.Hour), TellFrom: now.Add(-time.Hour), Remedy: "renew later"},
 	)
-	testenv.AlertsFire(t, good, scrape(), "ContivCertificateEnds", "ContivNotWell")
+	testenv.AlertsFire(t, good, f.scrape(), "ContivCertificateEnds", "ContivNotWell")
 	var s api.ClusterStatus
 	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/status", "")), &s); err != nil {
 		t.Fatal(err)
@@ -107,4 +99,14 @@ func TestFaultsAreReportedOnce(t *testing.T) {
 		"host h1 certificate-ends its own (CN=h1)", "host h1 disk it is full", "host h1 disk-full the disk of  (flow log)",
 		"host h2 certificate-ends its own (CN=h2)", "host h2 disk it is full", "host h2 disk-full the disk of  (flow log)",
 	))
+}
+
+// scrape is what Prometheus gets.
+func (f *fixture) scrape() testenv.Scrape {
+	f.t.Helper()
+	out := testenv.Scrape{}
+	if err := out.Add("netmaster", "m:9999", f.must("GET", "/metrics", "")); err != nil {
+		f.t.Fatal(err)
+	}
+	return out
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestOlderStoreIsReported: after the store went back to an older state there are problems, and the
+// TestOlderStoreIsReported: after the store returned to an older state there are problems, and the
 // doctor says why.
 func TestOlderStoreIsReported(t *testing.T) {
 	f := serve(t, 0)

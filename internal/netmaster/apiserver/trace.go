@@ -84,8 +84,9 @@ func (s *analysisHandlers) trace(_ http.ResponseWriter, r *request, in traceQues
 	defer cancel()
 	scope := flowScope{Scope: r.scope()}
 	probe := in.probe
+	protocol, _, _ := strings.Cut(in.asked.Port, "/")
 	out := api.Trace{
-		From: probe.From.String(), To: in.asked.To, Protocol: strings.TrimSuffix(in.asked.Port, portSuffix(in.asked.Port)), Verdict: api.TraceUnknown,
+		From: probe.From.String(), To: in.asked.To, Protocol: protocol, Verdict: api.TraceUnknown,
 		Expected: reachable(scope, api.Reachability{From: in.asked.From, To: in.asked.To, Port: in.asked.Port}, probe.Reachable),
 	}
 	packet := &control.PacketTrace{
@@ -120,13 +121,6 @@ func (s *analysisHandlers) trace(_ http.ResponseWriter, r *request, in traceQues
 		}
 	}
 	return out, nil
-}
-
-func portSuffix(text string) string {
-	if i := strings.IndexByte(text, '/'); i >= 0 {
-		return text[i:]
-	}
-	return ""
 }
 
 // judgeTrace says what was measured, and whether it was expected.

@@ -83,12 +83,17 @@ func (n *flowNames) refresh() {
 	n.took = n.made.Sub(begin)
 }
 
+// base is the network by whose number the endpoints of a network, or of a segment of it, are found.
+func (n *flowNames) base(network model.NetworkID) model.NetworkID {
+	if base, is := n.bases[network]; is {
+		return base
+	}
+	return network
+}
+
 // key returns the key of the endpoint that an address is on a network; empty = none is known.
 func (n *flowNames) key(network model.NetworkID, addr netip.Addr) string {
-	if base, is := n.bases[network]; is {
-		network = base
-	}
-	if e, ok := n.stations[stationAt{network, addr}]; ok {
+	if e, ok := n.stations[stationAt{n.base(network), addr}]; ok {
 		return e.Key.String()
 	}
 	return ""
@@ -102,9 +107,7 @@ func (n *flowNames) resolve(e driver.FlowEvent) api.FlowEvent {
 		return out
 	}
 	n.refresh()
-	if base, is := n.bases[e.Network]; is {
-		e.Network = base
-	}
+	e.Network = n.base(e.Network)
 	if k, ok := n.networks[e.Network]; ok {
 		out.Tenant, out.Network = string(k.Tenant), string(k.Name)
 	}
